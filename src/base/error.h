@@ -1,0 +1,54 @@
+#pragma once
+
+/*
+ * Errors are values: the caller owns a `struct error`, the callee fills it and returns -1.
+ *
+ * The code says what kind of failure it is: the API maps it to a status, the CLI to an exit code.
+ * The message gains context on the way up (error_wrap); the hint says what the reader can do.
+ */
+
+#include "base/macros.h"
+
+#include <stdbool.h>
+
+enum error_code {
+    ERR_NONE = 0,
+    ERR_INVALID,      /* the caller's input is wrong: 400 */
+    ERR_UNAUTHORIZED, /* who are you: 401 */
+    ERR_FORBIDDEN,    /* not for you: 403 */
+    ERR_NOT_FOUND,    /* 404, also for what belongs to somebody else */
+    ERR_CONFLICT,     /* wrong generation, parameters differ, wrong state: 409 */
+    ERR_GONE,         /* it existed and has ended: 410 */
+    ERR_TOO_LARGE,    /* 413 */
+    ERR_LIMIT,        /* over a limit: 429 */
+    ERR_INTERNAL,     /* a bug or an exhausted host: 500 */
+    ERR_BACKEND,      /* the sandbox or what builds it failed: 502 */
+    ERR_UNAVAILABLE,  /* shutting down, store away: 503 */
+    ERR_TIMEOUT,      /* not ready in time: 504 */
+    ERR_NO_SPACE,     /* 507 */
+    ERR_CODES
+};
+
+struct error {
+    enum error_code code;
+    int sys_errno;  /* 0 unless the failure came from a system call */
+    bool retryable; /* the same request may succeed later */
+    char name[48];  /* stable machine-readable name, such as "session_not_found" */
+    char message[512];
+    char hint[256];
+};
+
+/* Each returns -1, so that `return error_set(…)` reads as the failure it is. `err` may be NULL. */
+int error_set(struct error *err, enum error_code code, const char *format, ...) PRINTF_LIKE(3, 4);
+int error_sys(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3); /* uses errno */
+int error_wrap(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* As error_set, with the machine-readable name that clients match on. */
+int error_named(struct error *err, enum error_code code, const char *name, const char *format, ...)
+    PRINTF_LIKE(4, 5);
+
+/* Adds the remedy; returns -1. */
+int error_hint(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* The default name of a code: "invalid", "not_found", … */
+const char *error_code_name(enum error_code code);

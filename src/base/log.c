@@ -1,0 +1,120 @@
+#include "base/log.h"
+
+#include "base/buffer.h"
+#include "base/clock.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_MAXIMUM = 4096 };
+
+static atomic_int log_minimum = LOG_INFO;
+static enum log_format log_style = LOG_TEXT;
+static int log_fd = STDERR_FILENO;
+
+static const char *const level_names[] = {
+    [LOG_DEBUG] = "debug",
+    [LOG_INFO] = "info",
+    [LOG_WARN] = "warn",
+    [LOG_ERROR] = "error",
+};
+
+void log_setup(enum log_level level, enum log_format format, int fd)
+{
+    atomic_store(&log_minimum, (int)level);
+    log_style = format;
+    log_fd = fd;
+}
+
+bool log_enabled(enum log_level level)
+{
+    return (int)level >= atomic_load_explicit(&log_minimum, memory_order_relaxed);
+}
+
+/* Control characters never reach the log as they are: a field cannot forge a line. */
+static void append_quoted(struct buffer *line, const char *text)
+{
+    buffer_append_byte(line, '"');
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            buffer_appendf(line, "\\%c", *at);
+        else if (*at < 0x20 || *at == 0x7f)
+            buffer_appendf(line, "\\u%04x", *at);
+        else
+            buffer_append_byte(line, *at);
+    }
+    buffer_append_byte(line, '"');
+}
+
+static bool text_is_bare(const char *text)
+{
+    return *text && !text[strcspn(text, " \"\\=\t\r\n")];
+}
+
+static void append_value(struct buffer *line, const struct log_field *field)
+{
+    switch (field->kind) {
+    case LOG_KIND_TEXT:
+        if (!field->value.text)
+            buffer_append_text(line, log_style == LOG_JSON ? "null" : "-");
+        else if (log_style == LOG_TEXT && text_is_bare(field->value.text))
+            buffer_append_text(line, field->value.text);
+        else
+            append_quoted(line, field->value.text);
+        break;
+    case LOG_KIND_INT:
+        buffer_appendf(line, "%lld", (long long)field->value.integer);
+        break;
+    case LOG_KIND_UINT:
+        buffer_appendf(line, "%llu", (unsigned long long)field->value.natural);
+        break;
+    case LOG_KIND_DOUBLE:
+        buffer_appendf(line, "%.6g", field->value.number);
+        break;
+    case LOG_KIND_BOOL:
+        buffer_append_text(line, field->value.truth ? "true" : "false");
+        break;
+    }
+}
+
+static void append_json(struct buffer *line, const char *time, enum log_level level,
+                        const char *event, const struct log_field *fields, size_t count)
+{
+    buffer_appendf(line, "{\"time\":\"%s\",\"level\":\"%s\",\"event\":", time, level_names[level]);
+    append_quoted(line, event);
+    for (size_t i = 0; i < count; i++) {
+        buffer_append_byte(line, ',');
+        append_quoted(line, fields[i].key);
+        buffer_append_byte(line, ':');
+        append_value(line, &fields[i]);
+    }
+    buffer_append_byte(line, '}');
+}
+
+static void append_plain(struct buffer *line, const char *time, enum log_level level,
+                         const char *event, const struct log_field *fields, size_t count)
+{
+    buffer_appendf(line, "%s %-5s %s", time, level_names[level], event);
+    for (size_t i = 0; i < count; i++) {
+        buffer_appendf(line, " %s=", fields[i].key);
+        append_value(line, &fields[i]);
+    }
+}
+
+void log_event(enum log_level level, const char *event, const struct log_field *fields,
+               size_t count)
+{
+    scoped(buffer_fini) struct buffer line = BUFFER_INIT(LINE_MAXIMUM);
+    char time[CLOCK_TEXT_SIZE];
+
+    clock_format(clock_wall_us(&clock_system), time);
+    if (log_style == LOG_JSON)
+        append_json(&line, time, level, event, fields, count);
+    else
+        append_plain(&line, time, level, event, fields, count);
+    if (line.overflowed)
+        line.length = MIN(line.length, (size_t)LINE_MAXIMUM - 1);
+    buffer_append_byte(&line, '\n');
+    (void)!write(log_fd, line.data, line.length);
+}

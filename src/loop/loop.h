@@ -1,0 +1,114 @@
+#pragma once
+
+/*
+ * The event loop, on libevent. Single-threaded: everything here is called from the loop's own
+ * thread, except where it says otherwise, and state changes between two callbacks are atomic.
+ *
+ * Watches, timers and deferred calls are embedded in the object they serve; callbacks find it with
+ * container_of. All of them may be stopped at any time, also from their own callback; stopping one
+ * that is not active does nothing, so teardown needs no cases.
+ *
+ * Time comes from a `struct clock`. With a simulated one the loop does not wait: loop_advance()
+ * moves the clock from deadline to deadline and runs what is due.
+ */
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <event2/event_struct.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct event_base;
+struct loop;
+
+/* The clock is borrowed. */
+struct loop *loop_new(const struct clock *clock);
+void loop_free(struct loop *loop); /* NULL is fine; runs what is still deferred */
+
+void loop_run(struct loop *loop); /* until loop_stop() */
+void loop_stop(struct loop *loop);
+
+/* One turn: waits at most `wait_ms` for something (0: not at all), then handles all of it. */
+void loop_turn(struct loop *loop, int64_t wait_ms);
+
+/* Simulated clock only: moves on by `us`, running timers in order and turns in between. */
+void loop_advance(struct loop *loop, struct simulated_clock *clock, int64_t us);
+
+int64_t loop_now_us(const struct loop *loop);
+const struct clock *loop_clock(const struct loop *loop);
+struct event_base *loop_event_base(struct loop *loop); /* for src/net only */
+
+/* --- readiness of a descriptor ------------------------------------------------------------ */
+
+enum { IO_READ = 1, IO_WRITE = 2 };
+
+struct io_watch;
+typedef void io_ready_fn(struct io_watch *watch, unsigned events);
+
+struct io_watch {
+    int fd;            /* borrowed; the owner closes it after io_watch_stop() */
+    struct loop *loop; /* borrowed */
+    io_ready_fn *on_ready;
+    struct event event;
+    unsigned events; /* what is watched now; 0 when stopped */
+};
+
+/* Level-triggered. Starting again with other events changes what is watched. */
+void io_watch_start(struct io_watch *watch, struct loop *loop, int fd, unsigned events,
+                    io_ready_fn *on_ready);
+void io_watch_stop(struct io_watch *watch);
+
+/* --- timers -------------------------------------------------------------------------------- */
+
+struct timer;
+typedef void timer_fn(struct timer *timer);
+
+struct timer {
+    int64_t deadline_us; /* by the loop's clock */
+    size_t place;        /* in the loop's heap, counted from 1; 0 when not armed */
+    struct loop *loop;   /* borrowed */
+    timer_fn *on_expire;
+};
+
+void timer_init(struct timer *timer, struct loop *loop, timer_fn *on_expire);
+void timer_arm_at(struct timer *timer, int64_t deadline_us); /* re-arming moves it */
+void timer_arm_in(struct timer *timer, int64_t delay_us);
+void timer_stop(struct timer *timer);
+
+static inline bool timer_is_armed(const struct timer *timer)
+{
+    return timer->place != 0;
+}
+
+/* --- at the end of the turn ---------------------------------------------------------------- */
+
+struct deferred;
+typedef void deferred_fn(struct deferred *deferred);
+
+struct deferred {
+    struct deferred *next;
+    deferred_fn *call;
+    bool queued;
+};
+
+/* Calls `call` once, after the current callback has returned. Queueing a queued one does nothing.
+ */
+void loop_defer(struct loop *loop, struct deferred *deferred, deferred_fn *call);
+void loop_undefer(struct loop *loop, struct deferred *deferred);
+
+/* --- signals ------------------------------------------------------------------------------- */
+
+struct signal_watch;
+typedef void signal_fn(struct signal_watch *watch, int signal_number);
+
+struct signal_watch {
+    signal_fn *on_signal;
+    struct event event;
+    bool active;
+};
+
+void signal_watch_start(struct signal_watch *watch, struct loop *loop, int signal_number,
+                        signal_fn *on_signal);
+void signal_watch_stop(struct signal_watch *watch);

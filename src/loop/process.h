@@ -1,0 +1,31 @@
+#pragma once
+
+/*
+ * A process watched by its pidfd: on_exit comes once, from the loop, when it has died. For a child
+ * the exit is reaped and told; for any other process only that it is gone is known.
+ */
+
+#include "loop/loop.h"
+
+#include <sys/types.h>
+
+struct process;
+typedef void process_exit_fn(struct process *process);
+
+struct process_exit {
+    bool known; /* false for a process that is not our child */
+    int code;   /* exit code, -1 when killed by a signal */
+    int signal; /* 0 unless killed by one */
+};
+
+struct process {
+    int pidfd; /* owned; -1 when not watched */
+    struct io_watch watch;
+    process_exit_fn *on_exit;
+    struct process_exit exit; /* valid in and after on_exit */
+};
+
+/* Takes over the pidfd. */
+void process_watch(struct process *process, struct loop *loop, int pidfd, process_exit_fn *on_exit);
+void process_unwatch(struct process *process); /* stops and closes */
+int process_signal(struct process *process, int signal_number, struct error *err);

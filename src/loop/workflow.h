@@ -1,0 +1,45 @@
+#pragma once
+
+/*
+ * Work of several steps, each beside the way to take it back. A step is started and reports its
+ * end with workflow_step_done(), from the loop, at once or later; when one fails, or the workflow
+ * is cancelled, the completed ones are undone in reverse and on_end is called with the error.
+ */
+
+#include "base/error.h"
+#include "loop/loop.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct workflow;
+typedef void workflow_step_fn(struct workflow *workflow);
+
+struct workflow_step {
+    const char *name;
+    workflow_step_fn *start; /* ends with workflow_step_done() */
+    workflow_step_fn
+        *undo; /* NULL when there is nothing to undo; ends with workflow_step_done() too */
+};
+
+struct workflow {
+    const struct workflow_step *steps; /* borrowed; ends with a row without a name */
+    struct loop *loop;                 /* borrowed */
+    workflow_step_fn *on_end;          /* err.code is ERR_NONE on success */
+    size_t at;                         /* the step that runs or is being undone */
+    bool undoing;
+    bool cancelled;
+    bool running;
+    struct error err;
+    struct deferred next;
+};
+
+void workflow_start(struct workflow *workflow, struct loop *loop, const struct workflow_step *steps,
+                    workflow_step_fn *on_end);
+
+/* The running step ended; `err` is NULL for success. A failure while undoing is kept but does not
+ * stop it. */
+void workflow_step_done(struct workflow *workflow, const struct error *err);
+
+/* Stops at the end of the running step and undoes what was done. */
+void workflow_cancel(struct workflow *workflow, const struct error *reason);

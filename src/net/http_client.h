@@ -1,0 +1,53 @@
+#pragma once
+
+/*
+ * HTTP/1.1 client on the loop, over unix sockets and TCP, one connection for each request unless it
+ * is kept alive. For the CLI and the backends that talk to an engine. Bodies stream both ways with
+ * backpressure.
+ */
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "loop/loop.h"
+#include "wire/http.h"
+
+struct http_client;
+struct http_call;
+
+/* "unix:PATH", "http://HOST:PORT" or "HOST:PORT". The loop is borrowed. */
+struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err);
+void http_client_free(struct http_client *client); /* cancels open calls without telling them */
+SCOPED_DEFINE(http_client_free, struct http_client);
+
+/* Sent with every request: Authorization and the like. */
+void http_client_set_header(struct http_client *client, const char *name, const char *value);
+
+struct http_call_handler {
+    void (*on_head)(struct http_call *call, const struct http_head *head); /* may be NULL */
+    void (*on_data)(struct http_call *call, const uint8_t *data, size_t length);
+    void (*on_writable)(
+        struct http_call *call); /* streamed request body: room for more; may be NULL */
+    void (*on_end)(struct http_call *call,
+                   const struct error *err); /* once, last; NULL is success */
+};
+
+/* `body` NULL with `body_length` -1 starts a streamed (chunked) request body; see
+ * http_call_write(). */
+struct http_call *
+http_client_request(struct http_client *client, enum http_method method, const char *target,
+                    const char *content_type, const void *body, int64_t body_length,
+                    const char *const *extra_headers, /* name, value, …, NULL; or NULL */
+                    const struct http_call_handler *handler, void *user);
+void *http_call_user(const struct http_call *call);
+int http_call_status(const struct http_call *call);
+void http_call_write(struct http_call *call, const void *data, size_t length);
+void http_call_end(struct http_call *call); /* of the streamed request body */
+size_t http_call_pending(const struct http_call *call);
+void http_call_pause(struct http_call *call); /* stop reading the answer */
+void http_call_resume(struct http_call *call);
+void http_call_cancel(struct http_call *call); /* no on_end comes */
+
+/* A whole exchange, run to its end on the loop: fills `body`; returns the status or -1. */
+int http_client_fetch(struct http_client *client, enum http_method method, const char *target,
+                      const char *content_type, const void *body, size_t body_length,
+                      struct buffer *out_body, struct error *err);

@@ -1,0 +1,110 @@
+#pragma once
+
+/*
+ * HTTP/1.1 server: listeners on unix sockets and TCP, connections with keep-alive and pipelining,
+ * and one `struct http_exchange` for each request.
+ *
+ * The handler gets the exchange when the head is complete. It reads the body (whole or as a
+ * stream), and answers (whole or as a stream), now or later. Exactly one of these ends an exchange:
+ * http_respond(), http_respond_end(), http_exchange_abort(), or the client's leaving, which is told
+ * by on_close. After on_close the exchange is gone and must not be touched; on_close always comes,
+ * once, last.
+ */
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "loop/loop.h"
+#include "wire/http.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct http_exchange;
+struct http_server;
+
+struct http_server_limits {
+    struct http_limits message;
+    unsigned connections;     /* more are answered 503 and closed */
+    int64_t head_timeout_ms;  /* first byte of a request to its complete head */
+    int64_t body_timeout_ms;  /* without a byte of an expected body */
+    int64_t idle_timeout_ms;  /* keep-alive without a request */
+    int64_t write_timeout_ms; /* without the client taking a byte of the answer */
+};
+
+extern const struct http_server_limits http_server_default_limits;
+
+typedef void http_request_fn(void *context, struct http_exchange *exchange);
+
+struct http_server *http_server_new(struct loop *loop, const struct http_server_limits *limits,
+                                    http_request_fn *on_request, void *context);
+
+/* Stops listening, closes idle connections, lets running exchanges end until http_server_free(). */
+void http_server_drain(struct http_server *server);
+void http_server_free(struct http_server *server);
+
+/* "unix:PATH" or "HOST:PORT"; port 0 picks one. May be called more than once. */
+int http_server_listen(struct http_server *server, const char *address, struct error *err);
+unsigned
+http_server_port(const struct http_server *server); /* of the first TCP listener, 0 if none */
+
+/* --- the request --------------------------------------------------------------------------- */
+
+struct http_peer {
+    bool is_unix;
+    pid_t pid; /* unix sockets only, by SO_PEERCRED */
+    uid_t uid;
+    gid_t gid;
+    char address[64]; /* "unix" or "127.0.0.1:4242" */
+};
+
+const struct http_head *http_exchange_head(const struct http_exchange *exchange);
+const struct http_peer *http_exchange_peer(const struct http_exchange *exchange);
+const char *http_exchange_id(const struct http_exchange *exchange); /* X-Request-Id of the answer */
+
+/* The handler's own pointer, NULL at first. */
+void http_exchange_set_user(struct http_exchange *exchange, void *user);
+void *http_exchange_user(const struct http_exchange *exchange);
+
+typedef void http_close_fn(struct http_exchange *exchange);
+void http_exchange_on_close(struct http_exchange *exchange, http_close_fn *on_close);
+
+/* The whole body, at most `maximum` bytes (else 413 is answered and on_body never comes). */
+typedef void http_body_fn(struct http_exchange *exchange, struct buffer *body);
+void http_exchange_read_body(struct http_exchange *exchange, size_t maximum, http_body_fn *on_body);
+
+/* The body as it comes; length 0 is the end. While paused the client is not read from. */
+typedef void http_data_fn(struct http_exchange *exchange, const uint8_t *data, size_t length);
+void http_exchange_stream_body(struct http_exchange *exchange, http_data_fn *on_data);
+void http_exchange_pause_body(struct http_exchange *exchange);
+void http_exchange_resume_body(struct http_exchange *exchange);
+
+/* --- the answer ---------------------------------------------------------------------------- */
+
+/* Adds a header to the answer to come. */
+void http_respond_header(struct http_exchange *exchange, const char *name, const char *value);
+
+/* A whole answer. `type` may be NULL for an empty body. */
+void http_respond(struct http_exchange *exchange, int status, const char *type, const void *body,
+                  size_t length);
+
+/* A streamed answer; `length` -1 when unknown (chunked). */
+void http_respond_start(struct http_exchange *exchange, int status, const char *type,
+                        int64_t length);
+void http_respond_write(struct http_exchange *exchange, const void *data, size_t length);
+
+/* `length` bytes of a regular file from `offset`; the descriptor is duplicated. Cheap: nothing is
+ * copied to user space where the kernel allows. */
+void http_respond_write_file(struct http_exchange *exchange, int fd, int64_t offset, size_t length);
+void http_respond_end(struct http_exchange *exchange);
+
+/* Bytes written but not yet taken by the client. */
+size_t http_respond_pending(const struct http_exchange *exchange);
+
+/* Called when the pending bytes have fallen below the low-water mark after having been above. */
+void http_respond_on_drain(struct http_exchange *exchange, http_close_fn *on_drain);
+
+/* Closes the connection without ending the answer, so that the client sees it was cut. */
+void http_exchange_abort(struct http_exchange *exchange);
+
+/* Bytes this process may hold for one connection before writers should wait for on_drain. */
+enum { HTTP_HIGH_WATER = 512 * 1024, HTTP_LOW_WATER = 128 * 1024 };

@@ -1,0 +1,81 @@
+#pragma once
+
+/*
+ * JSON. Reading is strict (no duplicate keys, no trailing data, no NUL, bounded depth) and by a
+ * table of fields, so that unknown fields, wrong types and numbers out of range are refused with
+ * the field's name. Writing appends to a buffer, without building a tree.
+ */
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The document must be an object; the caller owns the reference. NULL on error. */
+json_t *json_read(const void *data, size_t length, struct error *err);
+
+static inline void scoped_json_decref(json_t **value)
+{
+    json_decref(*value);
+}
+
+enum json_kind {
+    JSON_KIND_TEXT,      /* const char *: borrowed from the document */
+    JSON_KIND_BOOL,      /* bool */
+    JSON_KIND_INT,       /* int64_t */
+    JSON_KIND_SECONDS,   /* int64_t milliseconds: a number of seconds, or "90s" */
+    JSON_KIND_SIZE,      /* uint64_t bytes: a number, or "512m" */
+    JSON_KIND_NUMBER,    /* double */
+    JSON_KIND_TEXT_LIST, /* json_t *: array of strings, borrowed */
+    JSON_KIND_TEXT_MAP,  /* json_t *: object with string values, borrowed */
+    JSON_KIND_OBJECT,    /* json_t *: object, borrowed */
+};
+
+struct json_field {
+    const char *name;
+    enum json_kind kind;
+    size_t offset; /* into the output struct */
+    bool required;
+    double
+        minimum; /* for numbers, in their unit (seconds for SECONDS); used when maximum > minimum */
+    double maximum;
+    size_t max_length;     /* for texts, in bytes; 0: no limit */
+    size_t present_offset; /* of a bool set to true when the field was there; 0: none (never the
+                              first member) */
+};
+
+/* Fills `out` from `object`. Fields that are absent are left alone; null counts as absent. */
+int json_decode(const json_t *object, const struct json_field *fields, size_t count, void *out,
+                struct error *err);
+
+/* --- writing ------------------------------------------------------------------------------- */
+
+struct json_writer {
+    struct buffer *buffer; /* borrowed */
+    bool need_comma;
+};
+
+#define JSON_WRITER(buffer_pointer) ((struct json_writer){ .buffer = (buffer_pointer) })
+
+void json_begin_object(struct json_writer *writer,
+                       const char *key); /* key NULL inside arrays and at the top */
+void json_end_object(struct json_writer *writer);
+void json_begin_array(struct json_writer *writer, const char *key);
+void json_end_array(struct json_writer *writer);
+
+/* Text that is not UTF-8 is written with U+FFFD for each bad byte. NULL writes null. */
+void json_put_text(struct json_writer *writer, const char *key, const char *text);
+void json_put_bytes(struct json_writer *writer, const char *key, const void *bytes, size_t length);
+void json_put_int(struct json_writer *writer, const char *key, int64_t value);
+void json_put_double(struct json_writer *writer, const char *key,
+                     double value); /* three decimals */
+void json_put_bool(struct json_writer *writer, const char *key, bool value);
+void json_put_null(struct json_writer *writer, const char *key);
+void json_put_time(struct json_writer *writer, const char *key,
+                   int64_t wall_us); /* 0 writes null */
+void json_put_raw(struct json_writer *writer, const char *key, const char *json);
+
+/* {"error":{"code","message","hint","retryable"}} */
+void json_put_error(struct json_writer *writer, const struct error *err);
