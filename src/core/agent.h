@@ -1,0 +1,119 @@
+#pragma once
+
+/*
+ * The daemon's end of the protocol with one sandbox's init. It owns the connected socket.
+ *
+ * Requests are answered once, from the loop. When the connection breaks, every open request fails
+ * with ERR_BACKEND and on_lost is called once; the owner then decides whether the sandbox is dead
+ * (its pidfd says so) or has to be connected to again. Init is hostile as far as we are concerned:
+ * whatever it sends is checked, and descriptors it passes are verified to be what they should be.
+ */
+
+#include "base/error.h"
+#include "loop/loop.h"
+#include "wire/protocol.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct agent;
+
+struct agent_exit {
+    int code;   /* -1 when killed */
+    int signal; /* 0 unless killed */
+    int64_t wall_us;
+    int64_t cpu_us;
+    uint64_t max_rss_bytes;
+    unsigned survivors;
+};
+
+/* Descriptors are the receiver's to own; -1 where there is none. With a terminal, `output` is its
+ * master and input goes there too. */
+struct agent_pipes {
+    int input;
+    int output;
+    int errors;
+    bool terminal;
+};
+
+struct agent_handler {
+    void (*on_exited)(struct agent *agent, uint64_t number, const struct agent_exit *end);
+
+    /* Answers agent_list(): a process that init remembers. `end` is NULL while it runs. */
+    void (*on_process)(struct agent *agent, uint64_t number, int pid,
+                       const struct agent_pipes *pipes, const struct agent_exit *end);
+    void (*on_lost)(struct agent *agent, const struct error *err);
+};
+
+/* Takes over the socket. */
+struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *handler, void *user);
+void agent_free(
+    struct agent *agent); /* NULL is fine; no more callbacks, open requests are dropped */
+void *agent_user(const struct agent *agent);
+
+/* Valid after the first answer: what init said about itself. */
+const struct protocol_hello *agent_hello(const struct agent *agent);
+
+struct agent_request;
+typedef void agent_done_fn(struct agent_request *request);
+
+/* Embedded by the caller and kept until `done`. */
+struct agent_request {
+    agent_done_fn *done;
+    struct error err;          /* ERR_NONE on success */
+    int sys_errno;             /* what init gave, 0 otherwise */
+    enum protocol_stage stage; /* agent_start: where it failed */
+    union {
+        struct {
+            struct agent_pipes pipes;
+            int pid;
+        } started;
+        struct {
+            struct protocol_stat stat;
+            int fd; /* the receiver owns it; -1 without one */
+            char temporary[256];
+        } file;
+    } result;
+    uint64_t number; /* of the process or the request */
+    struct agent *agent;
+    struct agent_request *next;
+};
+
+struct agent_start {
+    uint64_t number; /* unique in this sandbox, never reused */
+    const char *const *argv;
+    const char *const *env;
+    const char *user;        /* name or number, "" for init's own */
+    const char *cwd;         /* "" for the user's home */
+    const char *script_path; /* NULL without a script */
+    int script_fd;           /* borrowed; -1 without */
+    bool wants_stdin;
+    bool terminal;
+    unsigned columns, rows;
+    unsigned nofile;
+    uint64_t file_size_bytes;
+};
+
+void agent_start(struct agent *agent, const struct agent_start *start,
+                 struct agent_request *request, agent_done_fn *done);
+void agent_signal(struct agent *agent, uint64_t number, int signal_number,
+                  enum protocol_scope scope, struct agent_request *request, agent_done_fn *done);
+void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows);
+void agent_close_stdin(struct agent *agent, uint64_t number);
+void agent_forget(struct agent *agent, uint64_t number);
+void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done);
+void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done);
+
+struct agent_file {
+    enum protocol_file_kind kind;
+    const char *user;
+    const char *path;
+    const char *second; /* NULL without one */
+    uint32_t flags, mode, depth;
+};
+
+void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,
+                agent_done_fn *done);
+
+/* The caller gives up: `done` will not come, and descriptors that still arrive are closed. */
+void agent_cancel(struct agent_request *request);
