@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/scoped.h"
 
 #include <event2/event_struct.h>
 #include <stdbool.h>
@@ -26,11 +27,16 @@ struct loop;
 /* The clock is borrowed. */
 struct loop *loop_new(const struct clock *clock);
 void loop_free(struct loop *loop); /* NULL is fine; runs what is still deferred */
+SCOPED_DEFINE(loop_free, struct loop);
 
 void loop_run(struct loop *loop); /* until loop_stop() */
 void loop_stop(struct loop *loop);
 
-/* One turn: waits at most `wait_ms` for something (0: not at all), then handles all of it. */
+/*
+ * One turn: runs what is deferred, waits at most `wait_ms` for something (0: not at all, negative:
+ * for ever), then handles all of it. It does not wait when something was deferred. Turns do not
+ * nest: callbacks never call this, nor loop_run() or loop_advance().
+ */
 void loop_turn(struct loop *loop, int64_t wait_ms);
 
 /* Simulated clock only: moves on by `us`, running timers in order and turns in between. */
@@ -67,6 +73,7 @@ typedef void timer_fn(struct timer *timer);
 
 struct timer {
     int64_t deadline_us; /* by the loop's clock */
+    uint64_t order;      /* timers with the same deadline expire in the order they were armed */
     size_t place;        /* in the loop's heap, counted from 1; 0 when not armed */
     struct loop *loop;   /* borrowed */
     timer_fn *on_expire;
@@ -93,8 +100,8 @@ struct deferred {
     bool queued;
 };
 
-/* Calls `call` once, after the current callback has returned. Queueing a queued one does nothing.
- */
+/* Calls `call` once, after the current callback has returned and before the loop waits again; in
+ * the order of queueing. Queueing a queued one does nothing. */
 void loop_defer(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 void loop_undefer(struct loop *loop, struct deferred *deferred);
 
@@ -104,6 +111,7 @@ struct signal_watch;
 typedef void signal_fn(struct signal_watch *watch, int signal_number);
 
 struct signal_watch {
+    struct loop *loop; /* borrowed */
     signal_fn *on_signal;
     struct event event;
     bool active;

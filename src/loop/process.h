@@ -25,7 +25,7 @@ struct process {
     struct process_exit exit; /* valid in and after on_exit */
 };
 
-/* Takes over the pidfd. */
+/* Takes over the pidfd, which is closed before on_exit is called. */
 void process_watch(struct process *process, struct loop *loop, int pidfd, process_exit_fn *on_exit);
-void process_unwatch(struct process *process); /* stops and closes */
+void process_unwatch(struct process *process); /* stops and closes; no on_exit comes */
 int process_signal(struct process *process, int signal_number, struct error *err);

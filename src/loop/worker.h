@@ -6,6 +6,7 @@
  * one thread keeps jobs in order.
  */
 
+#include "base/scoped.h"
 #include "loop/loop.h"
 
 struct job;
@@ -18,6 +19,13 @@ struct job {
     struct job *next;
 };
 
+/* The loop is borrowed. The name is what tools like ps show; 15 bytes of it are kept. */
 struct worker *worker_new(struct loop *loop, unsigned threads, const char *name);
-void worker_free(struct worker *worker); /* waits for all submitted jobs and runs their done */
+
+/* Waits for all submitted jobs, also those that a done submits meanwhile, and runs their done. NULL
+ * is fine; not from a done. */
+void worker_free(struct worker *worker);
+SCOPED_DEFINE(worker_free, struct worker);
+
+/* The job is borrowed until its done is called. */
 void worker_submit(struct worker *worker, struct job *job);

@@ -1,0 +1,98 @@
+#include "loop/workflow.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static void workflow_end(struct workflow *workflow)
+{
+    workflow->running = false;
+    workflow->on_end(workflow);
+}
+
+static void undo_next(struct workflow *workflow)
+{
+    while (workflow->at > 0) {
+        workflow_step_fn *undo = workflow->steps[--workflow->at].undo;
+
+        if (undo) {
+            workflow->busy = true;
+            undo(workflow);
+            return;
+        }
+    }
+    workflow_end(workflow);
+}
+
+static void start_next(struct workflow *workflow)
+{
+    workflow->busy = true;
+    workflow->steps[workflow->at].start(workflow);
+}
+
+static void on_next(struct deferred *deferred)
+{
+    struct workflow *workflow = container_of(deferred, struct workflow, next);
+
+    if (workflow->cancelled)
+        workflow->undoing = true;
+    if (workflow->undoing)
+        undo_next(workflow);
+    else if (workflow->steps[workflow->at].name)
+        start_next(workflow);
+    else
+        workflow_end(workflow);
+}
+
+void workflow_start(struct workflow *workflow, struct loop *loop, const struct workflow_step *steps,
+                    workflow_step_fn *on_end)
+{
+    *workflow =
+        (struct workflow){ .steps = steps, .loop = loop, .on_end = on_end, .running = true };
+    if (steps[0].name)
+        start_next(workflow);
+    else
+        loop_defer(loop, &workflow->next, on_next);
+}
+
+static void keep_undo_failure(struct workflow *workflow, const struct error *err)
+{
+    char *message = workflow->err.message;
+    size_t length = strlen(message);
+
+    snprintf(message + length, sizeof(workflow->err.message) - length, "; undo %s: %s",
+             workflow->steps[workflow->at].name, err->message);
+}
+
+static void keep_failure(struct workflow *workflow, const struct error *err)
+{
+    workflow->undoing = true;
+    if (workflow->cancelled)
+        return;
+    workflow->err = *err;
+    error_wrap(&workflow->err, "%s", workflow->steps[workflow->at].name);
+}
+
+void workflow_step_done(struct workflow *workflow, const struct error *err)
+{
+    assert(workflow->running && workflow->busy);
+    workflow->busy = false;
+    if (workflow->undoing && err)
+        keep_undo_failure(workflow, err);
+    else if (err)
+        keep_failure(workflow, err);
+    else if (!workflow->undoing)
+        workflow->at++;
+    loop_defer(workflow->loop, &workflow->next, on_next);
+}
+
+void workflow_cancel(struct workflow *workflow, const struct error *reason)
+{
+    if (!workflow->running || workflow->undoing || workflow->cancelled)
+        return;
+    workflow->cancelled = true;
+    if (reason)
+        workflow->err = *reason;
+    else
+        error_set(&workflow->err, ERR_UNAVAILABLE, "cancelled");
+}

@@ -1,0 +1,208 @@
+#include "loop/workflow.h"
+
+#include "base/macros.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Steps 1, 2, 3 note "1", "2", "3"; their undoing notes "a", "b", "c"; the end notes ".". */
+struct plan {
+    struct workflow workflow;
+    char trace[32];
+    char fails_at;     /* the step or undoing that reports a failure */
+    char waits_at;     /* the step that does not report its end by itself */
+    char cancelled_in; /* the step during which the workflow is cancelled */
+};
+
+static struct plan *plan_from(struct workflow *workflow)
+{
+    return container_of(workflow, struct plan, workflow);
+}
+
+static void plan_note(struct plan *plan, char letter)
+{
+    size_t length = strlen(plan->trace);
+
+    assert_true(length + 1 < sizeof(plan->trace));
+    plan->trace[length] = letter;
+    plan->trace[length + 1] = '\0';
+}
+
+static void play(struct workflow *workflow, char letter)
+{
+    struct plan *plan = plan_from(workflow);
+    struct error err = { 0 };
+
+    plan_note(plan, letter);
+    if (plan->cancelled_in == letter) {
+        error_set(&err, ERR_GONE, "nobody waits");
+        workflow_cancel(workflow, &err);
+    }
+    if (plan->waits_at == letter)
+        return;
+    error_set(&err, ERR_BACKEND, "broken");
+    workflow_step_done(workflow, plan->fails_at == letter ? &err : NULL);
+}
+
+#define STEP(name, letter)                      \
+    static void name(struct workflow *workflow) \
+    {                                           \
+        play(workflow, letter);                 \
+    }                                           \
+    struct name##_needs_a_semicolon
+
+STEP(first, '1');
+STEP(second, '2');
+STEP(third, '3');
+STEP(undo_first, 'a');
+STEP(undo_second, 'b');
+STEP(undo_third, 'c');
+
+static const struct workflow_step steps[] = {
+    { "first", first, undo_first },
+    { "second", second, undo_second },
+    { "third", third, undo_third },
+    { 0 },
+};
+
+static const struct workflow_step partly_undoable[] = {
+    { "first", first, undo_first },
+    { "second", second, NULL },
+    { "third", third, NULL },
+    { 0 },
+};
+
+static const struct workflow_step no_steps[] = { { 0 } };
+
+static void on_end(struct workflow *workflow)
+{
+    assert_false(workflow->running);
+    plan_note(plan_from(workflow), '.');
+}
+
+static void plan_run(struct plan *plan, const struct workflow_step *table)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+
+    workflow_start(&plan->workflow, loop, table, on_end);
+    assert_null(strchr(plan->trace, '.'));
+    loop_turn(loop, 0);
+    assert_non_null(strchr(plan->trace, '.'));
+}
+
+static void steps_run_in_order_and_the_end_has_no_error(void **state UNUSED)
+{
+    struct plan plan = { 0 };
+
+    plan_run(&plan, steps);
+    assert_string_equal(plan.trace, "123.");
+    assert_int_equal(plan.workflow.err.code, ERR_NONE);
+}
+
+static void a_table_without_steps_ends_from_the_loop(void **state UNUSED)
+{
+    struct plan plan = { 0 };
+
+    plan_run(&plan, no_steps);
+    assert_string_equal(plan.trace, ".");
+}
+
+static void a_failure_undoes_the_completed_steps_in_reverse(void **state UNUSED)
+{
+    struct plan plan = { .fails_at = '3' };
+
+    plan_run(&plan, steps);
+    assert_string_equal(plan.trace, "123ba.");
+    assert_int_equal(plan.workflow.err.code, ERR_BACKEND);
+    assert_string_equal(plan.workflow.err.message, "third: broken");
+}
+
+static void a_step_without_undo_is_passed_over(void **state UNUSED)
+{
+    struct plan plan = { .fails_at = '3' };
+
+    plan_run(&plan, partly_undoable);
+    assert_string_equal(plan.trace, "123a.");
+}
+
+static void failing_at_once_undoes_nothing(void **state UNUSED)
+{
+    struct plan plan = { .fails_at = '1' };
+
+    plan_run(&plan, steps);
+    assert_string_equal(plan.trace, "1.");
+    assert_string_equal(plan.workflow.err.message, "first: broken");
+}
+
+static void a_failure_while_undoing_is_kept_and_stops_nothing(void **state UNUSED)
+{
+    struct plan plan = { .cancelled_in = '3', .fails_at = 'b' };
+
+    plan_run(&plan, steps);
+    assert_string_equal(plan.trace, "123cba.");
+    assert_int_equal(plan.workflow.err.code, ERR_GONE);
+    assert_string_equal(plan.workflow.err.message, "nobody waits; undo second: broken");
+}
+
+static void cancelling_undoes_the_running_step_once_it_has_ended(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct plan plan = { .waits_at = '2' };
+
+    workflow_start(&plan.workflow, loop, steps, on_end);
+    loop_turn(loop, 0);
+    workflow_cancel(&plan.workflow, NULL);
+    workflow_cancel(&plan.workflow, NULL);
+    loop_turn(loop, 0);
+    assert_string_equal(plan.trace, "12");
+    workflow_step_done(&plan.workflow, NULL);
+    loop_turn(loop, 0);
+    assert_string_equal(plan.trace, "12ba.");
+    assert_int_equal(plan.workflow.err.code, ERR_UNAVAILABLE);
+    workflow_cancel(&plan.workflow, NULL);
+    loop_turn(loop, 0);
+    assert_string_equal(plan.trace, "12ba.");
+}
+
+static void a_step_that_fails_after_the_cancel_is_not_undone(void **state UNUSED)
+{
+    struct plan plan = { .cancelled_in = '2', .fails_at = '2' };
+
+    plan_run(&plan, steps);
+    assert_string_equal(plan.trace, "12a.");
+    assert_string_equal(plan.workflow.err.message, "nobody waits");
+}
+
+static void cancelling_after_the_last_step_still_undoes_all(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct plan plan = { .waits_at = '3' };
+
+    workflow_start(&plan.workflow, loop, steps, on_end);
+    loop_turn(loop, 0);
+    workflow_step_done(&plan.workflow, NULL);
+    workflow_cancel(&plan.workflow, NULL);
+    loop_turn(loop, 0);
+    assert_string_equal(plan.trace, "123cba.");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_run_in_order_and_the_end_has_no_error),
+        cmocka_unit_test(a_table_without_steps_ends_from_the_loop),
+        cmocka_unit_test(a_failure_undoes_the_completed_steps_in_reverse),
+        cmocka_unit_test(a_step_without_undo_is_passed_over),
+        cmocka_unit_test(failing_at_once_undoes_nothing),
+        cmocka_unit_test(a_failure_while_undoing_is_kept_and_stops_nothing),
+        cmocka_unit_test(cancelling_undoes_the_running_step_once_it_has_ended),
+        cmocka_unit_test(a_step_that_fails_after_the_cancel_is_not_undone),
+        cmocka_unit_test(cancelling_after_the_last_step_still_undoes_all),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
