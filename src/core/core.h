@@ -1,0 +1,73 @@
+#pragma once
+
+/*
+ * The core: sessions, their sandboxes and executions, and the rules of their lives.
+ * Single-threaded, on the loop; it knows backends and stores only by their interfaces.
+ *
+ *     session.h    what a caller owns: open, find, use, extend, pause, end
+ *     sandbox.h    one incarnation behind a session: its states and what moves it between them
+ *     clocks.h     lease, idle, lifetime, retention: which deadline is next, and what it does
+ *     capacity.h   slots: reserved before the first side effect, released exactly once
+ *     pool.h       ready sandboxes that belong to nobody yet
+ *     execution.h  one run of a program: its states, streams and end
+ *     output.h     the spool of one stream, readable by offset while it grows
+ *     agent.h      the protocol with a sandbox's init
+ *     events.h     what happened, numbered, persisted, replayed
+ *     recovery.h   at start: records meet reality
+ *     metrics.h    counters
+ */
+
+#include "base/error.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "loop/loop.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct backend;
+struct capacity;
+struct config;
+struct core;
+struct events;
+struct metrics;
+struct pool;
+struct store;
+struct worker;
+
+struct core_parts {
+    struct loop *loop; /* all borrowed; all outlive the core */
+    const struct config *config;
+    struct store *store;
+    struct backend *backend;
+    struct worker *worker; /* for what blocks */
+    int state_dir;
+    const char *state_path;
+};
+
+struct core {
+    struct core_parts parts;
+    struct loop *loop; /* borrowed, as in parts: used everywhere */
+
+    struct map sessions_by_id;   /* live ones (not ended); struct session */
+    struct map sessions_by_key;  /* "owner\nkey" */
+    struct list sessions;        /* in order of creation */
+    struct map executions_by_id; /* known in memory: running, or recently ended */
+
+    struct capacity *capacity; /* owned */
+    struct pool *pool;         /* owned */
+    struct events *events;     /* owned */
+    struct metrics *metrics;   /* owned */
+    bool stopping;
+};
+
+struct core *core_new(const struct core_parts *parts);
+void core_free(struct core *core); /* does not touch sandboxes */
+
+/* Reconciles records with reality, then calls done: only then may requests be served. */
+typedef void core_done_fn(struct core *core, const struct error *err, void *user);
+void core_start(struct core *core, core_done_fn *done, void *user);
+
+/* Takes no more work. With `destroy` everything is ended with reason "shutdown" within the timeout;
+ * without, sandboxes are left running for the next daemon. */
+void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn *done, void *user);

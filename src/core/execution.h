@@ -1,0 +1,133 @@
+#pragma once
+
+/*
+ * One run of a program in a session.
+ *
+ *     queued → running → exited | timeout | cancelled | crashed
+ *
+ * An execution is known in memory while it runs and while anybody watches it; afterwards its record
+ * is in the store and its output in the spool, both readable until retention. It holds a
+ * session_use while it is queued or running, so the session is never idle meanwhile.
+ */
+
+#include "base/error.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "core/agent.h"
+#include "core/output.h"
+#include "core/session.h"
+
+enum execution_state {
+    EXECUTION_QUEUED,
+    EXECUTION_RUNNING,
+    EXECUTION_EXITED, /* with a code or by a signal of its own */
+    EXECUTION_TIMEOUT,
+    EXECUTION_CANCELLED,
+    EXECUTION_CRASHED, /* the sandbox went, or the OOM killer took it: see reason */
+    EXECUTION_STATES
+};
+
+const char *execution_state_name(enum execution_state state);
+bool execution_state_is_final(enum execution_state state);
+
+struct execution_request {
+    const char *const *argv; /* exactly one of argv, command and code */
+    const char *command;     /* shell text */
+    const char *code;
+    size_t code_length;
+    const char *language;   /* with code: "python" or "bash" */
+    const char *env_json;   /* object of texts, or NULL */
+    const char *cwd, *user; /* NULL: defaults */
+    const char *key;        /* the caller's own id; a repeated one returns the same execution */
+    const char *stdin_data; /* whole input, then end of file; NULL without */
+    size_t stdin_length;
+    bool wants_stdin; /* input comes later through execution_write_stdin() */
+    bool terminal;
+    unsigned columns, rows;
+    bool background;
+    int64_t timeout_ms;  /* -1: the setting's default; 0: none */
+    uint64_t generation; /* 0: any */
+};
+
+struct execution;
+struct execution_watcher;
+typedef void execution_watch_fn(struct execution_watcher *watcher);
+
+/* Told of new output and of state changes; embedded by the watcher. */
+struct execution_watcher {
+    execution_watch_fn *on_change;
+    struct list node;
+};
+
+struct execution {
+    struct core *core;       /* borrowed */
+    struct session *session; /* borrowed; NULL once the session is gone from memory */
+    struct list node;        /* session->executions */
+    struct list watchers;
+    char id[ID_SIZE], session_id[ID_SIZE], sandbox_id[ID_SIZE];
+    char *key, *request_json, *error, *reason; /* owned; may be NULL */
+    enum execution_state state;
+    uint64_t generation, number;
+    int exit_code, signal;
+    bool background, terminal;
+    bool files_were_reset; /* the first execution after the sandbox was replaced */
+    int64_t timeout_ms, cpu_us;
+    uint64_t max_rss_bytes;
+    struct stamp created, started, ended;
+    struct output *out, *err;  /* owned; err is NULL with a terminal */
+    struct execution_run *run; /* owned; private: what is needed only while it runs */
+    unsigned references;
+    struct deferred release;
+};
+
+/* The execution exists (queued) when this returns; -1 when the request is wrong. The reference is
+ * the session's. */
+struct execution *execution_start(struct session *session, const struct execution_request *request,
+                                  struct error *err);
+
+void execution_ref(struct execution *execution); /* keeps it in memory */
+void execution_unref(struct execution *execution);
+
+void execution_watch(struct execution *execution, struct execution_watcher *watcher,
+                     execution_watch_fn *on_change);
+void execution_unwatch(struct execution_watcher *watcher);
+
+struct execution *execution_find(struct core *core, const struct session *session, const char *id);
+
+/* How many bytes were taken (0 when its pipe is full: on_change comes when there is room); -1 when
+ * it has no stdin. */
+ssize_t execution_write_stdin(struct execution *execution, const void *data, size_t length,
+                              struct error *err);
+int execution_close_stdin(struct execution *execution, struct error *err);
+int execution_signal(struct execution *execution, int signal_number, bool tree, struct error *err);
+int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
+                     struct error *err);
+
+/* TERM to the whole tree, KILL after exec.grace; ends as cancelled. */
+void execution_cancel(struct execution *execution);
+
+/* --- called by the sandbox that owns the agent --------------------------------------------- */
+
+void executions_on_exited(struct session *session, uint64_t number, const struct agent_exit *end);
+
+/* After a restart of the daemon: init remembers this process. An unknown one is killed and
+ * forgotten. */
+void executions_on_process(struct session *session, struct agent *agent, uint64_t number,
+                           const struct agent_pipes *pipes, const struct agent_exit *end);
+
+/* All processes that init remembers were told; running records without one ended with the sandbox.
+ */
+void executions_on_listed(struct session *session);
+
+/* At recovery: makes the running execution of a record known again, waiting for
+ * executions_on_process(). */
+struct execution *execution_restore(struct session *session, const struct execution_record *record);
+
+/* The session goes: everything running ends with this reason; finished ones leave memory when
+ * unwatched. */
+void executions_end_all(struct session *session, const struct end_reason *reason);
+
+void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,
+                          bool with_output);
+void execution_record_write_json(const struct execution_record *record, struct core *core,
+                                 struct json_writer *json, const char *key, bool with_output);

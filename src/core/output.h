@@ -1,0 +1,78 @@
+#pragma once
+
+/*
+ * The spool of one stream: every byte a program wrote, by offset, in a file that outlives the run
+ * and the daemon. Bytes go from the program's pipe into the file by splice(2): they are either
+ * still in the pipe, which init keeps, or in the file, so a daemon killed at any instant loses
+ * none; the file's size is the truth.
+ *
+ * Over the cap (exec.output_spool) the middle is dropped: head and tail stay, the hole is punched
+ * out of the file. A follower that keeps reading is waited for: the pipe is not drained further
+ * than the cap ahead of it, until it has stalled for exec.stall_timeout. So a reader that reads
+ * gets everything, and one that does not stops nobody for long.
+ */
+
+#include "base/error.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "loop/loop.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct buffer;
+struct output;
+
+typedef void output_changed_fn(void *context);
+
+struct output_options {
+    struct loop *loop;      /* borrowed */
+    int directory;          /* borrowed: where spool files live */
+    char name[ID_SIZE + 8]; /* of the file: "exe_….out" */
+    uint64_t cap_bytes;
+    int64_t stall_timeout_us;
+    output_changed_fn *on_change; /* new bytes, or the end */
+    void *context;
+};
+
+struct output *output_new(const struct output_options *options);
+void output_free(struct output *output); /* NULL is fine; closes, keeps the file */
+
+/* Starts reading from the pipe or terminal; takes over the descriptor. Continues at the file's
+ * size. */
+void output_attach(struct output *output, int fd);
+
+/* The program has ended: what is in the pipe now is taken, then the output counts as complete, even
+ * if a background child still holds the pipe. Such a child's later bytes are taken too, until the
+ * pipe closes. */
+void output_finish(struct output *output);
+bool output_is_finished(const struct output *output);
+bool output_is_closed(
+    const struct output *output); /* the pipe has been read to its end, or was never there */
+
+uint64_t output_length(const struct output *output); /* bytes written by the program so far */
+bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end);
+
+/* A descriptor of the spool for reading, borrowed; -1 while nothing was written. */
+int output_fd(const struct output *output);
+
+/* Head and tail, at most `capture` bytes in all; *out_truncated if some are missing between them. A
+ * marker line with the number of bytes left out stands between them. */
+int output_capture(struct output *output, size_t capture, struct buffer *text, bool *out_truncated);
+
+/* --- followers ----------------------------------------------------------------------------- */
+
+/* A reader that must not lose bytes: it says how far it has read. */
+struct output_follower {
+    struct list node;
+    uint64_t offset;
+    int64_t moved_at_us;
+};
+
+void output_follow(struct output *output, struct output_follower *follower, uint64_t offset);
+void output_follower_moved(struct output *output, struct output_follower *follower,
+                           uint64_t offset);
+void output_unfollow(struct output *output, struct output_follower *follower);
+
+/* For the output of an ended execution: opens the spool, -1 if there is none. */
+int output_open_spool(int directory, const char *name);

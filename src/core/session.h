@@ -1,0 +1,205 @@
+#pragma once
+
+/*
+ * A session is what a caller owns. The sandbox behind it is an incarnation: it may crash, be
+ * evicted or be torn down while the session stays, and then the generation goes up.
+ *
+ * Live sessions are in memory; ended ones only in the store, until retention. Whoever needs the
+ * sandbox holds a `struct session_use`: it waits for a ready sandbox (making one if there is none),
+ * and while any use is held the idle clock stands still. Looking is never use.
+ */
+
+#include "backend/backend.h"
+#include "base/buffer.h"
+#include "base/id.h"
+#include "core/core.h"
+#include "store/store.h"
+
+struct agent;
+struct json_writer;
+struct sandbox;
+struct session;
+
+enum session_state { SESSION_OPEN, SESSION_PAUSED, SESSION_ENDED, SESSION_STATES };
+
+enum end_kind {
+    END_NONE,
+    END_IDLE,
+    END_LEASE,
+    END_LIFETIME,
+    END_DELETED,
+    END_EVICTED,
+    END_CRASHED, /* detail: "oom", "signal 9", "exit 1" */
+    END_SHUTDOWN,
+    END_BUDGET,
+    END_REPLACED,
+    END_FAILED, /* the first execute did not start */
+    END_TEARDOWN,
+    END_KINDS
+};
+
+struct end_reason {
+    enum end_kind kind;
+    char detail[48];
+};
+
+enum { END_TEXT_SIZE = 64 };
+void end_reason_text(const struct end_reason *reason,
+                     char text[END_TEXT_SIZE]); /* "crashed: oom" */
+
+const char *session_state_name(enum session_state state);
+
+enum timeout_action { TIMEOUT_KILL, TIMEOUT_PAUSE };
+
+/* What the caller asked for; texts are borrowed during the call. Unset numbers are -1 (durations)
+ * or 0 and take the settings' defaults. */
+struct session_request {
+    const char *owner;
+    const char *on_behalf_of;
+    const char *key;             /* NULL without one */
+    const char *idempotency_key; /* NULL without one */
+    const char *labels_json;     /* object of texts, or NULL */
+    const char *env_json;        /* object of texts, or NULL */
+    const char *template_name;
+    const char *flavor;
+    const char *backend;
+    struct sandbox_limits limits;
+    int network; /* enum network_mode, -1 for the default */
+    int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
+    enum timeout_action on_timeout;
+    int preload;      /* -1 default */
+    int auto_restart; /* -1 default */
+    int auto_resume;  /* -1 default (on) */
+};
+
+struct session {
+    struct core *core; /* borrowed */
+    struct list node;  /* core->sessions */
+    char id[ID_SIZE];
+    char *owner, *key, *on_behalf_of;                      /* owned; key may be NULL */
+    char *labels_json, *env_json, *template_name, *flavor; /* owned */
+    struct sandbox_limits limits;
+    enum network_mode network;
+    bool auto_restart, auto_resume, preload;
+    enum timeout_action on_timeout;
+
+    enum session_state state;
+    struct end_reason end;
+    uint64_t generation; /* of the sandbox it has or had last; 0 before the first */
+    int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
+    struct stamp created, started, last_activity, expires, ended;
+
+    struct sandbox *sandbox; /* owned; NULL when the slot is empty */
+    struct list uses;        /* struct session_use: granted ones */
+    struct list waiting;     /* struct session_use: waiting for the sandbox */
+    struct list executions;  /* struct execution: known in memory, oldest first */
+    unsigned active_uses;    /* granted uses: idle stands still while there are any */
+    uint64_t next_execution_number;
+    bool reset_pending; /* the next execution is told that files were reset */
+
+    struct timer clock;       /* armed for the next of lease, idle, lifetime */
+    struct list end_waiters;  /* struct session_op waiting for the end */
+    struct error start_error; /* why the last sandbox could not be made; ERR_NONE if it could */
+    void *end_work;           /* private to session.c: the end in progress */
+};
+
+/* An asynchronous operation on a session; embedded by the caller, kept until done, which comes once
+ * from the loop. */
+struct session_op;
+typedef void session_done_fn(struct session_op *op);
+
+struct session_op {
+    session_done_fn *done;
+    struct error err;
+    struct session *session; /* open: the session; NULL after an end */
+    bool created;            /* open: a new one (201) or the existing one (200) */
+    char id[ID_SIZE];        /* of the session, also after its end */
+    struct list node;
+    struct store_ticket ticket;
+};
+
+/* Opens (owner, key) or makes a new session; done when it is durable. */
+void session_open(struct core *core, const struct session_request *request, struct session_op *op,
+                  session_done_fn *done);
+
+/* By id or "key:KEY", live ones only and only the owner's; NULL with ERR_NOT_FOUND otherwise. The
+ * API asks the store about ended ones with session_find_record(). `any_owner` is for admins. */
+struct session *session_find(struct core *core, const char *owner, bool any_owner,
+                             const char *reference, struct error *err);
+
+/* Ends a session: executions are stopped, the sandbox is destroyed and confirmed gone, the record
+ * is written; done then. Callers that come while it is ending wait for the same end and the first
+ * reason stays. */
+void session_end(struct session *session, enum end_kind kind, const char *detail,
+                 struct session_op *op, session_done_fn *done);
+
+/* Lease = now + timeout; never shortens unless exact. timeout_ms 0 with exact removes the lease. */
+int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, struct error *err);
+
+struct session_patch {
+    const char *labels_json; /* NULL: unchanged */
+    int64_t timeout_ms;      /* -1: unchanged, here and below */
+    int64_t idle_timeout_ms;
+    int64_t max_lifetime_ms;
+    int auto_restart, auto_resume;
+    int on_timeout;
+};
+int session_patch(struct session *session, const struct session_patch *patch, struct error *err);
+
+void session_pause(struct session *session, struct session_op *op, session_done_fn *done);
+void session_resume(struct session *session, struct session_op *op, session_done_fn *done);
+
+/* The sandbox goes (tracked until confirmed), the session stays; the next use makes a new one.
+ * Idempotent. */
+void session_teardown(struct session *session, enum end_kind why);
+
+/* Starts the sandbox in the background if there is none. */
+void session_preload(struct session *session);
+
+/* --- use ----------------------------------------------------------------------------------- */
+
+struct session_use;
+typedef void session_use_fn(struct session_use *use);
+
+struct session_use {
+    session_use_fn *
+        on_ready; /* err is ERR_NONE and sandbox, agent are set; or it failed and the use is over */
+    session_use_fn
+        *on_lost; /* after on_ready: the sandbox went away; `lost` says why; the use is over */
+    struct error err;
+    struct end_reason lost;
+    struct session *session;
+    struct sandbox *sandbox; /* valid between on_ready and the end of the use */
+    struct agent *agent;     /* its init */
+    struct list node;
+    bool granted;
+};
+
+/* `generation` 0: any; otherwise ERR_CONFLICT ("generation_moved") unless the sandbox has that one.
+ * on_ready is never called inside. A paused session is resumed unless auto_resume is off. */
+void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
+                       session_use_fn *on_ready, session_use_fn *on_lost);
+
+/* Gives up waiting, or ends the use: the idle clock starts again when it was the last. Safe on an
+ * ended use. */
+void session_use_end(struct session_use *use);
+
+/* --- clocks, for showing ------------------------------------------------------------------- */
+
+/* -1 where the clock is off. idle is the full timeout while something runs. */
+int64_t session_lease_remaining_ms(const struct session *session);
+int64_t session_idle_remaining_ms(const struct session *session);
+int64_t session_lifetime_remaining_ms(const struct session *session);
+
+/* Which clock ends it and when: END_NONE and -1 if none is running. */
+enum end_kind session_next_end(const struct session *session, int64_t *out_remaining_ms);
+
+/* The JSON object of API.md: fields, sandbox, clocks, usage. */
+void session_write_json(const struct session *session, struct json_writer *json, const char *key);
+
+/* The same shape for an ended session, from its record. */
+void session_record_write_json(const struct session_record *record, struct json_writer *json,
+                               const char *key);
+
+/* Writes the current state to the store (no commit). */
+void session_save(struct session *session);
