@@ -51,8 +51,7 @@ bool str_ends_with(const char *text, const char *suffix)
     return length >= tail && strcmp(text + length - tail, suffix) == 0;
 }
 
-/* Length of the well-formed sequence at `text`, 0 if there is none. */
-static size_t utf8_sequence(const unsigned char *text, size_t left)
+size_t str_utf8_sequence(const unsigned char *text, size_t left)
 {
     static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
     size_t length = text[0] < 0x80 ? 1 : text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : 4;
@@ -76,7 +75,7 @@ static size_t utf8_sequence(const unsigned char *text, size_t left)
 bool str_is_utf8(const char *text, size_t length)
 {
     for (size_t at = 0; at < length;) {
-        size_t step = utf8_sequence((const unsigned char *)text + at, length - at);
+        size_t step = str_utf8_sequence((const unsigned char *)text + at, length - at);
 
         if (!step)
             return false;

@@ -20,6 +20,10 @@ bool str_ends_with(const char *text, const char *suffix);
 /* Well-formed UTF-8 without NUL. */
 bool str_is_utf8(const char *text, size_t length);
 
+/* Bytes of the well-formed UTF-8 character at `text`, of which `left` > 0 bytes may be read; 0 for
+ * NUL and for anything else. */
+size_t str_utf8_sequence(const unsigned char *text, size_t left);
+
 /* How many edits apart two words are, for "did you mean". */
 unsigned str_distance(const char *a, const char *b);
 
