@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { JSON_DEPTH_MAXIMUM = 32 };
+
 /* The document must be an object; the caller owns the reference. NULL on error. */
 json_t *json_read(const void *data, size_t length, struct error *err);
 
@@ -38,20 +40,22 @@ struct json_field {
     enum json_kind kind;
     size_t offset; /* into the output struct */
     bool required;
-    double
-        minimum; /* for numbers, in their unit (seconds for SECONDS); used when maximum > minimum */
+    /* For numbers, in their unit (seconds for SECONDS); used when maximum > minimum. */
+    double minimum;
     double maximum;
-    size_t max_length;     /* for texts, in bytes; 0: no limit */
-    size_t present_offset; /* of a bool set to true when the field was there; 0: none (never the
-                              first member) */
+    size_t max_length; /* for texts, also inside lists and maps, in bytes; 0: no limit */
+    /* Of a bool set to true when the field was there; 0: none (never the first member). */
+    size_t present_offset;
 };
 
-/* Fills `out` from `object`. Fields that are absent are left alone; null counts as absent. */
+/* Fills `out` from `object`. Fields that are absent are left alone; null counts as absent.
+ * Durations and sizes are never negative. On failure `out` may be partly filled. */
 int json_decode(const json_t *object, const struct json_field *fields, size_t count, void *out,
                 struct error *err);
 
 /* --- writing ------------------------------------------------------------------------------- */
 
+/* Text that does not fit is left out: look at buffer->overflowed before sending the document. */
 struct json_writer {
     struct buffer *buffer; /* borrowed */
     bool need_comma;
@@ -59,8 +63,8 @@ struct json_writer {
 
 #define JSON_WRITER(buffer_pointer) ((struct json_writer){ .buffer = (buffer_pointer) })
 
-void json_begin_object(struct json_writer *writer,
-                       const char *key); /* key NULL inside arrays and at the top */
+/* The key is NULL inside arrays and at the top. */
+void json_begin_object(struct json_writer *writer, const char *key);
 void json_end_object(struct json_writer *writer);
 void json_begin_array(struct json_writer *writer, const char *key);
 void json_end_array(struct json_writer *writer);
@@ -69,13 +73,14 @@ void json_end_array(struct json_writer *writer);
 void json_put_text(struct json_writer *writer, const char *key, const char *text);
 void json_put_bytes(struct json_writer *writer, const char *key, const void *bytes, size_t length);
 void json_put_int(struct json_writer *writer, const char *key, int64_t value);
-void json_put_double(struct json_writer *writer, const char *key,
-                     double value); /* three decimals */
+/* Three decimals; null for what JSON cannot express. */
+void json_put_double(struct json_writer *writer, const char *key, double value);
 void json_put_bool(struct json_writer *writer, const char *key, bool value);
 void json_put_null(struct json_writer *writer, const char *key);
-void json_put_time(struct json_writer *writer, const char *key,
-                   int64_t wall_us); /* 0 writes null */
+/* RFC 3339; 0 writes null. */
+void json_put_time(struct json_writer *writer, const char *key, int64_t wall_us);
+/* A value that is JSON already. */
 void json_put_raw(struct json_writer *writer, const char *key, const char *json);
 
-/* {"error":{"code","message","hint","retryable"}} */
+/* A whole document: {"error":{"code","message","hint","retryable"}}. The code is err->name. */
 void json_put_error(struct json_writer *writer, const struct error *err);

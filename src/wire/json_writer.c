@@ -1,0 +1,241 @@
+#include "base/clock.h"
+#include "base/str.h"
+#include "wire/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EACH_BYTE(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+/* Sets the top bit of each byte that is zero; bits above the first hit are not reliable. */
+static inline uint64_t zero_bytes(uint64_t word)
+{
+    return (word - EACH_BYTE(0x01)) & ~word & EACH_BYTE(0x80);
+}
+
+/* Whether any of eight bytes has to be escaped or looked at: control, quote, backslash, not ASCII.
+ */
+static inline bool word_is_special(const uint8_t *bytes)
+{
+    uint64_t word;
+    uint64_t control;
+
+    memcpy(&word, bytes, sizeof(word));
+    control = (word - EACH_BYTE(0x20)) & ~word;
+    return ((control | word) & EACH_BYTE(0x80)) || zero_bytes(word ^ EACH_BYTE('"')) ||
+           zero_bytes(word ^ EACH_BYTE('\\'));
+}
+
+static inline bool byte_is_special(uint8_t byte)
+{
+    return byte < 0x20 || byte >= 0x80 || byte == '"' || byte == '\\';
+}
+
+static size_t plain_run(const uint8_t *bytes, size_t length)
+{
+    size_t at = 0;
+
+    while (length - at >= sizeof(uint64_t) && !word_is_special(bytes + at))
+        at += sizeof(uint64_t);
+    while (at < length && !byte_is_special(bytes[at]))
+        at++;
+    return at;
+}
+
+static void append_escape(struct buffer *buffer, uint8_t byte)
+{
+    static const char digits[] = "0123456789abcdef";
+    static const char letters[] = { ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
+                                    ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\' };
+    const char letter = letters[byte];
+
+    if (letter)
+        buffer_append(buffer, (char[]){ '\\', letter }, 2);
+    else
+        buffer_append(buffer, (char[]){ '\\', 'u', '0', '0', digits[byte >> 4], digits[byte & 15] },
+                      6);
+}
+
+/* One byte that plain_run() stopped at, or the whole character that it begins. */
+static size_t append_special(struct buffer *buffer, const uint8_t *bytes, size_t length)
+{
+    size_t step;
+
+    if (bytes[0] < 0x80) {
+        append_escape(buffer, bytes[0]);
+        return 1;
+    }
+    step = str_utf8_sequence(bytes, length);
+    if (step) {
+        buffer_append(buffer, bytes, step);
+        return step;
+    }
+    buffer_append(buffer, "\xef\xbf\xbd", 3);
+    return 1;
+}
+
+static void append_quoted(struct buffer *buffer, const uint8_t *bytes, size_t length)
+{
+    buffer_append_byte(buffer, '"');
+    for (size_t at = 0; at < length;) {
+        size_t run = plain_run(bytes + at, length - at);
+
+        buffer_append(buffer, bytes + at, run);
+        at += run;
+        if (at < length)
+            at += append_special(buffer, bytes + at, length - at);
+    }
+    buffer_append_byte(buffer, '"');
+}
+
+/* What stands before any value: the comma and the key. */
+static void begin_value(struct json_writer *writer, const char *key)
+{
+    if (writer->need_comma)
+        buffer_append_byte(writer->buffer, ',');
+    writer->need_comma = true;
+    if (!key)
+        return;
+    append_quoted(writer->buffer, (const uint8_t *)key, strlen(key));
+    buffer_append_byte(writer->buffer, ':');
+}
+
+static void open_bracket(struct json_writer *writer, const char *key, char bracket)
+{
+    begin_value(writer, key);
+    buffer_append_byte(writer->buffer, (uint8_t)bracket);
+    writer->need_comma = false;
+}
+
+static void close_bracket(struct json_writer *writer, char bracket)
+{
+    buffer_append_byte(writer->buffer, (uint8_t)bracket);
+    writer->need_comma = true;
+}
+
+void json_begin_object(struct json_writer *writer, const char *key)
+{
+    open_bracket(writer, key, '{');
+}
+
+void json_end_object(struct json_writer *writer)
+{
+    close_bracket(writer, '}');
+}
+
+void json_begin_array(struct json_writer *writer, const char *key)
+{
+    open_bracket(writer, key, '[');
+}
+
+void json_end_array(struct json_writer *writer)
+{
+    close_bracket(writer, ']');
+}
+
+void json_put_text(struct json_writer *writer, const char *key, const char *text)
+{
+    if (text)
+        json_put_bytes(writer, key, text, strlen(text));
+    else
+        json_put_null(writer, key);
+}
+
+void json_put_bytes(struct json_writer *writer, const char *key, const void *bytes, size_t length)
+{
+    begin_value(writer, key);
+    append_quoted(writer->buffer, bytes, length);
+}
+
+/* The decimal digits of `value` end at `end`; returns where they begin. */
+static char *write_digits(char *end, uint64_t value)
+{
+    do {
+        *--end = (char)('0' + value % 10);
+        value /= 10;
+    } while (value);
+    return end;
+}
+
+static uint64_t magnitude(int64_t value)
+{
+    return value < 0 ? -(uint64_t)value : (uint64_t)value;
+}
+
+void json_put_int(struct json_writer *writer, const char *key, int64_t value)
+{
+    char text[24];
+    char *end = text + sizeof(text);
+    char *start = write_digits(end, magnitude(value));
+
+    if (value < 0)
+        *--start = '-';
+    begin_value(writer, key);
+    buffer_append(writer->buffer, start, (size_t)(end - start));
+}
+
+static void append_thousandths(struct buffer *buffer, int64_t thousandths)
+{
+    char text[32];
+    char *end = text + sizeof(text);
+    uint64_t rest = magnitude(thousandths);
+    char *start = write_digits(end, rest % 1000 + 1000);
+
+    *start = '.';
+    start = write_digits(start, rest / 1000);
+    if (thousandths < 0)
+        *--start = '-';
+    buffer_append(buffer, start, (size_t)(end - start));
+}
+
+void json_put_double(struct json_writer *writer, const char *key, double value)
+{
+    begin_value(writer, key);
+    if (!isfinite(value))
+        buffer_append_text(writer->buffer, "null");
+    else if (fabs(value) < 1e15)
+        append_thousandths(writer->buffer, llround(value * 1000));
+    else
+        buffer_appendf(writer->buffer, "%.17g", value);
+}
+
+void json_put_bool(struct json_writer *writer, const char *key, bool value)
+{
+    json_put_raw(writer, key, value ? "true" : "false");
+}
+
+void json_put_null(struct json_writer *writer, const char *key)
+{
+    json_put_raw(writer, key, "null");
+}
+
+void json_put_time(struct json_writer *writer, const char *key, int64_t wall_us)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    if (!wall_us) {
+        json_put_null(writer, key);
+        return;
+    }
+    clock_format(wall_us, text);
+    json_put_text(writer, key, text);
+}
+
+void json_put_raw(struct json_writer *writer, const char *key, const char *json)
+{
+    begin_value(writer, key);
+    buffer_append_text(writer->buffer, json);
+}
+
+void json_put_error(struct json_writer *writer, const struct error *err)
+{
+    json_begin_object(writer, NULL);
+    json_begin_object(writer, "error");
+    json_put_text(writer, "code", err->name);
+    json_put_text(writer, "message", err->message);
+    json_put_text(writer, "hint", *err->hint ? err->hint : NULL);
+    json_put_bool(writer, "retryable", err->retryable);
+    json_end_object(writer);
+    json_end_object(writer);
+}
