@@ -1,0 +1,229 @@
+"""Fixtures of the end-to-end tests: a daemon of one's own, its CLI and API, and a check that nothing is left."""
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("SANDGLASS_BUILD", ROOT / "build-gcc"))
+SANDGLASS = BUILD / "sandglass"
+
+
+def wait_for(condition, what, seconds=10.0):
+    """Waits until condition() is true and returns its value; fails with `what` after the deadline."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:g} s: {what}")
+        time.sleep(0.01)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout=30):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.body = response.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Daemon:
+    """One daemon process with a temporary state directory."""
+
+    def __init__(self, directory, settings=None, backend=None, environment=None):
+        self.directory = pathlib.Path(directory)
+        self.state = self.directory / "state"
+        self.socket = self.directory / "run" / "sandglass.sock"
+        self.url = f"unix:{self.socket}"
+        self.settings = {"state_dir": str(self.state), "shutdown": {"policy": "destroy"}, **(settings or {})}
+        if backend:
+            self.settings.setdefault("sandbox", {})["backend"] = backend
+        self.environment = environment or {}
+        self.process = None
+        self.log_path = self.directory / "daemon.log"
+
+    def start(self):
+        config = self.directory / "sandglass.yaml"
+        config.write_text(json.dumps(self.settings))  # JSON is YAML
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen([SANDGLASS, "serve", "--config", config, "--listen", self.url],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env={**os.environ, **self.environment})
+        wait_for(self.is_ready, "the daemon is ready:\n" + self.log(), 20)
+        return self
+
+    def is_ready(self):
+        if self.process.poll() is not None:
+            pytest.fail(f"the daemon ended with {self.process.returncode}:\n{self.log()}")
+        try:
+            return self.request("GET", "/readyz").status == 200
+        except OSError:
+            return False
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def request(self, method, path, body=None, headers=None, timeout=30):
+        connection = UnixConnection(str(self.socket), timeout)
+        headers = dict(headers or {})
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body)
+            headers.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, path, body=body, headers=headers)
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def api(self, method, path, body=None, expect=None, **options):
+        answer = self.request(method, "/api/v1" + path, body, **options)
+        if expect is not None:
+            assert answer.status == expect, f"{method} {path}: {answer.status} {answer.body[:2000]!r}"
+        return answer
+
+    def session(self, **options):
+        return self.api("POST", "/sessions", options, expect=201).json["id"]
+
+    def execute(self, session, argv=None, **options):
+        body = {"argv": argv, **options} if argv else options
+        return self.api("POST", f"/sessions/{session}/executions", body, expect=201).json
+
+    def cli(self, *arguments, stdin=None, environment=None, timeout=60, text=True):
+        return subprocess.run([SANDGLASS, *map(str, arguments)], input=stdin, capture_output=True, text=text,
+                              timeout=timeout,
+                              env={**os.environ, "SANDGLASS_URL": self.url, **(environment or {})})
+
+    def kill(self):
+        """kill -9, as a crash would."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, seconds=30):
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                pytest.fail(f"the daemon did not stop within {seconds} s:\n{self.log()[-4000:]}")
+
+    def resident_kib(self):
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1])
+        return 0
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+
+def our_processes():
+    """Processes of Sandglass and everything below them: pid → what it is."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            name = (entry / "comm").read_text().strip()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+            status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if status[0] != "Z" and (name.startswith("sandglass") or str(SANDGLASS) in command):
+            found[int(entry.name)] = f"{name}: {command}"
+    return found
+
+
+def our_mounts():
+    return [line for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if "sandglass" in line]
+
+
+def our_cgroups():
+    """Only sandboxes count: the folder that holds them may stay."""
+    root = pathlib.Path("/sys/fs/cgroup")
+    return [str(path) for path in root.glob("**/sandglass*/**/sbx_*")] if root.exists() else []
+
+
+def leftovers():
+    return {"processes": our_processes(), "mounts": our_mounts(), "cgroups": our_cgroups()}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    """Every test ends with no process, mount or cgroup of ours that was not there before it."""
+    before = leftovers()
+
+    def fresh():
+        now = leftovers()
+        return {kind: [item for item in now[kind] if item not in before[kind]] for kind in now}
+
+    yield
+    deadline = time.monotonic() + 5
+    while any(fresh().values()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    left = {kind: items for kind, items in fresh().items() if items}
+    assert not left, f"left behind: {left} {our_processes()}"
+
+
+@pytest.fixture
+def work():
+    """A directory that other users may pass through, as the daemon drops root."""
+    path = tempfile.mkdtemp(prefix="sgt-")
+    os.chmod(path, 0o711)
+    yield pathlib.Path(path)
+    shutil.rmtree(path, ignore_errors=True)
+    assert not os.path.exists(path), f"{path} could not be removed"
+
+
+@pytest.fixture
+def make_daemon(work):
+    """make_daemon(**options) starts one; all are stopped at the end."""
+    made = []
+
+    def make(**options):
+        start = options.pop("start", True)
+        directory = work / f"d{len(made)}"
+        directory.mkdir(mode=0o711)
+        daemon = Daemon(directory, **options)
+        made.append(daemon)
+        return daemon.start() if start else daemon
+
+    yield make
+    for daemon in made:
+        daemon.stop()
+
+
+@pytest.fixture(params=["direct", "native"])
+def backend(request):
+    return request.param
+
+
+@pytest.fixture
+def daemon(make_daemon, backend):
+    """A daemon for each backend: what is promised holds in all of them."""
+    return make_daemon(backend=backend)

@@ -1,0 +1,201 @@
+"""Builds every variant and runs every test; the last line is 'N passed, N failed[, N skipped]'.
+
+Called by scripts/test, which has installed the packages. Each step prints one line; what failed prints its output.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SANITIZERS = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
+
+# name, compiler, meson options, test suites to run in it
+BUILDS = [
+    ("gcc", "gcc", ["-Dwerror=true"], ["unit", "contract", "integration", "fuzz"]),
+    ("asan", "gcc", SANITIZERS, ["unit", "contract", "integration", "fuzz"]),
+    ("clang", "clang", ["-Dwerror=true"], []),
+    ("fuzz", "clang", ["-Dwerror=true", "-Dfuzz=true", *SANITIZERS], []),
+]
+
+FUZZ_SECONDS = 8
+SANITIZER_ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:handle_abort=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+}
+
+
+class Tally:
+    """What passed, failed and was skipped, with the reasons."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = []
+        self.skipped = []
+
+    def add(self, name, outcome, detail=""):
+        if outcome == "passed":
+            self.passed += 1
+        elif outcome == "skipped":
+            self.skipped.append((name, detail or "no reason given"))
+        else:
+            self.failed.append((name, detail))
+            print(f"FAILED {name}\n{detail}", flush=True)
+
+
+def run(command, environment=None, **options):
+    return subprocess.run(command, cwd=ROOT, text=True, errors="replace", stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}, **options)
+
+
+def step(tally, name, command, environment=None):
+    """One command that is a test by itself: it passes when it exits with 0."""
+    begin = time.monotonic()
+    result = run(command, environment)
+    tally.add(name, "passed" if result.returncode == 0 else "failed", result.stdout[-8000:])
+    print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
+    return result.returncode == 0
+
+
+def check_tree(tally):
+    step(tally, "includes point one way", ["/usr/bin/python3", "scripts/check-includes"])
+    sources = run(["git", "ls-files", "src/**.c", "src/**.h", "tests/**.c", "tests/**.h", "bench/**.c"]).stdout.split()
+    step(tally, "clang-format agrees", ["clang-format", "--dry-run", "-Werror", *sources])
+
+
+def build(tally, name, compiler, options):
+    directory = ROOT / f"build-{name}"
+    if not (directory / "build.ninja").exists():
+        setup = run(["meson", "setup", str(directory), *options], {"CC": compiler})
+        if setup.returncode != 0:
+            tally.add(f"build {name}", "failed", setup.stdout[-4000:])
+            return None
+    return directory if step(tally, f"build {name}", ["ninja", "-C", str(directory)]) else None
+
+
+TAP_LINE = re.compile(r"^(ok|not ok) \d+ - (.*?)(?: # SKIP ?(.*))?$")
+
+
+def add_tap(tally, suite, test):
+    """Counts each sentence of a cmocka program; a program that says nothing counts as one test."""
+    lines = test["stdout"].splitlines() if test.get("stdout") else []
+    rows = [match for match in map(TAP_LINE.match, lines) if match]
+    output = (test.get("stdout") or "") + (test.get("stderr") or "")
+    reasons = iter(re.findall(r"^(?:# )?skip: (.*)$", output, re.M))
+    bad = False
+    for row in rows:
+        name = f"{suite} {test['name']}: {row[2]}"
+        if row[3] is not None:
+            tally.add(name, "skipped", row[3] or next(reasons, ""))
+        elif row[1] == "ok":
+            tally.add(name, "passed")
+        else:
+            bad = True
+            tally.add(name, "failed", output[-6000:])
+    crashed = test["returncode"] not in (0, None) and not bad
+    if crashed or test["result"] in ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT") and not bad:
+        tally.add(f"{suite} {test['name']}", "failed",
+                  f"{test['result']}, exit code {test['returncode']}\n{output[-6000:]}")
+    elif not rows:
+        tally.add(f"{suite} {test['name']}", "skipped" if test["result"] == "SKIP" else "passed",
+                  next(reasons, ""))
+
+
+def run_c_tests(tally, name, directory, suites, word):
+    for suite in suites:
+        begin = time.monotonic()
+        log = directory / "meson-logs" / "testlog.json"
+        log.unlink(missing_ok=True)
+        command = ["meson", "test", "-C", str(directory), "--no-rebuild", "--suite", suite, "-t", "4",
+                   "--num-processes", "1" if suite == "integration" else "2"]
+        result = run(command, SANITIZER_ENVIRONMENT)
+        tests = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+        if not tests and "No suitable tests" not in result.stdout:
+            tally.add(f"{name} {suite}", "failed", result.stdout[-4000:])
+        for test in tests:
+            if word in test["name"]:
+                add_tap(tally, name, test)
+        print(f"{name} {suite}: {len(tests)} programs, {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def run_end_to_end(tally, name, directory, word):
+    begin = time.monotonic()
+    report = directory / "e2e.xml"
+    report.unlink(missing_ok=True)
+    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/e2e",
+               f"--junit-xml={report}", *(["-k", word] if word else [])]
+    result = run(command, {"SANDGLASS_BUILD": str(directory), **SANITIZER_ENVIRONMENT})
+    if not report.exists():
+        tally.add(f"{name} end to end", "failed", result.stdout[-6000:])
+        return
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    for case in cases:
+        title = f"{name} e2e {case.get('classname', '').split('.')[-1]}: {case.get('name')}"
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        skip = case.find("skipped")
+        if bad is not None:
+            tally.add(title, "failed", (bad.text or bad.get("message", ""))[-6000:])
+        elif skip is not None:
+            tally.add(title, "skipped", skip.get("message", ""))
+        else:
+            tally.add(title, "passed")
+    if not cases and not word:
+        tally.add(f"{name} end to end", "failed", "no test was found\n" + result.stdout[-3000:])
+    print(f"{name} end to end: {len(cases)} tests, {time.monotonic() - begin:.0f} s", flush=True)
+
+
+def run_fuzzers(tally, directory):
+    for target in sorted((directory / "tests" / "fuzz").glob("fuzz_*")):
+        if not target.is_file() or not os.access(target, os.X_OK):
+            continue
+        corpus = ROOT / "tests" / "fuzz" / "corpus" / target.name.removeprefix("fuzz_")
+        fresh = directory / f"corpus-{target.name}"
+        fresh.mkdir(exist_ok=True)
+        step(tally, f"fuzz {target.name}",
+             [str(target), f"-max_total_time={FUZZ_SECONDS}", "-timeout=5", "-rss_limit_mb=1024", "-verbosity=0",
+              f"-artifact_prefix={directory}/", str(fresh), *([str(corpus)] if corpus.is_dir() else [])])
+
+
+def check_skips(tally):
+    """A skip that nobody expects is a failure: a test that silently stops running protects nothing."""
+    allowed = (ROOT / "tests" / "expected-skips.txt").read_text().splitlines()
+    allowed = [line for line in allowed if line and not line.startswith("#")]
+    for name, reason in tally.skipped:
+        if os.environ.get("CI") and not any(entry in f"{name}: {reason}" for entry in allowed):
+            tally.add(name, "failed", f"skipped, which tests/expected-skips.txt does not expect: {reason}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="one build, no sanitizers, no fuzzing")
+    parser.add_argument("-k", default="", metavar="WORD", help="only tests whose name has WORD in it")
+    options = parser.parse_args()
+    tally = Tally()
+
+    check_tree(tally)
+    for name, compiler, arguments, suites in BUILDS[:1] if options.quick else BUILDS:
+        directory = build(tally, name, compiler, arguments)
+        if not directory:
+            continue
+        run_c_tests(tally, name, directory, suites, options.k)
+        if name in ("gcc", "asan"):
+            run_end_to_end(tally, name, directory, options.k)
+        if name == "fuzz":
+            run_fuzzers(tally, directory)
+
+    check_skips(tally)
+    for name, reason in tally.skipped:
+        print(f"skipped {name}: {reason}")
+    for name, _ in tally.failed:
+        print(f"FAILED {name}")
+    skipped = f", {len(tally.skipped)} skipped" if tally.skipped else ""
+    print(f"{tally.passed} passed, {len(tally.failed)} failed{skipped}")
+    return 1 if tally.failed or not tally.passed else 0
+
+
+sys.exit(main())
