@@ -6,6 +6,11 @@
  *
  * The same parser reads requests (server) and responses (client). It keeps only the head of the
  * message; body bytes are handed out as they stand in the caller's input, without a copy.
+ *
+ * What is refused although the standard leaves room for it: targets in absolute and authority form
+ * ('*' is for OPTIONS alone), an empty line before a request, chunk extensions, transfer codings
+ * other than exactly "chunked", header values that are not UTF-8, a port without digits in Host,
+ * and a repeated header of which only one can be meant. Trailers are checked and dropped.
  */
 
 #include "base/buffer.h"
@@ -44,7 +49,7 @@ struct http_head {
     enum http_method method; /* requests */
     int status;              /* responses */
     const char *target;      /* requests: as sent, origin form */
-    char *path;              /* decoded once; owned by the parser */
+    char *path;              /* decoded once, UTF-8; owned by the parser */
     const char *query;       /* raw, without '?'; "" when there is none */
     struct http_header *headers;
     size_t header_count;
@@ -54,48 +59,60 @@ struct http_head {
     bool keep_alive;
     bool expect_continue;
     bool upgrade;
+    unsigned minor_version; /* 0 or 1 */
 };
 
 enum http_event {
     HTTP_NEED_MORE, /* all input consumed */
-    HTTP_HEAD_DONE, /* parser->head is filled */
+    HTTP_HEAD_DONE, /* http_parser_head() is filled, and valid until http_parser_next() */
     HTTP_BODY,      /* *out_body, *out_body_length point into the input */
     HTTP_DONE,      /* end of the message; call http_parser_next() for another */
-    HTTP_BAD        /* parser->status and err say why; the connection must be closed */
+    HTTP_BAD        /* http_parser_status() and _reason() say why; close the connection */
 };
 
 enum http_kind { HTTP_KIND_REQUEST, HTTP_KIND_RESPONSE };
 
 struct http_parser; /* opaque */
 
+/* The limits are copied; NULL stands for the default ones. */
 struct http_parser *http_parser_new(enum http_kind kind, const struct http_limits *limits);
-void http_parser_free(struct http_parser *parser);
+void http_parser_free(struct http_parser *parser); /* NULL is fine */
 SCOPED_DEFINE(http_parser_free, struct http_parser);
 
-/* Reads from `data`; *out_used says how much was consumed before the event. */
+/* Reads from `data`; *out_used says how much was consumed before the event. The end of a message
+ * without a body is told by the next call, which may have no data. */
 enum http_event http_parser_feed(struct http_parser *parser, const void *data, size_t length,
                                  size_t *out_used, const uint8_t **out_body,
                                  size_t *out_body_length);
 
-/* End of input: a response without a length ends well; anything else half read is HTTP_BAD. */
+/* End of input: a response without a length ends well (HTTP_DONE), between two messages there is
+ * nothing to say (HTTP_NEED_MORE); anything half read is HTTP_BAD. */
 enum http_event http_parser_eof(struct http_parser *parser);
 
-void http_parser_next(
-    struct http_parser *parser); /* ready for the next message on the connection */
+/* Ready for the next message on the connection. */
+void http_parser_next(struct http_parser *parser);
+
+/* Whether no byte of the next message has come yet. */
+bool http_parser_is_idle(const struct http_parser *parser);
 
 const struct http_head *http_parser_head(const struct http_parser *parser);
-int http_parser_status(
-    const struct http_parser *parser); /* the status to refuse with: 400, 413, 414, 431, 501, 505 */
-const char *http_parser_reason(const struct http_parser *parser); /* why, for the error body */
 
-/* Responses to HEAD have no body whatever their headers say. */
+/* The status to refuse with (400, 413, 414, 417, 431, 501, 505), and why, for the error body. */
+int http_parser_status(const struct http_parser *parser);
+const char *http_parser_reason(const struct http_parser *parser);
+
+/* Responses to HEAD have no body whatever their headers say; for this message only. */
 void http_parser_expect_no_body(struct http_parser *parser);
 
-/* NULL when absent. Names are given in lower case. */
+/* NULL when absent; the first when there are several. Names are given in lower case. */
 const char *http_head_header(const struct http_head *head, const char *name);
 
-/* A decoded query parameter into `buffer`, which is cleared first: false when absent. -1 is
- * malformed. */
+/* The next parameter of a raw query, decoded ('+' is a space) into the buffers, which are cleared
+ * first: 1, or 0 at the end, or -1 when malformed or too long for a buffer. */
+int http_query_next(const char **query, struct buffer *name, struct buffer *value);
+
+/* A decoded query parameter into `value`, which is cleared first: 1, or 0 when absent. -1 when the
+ * query is malformed or has it more than once. */
 int http_query_get(const char *query, const char *name, struct buffer *value);
 
 const char *http_method_name(enum http_method method);
