@@ -1,0 +1,200 @@
+#pragma once
+
+/*
+ * The settings: typed fields, filled from a table of rows (settings.c) that parsing, --help, the
+ * manual and `config show` all read.
+ *
+ * Later sources win: defaults, the file, the environment, the command line. The file is YAML;
+ * nested mappings and dotted keys are the same thing. In its scalar values ${NAME} is replaced from
+ * the daemon's environment, ${NAME:-text} has a default, and $$ is a dollar sign. A setting whose
+ * value is one word or a list can also come from the environment: session.idle_timeout is
+ * SANDGLASS_SESSION_IDLE_TIMEOUT. Unknown keys, wrong types and values out of range are refused
+ * with the place where they stand.
+ *
+ * The file is the one that is named, else $SANDGLASS_CONFIG, else the first of
+ * /etc/sandglass/sandglass.yaml and $XDG_CONFIG_HOME/sandglass/sandglass.yaml that exists, else
+ * there is none and the defaults hold.
+ */
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum config_auth { AUTH_MODE_NONE, AUTH_MODE_KEYS, AUTH_MODE_JWT };
+enum config_network { CONFIG_NETWORK_NONE, CONFIG_NETWORK_OPEN }; /* as enum network_mode */
+enum config_overflow { OVERFLOW_EVICT, OVERFLOW_WAIT, OVERFLOW_REJECT };
+enum config_shutdown { SHUTDOWN_KEEP, SHUTDOWN_DESTROY };
+enum config_log_format { CONFIG_LOG_AUTO, CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
+
+/* All pointers below are owned by the config. Texts are never NULL; "" is "not set". */
+
+struct config_list {
+    char **items;
+    size_t count;
+};
+
+struct config_variable {
+    char *name;
+    char *value;
+};
+
+struct config_map {
+    struct config_variable *items;
+    size_t count;
+};
+
+struct config_mount {
+    char *host_path; /* absolute */
+    char *path;      /* absolute, inside the sandbox */
+    bool read_only;
+};
+
+struct config_mounts {
+    struct config_mount *items;
+    size_t count;
+};
+
+struct config_flavor {
+    char *name;
+    char *backend;         /* "": sandbox.backend */
+    uint64_t memory_bytes; /* 0: sandbox.memory */
+    uint32_t cpu_millis;   /* 0: sandbox.cpus */
+    int64_t gpus;
+    double price_per_hour; /* in USD; negative when it is not known */
+    bool needs_approval;
+};
+
+struct config_flavors {
+    struct config_flavor *items;
+    size_t count;
+};
+
+struct config {
+    char *path; /* of the file; NULL without one */
+
+    struct config_list listen; /* "unix:PATH" or "HOST:PORT" */
+    char *state_dir;
+    char *runtime_dir;
+    char *instance;
+    char *user;
+    char *store_sync; /* "full", "normal" or "off" */
+
+    struct {
+        int mode; /* enum config_auth */
+        char *keys_file;
+        struct {
+            char *jwks_file;
+            char *jwks_url;
+            char *issuer;
+            char *audience;
+        } jwt;
+    } auth;
+
+    struct {
+        char *backend;
+        bool allow_direct_fallback;
+        struct config_list require;
+        char *template_name;
+        uint64_t memory_bytes;
+        uint64_t disk_bytes;
+        uint32_t cpu_millis;
+        int64_t pids;
+        int network; /* enum config_network */
+        struct config_list env_pass;
+        struct config_map env_set; /* values that named a variable are already replaced */
+        struct config_mounts mounts;
+        bool auto_restart;
+        int64_t direct_uid;
+        int64_t direct_gid;
+    } sandbox;
+
+    struct {
+        int64_t idle_timeout_ms; /* 0: off, here and in the next two */
+        int64_t timeout_ms;
+        int64_t max_lifetime_ms;
+        int64_t grace_ms;
+        int64_t retention_ms;
+        bool preload;
+    } session;
+
+    struct {
+        int64_t max_sandboxes;
+        int64_t max_per_owner;
+        int overflow; /* enum config_overflow */
+        int64_t wait_timeout_ms;
+    } capacity;
+
+    int64_t pool_size;
+
+    struct {
+        int64_t timeout_ms; /* 0: none */
+        int64_t grace_ms;
+        int64_t stall_timeout_ms;
+        int64_t max_concurrent;
+        uint64_t output_capture_bytes;
+        uint64_t output_spool_bytes;
+    } exec;
+
+    struct {
+        int64_t connections;
+        int64_t header_count;
+        uint64_t line_bytes;
+        uint64_t head_bytes;
+        uint64_t body_bytes; /* 0: no limit */
+        int64_t head_timeout_ms;
+        int64_t body_timeout_ms;
+        int64_t idle_timeout_ms;
+        int64_t write_timeout_ms;
+    } http;
+
+    struct {
+        int policy; /* enum config_shutdown */
+        int64_t timeout_ms;
+    } shutdown;
+
+    struct {
+        int level;  /* enum log_level */
+        int format; /* enum config_log_format */
+    } log;
+
+    struct config_flavors flavors; /* never empty; the first is the default */
+
+    char **origins; /* one for each row: "default", "FILE:LINE", "command line", … */
+};
+
+/* Fills a config from defaults, file and environment. On failure there is nothing to release. */
+int config_load(struct config *config, const char *path, struct error *err);
+
+/* As config_load, from text in memory that errors call `name`; the environment sets nothing. */
+int config_load_text(struct config *config, const char *text, size_t length, const char *name,
+                     struct error *err);
+void config_fini(struct config *config); /* safe on a zeroed one */
+
+static inline void scoped_config_fini(struct config *config)
+{
+    config_fini(config);
+}
+
+/* Sets one from elsewhere, such as the command line. Lists are separated by commas or spaces; maps
+ * are lists of NAME=VALUE. Mounts and flavors come only from a file. */
+int config_set(struct config *config, const char *key, const char *value, const char *origin,
+               struct error *err);
+
+/* What no single setting can know: that they fit together, that mounts exist, that an address open
+ * to others asks who is there. Called once all of them are set. */
+int config_check(const struct config *config, struct error *err);
+
+/* By name; "" is the default one. NULL when there is none. */
+const struct config_flavor *config_flavor_find(const struct config *config, const char *name);
+
+/* The effective settings with their origins: as YAML that reads back, or as one JSON object
+ * {KEY: {"value", "origin"}} with durations in seconds and sizes in bytes. The values of
+ * sandbox.env.set may be secrets and are not shown. */
+void config_show(const struct config *config, struct buffer *out, bool json);
+
+/* Every setting with its type, default, range and meaning. */
+void config_describe(struct buffer *out);
