@@ -1,0 +1,258 @@
+"""Executions: every exit code and every byte right."""
+import concurrent.futures
+import hashlib
+import http.client
+import json
+import os
+import time
+
+import pytest
+
+from conftest import UnixConnection, wait_for
+
+
+@pytest.fixture
+def session(daemon):
+    return daemon.session()
+
+
+def test_output_and_exit_code_come_back(daemon, session):
+    result = daemon.execute(session, ["/bin/sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (result["state"], result["exit_code"]) == ("exited", 3)
+    assert (result["stdout"], result["stderr"]) == ("out\n", "err\n")
+
+
+def test_arguments_environment_and_directory_are_exact(daemon, session):
+    result = daemon.execute(session, ["/bin/sh", "-c", 'printf "%s|" "$0" "$@" "$X"; pwd', "a b", "", "ü\n"],
+                            env={"X": "1 2"}, cwd="/tmp")
+    assert result["stdout"] == "a b||ü\n|1 2|/tmp\n"
+
+
+def test_shell_text_runs_in_a_shell(daemon, session):
+    assert daemon.execute(session, command="echo $((6*7)) | cat")["stdout"] == "42\n"
+
+
+def test_python_code_runs_as_a_script(daemon, session):
+    result = daemon.execute(session, code="import sys\nprint(__name__, len(sys.argv))\nraise SystemExit(7)",
+                            language="python")
+    assert (result["stdout"], result["exit_code"]) == ("__main__ 1\n", 7)
+
+
+def test_a_traceback_shows_the_line(daemon, session):
+    result = daemon.execute(session, code="def f():\n    return 1 / 0\nf()", language="python")
+    assert result["exit_code"] == 1
+    assert "return 1 / 0" in result["stderr"]
+
+
+def test_bash_code_runs_as_a_script(daemon, session):
+    assert daemon.execute(session, code="set -- $BASH_VERSION; [ -n \"$1\" ] && echo bash", language="bash")["stdout"] == "bash\n"
+
+
+def test_a_signal_is_told(daemon, session):
+    result = daemon.execute(session, command="kill -SEGV $$")
+    assert (result["state"], result["signal"]) == ("exited", 11)
+
+
+@pytest.mark.parametrize("argv, code", [(["/no/such/file"], 127), (["nosuchcommand"], 127), (["/etc/passwd"], 126),
+                                        (["/tmp"], 126)])
+def test_what_cannot_be_executed_ends_with_the_usual_code(daemon, session, argv, code):
+    result = daemon.execute(session, argv)
+    assert result["exit_code"] == code
+    assert argv[0] in result["error"]
+
+
+def test_files_live_as_long_as_the_session_and_in_no_other(daemon, session):
+    daemon.execute(session, command="echo mine > note.txt")
+    assert daemon.execute(session, command="cat note.txt")["stdout"] == "mine\n"
+    other = daemon.session()
+    assert daemon.execute(other, command="cat note.txt")["exit_code"] != 0
+
+
+def test_no_secret_of_the_daemon_reaches_a_program(make_daemon, backend):
+    daemon = make_daemon(backend=backend, environment={"OPENAI_API_KEY": "sk-canary-4242", "LC_ALL": "C.UTF-8"})
+    result = daemon.execute(daemon.session(), env={"GIVEN": "yes"}, command="env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
+    assert "canary" not in result["stdout"]
+    assert "GIVEN=yes" in result["stdout"] and "LC_ALL=C.UTF-8" in result["stdout"]
+
+
+def test_ids_are_in_the_environment_and_cannot_be_given(daemon, session):
+    result = daemon.execute(session, command="echo $SANDGLASS_SESSION_ID $SANDGLASS_EXECUTION_ID",
+                            env={"SANDGLASS_EXECUTION_ID": "stale"})
+    assert result["stdout"] == f"{session} {result['id']}\n"
+
+
+def test_no_descriptor_but_the_standard_ones_is_open(daemon, session):
+    assert daemon.execute(session, ["/bin/sh", "-c", "echo /proc/self/fd/*"])["stdout"].split() == [
+        f"/proc/self/fd/{n}" for n in (0, 1, 2, 3)]  # 3 is the shell's own look into the directory
+
+
+def test_a_timeout_kills_the_whole_tree_and_keeps_the_output(daemon, session):
+    begin = time.monotonic()
+    result = daemon.execute(session, timeout=1, command=(
+        "echo begun; (setsid sh -c 'echo $$ > pid; sleep 1000') & "
+        "python3 -c 'import os,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+        "open(\"pid2\",\"w\").write(str(os.getpid()))\ntime.sleep(1000)'; sleep 1000"))
+    assert time.monotonic() - begin < 15
+    assert (result["state"], result["stdout"]) == ("timeout", "begun\n")
+    alive = daemon.execute(session, command="for p in $(cat pid pid2); do kill -0 $p 2>/dev/null && echo $p; done; true")
+    assert alive["stdout"] == ""
+
+
+def test_a_timeout_of_a_program_that_ignores_term_is_still_a_timeout(daemon, session):
+    result = daemon.execute(session, timeout=1, command="trap '' TERM; echo on; while :; do sleep 1; done")
+    assert (result["state"], result["stdout"]) == ("timeout", "on\n")
+
+
+def test_a_background_child_does_not_keep_an_execution_from_ending(daemon, session):
+    begin = time.monotonic()
+    result = daemon.execute(session, command="sleep 30 & echo done")
+    assert (result["state"], result["stdout"]) == ("exited", "done\n")
+    assert time.monotonic() - begin < 10
+
+
+def test_cancel_ends_a_running_program(daemon, session):
+    run = daemon.api("POST", f"/sessions/{session}/executions",
+                     {"argv": ["/bin/sleep", "1000"], "background": True}, expect=201).json["id"]
+    path = f"/sessions/{session}/executions/{run}"
+    wait_for(lambda: daemon.api("GET", path).json["state"] == "running", "running")
+    daemon.api("DELETE", path)
+    assert daemon.api("GET", path + "?wait=10").json["state"] == "cancelled"
+
+
+def test_a_signal_by_name_reaches_the_program(daemon, session):
+    run = daemon.api("POST", f"/sessions/{session}/executions",
+                     {"command": "trap 'echo usr1; exit 5' USR1; echo ready; while :; do sleep 0.05; done", "background": True},
+                     expect=201).json["id"]
+    path = f"/sessions/{session}/executions/{run}"
+    wait_for(lambda: b"ready" in daemon.api("GET", path + "/output?stream=stdout").body, "the trap is set")
+    daemon.api("POST", path + "/signal", {"signal": "SIGUSR1"})
+    result = daemon.api("GET", path + "?wait=10").json
+    assert result["exit_code"] == 5
+
+
+def test_stdin_streams_and_ends(daemon, session):
+    run = daemon.api("POST", f"/sessions/{session}/executions",
+                     {"argv": ["/bin/cat"], "background": True, "stdin": True}, expect=201).json["id"]
+    path = f"/sessions/{session}/executions/{run}"
+    octets = {"Content-Type": "application/octet-stream"}
+    daemon.request("POST", f"/api/v1{path}/stdin", b"one\n", octets)
+    daemon.request("POST", f"/api/v1{path}/stdin?eof=1", b"two\n", octets)
+    assert daemon.api("GET", path + "?wait=10").json["exit_code"] == 0
+    assert daemon.api("GET", path + "/output?stream=stdout").body == b"one\ntwo\n"
+
+
+def test_a_large_stdin_arrives_whole(daemon, session):
+    data = os.urandom(8 << 20)
+    run = daemon.api("POST", f"/sessions/{session}/executions",
+                     {"argv": ["sha256sum"], "background": True, "stdin": True}, expect=201).json["id"]
+    path = f"/sessions/{session}/executions/{run}"
+    daemon.request("POST", f"/api/v1{path}/stdin?eof=1", data, {"Content-Type": "application/octet-stream"})
+    daemon.api("GET", path + "?wait=20")
+    assert daemon.api("GET", path + "/output?stream=stdout").body.split()[0].decode() == hashlib.sha256(data).hexdigest()
+
+
+def test_a_terminal_has_its_size_and_can_be_resized(daemon, session):
+    run = daemon.api("POST", f"/sessions/{session}/executions",
+                     {"command": "stty size; read x; stty size", "tty": {"cols": 91, "rows": 23}, "background": True},
+                     expect=201).json["id"]
+    path = f"/sessions/{session}/executions/{run}"
+    wait_for(lambda: b"23 91" in daemon.api("GET", path + "/output?stream=stdout").body, "first size")
+    daemon.api("POST", path + "/resize", {"cols": 100, "rows": 40}, expect=200)
+    daemon.request("POST", f"/api/v1{path}/stdin", b"\n", {"Content-Type": "application/octet-stream"})
+    daemon.api("GET", path + "?wait=10")
+    assert b"40 100" in daemon.api("GET", path + "/output?stream=stdout").body
+
+
+def test_events_of_a_run_stream_live(daemon, session):
+    connection = UnixConnection(str(daemon.socket))
+    connection.request("POST", f"/api/v1/sessions/{session}/executions",
+                       json.dumps({"command": "echo one; sleep 0.2; echo two >&2; exit 4"}),
+                       {"Content-Type": "application/json", "Accept": "text/event-stream"})
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    assert response.getheader("Content-Type").startswith("text/event-stream")
+    assert "event: stdout" in text and "event: stderr" in text and "event: exit" in text
+    assert text.index("event: stdout") < text.index("event: stderr") < text.index("event: exit")
+
+
+def test_a_repeated_execution_key_returns_the_same_execution(daemon, session):
+    first = daemon.execute(session, command="date +%N", key="once")
+    again = daemon.api("POST", f"/sessions/{session}/executions", {"command": "date +%N", "key": "once"}).json
+    assert again["id"] == first["id"]
+
+
+def test_a_thousand_executions_one_after_the_other(daemon, session):
+    connection = UnixConnection(str(daemon.socket))
+    resident = None
+    for i in range(1000):
+        connection.request("POST", f"/api/v1/sessions/{session}/executions",
+                           json.dumps({"argv": ["/bin/sh", "-c", f"echo {i}; exit {i % 250}"]}),
+                           {"Content-Type": "application/json"})
+        result = json.loads(connection.getresponse().read())
+        assert (result["stdout"], result["exit_code"]) == (f"{i}\n", i % 250)
+        if i == 200:
+            resident = daemon.resident_kib()
+    connection.close()
+    if "build-asan" not in str(daemon_binary()):
+        assert daemon.resident_kib() < resident + 4096, "the daemon's memory is flat"
+
+
+def daemon_binary():
+    from conftest import SANDGLASS
+    return SANDGLASS
+
+
+def test_sixty_four_executions_at_once(daemon, session):
+    def one(i):
+        return daemon.execute(session, ["/bin/sh", "-c", f"sleep 0.{i % 10}; seq {i} {i + 2000}; exit {i}"])
+
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        results = list(pool.map(one, range(64)))
+    for i, result in enumerate(results):
+        assert result["exit_code"] == i
+        assert result["stdout"] == "".join(f"{n}\n" for n in range(i, i + 2001))
+
+
+def test_execute_makes_a_session_and_tells_its_files(daemon):
+    result = daemon.api("POST", "/execute", {"code": "open('a.txt','w').write('x'*10)\nprint('hi')"}, expect=200).json
+    assert (result["stdout"], result["exit_code"]) == ("hi\n", 0)
+    assert result["session_id"].startswith("ses_") and result["execution_id"].startswith("exe_")
+    assert [(f["name"], f["size"]) for f in result["session_files"]] == [("a.txt", 10)]
+    assert result["session_ttl_remaining"]
+    again = daemon.api("POST", "/execute", {"code": "print(open('a.txt').read())", "session_id": result["session_id"]},
+                       expect=200).json
+    assert again["stdout"] == "x" * 10 + "\n"
+
+
+def test_a_failed_first_execute_leaves_no_session(daemon):
+    answer = daemon.api("POST", "/execute", {"code": "import time; time.sleep(100)", "timeout": 1})
+    assert "timed out" in answer.body.decode() or answer.json.get("state") == "timeout"
+    wait_for(lambda: daemon.api("GET", "/sessions").json["total"] == 0, "no session is left")
+
+
+@pytest.mark.parametrize("body, word", [
+    ({"code": ""}, "code"),
+    ({}, "code"),
+    ({"code": "1", "language": "cobol"}, "language"),
+    ({"code": "1", "timeout": -1}, "timeout"),
+    ({"code": "1", "session_id": "ses_00000000000000000000000000"}, "not found"),
+])
+def test_execute_refuses_what_it_cannot_do(make_daemon, body, word):
+    daemon = make_daemon(backend="direct")
+    answer = daemon.api("POST", "/execute", body)
+    assert answer.status in (400, 404)
+    assert word in answer.json["error"]["message"]
+    assert daemon.api("GET", "/sessions").json["total"] == 0
+
+
+def test_destroying_during_an_execution_does_not_lose_its_result(daemon, session):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        running = pool.submit(daemon.api, "POST", f"/sessions/{session}/executions", {"command": "echo kept; sleep 100"})
+        wait_for(lambda: [e for e in daemon.api("GET", f"/sessions/{session}/executions").json["executions"]
+                          if e["state"] == "running"], "running")
+        wait_for(lambda: True, "")
+        time.sleep(0.2)
+        daemon.api("DELETE", f"/sessions/{session}", expect=200)
+        result = running.result(20).json
+    assert result["state"] in ("cancelled", "crashed") and result["stdout"] == "kept\n"
