@@ -4,12 +4,16 @@
  * The spool of one stream: every byte a program wrote, by offset, in a file that outlives the run
  * and the daemon. Bytes go from the program's pipe into the file by splice(2): they are either
  * still in the pipe, which init keeps, or in the file, so a daemon killed at any instant loses
- * none; the file's size is the truth.
+ * none; the file's size is the truth. There is no file until the first byte.
  *
  * Over the cap (exec.output_spool) the middle is dropped: head and tail stay, the hole is punched
- * out of the file. A follower that keeps reading is waited for: the pipe is not drained further
- * than the cap ahead of it, until it has stalled for exec.stall_timeout. So a reader that reads
- * gets everything, and one that does not stops nobody for long.
+ * out of the file, and is found there again after a restart. A follower that keeps reading is
+ * waited for: the pipe is not drained further than the cap ahead of it, until it has stalled for
+ * exec.stall_timeout. So a reader that reads gets everything, and one that does not stops nobody
+ * for long.
+ *
+ * When the spool cannot be written (disk full), the program is not stopped: its further bytes are
+ * counted and dropped, and output_error() says why.
  */
 
 #include "base/error.h"
@@ -25,18 +29,23 @@ struct output;
 
 typedef void output_changed_fn(void *context);
 
+enum { OUTPUT_NAME_SIZE = ID_SIZE + 16 };
+
 struct output_options {
-    struct loop *loop;      /* borrowed */
-    int directory;          /* borrowed: where spool files live */
-    char name[ID_SIZE + 8]; /* of the file: "exe_….out" */
+    struct loop *loop;           /* borrowed */
+    int directory;               /* borrowed: where spool files live */
+    char name[OUTPUT_NAME_SIZE]; /* of the file, may be below one folder, which is made if missing:
+                                    "output/exe_….out" */
     uint64_t cap_bytes;
     int64_t stall_timeout_us;
-    output_changed_fn *on_change; /* new bytes, or the end */
+    output_changed_fn *on_change; /* new bytes, or the end; may be NULL */
     void *context;
 };
 
+/* Finds the file of an earlier daemon if there is one. */
 struct output *output_new(const struct output_options *options);
 void output_free(struct output *output); /* NULL is fine; closes, keeps the file */
+SCOPED_DEFINE(output_free, struct output);
 
 /* Starts reading from the pipe or terminal; takes over the descriptor. Continues at the file's
  * size. */
@@ -51,7 +60,17 @@ bool output_is_closed(
     const struct output *output); /* the pipe has been read to its end, or was never there */
 
 uint64_t output_length(const struct output *output); /* bytes written by the program so far */
+
+/* The dropped middle. */
 bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end);
+
+/* The bytes that can be read at or after `offset`, up to the next hole or the end of the spool:
+ * false when there are none (yet). */
+bool output_extent(const struct output *output, uint64_t offset, uint64_t *out_start,
+                   uint64_t *out_end);
+
+/* Why bytes are missing at the end; NULL when none are. */
+const struct error *output_error(const struct output *output);
 
 /* A descriptor of the spool for reading, borrowed; -1 while nothing was written. */
 int output_fd(const struct output *output);
@@ -67,12 +86,13 @@ struct output_follower {
     struct list node;
     uint64_t offset;
     int64_t moved_at_us;
+
+    /* It has stalled for too long and is no longer waited for: what it has not read may be dropped
+     * when this returns. May be NULL. */
+    void (*on_stalled)(struct output_follower *follower);
 };
 
 void output_follow(struct output *output, struct output_follower *follower, uint64_t offset);
 void output_follower_moved(struct output *output, struct output_follower *follower,
                            uint64_t offset);
 void output_unfollow(struct output *output, struct output_follower *follower);
-
-/* For the output of an ended execution: opens the spool, -1 if there is none. */
-int output_open_spool(int directory, const char *name);

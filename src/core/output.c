@@ -1,0 +1,492 @@
+#include "core/output.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+enum {
+    TURN_BYTES = 1024 * 1024,   /* taken from one stream before others have their turn */
+    SCRATCH_BYTES = 128 * 1024, /* where splice cannot be used */
+    PIPE_BYTES = 1024 * 1024,   /* of a stream that proves busy */
+    BUSY_TURNS = 4,             /* turns in a row that found a full pipe */
+    PIPE_FULL_BYTES = 64 * 1024,
+    TERMINAL_BYTES = 128 * 1024, /* at most this much is on its way through a terminal */
+    PUNCH_BYTES = 4 * 1024 * 1024,
+    PAGE_BYTES = 4096,
+};
+
+struct output {
+    struct output_options options;
+    struct io_watch source; /* fd: the pipe or terminal, owned; -1 without */
+    struct timer stall;     /* armed while the pipe waits for a follower */
+    struct list followers;
+    int file;            /* owned; -1 until the first byte */
+    uint64_t length;     /* bytes that came */
+    uint64_t stored;     /* bytes of them that have a place in the file: all, unless it failed */
+    uint64_t hole_start; /* where the dropped middle begins and ends; both 0 without one */
+    uint64_t hole_end;
+    uint64_t finish_at; /* complete when this much has come, or the pipe is empty */
+    unsigned busy_turns;
+    bool is_terminal;
+    bool cannot_splice;
+    bool is_grown;
+    bool finishing;
+    bool finished;
+    struct error error;
+};
+
+static uint64_t page_floor(uint64_t bytes)
+{
+    return bytes / PAGE_BYTES * PAGE_BYTES;
+}
+
+static uint64_t head_bytes(const struct output *output)
+{
+    return page_floor(output->options.cap_bytes / 2);
+}
+
+/* --- the file ------------------------------------------------------------------------------ */
+
+/* What an earlier daemon wrote, with the hole that it punched. */
+static void find_earlier(struct output *output)
+{
+    off_t hole, data;
+    struct stat status;
+
+    output->file =
+        openat(output->options.directory, output->options.name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (output->file < 0)
+        return;
+    if (fstat(output->file, &status) < 0 || !S_ISREG(status.st_mode)) {
+        fd_close(steal_fd(&output->file));
+        return;
+    }
+    output->length = output->stored = (uint64_t)status.st_size;
+    hole = lseek(output->file, 0, SEEK_HOLE);
+    if (hole < 0 || hole >= status.st_size)
+        return;
+    data = lseek(output->file, hole, SEEK_DATA);
+    output->hole_start = (uint64_t)hole;
+    output->hole_end = data < 0 ? output->stored : (uint64_t)data;
+}
+
+static int make_folder(const struct output *output)
+{
+    char folder[OUTPUT_NAME_SIZE];
+    char *slash;
+
+    memcpy(folder, output->options.name, sizeof(folder));
+    slash = strrchr(folder, '/');
+    if (!slash)
+        return -1;
+    *slash = '\0';
+    return mkdirat(output->options.directory, folder, 0700);
+}
+
+static int create_file(struct output *output)
+{
+    const char *name = output->options.name;
+    int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+
+    if (output->file >= 0)
+        return 0;
+    output->file = openat(output->options.directory, name, flags, 0600);
+    if (output->file < 0 && errno == ENOENT && make_folder(output) == 0)
+        output->file = openat(output->options.directory, name, flags, 0600);
+    return output->file < 0 ? error_sys(&output->error, "create the spool %s", name) : 0;
+}
+
+/* How far the middle may be dropped: the tail stays, and what a follower has yet to read. */
+static uint64_t drop_limit(const struct output *output)
+{
+    uint64_t tail = output->options.cap_bytes - head_bytes(output);
+    uint64_t limit = output->stored > tail ? output->stored - tail : 0;
+    const struct output_follower *follower;
+
+    list_for_each (follower, &output->followers, node)
+        limit = MIN(limit, follower->offset);
+    return page_floor(limit);
+}
+
+/* In big steps, because each one costs about the same. */
+static void drop_middle(struct output *output)
+{
+    uint64_t start = MAX(output->hole_end, head_bytes(output));
+    uint64_t limit = drop_limit(output);
+
+    if (limit < start + MIN(MAX(output->options.cap_bytes / 8, (uint64_t)PAGE_BYTES),
+                            (uint64_t)PUNCH_BYTES))
+        return;
+    if (fallocate(output->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start,
+                  (off_t)(limit - start)) < 0) {
+        error_sys(&output->error, "drop the middle of the spool %s", output->options.name);
+        return;
+    }
+    if (!output->hole_end)
+        output->hole_start = start;
+    output->hole_end = limit;
+}
+
+/* --- taking bytes -------------------------------------------------------------------------- */
+
+static char scratch[SCRATCH_BYTES]; /* one loop, one thread */
+
+static ssize_t write_all(struct output *output, const char *data, size_t length)
+{
+    size_t done = 0;
+
+    while (done < length) {
+        ssize_t count =
+            pwrite(output->file, data + done, length - done, (off_t)(output->stored + done));
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            break;
+        done += (size_t)count;
+    }
+    return done == length ? 0 : -1;
+}
+
+static ssize_t take_by_copy(struct output *output, size_t room)
+{
+    ssize_t count = read(output->source.fd, scratch, MIN(room, sizeof(scratch)));
+
+    if (count <= 0)
+        return count;
+    if (!output->error.code && create_file(output) == 0) {
+        if (write_all(output, scratch, (size_t)count) < 0)
+            error_sys(&output->error, "write the spool %s", output->options.name);
+        else
+            output->stored += (uint64_t)count;
+    }
+    return count;
+}
+
+/* Readiness has to be real before the file is made: a program without output leaves none. */
+static bool has_bytes(const struct output *output)
+{
+    int count = 0;
+
+    return output->file >= 0 || ioctl(output->source.fd, FIONREAD, &count) < 0 || count > 0;
+}
+
+/*
+ * One transfer: bytes taken, 0 at the end, -1 with errno. A failure of the file is noted and
+ * answered with the copy, which drops from then on; EIO is the end of a terminal.
+ */
+static ssize_t take_some(struct output *output, size_t room)
+{
+    off_t place = (off_t)output->stored;
+    ssize_t count;
+
+    if (output->cannot_splice || output->error.code || !has_bytes(output))
+        return take_by_copy(output, room);
+    if (create_file(output) < 0)
+        return take_by_copy(output, room);
+    count = splice(output->source.fd, NULL, output->file, &place, room, SPLICE_F_NONBLOCK);
+    if (count > 0)
+        output->stored += (uint64_t)count;
+    if (count >= 0 || errno == EAGAIN || errno == EINTR)
+        return count;
+    if (errno == EINVAL)
+        output->cannot_splice = true;
+    else
+        error_sys(&output->error, "write the spool %s", output->options.name);
+    return take_by_copy(output, room);
+}
+
+/* Bytes that may be taken before a follower would be left too far behind. */
+static uint64_t follower_room(const struct output *output)
+{
+    uint64_t room = TURN_BYTES;
+    const struct output_follower *follower;
+
+    if (output->error.code)
+        return room;
+    list_for_each (follower, &output->followers, node) {
+        uint64_t limit = follower->offset + output->options.cap_bytes;
+
+        room = MIN(room, limit > output->length ? limit - output->length : 0);
+    }
+    return room;
+}
+
+static void on_source_ready(struct io_watch *watch, unsigned events);
+
+static void close_source(struct output *output)
+{
+    int fd = output->source.fd;
+
+    io_watch_stop(&output->source);
+    output->source.fd = -1;
+    timer_stop(&output->stall);
+    fd_close(fd);
+    output->finished = output->finished || output->finishing;
+}
+
+/* Waiting for a follower: the first one to have stalled is given up when its time is over. */
+static void wait_for_followers(struct output *output)
+{
+    int64_t first_us = INT64_MAX;
+    const struct output_follower *follower;
+
+    io_watch_stop(&output->source);
+    list_for_each (follower, &output->followers, node) {
+        if (follower->offset + output->options.cap_bytes <= output->length)
+            first_us = MIN(first_us, follower->moved_at_us);
+    }
+    timer_arm_at(&output->stall, first_us + output->options.stall_timeout_us);
+}
+
+static void watch_source(struct output *output)
+{
+    timer_stop(&output->stall);
+    io_watch_start(&output->source, output->options.loop, output->source.fd, IO_READ,
+                   on_source_ready);
+}
+
+/* A bigger pipe means fewer turns for the same bytes; only streams that need it get one. */
+static void grow_pipe(struct output *output, uint64_t taken)
+{
+    output->busy_turns = taken >= PIPE_FULL_BYTES ? output->busy_turns + 1 : 0;
+    if (output->busy_turns < BUSY_TURNS || output->is_grown)
+        return;
+    output->is_grown = true;
+    if (!output->is_terminal)
+        (void)fcntl(output->source.fd, F_SETPIPE_SZ, PIPE_BYTES);
+}
+
+/* Takes up to `limit` bytes: 1 when more may be there, 0 when the source is empty, -1 at its end.
+ */
+static int take_turn(struct output *output, uint64_t limit)
+{
+    uint64_t taken = 0;
+    int result = 1;
+
+    while (taken < limit) {
+        ssize_t count = take_some(output, (size_t)(limit - taken));
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0) {
+            result = count < 0 && errno == EAGAIN ? 0 : -1;
+            break;
+        }
+        taken += (uint64_t)count;
+        output->length += (uint64_t)count;
+        if (output->file >= 0 && !output->error.code)
+            drop_middle(output);
+    }
+    grow_pipe(output, taken);
+    return result;
+}
+
+static void changed(struct output *output)
+{
+    if (output->options.on_change)
+        output->options.on_change(output->options.context);
+}
+
+/* A follower that has read everything begins to stall only when there is something to read. */
+static void restart_stall_clocks(struct output *output)
+{
+    struct output_follower *follower;
+
+    list_for_each (follower, &output->followers, node) {
+        if (follower->offset >= output->length)
+            follower->moved_at_us = loop_now_us(output->options.loop);
+    }
+}
+
+static void drain(struct output *output)
+{
+    uint64_t before = output->length;
+    bool was_finished = output->finished;
+    uint64_t room = follower_room(output);
+    int result;
+
+    restart_stall_clocks(output);
+    result = room ? take_turn(output, room) : 1;
+    if (result < 0)
+        close_source(output);
+    else if (output->finishing && (result == 0 || output->length >= output->finish_at))
+        output->finished = true;
+    if (output->source.fd >= 0 && result > 0 && !follower_room(output))
+        wait_for_followers(output);
+    else if (output->source.fd >= 0)
+        watch_source(output);
+    if (output->length != before || output->finished != was_finished || result < 0)
+        changed(output);
+}
+
+static void on_source_ready(struct io_watch *watch, unsigned events UNUSED)
+{
+    drain(container_of(watch, struct output, source));
+}
+
+/* --- life ---------------------------------------------------------------------------------- */
+
+static void on_stall(struct timer *timer)
+{
+    struct output *output = container_of(timer, struct output, stall);
+    int64_t since_us = loop_now_us(output->options.loop) - output->options.stall_timeout_us;
+    struct output_follower *follower, *following;
+    struct list stalled = LIST_INIT(stalled);
+
+    list_for_each_safe (follower, following, &output->followers, node) {
+        if (follower->offset + output->options.cap_bytes > output->length ||
+            follower->moved_at_us > since_us)
+            continue;
+        list_remove(&follower->node);
+        list_append(&stalled, &follower->node);
+    }
+    while ((follower = list_first(&stalled, struct output_follower, node))) {
+        list_remove(&follower->node);
+        if (follower->on_stalled)
+            follower->on_stalled(follower);
+    }
+    if (output->source.fd >= 0)
+        drain(output);
+}
+
+struct output *output_new(const struct output_options *options)
+{
+    struct output *output = xnew(struct output);
+
+    output->options = *options;
+    output->options.cap_bytes = MAX(options->cap_bytes, (uint64_t)(4 * PAGE_BYTES));
+    output->file = -1;
+    output->source.fd = -1;
+    list_init(&output->followers);
+    timer_init(&output->stall, options->loop, on_stall);
+    find_earlier(output);
+    return output;
+}
+
+void output_free(struct output *output)
+{
+    if (!output)
+        return;
+    close_source(output);
+    while (!list_is_empty(&output->followers))
+        list_remove(output->followers.next);
+    fd_close(output->file);
+    free(output);
+}
+
+void output_attach(struct output *output, int fd)
+{
+    struct stat status;
+    int flags = fcntl(fd, F_GETFL);
+
+    assert(output->source.fd < 0 && fd >= 0);
+    if (flags >= 0 && !(flags & O_NONBLOCK))
+        (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    output->is_terminal = fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode);
+    output->cannot_splice = output->is_terminal;
+    output->source.fd = fd;
+    watch_source(output);
+}
+
+void output_finish(struct output *output)
+{
+    int waiting = 0;
+
+    if (output->finishing)
+        return;
+    output->finishing = true;
+    if (output->source.fd < 0) {
+        output->finished = true;
+        return;
+    }
+    if (output->is_terminal || ioctl(output->source.fd, FIONREAD, &waiting) < 0)
+        waiting = TERMINAL_BYTES;
+    output->finish_at = output->length + (uint64_t)waiting;
+    drain(output);
+}
+
+bool output_is_finished(const struct output *output)
+{
+    return output->finished;
+}
+
+bool output_is_closed(const struct output *output)
+{
+    return output->source.fd < 0;
+}
+
+uint64_t output_length(const struct output *output)
+{
+    return output->length;
+}
+
+bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end)
+{
+    if (!output->hole_end)
+        return false;
+    *out_start = output->hole_start;
+    *out_end = output->hole_end;
+    return true;
+}
+
+bool output_extent(const struct output *output, uint64_t offset, uint64_t *out_start,
+                   uint64_t *out_end)
+{
+    bool before_hole = output->hole_end && offset < output->hole_start;
+
+    if (output->hole_end && !before_hole)
+        offset = MAX(offset, output->hole_end);
+    if (offset >= output->stored)
+        return false;
+    *out_start = offset;
+    *out_end = before_hole ? output->hole_start : output->stored;
+    return true;
+}
+
+const struct error *output_error(const struct output *output)
+{
+    return output->error.code ? &output->error : NULL;
+}
+
+int output_fd(const struct output *output)
+{
+    return output->file;
+}
+
+/* --- followers ----------------------------------------------------------------------------- */
+
+void output_follow(struct output *output, struct output_follower *follower, uint64_t offset)
+{
+    follower->offset = offset;
+    follower->moved_at_us = loop_now_us(output->options.loop);
+    list_append(&output->followers, &follower->node);
+}
+
+static void continue_source(struct output *output)
+{
+    if (output->source.fd >= 0 && timer_is_armed(&output->stall))
+        watch_source(output);
+}
+
+void output_follower_moved(struct output *output, struct output_follower *follower, uint64_t offset)
+{
+    if (offset <= follower->offset)
+        return;
+    follower->offset = offset;
+    follower->moved_at_us = loop_now_us(output->options.loop);
+    if (list_is_linked(&follower->node))
+        continue_source(output);
+}
+
+void output_unfollow(struct output *output, struct output_follower *follower)
+{
+    list_remove(&follower->node);
+    continue_source(output);
+}
