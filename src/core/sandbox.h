@@ -31,3 +31,7 @@ enum sandbox_state {
 
 const char *sandbox_state_name(enum sandbox_state state);
 bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
+
+/* For executions: its id, and the connection to its init, NULL while there is none. */
+const char *sandbox_id(const struct sandbox *sandbox);
+struct agent *sandbox_agent(const struct sandbox *sandbox);

@@ -96,6 +96,8 @@ struct session {
     unsigned active_uses;    /* granted uses: idle stands still while there are any */
     uint64_t next_execution_number;
     bool reset_pending; /* the next execution is told that files were reset */
+    char oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
+    uint32_t oom_kills;
 
     struct timer clock;       /* armed for the next of lease, idle, lifetime */
     struct list end_waiters;  /* struct session_op waiting for the end */
