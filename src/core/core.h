@@ -9,6 +9,7 @@
  *     clocks.h     lease, idle, lifetime, retention: which deadline is next, and what it does
  *     capacity.h   slots: reserved before the first side effect, released exactly once
  *     pool.h       ready sandboxes that belong to nobody yet
+ *     retention.h  when the record of an ended session goes
  *     execution.h  one run of a program: its states, streams and end
  *     output.h     the spool of one stream, readable by offset while it grows
  *     agent.h      the protocol with a sandbox's init
@@ -30,8 +31,11 @@ struct capacity;
 struct config;
 struct core;
 struct events;
+struct idempotency;
 struct metrics;
 struct pool;
+struct recovery;
+struct retention;
 struct store;
 struct worker;
 
@@ -45,29 +49,42 @@ struct core_parts {
     const char *state_path;
 };
 
+struct core_shutdown;
+
 struct core {
     struct core_parts parts;
     struct loop *loop; /* borrowed, as in parts: used everywhere */
 
-    struct map sessions_by_id;   /* live ones (not ended); struct session */
-    struct map sessions_by_key;  /* "owner\nkey" */
-    struct list sessions;        /* in order of creation */
+    struct map sessions_by_id;  /* live ones (not ended); struct session */
+    struct map sessions_by_key; /* "owner\nkey"; those that are neither ending nor ended */
+    struct list sessions;       /* in order of creation */
+    struct list sandboxes;      /* all that exist or may exist, in any state; struct sandbox */
+    struct map sandboxes_by_id;
     struct map executions_by_id; /* known in memory: running, or recently ended */
 
-    struct capacity *capacity; /* owned */
-    struct pool *pool;         /* owned */
-    struct events *events;     /* owned */
-    struct metrics *metrics;   /* owned */
-    bool stopping;
+    struct capacity *capacity;       /* owned */
+    struct events *events;           /* owned */
+    struct idempotency *idempotency; /* owned */
+    struct metrics *metrics;         /* owned */
+    struct pool *pool;               /* owned */
+    struct recovery *recovery;       /* owned; NULL once it is done */
+    struct retention *retention;     /* owned */
+    struct core_shutdown *shutdown;  /* owned; NULL until core_stop() */
+    struct timer repair;             /* puts again what a failed transaction has lost */
+    bool stopping;                   /* no more work is taken */
 };
 
 struct core *core_new(const struct core_parts *parts);
-void core_free(struct core *core); /* does not touch sandboxes */
+
+/* Does not touch sandboxes. What the store and the backend still have to answer must be answered or
+ * dropped before: after core_stop() it is. */
+void core_free(struct core *core);
 
 /* Reconciles records with reality, then calls done: only then may requests be served. */
 typedef void core_done_fn(struct core *core, const struct error *err, void *user);
 void core_start(struct core *core, core_done_fn *done, void *user);
 
-/* Takes no more work. With `destroy` everything is ended with reason "shutdown" within the timeout;
- * without, sandboxes are left running for the next daemon. */
+/* Takes no more work. With `destroy` everything is ended with reason "shutdown", all at once;
+ * without, sandboxes are left running for the next daemon. `done` comes with ERR_TIMEOUT when that
+ * took longer than the timeout: the next daemon finishes it. */
 void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn *done, void *user);

@@ -4,34 +4,115 @@
  * One incarnation of a session, or a member of the pool.
  *
  *     none → creating → ready ⇄ frozen
- *                │        │
- *                └────────┴──→ destroying → none       (crashed is noticed by its pidfd and leads
- * to destroying)
+ *               │         ├──────┴──→ crashed       (noticed by its pidfd; the cause is looked for)
+ *               └─────────┴──────────────┴──→ destroying → none
  *
- * Its record is written before it is made and forgotten only after it is confirmed gone. Destroying
- * is retried with back-off for ever; attempts and the last error are visible.
+ * Its record is written before it is made and forgotten only after it is confirmed gone. There is
+ * one way in, sandbox_start() or sandbox_claim(), and one way out, sandbox_destroy(), whatever the
+ * reason. Destroying is retried with back-off for ever; attempts and the last error are visible.
  */
 
 #include "backend/backend.h"
+#include "core/agent.h"
+#include "core/capacity.h"
 #include "core/core.h"
 #include "core/session.h"
-
-struct agent;
-struct process;
-struct sandbox;
+#include "loop/process.h"
+#include "loop/workflow.h"
 
 enum sandbox_state {
     SANDBOX_NONE,
     SANDBOX_CREATING,
     SANDBOX_READY,
     SANDBOX_FROZEN,
+    SANDBOX_CRASHED,
     SANDBOX_DESTROYING,
     SANDBOX_STATES
 };
 
 const char *sandbox_state_name(enum sandbox_state state);
+enum sandbox_state sandbox_state_parse(const char *name); /* SANDBOX_NONE for an unknown one */
 bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 
-/* For executions: its id, and the connection to its init, NULL while there is none. */
-const char *sandbox_id(const struct sandbox *sandbox);
-struct agent *sandbox_agent(const struct sandbox *sandbox);
+struct sandbox {
+    struct core *core; /* borrowed */
+    struct list node;  /* core->sandboxes */
+    char id[ID_SIZE];
+    struct session *session; /* borrowed; NULL for a pool member */
+    struct list pool_node;   /* in the pool; unlinked for all others */
+    struct list idle_node;   /* in the capacity's list of idle ones, the coldest first */
+
+    enum sandbox_state state;
+    uint64_t generation;
+    struct sandbox_limits limits;
+    struct backend_sandbox made; /* what the backend knows it by */
+    struct stamp created;
+    struct end_reason end;
+    uint32_t attempts;       /* of destroying */
+    struct error last_error; /* of creating, connecting or destroying */
+    char *report;            /* owned; what the backend reported, NULL until asked */
+
+    struct agent *agent; /* owned; NULL while there is no connection */
+    bool connected;      /* uses may be granted: init has told what it runs */
+    struct process process;
+    uint32_t oom_kills; /* at the last look */
+    int64_t ready_at_us;
+
+    /* Private to the files sandbox*.c. */
+    struct capacity_slot slot;
+    struct workflow workflow; /* of creating, claiming or adopting */
+    struct backend_op op;
+    struct agent_request request;
+    struct store_ticket ticket;
+    struct timer timer;    /* start timeout; later: reconnect or destroy again */
+    unsigned reconnects;   /* in a row */
+    bool recorded;         /* its intent is in the store */
+    bool op_running;       /* the backend has not answered yet */
+    bool request_running;  /* init has not answered yet */
+    bool ticket_running;   /* the store has not answered yet */
+    bool destroy_recorded; /* the store has answered about destroying */
+    bool restored;         /* known from a record: its executions may still run */
+    bool timed_out;
+    void (*on_settled)(struct sandbox *sandbox); /* recovery: it is adopted, dead or unknown */
+    void *on_settled_data;
+    struct deferred release;
+};
+
+/* Starts a new one for the session, or for the pool when it is NULL. It exists when this returns;
+ * session_on_sandbox_ready() or …_failed(), or those of the pool, come later. */
+struct sandbox *sandbox_start(struct core *core, struct session *session);
+
+/* A ready pool member becomes the session's; creating until that is durable. */
+void sandbox_claim(struct sandbox *sandbox, struct session *session);
+
+/* Destroys it for this reason; the first reason stays. Uses end now; session_on_sandbox_gone()
+ * comes when it is confirmed gone. */
+void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *detail);
+
+/* Makes frozen what its session wants: paused or open. */
+void sandbox_converge(struct sandbox *sandbox);
+
+/* Whether uses may be granted now. */
+bool sandbox_is_usable(const struct sandbox *sandbox);
+
+/* A free slot was promised or refused: see capacity.h. */
+void sandbox_on_slot(struct sandbox *sandbox, const struct error *err);
+
+/* Writes the current state to the store (no commit). */
+void sandbox_save(struct sandbox *sandbox);
+
+/* --- recovery ------------------------------------------------------------------------------ */
+
+/* From a record, attached to its session if that is known; nothing is done with it yet. */
+struct sandbox *sandbox_restore(struct core *core, struct session *session,
+                                const struct sandbox_record *record);
+
+/* One that exists without a record. */
+struct sandbox *sandbox_restore_orphan(struct core *core, const char *id);
+
+/* Asks the backend whether it lives and connects to its init; on_settled comes once. */
+void sandbox_adopt(struct sandbox *sandbox, void (*on_settled)(struct sandbox *sandbox),
+                   void *data);
+
+/* Drops it from memory without touching it. */
+void sandbox_free(struct sandbox *sandbox);

@@ -4,6 +4,10 @@
  * A session is what a caller owns. The sandbox behind it is an incarnation: it may crash, be
  * evicted or be torn down while the session stays, and then the generation goes up.
  *
+ *     open ⇄ paused
+ *       └──┬───┘
+ *        ending → ended        (ending: its sandbox is being destroyed; ended: confirmed gone)
+ *
  * Live sessions are in memory; ended ones only in the store, until retention. Whoever needs the
  * sandbox holds a `struct session_use`: it waits for a ready sandbox (making one if there is none),
  * and while any use is held the idle clock stands still. Looking is never use.
@@ -20,7 +24,7 @@ struct json_writer;
 struct sandbox;
 struct session;
 
-enum session_state { SESSION_OPEN, SESSION_PAUSED, SESSION_ENDED, SESSION_STATES };
+enum session_state { SESSION_OPEN, SESSION_PAUSED, SESSION_ENDING, SESSION_ENDED, SESSION_STATES };
 
 enum end_kind {
     END_NONE,
@@ -29,11 +33,11 @@ enum end_kind {
     END_LIFETIME,
     END_DELETED,
     END_EVICTED,
-    END_CRASHED, /* detail: "oom", "signal 9", "exit 1" */
+    END_CRASHED, /* detail: "oom", "signal 9", "exit 1", "unknown" */
     END_SHUTDOWN,
     END_BUDGET,
     END_REPLACED,
-    END_FAILED, /* the first execute did not start */
+    END_FAILED, /* the first execute did not start; a sandbox that did not become ready */
     END_TEARDOWN,
     END_KINDS
 };
@@ -46,8 +50,13 @@ struct end_reason {
 enum { END_TEXT_SIZE = 64 };
 void end_reason_text(const struct end_reason *reason,
                      char text[END_TEXT_SIZE]); /* "crashed: oom" */
+const char *end_kind_name(enum end_kind kind);
+
+/* The reverse, for records; END_NONE for what no end_reason_text() writes. */
+struct end_reason end_reason_parse(const char *text);
 
 const char *session_state_name(enum session_state state);
+bool session_may_become(enum session_state from, enum session_state to);
 
 enum timeout_action { TIMEOUT_KILL, TIMEOUT_PAUSE };
 
@@ -72,12 +81,23 @@ struct session_request {
     int auto_resume;  /* -1 default (on) */
 };
 
+/* Everything unset. */
+#define SESSION_REQUEST_INIT                          \
+    ((struct session_request){ .network = -1,         \
+                               .timeout_ms = -1,      \
+                               .idle_timeout_ms = -1, \
+                               .max_lifetime_ms = -1, \
+                               .preload = -1,         \
+                               .auto_restart = -1,    \
+                               .auto_resume = -1 })
+
 struct session {
     struct core *core; /* borrowed */
     struct list node;  /* core->sessions */
     char id[ID_SIZE];
     char *owner, *key, *on_behalf_of;                      /* owned; key may be NULL */
-    char *labels_json, *env_json, *template_name, *flavor; /* owned */
+    char *labels_json, *env_json, *template_name, *flavor; /* owned; the two JSON may be NULL */
+    char *map_key;                                         /* owned; in core->sessions_by_key */
     struct sandbox_limits limits;
     enum network_mode network;
     bool auto_restart, auto_resume, preload;
@@ -88,6 +108,7 @@ struct session {
     uint64_t generation; /* of the sandbox it has or had last; 0 before the first */
     int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
     struct stamp created, started, last_activity, expires, ended;
+    int64_t retain_until_wall_us;
 
     struct sandbox *sandbox; /* owned; NULL when the slot is empty */
     struct list uses;        /* struct session_use: granted ones */
@@ -95,14 +116,26 @@ struct session {
     struct list executions;  /* struct execution: known in memory, oldest first */
     unsigned active_uses;    /* granted uses: idle stands still while there are any */
     uint64_t next_execution_number;
-    bool reset_pending; /* the next execution is told that files were reset */
-    char oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
-    uint32_t oom_kills;
+    uint64_t event_sequence; /* of its last event */
+    bool reset_pending;      /* the next execution is told that files were reset */
 
     struct timer clock;       /* armed for the next of lease, idle, lifetime */
     struct list end_waiters;  /* struct session_op waiting for the end */
     struct error start_error; /* why the last sandbox could not be made; ERR_NONE if it could */
-    void *end_work;           /* private to session.c: the end in progress */
+
+    /* Private to the files session*.c. */
+    struct list open_waiters;    /* struct session_op waiting until its creation is durable */
+    struct list control_waiters; /* struct session_op waiting for pause or resume */
+    struct store_ticket ticket;  /* of its creation, later of its end */
+    struct timer retry;          /* writes the end again when the store failed */
+    struct deferred serve, save, release;
+    bool durable;        /* its creation is committed */
+    bool unborn;         /* its creation could not be committed: it leaves no record */
+    bool wanted;         /* a sandbox is to be made as soon as the slot is empty */
+    bool crashed;        /* the last sandbox crashed and nothing has replaced it yet */
+    bool was_in_use;     /* restored: something used it when the daemon died */
+    unsigned failures;   /* starts and short lives in a row */
+    int64_t retry_at_us; /* no new start before this, for that reason */
 };
 
 /* An asynchronous operation on a session; embedded by the caller, kept until done, which comes once
@@ -118,22 +151,28 @@ struct session_op {
     char id[ID_SIZE];        /* of the session, also after its end */
     struct list node;
     struct store_ticket ticket;
+    struct deferred deferred; /* private */
 };
 
-/* Opens (owner, key) or makes a new session; done when it is durable. */
+/* Opens (owner, key) or makes a new session; done when it is durable. With `preload` its sandbox is
+ * started meanwhile. A repeated idempotency key gives the same session, or ERR_GONE with its id
+ * when that one has ended. */
 void session_open(struct core *core, const struct session_request *request, struct session_op *op,
                   session_done_fn *done);
 
-/* By id or "key:KEY", live ones only and only the owner's; NULL with ERR_NOT_FOUND otherwise. The
- * API asks the store about ended ones with session_find_record(). `any_owner` is for admins. */
+/* By id or "key:KEY", live ones only and only the owner's; NULL with ERR_NOT_FOUND otherwise. Of
+ * ended ones only the store knows. `any_owner` is for admins. */
 struct session *session_find(struct core *core, const char *owner, bool any_owner,
                              const char *reference, struct error *err);
 
 /* Ends a session: executions are stopped, the sandbox is destroyed and confirmed gone, the record
  * is written; done then. Callers that come while it is ending wait for the same end and the first
- * reason stays. */
+ * reason stays. `op` may be NULL. */
 void session_end(struct session *session, enum end_kind kind, const char *detail,
                  struct session_op *op, session_done_fn *done);
+
+/* Stops waiting: `done` will not come. The operation itself goes on. */
+void session_op_cancel(struct session_op *op);
 
 /* Lease = now + timeout; never shortens unless exact. timeout_ms 0 with exact removes the lease. */
 int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, struct error *err);
@@ -155,6 +194,10 @@ void session_resume(struct session *session, struct session_op *op, session_done
  * Idempotent. */
 void session_teardown(struct session *session, enum end_kind why);
 
+/* A sandbox with other limits takes the place of the one there is; started in the background. */
+void session_replace(struct session *session, const char *flavor,
+                     const struct sandbox_limits *limits);
+
 /* Starts the sandbox in the background if there is none. */
 void session_preload(struct session *session);
 
@@ -172,8 +215,9 @@ struct session_use {
     struct end_reason lost;
     struct session *session;
     struct sandbox *sandbox; /* valid between on_ready and the end of the use */
-    struct agent *agent;     /* its init */
+    struct agent *agent;     /* its init; NULL while the connection to it is being made again */
     struct list node;
+    uint64_t generation; /* the one asked for, then the one it has */
     bool granted;
 };
 
@@ -181,6 +225,11 @@ struct session_use {
  * on_ready is never called inside. A paused session is resumed unless auto_resume is off. */
 void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
                        session_use_fn *on_ready, session_use_fn *on_lost);
+
+/* For execution_restore(): the use of a running execution that an earlier daemon began. It counts
+ * from now on; sandbox and agent are set when its sandbox has been adopted, before
+ * executions_on_process(); on_lost comes when the sandbox turns out to be dead. */
+void session_use_restore(struct session_use *use, struct session *session, session_use_fn *on_lost);
 
 /* Gives up waiting, or ends the use: the idle clock starts again when it was the last. Safe on an
  * ended use. */
@@ -205,3 +254,9 @@ void session_record_write_json(const struct session_record *record, struct json_
 
 /* Writes the current state to the store (no commit). */
 void session_save(struct session *session);
+
+/* As session_save, once at the end of the turn. */
+void session_changed(struct session *session);
+
+/* An event of this session with its next sequence number; `data_json` is an object or NULL. */
+void session_emit(struct session *session, const char *type, const char *data_json);

@@ -1,0 +1,65 @@
+#pragma once
+
+/*
+ * Slots for sandboxes: a cap for all and one for each owner. A slot is reserved before the first
+ * side effect of making a sandbox and released once, when the sandbox is confirmed gone, so the
+ * count never exceeds the cap. What happens when none is free is capacity.overflow:
+ *
+ *     evict    the coldest sandbox that nobody uses goes; its session stays
+ *     wait     in order of arrival, for at most capacity.wait_timeout
+ *     reject   at once
+ *
+ * Pool members hold slots of no owner and give way to sessions in each case.
+ */
+
+#include "base/error.h"
+#include "base/list.h"
+#include "loop/loop.h"
+
+#include <stdbool.h>
+
+struct capacity;
+struct capacity_owner;
+struct core;
+struct json_writer;
+struct sandbox;
+
+enum slot_state { SLOT_NONE, SLOT_WAITING, SLOT_HELD };
+
+/* Embedded in struct sandbox; zeroed at first. */
+struct capacity_slot {
+    enum slot_state state;
+    struct capacity_owner *owner; /* NULL for the pool */
+    struct list node;             /* in the queue */
+    struct timer timeout;
+};
+
+struct capacity *capacity_new(struct core *core);
+void capacity_free(struct capacity *capacity);
+
+/* 0: held. 1: waiting, sandbox_on_slot() comes later. -1: none, ERR_LIMIT "capacity" says why and
+ * what would help. `owner` is NULL for the pool, which never waits and never displaces. */
+int capacity_reserve(struct capacity *capacity, struct sandbox *sandbox, const char *owner,
+                     struct error *err);
+
+/* Takes the slot without asking: it is in use already. For recovery. */
+void capacity_take(struct capacity *capacity, struct sandbox *sandbox, const char *owner);
+
+/* The slot of a pool member becomes one of this owner; false when the owner has no room. */
+bool capacity_transfer(struct capacity *capacity, struct sandbox *sandbox, const char *owner);
+
+/* Gives back a held slot or a place in the queue; does nothing for others. */
+void capacity_release(struct capacity *capacity, struct sandbox *sandbox);
+
+/* Nobody uses it since now, or somebody does again: it may, or may not, be evicted. */
+void capacity_set_idle(struct capacity *capacity, struct sandbox *sandbox, bool idle);
+
+size_t capacity_held(const struct capacity *capacity);
+size_t capacity_waiting(const struct capacity *capacity);
+
+/* When a slot is likely to be free: at least 1. */
+int64_t capacity_retry_after_s(struct capacity *capacity);
+
+/* GET /capacity: caps, counts, the caller's own share. */
+void capacity_write_json(struct capacity *capacity, const char *owner, struct json_writer *json,
+                         const char *key);

@@ -1,0 +1,37 @@
+#pragma once
+
+/*
+ * Ready sandboxes that belong to nobody yet: default template, limits and network, `pool.size` of
+ * them. Identity is bound when one is claimed. The pool is refilled in the background, one at a
+ * time, with back-off after failures; members that die are noticed and never handed out.
+ */
+
+#include "core/core.h"
+
+struct pool;
+struct sandbox;
+struct session;
+
+struct pool *pool_new(struct core *core);
+void pool_free(struct pool *pool);
+
+void pool_start(struct pool *pool);
+void pool_stop(struct pool *pool, bool destroy); /* refills no more */
+
+/* A ready member that fits the session and for whose owner there is room, taken out of the pool;
+ * NULL without one. */
+struct sandbox *pool_take(struct pool *pool, const struct session *session);
+
+/* A session needs the slot: one member goes. False when there is none. */
+bool pool_yield(struct pool *pool);
+
+/* Something changed that may allow a refill. */
+void pool_kick(struct pool *pool);
+
+size_t pool_ready(const struct pool *pool);
+
+/* --- called by its sandboxes ---------------------------------------------------------------- */
+
+void pool_on_ready(struct pool *pool, struct sandbox *sandbox);
+void pool_on_failed(struct pool *pool, struct sandbox *sandbox, const struct error *err);
+void pool_on_leaving(struct pool *pool, struct sandbox *sandbox); /* it died or goes */
