@@ -34,6 +34,12 @@ const char *sandbox_state_name(enum sandbox_state state);
 enum sandbox_state sandbox_state_parse(const char *name); /* SANDBOX_NONE for an unknown one */
 bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 
+struct sandbox;
+
+/* For executions: its id, and the connection to its init, NULL while there is none. */
+const char *sandbox_id(const struct sandbox *sandbox);
+struct agent *sandbox_agent(const struct sandbox *sandbox);
+
 struct sandbox {
     struct core *core; /* borrowed */
     struct list node;  /* core->sandboxes */
@@ -55,7 +61,6 @@ struct sandbox {
     struct agent *agent; /* owned; NULL while there is no connection */
     bool connected;      /* uses may be granted: init has told what it runs */
     struct process process;
-    uint32_t oom_kills; /* at the last look */
     int64_t ready_at_us;
 
     /* Private to the files sandbox*.c. */

@@ -118,6 +118,9 @@ struct session {
     uint64_t next_execution_number;
     uint64_t event_sequence; /* of its last event */
     bool reset_pending;      /* the next execution is told that files were reset */
+    char
+        oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
+    uint32_t oom_kills;
 
     struct timer clock;       /* armed for the next of lease, idle, lifetime */
     struct list end_waiters;  /* struct session_op waiting for the end */
