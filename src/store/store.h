@@ -3,18 +3,27 @@
 /*
  * The durable record of everything: what exists, what existed, and why it ended.
  *
- * Writes are ordered and do not wait: a put copies the record and returns. store_commit() asks to
- * be told when everything put before it is durable, or that it failed; puts between two commits are
- * one transaction, so a batch of requests costs one commit. Reads see every put made before them.
+ * Writes are ordered and do not wait: a put copies the record and returns; putting a record again
+ * replaces it. store_commit() asks to be told when everything put before it is durable, or that it
+ * failed. What accumulates until the store gets to it is one transaction, so a batch of requests
+ * costs one commit. Reads see every put made before them.
+ *
+ * A transaction succeeds or fails as a whole. A failed one fails every ticket in it, and each of
+ * its puts and forgets is lost: logged, counted, and told to `on_lost`. Later transactions go on as
+ * if those puts had never been made, so putting the current state of such a record again repairs
+ * it.
  *
  * Times are wall-clock microseconds for people, beside boot-clock microseconds for deadlines:
  * within one boot the latter count, so that setting the wall clock changes nothing. Zero means "not
- * set".
+ * set" and comes back as zero. A stamp that was put in an earlier boot comes back with its boot
+ * half worked out anew from its wall half, so it can always be compared with the clock of this
+ * boot; it is negative for what happened before this boot.
  */
 
 #include "base/error.h"
 #include "base/id.h"
 #include "base/list.h"
+#include "base/scoped.h"
 #include "loop/loop.h"
 
 #include <stdbool.h>
@@ -23,20 +32,23 @@
 
 enum { STORE_TEXT_SIZE = 64 };
 
+/* The state of a session that is over. Owner and key are unique among all other sessions. */
+#define STORE_STATE_ENDED "ended"
+
 struct stamp {
     int64_t wall_us;
     int64_t boot_us;
 };
 
 /* All text is borrowed for the duration of the call that passes the record. NULL and "" are the
- * same. */
+ * same when they are put; what is empty comes back as "", and an empty `key` as NULL. Records come
+ * back in the order of their first put, events by sequence. */
 struct session_record {
     char id[ID_SIZE];
     const char *owner;
     const char *key; /* NULL without one */
     const char *on_behalf_of;
-    const char
-        *spec_json; /* what was asked for: template, flavor, backend, limits, env, mounts, policy */
+    const char *spec_json; /* asked for: template, flavor, backend, limits, env, mounts, policy */
     const char *labels_json;
     const char *state;      /* session_state_name() */
     const char *end_reason; /* "" while it is open */
@@ -99,9 +111,10 @@ struct document_record {
     const char *id;
     const char *owner;
     const char *json;
-    int64_t expires_wall_us; /* 0: never */
+    int64_t expires_wall_us; /* 0: never; from then on no query finds it */
 };
 
+struct change;
 struct store;
 struct store_ticket;
 typedef void store_done_fn(struct store_ticket *ticket);
@@ -109,11 +122,12 @@ typedef void store_done_fn(struct store_ticket *ticket);
 /* Waits for durability; embedded by the caller, which keeps it until `done`. */
 struct store_ticket {
     store_done_fn *done;
-    struct error err; /* ERR_NONE when everything before it is durable */
+    struct error err; /* ERR_NONE when everything put since the ticket before it is durable */
     struct list node;
 };
 
-/* What a query finds is handed over one record at a time, on the loop, then `done`. */
+/* What a query finds is handed over one record at a time, on the loop, then `done`. All of it is
+ * handed over in one turn: ask in pages (`limit`) for what may be long. */
 struct store_query;
 typedef void store_query_fn(struct store_query *query);
 
@@ -150,20 +164,25 @@ enum store_table {
 struct store_load {
     bool same_boot; /* boot-clock stamps are still good */
     uint64_t last_sequence;
-    unsigned damaged; /* records that could not be read; each was logged and kept aside */
+    unsigned damaged; /* records that could not be read; each was logged and kept aside. Grows when
+                         a query meets one later */
 };
+
+struct store_counts {
+    uint64_t transactions;
+    uint64_t failed_transactions;
+    uint64_t lost; /* puts and forgets of failed transactions */
+    struct error last_failure;
+};
+
+/* A put or forget of a failed transaction; `id` is "kind/id" of a document, the sequence of an
+ * event. Comes before the tickets of that transaction. */
+typedef void store_lost_fn(struct store *store, enum store_table table, const char *id);
 
 struct store_ops {
     const char *name;
-    void (*free)(struct store *store); /* commits what is pending first */
-    void (*put_session)(struct store *store, const struct session_record *record);
-    void (*put_sandbox)(struct store *store, const struct sandbox_record *record);
-    void (*put_execution)(struct store *store, const struct execution_record *record);
-    void (*put_event)(struct store *store, const struct event_record *record);
-    void (*put_document)(struct store *store, const struct document_record *record);
-    void (*forget_session)(struct store *store, const char *id); /* with all that belongs to it */
-    void (*forget_sandbox)(struct store *store, const char *id);
-    void (*forget_document)(struct store *store, const char *kind, const char *id);
+    void (*free)(struct store *store);                          /* commits what is pending first */
+    void (*change)(struct store *store, struct change *change); /* takes it over */
     void (*commit)(struct store *store, struct store_ticket *ticket);
     void (*query)(struct store *store, enum store_table table, struct store_query *query);
 
@@ -175,27 +194,43 @@ struct store {
     const struct store_ops *ops;
     struct loop *loop; /* borrowed */
     struct store_load load;
+    struct store_counts counts;
+    store_lost_fn *on_lost; /* NULL, or set by whoever opened it */
+    void *on_lost_data;     /* for on_lost; borrowed */
+    struct error unheard;   /* the store's own: a failure that no ticket has been told of */
 };
 
 struct store_options {
-    struct loop *loop;   /* borrowed */
-    const char *path;    /* sqlite: the database file */
-    const char *sync;    /* "full" (fsync at each commit), "normal", "off" */
-    const char *boot_id; /* of this boot */
+    struct loop *loop;    /* borrowed */
+    const char *path;     /* sqlite: the database file */
+    const char *sync;     /* "full" (fsync at each commit), "normal", "off" */
+    const char *boot_id;  /* of this boot */
+    const char *instance; /* recorded in the database; NULL: not */
 };
 
 struct store *store_open_memory(const struct store_options *options);
 struct store *store_open_sqlite(const struct store_options *options, struct error *err);
-void store_close(struct store *store); /* NULL is fine */
+
+/* Commits what is pending first, which calls `done` of what still waits. NULL is fine. Not from a
+ * callback of the store. */
+void store_close(struct store *store);
 
 void store_put_session(struct store *store, const struct session_record *record);
 void store_put_sandbox(struct store *store, const struct sandbox_record *record);
 void store_put_execution(struct store *store, const struct execution_record *record);
 void store_put_event(struct store *store, const struct event_record *record);
 void store_put_document(struct store *store, const struct document_record *record);
+
+/* With its executions and events. The record of a sandbox goes only by store_forget_sandbox(),
+ * which is for one that is confirmed gone. */
 void store_forget_session(struct store *store, const char *id);
 void store_forget_sandbox(struct store *store, const char *id);
 void store_forget_document(struct store *store, const char *kind, const char *id);
+
 void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done);
 void store_query(struct store *store, enum store_table table, struct store_query *query);
+
+/* Ended sessions with `retain_until_wall_us` in the past, the longest expired first. */
 void store_query_expired(struct store *store, int64_t now_wall_us, struct store_query *query);
+
+SCOPED_DEFINE(store_close, struct store);

@@ -1,0 +1,120 @@
+#include "store/lock.h"
+
+#include "base/clock.h"
+#include "base/scoped.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCK_NAME "lock"
+
+struct holder {
+    char pid[24];
+    char host[HOST_NAME_MAX + 1];
+    char since[CLOCK_TEXT_SIZE];
+};
+
+static void describe_dir(int dir_fd, char path[PATH_MAX])
+{
+    char link[64];
+    ssize_t length;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", dir_fd);
+    length = readlink(link, path, PATH_MAX - 1);
+    if (length < 0)
+        length = snprintf(path, PATH_MAX, "(unknown)");
+    path[length] = '\0';
+}
+
+static bool read_holder(int fd, struct holder *holder)
+{
+    char text[512];
+    ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
+
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    return sscanf(text, "pid %23s\nhost %64s\nsince %31s", holder->pid, holder->host,
+                  holder->since) == 3;
+}
+
+static int refuse_taken(int dir_fd, int fd, struct error *err)
+{
+    struct holder holder;
+    char path[PATH_MAX];
+
+    describe_dir(dir_fd, path);
+    if (read_holder(fd, &holder))
+        error_named(err, ERR_CONFLICT, "state_in_use",
+                    "state directory %.300s is in use by pid %s on %s since %s", path, holder.pid,
+                    holder.host, holder.since);
+    else
+        error_named(err, ERR_CONFLICT, "state_in_use",
+                    "state directory %.300s is in use by another process", path);
+    return error_hint(err, "stop that daemon, or give this one another --state directory");
+}
+
+/* A full disk is no reason to refuse the lock: the text is for people. */
+static void write_holder(int fd)
+{
+    char host[HOST_NAME_MAX + 1] = "localhost";
+    char since[CLOCK_TEXT_SIZE];
+    char text[256];
+    int length;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    clock_format(clock_wall_us(&clock_system), since);
+    length =
+        snprintf(text, sizeof(text), "pid %d\nhost %s\nsince %s\n", (int)getpid(), host, since);
+    (void)!ftruncate(fd, 0);
+    (void)!pwrite(fd, text, (size_t)length, 0);
+}
+
+/* Somebody who removed the file between our open and our lock left us holding nothing. */
+static bool is_current(int dir_fd, int fd)
+{
+    struct stat held;
+    struct stat named;
+
+    return fstat(fd, &held) == 0 && fstatat(dir_fd, LOCK_NAME, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+int store_lock(int state_dir_fd, struct error *err)
+{
+    for (;;) {
+        scoped(fd_close) int fd = openat(
+            state_dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+        char path[PATH_MAX];
+
+        describe_dir(state_dir_fd, path);
+        if (fd < 0)
+            return error_sys(err, "open the lock file in %.300s", path);
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+            if (errno == EWOULDBLOCK)
+                return refuse_taken(state_dir_fd, fd, err);
+            if (errno == EINTR)
+                continue;
+            return error_sys(err, "lock %.300s/" LOCK_NAME, path);
+        }
+        if (!is_current(state_dir_fd, fd))
+            continue;
+        write_holder(fd);
+        return steal_fd(&fd);
+    }
+}
+
+void store_unlock(int lock_fd)
+{
+    if (lock_fd < 0)
+        return;
+    (void)!ftruncate(lock_fd, 0);
+    close(lock_fd);
+}

@@ -1,0 +1,109 @@
+#pragma once
+
+/*
+ * The five kinds of records as tables of fields, so that copying, matching, binding and reading
+ * are written once for all of them. For the implementations of the store only.
+ */
+
+#include "store/store.h"
+
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum field_kind {
+    FIELD_ID,   /* char[ID_SIZE] */
+    FIELD_TEXT, /* const char *, "" when empty */
+    FIELD_KEY,  /* const char *, NULL when empty */
+    FIELD_I64,
+    FIELD_U64,
+    FIELD_U32,
+    FIELD_INT,
+    FIELD_BOOL,
+    FIELD_BOOT, /* boot-clock half of a stamp; its wall-clock half is the field before it */
+};
+
+/* The fields of struct store_query; FILTER_ENDED is FILTER_STATE with the value "ended". */
+enum filter {
+    FILTER_ID = 1 << 0,
+    FILTER_SESSION = 1 << 1,
+    FILTER_OWNER = 1 << 2,
+    FILTER_KEY = 1 << 3,
+    FILTER_KIND = 1 << 4,
+    FILTER_STATE = 1 << 5,
+    FILTER_ENDED = 1 << 6,
+    FILTER_COMBINATIONS = 1 << 7,
+};
+
+struct record_field {
+    const char *column;
+    enum field_kind kind;
+    size_t offset;
+    unsigned filter; /* the filter that compares it, or 0 */
+    bool required;   /* a record without it is damaged */
+    bool indexed;    /* an index contains it: only written when it changes */
+};
+
+enum { RECORD_TABLES = STORE_DOCUMENTS + 1 };
+
+struct record_type {
+    const char *table;
+    const char *identity; /* columns that say which record it is */
+    const char *order;    /* column of the order of first puts */
+    size_t size;
+    const struct record_field *fields;
+    size_t field_count;
+    bool has_stamps;
+};
+
+extern const struct record_type record_types[RECORD_TABLES];
+
+/*
+ * A deep copy in one allocation, which free() releases: `header_size` bytes for the caller (a
+ * multiple of the strictest alignment), the record, then its text.
+ */
+void *record_copy(const struct record_type *type, const void *record, size_t header_size);
+
+/* Which filters of the query apply to this kind of record. */
+unsigned record_filters(const struct record_type *type, const struct store_query *query);
+
+/* What the query asks of one filter; text. */
+const char *record_filter_value(unsigned filter, const struct store_query *query);
+
+bool record_matches(const struct record_type *type, const void *record, unsigned filters,
+                    const struct store_query *query);
+
+/* The text of an id or text field, never NULL. */
+const char *record_text(const struct record_field *field, const void *record);
+
+/* Calls the on_… of the query that belongs to the table. */
+void record_deliver(enum store_table table, struct store_query *query, const void *record);
+
+/* One put or forget, in a queue. A forget carries a record of which only the identity is set. */
+struct change {
+    struct change *next;
+    enum store_table table;
+    bool forget;
+    alignas(max_align_t) char record[];
+};
+
+struct change *change_new(enum store_table table, bool forget, const void *record);
+
+/* What store_lost_fn is told; allocated. */
+char *change_id(const struct change *change);
+
+struct change_queue {
+    struct change *first; /* owned */
+    struct change *last;
+};
+
+void change_queue_append(struct change_queue *queue, struct change *change);
+struct change_queue change_queue_take(struct change_queue *queue); /* leaves it empty */
+void change_queue_free(struct change_queue *queue);
+
+/* Shared bookkeeping of the end of a transaction: counts, logs, on_lost; frees what was lost. */
+void store_transaction_ended(struct store *store, const struct error *err,
+                             struct change_queue *lost);
+
+/* Completes them in order. A failure that there is no ticket for is told to the next one. */
+void store_tickets_complete(struct store *store, struct list *tickets, const struct error *err);

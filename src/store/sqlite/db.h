@@ -1,0 +1,103 @@
+#pragma once
+
+/*
+ * The database file: opening, checking and migrating it, writing a batch, answering a query.
+ *
+ * Everything here blocks. It is called when the store is opened or closed, and otherwise from the
+ * store's own thread only. Nothing here knows of tickets and callbacks; sqlite.c does.
+ */
+
+#include "store/record.h"
+#include "store/store.h"
+
+#include <sqlite3.h>
+
+enum { STORE_SCHEMA_VERSION = 2 };
+enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
+
+enum { FORGET_STATEMENTS = 8 };
+
+struct sqlite_db {
+    sqlite3 *handle;     /* owned */
+    char *path;          /* owned */
+    int64_t boot;        /* number of this boot; boot-clock stamps of other boots mean nothing */
+    int wal_pages;       /* in the log after the last commit */
+    struct error broken; /* set after a failed fsync: what is on the disk is not known any more */
+
+    /* Prepared when first needed; owned. */
+    sqlite3_stmt *begin;
+    sqlite3_stmt *commit;
+    sqlite3_stmt *update[RECORD_TABLES];
+    sqlite3_stmt *insert[RECORD_TABLES];
+    sqlite3_stmt *forget[FORGET_STATEMENTS];
+    sqlite3_stmt *purge_documents;
+    sqlite3_stmt *select[RECORD_TABLES][FILTER_COMBINATIONS][2];
+    sqlite3_stmt *select_expired;
+};
+
+/* --- open.c -------------------------------------------------------------------------------- */
+
+/* Creates the file if there is none. Never removes or replaces one that exists. */
+int sqlite_db_open(struct sqlite_db *db, const struct store_options *options,
+                   struct store_load *out_load, struct error *err);
+void sqlite_db_close(struct sqlite_db *db); /* a zeroed one is fine */
+
+/* A second connection that only copies the log into the database. */
+int sqlite_checkpointer_open(const char *path, const char *sync, sqlite3 **out_handle,
+                             struct error *err);
+
+/* --- schema.c ------------------------------------------------------------------------------ */
+
+/* Brings an older or empty database to STORE_SCHEMA_VERSION, in one transaction. */
+int schema_migrate(sqlite3 *handle, const char *path, struct error *err);
+
+/* The statements that lead from `version - 1` to `version`. */
+const char *schema_migration(int version);
+
+/* --- write.c ------------------------------------------------------------------------------- */
+
+/* All changes in one transaction, or none of them. */
+int sqlite_db_write(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
+                    struct error *err);
+
+/* --- query.c ------------------------------------------------------------------------------- */
+
+/* A found record; free() releases it. */
+struct found {
+    struct found *next;
+    alignas(max_align_t) char record[];
+};
+
+struct sqlite_question {
+    enum store_table table;
+    struct store_query filter; /* a copy; its callbacks are not used */
+    bool expired_only;
+    int64_t now_wall_us;
+    int64_t now_boot_us;
+    struct found *first; /* the answer, owned */
+    unsigned damaged;    /* records met that could not be read and were set aside */
+    struct error err;
+};
+
+void sqlite_db_ask(struct sqlite_db *db, struct sqlite_question *question);
+void found_free(struct found *first);
+
+/* Looks for records that cannot be delivered and sets them aside; how many there were. */
+unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db);
+
+/* The statement of a query; borrowed. NULL with an error set. */
+sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, unsigned filters,
+                               bool newest_first, struct error *err);
+
+/* --- shared -------------------------------------------------------------------------------- */
+
+/* Turns a result code into an error that names the file. Returns -1. */
+int sqlite_fail(sqlite3 *handle, const char *path, int code, struct error *err, const char *what);
+int sqlite_exec(sqlite3 *handle, const char *path, const char *sql, struct error *err);
+
+/* Prepares `sql` into `*statement` unless that was done before. */
+int sqlite_db_prepare(struct sqlite_db *db, sqlite3_stmt **statement, const char *sql,
+                      struct error *err);
+
+/* Steps a statement that returns no rows, then resets it. */
+int sqlite_db_run(struct sqlite_db *db, sqlite3_stmt *statement, struct error *err);

@@ -1,0 +1,414 @@
+#include "store/sqlite/db.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    BUSY_TIMEOUT_MS = 2000,       /* somebody else looks at the file with a tool */
+    CHECK_BUDGET_US = 250 * 1000, /* how much checking the start may cost */
+    CHECK_STEPS = 1000,           /* of SQLite's machine between two looks at the clock */
+    INSTANCE_EVENTS_KEPT = 10000,
+};
+
+#define RESCUE_HINT                                                                             \
+    "rescue it with: sqlite3 FILE .recover | sqlite3 NEW; or move the file, its -wal and -shm " \
+    "away to start empty, then run: sandglass sweep"
+
+/* --- errors -------------------------------------------------------------------------------- */
+
+static int fail_damaged(const char *path, struct error *err, const char *detail)
+{
+    error_named(err, ERR_INTERNAL, "store_damaged", "database %s is damaged: %s", path, detail);
+    return error_hint(err, RESCUE_HINT);
+}
+
+static bool is_out_of_space(sqlite3 *handle, int code)
+{
+    int number = handle ? sqlite3_system_errno(handle) : 0;
+
+    return (code & 0xff) == SQLITE_FULL ||
+           ((code & 0xff) == SQLITE_IOERR &&
+            (number == ENOSPC || number == EDQUOT || number == EFBIG));
+}
+
+int sqlite_fail(sqlite3 *handle, const char *path, int code, struct error *err, const char *what)
+{
+    const char *text = handle ? sqlite3_errmsg(handle) : sqlite3_errstr(code);
+
+    if (is_out_of_space(handle, code)) {
+        error_named(err, ERR_NO_SPACE, "store_full", "database %s: %s: no space left", path, what);
+        if (err)
+            err->retryable = true;
+        return error_hint(err, "free space on the file system of the state directory");
+    }
+    switch (code & 0xff) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return fail_damaged(path, err, text);
+    case SQLITE_CONSTRAINT:
+        return error_named(err, ERR_CONFLICT, "store_conflict", "database %s: %s: %s", path, what,
+                           text);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        error_named(err, ERR_UNAVAILABLE, "store_busy", "database %s: %s: %s", path, what, text);
+        return error_hint(err, "another program has the file open for writing");
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+        error_named(err, ERR_UNAVAILABLE, "store_readonly", "database %s: %s: %s", path, what,
+                    text);
+        return error_hint(err, "uid %d needs to write the file and its directory", (int)geteuid());
+    default:
+        return error_named(err, ERR_INTERNAL, "store_failed", "database %s: %s: %s (code %d)", path,
+                           what, text, code);
+    }
+}
+
+int sqlite_exec(sqlite3 *handle, const char *path, const char *sql, struct error *err)
+{
+    int code = sqlite3_exec(handle, sql, NULL, NULL, NULL);
+
+    return code == SQLITE_OK ? 0 : sqlite_fail(handle, path, code, err, "set up");
+}
+
+/* --- the file ------------------------------------------------------------------------------ */
+
+static int open_handle(const char *path, sqlite3 **out_handle, struct error *err)
+{
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    int code = sqlite3_open_v2(path, out_handle, flags, NULL);
+
+    if (code != SQLITE_OK) {
+        sqlite_fail(*out_handle, path, code, err, "open");
+        sqlite3_close(*out_handle);
+        *out_handle = NULL;
+        return -1;
+    }
+    sqlite3_busy_timeout(*out_handle, BUSY_TIMEOUT_MS);
+    return 0;
+}
+
+static void unlink_with_suffix(const char *path, const char *suffix)
+{
+    scoped(free) char *name = xasprintf("%s%s", path, suffix);
+
+    (void)unlink(name);
+}
+
+static int sync_directory_of(const char *path, struct error *err)
+{
+    scoped(free) char *copy = xstrdup(path);
+    scoped(fd_close) int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0 || fsync(fd) < 0)
+        return error_sys(err, "sync the directory of %s", path);
+    return 0;
+}
+
+static int fill_new(const char *path, struct error *err)
+{
+    scoped(fd_close) int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    sqlite3 *handle = NULL;
+    int result;
+
+    if (fd < 0) {
+        error_sys(err, "create database %s", path);
+        return error_hint(err, "uid %d needs to write its directory", (int)geteuid());
+    }
+    if (open_handle(path, &handle, err) < 0)
+        return -1;
+    result = schema_migrate(handle, path, err);
+    sqlite3_close(handle);
+    return result;
+}
+
+/*
+ * A new database gets its name only when it is complete, so that a process killed in between leaves
+ * nothing half-made behind, and an empty file under that name is always damage.
+ */
+static int create(const char *path, struct error *err)
+{
+    scoped(free) char *new_path = xasprintf("%s.new", path);
+
+    (void)unlink(new_path);
+    unlink_with_suffix(new_path, "-journal");
+    if (fill_new(new_path, err) < 0) {
+        (void)unlink(new_path);
+        unlink_with_suffix(new_path, "-journal");
+        return -1;
+    }
+    if (rename(new_path, path) < 0)
+        return error_sys(err, "rename %s to %s", new_path, path);
+    return sync_directory_of(path, err);
+}
+
+static int refuse_file(const char *path, const char *what, const char *hint, struct error *err)
+{
+    error_named(err, ERR_INVALID, "store_damaged", "database %s %s", path, what);
+    return error_hint(err, "%s", hint);
+}
+
+static int create_if_alone(const char *path, struct error *err)
+{
+    scoped(free) char *wal = xasprintf("%s-wal", path);
+    struct stat info;
+
+    if (lstat(wal, &info) == 0 && info.st_size > 0)
+        return refuse_file(path, "is missing, but its -wal file is there",
+                           "put the database back beside it; to start empty, remove the -wal and "
+                           "-shm files, then run: sandglass sweep",
+                           err);
+    return create(path, err);
+}
+
+static int check_file(const char *path, struct error *err)
+{
+    struct stat info;
+
+    if (lstat(path, &info) < 0) {
+        if (errno == ENOENT)
+            return create_if_alone(path, err);
+        return error_sys(err, "look at database %s", path);
+    }
+    if (S_ISDIR(info.st_mode))
+        return refuse_file(path, "is a directory", "move the directory away", err);
+    if (S_ISLNK(info.st_mode))
+        return refuse_file(path, "is a symbolic link",
+                           "replace the link by the file, or set state_dir to where the file is",
+                           err);
+    if (!S_ISREG(info.st_mode))
+        return refuse_file(path, "is not a regular file", "move it away", err);
+    if (info.st_size == 0)
+        return refuse_file(path, "is empty: what it held is lost",
+                           "restore it from a backup; to start empty, remove it, then run: "
+                           "sandglass sweep",
+                           err);
+    return 0;
+}
+
+/* --- checks -------------------------------------------------------------------------------- */
+
+static int check_budget(void *deadline_us)
+{
+    return clock_now_us(&clock_system) > *(const int64_t *)deadline_us;
+}
+
+/* As much checking as the budget allows; what is beyond it is noticed when it is used. */
+static int check_structure(sqlite3 *handle, const char *path, struct error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(handle, "PRAGMA quick_check(1)", -1, &statement, NULL);
+    int result = 0;
+
+    if (code == SQLITE_OK)
+        code = sqlite3_step(statement);
+    if (code == SQLITE_ROW && !str_equal((const char *)sqlite3_column_text(statement, 0), "ok"))
+        result = fail_damaged(path, err, (const char *)sqlite3_column_text(statement, 0));
+    else if (code != SQLITE_ROW && code != SQLITE_INTERRUPT)
+        result = sqlite_fail(handle, path, code, err, "check");
+    sqlite3_finalize(statement);
+    return result;
+}
+
+static int check_writable(sqlite3 *handle, const char *path, struct error *err)
+{
+    if (!sqlite3_db_readonly(handle, "main"))
+        return 0;
+    error_named(err, ERR_UNAVAILABLE, "store_readonly", "database %s is read-only for uid %d", path,
+                (int)geteuid());
+    return error_hint(err, "give the file to that user, or mount its file system writable");
+}
+
+static const char *sync_pragma(const char *sync)
+{
+    if (str_equal(sync, "full"))
+        return "PRAGMA synchronous = FULL";
+    if (str_equal(sync, "off"))
+        return "PRAGMA synchronous = OFF";
+    return "PRAGMA synchronous = NORMAL";
+}
+
+/* Checkpoints are made by a thread of their own and not inside a commit. */
+static int set_modes(sqlite3 *handle, const char *path, const char *sync, struct error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    bool is_wal;
+
+    if (sqlite_exec(handle, path, sync_pragma(sync), err) < 0 ||
+        sqlite_exec(handle, path,
+                    "PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;"
+                    "PRAGMA journal_size_limit = 16777216",
+                    err) < 0)
+        return -1;
+    sqlite3_prepare_v2(handle, "PRAGMA journal_mode = WAL", -1, &statement, NULL);
+    is_wal = statement && sqlite3_step(statement) == SQLITE_ROW &&
+             str_equal((const char *)sqlite3_column_text(statement, 0), "wal");
+    sqlite3_finalize(statement);
+    if (!is_wal)
+        return sqlite_fail(handle, path, sqlite3_extended_errcode(handle), err,
+                           "switch to a write-ahead log");
+    sqlite3_wal_autocheckpoint(handle, 0);
+    return 0;
+}
+
+/* --- what is known about the past ---------------------------------------------------------- */
+
+static void read_meta(struct sqlite_db *db, const char *boot_id, struct store_load *load)
+{
+    sqlite3_stmt *statement = NULL;
+
+    sqlite3_prepare_v2(db->handle,
+                       "SELECT (SELECT value FROM meta WHERE name = 'boot_id'),"
+                       " (SELECT value FROM meta WHERE name = 'boot'),"
+                       " max(ifnull((SELECT value FROM meta WHERE name = 'last_sequence'), 0),"
+                       "     ifnull((SELECT max(sequence) FROM events), 0))",
+                       -1, &statement, NULL);
+    if (statement && sqlite3_step(statement) == SQLITE_ROW) {
+        const char *known = (const char *)sqlite3_column_text(statement, 0);
+
+        load->same_boot = !str_is_empty(boot_id) && str_equal(known, boot_id);
+        db->boot = sqlite3_column_int64(statement, 1);
+        load->last_sequence = (uint64_t)sqlite3_column_int64(statement, 2);
+    }
+    sqlite3_finalize(statement);
+}
+
+static int write_meta(struct sqlite_db *db, const char *name, const char *text, int64_t number,
+                      struct error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int result;
+
+    if (sqlite_db_prepare(db, &statement, "INSERT OR REPLACE INTO meta VALUES (?, ?)", err) < 0)
+        return -1;
+    sqlite3_bind_text(statement, 1, name, -1, SQLITE_STATIC);
+    if (text)
+        sqlite3_bind_text(statement, 2, text, -1, SQLITE_STATIC);
+    else
+        sqlite3_bind_int64(statement, 2, number);
+    result = sqlite_db_run(db, statement, err);
+    sqlite3_finalize(statement);
+    return result;
+}
+
+/* Each boot has a number, and each row that of the boot it was put in: should this process end
+ * before it has put every record anew, the next one still knows which stamps are good. */
+static int note_boot(struct sqlite_db *db, const struct store_options *options,
+                     const struct store_load *load, struct error *err)
+{
+    if (options->instance && write_meta(db, "instance", options->instance, 0, err) < 0)
+        return -1;
+    if (load->same_boot)
+        return 0;
+    db->boot++;
+    if (write_meta(db, "boot_id", options->boot_id ? options->boot_id : "", 0, err) < 0)
+        return -1;
+    return write_meta(db, "boot", NULL, db->boot, err);
+}
+
+static int clean_up(struct sqlite_db *db, int64_t now_wall_us, struct error *err)
+{
+    char sql[256];
+
+    snprintf(sql, sizeof(sql),
+             "DELETE FROM documents WHERE expires_wall_us > 0 AND expires_wall_us <= %lld;"
+             "DELETE FROM events WHERE session_id = '' AND sequence <= "
+             "(SELECT max(sequence) FROM events) - %d",
+             (long long)now_wall_us, INSTANCE_EVENTS_KEPT);
+    return sqlite_exec(db->handle, db->path, sql, err);
+}
+
+static int load_past(struct sqlite_db *db, const struct store_options *options,
+                     struct store_load *load, struct error *err)
+{
+    read_meta(db, options->boot_id, load);
+    if (sqlite_exec(db->handle, db->path, "BEGIN IMMEDIATE", err) < 0)
+        return -1;
+    if (note_boot(db, options, load, err) < 0 ||
+        clean_up(db, clock_wall_us(loop_clock(options->loop)), err) < 0)
+        return -1;
+    return sqlite_exec(db->handle, db->path, "COMMIT", err);
+}
+
+/* --- open and close ------------------------------------------------------------------------ */
+
+static int count_wal_pages(void *context, sqlite3 *handle UNUSED, const char *name UNUSED,
+                           int pages)
+{
+    struct sqlite_db *db = context;
+
+    db->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+static int open_checked(struct sqlite_db *db, const struct store_options *options,
+                        struct store_load *load, struct error *err)
+{
+    int64_t deadline_us = clock_now_us(&clock_system) + CHECK_BUDGET_US;
+
+    if (check_file(db->path, err) < 0 || open_handle(db->path, &db->handle, err) < 0 ||
+        check_writable(db->handle, db->path, err) < 0)
+        return -1;
+    sqlite3_progress_handler(db->handle, CHECK_STEPS, check_budget, &deadline_us);
+    if (check_structure(db->handle, db->path, err) < 0)
+        return -1;
+    sqlite3_progress_handler(db->handle, 0, NULL, NULL);
+    if (schema_migrate(db->handle, db->path, err) < 0 ||
+        set_modes(db->handle, db->path, options->sync, err) < 0 ||
+        load_past(db, options, load, err) < 0)
+        return -1;
+    sqlite3_progress_handler(db->handle, CHECK_STEPS, check_budget, &deadline_us);
+    load->damaged = sqlite_db_set_damaged_aside(db);
+    sqlite3_progress_handler(db->handle, 0, NULL, NULL);
+    sqlite3_wal_hook(db->handle, count_wal_pages, db);
+    return 0;
+}
+
+int sqlite_db_open(struct sqlite_db *db, const struct store_options *options,
+                   struct store_load *out_load, struct error *err)
+{
+    struct store_load load = { 0 };
+
+    *db = (struct sqlite_db){ .path = xstrdup(options->path) };
+    if (open_checked(db, options, &load, err) < 0) {
+        sqlite_db_close(db);
+        return -1;
+    }
+    *out_load = load;
+    return 0;
+}
+
+void sqlite_db_close(struct sqlite_db *db)
+{
+    sqlite3_stmt *statement;
+
+    while ((statement = sqlite3_next_stmt(db->handle, NULL)))
+        sqlite3_finalize(statement);
+    sqlite3_close(db->handle);
+    free(db->path);
+    *db = (struct sqlite_db){ 0 };
+}
+
+int sqlite_checkpointer_open(const char *path, const char *sync, sqlite3 **out_handle,
+                             struct error *err)
+{
+    sqlite3 *handle = NULL;
+
+    if (open_handle(path, &handle, err) < 0)
+        return -1;
+    if (set_modes(handle, path, sync, err) < 0) {
+        sqlite3_close(handle);
+        return -1;
+    }
+    *out_handle = handle;
+    return 0;
+}

@@ -1,0 +1,385 @@
+#include "store/sqlite/db.h"
+
+#include "base/alloc.h"
+#include "base/buffer.h"
+#include "base/log.h"
+#include "base/macros.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <string.h>
+
+enum { SQL_MAXIMUM = 8192, SET_ASIDE_MAXIMUM = 1000 };
+
+/* --- statements ---------------------------------------------------------------------------- */
+
+/*
+ * Which index serves which filters; the first row that fits counts. Without ANALYZE the planner
+ * guesses, and its guess may walk the whole history of an owner. An empty name leaves it the
+ * choice, which is then a unique index.
+ */
+static const struct {
+    enum store_table table;
+    unsigned filters;
+    const char *index;
+} indexes[] = {
+    { STORE_SESSIONS, FILTER_ID, "" },
+    { STORE_SESSIONS, FILTER_KEY | FILTER_STATE, "sessions_live_key" },
+    { STORE_SESSIONS, FILTER_KEY, "sessions_key" },
+    { STORE_SESSIONS, FILTER_STATE, "sessions_live" },
+    { STORE_SESSIONS, FILTER_OWNER, "sessions_owner" },
+    { STORE_SANDBOXES, FILTER_ID, "" },
+    { STORE_SANDBOXES, FILTER_SESSION, "sandboxes_session" },
+    { STORE_EXECUTIONS, FILTER_ID, "" },
+    { STORE_EXECUTIONS, FILTER_KEY, "executions_key" },
+    { STORE_EXECUTIONS, FILTER_SESSION, "executions_session" },
+    { STORE_EXECUTIONS, FILTER_STATE, "executions_state" },
+    { STORE_EXECUTIONS, FILTER_ENDED, "executions_state" },
+    { STORE_EVENTS, FILTER_SESSION, "events_session" },
+    { STORE_EVENTS, FILTER_OWNER, "events_owner" },
+    { STORE_DOCUMENTS, FILTER_KIND | FILTER_ID, "" },
+    { STORE_DOCUMENTS, FILTER_KIND | FILTER_OWNER, "documents_owner" },
+};
+
+static void append_index(struct buffer *sql, enum store_table table, unsigned filters)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(indexes); i++) {
+        if (indexes[i].table != table || (indexes[i].filters & filters) != indexes[i].filters)
+            continue;
+        if (*indexes[i].index)
+            buffer_appendf(sql, " INDEXED BY %s", indexes[i].index);
+        return;
+    }
+}
+
+static void append_columns(struct buffer *sql, const struct record_type *type)
+{
+    buffer_append_text(sql, "SELECT ");
+    for (size_t i = 0; i < type->field_count; i++)
+        buffer_appendf(sql, "%s, ", type->fields[i].column);
+    buffer_appendf(sql, "%s, %s FROM %s", type->has_stamps ? "boot" : "0", type->order,
+                   type->table);
+}
+
+/* The second half of a condition lets SQLite see that a partial index contains the answer. */
+static void append_filter(struct buffer *sql, const struct record_type *type,
+                          const struct record_field *field, unsigned filters)
+{
+    if (filters & field->filter & FILTER_KEY)
+        buffer_append_text(sql, " AND key = ? AND key <> ''");
+    else if (filters & field->filter & FILTER_STATE && type == &record_types[STORE_SESSIONS])
+        buffer_append_text(sql, " AND state = ? AND state <> 'ended'");
+    else if (field->filter == FILTER_STATE && filters & FILTER_ENDED)
+        buffer_append_text(sql, " AND state = 'ended'");
+    else if (filters & field->filter)
+        buffer_appendf(sql, " AND %s = ?", field->column);
+}
+
+/* Parameters: the values of the filters in the order of the fields, now for documents, then
+ * `after` and `limit`. */
+sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, unsigned filters,
+                               bool newest_first, struct error *err)
+{
+    const struct record_type *type = &record_types[table];
+    sqlite3_stmt **statement = &db->select[table][filters][newest_first];
+    scoped(buffer_fini) struct buffer sql = BUFFER_INIT(SQL_MAXIMUM);
+
+    if (*statement)
+        return *statement;
+    append_columns(&sql, type);
+    append_index(&sql, table, filters);
+    buffer_append_text(&sql, " WHERE true");
+    for (size_t i = 0; i < type->field_count; i++)
+        append_filter(&sql, type, &type->fields[i], filters);
+    if (table == STORE_DOCUMENTS)
+        buffer_append_text(&sql, " AND (ifnull(expires_wall_us, 0) <= 0 OR expires_wall_us > ?)");
+    if (table == STORE_EVENTS)
+        buffer_append_text(&sql, " AND sequence > ?");
+    buffer_appendf(&sql, " ORDER BY %s%s LIMIT ?%s", type->order, newest_first ? " DESC" : "",
+                   table == STORE_EVENTS ? "" : ", ?");
+    (void)sqlite_db_prepare(db, statement, buffer_text(&sql), err);
+    return *statement;
+}
+
+static sqlite3_stmt *select_expired(struct sqlite_db *db, struct error *err)
+{
+    scoped(buffer_fini) struct buffer sql = BUFFER_INIT(SQL_MAXIMUM);
+
+    if (db->select_expired)
+        return db->select_expired;
+    append_columns(&sql, &record_types[STORE_SESSIONS]);
+    buffer_append_text(&sql, " INDEXED BY sessions_retention WHERE retain_until_wall_us > 0"
+                             " AND retain_until_wall_us <= ?"
+                             " ORDER BY retain_until_wall_us, seq LIMIT ?, ?");
+    (void)sqlite_db_prepare(db, &db->select_expired, buffer_text(&sql), err);
+    return db->select_expired;
+}
+
+static int bind_filters(sqlite3_stmt *statement, const struct sqlite_question *question,
+                        unsigned filters)
+{
+    const struct record_type *type = &record_types[question->table];
+    int at = 1;
+
+    for (size_t i = 0; i < type->field_count; i++) {
+        unsigned filter = type->fields[i].filter & filters;
+
+        if (filter)
+            sqlite3_bind_text(statement, at++, record_filter_value(filter, &question->filter), -1,
+                              SQLITE_STATIC);
+    }
+    if (question->table == STORE_DOCUMENTS)
+        sqlite3_bind_int64(statement, at++, question->now_wall_us);
+    return at;
+}
+
+static sqlite3_stmt *statement_of(struct sqlite_db *db, struct sqlite_question *question)
+{
+    const struct store_query *filter = &question->filter;
+    unsigned filters = record_filters(&record_types[question->table], filter);
+    sqlite3_stmt *statement;
+    int at = 1;
+
+    if (question->expired_only) {
+        statement = select_expired(db, &question->err);
+        if (statement)
+            sqlite3_bind_int64(statement, at++, question->now_wall_us);
+    } else {
+        statement =
+            sqlite_db_select(db, question->table, filters, filter->newest_first, &question->err);
+        if (statement)
+            at = bind_filters(statement, question, filters);
+    }
+    if (statement) {
+        sqlite3_bind_int64(statement, at++, (int64_t)MIN(filter->after, (uint64_t)INT64_MAX));
+        sqlite3_bind_int64(statement, at, filter->limit ? (int64_t)filter->limit : -1);
+    }
+    return statement;
+}
+
+/* --- rows ---------------------------------------------------------------------------------- */
+
+/* A value of another type than ours counts as not set. */
+static const char *column_text(sqlite3_stmt *row, int column)
+{
+    return sqlite3_column_type(row, column) == SQLITE_TEXT
+               ? (const char *)sqlite3_column_text(row, column)
+               : "";
+}
+
+static int64_t column_number(sqlite3_stmt *row, int column, int64_t least, int64_t most)
+{
+    int64_t value;
+
+    if (sqlite3_column_type(row, column) != SQLITE_INTEGER)
+        return 0;
+    value = sqlite3_column_int64(row, column);
+    return value >= least && value <= most ? value : 0;
+}
+
+static void read_field(sqlite3_stmt *row, int column, const struct record_field *field,
+                       char *record)
+{
+    void *place = record + field->offset;
+    const char *text;
+
+    switch (field->kind) {
+    case FIELD_ID:
+        text = column_text(row, column);
+        if (strlen(text) < ID_SIZE)
+            strcpy(place, text);
+        break;
+    case FIELD_TEXT:
+    case FIELD_KEY:
+        *(const char **)place = column_text(row, column);
+        break;
+    case FIELD_I64:
+    case FIELD_U64:
+    case FIELD_BOOT:
+        *(int64_t *)place = column_number(row, column, INT64_MIN, INT64_MAX);
+        break;
+    case FIELD_U32:
+        *(uint32_t *)place = (uint32_t)column_number(row, column, 0, UINT32_MAX);
+        break;
+    case FIELD_INT:
+        *(int *)place = (int)column_number(row, column, INT_MIN, INT_MAX);
+        break;
+    case FIELD_BOOL:
+        *(bool *)place = column_number(row, column, 0, 1);
+        break;
+    }
+}
+
+static bool field_is_set(const struct record_field *field, const char *record)
+{
+    if (field->kind == FIELD_U64)
+        return *(const uint64_t *)(const void *)(record + field->offset) != 0;
+    return *record_text(field, record) != '\0';
+}
+
+/* False when the row lacks something without which the record means nothing. */
+static bool read_row(sqlite3_stmt *row, const struct record_type *type, char *record)
+{
+    memset(record, 0, type->size);
+    for (size_t i = 0; i < type->field_count; i++) {
+        read_field(row, (int)i, &type->fields[i], record);
+        if (type->fields[i].required && !field_is_set(&type->fields[i], record))
+            return false;
+    }
+    return true;
+}
+
+/* Boot-clock stamps of an earlier boot, worked out anew from the wall clock. Never 0, which would
+ * mean "not set". */
+static void renew_stamps(const struct sqlite_question *question, const struct record_type *type,
+                         char *record)
+{
+    int64_t boot_began_wall_us = question->now_wall_us - question->now_boot_us;
+
+    for (size_t i = 0; i < type->field_count; i++) {
+        int64_t *boot_us = (int64_t *)(void *)(record + type->fields[i].offset);
+        int64_t wall_us;
+
+        if (type->fields[i].kind != FIELD_BOOT)
+            continue;
+        wall_us = *(int64_t *)(void *)(record + type->fields[i - 1].offset);
+        *boot_us = wall_us ? wall_us - boot_began_wall_us : 0;
+        if (wall_us && !*boot_us)
+            *boot_us = 1;
+    }
+}
+
+void found_free(struct found *first)
+{
+    while (first) {
+        struct found *next = first->next;
+
+        free(first);
+        first = next;
+    }
+}
+
+/* --- damaged rows -------------------------------------------------------------------------- */
+
+struct damaged_rows {
+    int64_t seq[SET_ASIDE_MAXIMUM];
+    unsigned count;
+};
+
+static int set_row_aside(struct sqlite_db *db, const struct record_type *type, int64_t seq)
+{
+    scoped(buffer_fini) struct buffer sql = BUFFER_INIT(SQL_MAXIMUM);
+
+    buffer_appendf(&sql,
+                   "INSERT INTO damaged (found_wall_us, table_name, why, content) SELECT %lld, "
+                   "'%s', 'a required field is missing or of the wrong type', ",
+                   (long long)clock_wall_us(&clock_system), type->table);
+    for (size_t i = 0; i < type->field_count; i++)
+        buffer_appendf(&sql, "%squote(%s)", i ? " || ', ' || " : "", type->fields[i].column);
+    buffer_appendf(&sql, " FROM %s WHERE %s = %lld; DELETE FROM %s WHERE %s = %lld", type->table,
+                   type->order, (long long)seq, type->table, type->order, (long long)seq);
+    return sqlite3_exec(db->handle, buffer_text(&sql), NULL, NULL, NULL);
+}
+
+static void set_aside(struct sqlite_db *db, const struct record_type *type,
+                      const struct damaged_rows *rows)
+{
+    int code = sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+
+    for (unsigned i = 0; i < rows->count && code == SQLITE_OK; i++)
+        code = set_row_aside(db, type, rows->seq[i]);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(db->handle, "COMMIT", NULL, NULL, NULL);
+    if (code != SQLITE_OK)
+        (void)sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
+    for (unsigned i = 0; i < rows->count; i++)
+        log_warn("store record damaged", kv("table", type->table), kv("seq", rows->seq[i]),
+                 kv("kept_in", code == SQLITE_OK ? "damaged" : type->table));
+}
+
+static void note_damaged(struct damaged_rows *rows, int64_t seq)
+{
+    if (rows->count < SET_ASIDE_MAXIMUM)
+        rows->seq[rows->count++] = seq;
+}
+
+static unsigned set_table_aside(struct sqlite_db *db, const struct record_type *type)
+{
+    scoped(buffer_fini) struct buffer sql = BUFFER_INIT(SQL_MAXIMUM);
+    scoped(free) struct damaged_rows *rows = xcalloc(1, sizeof(*rows));
+    sqlite3_stmt *statement = NULL;
+
+    buffer_appendf(&sql, "SELECT %s FROM %s WHERE false", type->order, type->table);
+    for (size_t i = 0; i < type->field_count; i++) {
+        const struct record_field *field = &type->fields[i];
+
+        if (!field->required || field->kind == FIELD_U64)
+            continue;
+        buffer_appendf(&sql, " OR typeof(%s) <> 'text' OR %s = ''", field->column, field->column);
+        if (field->kind == FIELD_ID)
+            buffer_appendf(&sql, " OR length(CAST(%s AS BLOB)) >= %d", field->column, ID_SIZE);
+    }
+    (void)sqlite3_prepare_v2(db->handle, buffer_text(&sql), -1, &statement, NULL);
+    while (statement && sqlite3_step(statement) == SQLITE_ROW)
+        note_damaged(rows, sqlite3_column_int64(statement, 0));
+    sqlite3_finalize(statement);
+    if (rows->count)
+        set_aside(db, type, rows);
+    return rows->count;
+}
+
+unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db)
+{
+    unsigned count = 0;
+
+    for (size_t i = 0; i < RECORD_TABLES; i++)
+        count += set_table_aside(db, &record_types[i]);
+    return count;
+}
+
+/* --- the question -------------------------------------------------------------------------- */
+
+/* One row: false when it is damaged. */
+static bool take_row(struct sqlite_db *db, struct sqlite_question *question, sqlite3_stmt *row,
+                     struct found ***end)
+{
+    const struct record_type *type = &record_types[question->table];
+    alignas(max_align_t) char record[1024];
+    struct found *found;
+
+    assert(type->size <= sizeof(record));
+    if (!read_row(row, type, record))
+        return false;
+    if (type->has_stamps && sqlite3_column_int64(row, (int)type->field_count) != db->boot)
+        renew_stamps(question, type, record);
+    found = record_copy(type, record, offsetof(struct found, record));
+    **end = found;
+    *end = &found->next;
+    return true;
+}
+
+void sqlite_db_ask(struct sqlite_db *db, struct sqlite_question *question)
+{
+    const struct record_type *type = &record_types[question->table];
+    scoped(free) struct damaged_rows *damaged = NULL;
+    sqlite3_stmt *statement = statement_of(db, question);
+    struct found **end = &question->first;
+    int code;
+
+    if (!statement)
+        return;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+        if (take_row(db, question, statement, &end))
+            continue;
+        if (!damaged)
+            damaged = xcalloc(1, sizeof(*damaged));
+        note_damaged(damaged, sqlite3_column_int64(statement, (int)type->field_count + 1));
+    }
+    if (code != SQLITE_DONE)
+        sqlite_fail(db->handle, db->path, code, &question->err, "read");
+    sqlite3_reset(statement);
+    if (damaged) {
+        set_aside(db, type, damaged);
+        question->damaged = damaged->count;
+    }
+}

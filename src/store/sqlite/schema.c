@@ -1,0 +1,154 @@
+#include "store/sqlite/db.h"
+
+#include "base/macros.h"
+
+#include <stdio.h>
+
+/*
+ * A migration never changes once it is released: a new version is a new row. `seq` is the order of
+ * first puts. The indexes serve the queries of store.h, see the table in query.c; what only the
+ * sessions that are not ended need is in partial indexes, so it does not grow with history.
+ */
+static const char *const migrations[] = {
+    [1] = "CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+
+          "CREATE TABLE sessions ("
+          "  seq INTEGER PRIMARY KEY, id TEXT UNIQUE, owner TEXT, key TEXT, on_behalf_of TEXT,"
+          "  spec_json TEXT, labels_json TEXT, state TEXT, end_reason TEXT, generation INTEGER,"
+          "  idle_timeout_ms INTEGER, max_lifetime_ms INTEGER,"
+          "  created_wall_us INTEGER, created_boot_us INTEGER,"
+          "  started_wall_us INTEGER, started_boot_us INTEGER,"
+          "  last_activity_wall_us INTEGER, last_activity_boot_us INTEGER,"
+          "  expires_wall_us INTEGER, expires_boot_us INTEGER,"
+          "  ended_wall_us INTEGER, ended_boot_us INTEGER, retain_until_wall_us INTEGER);"
+          "CREATE INDEX sessions_owner ON sessions (owner);"
+          "CREATE INDEX sessions_live ON sessions (owner) WHERE state <> 'ended';"
+          "CREATE INDEX sessions_key ON sessions (key, owner) WHERE key <> '';"
+          "CREATE UNIQUE INDEX sessions_live_key ON sessions (key, owner)"
+          "  WHERE key <> '' AND state <> 'ended';"
+          "CREATE INDEX sessions_retention ON sessions (retain_until_wall_us)"
+          "  WHERE retain_until_wall_us > 0;"
+
+          "CREATE TABLE sandboxes ("
+          "  seq INTEGER PRIMARY KEY, id TEXT UNIQUE, session_id TEXT, backend TEXT, state TEXT,"
+          "  end_reason TEXT, last_error TEXT, generation INTEGER, start_time INTEGER,"
+          "  slot INTEGER, attempts INTEGER, pid INTEGER,"
+          "  created_wall_us INTEGER, created_boot_us INTEGER);"
+          "CREATE INDEX sandboxes_session ON sandboxes (session_id);"
+
+          "CREATE TABLE executions ("
+          "  seq INTEGER PRIMARY KEY, id TEXT UNIQUE, session_id TEXT, sandbox_id TEXT, key TEXT,"
+          "  request_json TEXT, state TEXT, reason TEXT, error TEXT, generation INTEGER,"
+          "  number INTEGER, timeout_ms INTEGER, exit_code INTEGER, signal INTEGER,"
+          "  background INTEGER, stdout_bytes INTEGER, stderr_bytes INTEGER, cpu_us INTEGER,"
+          "  max_rss_bytes INTEGER,"
+          "  created_wall_us INTEGER, created_boot_us INTEGER,"
+          "  started_wall_us INTEGER, started_boot_us INTEGER,"
+          "  ended_wall_us INTEGER, ended_boot_us INTEGER);"
+          "CREATE INDEX executions_session ON executions (session_id);"
+          "CREATE INDEX executions_key ON executions (key, session_id) WHERE key <> '';"
+          "CREATE INDEX executions_state ON executions (state);"
+
+          "CREATE TABLE events ("
+          "  sequence INTEGER PRIMARY KEY, session_sequence INTEGER, session_id TEXT, owner TEXT,"
+          "  type TEXT, data_json TEXT, wall_us INTEGER);"
+          "CREATE INDEX events_session ON events (session_id);"
+          "CREATE INDEX events_owner ON events (owner);"
+
+          "CREATE TABLE documents ("
+          "  seq INTEGER PRIMARY KEY, kind TEXT, id TEXT, owner TEXT, json TEXT,"
+          "  expires_wall_us INTEGER, UNIQUE (kind, id));"
+          "CREATE INDEX documents_owner ON documents (kind, owner);"
+          "CREATE INDEX documents_expiry ON documents (expires_wall_us)"
+          "  WHERE expires_wall_us > 0;",
+
+    /* Which boot the stamps of a row belong to, and a place for rows that cannot be read. */
+    [2] = "ALTER TABLE sessions ADD COLUMN boot INTEGER NOT NULL DEFAULT 0;"
+          "ALTER TABLE sandboxes ADD COLUMN boot INTEGER NOT NULL DEFAULT 0;"
+          "ALTER TABLE executions ADD COLUMN boot INTEGER NOT NULL DEFAULT 0;"
+          "CREATE TABLE damaged ("
+          "  seq INTEGER PRIMARY KEY, found_wall_us INTEGER, table_name TEXT, why TEXT,"
+          "  content TEXT);",
+};
+
+_Static_assert(ARRAY_LENGTH(migrations) == STORE_SCHEMA_VERSION + 1, "a migration is missing");
+
+const char *schema_migration(int version)
+{
+    return migrations[version];
+}
+
+static int read_pragma(sqlite3 *handle, const char *path, const char *sql, int *out_value,
+                       struct error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(handle, sql, -1, &statement, NULL);
+
+    if (code == SQLITE_OK && (code = sqlite3_step(statement)) == SQLITE_ROW) {
+        *out_value = sqlite3_column_int(statement, 0);
+        code = SQLITE_OK;
+    }
+    sqlite3_finalize(statement);
+    return code == SQLITE_OK ? 0 : sqlite_fail(handle, path, code, err, "read its header");
+}
+
+/* A database that is not empty has to carry our mark, whatever its tables are called. */
+static int check_is_ours(sqlite3 *handle, const char *path, int version, struct error *err)
+{
+    int application = 0;
+    int tables = 0;
+
+    if (read_pragma(handle, path, "PRAGMA application_id", &application, err) < 0 ||
+        read_pragma(handle, path, "SELECT count(*) FROM sqlite_schema", &tables, err) < 0)
+        return -1;
+    if (application == STORE_APPLICATION_ID || (application == 0 && version == 0 && tables == 0))
+        return 0;
+    error_named(err, ERR_INVALID, "store_foreign",
+                "%s is an SQLite database, but not one of Sandglass", path);
+    return error_hint(err, "choose another state directory, or move the file away");
+}
+
+static int refuse_newer(const char *path, int version, struct error *err)
+{
+    error_named(err, ERR_INVALID, "store_newer",
+                "%s has schema version %d, and this program knows versions up to %d", path, version,
+                STORE_SCHEMA_VERSION);
+    return error_hint(err, "a newer sandglass has used it: run that version, or restore the backup "
+                           "from before the upgrade");
+}
+
+static int run_migrations(sqlite3 *handle, const char *path, int version, struct error *err)
+{
+    char stamp[96];
+
+    while (version < STORE_SCHEMA_VERSION) {
+        version++;
+        if (sqlite_exec(handle, path, migrations[version], err) < 0)
+            return error_wrap(err, "migrate to schema version %d", version);
+    }
+    snprintf(stamp, sizeof(stamp), "PRAGMA user_version = %d; PRAGMA application_id = %d", version,
+             STORE_APPLICATION_ID);
+    if (sqlite_exec(handle, path, stamp, err) < 0)
+        return -1;
+    return sqlite_exec(handle, path, "COMMIT", err);
+}
+
+int schema_migrate(sqlite3 *handle, const char *path, struct error *err)
+{
+    int version = 0;
+
+    if (read_pragma(handle, path, "PRAGMA user_version", &version, err) < 0 ||
+        check_is_ours(handle, path, version, err) < 0)
+        return -1;
+    if (version < 0 || version > STORE_SCHEMA_VERSION)
+        return refuse_newer(path, version, err);
+    if (version == STORE_SCHEMA_VERSION)
+        return 0;
+    if (sqlite_exec(handle, path, "BEGIN IMMEDIATE", err) < 0)
+        return -1;
+    if (run_migrations(handle, path, version, err) < 0) {
+        (void)sqlite3_exec(handle, "ROLLBACK", NULL, NULL, NULL);
+        return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,155 @@
+#include "store/store.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "store/record.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+void store_close(struct store *store)
+{
+    if (store)
+        store->ops->free(store);
+}
+
+static void put(struct store *store, enum store_table table, const void *record)
+{
+    store->ops->change(store, change_new(table, false, record));
+}
+
+void store_put_session(struct store *store, const struct session_record *record)
+{
+    assert(record->id[0] && !str_is_empty(record->state));
+    put(store, STORE_SESSIONS, record);
+}
+
+void store_put_sandbox(struct store *store, const struct sandbox_record *record)
+{
+    assert(record->id[0] && !str_is_empty(record->state));
+    put(store, STORE_SANDBOXES, record);
+}
+
+void store_put_execution(struct store *store, const struct execution_record *record)
+{
+    assert(record->id[0] && record->session_id[0] && !str_is_empty(record->state));
+    put(store, STORE_EXECUTIONS, record);
+}
+
+void store_put_event(struct store *store, const struct event_record *record)
+{
+    assert(record->sequence && !str_is_empty(record->type));
+    put(store, STORE_EVENTS, record);
+}
+
+void store_put_document(struct store *store, const struct document_record *record)
+{
+    assert(!str_is_empty(record->kind) && !str_is_empty(record->id));
+    put(store, STORE_DOCUMENTS, record);
+}
+
+void store_forget_session(struct store *store, const char *id)
+{
+    struct session_record record = { 0 };
+
+    snprintf(record.id, sizeof(record.id), "%s", id);
+    store->ops->change(store, change_new(STORE_SESSIONS, true, &record));
+}
+
+void store_forget_sandbox(struct store *store, const char *id)
+{
+    struct sandbox_record record = { 0 };
+
+    snprintf(record.id, sizeof(record.id), "%s", id);
+    store->ops->change(store, change_new(STORE_SANDBOXES, true, &record));
+}
+
+void store_forget_document(struct store *store, const char *kind, const char *id)
+{
+    struct document_record record = { .kind = kind, .id = id };
+
+    store->ops->change(store, change_new(STORE_DOCUMENTS, true, &record));
+}
+
+void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done)
+{
+    assert(done);
+    *ticket = (struct store_ticket){ .done = done };
+    store->ops->commit(store, ticket);
+}
+
+static bool query_can_deliver(enum store_table table, const struct store_query *query)
+{
+    switch (table) {
+    case STORE_SESSIONS:
+        return query->on_session;
+    case STORE_SANDBOXES:
+        return query->on_sandbox;
+    case STORE_EXECUTIONS:
+        return query->on_execution;
+    case STORE_EVENTS:
+        return query->on_event;
+    case STORE_DOCUMENTS:
+        return query->on_document;
+    }
+    return false;
+}
+
+void store_query(struct store *store, enum store_table table, struct store_query *query)
+{
+    assert(query->done && query_can_deliver(table, query));
+    query->err = (struct error){ 0 };
+    store->ops->query(store, table, query);
+}
+
+void store_query_expired(struct store *store, int64_t now_wall_us, struct store_query *query)
+{
+    assert(query->done && query->on_session);
+    query->err = (struct error){ 0 };
+    store->ops->query_expired(store, now_wall_us, query);
+}
+
+static void report_lost(struct store *store, const struct error *err, struct change_queue *lost)
+{
+    uint64_t count = 0;
+
+    for (struct change *change = lost->first; change; change = change->next) {
+        scoped(free) char *id = change_id(change);
+
+        count++;
+        log_debug("store change lost", kv("table", record_types[change->table].table), kv("id", id),
+                  kv("forget", change->forget));
+        if (store->on_lost)
+            store->on_lost(store, change->table, id);
+    }
+    store->counts.lost += count;
+    log_error("store transaction failed", kv("error", err->message), kv("hint", err->hint),
+              kv("changes_lost", count));
+}
+
+void store_transaction_ended(struct store *store, const struct error *err,
+                             struct change_queue *lost)
+{
+    store->counts.transactions++;
+    if (err->code != ERR_NONE) {
+        store->counts.failed_transactions++;
+        store->counts.last_failure = *err;
+        report_lost(store, err, lost);
+    }
+    change_queue_free(lost);
+}
+
+void store_tickets_complete(struct store *store, struct list *tickets, const struct error *err)
+{
+    struct error told = err->code != ERR_NONE ? *err : store->unheard;
+
+    store->unheard = list_is_empty(tickets) ? told : (struct error){ 0 };
+    while (!list_is_empty(tickets)) {
+        struct store_ticket *ticket = list_entry(tickets->next, struct store_ticket, node);
+
+        list_remove(&ticket->node);
+        ticket->err = told;
+        ticket->done(ticket);
+    }
+}
