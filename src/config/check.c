@@ -1,0 +1,142 @@
+#include "base/macros.h"
+#include "base/str.h"
+#include "config/settings.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+static bool host_is_loopback(const char *host, size_t length)
+{
+    char text[INET6_ADDRSTRLEN] = "";
+    struct in_addr address;
+
+    if (length == 0 || length >= sizeof(text))
+        return false;
+    memcpy(text, host, length);
+    return strcmp(text, "localhost") == 0 || strcmp(text, "[::1]") == 0 ||
+           (inet_pton(AF_INET, text, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+}
+
+static int check_unix(const char *path, struct error *err)
+{
+    if (*path != '/')
+        return error_set(err, ERR_INVALID, "listen: the socket \"%s\" is not an absolute path",
+                         path);
+    if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+        return error_set(err, ERR_INVALID, "listen: the path of the socket %s is too long", path);
+    return 0;
+}
+
+static int check_tcp(const struct config *config, const char *address, struct error *err)
+{
+    const char *colon = strrchr(address, ':');
+    uint64_t port;
+
+    if (!colon || colon == address || str_to_u64(colon + 1, &port) < 0 || port > 65535)
+        return error_set(err, ERR_INVALID, "listen: \"%s\" is neither unix:PATH nor HOST:PORT",
+                         address);
+    if (config->auth.mode == AUTH_MODE_NONE &&
+        !host_is_loopback(address, (size_t)(colon - address))) {
+        error_set(err, ERR_INVALID,
+                  "listen: %s is open to others, but auth.mode is none: anybody could run programs",
+                  address);
+        return error_hint(err, "set auth.mode to keys or jwt, or listen on 127.0.0.1");
+    }
+    return 0;
+}
+
+static int check_listen(const struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < config->listen.count; i++) {
+        const char *address = config->listen.items[i];
+        int result = str_starts_with(address, "unix:") ? check_unix(address + 5, err)
+                                                       : check_tcp(config, address, err);
+
+        if (result < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int check_auth(const struct config *config, struct error *err)
+{
+    bool has_file = *config->auth.jwt.jwks_file;
+    bool has_url = *config->auth.jwt.jwks_url;
+
+    if (config->auth.mode == AUTH_MODE_KEYS && !*config->auth.keys_file)
+        return error_set(err, ERR_INVALID, "auth.mode keys needs auth.keys_file");
+    if (config->auth.mode == AUTH_MODE_JWT && has_file == has_url)
+        return error_set(err, ERR_INVALID,
+                         "auth.mode jwt needs one of auth.jwt.jwks_file and auth.jwt.jwks_url");
+    return 0;
+}
+
+/* No component may be ".." and none empty: what is written is where it goes. */
+static bool path_is_clean(const char *path)
+{
+    return *path == '/' && path[1] && !strstr(path, "//") && !strstr(path, "/../") &&
+           !strstr(path, "/./") && !str_ends_with(path, "/..") && !str_ends_with(path, "/.");
+}
+
+static int check_mount(const struct config_mounts *mounts, size_t index, struct error *err)
+{
+    const struct config_mount *mount = &mounts->items[index];
+    struct stat info;
+
+    if (!path_is_clean(mount->path))
+        return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is not a place for a mount",
+                         mount->path);
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(mounts->items[i].path, mount->path) == 0)
+            return error_set(err, ERR_INVALID, "sandbox.mounts: two mounts are at %s", mount->path);
+    if (!*mount->host_path || stat(mount->host_path, &info) < 0) {
+        error_set(err, ERR_INVALID, "sandbox.mounts: the host has no \"%s\"", mount->host_path);
+        return error_hint(err, "create it, or remove the mount at %s", mount->path);
+    }
+    return 0;
+}
+
+static int check_sandbox(const struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < config->sandbox.env_pass.count; i++) {
+        const char *name = config->sandbox.env_pass.items[i];
+
+        if (!setting_is_variable_name(name, strlen(name)))
+            return error_set(err, ERR_INVALID,
+                             "sandbox.env.pass: \"%s\" is not the name of a variable", name);
+    }
+    for (size_t i = 0; i < config->sandbox.mounts.count; i++)
+        if (check_mount(&config->sandbox.mounts, i, err) < 0)
+            return -1;
+    return 0;
+}
+
+static int check_flavors(const struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < config->flavors.count; i++) {
+        const struct config_flavor *flavor = &config->flavors.items[i];
+
+        if (!*flavor->name)
+            return error_set(err, ERR_INVALID, "flavors: one has no name");
+        if (config_flavor_find(config, flavor->name) != flavor)
+            return error_set(err, ERR_INVALID, "flavors: two are called \"%s\"", flavor->name);
+    }
+    return 0;
+}
+
+int config_check(const struct config *config, struct error *err)
+{
+    if (!path_is_plain_name(config->instance) || strlen(config->instance) > 64)
+        return error_set(err, ERR_INVALID, "instance: \"%.100s\" is not a plain name",
+                         config->instance);
+    if (config->http.line_bytes > config->http.head_bytes)
+        return error_set(err, ERR_INVALID, "http.line_limit is above http.head_limit");
+    if (config->exec.output_capture_bytes > config->exec.output_spool_bytes)
+        return error_set(err, ERR_INVALID, "exec.output_capture is above exec.output_spool");
+    if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
+        check_sandbox(config, err) < 0 || check_flavors(config, err) < 0)
+        return -1;
+    return 0;
+}

@@ -1,0 +1,270 @@
+#include "config/config.h"
+
+#include "base/alloc.h"
+#include "base/macros.h"
+#include "base/str.h"
+#include "config/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_MAXIMUM = 1024 * 1024 };
+
+void config_set_origin(struct config *config, const struct setting *setting, const char *origin)
+{
+    char **slot = &config->origins[setting - settings];
+
+    free(*slot);
+    *slot = xstrdup(origin);
+}
+
+static void config_init(struct config *config)
+{
+    *config = (struct config){ .origins = xcalloc(settings_count, sizeof(char *)) };
+    setting_item_init(settings, config);
+    for (size_t i = 0; i < settings_count; i++)
+        config_set_origin(config, &settings[i], CONFIG_ORIGIN_DEFAULT);
+}
+
+void config_fini(struct config *config)
+{
+    for (size_t i = 0; i < settings_count; i++) {
+        setting_release(&settings[i], config);
+        if (config->origins)
+            free(config->origins[i]);
+    }
+    free(config->origins);
+    free(config->path);
+    *config = (struct config){ 0 };
+}
+
+/* --- defaults that depend on the host ------------------------------------------------------- */
+
+static bool is_default(const struct config *config, const char *key)
+{
+    return strcmp(config->origins[setting_find(settings, key) - settings], CONFIG_ORIGIN_DEFAULT) ==
+           0;
+}
+
+static const char *home_dir(void)
+{
+    const char *home = getenv("HOME");
+    const struct passwd *user;
+
+    if (home && *home == '/')
+        return home;
+    user = getpwuid(geteuid());
+    return user ? user->pw_dir : "/";
+}
+
+/* $variable/sandglass, or ~/home_part/sandglass when it is not set. Allocated. */
+static char *xdg_path(const char *variable, const char *home_part)
+{
+    const char *base = getenv(variable);
+
+    if (base && *base == '/')
+        return path_join(base, "sandglass");
+    return xasprintf("%s/%s/sandglass", home_dir(), home_part);
+}
+
+static char *default_state_dir(void)
+{
+    return geteuid() == 0 ? xstrdup("/var/lib/sandglass")
+                          : xdg_path("XDG_STATE_HOME", ".local/state");
+}
+
+static char *default_runtime_dir(void)
+{
+    const char *base = getenv("XDG_RUNTIME_DIR");
+
+    if (geteuid() == 0)
+        return xstrdup("/run/sandglass");
+    if (base && *base == '/')
+        return path_join(base, "sandglass");
+    return xasprintf("/tmp/sandglass-%u", (unsigned)geteuid());
+}
+
+static char *default_instance(void)
+{
+    char name[HOST_NAME_MAX + 1] = "";
+
+    if (gethostname(name, sizeof(name) - 1) < 0 || !*name)
+        return xstrdup("localhost");
+    return xstrdup(name);
+}
+
+static void derive_text(const struct config *config, const char *key, char **field,
+                        char *(*make)(void))
+{
+    if (!is_default(config, key) && **field)
+        return;
+    free(*field);
+    *field = make();
+}
+
+static void derive_listen(struct config *config)
+{
+    scoped(free) char *socket = NULL;
+
+    if (!is_default(config, "listen") && config->listen.count)
+        return;
+    config_list_release(&config->listen);
+    socket = xasprintf("unix:%s/sandglass.sock", config->runtime_dir);
+    config_list_append(&config->listen, socket);
+    config_list_append(&config->listen, "127.0.0.1:7420");
+}
+
+static void derive_flavors(struct config *config)
+{
+    const struct setting *setting = setting_find(settings, "flavors");
+    struct config_flavor *flavor;
+
+    if (config->flavors.count)
+        return;
+    flavor = xnew(struct config_flavor);
+    setting_item_init(setting->item->rows, flavor);
+    free(flavor->name);
+    flavor->name = xstrdup("cpu-basic");
+    flavor->price_per_hour = 0;
+    config->flavors = (struct config_flavors){ .items = flavor, .count = 1 };
+}
+
+static void config_derive(struct config *config)
+{
+    derive_text(config, "state_dir", &config->state_dir, default_state_dir);
+    derive_text(config, "runtime_dir", &config->runtime_dir, default_runtime_dir);
+    derive_text(config, "instance", &config->instance, default_instance);
+    derive_listen(config);
+    derive_flavors(config);
+}
+
+/* --- sources -------------------------------------------------------------------------------- */
+
+/* The file to read, allocated; NULL when there is none. A file that was named has to exist. */
+static char *find_file(const char *path)
+{
+    static const char system_path[] = "/etc/sandglass/sandglass.yaml";
+    scoped(free) char *directory = NULL;
+    scoped(free) char *user_path = NULL;
+
+    if (!path)
+        path = getenv("SANDGLASS_CONFIG");
+    if (!str_is_empty(path))
+        return xstrdup(path);
+    if (access(system_path, F_OK) == 0)
+        return xstrdup(system_path);
+    directory = xdg_path("XDG_CONFIG_HOME", ".config");
+    user_path = path_join(directory, "sandglass.yaml");
+    return access(user_path, F_OK) == 0 ? steal_ptr(&user_path) : NULL;
+}
+
+static int read_file(const char *path, struct buffer *out, struct error *err)
+{
+    scoped(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length;
+
+    if (fd < 0)
+        return error_sys(err, "read the configuration %s", path);
+    do {
+        void *room = buffer_reserve(out, 4096);
+
+        if (!room)
+            return error_set(err, ERR_INVALID, "the configuration %s is too large", path);
+        length = read(fd, room, 4096);
+        if (length > 0)
+            buffer_advance(out, (size_t)length);
+    } while (length > 0 || (length < 0 && errno == EINTR));
+    return length < 0 ? error_sys(err, "read the configuration %s", path) : 0;
+}
+
+static int load_file(struct config *config, struct error *err)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(FILE_MAXIMUM);
+
+    if (!config->path)
+        return 0;
+    if (read_file(config->path, &text, err) < 0)
+        return -1;
+    return config_read_yaml(config, buffer_text(&text), text.length, config->path, err);
+}
+
+/* session.idle_timeout is SANDGLASS_SESSION_IDLE_TIMEOUT. */
+static int load_variable(struct config *config, const struct setting *setting, struct error *err)
+{
+    scoped(free) char *name = xasprintf("SANDGLASS_%s", setting->key);
+    scoped(free) char *origin = NULL;
+    const char *value;
+
+    for (char *at = name; *at; at++)
+        *at = *at == '.' ? '_' : (char)toupper((unsigned char)*at);
+    value = getenv(name);
+    if (!value)
+        return 0;
+    if (setting_assign(setting, config, value, err) < 0)
+        return error_wrap(err, "the variable %s", name);
+    origin = xasprintf("environment %s", name);
+    config_set_origin(config, setting, origin);
+    return 0;
+}
+
+static int load_environment(struct config *config, struct error *err)
+{
+    for (const struct setting *setting = settings; setting->key; setting++)
+        if (setting->type != SETTING_ITEMS && load_variable(config, setting, err) < 0)
+            return -1;
+    return 0;
+}
+
+int config_load(struct config *config, const char *path, struct error *err)
+{
+    config_init(config);
+    config->path = find_file(path);
+    if (load_file(config, err) < 0 || load_environment(config, err) < 0) {
+        config_fini(config);
+        return -1;
+    }
+    config_derive(config);
+    return 0;
+}
+
+int config_load_text(struct config *config, const char *text, size_t length, const char *name,
+                     struct error *err)
+{
+    config_init(config);
+    if (config_read_yaml(config, text, length, name, err) < 0) {
+        config_fini(config);
+        return -1;
+    }
+    config_derive(config);
+    return 0;
+}
+
+int config_set(struct config *config, const char *key, const char *value, const char *origin,
+               struct error *err)
+{
+    const struct setting *setting = setting_find(settings, key);
+
+    if (!setting)
+        return setting_refuse_key(settings, key, err);
+    if (setting_assign(setting, config, value, err) < 0)
+        return error_wrap(err, "%s", key);
+    config_set_origin(config, setting, origin);
+    config_derive(config);
+    return 0;
+}
+
+const struct config_flavor *config_flavor_find(const struct config *config, const char *name)
+{
+    if (!*name)
+        return &config->flavors.items[0];
+    for (size_t i = 0; i < config->flavors.count; i++)
+        if (strcmp(config->flavors.items[i].name, name) == 0)
+            return &config->flavors.items[i];
+    return NULL;
+}

@@ -1,0 +1,100 @@
+#pragma once
+
+/*
+ * The table of settings, private to src/config: a setting is one row, and reading, writing and
+ * explaining it all go by that row. Items of lists, such as a mount, have rows of their own.
+ */
+
+#include "config/config.h"
+
+#define CONFIG_ORIGIN_DEFAULT "default"
+
+enum setting_type {
+    SETTING_TEXT,    /* char * */
+    SETTING_PATH,    /* char *: absolute, or "" */
+    SETTING_BOOL,    /* bool */
+    SETTING_COUNT,   /* int64_t */
+    SETTING_SECONDS, /* int64_t, in milliseconds */
+    SETTING_SIZE,    /* uint64_t, in bytes */
+    SETTING_CPUS,    /* uint32_t, in thousandths of a core */
+    SETTING_MONEY,   /* double; negative when not known */
+    SETTING_CHOICE,  /* int: the index of one of the choices */
+    SETTING_LIST,    /* struct config_list */
+    SETTING_MAP,     /* struct config_map */
+    SETTING_ITEMS,   /* an array of structs with rows of their own */
+};
+
+/* The layout that config_mounts and config_flavors share. */
+struct setting_array {
+    void *items;
+    size_t count;
+};
+
+struct setting_item {
+    size_t size;
+    const struct setting *rows; /* ends with a row without a key */
+};
+
+struct setting {
+    const char *key;
+    enum setting_type type;
+    size_t offset;        /* into struct config, or into the item */
+    const char *fallback; /* as it would stand in the file */
+    double min;           /* in the unit that people write; used when max > min */
+    double max;
+    bool zero_is_off; /* 0 is allowed below min */
+    bool required;    /* in items */
+    const char *const
+        *choices; /* for CHOICE, and for a TEXT that is one of a few; ends with NULL */
+    const struct setting_item *item;
+    const char *shown_default; /* where the fallback says too little */
+    const char *help;
+};
+
+extern const struct setting settings[]; /* ends with a row without a key */
+extern const size_t settings_count;
+
+/* NULL when there is none. */
+const struct setting *setting_find(const struct setting *rows, const char *key);
+
+static inline void *setting_field(const struct setting *setting, void *base)
+{
+    return (char *)base + setting->offset;
+}
+
+/* Replaces the value in the struct at `base`. Errors do not name the setting. */
+int setting_assign(const struct setting *setting, void *base, const char *text, struct error *err);
+void setting_release(const struct setting *setting, void *base);
+
+/* Fills all rows of an item with their fallbacks. */
+void setting_item_init(const struct setting *rows, void *base);
+
+void config_list_append(struct config_list *list, const char *text);
+void config_list_release(struct config_list *list);
+
+static inline void scoped_config_list_release(struct config_list *list)
+{
+    config_list_release(list);
+}
+
+/* Appends to the map, refusing names that no variable can have and repeated ones. */
+int setting_map_put(struct config_map *map, const char *name, const char *value, struct error *err);
+bool setting_is_variable_name(const char *text, size_t length);
+
+/* The value of a variable for sandboxes: $NAME is read from the environment, $$ at the start is a
+ * dollar sign. NULL with an error. */
+char *setting_variable_value(const char *text, struct error *err);
+
+/* Appends the value as YAML or JSON; the range as people write it. */
+void setting_format(const struct setting *setting, const void *base, struct buffer *out, bool json);
+void setting_format_range(const struct setting *setting, struct buffer *out);
+
+/* Reads YAML into the config; `name` is what errors and origins call it. */
+int config_read_yaml(struct config *config, const char *text, size_t length, const char *name,
+                     struct error *err);
+
+/* Records where a value came from. */
+void config_set_origin(struct config *config, const struct setting *setting, const char *origin);
+
+/* Says that no row has the key, and which one may have been meant. Returns -1. */
+int setting_refuse_key(const struct setting *rows, const char *key, struct error *err);

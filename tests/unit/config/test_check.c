@@ -1,0 +1,119 @@
+#include "config/config.h"
+
+#include "base/macros.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void load(struct config *config, const char *text)
+{
+    struct error err = { 0 };
+
+    if (config_load_text(config, text, strlen(text), "test.yaml", &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static void assert_accepted(const char *text)
+{
+    scoped(config_fini) struct config config = { 0 };
+    struct error err = { 0 };
+
+    load(&config, text);
+    if (config_check(&config, &err) < 0)
+        fail_msg("%s: %s", text, err.message);
+}
+
+static void assert_refused(const char *text, const char *expected)
+{
+    scoped(config_fini) struct config config = { 0 };
+    struct error err = { 0 };
+
+    load(&config, text);
+    if (config_check(&config, &err) == 0)
+        fail_msg("accepted: %s", text);
+    if (!strstr(err.message, expected))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, expected);
+}
+
+static void the_defaults_fit_together(void **state UNUSED)
+{
+    assert_accepted("");
+}
+
+static void without_authentication_only_loopback_is_served(void **state UNUSED)
+{
+    assert_accepted("listen: [127.0.0.1:80, 127.1.2.3:80, localhost:80, '[::1]:80', unix:/run/x]");
+    assert_refused("listen: 0.0.0.0:80", "0.0.0.0:80 is open to others");
+    assert_refused("listen: '[::]:80'", "is open to others");
+    assert_refused("listen: 192.168.1.1:80", "is open to others");
+    assert_refused("listen: 127.0.0.1.example.com:80", "is open to others");
+    assert_refused("listen: '*:80'", "is open to others");
+    assert_refused("listen: [unix:/run/x, example.com:80]", "is open to others");
+    assert_accepted("{listen: '0.0.0.0:80', auth: {mode: keys, keys_file: /etc/keys}}");
+}
+
+static void addresses_are_checked(void **state UNUSED)
+{
+    assert_refused("listen: nonsense", "neither unix:PATH nor HOST:PORT");
+    assert_refused("listen: ':80'", "neither unix:PATH nor HOST:PORT");
+    assert_refused("listen: 127.0.0.1:99999", "neither unix:PATH nor HOST:PORT");
+    assert_refused("listen: unix:relative", "is not an absolute path");
+    assert_refused("listen: unix:/0123456789012345678901234567890123456789012345678901234567890123"
+                   "4567890123456789012345678901234567890123456789",
+                   "too long");
+}
+
+static void authentication_needs_its_files(void **state UNUSED)
+{
+    assert_refused("auth: {mode: keys}", "needs auth.keys_file");
+    assert_refused("auth: {mode: jwt}", "needs one of");
+    assert_refused("auth: {mode: jwt, jwt: {jwks_file: /a, jwks_url: 'https://b'}}",
+                   "needs one of");
+    assert_accepted("auth: {mode: jwt, jwt: {jwks_file: /a}}");
+}
+
+static void mounts_must_exist_and_have_a_place(void **state UNUSED)
+{
+    assert_accepted("sandbox: {mounts: [{host_path: /, path: /mnt}]}");
+    assert_refused("sandbox: {mounts: [{host_path: /nonexistent, path: /mnt}]}",
+                   "the host has no \"/nonexistent\"");
+    assert_refused("sandbox: {mounts: [{host_path: /, path: /}]}", "not a place");
+    assert_refused("sandbox: {mounts: [{host_path: /, path: /a/../b}]}", "not a place");
+    assert_refused("sandbox: {mounts: [{host_path: /, path: /a/..}]}", "not a place");
+    assert_refused("sandbox: {mounts: [{host_path: /, path: /a}, {host_path: /, path: /a}]}",
+                   "two mounts are at /a");
+}
+
+static void names_are_plain(void **state UNUSED)
+{
+    assert_refused("instance: a/b", "not a plain name");
+    assert_refused("instance: ..", "not a plain name");
+    assert_refused("sandbox: {env: {pass: [A-B]}}", "not the name of a variable");
+    assert_refused("flavors: [{name: a}, {name: a}]", "two are called \"a\"");
+    assert_refused("flavors: [{name: ''}]", "has no name");
+}
+
+static void limits_fit_into_each_other(void **state UNUSED)
+{
+    assert_refused("http: {line_limit: 128k, head_limit: 64k}", "above http.head_limit");
+    assert_refused("exec: {output_capture: 1m, output_spool: 64k}", "above exec.output_spool");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_defaults_fit_together),
+        cmocka_unit_test(without_authentication_only_loopback_is_served),
+        cmocka_unit_test(addresses_are_checked),
+        cmocka_unit_test(authentication_needs_its_files),
+        cmocka_unit_test(mounts_must_exist_and_have_a_place),
+        cmocka_unit_test(names_are_plain),
+        cmocka_unit_test(limits_fit_into_each_other),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
