@@ -53,7 +53,8 @@ struct execution;
 struct execution_watcher;
 typedef void execution_watch_fn(struct execution_watcher *watcher);
 
-/* Told of new output and of state changes; embedded by the watcher. */
+/* Told of new output, of room for input and of state changes, at the end of the turn; embedded by
+ * the watcher. */
 struct execution_watcher {
     execution_watch_fn *on_change;
     struct list node;
@@ -74,14 +75,16 @@ struct execution {
     int64_t timeout_ms, cpu_us;
     uint64_t max_rss_bytes;
     struct stamp created, started, ended;
+    struct error start_error;  /* why it never ran, as the caller's answer; ERR_NONE otherwise */
     struct output *out, *err;  /* owned; err is NULL with a terminal */
     struct execution_run *run; /* owned; private: what is needed only while it runs */
     unsigned references;
-    struct deferred release;
+    struct deferred notify, release;
 };
 
-/* The execution exists (queued) when this returns; -1 when the request is wrong. The reference is
- * the session's. */
+/* The execution exists (queued) when this returns; NULL when the request is wrong. The reference is
+ * the session's. A key that the session knows in memory returns that execution; whether an earlier
+ * one is in the store is for the caller to ask first. */
 struct execution *execution_start(struct session *session, const struct execution_request *request,
                                   struct error *err);
 
@@ -92,7 +95,9 @@ void execution_watch(struct execution *execution, struct execution_watcher *watc
                      execution_watch_fn *on_change);
 void execution_unwatch(struct execution_watcher *watcher);
 
-struct execution *execution_find(struct core *core, const struct session *session, const char *id);
+/* In memory only; NULL otherwise. */
+struct execution *execution_find(struct core *core, const char *session_id, const char *id);
+struct execution *execution_find_key(const struct session *session, const char *key);
 
 /* How many bytes were taken (0 when its pipe is full: on_change comes when there is room); -1 when
  * it has no stdin. */
@@ -126,6 +131,17 @@ struct execution *execution_restore(struct session *session, const struct execut
 /* The session goes: everything running ends with this reason; finished ones leave memory when
  * unwatched. */
 void executions_end_all(struct session *session, const struct end_reason *reason);
+
+/* --- afterwards ---------------------------------------------------------------------------- */
+
+/* The spool of a stream of an execution that is no longer in memory; the caller frees it. */
+struct output *execution_open_output(struct core *core, const char *id, bool is_stderr);
+
+/* For core_free(): all leave memory, nothing else happens to them. */
+void executions_drop_all(struct core *core);
+
+/* When the record is forgotten: its output goes too. */
+void execution_remove_output(struct core *core, const char *id);
 
 void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,
                           bool with_output);

@@ -1,0 +1,411 @@
+#include "core/execution.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/clocks.h"
+#include "core/events.h"
+#include "core/execution_internal.h"
+#include "core/metrics.h"
+#include "wire/json.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COMMIT_RETRY_US = 1000 * 1000 };
+
+static const char *const state_names[EXECUTION_STATES] = {
+    [EXECUTION_QUEUED] = "queued",       [EXECUTION_RUNNING] = "running",
+    [EXECUTION_EXITED] = "exited",       [EXECUTION_TIMEOUT] = "timeout",
+    [EXECUTION_CANCELLED] = "cancelled", [EXECUTION_CRASHED] = "crashed",
+};
+
+const char *execution_state_name(enum execution_state state)
+{
+    return state_names[state];
+}
+
+bool execution_state_is_final(enum execution_state state)
+{
+    return state >= EXECUTION_EXITED;
+}
+
+/* --- output ----------------------------------------------------------------------------------- */
+
+static void on_output(void *context)
+{
+    struct execution *execution = context;
+
+    execution_changed(execution);
+    execution_continue_end(execution);
+}
+
+static struct output *open_output(struct core *core, const char *id, bool is_stderr,
+                                  struct execution *watcher)
+{
+    const struct config *config = core->parts.config;
+    struct output_options options = {
+        .loop = core->loop,
+        .directory = core->parts.state_dir,
+        .cap_bytes = config->exec.output_spool_bytes,
+        .stall_timeout_us = config->exec.stall_timeout_ms * 1000,
+        .on_change = watcher ? on_output : NULL,
+        .context = watcher,
+    };
+
+    snprintf(options.name, sizeof(options.name), "output/%s.%s", id, is_stderr ? "err" : "out");
+    return output_new(&options);
+}
+
+struct output *execution_open_output(struct core *core, const char *id, bool is_stderr)
+{
+    struct output *output = open_output(core, id, is_stderr, NULL);
+
+    output_finish(output);
+    return output;
+}
+
+void execution_remove_output(struct core *core, const char *id)
+{
+    char name[OUTPUT_NAME_SIZE];
+
+    snprintf(name, sizeof(name), "output/%s.out", id);
+    (void)unlinkat(core->parts.state_dir, name, 0);
+    snprintf(name, sizeof(name), "output/%s.err", id);
+    (void)unlinkat(core->parts.state_dir, name, 0);
+}
+
+void execution_open_outputs(struct execution *execution)
+{
+    execution->out = open_output(execution->core, execution->id, false, execution);
+    if (!execution->terminal)
+        execution->err = open_output(execution->core, execution->id, true, execution);
+}
+
+static uint64_t output_bytes(const struct execution *execution)
+{
+    return output_length(execution->out) + (execution->err ? output_length(execution->err) : 0);
+}
+
+static bool outputs_are(const struct execution *execution, bool (*what)(const struct output *))
+{
+    return what(execution->out) && (!execution->err || what(execution->err));
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+struct execution *execution_new(struct session *session, const char *id)
+{
+    struct execution *execution = xnew(struct execution);
+
+    execution->core = session->core;
+    execution->session = session;
+    execution->exit_code = -1;
+    execution->references = 1;
+    list_init(&execution->watchers);
+    snprintf(execution->id, sizeof(execution->id), "%s", id);
+    snprintf(execution->session_id, sizeof(execution->session_id), "%s", session->id);
+    execution->run = execution_run_new(execution);
+    list_append(&session->executions, &execution->node);
+    map_put(&execution->core->executions_by_id, execution->id, execution);
+    return execution;
+}
+
+static void free_execution(struct execution *execution)
+{
+    loop_undefer(execution->core->loop, &execution->notify);
+    loop_undefer(execution->core->loop, &execution->release);
+    list_remove(&execution->node);
+    map_remove(&execution->core->executions_by_id, execution->id);
+    execution_run_free(execution->run);
+    output_free(execution->out);
+    output_free(execution->err);
+    free(execution->key);
+    free(execution->request_json);
+    free(execution->error);
+    free(execution->reason);
+    free(execution);
+}
+
+static void on_release(struct deferred *deferred)
+{
+    struct execution *execution = container_of(deferred, struct execution, release);
+
+    if (execution->references == 0)
+        free_execution(execution);
+}
+
+void execution_ref(struct execution *execution)
+{
+    execution->references++;
+}
+
+void execution_unref(struct execution *execution)
+{
+    assert(execution->references > 0);
+    if (--execution->references == 0)
+        loop_defer(execution->core->loop, &execution->release, on_release);
+}
+
+void executions_drop_all(struct core *core)
+{
+    size_t position = 0;
+    struct map_slot *slot;
+
+    while ((slot = map_next(&core->executions_by_id, &position))) {
+        struct execution *execution = slot->value;
+        struct execution_watcher *watcher, *following;
+
+        list_for_each_safe (watcher, following, &execution->watchers, node)
+            list_remove(&watcher->node);
+        free_execution(execution);
+        position = 0;
+    }
+}
+
+/* --- watchers --------------------------------------------------------------------------------- */
+
+void execution_watch(struct execution *execution, struct execution_watcher *watcher,
+                     execution_watch_fn *on_change)
+{
+    watcher->on_change = on_change;
+    list_append(&execution->watchers, &watcher->node);
+}
+
+void execution_unwatch(struct execution_watcher *watcher)
+{
+    list_remove(&watcher->node);
+}
+
+/* Each is told once, and any of them may leave meanwhile. */
+static void on_notify(struct deferred *deferred)
+{
+    struct execution *execution = container_of(deferred, struct execution, notify);
+    struct list waiting = LIST_INIT(waiting);
+    struct execution_watcher *watcher, *following;
+
+    execution_ref(execution);
+    list_for_each_safe (watcher, following, &execution->watchers, node) {
+        list_remove(&watcher->node);
+        list_append(&waiting, &watcher->node);
+    }
+    while ((watcher = list_first(&waiting, struct execution_watcher, node))) {
+        list_remove(&watcher->node);
+        list_append(&execution->watchers, &watcher->node);
+        watcher->on_change(watcher);
+    }
+    execution_unref(execution);
+}
+
+void execution_changed(struct execution *execution)
+{
+    if (!list_is_empty(&execution->watchers))
+        loop_defer(execution->core->loop, &execution->notify, on_notify);
+}
+
+struct execution *execution_find(struct core *core, const char *session_id, const char *id)
+{
+    struct execution *execution = map_get(&core->executions_by_id, id);
+
+    return execution && str_equal(execution->session_id, session_id) ? execution : NULL;
+}
+
+struct execution *execution_find_key(const struct session *session, const char *key)
+{
+    struct execution *execution;
+
+    list_for_each (execution, &session->executions, node) {
+        if (execution->key && str_equal(execution->key, key))
+            return execution;
+    }
+    return NULL;
+}
+
+/* --- record ----------------------------------------------------------------------------------- */
+
+void execution_save(struct execution *execution)
+{
+    struct execution_record record = {
+        .key = execution->key,
+        .request_json = execution->request_json,
+        .state = execution_state_name(execution->state),
+        .reason = execution->reason,
+        .error = execution->error,
+        .generation = execution->generation,
+        .number = execution->number,
+        .timeout_ms = execution->timeout_ms,
+        .exit_code = execution->exit_code,
+        .signal = execution->signal,
+        .background = execution->background,
+        .stdout_bytes = output_length(execution->out),
+        .stderr_bytes = execution->err ? output_length(execution->err) : 0,
+        .cpu_us = execution->cpu_us,
+        .max_rss_bytes = execution->max_rss_bytes,
+        .created = execution->created,
+        .started = execution->started,
+        .ended = execution->ended,
+    };
+
+    memcpy(record.id, execution->id, sizeof(record.id));
+    memcpy(record.session_id, execution->session_id, sizeof(record.session_id));
+    memcpy(record.sandbox_id, execution->sandbox_id, sizeof(record.sandbox_id));
+    store_put_execution(execution->core->parts.store, &record);
+    if (execution->run)
+        execution->run->recorded_bytes = output_bytes(execution);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void tell_end(struct execution *execution)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
+    struct json_writer json = JSON_WRITER(&text);
+
+    metrics_add(execution->core->metrics, METRIC_EXECUTIONS_ENDED, execution->state, 1);
+    metrics_add(execution->core->metrics, METRIC_OUTPUT_BYTES, 0, output_bytes(execution));
+    log_debug("execution ended", kv("execution", execution->id),
+              kv("session", execution->session_id),
+              kv("state", execution_state_name(execution->state)),
+              kv("exit_code", execution->exit_code), kv("signal", execution->signal));
+    if (!execution->session)
+        return;
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "execution_id", execution->id);
+    json_put_text(&json, "state", execution_state_name(execution->state));
+    if (execution->exit_code >= 0)
+        json_put_int(&json, "exit_code", execution->exit_code);
+    if (execution->signal)
+        json_put_int(&json, "signal", execution->signal);
+    if (execution->reason)
+        json_put_text(&json, "reason", execution->reason);
+    json_end_object(&json);
+    session_emit(execution->session, "execution.ended", buffer_text(&text));
+}
+
+static void set_final(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    execution->state = run->end_state;
+    execution->exit_code = run->end.code;
+    execution->signal = run->end.signal;
+    execution->cpu_us = run->end.cpu_us;
+    execution->max_rss_bytes = run->end.max_rss_bytes;
+    execution->ended = clocks_stamp(execution->core);
+    execution_save(execution);
+    tell_end(execution);
+    execution_leave_sandbox(execution);
+    execution_changed(execution);
+}
+
+static void on_retry(struct timer *timer)
+{
+    struct execution_run *run = container_of(timer, struct execution_run, clock);
+
+    execution_save(run->execution);
+    execution_continue_end(run->execution);
+}
+
+static void on_committed(struct store_ticket *ticket)
+{
+    struct execution_run *run = container_of(ticket, struct execution_run, ticket);
+
+    run->recording = false;
+    if (ticket->err.code) {
+        timer_init(&run->clock, run->execution->core->loop, on_retry);
+        timer_arm_in(&run->clock, COMMIT_RETRY_US);
+        return;
+    }
+    run->recorded = true;
+    execution_continue_end(run->execution);
+}
+
+static void commit_end(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    if (run->recording || timer_is_armed(&run->clock))
+        return;
+    run->recording = true;
+    store_commit(execution->core->parts.store, &run->ticket, on_committed);
+}
+
+static void forget_process(struct execution *execution)
+{
+    struct sandbox *sandbox = execution->session ? execution->session->sandbox : NULL;
+
+    if (execution->number && sandbox && sandbox->agent &&
+        str_equal(sandbox->id, execution->sandbox_id))
+        agent_forget(sandbox->agent, execution->number);
+}
+
+/*
+ * Complete output, then the end in the record and told to everybody; then, when the pipes are
+ * closed and the record is durable, init may forget the process and the session lets go of it.
+ */
+void execution_continue_end(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run || !run->ending)
+        return;
+    if (!execution_state_is_final(execution->state)) {
+        if (!outputs_are(execution, output_is_finished))
+            return;
+        set_final(execution);
+        commit_end(execution);
+    }
+    if (!outputs_are(execution, output_is_closed) || run->inspecting || run->recording)
+        return;
+    if (output_bytes(execution) != run->recorded_bytes) {
+        execution_save(execution);
+        run->recorded = false;
+    }
+    if (!run->recorded) {
+        commit_end(execution);
+        return;
+    }
+    forget_process(execution);
+    execution_run_free(steal_ptr(&execution->run));
+    execution_unref(execution);
+}
+
+void execution_begin_end(struct execution *execution, enum execution_state state,
+                         const char *reason)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run || run->ending)
+        return;
+    run->ending = true;
+    run->end_state = state;
+    if (reason) {
+        free(execution->reason);
+        execution->reason = xstrdup(reason);
+    }
+    timer_stop(&run->clock);
+    output_finish(execution->out);
+    if (execution->err)
+        output_finish(execution->err);
+    execution_continue_end(execution);
+}
+
+void executions_end_all(struct session *session, const struct end_reason *reason)
+{
+    enum execution_state state = reason->kind == END_CRASHED ? EXECUTION_CRASHED
+                                                             : EXECUTION_CANCELLED;
+    struct execution *execution, *following;
+    char text[END_TEXT_SIZE];
+
+    end_reason_text(reason, text);
+    list_for_each_safe (execution, following, &session->executions, node) {
+        execution_begin_end(execution, state, text);
+        execution_leave_sandbox(execution);
+        list_remove(&execution->node);
+        execution->session = NULL;
+    }
+}

@@ -1,0 +1,124 @@
+#pragma once
+
+/*
+ * Inside of executions: what execution*.c share.
+ *
+ *     execution.c         the object: references, watchers, its record, its end
+ *     execution_run.c     the run: from the request to init and back, and stopping it
+ *     execution_start.c   the request becomes an execution
+ *     execution_launch.c  what is run: arguments, environment, script
+ *     execution_stdin.c   input
+ *     execution_recover.c after a restart: records meet what init remembers
+ *     execution_json.c    as the API shows it
+ */
+
+#include "base/buffer.h"
+#include "core/execution.h"
+#include "core/sandbox.h"
+
+/* --- launch: what init is asked to run ------------------------------------------------------ */
+
+struct launch {
+    char **argv; /* owned, with its texts; NULL-terminated, here and below */
+    char **env;
+    char *cwd, *user;
+    char *script_path; /* NULL without a script */
+    int script_fd;     /* owned; -1 without */
+    bool may_use_sh;   /* shell text: /bin/sh where there is no bash */
+};
+
+/* -1 when the request is wrong; then there is nothing to release. */
+int launch_prepare(struct launch *launch, const struct session *session,
+                   const struct execution_request *request, const char *execution_id,
+                   struct error *err);
+void launch_use_sh(struct launch *launch);
+void launch_fini(struct launch *launch);
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+enum stop_stage { STOP_NONE, STOP_TERM, STOP_KILL };
+
+enum { SIGNAL_QUEUE = 16, STDIN_MAXIMUM = 8 * 1024 * 1024 };
+
+struct execution_signal {
+    int number;
+    enum protocol_scope scope;
+};
+
+struct execution_run {
+    struct execution *execution; /* borrowed */
+    struct session_use use;
+    bool in_use;
+    struct launch launch;
+    struct agent_request start;
+    bool starting;  /* init has not answered yet */
+    bool attached;  /* its pipes are ours */
+    bool is_listed; /* init said that it remembers it, since the last connection */
+
+    struct timer clock; /* timeout, then the grace, then giving up */
+    enum stop_stage stop;
+    enum execution_state wanted; /* how it ends when it was stopped; RUNNING when it was not */
+
+    struct agent_request signal;
+    bool signalling;
+    struct execution_signal signals[SIGNAL_QUEUE]; /* not sent yet */
+    unsigned signal_count;
+
+    struct backend_op inspect; /* was it the OOM killer? */
+    bool inspecting;
+
+    bool ending; /* the state below is set; output is being completed */
+    enum execution_state end_state;
+    struct agent_exit end; /* code -1 without one */
+    bool recorded;         /* the end is committed */
+    bool recording;
+    struct store_ticket ticket;
+    uint64_t recorded_bytes; /* of both streams, in the record */
+
+    unsigned columns, rows;
+    bool wants_stdin;
+    int stdin_fd; /* owned; -1 without */
+    struct io_watch stdin_ready;
+    struct buffer stdin_data; /* from the request, not written yet */
+    size_t stdin_written;
+    bool stdin_ends;   /* end of file follows the data */
+    bool stdin_closed; /* no more input is taken */
+};
+
+struct execution_run *execution_run_new(struct execution *execution);
+void execution_run_free(struct execution_run *run);
+
+/* --- execution.c ----------------------------------------------------------------------------- */
+
+struct execution *execution_new(struct session *session, const char *id);
+
+/* Both streams of a program that runs or ran; the files are found again by the id. */
+void execution_open_outputs(struct execution *execution);
+
+void execution_changed(struct execution *execution); /* watchers are told at the end of the turn */
+void execution_save(struct execution *execution);
+
+/* Ends it: output is completed, then it is recorded and everybody is told. `reason` may be NULL. */
+void execution_begin_end(struct execution *execution, enum execution_state state,
+                         const char *reason);
+
+/* Goes on with the end as far as it can go now. */
+void execution_continue_end(struct execution *execution);
+
+/* --- execution_run.c ------------------------------------------------------------------------- */
+
+void execution_use_ready(struct session_use *use);
+void execution_use_lost(struct session_use *use);
+void execution_arm_timeout(struct execution *execution);
+void execution_attach(struct execution *execution, const struct agent_pipes *pipes);
+void execution_on_exit(struct execution *execution, const struct agent_exit *end);
+void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope);
+void execution_send_signals(struct execution *execution);
+
+/* The run ends now, for the outside: nothing of it is called back any more. */
+void execution_leave_sandbox(struct execution *execution);
+
+/* --- execution_stdin.c ----------------------------------------------------------------------- */
+
+void execution_stdin_attach(struct execution_run *run, const struct agent_pipes *pipes);
+void execution_stdin_detach(struct execution_run *run);

@@ -1,0 +1,293 @@
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/execution_internal.h"
+#include "wire/json.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    /* One argument of a program is at most 128 KiB in Linux; longer shell text goes as a script. */
+    LONGEST_ARGUMENT = 128 * 1024 - 1,
+    LONGEST_START = PROTOCOL_MAX_MESSAGE - 1024,
+};
+
+struct language {
+    const char *name;
+    const char *interpreter;
+    const char *suffix;
+};
+
+static const struct language languages[] = {
+    { "python", "python3", "py" },
+    { "bash", "bash", "sh" },
+};
+
+static const struct language *language_find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(languages); i++) {
+        if (str_equal(languages[i].name, name))
+            return &languages[i];
+    }
+    return NULL;
+}
+
+/* --- vectors of texts ------------------------------------------------------------------------ */
+
+struct vector {
+    char **items;
+    size_t count;
+};
+
+/* Takes over the text. */
+static void vector_push(struct vector *vector, char *text)
+{
+    vector->items = xrealloc(vector->items, vector->count + 2, sizeof(*vector->items));
+    vector->items[vector->count++] = text;
+    vector->items[vector->count] = NULL;
+}
+
+static void free_texts(char **texts)
+{
+    for (char **text = texts; text && *text; text++)
+        free(*text);
+    free(texts);
+}
+
+/* Sets NAME=value; the later one wins. */
+static void vector_set(struct vector *env, const char *name, const char *value)
+{
+    size_t length = strlen(name);
+    char *text = xasprintf("%s=%s", name, value);
+
+    for (size_t i = 0; i < env->count; i++) {
+        if (strncmp(env->items[i], name, length) == 0 && env->items[i][length] == '=') {
+            free(env->items[i]);
+            env->items[i] = text;
+            return;
+        }
+    }
+    vector_push(env, text);
+}
+
+static bool vector_has(const struct vector *env, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < env->count; i++) {
+        if (strncmp(env->items[i], name, length) == 0 && env->items[i][length] == '=')
+            return true;
+    }
+    return false;
+}
+
+/* --- environment ----------------------------------------------------------------------------- */
+
+static int add_json(struct vector *env, const char *json, struct error *err)
+{
+    scoped(json_decref) json_t *object = NULL;
+    const char *name;
+    json_t *value;
+
+    if (!json)
+        return 0;
+    object = json_read(json, strlen(json), err);
+    if (!object)
+        return error_wrap(err, "env");
+    json_object_foreach(object, name, value)
+    {
+        if (!*name || strchr(name, '='))
+            return error_named(err, ERR_INVALID, "invalid_env",
+                               "env: \"%.64s\" is not a name for a variable", name);
+        if (!json_is_string(value))
+            return error_named(err, ERR_INVALID, "invalid_env", "env.%.64s must be a text", name);
+        vector_set(env, name, json_string_value(value));
+    }
+    return 0;
+}
+
+/* From nothing: the allowlist, the settings, the session, the request, and who it is. */
+static int make_env(struct vector *env, const struct session *session,
+                    const struct execution_request *request, const char *execution_id,
+                    struct error *err)
+{
+    const struct config *config = session->core->parts.config;
+
+    for (size_t i = 0; i < config->sandbox.env_pass.count; i++) {
+        const char *name = config->sandbox.env_pass.items[i];
+        const char *value = getenv(name);
+
+        if (value)
+            vector_set(env, name, value);
+    }
+    for (size_t i = 0; i < config->sandbox.env_set.count; i++)
+        vector_set(env, config->sandbox.env_set.items[i].name,
+                   config->sandbox.env_set.items[i].value);
+    if (add_json(env, session->env_json, err) < 0 || add_json(env, request->env_json, err) < 0)
+        return -1;
+    if (request->terminal && !vector_has(env, "TERM"))
+        vector_set(env, "TERM", "xterm-256color");
+    vector_set(env, "SANDGLASS_SESSION_ID", session->id);
+    vector_set(env, "SANDGLASS_EXECUTION_ID", execution_id);
+    return 0;
+}
+
+/* --- arguments and script -------------------------------------------------------------------- */
+
+static int make_script(struct launch *launch, const char *text, size_t length, struct error *err)
+{
+    size_t done = 0;
+
+    launch->script_fd = memfd_create("script", MFD_CLOEXEC);
+    if (launch->script_fd < 0)
+        return error_sys(err, "create the script");
+    while (done < length) {
+        ssize_t count = write(launch->script_fd, text + done, length - done);
+
+        if (count <= 0)
+            return error_sys(err, "write the script");
+        done += (size_t)count;
+    }
+    if (lseek(launch->script_fd, 0, SEEK_SET) < 0)
+        return error_sys(err, "rewind the script");
+    return 0;
+}
+
+static int use_script(struct launch *launch, struct vector *argv, const struct language *language,
+                      const char *execution_id, const char *text, size_t length, struct error *err)
+{
+    launch->script_path = xasprintf("/tmp/.sandglass/%s.%s", execution_id, language->suffix);
+    vector_push(argv, xstrdup(language->interpreter));
+    vector_push(argv, xstrdup(launch->script_path));
+    return make_script(launch, text, length, err);
+}
+
+static int use_code(struct launch *launch, struct vector *argv, struct vector *env,
+                    const struct execution_request *request, const char *execution_id,
+                    struct error *err)
+{
+    const char *name = request->language ? request->language : "python";
+    const struct language *language = language_find(name);
+
+    if (!language) {
+        error_named(err, ERR_INVALID, "unsupported_language",
+                    "language \"%.32s\" is not supported; known are python and bash", name);
+        return error_hint(err, "use argv to run any other interpreter that the template has");
+    }
+    if (request->code_length == 0)
+        return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
+    /* The script is not in the working directory, but modules there are expected to be found. */
+    if (language == &languages[0] && !vector_has(env, "PYTHONPATH"))
+        vector_set(env, "PYTHONPATH", ".");
+    return use_script(launch, argv, language, execution_id, request->code, request->code_length,
+                      err);
+}
+
+static int use_command(struct launch *launch, struct vector *argv,
+                       const struct execution_request *request, const char *execution_id,
+                       struct error *err)
+{
+    size_t length = strlen(request->command);
+
+    if (length == 0)
+        return error_named(err, ERR_INVALID, "invalid_field", "command must not be empty");
+    if (length > LONGEST_ARGUMENT / 2)
+        return use_script(launch, argv, language_find("bash"), execution_id, request->command,
+                          length, err);
+    launch->may_use_sh = true;
+    vector_push(argv, xstrdup("/bin/bash"));
+    vector_push(argv, xstrdup("-c"));
+    vector_push(argv, xstrdup(request->command));
+    return 0;
+}
+
+static int use_argv(struct vector *argv, const struct execution_request *request, struct error *err)
+{
+    if (!request->argv[0])
+        return error_named(err, ERR_INVALID, "invalid_field", "argv must not be empty");
+    if (!request->argv[0][0])
+        return error_named(err, ERR_INVALID, "invalid_field",
+                           "argv[0] must name a program, not be empty");
+    for (size_t i = 0; request->argv[i]; i++) {
+        if (strlen(request->argv[i]) > LONGEST_ARGUMENT)
+            return error_named(err, ERR_TOO_LARGE, "argument_too_large",
+                               "argv[%zu] is larger than an argument can be (128 KiB)", i);
+        vector_push(argv, xstrdup(request->argv[i]));
+    }
+    return 0;
+}
+
+static int check_size(const struct vector *argv, const struct vector *env, struct error *err)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < argv->count; i++)
+        bytes += strlen(argv->items[i]) + 1;
+    for (size_t i = 0; i < env->count; i++)
+        bytes += strlen(env->items[i]) + 1;
+    if (bytes <= LONGEST_START && argv->count + env->count <= PROTOCOL_MAX_STRINGS)
+        return 0;
+    error_named(err, ERR_TOO_LARGE, "arguments_too_large",
+                "arguments and environment are too large together (%zu texts, %zu bytes)",
+                argv->count + env->count, bytes);
+    return error_hint(err, "at most %d texts and %d bytes; pass more through a file or stdin",
+                      PROTOCOL_MAX_STRINGS, LONGEST_START);
+}
+
+static int check_kind(const struct execution_request *request, struct error *err)
+{
+    int kinds = !!request->argv + !!request->command + !!request->code;
+
+    if (kinds == 1)
+        return 0;
+    error_named(err, ERR_INVALID, "invalid_field", "%s of argv, command and code",
+                kinds ? "give only one" : "give one");
+    return error_hint(err, "argv is a list of texts, command is shell text, code is a program in "
+                           "`language`");
+}
+
+int launch_prepare(struct launch *launch, const struct session *session,
+                   const struct execution_request *request, const char *execution_id,
+                   struct error *err)
+{
+    struct vector argv = { 0 }, env = { 0 };
+    int result = check_kind(request, err);
+
+    *launch = (struct launch){ .script_fd = -1 };
+    if (result == 0)
+        result = make_env(&env, session, request, execution_id, err);
+    if (result == 0 && request->argv)
+        result = use_argv(&argv, request, err);
+    else if (result == 0 && request->command)
+        result = use_command(launch, &argv, request, execution_id, err);
+    else if (result == 0)
+        result = use_code(launch, &argv, &env, request, execution_id, err);
+    if (result == 0)
+        result = check_size(&argv, &env, err);
+    launch->argv = argv.items;
+    launch->env = env.items;
+    launch->cwd = xstrdup(request->cwd ? request->cwd : "");
+    launch->user = xstrdup(request->user ? request->user : "");
+    if (result < 0)
+        launch_fini(launch);
+    return result;
+}
+
+void launch_use_sh(struct launch *launch)
+{
+    free(launch->argv[0]);
+    launch->argv[0] = xstrdup("/bin/sh");
+    launch->may_use_sh = false;
+}
+
+void launch_fini(struct launch *launch)
+{
+    free_texts(launch->argv);
+    free_texts(launch->env);
+    free(launch->cwd);
+    free(launch->user);
+    free(launch->script_path);
+    fd_close(launch->script_fd);
+    *launch = (struct launch){ .script_fd = -1 };
+}

@@ -1,0 +1,396 @@
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/clocks.h"
+#include "core/events.h"
+#include "core/execution_internal.h"
+#include "core/metrics.h"
+#include "wire/json.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { GIVE_UP_US = 10 * 1000 * 1000 };
+
+static const struct config *config_of(const struct execution *execution)
+{
+    return execution->core->parts.config;
+}
+
+static void on_clock(struct timer *timer);
+
+struct execution_run *execution_run_new(struct execution *execution)
+{
+    struct execution_run *run = xnew(struct execution_run);
+
+    run->execution = execution;
+    run->launch.script_fd = -1;
+    run->wanted = EXECUTION_RUNNING;
+    run->end.code = -1;
+    run->stdin_fd = -1;
+    run->stdin_data = BUFFER_INIT(STDIN_MAXIMUM);
+    timer_init(&run->clock, execution->core->loop, on_clock);
+    return run;
+}
+
+void execution_leave_sandbox(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run)
+        return;
+    if (run->starting)
+        agent_cancel(&run->start);
+    if (run->signalling)
+        agent_cancel(&run->signal);
+    run->starting = run->signalling = false;
+    run->signal_count = 0;
+    if (run->in_use)
+        session_use_end(&run->use);
+    run->in_use = false;
+    execution_stdin_detach(run);
+    launch_fini(&run->launch);
+}
+
+void execution_run_free(struct execution_run *run)
+{
+    if (!run)
+        return;
+    timer_stop(&run->clock);
+    execution_stdin_detach(run);
+    launch_fini(&run->launch);
+    buffer_fini(&run->stdin_data);
+    free(run);
+}
+
+/* --- signals ---------------------------------------------------------------------------------- */
+
+static void on_signalled(struct agent_request *request)
+{
+    struct execution_run *run = container_of(request, struct execution_run, signal);
+
+    run->signalling = false;
+    execution_send_signals(run->execution);
+}
+
+/* One at a time, in order; while the connection is being made again they wait. */
+void execution_send_signals(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    struct execution_signal first;
+
+    if (!run || run->signalling || !run->signal_count || !run->in_use || !run->use.agent)
+        return;
+    first = run->signals[0];
+    run->signal_count--;
+    memmove(run->signals, run->signals + 1, run->signal_count * sizeof(run->signals[0]));
+    run->signalling = true;
+    agent_signal(run->use.agent, execution->number, first.number, first.scope, &run->signal,
+                 on_signalled);
+}
+
+/* When too many wait, the newest replaces the last. */
+void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope)
+{
+    struct execution_run *run = execution->run;
+
+    if (run->signal_count == SIGNAL_QUEUE)
+        run->signal_count--;
+    run->signals[run->signal_count++] = (struct execution_signal){ number, scope };
+    execution_send_signals(execution);
+}
+
+/* --- stopping --------------------------------------------------------------------------------- */
+
+static void terminate(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    run->stop = STOP_TERM;
+    execution_queue_signal(execution, SIGTERM, SCOPE_TREE);
+    timer_arm_in(&run->clock, config_of(execution)->exec.grace_ms * 1000);
+}
+
+static void stop(struct execution *execution, enum execution_state as)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run || run->ending || run->wanted != EXECUTION_RUNNING)
+        return;
+    run->wanted = as;
+    if (run->starting)
+        return;
+    if (run->attached)
+        terminate(execution);
+    else
+        execution_begin_end(execution, as, NULL);
+}
+
+static void on_clock(struct timer *timer)
+{
+    struct execution_run *run = container_of(timer, struct execution_run, clock);
+    struct execution *execution = run->execution;
+
+    switch (run->stop) {
+    case STOP_NONE:
+        stop(execution, EXECUTION_TIMEOUT);
+        break;
+    case STOP_TERM:
+        run->stop = STOP_KILL;
+        execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
+        timer_arm_in(&run->clock, GIVE_UP_US);
+        break;
+    case STOP_KILL:
+        log_warn("execution does not confirm its end, continuing without it",
+                 kv("execution", execution->id), kv("session", execution->session_id));
+        execution_begin_end(execution, run->wanted, "the sandbox did not confirm the end");
+        break;
+    }
+}
+
+void execution_arm_timeout(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    int64_t deadline_us = execution->started.boot_us + execution->timeout_ms * 1000;
+
+    if (run->wanted != EXECUTION_RUNNING)
+        terminate(execution);
+    else if (execution->timeout_ms > 0)
+        timer_arm_at(&run->clock, deadline_us);
+}
+
+void execution_cancel(struct execution *execution)
+{
+    stop(execution, EXECUTION_CANCELLED);
+}
+
+/* --- the end of the process ------------------------------------------------------------------- */
+
+/* Whether the OOM killer has been there since the last execution that it took. */
+static bool saw_oom_kill(struct execution *execution, uint32_t kills)
+{
+    struct session *session = execution->session;
+    bool same = session && str_equal(session->oom_sandbox_id, execution->sandbox_id);
+    uint32_t known = same ? session->oom_kills : 0;
+
+    if (!session || kills <= known)
+        return false;
+    memcpy(session->oom_sandbox_id, execution->sandbox_id, sizeof(session->oom_sandbox_id));
+    session->oom_kills = kills;
+    return true;
+}
+
+static void on_inspected(struct backend_op *op)
+{
+    struct execution_run *run = container_of(op, struct execution_run, inspect);
+    struct execution *execution = run->execution;
+
+    run->inspecting = false;
+    if (!op->err.code && saw_oom_kill(execution, op->result.usage.oom_kills))
+        execution_begin_end(execution, EXECUTION_CRASHED, "oom");
+    else
+        execution_begin_end(execution, EXECUTION_EXITED, NULL);
+    execution_continue_end(execution);
+}
+
+static bool may_be_oom(const struct execution *execution)
+{
+    const struct execution_run *run = execution->run;
+
+    return (run->end.signal == SIGKILL || run->end.code == 128 + SIGKILL) && run->in_use &&
+           run->use.sandbox && execution->core->parts.backend->ops->capabilities.usage;
+}
+
+void execution_on_exit(struct execution *execution, const struct agent_exit *end)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run || run->ending || run->inspecting)
+        return;
+    run->end = *end;
+    timer_stop(&run->clock);
+    if (run->wanted != EXECUTION_RUNNING) {
+        if (end->survivors)
+            execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
+        execution_begin_end(execution, run->wanted, NULL);
+    } else if (may_be_oom(execution)) {
+        run->inspecting = true;
+        run->inspect = (struct backend_op){ .done = on_inspected };
+        backend_inspect(execution->core->parts.backend, run->use.sandbox->id, &run->inspect);
+    } else {
+        execution_begin_end(execution, EXECUTION_EXITED, NULL);
+    }
+}
+
+/* The sandbox is gone; what it had written is in the pipes. */
+void execution_use_lost(struct session_use *use)
+{
+    struct execution_run *run = container_of(use, struct execution_run, use);
+    struct execution *execution = run->execution;
+    bool crashed = use->lost.kind == END_CRASHED;
+    char text[END_TEXT_SIZE];
+
+    run->in_use = false;
+    end_reason_text(&use->lost, text);
+    execution_begin_end(execution,
+                        run->wanted != EXECUTION_RUNNING ? run->wanted
+                        : crashed                        ? EXECUTION_CRASHED
+                                                         : EXECUTION_CANCELLED,
+                        text);
+    execution_leave_sandbox(execution);
+}
+
+/* --- starting --------------------------------------------------------------------------------- */
+
+void execution_attach(struct execution *execution, const struct agent_pipes *pipes)
+{
+    struct execution_run *run = execution->run;
+
+    run->attached = true;
+    execution_stdin_attach(run, pipes);
+    if (pipes->output >= 0)
+        output_attach(execution->out, pipes->output);
+    if (pipes->errors >= 0 && execution->err)
+        output_attach(execution->err, pipes->errors);
+    else
+        fd_close(pipes->errors);
+}
+
+static void tell_start(struct execution *execution)
+{
+    char text[128];
+
+    metrics_add(execution->core->metrics, METRIC_EXECUTIONS_STARTED, 0, 1);
+    snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}", execution->id,
+             (unsigned long long)execution->generation);
+    session_emit(execution->session, "execution.started", text);
+}
+
+/* It never ran, and that is not the program's fault. */
+static void fail_start(struct execution *execution, const struct error *err)
+{
+    execution->start_error = *err;
+    free(execution->error);
+    execution->error = xstrdup(err->message);
+    execution_begin_end(execution, EXECUTION_CRASHED, "not started");
+}
+
+/* What a shell would say and exit with. */
+static void exit_unstarted(struct execution *execution, int code, const char *what, int number)
+{
+    execution->error = number == ENOENT && code == 127
+                           ? xasprintf("%s: not found", what)
+                           : xasprintf("%s: %s", what, strerror(number));
+    execution->run->end.code = code;
+    execution_begin_end(execution, EXECUTION_EXITED, "not started");
+}
+
+static void on_start_refused(struct execution *execution, const struct agent_request *request)
+{
+    const struct launch *launch = &execution->run->launch;
+    int number = request->sys_errno;
+    struct error err = request->err;
+
+    if (request->stage == STAGE_EXEC)
+        exit_unstarted(execution, number == ENOENT || number == ENOTDIR ? 127 : 126,
+                       launch->argv[0], number);
+    else if (request->stage == STAGE_CWD)
+        exit_unstarted(execution, 126, *launch->cwd ? launch->cwd : "the home directory", number);
+    else if (request->stage == STAGE_USER)
+        exit_unstarted(execution, 126, launch->user, number);
+    else {
+        if (number == EAGAIN || number == ENOMEM || request->stage == STAGE_LIMIT)
+            error_named(&err, ERR_LIMIT, "too_many_processes",
+                        "the sandbox can start no more processes: %s", strerror(number));
+        else if (number == ENOSPC || number == EDQUOT)
+            error_named(&err, ERR_NO_SPACE, "no_space", "the sandbox has no space left");
+        fail_start(execution, &err);
+    }
+}
+
+static void start_process(struct execution *execution);
+
+static void on_started(struct agent_request *request)
+{
+    struct execution_run *run = container_of(request, struct execution_run, start);
+    struct execution *execution = run->execution;
+
+    run->starting = false;
+    if (request->err.code && !request->sys_errno) {
+        fail_start(execution, &request->err);
+    } else if (request->err.code && request->stage == STAGE_EXEC && request->sys_errno == ENOENT &&
+               run->launch.may_use_sh) {
+        launch_use_sh(&run->launch);
+        start_process(execution);
+    } else if (request->err.code) {
+        on_start_refused(execution, request);
+    } else {
+        execution_attach(execution, &request->result.started.pipes);
+        launch_fini(&run->launch);
+        execution->state = EXECUTION_RUNNING;
+        execution->started = clocks_stamp(execution->core);
+        execution_save(execution);
+        tell_start(execution);
+        execution_arm_timeout(execution);
+        execution_changed(execution);
+    }
+}
+
+/* Never used twice, not even by another daemon: time moves on. */
+static uint64_t next_number(struct session *session)
+{
+    int64_t now_us = clock_wall_us(loop_clock(session->core->loop));
+
+    session->next_execution_number =
+        MAX(session->next_execution_number + 1, now_us > 0 ? (uint64_t)now_us : 1);
+    return session->next_execution_number;
+}
+
+static void start_process(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    const struct launch *launch = &run->launch;
+    struct agent_start start = {
+        .argv = (const char *const *)launch->argv,
+        .env = (const char *const *)launch->env,
+        .user = launch->user,
+        .cwd = launch->cwd,
+        .script_path = launch->script_path,
+        .script_fd = launch->script_fd,
+        .wants_stdin = run->wants_stdin,
+        .terminal = execution->terminal,
+        .columns = run->columns,
+        .rows = run->rows,
+    };
+
+    execution->number = start.number = next_number(execution->session);
+    execution_save(execution);
+    run->starting = true;
+    agent_start(run->use.agent, &start, &run->start, on_started);
+}
+
+void execution_use_ready(struct session_use *use)
+{
+    struct execution_run *run = container_of(use, struct execution_run, use);
+    struct execution *execution = run->execution;
+    struct session *session = execution->session;
+
+    if (use->err.code) {
+        run->in_use = false;
+        fail_start(execution, &use->err);
+        return;
+    }
+    memcpy(execution->sandbox_id, use->sandbox->id, sizeof(execution->sandbox_id));
+    execution->generation = session->generation;
+    execution->files_were_reset = session->reset_pending;
+    session->reset_pending = false;
+    if (use->agent)
+        start_process(execution);
+    else
+        execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
+}

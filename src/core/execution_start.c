@@ -1,0 +1,203 @@
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/clocks.h"
+#include "core/execution_internal.h"
+#include "wire/json.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+enum {
+    REQUEST_MAXIMUM = 64 * 1024,   /* of a request in the record */
+    REQUEST_TEXT_SHOWN = 16 * 1024 /* of its code or arguments */
+};
+
+/* --- the request, as the record keeps it ------------------------------------------------------ */
+
+static void put_argv(struct json_writer *json, const char *const *argv)
+{
+    size_t bytes = 0;
+
+    json_begin_array(json, "argv");
+    for (size_t i = 0; argv[i] && bytes < REQUEST_TEXT_SHOWN; i++) {
+        size_t length = strlen(argv[i]);
+
+        json_put_bytes(json, NULL, argv[i], MIN(length, (size_t)REQUEST_TEXT_SHOWN - bytes));
+        bytes += length;
+    }
+    json_end_array(json);
+}
+
+/* Names only: values may be secrets. */
+static void put_env_names(struct json_writer *json, const char *env_json)
+{
+    scoped(json_decref) json_t *env = env_json ? json_read(env_json, strlen(env_json), NULL) : NULL;
+    size_t bytes = 0;
+    const char *name;
+    json_t *value;
+
+    if (!env || json_object_size(env) == 0)
+        return;
+    json_begin_array(json, "env");
+    json_object_foreach(env, name, value)
+    {
+        bytes += strlen(name);
+        if (bytes < REQUEST_TEXT_SHOWN / 2)
+            json_put_text(json, NULL, name);
+    }
+    json_end_array(json);
+}
+
+static char *request_to_json(const struct execution_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_MAXIMUM * 2);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    if (request->argv)
+        put_argv(&json, request->argv);
+    if (request->command)
+        json_put_bytes(&json, "command", request->command,
+                       MIN(strlen(request->command), (size_t)REQUEST_TEXT_SHOWN));
+    if (request->code) {
+        json_put_text(&json, "language", request->language ? request->language : "python");
+        json_put_int(&json, "code_bytes", (int64_t)request->code_length);
+        json_put_bytes(&json, "code", request->code,
+                       MIN(request->code_length, (size_t)REQUEST_TEXT_SHOWN));
+    }
+    put_env_names(&json, request->env_json);
+    if (request->cwd)
+        json_put_text(&json, "cwd", request->cwd);
+    if (request->user)
+        json_put_text(&json, "user", request->user);
+    if (request->stdin_data)
+        json_put_int(&json, "stdin_bytes", (int64_t)request->stdin_length);
+    else if (request->wants_stdin)
+        json_put_bool(&json, "stdin", true);
+    if (request->terminal)
+        json_put_bool(&json, "tty", true);
+    json_end_object(&json);
+    return text.overflowed ? xstrdup("{}") : buffer_steal_text(&text);
+}
+
+/* --- starting --------------------------------------------------------------------------------- */
+
+static size_t count_running(const struct session *session)
+{
+    const struct execution *execution;
+    size_t count = 0;
+
+    list_for_each (execution, &session->executions, node)
+        count += !execution_state_is_final(execution->state);
+    return count;
+}
+
+static int check_may_start(const struct session *session, struct error *err)
+{
+    size_t maximum = (size_t)session->core->parts.config->exec.max_concurrent;
+
+    if (session->core->stopping)
+        return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    if (session->state != SESSION_OPEN && session->state != SESSION_PAUSED)
+        return error_named(err, ERR_GONE, "session_ended", "session %s is ending", session->id);
+    if (maximum && count_running(session) >= maximum) {
+        error_named(err, ERR_LIMIT, "too_many_executions",
+                    "session %s runs %zu executions already, which is its limit", session->id,
+                    maximum);
+        err->retryable = true;
+        return error_hint(err, "wait for one to end, cancel one, or raise exec.max_concurrent");
+    }
+    return 0;
+}
+
+static int check_stdin(const struct execution_request *request, struct error *err)
+{
+    if (!request->stdin_data || request->stdin_length <= STDIN_MAXIMUM)
+        return 0;
+    error_named(err, ERR_TOO_LARGE, "stdin_too_large",
+                "stdin is larger than fits in a request (%d bytes)", STDIN_MAXIMUM);
+    return error_hint(err, "send \"stdin\": true and stream the bytes to …/stdin");
+}
+
+static void prepare_stdin(struct execution_run *run, const struct execution_request *request)
+{
+    run->wants_stdin = request->wants_stdin || request->stdin_data || request->terminal;
+    run->stdin_ends = request->stdin_data != NULL;
+    if (request->stdin_data)
+        buffer_append(&run->stdin_data, request->stdin_data, request->stdin_length);
+}
+
+static void fill(struct execution *execution, const struct execution_request *request)
+{
+    const struct config *config = execution->core->parts.config;
+
+    execution->key = request->key ? xstrdup(request->key) : NULL;
+    execution->request_json = request_to_json(request);
+    execution->background = request->background;
+    execution->terminal = request->terminal;
+    execution->timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms : request->timeout_ms;
+    execution->created = clocks_stamp(execution->core);
+    execution->run->columns = request->columns ? request->columns : 80;
+    execution->run->rows = request->rows ? request->rows : 24;
+    execution_open_outputs(execution);
+}
+
+struct execution *execution_start(struct session *session, const struct execution_request *request,
+                                  struct error *err)
+{
+    struct execution *execution = request->key ? execution_find_key(session, request->key) : NULL;
+    struct launch launch;
+    char id[ID_SIZE];
+
+    if (execution)
+        return execution;
+    id_make(id, ID_EXECUTION);
+    if (check_may_start(session, err) < 0 || check_stdin(request, err) < 0 ||
+        launch_prepare(&launch, session, request, id, err) < 0)
+        return NULL;
+    execution = execution_new(session, id);
+    execution->run->launch = launch;
+    fill(execution, request);
+    prepare_stdin(execution->run, request);
+    execution_save(execution);
+    execution->run->in_use = true;
+    session_use_begin(&execution->run->use, session, request->generation, execution_use_ready,
+                      execution_use_lost);
+    return execution;
+}
+
+/* --- while it runs ---------------------------------------------------------------------------- */
+
+static int check_runs(const struct execution *execution, struct error *err)
+{
+    if (execution->state == EXECUTION_RUNNING && execution->run && !execution->run->ending)
+        return 0;
+    return error_named(err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
+                       execution->id, execution_state_name(execution->state));
+}
+
+int execution_signal(struct execution *execution, int signal_number, bool tree, struct error *err)
+{
+    if (signal_number < 1 || signal_number >= NSIG)
+        return error_named(err, ERR_INVALID, "invalid_field", "signal %d does not exist",
+                           signal_number);
+    if (check_runs(execution, err) < 0)
+        return -1;
+    execution_queue_signal(execution, signal_number, tree ? SCOPE_TREE : SCOPE_PROCESS);
+    return 0;
+}
+
+int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
+                     struct error *err)
+{
+    if (!execution->terminal)
+        return error_named(err, ERR_CONFLICT, "no_terminal", "execution %s has no terminal",
+                           execution->id);
+    if (check_runs(execution, err) < 0)
+        return -1;
+    if (execution->run->use.agent)
+        agent_resize(execution->run->use.agent, execution->number, columns, rows);
+    return 0;
+}
