@@ -8,7 +8,15 @@
  * stream), and answers (whole or as a stream), now or later. Exactly one of these ends an exchange:
  * http_respond(), http_respond_end(), http_exchange_abort(), or the client's leaving, which is told
  * by on_close. After on_close the exchange is gone and must not be touched; on_close always comes,
- * once, last.
+ * once, last. No callback ever comes from inside of a call of these functions, and writing to an
+ * exchange that has ended, but whose on_close has not come yet, does nothing.
+ *
+ * A client that closes its sending half after a complete request still gets its answer. One that is
+ * gone is noticed while the answer is idle: at once when its socket is closed, by TCP keep-alive
+ * when its machine has vanished, and within a second when it first closed one half and then all.
+ *
+ * The process ignores SIGPIPE from http_server_new() on, unless it handles it: children have to set
+ * it back before they exec.
  */
 
 #include "base/buffer.h"
@@ -24,11 +32,12 @@ struct http_server;
 
 struct http_server_limits {
     struct http_limits message;
-    unsigned connections;     /* more are answered 503 and closed */
+    unsigned connections;     /* one more replaces the longest idle one, or is answered 503 */
     int64_t head_timeout_ms;  /* first byte of a request to its complete head */
     int64_t body_timeout_ms;  /* without a byte of an expected body */
     int64_t idle_timeout_ms;  /* keep-alive without a request */
     int64_t write_timeout_ms; /* without the client taking a byte of the answer */
+    /* A time of 0 is no limit. */
 };
 
 extern const struct http_server_limits http_server_default_limits;
@@ -40,9 +49,13 @@ struct http_server *http_server_new(struct loop *loop, const struct http_server_
 
 /* Stops listening, closes idle connections, lets running exchanges end until http_server_free(). */
 void http_server_drain(struct http_server *server);
-void http_server_free(struct http_server *server);
 
-/* "unix:PATH" or "HOST:PORT"; port 0 picks one. May be called more than once. */
+/* Closes everything; on_close comes for what still runs. Not from a callback of the server. */
+void http_server_free(struct http_server *server); /* NULL is fine */
+SCOPED_DEFINE(http_server_free, struct http_server);
+
+/* "unix:PATH" or "HOST:PORT" ("[::1]:PORT"); port 0 picks one. May be called more than once. See
+ * net/listener.h for what happens to the socket file. */
 int http_server_listen(struct http_server *server, const char *address, struct error *err);
 unsigned
 http_server_port(const struct http_server *server); /* of the first TCP listener, 0 if none */
@@ -80,10 +93,11 @@ void http_exchange_resume_body(struct http_exchange *exchange);
 
 /* --- the answer ---------------------------------------------------------------------------- */
 
-/* Adds a header to the answer to come. */
+/* Adds a header to the answer to come. Control characters in it become '?'. Content-Length,
+ * Transfer-Encoding, Connection and X-Request-Id are the server's own. */
 void http_respond_header(struct http_exchange *exchange, const char *name, const char *value);
 
-/* A whole answer. `type` may be NULL for an empty body. */
+/* A whole answer. `type` may be NULL for an empty body. For HEAD the body is left out. */
 void http_respond(struct http_exchange *exchange, int status, const char *type, const void *body,
                   size_t length);
 
@@ -95,7 +109,7 @@ void http_respond_write(struct http_exchange *exchange, const void *data, size_t
 /* `length` bytes of a regular file from `offset`; the descriptor is duplicated. Cheap: nothing is
  * copied to user space where the kernel allows. */
 void http_respond_write_file(struct http_exchange *exchange, int fd, int64_t offset, size_t length);
-void http_respond_end(struct http_exchange *exchange);
+void http_respond_end(struct http_exchange *exchange); /* short of its length, it is cut off */
 
 /* Bytes written but not yet taken by the client. */
 size_t http_respond_pending(const struct http_exchange *exchange);

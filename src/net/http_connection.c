@@ -1,0 +1,543 @@
+#include "net/http_connection.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum {
+    OUTPUT_MAXIMUM = 256 * 1024 * 1024,
+    ROUNDS_PER_TURN = 16,
+    LINGER_US = 3 * 1000 * 1000,
+    LINGER_BYTES = 16 * 1024 * 1024,
+    PEER_CHECK_US = 1000 * 1000,
+    INPUT_KEPT = 4096,
+};
+
+/* --- closing ------------------------------------------------------------------------------- */
+
+void connection_close(struct http_connection *connection)
+{
+    struct http_server *server = connection->server;
+
+    connection->broken = true;
+    connection->exchange.ended = true;
+    if (connection->exchange.active)
+        exchange_finish(&connection->exchange);
+    loop_undefer(server->loop, &connection->work);
+    timer_stop(&connection->timer);
+    io_watch_stop(&connection->socket);
+    fd_close(connection->socket.fd);
+    list_remove(&connection->waiting);
+    list_remove(&connection->link);
+    if (connection->refused)
+        server->refused--;
+    else
+        server->count--;
+    output_fini(&connection->output);
+    buffer_fini(&connection->input);
+    exchange_fini(&connection->exchange);
+    http_parser_free(connection->parser);
+    free(connection);
+}
+
+/* A hang-up or a reset, as opposed to an end of input. */
+static void connection_check_peer(struct http_connection *connection)
+{
+    struct pollfd look = { .fd = connection->socket.fd };
+
+    if (poll(&look, 1, 0) == 1 && look.revents & (POLLHUP | POLLERR | POLLNVAL))
+        connection->broken = true;
+}
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+static void connection_discard(struct http_connection *connection)
+{
+    ssize_t length =
+        recv(connection->socket.fd, connection->server->scratch, HTTP_INPUT_BYTES, MSG_DONTWAIT);
+
+    if (length > 0)
+        connection->discarded += (size_t)length;
+    if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR) ||
+        connection->discarded > LINGER_BYTES)
+        connection->broken = true;
+}
+
+/* What was read is parsed where it stands; only what is left over is copied. */
+static void connection_read(struct http_connection *connection)
+{
+    uint8_t *scratch = connection->server->scratch;
+    struct buffer *input = &connection->input;
+    ssize_t length =
+        recv(connection->socket.fd, scratch, HTTP_INPUT_BYTES - input->length, MSG_DONTWAIT);
+
+    if (length == 0) {
+        connection->peer_ended = true;
+    } else if (length < 0) {
+        connection->broken |= errno != EAGAIN && errno != EINTR;
+    } else if (input->length) {
+        connection->input_us = loop_now_us(connection->server->loop);
+        (void)buffer_append(input, scratch, (size_t)length);
+    } else {
+        connection->input_us = loop_now_us(connection->server->loop);
+        connection->data = scratch;
+        connection->left = (size_t)length;
+    }
+}
+
+static void input_load(struct http_connection *connection)
+{
+    if (connection->data)
+        return;
+    connection->data = connection->input.data;
+    connection->left = connection->input.length;
+}
+
+static void input_store(struct http_connection *connection)
+{
+    struct buffer *input = &connection->input;
+
+    if (input->length)
+        buffer_consume(input, input->length - connection->left);
+    else
+        (void)buffer_append(input, connection->data, connection->left);
+    if (!input->length && input->capacity > INPUT_KEPT)
+        buffer_fini(input);
+    connection->data = NULL;
+    connection->left = 0;
+}
+
+static enum http_event connection_feed(struct http_connection *connection, const uint8_t **out_body,
+                                       size_t *out_length)
+{
+    size_t used = 0;
+    enum http_event event = http_parser_feed(connection->parser, connection->data, connection->left,
+                                             &used, out_body, out_length);
+
+    if (used) {
+        connection->data += used;
+        connection->left -= used;
+    }
+    return event;
+}
+
+/* --- steps: each returns whether it got anywhere ------------------------------------------- */
+
+static void connection_end_requests(struct http_connection *connection)
+{
+    connection->state = CONNECTION_FLUSHING;
+    connection->lingers |= connection->left > 0;
+}
+
+static bool step_discard(struct http_connection *connection)
+{
+    const uint8_t *body;
+    size_t length;
+
+    switch (connection_feed(connection, &body, &length)) {
+    case HTTP_BODY:
+        return true;
+    case HTTP_DONE:
+        connection->discarding = false;
+        http_parser_next(connection->parser);
+        return true;
+    case HTTP_NEED_MORE:
+        if (connection->peer_ended)
+            connection_end_requests(connection);
+        return false;
+    case HTTP_BAD:
+    case HTTP_HEAD_DONE:
+        break;
+    }
+    connection_end_requests(connection);
+    return false;
+}
+
+static bool step_body(struct http_connection *connection)
+{
+    struct http_exchange *exchange = &connection->exchange;
+    const uint8_t *body;
+    size_t length;
+
+    switch (connection_feed(connection, &body, &length)) {
+    case HTTP_BODY:
+        exchange_take_body(exchange, body, length);
+        return true;
+    case HTTP_DONE:
+        exchange->request_done = true;
+        return true;
+    case HTTP_NEED_MORE:
+        if (!connection->peer_ended)
+            return false;
+        exchange_refuse(exchange, 400, "the body ended before its length");
+        return true;
+    case HTTP_BAD:
+    case HTTP_HEAD_DONE:
+        break;
+    }
+    exchange_refuse(exchange, http_parser_status(connection->parser),
+                    http_parser_reason(connection->parser));
+    return true;
+}
+
+static void connection_refuse(struct http_connection *connection, int status, const char *message)
+{
+    exchange_begin(&connection->exchange);
+    exchange_refuse(&connection->exchange, status, message);
+}
+
+static void connection_start_exchange(struct http_connection *connection)
+{
+    struct http_server *server = connection->server;
+    struct http_exchange *exchange = &connection->exchange;
+    const uint8_t *body;
+    size_t length;
+
+    exchange_begin(exchange);
+    if (!http_parser_head(connection->parser)->has_body)
+        exchange->request_done = connection_feed(connection, &body, &length) == HTTP_DONE;
+    server->on_request(server->context, exchange);
+}
+
+static bool step_end_of_input(struct http_connection *connection)
+{
+    if (http_parser_is_idle(connection->parser))
+        connection_end_requests(connection);
+    else
+        connection_refuse(connection, 400, "the head ended before its empty line");
+    return true;
+}
+
+static bool step_head(struct http_connection *connection)
+{
+    const uint8_t *body;
+    size_t length;
+
+    if (connection->server->draining && http_parser_is_idle(connection->parser)) {
+        connection_end_requests(connection);
+        return true;
+    }
+    if (!connection->left)
+        return connection->peer_ended && step_end_of_input(connection);
+    if (connection->output.pending >= HTTP_LOW_WATER)
+        return false;
+    if (http_parser_is_idle(connection->parser))
+        connection->head_us = connection->now_us;
+    switch (connection_feed(connection, &body, &length)) {
+    case HTTP_HEAD_DONE:
+        connection_start_exchange(connection);
+        return true;
+    case HTTP_NEED_MORE:
+        return connection->peer_ended;
+    default:
+        connection_refuse(connection, http_parser_status(connection->parser),
+                          http_parser_reason(connection->parser));
+        return true;
+    }
+}
+
+static bool step_finish(struct http_connection *connection)
+{
+    struct http_exchange *exchange = &connection->exchange;
+
+    exchange_finish(exchange);
+    connection->input_us = connection->now_us;
+    list_append(&connection->server->waiting, &connection->waiting);
+    if (!exchange->keep_alive || connection->state != CONNECTION_OPEN) {
+        connection->lingers |= !exchange->request_done;
+        connection_end_requests(connection);
+    } else if (exchange->request_done) {
+        http_parser_next(connection->parser);
+    } else {
+        connection->discarding = true;
+    }
+    return true;
+}
+
+static bool step_exchange(struct http_connection *connection)
+{
+    struct http_exchange *exchange = &connection->exchange;
+
+    if (exchange->ended)
+        return step_finish(connection);
+    if (exchange->above_high_water && connection->output.pending < HTTP_LOW_WATER) {
+        exchange->above_high_water = false;
+        if (exchange->on_drain)
+            exchange->on_drain(exchange);
+        return true;
+    }
+    if (!exchange_wants_body(exchange))
+        return false;
+    if (!exchange->request_done)
+        return step_body(connection);
+    exchange_tell_end(exchange);
+    return true;
+}
+
+static bool connection_step(struct http_connection *connection)
+{
+    if (connection->broken)
+        return false;
+    if (connection->exchange.active)
+        return step_exchange(connection);
+    if (connection->state != CONNECTION_OPEN)
+        return false;
+    return connection->discarding ? step_discard(connection) : step_head(connection);
+}
+
+/* --- settling ------------------------------------------------------------------------------ */
+
+/* Whether the output fell below the mark where waiting steps may go on. */
+static bool connection_flush(struct http_connection *connection)
+{
+    size_t before = connection->output.pending;
+
+    if (!before || connection->broken)
+        return false;
+    if (output_flush(&connection->output, connection->socket.fd) == OUTPUT_BROKEN)
+        connection->broken = true;
+    if (connection->output.pending < before || !connection->output_us)
+        connection->output_us = connection->now_us;
+    if (!connection->output.pending)
+        connection->output_us = 0;
+    return before >= HTTP_LOW_WATER && connection->output.pending < HTTP_LOW_WATER;
+}
+
+/* Bounded: a client that reads as fast as we write must not keep the loop for itself. */
+static void connection_run(struct http_connection *connection)
+{
+    connection->again = true;
+    for (int round = 0; round < ROUNDS_PER_TURN; round++) {
+        bool moved = false;
+
+        while (connection_step(connection))
+            moved = true;
+        moved |= connection_flush(connection);
+        if (!moved) {
+            connection->again = false;
+            return;
+        }
+    }
+}
+
+/* After the end of input, with an answer to come: has the client left, or does it listen? */
+static void connection_doubt(struct http_connection *connection)
+{
+    if (!connection->peer_ended || !connection->exchange.active || connection->broken)
+        return;
+    if (!connection->probed && !connection->peer.is_unix)
+        exchange_probe(&connection->exchange);
+    connection->probed = true;
+    connection_check_peer(connection);
+}
+
+static bool connection_is_finished(struct http_connection *connection)
+{
+    if (connection->broken)
+        return true;
+    if (connection->state != CONNECTION_FLUSHING || connection->output.pending ||
+        connection->exchange.active)
+        return false;
+    if (connection->peer_ended || !connection->lingers)
+        return true;
+    connection->state = CONNECTION_LINGERING;
+    connection->linger_us = connection->now_us;
+    return shutdown(connection->socket.fd, SHUT_WR) < 0;
+}
+
+/* --- what to wait for ---------------------------------------------------------------------- */
+
+static bool connection_reads(const struct http_connection *connection)
+{
+    return !connection->peer_ended && connection->input.length < HTTP_INPUT_BYTES &&
+           connection->state != CONNECTION_FLUSHING;
+}
+
+static int64_t after(int64_t since_us, int64_t timeout_ms)
+{
+    return timeout_ms ? since_us + timeout_ms * 1000 : INT64_MAX;
+}
+
+static int64_t write_deadline_us(const struct http_connection *connection)
+{
+    return after(connection->output_us, connection->server->limits.write_timeout_ms);
+}
+
+static int64_t exchange_deadline_us(const struct http_connection *connection)
+{
+    const struct http_exchange *exchange = &connection->exchange;
+    int64_t deadline_us = INT64_MAX;
+
+    if (!exchange->request_done && exchange_wants_body(exchange))
+        deadline_us = after(connection->input_us, connection->server->limits.body_timeout_ms);
+    if (!connection_reads(connection))
+        deadline_us = MIN(deadline_us, connection->now_us + PEER_CHECK_US);
+    return deadline_us;
+}
+
+/* Without an exchange: for the next head, the rest of one, or the rest of an unwanted body. */
+static int64_t request_deadline_us(const struct http_connection *connection)
+{
+    const struct http_server_limits *limits = &connection->server->limits;
+    int64_t head_us = after(connection->input_us, limits->head_timeout_ms);
+    int64_t idle_us = after(connection->input_us, limits->idle_timeout_ms);
+
+    if (connection->discarding)
+        return after(connection->input_us, limits->body_timeout_ms);
+    if (!http_parser_is_idle(connection->parser))
+        return after(connection->head_us, limits->head_timeout_ms);
+    return connection->requests ? idle_us : MIN(head_us, idle_us);
+}
+
+static int64_t connection_deadline_us(const struct http_connection *connection)
+{
+    int64_t deadline_us = INT64_MAX;
+
+    if (connection->state == CONNECTION_LINGERING)
+        return connection->linger_us + LINGER_US;
+    if (connection->output.pending)
+        deadline_us = write_deadline_us(connection);
+    if (connection->exchange.active)
+        return MIN(deadline_us, exchange_deadline_us(connection));
+    if (connection->state == CONNECTION_FLUSHING || connection->output.pending)
+        return deadline_us;
+    return request_deadline_us(connection);
+}
+
+static void on_connection_ready(struct io_watch *watch, unsigned events);
+
+/* The timer is only ever moved forward here; when it comes too early it is armed again, which is
+ * cheaper than moving it with every request. */
+static void connection_wait(struct http_connection *connection)
+{
+    struct io_watch *socket = &connection->socket;
+    unsigned events = (connection_reads(connection) ? IO_READ : 0U) |
+                      (connection->output.pending || connection->again ? IO_WRITE : 0U);
+    int64_t deadline_us = connection_deadline_us(connection);
+
+    if (!events)
+        io_watch_stop(socket);
+    else if (events != socket->events)
+        io_watch_start(socket, connection->server->loop, socket->fd, events, on_connection_ready);
+    if (deadline_us != INT64_MAX &&
+        (!timer_is_armed(&connection->timer) || connection->timer.deadline_us > deadline_us))
+        timer_arm_at(&connection->timer, deadline_us);
+}
+
+void connection_settle(struct http_connection *connection)
+{
+    connection->settling = true;
+    connection->now_us = loop_now_us(connection->server->loop);
+    input_load(connection);
+    connection_run(connection);
+    connection_doubt(connection);
+    input_store(connection);
+    connection->settling = false;
+    if (connection_is_finished(connection))
+        connection_close(connection);
+    else
+        connection_wait(connection);
+}
+
+static void on_work(struct deferred *deferred)
+{
+    connection_settle(container_of(deferred, struct http_connection, work));
+}
+
+void connection_wake(struct http_connection *connection)
+{
+    if (!connection->settling)
+        loop_defer(connection->server->loop, &connection->work, on_work);
+}
+
+void connection_expect_input(struct http_connection *connection)
+{
+    connection->input_us = loop_now_us(connection->server->loop);
+    connection_wake(connection);
+}
+
+/* --- events -------------------------------------------------------------------------------- */
+
+static void on_connection_ready(struct io_watch *watch, unsigned events)
+{
+    struct http_connection *connection = container_of(watch, struct http_connection, socket);
+
+    if (events & IO_READ && connection->state == CONNECTION_LINGERING)
+        connection_discard(connection);
+    else if (events & IO_READ)
+        connection_read(connection);
+    connection_settle(connection);
+}
+
+static void connection_expire(struct http_connection *connection)
+{
+    struct http_exchange *exchange = &connection->exchange;
+
+    if (connection->state == CONNECTION_LINGERING ||
+        (connection->output.pending && write_deadline_us(connection) <= connection->now_us))
+        connection->broken = true;
+    else if (exchange->active)
+        exchange_refuse(exchange, 408, "the body takes too long");
+    else if (connection->discarding || http_parser_is_idle(connection->parser))
+        connection_end_requests(connection);
+    else
+        connection_refuse(connection, 408, "the head takes too long");
+}
+
+static void on_timer(struct timer *timer)
+{
+    struct http_connection *connection = container_of(timer, struct http_connection, timer);
+    bool checks_peer = connection->exchange.active && !connection_reads(connection);
+
+    connection->now_us = loop_now_us(connection->server->loop);
+    if (checks_peer)
+        connection_check_peer(connection);
+    if (connection_deadline_us(connection) <= connection->now_us)
+        connection_expire(connection);
+    connection_settle(connection);
+}
+
+static void peer_fill(struct http_peer *peer, int fd, const struct address *address)
+{
+    struct ucred credentials;
+    socklen_t length = sizeof(credentials);
+
+    peer->is_unix = address->is_unix;
+    peer->uid = (uid_t)-1;
+    peer->gid = (gid_t)-1;
+    address_format(address, peer->address);
+    if (!peer->is_unix || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0)
+        return;
+    peer->pid = credentials.pid;
+    peer->uid = credentials.uid;
+    peer->gid = credentials.gid;
+}
+
+void connection_open(struct http_server *server, int fd, const struct address *peer, bool refused)
+{
+    struct http_connection *connection = xnew(struct http_connection);
+
+    connection->server = server;
+    connection->socket.fd = fd;
+    connection->refused = refused;
+    connection->parser = http_parser_new(HTTP_KIND_REQUEST, &server->limits.message);
+    connection->input = BUFFER_INIT(HTTP_INPUT_BYTES);
+    connection->input_us = connection->now_us = loop_now_us(server->loop);
+    output_init(&connection->output, OUTPUT_MAXIMUM);
+    peer_fill(&connection->peer, fd, peer);
+    timer_init(&connection->timer, server->loop, on_timer);
+    list_append(&server->connections, &connection->link);
+    if (refused) {
+        server->refused++;
+        connection_refuse(connection, 503, "too many connections");
+        connection_settle(connection);
+        return;
+    }
+    server->count++;
+    list_append(&server->waiting, &connection->waiting);
+    connection_wait(connection);
+}

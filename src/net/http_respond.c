@@ -1,0 +1,355 @@
+/* The answer side of an exchange. */
+
+#include "net/http_connection.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* A body that nobody read is skipped up to this size; behind a longer one the connection closes. */
+enum { SKIPPED_BYTES = 64 * 1024 };
+
+static const char lead[] = "HTTP/1.1 ";
+
+static void put(struct http_connection *connection, const void *data, size_t length)
+{
+    if (output_append(&connection->output, data, length) < 0)
+        connection->broken = true;
+}
+
+#define PUT_LITERAL(connection, text) put(connection, text, sizeof(text) - 1)
+
+static void put_text(struct http_connection *connection, const char *text)
+{
+    put(connection, text, strlen(text));
+}
+
+static void put_number(struct http_connection *connection, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+
+    do {
+        digits[--at] = (char)('0' + number % 10);
+    } while (number /= 10);
+    put(connection, digits + at, sizeof(digits) - at);
+}
+
+/* --- the head ------------------------------------------------------------------------------ */
+
+/* Whether what is left of the request is worth reading only to get at the next one. */
+static bool rest_is_short(const struct http_exchange *exchange)
+{
+    const struct http_head *head = http_exchange_head(exchange);
+
+    return exchange->request_done ||
+           (!exchange->wants_continue && !head->chunked && head->content_length <= SKIPPED_BYTES);
+}
+
+static void answer_decide(struct http_exchange *exchange, int status, int64_t length)
+{
+    const struct http_connection *connection = exchange_connection(exchange);
+    const struct http_head *head = http_exchange_head(exchange);
+    bool open_ended = length < 0 && head->minor_version == 0;
+
+    exchange->started = true;
+    exchange->answer_left = length;
+    exchange->without_body = head->method == HTTP_HEAD || status == 204 || status == 304;
+    exchange->chunked = length < 0 && !open_ended;
+    exchange->keep_alive = head->keep_alive && !open_ended && !connection->server->draining &&
+                           !connection->refused && connection->state == CONNECTION_OPEN &&
+                           rest_is_short(exchange);
+}
+
+static void put_status(struct http_connection *connection, int status)
+{
+    put(connection, lead + connection->lead_sent, sizeof(lead) - 1 - connection->lead_sent);
+    connection->lead_sent = 0;
+    if (status == 200) {
+        PUT_LITERAL(connection, "200 OK\r\n");
+        return;
+    }
+    put_number(connection, (uint64_t)status);
+    PUT_LITERAL(connection, " ");
+    put_text(connection, http_status_text(status));
+    PUT_LITERAL(connection, "\r\n");
+}
+
+static void put_connection_header(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+
+    if (!exchange->keep_alive)
+        PUT_LITERAL(connection, "Connection: close\r\n");
+    else if (http_exchange_head(exchange)->minor_version == 0)
+        PUT_LITERAL(connection, "Connection: keep-alive\r\n");
+}
+
+static void put_head(struct http_exchange *exchange, int status, const char *type, int64_t length)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+
+    answer_decide(exchange, status, length);
+    put_status(connection, status);
+    if (type) {
+        PUT_LITERAL(connection, "Content-Type: ");
+        put_text(connection, type);
+        PUT_LITERAL(connection, "\r\n");
+    }
+    if (length >= 0 && status != 204 && status != 304) {
+        PUT_LITERAL(connection, "Content-Length: ");
+        put_number(connection, (uint64_t)length);
+        PUT_LITERAL(connection, "\r\n");
+    } else if (exchange->chunked && status != 204 && status != 304) {
+        PUT_LITERAL(connection, "Transfer-Encoding: chunked\r\n");
+    }
+    PUT_LITERAL(connection, "X-Request-Id: ");
+    put_text(connection, exchange->id);
+    PUT_LITERAL(connection, "\r\n");
+    put_connection_header(exchange);
+    put(connection, exchange->headers.data, exchange->headers.length);
+    PUT_LITERAL(connection, "\r\n");
+}
+
+/* Whatever stands in a value, it stays one line of the head. */
+static void append_clean(struct buffer *buffer, const char *text)
+{
+    for (; *text; text++) {
+        bool is_control = ((uint8_t)*text < ' ' && *text != '\t') || *text == 0x7f;
+
+        buffer_append_byte(buffer, is_control ? '?' : (uint8_t)*text);
+    }
+}
+
+void http_respond_header(struct http_exchange *exchange, const char *name, const char *value)
+{
+    struct buffer *headers = &exchange->headers;
+    size_t before = headers->length;
+
+    assert(!exchange->started || exchange->ended);
+    append_clean(headers, name);
+    buffer_append(headers, ": ", 2);
+    append_clean(headers, value);
+    buffer_append(headers, "\r\n", 2);
+    if (headers->overflowed)
+        headers->length = before;
+}
+
+/* --- the body ------------------------------------------------------------------------------ */
+
+static void answer_written(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+
+    if (connection->output.pending >= HTTP_HIGH_WATER)
+        exchange->above_high_water = true;
+    connection_wake(connection);
+}
+
+static void put_body(struct http_connection *connection, const void *data, size_t length)
+{
+    if (output_write(&connection->output, connection->socket.fd, data, length) < 0)
+        connection->broken = true;
+}
+
+void http_respond(struct http_exchange *exchange, int status, const char *type, const void *body,
+                  size_t length)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+
+    if (exchange->ended)
+        return;
+    assert(!exchange->started);
+    put_head(exchange, status, type, (int64_t)length);
+    if (!exchange->without_body)
+        put_body(connection, body, length);
+    exchange->answer_left = 0;
+    exchange->ended = true;
+    connection_wake(connection);
+}
+
+void http_respond_start(struct http_exchange *exchange, int status, const char *type,
+                        int64_t length)
+{
+    if (exchange->ended)
+        return;
+    assert(!exchange->started);
+    put_head(exchange, status, type, length);
+    connection_wake(exchange_connection(exchange));
+}
+
+/* How much of `length` may be written: never more than was promised. */
+static size_t answer_take(struct http_exchange *exchange, size_t length)
+{
+    assert(exchange->started || exchange->ended);
+    if (exchange->ended || exchange_connection(exchange)->broken)
+        return 0;
+    if (exchange->answer_left >= 0) {
+        length = MIN(length, (size_t)exchange->answer_left);
+        exchange->answer_left -= (int64_t)length;
+    }
+    return exchange->without_body ? 0 : length;
+}
+
+static void put_chunk_size(struct http_exchange *exchange, size_t length)
+{
+    char text[24];
+
+    if (exchange->chunked)
+        put(exchange_connection(exchange), text,
+            (size_t)snprintf(text, sizeof(text), "%zx\r\n", length));
+}
+
+static void put_chunk_end(struct http_exchange *exchange)
+{
+    if (exchange->chunked)
+        PUT_LITERAL(exchange_connection(exchange), "\r\n");
+}
+
+void http_respond_write(struct http_exchange *exchange, const void *data, size_t length)
+{
+    length = answer_take(exchange, length);
+    if (!length)
+        return;
+    put_chunk_size(exchange, length);
+    put_body(exchange_connection(exchange), data, length);
+    put_chunk_end(exchange);
+    answer_written(exchange);
+}
+
+void http_respond_write_file(struct http_exchange *exchange, int fd, int64_t offset, size_t length)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+    int copy;
+
+    length = answer_take(exchange, length);
+    if (!length)
+        return;
+    copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) {
+        http_exchange_abort(exchange);
+        return;
+    }
+    put_chunk_size(exchange, length);
+    output_append_file(&connection->output, copy, offset, length);
+    put_chunk_end(exchange);
+    answer_written(exchange);
+}
+
+void http_respond_end(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+
+    if (exchange->ended)
+        return;
+    assert(exchange->started);
+    if (exchange->answer_left > 0 && !exchange->without_body) {
+        http_exchange_abort(exchange);
+        return;
+    }
+    if (exchange->chunked && !exchange->without_body)
+        PUT_LITERAL(connection, "0\r\n\r\n");
+    exchange->ended = true;
+    connection_wake(connection);
+}
+
+size_t http_respond_pending(const struct http_exchange *exchange)
+{
+    return exchange_connection(exchange)->output.pending;
+}
+
+void http_respond_on_drain(struct http_exchange *exchange, http_close_fn *on_drain)
+{
+    exchange->on_drain = on_drain;
+}
+
+/* Without a length and without chunks only a reset says that this is not the end. */
+void http_exchange_abort(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+    struct linger now = { .l_onoff = 1 };
+
+    if (exchange->ended || connection->broken)
+        return;
+    (void)output_flush(&connection->output, connection->socket.fd);
+    if (exchange->started && !exchange->chunked && exchange->answer_left < 0)
+        (void)setsockopt(connection->socket.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    connection->broken = true;
+    connection_wake(connection);
+}
+
+/* --- errors of the server itself ----------------------------------------------------------- */
+
+static const char *refusal_name(int status)
+{
+    switch (status) {
+    case 408:
+        return "request_timeout";
+    case 413:
+        return "too_large";
+    case 414:
+        return "uri_too_long";
+    case 417:
+        return "expectation_failed";
+    case 431:
+        return "headers_too_large";
+    case 501:
+        return "not_implemented";
+    case 503:
+        return "overloaded";
+    case 505:
+        return "version_not_supported";
+    default:
+        return "invalid";
+    }
+}
+
+/* The message is one of our own literals and needs no escapes. */
+void exchange_refuse(struct http_exchange *exchange, int status, const char *message)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+    bool is_retryable = status == 503 || status == 408;
+    char body[512];
+    int length;
+
+    if (exchange->started) {
+        http_exchange_abort(exchange);
+        return;
+    }
+    connection->state = CONNECTION_FLUSHING;
+    connection->lingers = true;
+    buffer_clear(&exchange->headers);
+    if (status == 503)
+        http_respond_header(exchange, "Retry-After", "1");
+    length = snprintf(body, sizeof(body),
+                      "{\"error\":{\"code\":\"%s\",\"message\":\"%s\",\"hint\":\"\","
+                      "\"retryable\":%s}}\n",
+                      refusal_name(status), message, is_retryable ? "true" : "false");
+    http_respond(exchange, status, "application/json", body, (size_t)length);
+}
+
+/* --- is the client still there ------------------------------------------------------------- */
+
+void exchange_probe(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+    const char *text = "0";
+    size_t length = 1;
+    ssize_t sent;
+
+    if (connection->output.pending || exchange->ended || !exchange->request_done)
+        return;
+    if (!exchange->started) {
+        text = lead + connection->lead_sent;
+        length = sizeof(lead) - 1 - connection->lead_sent;
+    } else if (!exchange->chunked || exchange->without_body) {
+        return;
+    }
+    if (!length)
+        return;
+    sent = send(connection->socket.fd, text, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0 && !exchange->started)
+        connection->lead_sent += (size_t)sent;
+}

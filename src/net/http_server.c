@@ -1,0 +1,140 @@
+#include "net/http_server.h"
+
+#include "base/alloc.h"
+#include "net/http_connection.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdlib.h>
+
+/* Connections over the limit that are being told so; with more of them the next is only closed. */
+enum { REFUSED_AT_ONCE = 64 };
+
+const struct http_server_limits http_server_default_limits = {
+    .message = {
+        .line_bytes = 8 * 1024,
+        .head_bytes = 64 * 1024,
+        .header_count = 100,
+        .body_bytes = UINT64_MAX,
+    },
+    .connections = 4096,
+    .head_timeout_ms = 10 * 1000,
+    .body_timeout_ms = 60 * 1000,
+    .idle_timeout_ms = 75 * 1000,
+    .write_timeout_ms = 60 * 1000,
+};
+
+/* sendfile has no flag against SIGPIPE; a program that handles the signal is left alone. */
+static void ignore_sigpipe(void)
+{
+    struct sigaction action;
+
+    if (sigaction(SIGPIPE, NULL, &action) == 0 && action.sa_handler == SIG_DFL)
+        signal(SIGPIPE, SIG_IGN);
+}
+
+struct http_server *http_server_new(struct loop *loop, const struct http_server_limits *limits,
+                                    http_request_fn *on_request, void *context)
+{
+    struct http_server *server = xnew(struct http_server);
+
+    ignore_sigpipe();
+    server->loop = loop;
+    server->limits = limits ? *limits : http_server_default_limits;
+    server->on_request = on_request;
+    server->context = context;
+    server->scratch = xmalloc(HTTP_INPUT_BYTES);
+    list_init(&server->connections);
+    list_init(&server->waiting);
+    id_make(server->id, ID_REQUEST);
+    return server;
+}
+
+/* Makes room: the connection that waits longest for a request, and has nothing to send, goes. */
+static bool server_evict(struct http_server *server)
+{
+    struct http_connection *connection;
+
+    list_for_each (connection, &server->waiting, waiting) {
+        if (connection->output.pending || connection->refused)
+            continue;
+        connection_close(connection);
+        return true;
+    }
+    return false;
+}
+
+static void on_accept(void *context, int fd, const struct address *peer)
+{
+    struct http_server *server = context;
+    bool refused = server->count >= server->limits.connections && !server_evict(server);
+
+    if (refused && server->refused >= REFUSED_AT_ONCE)
+        fd_close(fd);
+    else
+        connection_open(server, fd, peer, refused);
+}
+
+static void on_exhausted(void *context)
+{
+    (void)server_evict(context);
+}
+
+int http_server_listen(struct http_server *server, const char *address, struct error *err)
+{
+    struct listener_events events = { on_accept, on_exhausted, server };
+    struct address parsed;
+    struct listener *listener;
+
+    assert(!server->draining);
+    if (address_parse(&parsed, address, err) < 0)
+        return error_wrap(err, "listen on %s", address);
+    listener = listener_new(server->loop, &parsed, &events, err);
+    if (!listener)
+        return error_wrap(err, "listen on %s", address);
+    server->listeners =
+        xrealloc(server->listeners, server->listener_count + 1, sizeof(server->listeners[0]));
+    server->listeners[server->listener_count++] = listener;
+    return 0;
+}
+
+unsigned http_server_port(const struct http_server *server)
+{
+    for (size_t i = 0; i < server->listener_count; i++) {
+        unsigned port = listener_port(server->listeners[i]);
+
+        if (port)
+            return port;
+    }
+    return 0;
+}
+
+static void server_stop_listening(struct http_server *server)
+{
+    for (size_t i = 0; i < server->listener_count; i++)
+        listener_free(server->listeners[i]);
+    server->listener_count = 0;
+}
+
+void http_server_drain(struct http_server *server)
+{
+    struct http_connection *connection;
+
+    server->draining = true;
+    server_stop_listening(server);
+    list_for_each (connection, &server->waiting, waiting)
+        connection_wake(connection);
+}
+
+void http_server_free(struct http_server *server)
+{
+    if (!server)
+        return;
+    server->draining = true;
+    server_stop_listening(server);
+    while (!list_is_empty(&server->connections))
+        connection_close(list_first(&server->connections, struct http_connection, link));
+    free(server->listeners);
+    free(server->scratch);
+    free(server);
+}
