@@ -13,6 +13,10 @@
  * Both ends treat the other as hostile: every length is checked, unknown types and versions end the
  * connection, and nothing here allocates. Integers are little-endian (the only byte order Sandglass
  * runs on). Texts are NUL-terminated inside the message, so that init can use them where they lie.
+ *
+ * Messages of fixed size are written as literals that begin with protocol_header(); the others have
+ * an encoder. Every type has a decoder, which gives NULL or -1 for anything but a whole,
+ * well-formed message. Buffers of messages are aligned to 8 bytes.
  */
 
 #include <stdbool.h>
@@ -25,20 +29,28 @@ enum {
     PROTOCOL_MAX_STRINGS = 4096,       /* argv and env entries together */
     PROTOCOL_MAX_FDS = 4,
     PROTOCOL_MAX_PROCESSES = 512, /* remembered by init at one time */
+    PROTOCOL_MAX_FILES = 8,       /* file operations at one time; more are refused with EAGAIN */
+    PROTOCOL_MAX_USER = 64,       /* sizes of texts, with the NUL */
+    PROTOCOL_MAX_PATH = 4096,
+    PROTOCOL_MAX_SCRIPT_PATH = 256,
+    PROTOCOL_MAX_HOSTNAME = 65,
+    PROTOCOL_MAX_TEMPORARY = 64,
+    PROTOCOL_MAX_SCRIPT_BYTES = 16 * 1024 * 1024,
+    PROTOCOL_MAX_DEPTH = 128, /* of FILE_LIST */
 };
 
 enum protocol_type {
     /* daemon to init */
-    PROTOCOL_START = 1, /* → STARTED with descriptors, or FAILED */
-    PROTOCOL_SIGNAL,    /* to the process or its whole tree; → DONE */
-    PROTOCOL_RESIZE,    /* → DONE */
-    PROTOCOL_CLOSE_STDIN,
-    PROTOCOL_FORGET,    /* the end is recorded: drop the process and its pipes; no answer */
-    PROTOCOL_LIST,      /* → PROCESS for each remembered one, with its descriptors, then DONE */
-    PROTOCOL_FILE,      /* one file operation → FILE_DONE, perhaps with a descriptor */
-    PROTOCOL_PING,      /* → DONE */
-    PROTOCOL_SHUTDOWN,  /* kill everything, then exit 0; → DONE before exiting */
-    PROTOCOL_CONFIGURE, /* host name of a claimed pool member; → DONE */
+    PROTOCOL_START = 1,   /* → STARTED with descriptors, or FAILED */
+    PROTOCOL_SIGNAL,      /* to the process or its whole tree; → DONE */
+    PROTOCOL_RESIZE,      /* → DONE */
+    PROTOCOL_CLOSE_STDIN, /* → DONE */
+    PROTOCOL_FORGET,      /* the end is recorded: drop the process and its pipes; → DONE */
+    PROTOCOL_LIST,        /* → PROCESS for each remembered one, with its descriptors, then DONE */
+    PROTOCOL_FILE,        /* one file operation → FILE_DONE, perhaps with a descriptor */
+    PROTOCOL_PING,        /* → DONE */
+    PROTOCOL_SHUTDOWN,    /* kill everything, then exit 0; → DONE before exiting */
+    PROTOCOL_CONFIGURE,   /* host name of a claimed pool member; → DONE */
 
     /* init to daemon */
     PROTOCOL_HELLO = 64, /* first message on a connection */
@@ -54,8 +66,8 @@ struct protocol_header {
     uint32_t length; /* of the whole message: must equal what was received */
     uint16_t type;
     uint16_t version;
-    uint64_t
-        tag; /* the process number, or the request number for FILE and PING; echoed in the answer */
+    uint64_t process; /* the number the daemon gave it; 0 where none is meant */
+    uint64_t request; /* echoed in the answer; 0 when none is wanted */
 };
 
 enum protocol_start_flags {
@@ -63,6 +75,7 @@ enum protocol_start_flags {
     START_TTY = 1 << 1,    /* a terminal instead of pipes; one descriptor is passed back */
     START_SCRIPT = 1 << 2, /* a descriptor with a script comes along: init writes it to script_path
                               before, removes it after */
+    START_FLAGS = START_STDIN | START_TTY | START_SCRIPT,
 };
 
 /* START: fixed part, then argc + envc + 3 texts: user, cwd, script_path, argv…, env… */
@@ -78,6 +91,14 @@ struct protocol_start {
     uint64_t file_size_bytes; /* RLIMIT_FSIZE; 0 leaves it */
 };
 
+struct protocol_start_texts {
+    const char *user;        /* name, "uid" or "uid:gid"; "" for init's default */
+    const char *cwd;         /* absolute; "" for the user's home, or init's own in direct mode */
+    const char *script_path; /* absolute, or "" without START_SCRIPT */
+    const char *const *argv; /* both end with NULL */
+    const char *const *env;
+};
+
 enum protocol_stage {
     STAGE_NONE,
     STAGE_REQUEST,
@@ -86,7 +107,8 @@ enum protocol_stage {
     STAGE_SCRIPT,
     STAGE_SPAWN,
     STAGE_EXEC,
-    STAGE_LIMIT
+    STAGE_LIMIT,
+    STAGES
 };
 
 struct protocol_started { /* descriptors: [stdin] stdout stderr, or the terminal */
@@ -101,8 +123,7 @@ struct protocol_failed {
     int32_t error; /* errno */
 };
 
-struct protocol_exited {
-    struct protocol_header header;
+struct protocol_end {
     int32_t code;   /* -1 when killed */
     int32_t signal; /* 0 unless killed */
     int64_t wall_us;
@@ -112,18 +133,26 @@ struct protocol_exited {
     uint32_t reserved;
 };
 
-/* PROCESS: as STARTED, with the end if it has come. */
+struct protocol_exited {
+    struct protocol_header header;
+    struct protocol_end end;
+};
+
+/* PROCESS: as STARTED, with the end if it has come. Input that was closed is not passed: flags then
+ * lack START_STDIN. */
 struct protocol_process {
     struct protocol_header header;
     uint32_t flags;
     int32_t pid;
     uint32_t has_exited;
     uint32_t reserved;
-    struct protocol_exited exited; /* its header is unused */
+    struct protocol_end end;
 };
 
 enum protocol_scope { SCOPE_PROCESS, SCOPE_TREE };
 
+/* SIGKILL to a tree is answered when nothing of it lives any more, or with ETIMEDOUT; init goes on
+ * killing in that case too. DONE tells in `value` how many processes were there. */
 struct protocol_signal {
     struct protocol_header header;
     int32_t number;
@@ -137,10 +166,21 @@ struct protocol_resize {
     uint32_t reserved;
 };
 
+/* CLOSE_STDIN, FORGET, LIST, PING, SHUTDOWN */
+struct protocol_plain {
+    struct protocol_header header;
+};
+
 struct protocol_done {
     struct protocol_header header;
     int32_t error; /* errno, 0 for success */
     uint32_t value;
+};
+
+enum protocol_feature {
+    FEATURE_NAMESPACE = 1 << 0, /* init is PID 1 of its own namespace */
+    FEATURE_SECCOMP = 1 << 1,   /* it has a filter for what it starts */
+    FEATURE_PROC = 1 << 2,      /* it sees its tree in /proc */
 };
 
 struct protocol_hello {
@@ -150,28 +190,44 @@ struct protocol_hello {
     uint32_t seccomp_mode; /* what init reads about itself, for the isolation report */
     uint32_t no_new_privs;
     uint64_t capabilities; /* effective */
-    uint64_t bounding;
+    uint64_t bounding;     /* the most that root among the started processes can have */
 };
 
 enum protocol_file_kind {
     FILE_OPEN_READ = 1, /* a descriptor of a regular file comes back */
-    FILE_OPEN_WRITE,    /* a new file under a temporary name; FILE_COMMIT renames it to path */
-    FILE_COMMIT,        /* path, second = the temporary path that FILE_OPEN_WRITE gave back */
+    FILE_OPEN_WRITE, /* a new file under a temporary name, parents made; FILE_COMMIT renames it */
+    FILE_COMMIT,     /* path, second = the temporary name that FILE_OPEN_WRITE gave back */
     FILE_STAT,
-    FILE_REMOVE, /* flags: 1 = a whole tree */
-    FILE_MKDIR,  /* with parents */
-    FILE_MOVE,   /* path → second */
-    FILE_LIST,   /* the entries come through a descriptor: see docs/init-protocol.md */
+    FILE_REMOVE,
+    FILE_MKDIR, /* with parents */
+    FILE_MOVE,  /* path → second */
+    FILE_LIST,  /* the entries come through a pipe: see struct protocol_entry */
+    FILE_KINDS
+};
+
+enum protocol_file_flags {
+    FILE_TREE = 1 << 0,       /* REMOVE: a directory with all that is in it */
+    FILE_ABANDON = 1 << 1,    /* COMMIT: remove the temporary file instead */
+    FILE_NO_FOLLOW = 1 << 2,  /* STAT: of a symbolic link itself */
+    FILE_NO_REPLACE = 1 << 3, /* COMMIT, MOVE: EEXIST when the target exists */
+    FILE_EXCLUSIVE = 1 << 4,  /* MKDIR: EEXIST when it exists */
+    FILE_FLAGS = (1 << 5) - 1,
 };
 
 /* FILE: fixed part, then three texts: user, path, second. Paths are resolved inside the sandbox
- * with the user's rights. */
+ * with the user's rights; relative ones begin at init's working directory. */
 struct protocol_file {
     struct protocol_header header;
     uint32_t kind;
     uint32_t flags;
-    uint32_t mode;
-    uint32_t depth; /* FILE_LIST */
+    uint32_t mode;  /* OPEN_WRITE: 0 takes that of the file to be replaced, else 0644; MKDIR */
+    uint32_t depth; /* LIST: 1 is the directory's own entries */
+};
+
+struct protocol_file_texts {
+    const char *user;
+    const char *path;
+    const char *second;
 };
 
 struct protocol_stat {
@@ -184,10 +240,96 @@ struct protocol_stat {
     uint32_t reserved;
 };
 
-/* FILE_DONE: then one text, the temporary path or "" */
+/* FILE_DONE: then one text, the temporary name or "" */
 struct protocol_file_done {
     struct protocol_header header;
     int32_t error;
     uint32_t reserved;
     struct protocol_stat stat;
 };
+
+/*
+ * What comes through the pipe of FILE_LIST: one of these for each entry, then its path (relative to
+ * the listed directory, parents before children) and the target of a symbolic link, without NULs.
+ * The last one has mode 0 and no texts: `size` counts the entries before it and `error` says what
+ * cut the list short. A pipe that ends without it was broken.
+ */
+struct protocol_entry {
+    uint32_t length; /* with the texts */
+    uint16_t path_length;
+    uint16_t target_length;
+    struct protocol_stat stat;
+    int32_t error; /* of the last one; for a directory, why it could not be opened */
+    uint32_t reserved;
+};
+
+struct protocol_entry_view {
+    struct protocol_entry fixed;
+    const char *path; /* borrowed; not terminated */
+    const char *target;
+    bool is_last;
+};
+
+static inline struct protocol_header protocol_header(enum protocol_type type, size_t length,
+                                                     uint64_t process, uint64_t request)
+{
+    return (struct protocol_header){
+        .length = (uint32_t)length,
+        .type = (uint16_t)type,
+        .version = PROTOCOL_VERSION,
+        .process = process,
+        .request = request,
+    };
+}
+
+/* The type of a message whose header is right, else -1. It may still be one nobody knows. */
+int protocol_peek(const void *message, size_t length);
+
+/* --- of any size ---------------------------------------------------------------------------- */
+
+/* The encoders take header.process, header.request and the numbers from `fixed` and compute the
+ * rest; they give the length, or -1 when it is over a limit or does not fit. */
+long protocol_start_encode(void *buffer, size_t capacity, const struct protocol_start *fixed,
+                           const struct protocol_start_texts *texts);
+long protocol_file_encode(void *buffer, size_t capacity, const struct protocol_file *fixed,
+                          const struct protocol_file_texts *texts);
+long protocol_file_done_encode(void *buffer, size_t capacity,
+                               const struct protocol_file_done *fixed, const char *temporary);
+long protocol_configure_encode(void *buffer, size_t capacity, uint64_t request,
+                               const char *hostname);
+long protocol_entry_encode(void *buffer, size_t capacity, const struct protocol_entry *fixed,
+                           const char *path, const char *target);
+
+/* `strings` has room for PROTOCOL_MAX_STRINGS + 2 pointers: argv and env end up in it, env last. */
+const struct protocol_start *protocol_start_decode(const void *message, size_t length,
+                                                   const char **strings,
+                                                   struct protocol_start_texts *out_texts);
+const struct protocol_file *protocol_file_decode(const void *message, size_t length,
+                                                 struct protocol_file_texts *out_texts);
+const struct protocol_file_done *protocol_file_done_decode(const void *message, size_t length,
+                                                           const char **out_temporary);
+int protocol_configure_decode(const void *message, size_t length, const char **out_hostname);
+
+/* The next entry of a list: how many bytes it takes, 0 when more are needed, -1 when it is wrong.
+ */
+long protocol_entry_decode(const void *bytes, size_t length, struct protocol_entry_view *out_entry);
+
+/* --- of fixed size -------------------------------------------------------------------------- */
+
+const struct protocol_signal *protocol_signal_decode(const void *message, size_t length);
+const struct protocol_resize *protocol_resize_decode(const void *message, size_t length);
+const struct protocol_plain *protocol_plain_decode(const void *message, size_t length);
+const struct protocol_hello *protocol_hello_decode(const void *message, size_t length);
+const struct protocol_started *protocol_started_decode(const void *message, size_t length);
+const struct protocol_failed *protocol_failed_decode(const void *message, size_t length);
+const struct protocol_exited *protocol_exited_decode(const void *message, size_t length);
+const struct protocol_process *protocol_process_decode(const void *message, size_t length);
+const struct protocol_done *protocol_done_decode(const void *message, size_t length);
+
+/* How many descriptors come with a process of these flags. */
+static inline unsigned protocol_pipe_count(uint32_t flags)
+{
+    if (flags & START_TTY)
+        return 1;
+    return flags & START_STDIN ? 3 : 2;
+}

@@ -1,0 +1,43 @@
+#pragma once
+
+/*
+ * The connection to the daemon. There is at most one: the next one takes its place.
+ *
+ * Nothing is queued when the daemon does not read: messages about processes wait as bits in the
+ * table of processes, a list waits at its place, and the one answer that could not be sent stops
+ * init from taking the next request.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct connection {
+    int fd; /* -1 without one */
+    uint64_t generation;
+    bool congested; /* the last message did not fit */
+    bool wants_list;
+    unsigned list_place;
+    uint64_t list_request;
+    size_t held_length; /* of an answer that is not sent yet; 0 when there is none */
+    char held[128];
+};
+
+extern struct connection connection;
+
+void connection_accept(void); /* and says hello */
+void connection_close(void);
+
+/* Takes what has arrived, a bounded number of messages. */
+void connection_receive(void);
+bool connection_can_receive(void);
+
+/* Sends what waits, as far as the daemon takes it. */
+void connection_flush(void);
+
+/* The answer to the message at hand: small, without descriptors. */
+void connection_answer(const void *message, size_t length);
+void connection_answer_done(uint64_t process, uint64_t request, int error, unsigned value);
+
+/* For helpers: waits until it is sent. 0 or -errno. */
+int connection_send_from_helper(const void *message, size_t length, int fd);

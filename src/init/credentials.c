@@ -1,0 +1,160 @@
+#include "init/credentials.h"
+
+#include "init/init.h"
+#include "init/sys.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+
+enum { LAST_CAPABILITY = 63, SECCOMP_MODE_FILTER_ = 2 };
+
+static int is_bounding(unsigned capability)
+{
+    return (int)sys(prctl, PR_CAPBSET_READ, capability, 0, 0, 0);
+}
+
+static void drop_bounding(uint64_t keep)
+{
+    for (unsigned i = 0; i <= LAST_CAPABILITY; i++) {
+        if (keep >> i & 1)
+            continue;
+        if (sys(prctl, PR_CAPBSET_DROP, i, 0, 0, 0) == -EINVAL)
+            return; /* beyond the last one that the kernel knows */
+    }
+}
+
+static int get_capabilities(struct sys_capability_data data[2])
+{
+    struct sys_capability_header header = { .version = SYS_CAPABILITY_VERSION };
+
+    return (int)sys(capget, &header, data);
+}
+
+static int set_capabilities(const struct sys_capability_data data[2])
+{
+    struct sys_capability_header header = { .version = SYS_CAPABILITY_VERSION };
+
+    return (int)sys(capset, &header, data);
+}
+
+uint64_t credentials_effective(void)
+{
+    struct sys_capability_data data[2] = { 0 };
+
+    if (get_capabilities(data) < 0)
+        return 0;
+    return data[0].effective | (uint64_t)data[1].effective << 32;
+}
+
+uint64_t credentials_bounding(void)
+{
+    uint64_t bounding = 0;
+
+    for (unsigned i = 0; i <= LAST_CAPABILITY; i++) {
+        int present = is_bounding(i);
+
+        if (present < 0)
+            break;
+        bounding |= (uint64_t)present << i;
+    }
+    return bounding;
+}
+
+/* The bounding set limits only what an exec can gain. Init never executes anything itself, so it
+ * can drop once what every process it starts would have to drop. */
+void credentials_prepare(void)
+{
+    struct sys_capability_data data[2];
+
+    (void)sys(prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (~settings.keep_capabilities)
+        drop_bounding(settings.keep_capabilities);
+    if (!get_capabilities(data)) {
+        data[0].inheritable = data[1].inheritable = 0;
+        (void)set_capabilities(data);
+    }
+}
+
+static bool is_own(const struct user *user)
+{
+    return user->unchanged ||
+           (user->uid == (uint32_t)sys(geteuid) && user->gid == (uint32_t)sys(getegid));
+}
+
+/* A namespace made without privilege has no say over groups: then there are none to give up. */
+static long set_groups(const struct user *user)
+{
+    long result = sys(setgroups, user->group_count, user->groups);
+
+    return result == -EPERM && is_own(user) ? 0 : result;
+}
+
+int credentials_become(const struct user *user)
+{
+    long result;
+
+    if (!settings.is_root)
+        return is_own(user) ? 0 : -EPERM;
+    if (user->uid)
+        drop_bounding(0);
+    if (user->unchanged)
+        return 0;
+    result = set_groups(user);
+    if (!result)
+        result = sys(setresgid, user->gid, user->gid, user->gid);
+    if (!result)
+        result = sys(setresuid, user->uid, user->uid, user->uid);
+    return (int)result;
+}
+
+static long set_filter(void)
+{
+    struct sys_filter_program program = { settings.filter_length, settings.filter };
+
+    return sys(prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER_, &program, 0, 0);
+}
+
+int credentials_seal(const struct user *user)
+{
+    long result = 0;
+
+    if (user->uid)
+        result = sys(prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (result < 0 || !settings.filter)
+        return (int)result;
+    result = set_filter();
+    if (result == -EACCES) {
+        (void)sys(prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        result = set_filter();
+    }
+    return (int)result;
+}
+
+/* Leaving uid 0 for files makes the kernel take the rights over files out of the effective set. The
+ * rest goes as well: of init's capabilities a helper keeps what root among the processes has. */
+int credentials_act_for(const struct user *user)
+{
+    struct sys_capability_data data[2];
+    uint64_t keep = user->uid ? 0 : settings.keep_capabilities;
+    long result;
+
+    if (!settings.is_root)
+        return is_own(user) ? 0 : -EPERM;
+    if (!user->unchanged) {
+        result = set_groups(user);
+        if (result < 0)
+            return (int)result;
+        (void)sys(setfsgid, user->gid);
+        (void)sys(setfsuid, user->uid);
+        if ((uint32_t)sys(setfsuid, -1) != user->uid || (uint32_t)sys(setfsgid, -1) != user->gid)
+            return -EPERM;
+    }
+    result = get_capabilities(data);
+    if (result < 0)
+        return (int)result;
+    data[0].permitted &= (uint32_t)keep;
+    data[1].permitted &= (uint32_t)(keep >> 32);
+    data[0].effective &= data[0].permitted;
+    data[1].effective &= data[1].permitted;
+    return set_capabilities(data);
+}

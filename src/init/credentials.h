@@ -1,0 +1,22 @@
+#pragma once
+
+/* Rights: what init keeps for itself, what a process gets, and how a helper acts for a user. */
+
+#include "init/user.h"
+
+/* At init's start: what root among the processes may have at most, and nothing to inherit. */
+void credentials_prepare(void);
+
+/* The process becomes the user, for good. 0 or -errno. */
+int credentials_become(const struct user *user);
+
+/* The last step before exec: no new privileges, and the system call filter. 0 or -errno. */
+int credentials_seal(const struct user *user);
+
+/* Files are reached with the user's rights from here on; for everything else the caller stays who
+ * it is, so that the user's own processes cannot signal it. 0 or -errno. */
+int credentials_act_for(const struct user *user);
+
+/* init's own, for the report. */
+uint64_t credentials_effective(void);
+uint64_t credentials_bounding(void);

@@ -1,0 +1,17 @@
+#pragma once
+
+/*
+ * File operations. Each is done by a helper: a clone that shares init's memory, takes on the user's
+ * rights over files, does the work and answers the daemon itself. A slow disk or a huge tree keeps
+ * a helper busy, never init.
+ */
+
+#include <stddef.h>
+
+struct job;
+
+/* -1 when the message is malformed; the job is busy if its kind is JOB_FILE after. */
+int file_begin(struct job *job, size_t length);
+
+/* Its helper has ended; if it did not answer, init does. */
+void file_end(struct job *job);

@@ -1,0 +1,154 @@
+#pragma once
+
+/*
+ * What the parts of init share: its settings, the processes that it remembers and the jobs that are
+ * on their way. Everything is in static tables: init allocates nothing once it runs, and pages of a
+ * table stay untouched until they are used.
+ *
+ * A process has a supervisor: a clone that shares init's memory and descriptors, starts the process
+ * as its child, waits for it, and lives on as the reaper of whatever it leaves in the background.
+ * It tells init through `reports` and the event descriptor. The fields under "the supervisor's" are
+ * written by it before it reports and only read by init after.
+ */
+
+#include "init/user.h"
+#include "wire/protocol.h"
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+enum {
+    FD_LISTEN = 3,
+    FD_SECCOMP = 4,
+    MAX_JOBS = 16,
+    SUPERVISOR_STACK = 4096,
+    JOB_STACK = 32 * 1024,
+    JOB_SPARE_STRINGS = 8,
+};
+
+enum process_state {
+    PROCESS_FREE,
+    PROCESS_STARTING,
+    PROCESS_RUNNING,
+    PROCESS_ENDED,
+    PROCESS_LINGERING, /* forgotten, but with a supervisor or a message that has to go first */
+};
+
+enum report {
+    REPORT_STARTED = 1 << 0,
+    REPORT_FAILED = 1 << 1,
+    REPORT_ENDED = 1 << 2,
+};
+
+/* Messages about a process that still have to be sent. */
+enum pending {
+    PENDING_STARTED = 1 << 0,
+    PENDING_FAILED = 1 << 1,
+    PENDING_EXITED = 1 << 2,
+    PENDING_KILLED = 1 << 3,
+};
+
+struct process {
+    uint64_t number;
+    enum process_state state;
+    uint32_t flags;
+    int supervisor; /* pid; 0 once it has ended */
+    int input;      /* outer ends: init's duplicates; -1 where there is none */
+    int output;     /* the terminal's master when there is one */
+    int errors;
+    int inner[3]; /* the process's own ends, until it has started */
+    int script;
+    unsigned pending;
+    uint64_t connection; /* the one that asked for it */
+    uint64_t start_request;
+    struct job *job; /* until it has started */
+
+    uint64_t kill_request; /* of the SIGKILL to the tree that is going on */
+    bool killing;
+    int64_t kill_deadline_us;
+    int kill_error;
+    unsigned kill_count;
+
+    /* the supervisor's */
+    atomic_uint reports;
+    int main_pid;
+    uint32_t uid;
+    uint32_t gid;
+    bool left_children;
+    enum protocol_stage failed_stage;
+    int failed_error;
+    struct protocol_end end;
+    char script_path[PROTOCOL_MAX_SCRIPT_PATH];
+};
+
+enum job_kind { JOB_FREE, JOB_START, JOB_FILE };
+
+/* The large part of a job, apart so that looking through the jobs touches no page of it. */
+struct job_room {
+    alignas(4096) char message[PROTOCOL_MAX_MESSAGE];
+    const char *strings[PROTOCOL_MAX_STRINGS + 2 + JOB_SPARE_STRINGS];
+    struct user user;
+    char variables[1024]; /* HOME= and the like */
+    alignas(4096) char stack[JOB_STACK];
+};
+
+/* A message that takes longer than one turn: it stays in the buffer that it was received in. */
+struct job {
+    enum job_kind kind;
+    struct process *process; /* JOB_START */
+    int helper;              /* JOB_FILE: pid of the clone that works on it */
+    atomic_bool answered;    /* JOB_FILE: by the helper itself */
+    uint64_t connection;
+    uint64_t request;
+    size_t length;
+
+    /* decoded, pointing into the message */
+    const struct protocol_start *start;
+    struct protocol_start_texts texts;
+    const struct protocol_file *file;
+    struct protocol_file_texts file_texts;
+
+    struct job_room *room;
+};
+
+struct settings {
+    bool direct;          /* a plain child instead of PID 1 */
+    bool is_root;         /* may switch users */
+    bool resets_affinity; /* init is pinned, what it starts is not */
+    const char *default_user;
+    uint64_t keep_capabilities; /* bounding set of what is started */
+    const void *filter;         /* seccomp program for what is started; NULL without */
+    uint16_t filter_length;     /* in instructions */
+    int own_pid;
+    int null_fd;  /* /dev/null, or -1 */
+    int proc_fd;  /* /proc, or -1 */
+    int event_fd; /* supervisors write to it */
+    struct rlimit nofile;
+};
+
+extern struct settings settings;
+extern struct process processes[PROTOCOL_MAX_PROCESSES];
+
+/* --- the tables ----------------------------------------------------------------------------- */
+
+struct process *process_find(uint64_t number);     /* NULL when it is not remembered */
+struct process *process_allocate(uint64_t number); /* NULL when the table is full */
+void process_release(struct process *process);     /* closes all that it has */
+void process_settle(struct process *process);      /* releases it if nothing keeps it */
+void process_close_pipes(struct process *process);
+void process_close_inner(struct process *process);
+unsigned process_count(void); /* remembered */
+
+/* How many places of the table have ever been in use: the rest need not be looked at. */
+unsigned process_places(void);
+
+struct job *job_get_free(void); /* NULL when all are busy */
+void job_release(struct job *job);
+unsigned job_count(enum job_kind kind);
+struct job *job_find_helper(int pid);
+
+/* --- reports of supervisors ----------------------------------------------------------------- */
+
+void report_post(struct process *process, unsigned report); /* by the supervisor */
+struct process *report_next(void); /* by init; NULL when there is no more */

@@ -1,0 +1,288 @@
+#include "init/payload.h"
+
+#include "init/credentials.h"
+#include "init/init.h"
+#include "init/path.h"
+#include "init/sys.h"
+#include "init/text.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+
+#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+enum { FD_SCRIPT = 3 };
+
+static __attribute__((noreturn)) void fail(const struct job *job, enum protocol_stage stage,
+                                           long error)
+{
+    job->process->failed_error = (int)-error;
+    job->process->failed_stage = stage;
+    sys_exit(127);
+}
+
+/* What the out-of-memory killer should take is this process, not init. */
+static void volunteer_for_the_oom_killer(void)
+{
+    int fd = sys_open(settings.proc_fd, "self/oom_score_adj", O_WRONLY, 0, 0);
+
+    if (fd < 0)
+        return;
+    (void)sys(write, fd, "500", 3);
+    sys_close(fd);
+}
+
+static void place_descriptors(const struct process *process)
+{
+    bool has_script = process->script >= 0;
+
+    for (int i = 0; i < 3; i++)
+        (void)sys(dup2, process->inner[process->flags & START_TTY ? 0 : i], i);
+    if (has_script)
+        (void)sys(dup2, process->script, FD_SCRIPT);
+    (void)sys(close_range, has_script ? FD_SCRIPT + 1 : FD_SCRIPT, ~0u, 0);
+}
+
+static void take_terminal(const struct job *job)
+{
+    if (!(job->process->flags & START_TTY))
+        return;
+    (void)sys(ioctl, 0, TIOCSCTTY, 0);
+    if (!job->room->user.unchanged) {
+        (void)sys(fchown, 0, job->room->user.uid, -1);
+        (void)sys(fchmod, 0, 0620);
+    }
+}
+
+static void set_limits(const struct job *job)
+{
+    const struct protocol_start *start = job->start;
+    struct rlimit files = settings.nofile;
+    struct rlimit size = { start->file_size_bytes, start->file_size_bytes };
+    long result = 0;
+
+    if (start->nofile && start->nofile <= files.rlim_max)
+        files.rlim_cur = files.rlim_max = start->nofile;
+    result = sys(prlimit64, 0, RLIMIT_NOFILE, &files, NULL);
+    if (!result && start->file_size_bytes)
+        result = sys(prlimit64, 0, RLIMIT_FSIZE, &size, NULL);
+    if (result < 0)
+        fail(job, STAGE_LIMIT, result);
+
+    if (settings.resets_affinity) {
+        uint64_t all[16];
+
+        memset(all, 0xff, sizeof all);
+        (void)sys(sched_setaffinity, 0, sizeof all, all);
+    }
+    (void)sys(umask, start->umask);
+}
+
+static long copy_script(int target, char *buffer, size_t size)
+{
+    long offset = 0;
+
+    for (;;) {
+        long got = sys(pread64, FD_SCRIPT, buffer, size, offset);
+
+        if (got <= 0)
+            return got;
+        offset += got;
+        if (offset > PROTOCOL_MAX_SCRIPT_BYTES)
+            return -EFBIG;
+        for (long written = 0; written < got;) {
+            long result = sys(write, target, buffer + written, got - written);
+
+            if (result < 0)
+                return result;
+            written += result;
+        }
+    }
+}
+
+static void write_script(const struct job *job)
+{
+    char name[PATH_NAME_SIZE];
+    char buffer[8192];
+    long result;
+    int dir;
+
+    if (!(job->process->flags & START_SCRIPT))
+        return;
+    dir = path_open_parent(job->texts.script_path, true, name);
+    if (dir < 0)
+        fail(job, STAGE_SCRIPT, dir);
+    result = sys_open(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, 0);
+    if (result >= 0) {
+        int target = (int)result;
+
+        result = copy_script(target, buffer, sizeof buffer);
+        sys_close(target);
+        if (result < 0)
+            (void)sys(unlinkat, dir, name, 0);
+    }
+    sys_close(dir);
+    sys_close(FD_SCRIPT);
+    if (result < 0)
+        fail(job, STAGE_SCRIPT, result);
+}
+
+static long change_directory(const char *path)
+{
+    int fd = sys_open(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, 0);
+    long result = fd < 0 ? fd : sys(fchdir, fd);
+
+    sys_close(fd);
+    return result;
+}
+
+static void enter_directory(const struct job *job)
+{
+    const char *cwd = job->texts.cwd;
+    long result = 0;
+
+    if (cwd[0])
+        result = change_directory(cwd);
+    else if (!settings.direct && change_directory(job->room->user.home) < 0)
+        result = change_directory("/");
+    if (result < 0)
+        fail(job, STAGE_CWD, result);
+}
+
+/* --- environment ---------------------------------------------------------------------------- */
+
+struct environment {
+    const char **entries;
+    unsigned count;
+    char *spare; /* room for new entries */
+    char *spare_end;
+};
+
+static void environment_default(struct environment *environment, const char *prefix,
+                                const char *value)
+{
+    size_t length = strlen(prefix);
+    size_t size = length + strlen(value) + 1;
+    char name[16];
+
+    memcpy(name, prefix, length - 1);
+    name[length - 1] = 0;
+    if (text_has_variable(environment->entries, name) ||
+        size > (size_t)(environment->spare_end - environment->spare))
+        return;
+    memcpy(environment->spare, prefix, length);
+    memcpy(environment->spare + length, value, size - length);
+    environment->entries[environment->count++] = environment->spare;
+    environment->entries[environment->count] = NULL;
+    environment->spare += size;
+}
+
+static void complete_environment(const struct job *job)
+{
+    struct job_room *room = job->room;
+    struct environment environment = {
+        .entries = room->strings + job->start->argc + 1,
+        .count = job->start->envc,
+        .spare = room->variables,
+        .spare_end = room->variables + sizeof room->variables,
+    };
+
+    environment_default(&environment, "PATH=", DEFAULT_PATH);
+    environment_default(&environment, "HOME=", room->user.home);
+    environment_default(&environment, "USER=", room->user.name);
+    environment_default(&environment, "LOGNAME=", room->user.name);
+    environment_default(&environment, "SHELL=", room->user.shell);
+}
+
+/* --- exec ----------------------------------------------------------------------------------- */
+
+/* A program is not to be reached through init's own descriptors and links. */
+static long execute_path(const char *path, const struct protocol_start_texts *texts)
+{
+    int fd = sys_open(AT_FDCWD, path, O_PATH, 0, 0);
+
+    if (fd < 0)
+        return fd;
+    sys_close(fd);
+    return sys(execve, path, texts->argv, texts->env);
+}
+
+static const char *find_path_variable(const char *const *env)
+{
+    for (; *env; env++)
+        if (!strncmp(*env, "PATH=", 5))
+            return *env + 5;
+    return DEFAULT_PATH;
+}
+
+static long execute_search(const struct protocol_start_texts *texts)
+{
+    const char *name = texts->argv[0];
+    const char *at = find_path_variable(texts->env);
+    long verdict = -ENOENT;
+
+    for (;;) {
+        size_t length = strcspn(at, ":");
+        char path[PROTOCOL_MAX_PATH];
+
+        if (length + strlen(name) + 3 < sizeof path) {
+            long result;
+
+            memcpy(path, length ? at : ".", length ? length : 1);
+            path[length ? length : 1] = '/';
+            memcpy(path + (length ? length : 1) + 1, name, strlen(name) + 1);
+            result = sys(execve, path, texts->argv, texts->env);
+            if (result == -EACCES)
+                verdict = result;
+            else if (result != -ENOENT && result != -ENOTDIR)
+                return result;
+        }
+        if (!at[length])
+            return verdict;
+        at += length + 1;
+    }
+}
+
+static long execute(const struct protocol_start_texts *texts)
+{
+    const char *name = texts->argv[0];
+
+    if (!name[0])
+        return -ENOENT;
+    return strchr(name, '/') ? execute_path(name, texts) : execute_search(texts);
+}
+
+void payload_run(void *argument)
+{
+    struct job *job = argument;
+    struct process *process = job->process;
+    const char *user = job->texts.user[0] ? job->texts.user : settings.default_user;
+    uint64_t no_signals = 0;
+    long result;
+
+    volunteer_for_the_oom_killer();
+    place_descriptors(process);
+    (void)sys(setsid);
+
+    result = -user_find(user, &job->room->user);
+    if (result < 0)
+        fail(job, STAGE_USER, result);
+    process->uid = job->room->user.uid;
+    process->gid = job->room->user.gid;
+    take_terminal(job);
+    set_limits(job);
+    result = credentials_become(&job->room->user);
+    if (result < 0)
+        fail(job, STAGE_USER, result);
+
+    write_script(job);
+    enter_directory(job);
+    complete_environment(job);
+    result = credentials_seal(&job->room->user);
+    if (result < 0)
+        fail(job, STAGE_SPAWN, result);
+    (void)sys(rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, SIGNAL_SET_SIZE);
+    fail(job, STAGE_EXEC, execute(&job->texts));
+}

@@ -1,0 +1,165 @@
+#include "init/request.h"
+
+#include "init/connection.h"
+#include "init/file.h"
+#include "init/init.h"
+#include "init/start.h"
+#include "init/sys.h"
+#include "init/tree.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+static bool shutting_down;
+static unsigned long long shutdown_request;
+
+bool request_is_shutdown(void)
+{
+    return shutting_down;
+}
+
+void request_begin_shutdown(unsigned long long request)
+{
+    shutting_down = true;
+    shutdown_request = request;
+}
+
+unsigned long long request_shutdown_number(void)
+{
+    return shutdown_request;
+}
+
+static void answer(const struct protocol_header *header, int error, unsigned value)
+{
+    connection_answer_done(header->process, header->request, error, value);
+}
+
+static void signal_tree(struct process *process, const struct protocol_signal *signal)
+{
+    if (!process->supervisor) {
+        answer(&signal->header, signal->number == SIGKILL ? 0 : ESRCH, 0);
+    } else if (signal->number == SIGKILL) {
+        if (process->killing && process->kill_request)
+            answer(&signal->header, EALREADY, 0);
+        else
+            tree_begin_kill(process, signal->header.request);
+    } else if (settings.proc_fd < 0) {
+        answer(&signal->header, (int)-sys(kill, -process->main_pid, signal->number), 1);
+    } else {
+        answer(&signal->header, 0, tree_signal(process->supervisor, signal->number));
+    }
+}
+
+static int handle_signal(const void *message, size_t length)
+{
+    const struct protocol_signal *signal = protocol_signal_decode(message, length);
+    struct process *process = signal ? process_find(signal->header.process) : NULL;
+
+    if (!signal)
+        return -1;
+    if (!process || process->state == PROCESS_STARTING)
+        answer(&signal->header, ESRCH, 0);
+    else if (signal->scope == SCOPE_TREE)
+        signal_tree(process, signal);
+    else if (process->state != PROCESS_RUNNING)
+        answer(&signal->header, ESRCH, 0);
+    else
+        answer(&signal->header, (int)-sys(kill, process->main_pid, signal->number), 1);
+    return 0;
+}
+
+static int handle_resize(const void *message, size_t length)
+{
+    const struct protocol_resize *resize = protocol_resize_decode(message, length);
+    struct process *process = resize ? process_find(resize->header.process) : NULL;
+    struct winsize size = { 0 };
+
+    if (!resize)
+        return -1;
+    size.ws_col = resize->columns;
+    size.ws_row = resize->rows;
+    if (!process)
+        answer(&resize->header, ESRCH, 0);
+    else if (!(process->flags & START_TTY))
+        answer(&resize->header, ENOTTY, 0);
+    else
+        answer(&resize->header, (int)-sys(ioctl, process->output, TIOCSWINSZ, &size), 0);
+    return 0;
+}
+
+static void list(const struct protocol_header *header)
+{
+    connection.wants_list = true;
+    connection.list_place = 0;
+    connection.list_request = header->request;
+}
+
+static int handle_plain(const void *message, size_t length)
+{
+    const struct protocol_plain *plain = protocol_plain_decode(message, length);
+    const struct protocol_header *header;
+    struct process *process;
+
+    if (!plain)
+        return -1;
+    header = &plain->header;
+    process = process_find(header->process);
+    switch (header->type) {
+    case PROTOCOL_PING:
+        answer(header, 0, 0);
+        return 0;
+    case PROTOCOL_LIST:
+        list(header);
+        return 0;
+    case PROTOCOL_SHUTDOWN:
+        request_begin_shutdown(header->request);
+        return 0;
+    case PROTOCOL_CLOSE_STDIN:
+        if (process)
+            sys_drop(&process->input);
+        answer(header, process ? 0 : ESRCH, 0);
+        return 0;
+    case PROTOCOL_FORGET:
+        if (process && process->state != PROCESS_STARTING)
+            start_forget(process);
+        answer(header, process ? 0 : ESRCH, 0);
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+static int handle_configure(const void *message, size_t length)
+{
+    const struct protocol_header *header = message;
+    const char *hostname;
+
+    if (protocol_configure_decode(message, length, &hostname) < 0)
+        return -1;
+    answer(header, (int)-sys(sethostname, hostname, strlen(hostname)), 0);
+    return 0;
+}
+
+int request_handle(struct job *job, size_t length, int *fds, unsigned fd_count)
+{
+    const void *message = job->room->message;
+    int type = protocol_peek(message, length);
+
+    if (fd_count && type != PROTOCOL_START)
+        return -1;
+    switch (type) {
+    case PROTOCOL_START:
+        return start_begin(job, length, fds, fd_count);
+    case PROTOCOL_SIGNAL:
+        return handle_signal(message, length);
+    case PROTOCOL_RESIZE:
+        return handle_resize(message, length);
+    case PROTOCOL_FILE:
+        return file_begin(job, length);
+    case PROTOCOL_CONFIGURE:
+        return handle_configure(message, length);
+    default:
+        return handle_plain(message, length);
+    }
+}

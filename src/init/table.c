@@ -1,0 +1,154 @@
+#include "init/init.h"
+#include "init/sys.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum { LARGE_MESSAGE = 16 * 1024 };
+
+struct settings settings = { .null_fd = -1, .proc_fd = -1, .event_fd = -1 };
+struct process processes[PROTOCOL_MAX_PROCESSES];
+
+static struct job jobs[MAX_JOBS];
+static struct job_room rooms[MAX_JOBS];
+static unsigned places;
+static _Atomic uint64_t reported[PROTOCOL_MAX_PROCESSES / 64];
+
+static bool is_remembered(const struct process *process)
+{
+    return process->state != PROCESS_FREE && process->state != PROCESS_LINGERING;
+}
+
+struct process *process_find(uint64_t number)
+{
+    for (unsigned i = 0; i < places; i++)
+        if (processes[i].number == number && is_remembered(&processes[i]))
+            return &processes[i];
+    return NULL;
+}
+
+struct process *process_allocate(uint64_t number)
+{
+    for (unsigned i = 0; i < PROTOCOL_MAX_PROCESSES; i++) {
+        struct process *process = &processes[i];
+
+        if (process->state != PROCESS_FREE)
+            continue;
+        *process = (struct process){
+            .number = number,
+            .state = PROCESS_STARTING,
+            .input = -1,
+            .output = -1,
+            .errors = -1,
+            .inner = { -1, -1, -1 },
+            .script = -1,
+        };
+        if (i >= places)
+            places = i + 1;
+        return process;
+    }
+    return NULL;
+}
+
+void process_close_inner(struct process *process)
+{
+    for (unsigned i = 0; i < 3; i++)
+        sys_drop(&process->inner[i]);
+    sys_drop(&process->script);
+}
+
+void process_close_pipes(struct process *process)
+{
+    sys_drop(&process->input);
+    sys_drop(&process->output);
+    sys_drop(&process->errors);
+}
+
+void process_release(struct process *process)
+{
+    process_close_inner(process);
+    process_close_pipes(process);
+    process->state = PROCESS_FREE;
+}
+
+void process_settle(struct process *process)
+{
+    if (process->state == PROCESS_LINGERING && !process->supervisor && !process->pending)
+        process_release(process);
+}
+
+unsigned process_count(void)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < places; i++)
+        count += is_remembered(&processes[i]);
+    return count;
+}
+
+unsigned process_places(void)
+{
+    return places;
+}
+
+struct job *job_get_free(void)
+{
+    for (unsigned i = 0; i < MAX_JOBS; i++)
+        if (jobs[i].kind == JOB_FREE) {
+            jobs[i].room = &rooms[i];
+            return &jobs[i];
+        }
+    return NULL;
+}
+
+/* Memory that a large message or a long walk has used goes back to the sandbox. */
+void job_release(struct job *job)
+{
+    if (job->length > LARGE_MESSAGE || job->kind == JOB_FILE)
+        (void)sys(madvise, job->room, sizeof *job->room, MADV_DONTNEED);
+    job->kind = JOB_FREE;
+    job->process = NULL;
+    job->helper = 0;
+}
+
+unsigned job_count(enum job_kind kind)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < MAX_JOBS; i++)
+        count += jobs[i].kind == kind;
+    return count;
+}
+
+struct job *job_find_helper(int pid)
+{
+    for (unsigned i = 0; i < MAX_JOBS; i++)
+        if (jobs[i].kind == JOB_FILE && jobs[i].helper == pid)
+            return &jobs[i];
+    return NULL;
+}
+
+void report_post(struct process *process, unsigned report)
+{
+    unsigned place = (unsigned)(process - processes);
+    uint64_t one = 1;
+
+    atomic_fetch_or(&process->reports, report);
+    atomic_fetch_or(&reported[place / 64], 1ull << (place % 64));
+    (void)sys(write, settings.event_fd, &one, sizeof one);
+}
+
+struct process *report_next(void)
+{
+    for (unsigned word = 0; word * 64 < places; word++) {
+        uint64_t bits = atomic_load(&reported[word]);
+        unsigned bit;
+
+        if (!bits)
+            continue;
+        bit = (unsigned)__builtin_ctzll(bits);
+        atomic_fetch_and(&reported[word], ~(1ull << bit));
+        return &processes[word * 64 + bit];
+    }
+    return NULL;
+}

@@ -1,0 +1,255 @@
+#include "init/tree.h"
+
+#include "init/init.h"
+#include "init/sys.h"
+#include "init/text.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    MAX_ENTRIES = 32768,
+    STOP_ROUNDS = 16,
+    KILL_PATIENCE_US = 5 * 1000 * 1000,
+    KILL_PERIOD_US = 5 * 1000,
+};
+
+static alignas(4096) struct tree_entry entries[MAX_ENTRIES];
+static size_t entry_count;
+static unsigned kills;
+static int64_t next_kill_us;
+
+bool tree_parse_stat(const char *text, size_t length, int *out_parent, char *out_state)
+{
+    const char *end = text + length;
+    const char *at = end;
+    const char *space;
+    uint32_t parent;
+
+    /* The name in parentheses may hold anything, parentheses too. */
+    while (at > text && at[-1] != ')')
+        at--;
+    if (at == text || end - at < 4 || at[0] != ' ' || at[2] != ' ')
+        return false;
+    space = memchr(at + 3, ' ', (size_t)(end - at - 3));
+    if (!space || !text_to_u32(at + 3, space, INT32_MAX, &parent))
+        return false;
+    *out_parent = (int)parent;
+    *out_state = at[1];
+    return true;
+}
+
+static bool read_stat(const char *name, int *out_parent, char *out_state)
+{
+    char path[TEXT_NUMBER_SIZE + 8];
+    char text[512];
+    long length;
+    int fd;
+
+    if (text_concat(path, sizeof path, name, strlen(name), "/stat") < 0)
+        return false;
+    fd = sys_open(settings.proc_fd, path, O_RDONLY, 0, 0);
+    if (fd < 0)
+        return false;
+    length = sys(read, fd, text, sizeof text);
+    sys_close(fd);
+    return length > 0 && tree_parse_stat(text, (size_t)length, out_parent, out_state);
+}
+
+static void take_entry(const char *name)
+{
+    struct tree_entry *entry = &entries[entry_count];
+    uint32_t pid;
+    char state;
+
+    if (entry_count == MAX_ENTRIES || !text_to_u32(name, name + strlen(name), INT32_MAX, &pid) ||
+        !read_stat(name, &entry->parent, &state))
+        return;
+    entry->pid = (int)pid;
+    entry->alive = state != 'Z' && state != 'X';
+    entry->marked = false;
+    entry_count++;
+}
+
+static void take_snapshot(void)
+{
+    alignas(8) char buffer[4096];
+    int fd = sys_open(settings.proc_fd, ".", O_RDONLY | O_DIRECTORY, 0, 0);
+    long length;
+
+    entry_count = 0;
+    while (fd >= 0 && (length = sys(getdents64, fd, buffer, sizeof buffer)) > 0)
+        for (long at = 0; at < length;) {
+            const struct sys_dirent *dirent = (const struct sys_dirent *)(buffer + at);
+
+            take_entry(dirent->name);
+            at += dirent->length;
+        }
+    sys_close(fd);
+}
+
+static void drop_snapshot(void)
+{
+    entry_count = 0;
+    (void)sys(madvise, entries, sizeof entries, MADV_DONTNEED);
+}
+
+static bool is_marked(const struct tree_entry *sorted, size_t count, int pid)
+{
+    size_t low = 0;
+
+    while (count > low) {
+        size_t middle = low + (count - low) / 2;
+
+        if (sorted[middle].pid == pid)
+            return sorted[middle].marked;
+        if (sorted[middle].pid < pid)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return false;
+}
+
+unsigned tree_mark(struct tree_entry *sorted, size_t count, int root)
+{
+    unsigned alive = 0;
+    bool changed;
+
+    do {
+        changed = false;
+        for (size_t i = 0; i < count; i++) {
+            struct tree_entry *entry = &sorted[i];
+
+            if (entry->marked ||
+                (entry->parent != root && !is_marked(sorted, count, entry->parent)))
+                continue;
+            entry->marked = changed = true;
+            alive += entry->alive;
+        }
+    } while (changed);
+    return alive;
+}
+
+static unsigned look(int root)
+{
+    take_snapshot();
+    return tree_mark(entries, entry_count, root);
+}
+
+/* The numbers are some milliseconds old at most, too short for the kernel to hand them out again. A
+ * zombie is signalled too: it may be a process whose first thread has ended before the others. */
+static void signal_marked(int signal_number)
+{
+    for (size_t i = 0; i < entry_count; i++)
+        if (entries[i].marked)
+            (void)sys(kill, entries[i].pid, signal_number);
+}
+
+unsigned tree_count(int root)
+{
+    unsigned count = look(root);
+
+    drop_snapshot();
+    return count;
+}
+
+unsigned tree_signal(int root, int signal_number)
+{
+    unsigned count = look(root);
+
+    signal_marked(signal_number);
+    drop_snapshot();
+    return count;
+}
+
+unsigned tree_kill(int root)
+{
+    unsigned found = look(root);
+    unsigned before = 0;
+
+    for (int round = 0; found > 1 && found != before && round < STOP_ROUNDS; round++) {
+        signal_marked(SIGSTOP);
+        before = found;
+        found = look(root);
+    }
+    signal_marked(SIGKILL);
+    drop_snapshot();
+    return found;
+}
+
+bool tree_is_descendant(int pid, int root)
+{
+    for (unsigned steps = 0; pid > 0 && steps < MAX_ENTRIES; steps++) {
+        char name[TEXT_NUMBER_SIZE];
+        char state;
+
+        if (pid == root)
+            return true;
+        text_from_u64((uint64_t)pid, name);
+        if (!read_stat(name, &pid, &state))
+            return false;
+    }
+    return false;
+}
+
+/* --- over several turns --------------------------------------------------------------------- */
+
+void tree_begin_kill(struct process *process, uint64_t request)
+{
+    kills += !process->killing;
+    process->killing = true;
+    process->kill_request = request;
+    process->kill_error = 0;
+    process->kill_count = 0;
+    process->kill_deadline_us = sys_now_us() + KILL_PATIENCE_US;
+    next_kill_us = 0;
+}
+
+static void answer_kill(struct process *process, int error)
+{
+    process->kill_error = error;
+    if (process->kill_request)
+        process->pending |= PENDING_KILLED;
+}
+
+void tree_end_kill(struct process *process)
+{
+    if (!process->killing)
+        return;
+    process->killing = false;
+    kills--;
+    answer_kill(process, 0);
+}
+
+static void continue_kill(struct process *process, int64_t now_us)
+{
+    unsigned found = 0;
+
+    if (settings.proc_fd < 0)
+        (void)sys(kill, -process->main_pid, SIGKILL);
+    else
+        found = tree_kill(process->supervisor);
+    if (found > process->kill_count)
+        process->kill_count = found;
+    if (now_us > process->kill_deadline_us)
+        answer_kill(process, ETIMEDOUT);
+}
+
+int tree_continue_kills(void)
+{
+    int64_t now_us;
+
+    if (!kills)
+        return -1;
+    now_us = sys_now_us();
+    if (now_us < next_kill_us)
+        return (int)((next_kill_us - now_us) / 1000 + 1);
+
+    for (unsigned i = 0; i < process_places(); i++)
+        if (processes[i].killing && processes[i].supervisor)
+            continue_kill(&processes[i], now_us);
+    next_kill_us = sys_now_us() + KILL_PERIOD_US;
+    return KILL_PERIOD_US / 1000;
+}

@@ -1,0 +1,46 @@
+#pragma once
+
+/*
+ * Trees of processes: everything that descends from a supervisor, found in /proc.
+ *
+ * Killing a tree cannot be done in one step while it forks. A turn stops whatever it finds until a
+ * look finds nothing new, since what is stopped or about to be cannot fork, and then kills it all;
+ * init's loop gives as many turns as it takes.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct process;
+
+/* Living descendants. */
+unsigned tree_count(int root);
+
+/* Signals every living descendant once; returns how many there were. */
+unsigned tree_signal(int root, int signal_number);
+
+/* One turn of killing; returns how many were found. */
+unsigned tree_kill(int root);
+
+bool tree_is_descendant(int pid, int root);
+
+/* The tree of a process, over as many turns as it takes; the answer to `request` comes after. */
+void tree_begin_kill(struct process *process, uint64_t request);
+void tree_end_kill(struct process *process); /* nothing is left of it */
+int tree_continue_kills(void); /* in how many milliseconds it wants its next turn; -1: none */
+
+/* --- pure, for the tests -------------------------------------------------------------------- */
+
+/* The parent and the state letter from the content of /proc/PID/stat. */
+bool tree_parse_stat(const char *text, size_t length, int *out_parent, char *out_state);
+
+struct tree_entry {
+    int pid;
+    int parent;
+    bool alive;
+    bool marked;
+};
+
+/* Marks the descendants of `root` in entries sorted by pid; returns how many of them are alive. */
+unsigned tree_mark(struct tree_entry *entries, size_t count, int root);

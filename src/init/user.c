@@ -1,0 +1,261 @@
+#include "init/user.h"
+
+#include "init/sys.h"
+#include "init/text.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct field {
+    const char *text;
+    const char *end;
+};
+
+/* Splits at colons; returns how many fields there are. */
+static unsigned split(const char *line, size_t length, struct field *fields, unsigned maximum)
+{
+    const char *end = line + length;
+    unsigned count = 0;
+
+    while (count < maximum) {
+        const char *colon = memchr(line, ':', (size_t)(end - line));
+
+        fields[count++] = (struct field){ line, colon ? colon : end };
+        if (!colon)
+            break;
+        line = colon + 1;
+    }
+    return count;
+}
+
+static void copy_field(char *out, size_t size, const struct field *field)
+{
+    size_t length = (size_t)(field->end - field->text);
+
+    if (length >= size || memchr(field->text, 0, length))
+        length = 0;
+    memcpy(out, field->text, length);
+    out[length] = 0;
+}
+
+bool user_match_passwd(const char *line, size_t length, const struct user_query *query,
+                       struct user *user)
+{
+    struct field fields[7];
+    uint32_t uid;
+    uint32_t gid;
+
+    if (split(line, length, fields, 7) != 7 ||
+        !text_to_u32(fields[2].text, fields[2].end, USER_MAX_ID, &uid) ||
+        !text_to_u32(fields[3].text, fields[3].end, USER_MAX_ID, &gid))
+        return false;
+    if (query->name) {
+        if ((size_t)(fields[0].end - fields[0].text) != query->name_length ||
+            memcmp(fields[0].text, query->name, query->name_length))
+            return false;
+    } else if (uid != query->uid) {
+        return false;
+    }
+
+    user->uid = uid;
+    user->gid = gid;
+    copy_field(user->name, sizeof user->name, &fields[0]);
+    copy_field(user->home, sizeof user->home, &fields[5]);
+    copy_field(user->shell, sizeof user->shell, &fields[6]);
+    return true;
+}
+
+static bool has_member(const struct field *members, const char *name)
+{
+    size_t length = strlen(name);
+    const char *at = members->text;
+
+    while (at < members->end) {
+        const char *comma = memchr(at, ',', (size_t)(members->end - at));
+        const char *end = comma ? comma : members->end;
+
+        if ((size_t)(end - at) == length && !memcmp(at, name, length))
+            return true;
+        at = end + 1;
+    }
+    return false;
+}
+
+void user_add_group(const char *line, size_t length, struct user *user)
+{
+    struct field fields[4];
+    uint32_t gid;
+
+    if (user->group_count == USER_MAX_GROUPS || !user->name[0] ||
+        split(line, length, fields, 4) != 4 || !has_member(&fields[3], user->name) ||
+        !text_to_u32(fields[2].text, fields[2].end, USER_MAX_ID, &gid))
+        return;
+    user->groups[user->group_count++] = gid;
+}
+
+bool user_parse_ids(const char *text, struct user *user, bool *out_has_gid)
+{
+    const char *colon = strchr(text, ':');
+    const char *end = text + strlen(text);
+
+    *out_has_gid = colon != NULL;
+    if (!text_to_u32(text, colon ? colon : end, USER_MAX_ID, &user->uid))
+        return false;
+    return !colon || text_to_u32(colon + 1, end, USER_MAX_ID, &user->gid);
+}
+
+/* --- reading the files ---------------------------------------------------------------------- */
+
+struct line_reader {
+    int fd;
+    size_t start; /* of what is not yet given out */
+    size_t end;
+    size_t total;
+    char bytes[2 * USER_LINE_SIZE];
+};
+
+static int reader_open(struct line_reader *reader, const char *path)
+{
+    struct stat status;
+
+    *reader = (struct line_reader){ .fd = -1 };
+    reader->fd = sys_open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, 0);
+    if (reader->fd < 0)
+        return -1;
+    if (sys(fstat, reader->fd, &status) < 0 || !S_ISREG(status.st_mode)) {
+        sys_drop(&reader->fd);
+        return -1;
+    }
+    return 0;
+}
+
+/* Moves what is left to the front and reads more; false at the end or over the limit. */
+static bool reader_fill(struct line_reader *reader)
+{
+    long got;
+
+    memmove(reader->bytes, reader->bytes + reader->start, reader->end - reader->start);
+    reader->end -= reader->start;
+    reader->start = 0;
+    if (reader->end == sizeof reader->bytes)
+        reader->end = 0; /* a line longer than any that counts */
+    if (reader->total > USER_FILE_LIMIT)
+        return false;
+    got = sys(read, reader->fd, reader->bytes + reader->end, sizeof reader->bytes - reader->end);
+    if (got <= 0)
+        return false;
+    reader->end += (size_t)got;
+    reader->total += (size_t)got;
+    return true;
+}
+
+static const char *reader_next(struct line_reader *reader, size_t *out_length)
+{
+    for (;;) {
+        const char *line = reader->bytes + reader->start;
+        const char *newline = memchr(line, '\n', reader->end - reader->start);
+
+        if (newline) {
+            reader->start = (size_t)(newline + 1 - reader->bytes);
+            *out_length = (size_t)(newline - line);
+            return line;
+        }
+        if (!reader_fill(reader)) {
+            *out_length = reader->end - reader->start;
+            line = reader->bytes + reader->start;
+            reader->start = reader->end;
+            return *out_length ? line : NULL;
+        }
+    }
+}
+
+static bool find_entry(const struct user_query *query, struct user *user)
+{
+    struct line_reader reader;
+    const char *line;
+    size_t length;
+    bool found = false;
+
+    if (reader_open(&reader, "/etc/passwd") < 0)
+        return false;
+    while (!found && (line = reader_next(&reader, &length)))
+        found = user_match_passwd(line, length, query, user);
+    sys_close(reader.fd);
+    return found;
+}
+
+static void find_groups(struct user *user)
+{
+    struct line_reader reader;
+    const char *line;
+    size_t length;
+
+    user->groups[0] = user->gid;
+    user->group_count = 1;
+    if (reader_open(&reader, "/etc/group") < 0)
+        return;
+    while ((line = reader_next(&reader, &length)))
+        user_add_group(line, length, user);
+    sys_close(reader.fd);
+}
+
+static void fill_defaults(struct user *user)
+{
+    if (!user->name[0])
+        text_from_u64(user->uid, user->name);
+    if (user->home[0] != '/')
+        memcpy(user->home, "/", 2);
+    if (user->shell[0] != '/')
+        memcpy(user->shell, "/bin/sh", 8);
+}
+
+static int find_by_ids(const char *text, struct user *user)
+{
+    struct user entry = { 0 };
+    bool has_gid;
+
+    if (!user_parse_ids(text, user, &has_gid))
+        return EINVAL;
+    if (find_entry(&(struct user_query){ .uid = user->uid }, &entry)) {
+        memcpy(user->name, entry.name, sizeof user->name);
+        memcpy(user->home, entry.home, sizeof user->home);
+        memcpy(user->shell, entry.shell, sizeof user->shell);
+        if (!has_gid)
+            user->gid = entry.gid;
+    } else if (!has_gid) {
+        user->gid = user->uid;
+    }
+
+    user->groups[0] = user->gid;
+    user->group_count = 1;
+    if (!has_gid)
+        find_groups(user);
+    return 0;
+}
+
+int user_find(const char *text, struct user *out_user)
+{
+    struct user *user = out_user;
+    struct user_query query = { .name = text, .name_length = strlen(text) };
+
+    *user = (struct user){ 0 };
+    if (!text[0]) {
+        user->unchanged = true;
+        user->uid = (uint32_t)sys(geteuid);
+        user->gid = (uint32_t)sys(getegid);
+        query = (struct user_query){ .uid = user->uid };
+        (void)find_entry(&query, user);
+        user->gid = (uint32_t)sys(getegid);
+    } else if (text[0] >= '0' && text[0] <= '9') {
+        int error = find_by_ids(text, user);
+
+        if (error)
+            return error;
+    } else {
+        if (!find_entry(&query, user))
+            return EINVAL;
+        find_groups(user);
+    }
+    fill_defaults(user);
+    return 0;
+}

@@ -1,0 +1,53 @@
+#pragma once
+
+/*
+ * Who a process runs as: names from the sandbox's own /etc/passwd and /etc/group. The files belong
+ * to the sandbox and are read as hostile: bounded, line by line, never blocking.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    USER_MAX_GROUPS = 64,
+    USER_NAME_SIZE = 64,
+    USER_PATH_SIZE = 256,
+    USER_MAX_ID = 0xfffffffe, /* the last one means "no change" to the kernel */
+    USER_FILE_LIMIT = 1024 * 1024,
+    USER_LINE_SIZE = 1024,
+};
+
+struct user {
+    uint32_t uid;
+    uint32_t gid;
+    uint32_t groups[USER_MAX_GROUPS];
+    unsigned group_count;
+    bool unchanged; /* init's own ids: nothing is switched */
+    char name[USER_NAME_SIZE];
+    char home[USER_PATH_SIZE];
+    char shell[USER_PATH_SIZE];
+};
+
+/* Fills in the user that `text` names: a name, "uid", "uid:gid" or "" for init's own. Returns 0, or
+ * an errno: EINVAL when it names nobody. */
+int user_find(const char *text, struct user *out_user);
+
+/* --- pure parts, for user_find and the tests ------------------------------------------------ */
+
+struct user_query {
+    const char *name;   /* NULL: by number */
+    size_t name_length; /* of `name` */
+    uint32_t uid;
+};
+
+/* One line without its newline. True when it is the one looked for; then `user` is filled. */
+bool user_match_passwd(const char *line, size_t length, const struct user_query *query,
+                       struct user *user);
+
+/* Adds the group of this line when the user is a member of it. */
+void user_add_group(const char *line, size_t length, struct user *user);
+
+/* "12" or "12:34" */
+bool user_parse_ids(const char *text, struct user *user, bool *out_has_gid);
