@@ -62,19 +62,29 @@ void clock_format(int64_t wall_us, char text[CLOCK_TEXT_SIZE])
     snprintf(text + length, CLOCK_TEXT_SIZE - length, ".%03dZ", (int)(wall_us / 1000 % 1000));
 }
 
+/* The digits after the point as microseconds; finer ones are dropped. Returns what follows. */
+static const char *parse_fraction(const char *text, int64_t *out_us)
+{
+    int64_t unit_us = 100000;
+
+    *out_us = 0;
+    for (; *text >= '0' && *text <= '9'; text++, unit_us /= 10)
+        *out_us += (*text - '0') * unit_us;
+    return text;
+}
+
 int clock_parse(const char *text, int64_t *out_wall_us)
 {
     struct tm utc = { 0 };
     const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &utc);
-    unsigned milliseconds = 0;
-    int used = 0;
+    int64_t fraction_us = 0;
 
     if (!rest)
         return -1;
-    if (*rest == '.' && sscanf(rest, ".%3u%n", &milliseconds, &used) == 1)
-        rest += used;
+    if (rest[0] == '.' && rest[1] >= '0' && rest[1] <= '9')
+        rest = parse_fraction(rest + 1, &fraction_us);
     if (strcmp(rest, "Z") != 0)
         return -1;
-    *out_wall_us = (int64_t)timegm(&utc) * 1000000 + (int64_t)milliseconds * 1000;
+    *out_wall_us = (int64_t)timegm(&utc) * 1000000 + fraction_us;
     return 0;
 }

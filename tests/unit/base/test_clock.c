@@ -1,4 +1,97 @@
+#include "base/clock.h"
+
+#include "base/macros.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void the_system_clock_moves_forward(void **state UNUSED)
+{
+    int64_t before_us = clock_now_us(&clock_system);
+
+    assert_true(before_us > 0);
+    assert_true(clock_now_us(&clock_system) >= before_us);
+    assert_true(clock_wall_us(&clock_system) > 1700000000LL * 1000000);
+}
+
+static void a_simulated_clock_stands_still_until_it_is_moved(void **state UNUSED)
+{
+    struct simulated_clock clock;
+
+    simulated_clock_init(&clock, 5, 1000);
+    assert_int_equal(clock_now_us(&clock.clock), 5);
+    assert_int_equal(clock_now_us(&clock.clock), 5);
+    simulated_clock_advance(&clock, 10);
+    assert_int_equal(clock_now_us(&clock.clock), 15);
+    assert_int_equal(clock_wall_us(&clock.clock), 1010);
+}
+
+static void times_are_written_as_rfc_3339_and_read_back(void **state UNUSED)
+{
+    static const int64_t times[] = { 0, 1000, 1772366400123000, 4102444799999000 };
+    char text[CLOCK_TEXT_SIZE];
+    int64_t back;
+
+    clock_format(1772366400123456, text);
+    assert_string_equal(text, "2026-03-01T12:00:00.123Z");
+    for (size_t i = 0; i < ARRAY_LENGTH(times); i++) {
+        clock_format(times[i], text);
+        assert_int_equal(clock_parse(text, &back), 0);
+        assert_int_equal(back, times[i]);
+    }
+}
+
+static void assert_parsed(const char *text, int64_t expected)
+{
+    int64_t wall_us;
+
+    assert_int_equal(clock_parse(text, &wall_us), 0);
+    assert_int_equal(wall_us, expected);
+}
+
+static void a_fraction_counts_by_its_digits(void **state UNUSED)
+{
+    assert_parsed("1970-01-01T00:00:01Z", 1000000);
+    assert_parsed("1970-01-01T00:00:01.5Z", 1500000);
+    assert_parsed("1970-01-01T00:00:01.05Z", 1050000);
+    assert_parsed("1970-01-01T00:00:01.123456Z", 1123456);
+    assert_parsed("1970-01-01T00:00:01.123456789Z", 1123456);
+}
+
+static void what_is_not_a_time_in_utc_is_refused(void **state UNUSED)
+{
+    static const char *const wrong[] = {
+        "",
+        "now",
+        "2026-03-01",
+        "2026-03-01T12:00:00",
+        "2026-03-01T12:00:00.Z",
+        "2026-03-01T12:00:00. 1Z",
+        "2026-03-01T12:00:00.1",
+        "2026-03-01T12:00:00Z ",
+        "2026-13-01T12:00:00Z",
+    };
+    int64_t wall_us = 42;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
+        if (clock_parse(wrong[i], &wall_us) == 0)
+            fail_msg("accepted: %s", wrong[i]);
+    assert_int_equal(wall_us, 42);
+}
+
 int main(void)
 {
-    return 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_system_clock_moves_forward),
+        cmocka_unit_test(a_simulated_clock_stands_still_until_it_is_moved),
+        cmocka_unit_test(times_are_written_as_rfc_3339_and_read_back),
+        cmocka_unit_test(a_fraction_counts_by_its_digits),
+        cmocka_unit_test(what_is_not_a_time_in_utc_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
