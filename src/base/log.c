@@ -2,12 +2,14 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/str.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_MAXIMUM = 4096 };
+/* A field's text is cut, so that a line always fits and its JSON stays whole. */
+enum { TEXT_MAXIMUM = 1024, LINE_MAXIMUM = 256 * 1024 };
 
 static atomic_int log_minimum = LOG_INFO;
 static enum log_format log_style = LOG_TEXT;
@@ -32,24 +34,43 @@ bool log_enabled(enum log_level level)
     return (int)level >= atomic_load_explicit(&log_minimum, memory_order_relaxed);
 }
 
-/* Control characters never reach the log as they are: a field cannot forge a line. */
-static void append_quoted(struct buffer *line, const char *text)
+/* One character; returns its length. Control characters never reach the log as they are: a field
+ * cannot forge a line. */
+static size_t append_character(struct buffer *line, const unsigned char *at, size_t left)
 {
-    buffer_append_byte(line, '"');
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            buffer_appendf(line, "\\%c", *at);
-        else if (*at < 0x20 || *at == 0x7f)
-            buffer_appendf(line, "\\u%04x", *at);
-        else
-            buffer_append_byte(line, *at);
-    }
-    buffer_append_byte(line, '"');
+    size_t length = str_utf8_sequence(at, left);
+
+    if (!length)
+        buffer_append_text(line, "\xef\xbf\xbd");
+    else if (*at == '"' || *at == '\\')
+        buffer_appendf(line, "\\%c", *at);
+    else if (*at < 0x20 || *at == 0x7f)
+        buffer_appendf(line, "\\u%04x", *at);
+    else
+        buffer_append(line, at, length);
+    return MAX(length, (size_t)1);
 }
 
+static void append_quoted(struct buffer *line, const char *text)
+{
+    size_t length = strlen(text);
+    size_t shown = MIN(length, (size_t)TEXT_MAXIMUM);
+
+    buffer_append_byte(line, '"');
+    for (size_t at = 0; at < shown;)
+        at += append_character(line, (const unsigned char *)text + at, length - at);
+    buffer_append_text(line, shown < length ? "...\"" : "\"");
+}
+
+/* Plain characters only: anything that could be taken for something else is quoted. */
 static bool text_is_bare(const char *text)
 {
-    return *text && !text[strcspn(text, " \"\\=\t\r\n")];
+    size_t length = 0;
+
+    for (; text[length] > ' ' && text[length] < 0x7f && length < TEXT_MAXIMUM; length++)
+        if (strchr("\"\\=", text[length]))
+            return false;
+    return length > 0 && !text[length];
 }
 
 static void append_value(struct buffer *line, const struct log_field *field)
@@ -113,8 +134,6 @@ void log_event(enum log_level level, const char *event, const struct log_field *
         append_json(&line, time, level, event, fields, count);
     else
         append_plain(&line, time, level, event, fields, count);
-    if (line.overflowed)
-        line.length = MIN(line.length, (size_t)LINE_MAXIMUM - 1);
     buffer_append_byte(&line, '\n');
     (void)!write(log_fd, line.data, line.length);
 }
