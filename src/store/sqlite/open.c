@@ -391,7 +391,7 @@ void sqlite_db_close(struct sqlite_db *db)
 {
     sqlite3_stmt *statement;
 
-    while ((statement = sqlite3_next_stmt(db->handle, NULL)))
+    while (db->handle && (statement = sqlite3_next_stmt(db->handle, NULL)))
         sqlite3_finalize(statement);
     sqlite3_close(db->handle);
     free(db->path);

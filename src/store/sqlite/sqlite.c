@@ -16,9 +16,9 @@
 #include <string.h>
 
 enum {
-    CHECKPOINT_PAGES = 1000,
+    CHECKPOINT_PAGES = 2000,
     /* The log is this long only if the daemon never rests; then the writer itself stops for it. */
-    CHECKPOINT_PAGES_URGENT = 16 * CHECKPOINT_PAGES,
+    CHECKPOINT_PAGES_URGENT = 8 * CHECKPOINT_PAGES,
 };
 
 struct batch {
@@ -93,13 +93,15 @@ static void checkpoint_run(struct job *job)
         sqlite3_wal_checkpoint_v2(checkpoint->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 }
 
-/* Nothing is lost when it fails: the log grows until the next one succeeds. */
+/* Nothing is lost when it fails: the log grows until the next one succeeds. It is busy when the
+ * writer makes an urgent one. */
 static void checkpoint_done(struct job *job)
 {
     struct checkpoint *checkpoint = container_of(job, struct checkpoint, job);
 
     checkpoint->running = false;
-    if (checkpoint->code != SQLITE_OK && checkpoint->code != checkpoint->reported)
+    if (checkpoint->code != SQLITE_OK && checkpoint->code != SQLITE_BUSY &&
+        checkpoint->code != checkpoint->reported)
         log_warn("store checkpoint failed; continuing without it",
                  kv("error", sqlite3_errstr(checkpoint->code)));
     checkpoint->reported = checkpoint->code;

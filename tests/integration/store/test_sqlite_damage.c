@@ -1,0 +1,488 @@
+#include "sqlite_support.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+enum { FLIP_ROUNDS = 150 };
+
+/* --- the file as a whole ------------------------------------------------------------------- */
+
+static void assert_refused(struct sqlite_place *place)
+{
+    assert_null(sqlite_place_open(place, "boot 1"));
+    assert_int_not_equal(place->err.code, ERR_NONE);
+    assert_non_null(strstr(place->err.message, place->path));
+    assert_int_not_equal(place->err.hint[0], '\0');
+}
+
+static void write_file(const struct sqlite_place *place, const void *data, size_t length)
+{
+    FILE *file = fopen(place->path, "w");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, length, file), length);
+    assert_int_equal(fclose(file), 0);
+}
+
+static off_t file_size(const struct sqlite_place *place)
+{
+    struct stat info;
+
+    assert_int_equal(lstat(place->path, &info), 0);
+    return info.st_size;
+}
+
+static void an_empty_file_is_refused_and_left_alone(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    write_file(place, "", 0);
+    assert_refused(place);
+    assert_non_null(strstr(place->err.message, "empty"));
+    assert_int_equal(file_size(place), 0);
+}
+
+static void a_file_of_something_else_is_refused_and_left_alone(void **state)
+{
+    struct sqlite_place *place = *state;
+    char garbage[8192];
+
+    memset(garbage, 'g', sizeof(garbage));
+    write_file(place, garbage, sizeof(garbage));
+    assert_refused(place);
+    assert_string_equal(place->err.name, "store_damaged");
+    assert_int_equal(file_size(place), sizeof(garbage));
+}
+
+static void a_zeroed_header_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+    char zeroes[100] = { 0 };
+    int fd;
+
+    sqlite_place_fill(place, 50);
+    fd = open(place->path, O_WRONLY);
+    assert_int_equal(pwrite(fd, zeroes, sizeof(zeroes), 0), sizeof(zeroes));
+    close(fd);
+    assert_refused(place);
+}
+
+static void a_truncated_file_is_refused_wherever_it_ends(void **state)
+{
+    struct sqlite_place *place = *state;
+    off_t full;
+
+    sqlite_place_fill(place, 200);
+    full = file_size(place);
+    for (off_t size = full - 4096; size > 0; size -= full / 7) {
+        assert_int_equal(truncate(place->path, size), 0);
+        assert_refused(place);
+        assert_string_equal(place->err.name, "store_damaged");
+        assert_int_equal(file_size(place), size);
+    }
+}
+
+static void a_directory_in_its_place_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    assert_int_equal(mkdir(place->path, 0700), 0);
+    assert_refused(place);
+    assert_non_null(strstr(place->err.message, "directory"));
+}
+
+static void a_symbolic_link_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    assert_int_equal(symlink("/etc/passwd", place->path), 0);
+    assert_refused(place);
+    assert_non_null(strstr(place->err.message, "symbolic link"));
+}
+
+static void a_log_without_its_database_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *wal = xasprintf("%s-wal", place->path);
+    FILE *file = fopen(wal, "w");
+
+    fputs("log", file);
+    fclose(file);
+    assert_refused(place);
+    assert_int_equal(access(wal, F_OK), 0);
+    assert_int_not_equal(access(place->path, F_OK), 0);
+}
+
+static void a_state_directory_that_is_missing_is_named(void **state)
+{
+    struct sqlite_place *place = *state;
+    char path[sizeof(place->path)];
+
+    memcpy(path, place->path, sizeof(path));
+    snprintf(place->path, sizeof(place->path), "%s/no/store.db", place->directory);
+    assert_refused(place);
+    memcpy(place->path, path, sizeof(path));
+}
+
+/* Root may write everything, so somebody else has to try. */
+static int open_as_nobody(struct sqlite_place *place)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        bool refused = setgid(65534) == 0 && setuid(65534) == 0 &&
+                       !sqlite_place_open(place, "boot 1") &&
+                       strcmp(place->err.name, "store_readonly") == 0 &&
+                       strstr(place->err.message, place->path);
+
+        _exit(refused ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void a_file_that_cannot_be_written_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    if (geteuid() != 0)
+        skip();
+    sqlite_place_fill(place, 1);
+    assert_int_equal(chmod(place->directory, 0755), 0);
+    assert_int_equal(chmod(place->path, 0644), 0);
+    assert_int_equal(open_as_nobody(place), 0);
+    assert_int_equal(chmod(place->path, 0666), 0);
+    assert_int_equal(open_as_nobody(place), 0);
+}
+
+/* --- bits ---------------------------------------------------------------------------------- */
+
+static unsigned next_random(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (unsigned)(*seed >> 33);
+}
+
+static bool answered;
+
+static void count_session(struct store_query *query, const struct session_record *record)
+{
+    assert_true(strlen(record->id) < ID_SIZE);
+    assert_int_not_equal(record->state[0], '\0');
+    (*(size_t *)query->private)++;
+}
+
+static void on_answer(struct store_query *query)
+{
+    (void)query;
+    answered = true;
+}
+
+/* Either it is refused, or every record that is delivered is well formed. */
+static void open_and_read(struct sqlite_place *place)
+{
+    size_t count = 0;
+    struct store_query query = { .on_session = count_session,
+                                 .done = on_answer,
+                                 .private = &count };
+
+    if (!sqlite_place_open(place, "boot 1")) {
+        assert_non_null(strstr(place->err.message, place->path));
+        return;
+    }
+    answered = false;
+    store_query(place->store, STORE_SESSIONS, &query);
+    store_wait(place->loop, &answered);
+    sqlite_place_close(place);
+}
+
+static void flipped_bits_are_refused_or_survived(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *original = NULL;
+    scoped(free) char *copy = NULL;
+    uint64_t seed = 20260301;
+    size_t size;
+    int fd;
+
+    sqlite_place_fill(place, 60);
+    size = (size_t)file_size(place);
+    original = xmalloc(size);
+    copy = xmalloc(size);
+    fd = open(place->path, O_RDONLY);
+    assert_int_equal(read(fd, original, size), size);
+    close(fd);
+    for (unsigned round = 0; round < FLIP_ROUNDS; round++) {
+        memcpy(copy, original, size);
+        for (unsigned i = 0; i <= round % 8; i++)
+            copy[next_random(&seed) % size] ^= (char)(1U << (next_random(&seed) % 8));
+        write_file(place, copy, size);
+        open_and_read(place);
+    }
+}
+
+/* --- single records ------------------------------------------------------------------------ */
+
+static void a_record_without_timestamps_is_delivered_with_zeroes(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    sqlite_place_fill(place, 2);
+    sqlite_place_exec(place, "UPDATE sessions SET created_wall_us = NULL, created_boot_us = NULL,"
+                             " expires_wall_us = 'soon', generation = x'00ff', owner = 7,"
+                             " spec_json = NULL, retain_until_wall_us = 1.5 WHERE seq = 1");
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 2);
+    assert_int_equal(found_session(&found, 0)->created.wall_us, 0);
+    assert_int_equal(found_session(&found, 0)->created.boot_us, 0);
+    assert_int_equal(found_session(&found, 0)->expires.wall_us, 0);
+    assert_int_equal(found_session(&found, 0)->generation, 0);
+    assert_int_equal(found_session(&found, 0)->retain_until_wall_us, 0);
+    assert_string_equal(found_session(&found, 0)->spec_json, "");
+    assert_string_equal(found_session(&found, 0)->state, "open");
+    assert_int_equal(place->store->load.damaged, 0);
+}
+
+static void a_record_with_an_unknown_state_is_delivered_as_it_is(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    sqlite_place_fill(place, 1);
+    sqlite_place_exec(place, "UPDATE sessions SET state = 'hibernating'");
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 1);
+    assert_string_equal(found_session(&found, 0)->state, "hibernating");
+}
+
+static void records_without_id_or_state_are_set_aside_and_counted(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    sqlite_place_fill(place, 6);
+    sqlite_place_exec(place, "UPDATE sessions SET id = NULL WHERE seq = 1;"
+                             "UPDATE sessions SET id = 'ses_' || hex(zeroblob(40)) WHERE seq = 2;"
+                             "UPDATE sessions SET state = '' WHERE seq = 3;"
+                             "UPDATE sessions SET state = x'01' WHERE seq = 4;"
+                             "UPDATE executions SET session_id = 5 WHERE seq = 1");
+    sqlite_place_exec(place, "UPDATE executions SET session_id = x'05' WHERE seq = 1;"
+                             "UPDATE events SET type = NULL WHERE sequence = 2");
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(place->store->load.damaged, 6);
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 2);
+    assert_string_equal(found_session(&found, 0)->id, sample_session(5).id);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM damaged"), 6);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM damaged WHERE table_name ="
+                                                " 'sessions' AND content LIKE '%ada@example.org%'"),
+                     4);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(place->store->load.damaged, 0);
+}
+
+static void a_record_that_breaks_while_the_store_is_open_is_set_aside_by_the_query(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    sqlite_place_fill(place, 2);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    sqlite_place_exec(place, "UPDATE sessions SET state = NULL WHERE seq = 1");
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 1);
+    assert_int_equal(place->store->load.damaged, 1);
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(place->store->load.damaged, 1);
+}
+
+/* --- while it runs ------------------------------------------------------------------------- */
+
+static void a_database_that_is_removed_under_the_store_fails_commits(void **state)
+{
+    struct sqlite_place *place = *state;
+    struct session_record record = sample_session(1);
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(unlink(place->path), 0);
+    store_put_session(place->store, &record);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_UNAVAILABLE);
+    assert_string_equal(place->store->counts.last_failure.name, "store_gone");
+}
+
+static bool sync_fails;
+static int (*real_open)(sqlite3_vfs *, const char *, sqlite3_file *, int, int *);
+static int (*real_sync)(sqlite3_file *, int);
+static sqlite3_io_methods failing_methods;
+
+static int failing_sync(sqlite3_file *file, int flags)
+{
+    return sync_fails ? SQLITE_IOERR_FSYNC : real_sync(file, flags);
+}
+
+static int failing_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags,
+                        int *out_flags)
+{
+    int code = real_open(vfs, name, file, flags, out_flags);
+
+    if (code == SQLITE_OK && (flags & SQLITE_OPEN_WAL)) {
+        failing_methods = *file->pMethods;
+        real_sync = failing_methods.xSync;
+        failing_methods.xSync = failing_sync;
+        file->pMethods = &failing_methods;
+    }
+    return code;
+}
+
+static void a_failed_sync_fails_this_commit_and_all_later_ones(void **state)
+{
+    struct sqlite_place *place = *state;
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    struct store_options options = { .loop = place->loop, .path = place->path, .sync = "full" };
+    struct session_record record = sample_session(1);
+
+    real_open = vfs->xOpen;
+    vfs->xOpen = failing_open;
+    place->store = store_open_sqlite(&options, &place->err);
+    assert_non_null(place->store);
+    store_put_session(place->store, &record);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    sync_fails = true;
+    record.generation++;
+    store_put_session(place->store, &record);
+    assert_int_not_equal(store_commit_and_wait(place->store), ERR_NONE);
+    sync_fails = false;
+    record.generation++;
+    store_put_session(place->store, &record);
+    assert_int_not_equal(store_commit_and_wait(place->store), ERR_NONE);
+    sqlite_place_close(place);
+    vfs->xOpen = real_open;
+}
+
+/* A small file system of our own, in a mount namespace that ends with this process. */
+static bool mount_small(const char *directory)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) == 0 &&
+           mount("tmpfs", directory, "tmpfs", 0, "size=1m,mode=0700") == 0;
+}
+
+static void write_filler(const struct sqlite_place *place, const char *name, size_t size)
+{
+    scoped(free) char *path = xasprintf("%s/%s", place->directory, name);
+    scoped(fd_close) int fd = open(path, O_CREAT | O_WRONLY, 0600);
+    scoped(free) char *zeroes = xcalloc(1, size);
+
+    assert_true(fd >= 0);
+    (void)!write(fd, zeroes, size);
+}
+
+static unsigned put_until_full(struct sqlite_place *place, const char *text)
+{
+    enum error_code code;
+    unsigned n = 0;
+
+    do {
+        struct session_record record = sample_session(++n);
+
+        record.spec_json = text;
+        store_put_session(place->store, &record);
+        code = store_commit_and_wait(place->store);
+    } while (code == ERR_NONE && n < 1000);
+    assert_int_equal(code, ERR_NO_SPACE);
+    return n - 1;
+}
+
+static void a_full_disk_fails_commits_until_there_is_space_again(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    scoped(free) char *filler = xasprintf("%s/filler", place->directory);
+    struct session_record record;
+    char text[4096];
+    unsigned durable;
+
+    if (geteuid() != 0 || !mount_small(place->directory))
+        skip();
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    write_filler(place, "filler", 256 * 1024);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    durable = put_until_full(place, text);
+    assert_true(durable > 0);
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, durable);
+
+    assert_int_equal(unlink(filler), 0);
+    record = sample_session(5000);
+    store_put_session(place->store, &record);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, durable + 1);
+    sqlite_place_close(place);
+    assert_int_equal(umount(place->directory), 0);
+}
+
+static void a_new_database_on_a_full_disk_is_refused_and_leaves_nothing(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *half = xasprintf("%s.new", place->path);
+
+    if (geteuid() != 0 || !mount_small(place->directory))
+        skip();
+    write_filler(place, "filler", 2 * 1024 * 1024);
+    assert_refused(place);
+    assert_int_equal(place->err.code, ERR_NO_SPACE);
+    assert_int_not_equal(access(half, F_OK), 0);
+    assert_int_not_equal(access(place->path, F_OK), 0);
+    assert_int_equal(umount(place->directory), 0);
+}
+
+#define place_test(name) \
+    cmocka_unit_test_setup_teardown(name, sqlite_place_setup, sqlite_place_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        place_test(an_empty_file_is_refused_and_left_alone),
+        place_test(a_file_of_something_else_is_refused_and_left_alone),
+        place_test(a_zeroed_header_is_refused),
+        place_test(a_truncated_file_is_refused_wherever_it_ends),
+        place_test(a_directory_in_its_place_is_refused),
+        place_test(a_symbolic_link_is_refused),
+        place_test(a_log_without_its_database_is_refused),
+        place_test(a_state_directory_that_is_missing_is_named),
+        place_test(a_file_that_cannot_be_written_is_refused),
+        place_test(flipped_bits_are_refused_or_survived),
+        place_test(a_record_without_timestamps_is_delivered_with_zeroes),
+        place_test(a_record_with_an_unknown_state_is_delivered_as_it_is),
+        place_test(records_without_id_or_state_are_set_aside_and_counted),
+        place_test(a_record_that_breaks_while_the_store_is_open_is_set_aside_by_the_query),
+        place_test(a_database_that_is_removed_under_the_store_fails_commits),
+        place_test(a_failed_sync_fails_this_commit_and_all_later_ones),
+        place_test(a_full_disk_fails_commits_until_there_is_space_again),
+        place_test(a_new_database_on_a_full_disk_is_refused_and_leaves_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,252 @@
+#include "sqlite_support.h"
+
+#include "base/alloc.h"
+#include "store/sqlite/db.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+static void everything_is_there_after_closing_and_opening_again(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record expected = sample_session(2);
+
+    sqlite_place_fill(place, 3);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 3);
+    assert_same_session(found_session(&found, 1), &expected);
+    found_records_ask(&found, place->store, STORE_EXECUTIONS);
+    assert_int_equal(found.count, 3);
+    found_records_ask(&found, place->store, STORE_EVENTS);
+    assert_int_equal(found.count, 3);
+    assert_int_equal(place->store->load.damaged, 0);
+}
+
+static void puts_without_a_commit_are_there_after_closing(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record record = sample_session(1);
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    store_put_session(place->store, &record);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 1);
+}
+
+static void the_files_are_for_their_owner_only(void **state)
+{
+    static const char *const suffixes[] = { "", "-wal", "-shm" };
+    struct sqlite_place *place = *state;
+    struct session_record record = sample_session(1);
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    store_put_session(place->store, &record);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    for (size_t i = 0; i < ARRAY_LENGTH(suffixes); i++) {
+        scoped(free) char *name = xasprintf("%s%s", place->path, suffixes[i]);
+        struct stat info;
+
+        assert_int_equal(stat(name, &info), 0);
+        assert_int_equal(info.st_mode & 07777, 0600);
+    }
+}
+
+static void sequence_numbers_go_on_after_their_events_are_forgotten(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    sqlite_place_fill(place, 5);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(place->store->load.last_sequence, 5);
+    for (unsigned i = 1; i <= 5; i++)
+        store_forget_session(place->store, sample_session(i).id);
+    sqlite_place_close(place);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM events"), 0);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(place->store->load.last_sequence, 5);
+}
+
+/* --- boots --------------------------------------------------------------------------------- */
+
+static void a_restart_within_a_boot_is_known_from_a_reboot(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_false(place->store->load.same_boot);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_true(place->store->load.same_boot);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, "boot 2"));
+    assert_false(place->store->load.same_boot);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, NULL));
+    assert_false(place->store->load.same_boot);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, NULL));
+    assert_false(place->store->load.same_boot);
+}
+
+/* An hour before the reboot a lease of two hours began; the machine has been up for a minute. */
+static void stamps_of_an_earlier_boot_are_worked_out_from_the_wall_clock(void **state)
+{
+    enum { HOUR = 3600 };
+    const int64_t second = 1000000;
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record record = { .id = "ses_1", .state = "open" };
+    const struct session_record *got;
+    int64_t wall_us = place->clock.wall_us;
+
+    record.created = (struct stamp){ wall_us, place->clock.boot_us };
+    record.expires =
+        (struct stamp){ wall_us + 2 * HOUR * second, place->clock.boot_us + 2 * HOUR * second };
+    record.started.wall_us = 0;
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    store_put_session(place->store, &record);
+    sqlite_place_close(place);
+
+    simulated_clock_advance(&place->clock, HOUR * second);
+    place->clock.boot_us = 60 * second;
+    /* A process that ends before it has put the record again leaves it as it was. */
+    assert_non_null(sqlite_place_open(place, "boot 2"));
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, "boot 2"));
+    assert_true(place->store->load.same_boot);
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    got = found_session(&found, 0);
+    assert_int_equal(got->expires.wall_us, record.expires.wall_us);
+    assert_int_equal(got->expires.boot_us, (HOUR + 60) * second);
+    assert_int_equal(got->created.boot_us, (60 - HOUR) * second);
+    assert_int_equal(got->started.wall_us, 0);
+    assert_int_equal(got->started.boot_us, 0);
+}
+
+/* --- versions ------------------------------------------------------------------------------ */
+
+static void make_version_1(const struct sqlite_place *place)
+{
+    scoped(free) char *sql = xasprintf(
+        "BEGIN; %s"
+        "INSERT INTO sessions (id, owner, key, state, generation, created_wall_us,"
+        " created_boot_us) VALUES ('ses_old', 'ada', '', 'open', 3, 1749999999000000, 17);"
+        "INSERT INTO events (sequence, session_id, type) VALUES (41, 'ses_old', 'session.created');"
+        "PRAGMA user_version = 1; PRAGMA application_id = %d; COMMIT;",
+        schema_migration(1), STORE_APPLICATION_ID);
+
+    sqlite_place_exec(place, sql);
+}
+
+static void a_database_of_the_version_before_is_migrated(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record record = sample_session(1);
+
+    make_version_1(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(place->store->load.last_sequence, 41);
+    store_put_session(place->store, &record);
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 2);
+    assert_string_equal(found_session(&found, 0)->id, "ses_old");
+    assert_int_equal(found_session(&found, 0)->generation, 3);
+    assert_int_equal(found_session(&found, 0)->created.boot_us, place->clock.boot_us - 1000000);
+    assert_int_equal(sqlite_place_number(place, "PRAGMA user_version"), STORE_SCHEMA_VERSION);
+}
+
+static void a_migration_that_fails_leaves_the_old_version_as_it_was(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    make_version_1(place);
+    sqlite_place_exec(place, "CREATE TABLE damaged (in_the_way)");
+    assert_null(sqlite_place_open(place, "boot 1"));
+    assert_non_null(strstr(place->err.message, place->path));
+    assert_int_equal(sqlite_place_number(place, "PRAGMA user_version"), 1);
+    sqlite_place_exec(place, "DROP TABLE damaged");
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+}
+
+static void a_database_of_a_newer_version_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    sqlite_place_fill(place, 1);
+    sqlite_place_exec(place, "PRAGMA user_version = 99");
+    assert_null(sqlite_place_open(place, "boot 1"));
+    assert_string_equal(place->err.name, "store_newer");
+    assert_non_null(strstr(place->err.message, place->path));
+    assert_non_null(strstr(place->err.message, "99"));
+    assert_int_not_equal(place->err.hint[0], '\0');
+}
+
+static void a_database_of_another_program_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    sqlite_place_exec(place, "CREATE TABLE sessions (id)");
+    assert_null(sqlite_place_open(place, "boot 1"));
+    assert_string_equal(place->err.name, "store_foreign");
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sqlite_schema"), 1);
+}
+
+static void a_half_made_new_database_is_replaced(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *name = xasprintf("%s.new", place->path);
+    FILE *file = fopen(name, "w");
+
+    assert_non_null(file);
+    fputs("half", file);
+    fclose(file);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_not_equal(access(name, F_OK), 0);
+}
+
+static void old_events_of_no_session_are_not_kept_for_ever(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    sqlite_place_fill(place, 1);
+    sqlite_place_exec(place, "WITH RECURSIVE n (i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n"
+                             " WHERE i < 15000) INSERT INTO events (sequence, session_id, type)"
+                             " SELECT i, '', 'daemon.started' FROM n");
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(place->store->load.last_sequence, 15000);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM events"), 10001);
+}
+
+#define place_test(name) \
+    cmocka_unit_test_setup_teardown(name, sqlite_place_setup, sqlite_place_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        place_test(everything_is_there_after_closing_and_opening_again),
+        place_test(puts_without_a_commit_are_there_after_closing),
+        place_test(the_files_are_for_their_owner_only),
+        place_test(sequence_numbers_go_on_after_their_events_are_forgotten),
+        place_test(a_restart_within_a_boot_is_known_from_a_reboot),
+        place_test(stamps_of_an_earlier_boot_are_worked_out_from_the_wall_clock),
+        place_test(a_database_of_the_version_before_is_migrated),
+        place_test(a_migration_that_fails_leaves_the_old_version_as_it_was),
+        place_test(a_database_of_a_newer_version_is_refused),
+        place_test(a_database_of_another_program_is_refused),
+        place_test(a_half_made_new_database_is_replaced),
+        place_test(old_events_of_no_session_are_not_kept_for_ever),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
