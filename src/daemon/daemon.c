@@ -1,0 +1,364 @@
+#include "daemon/daemon.h"
+
+#include "api/api.h"
+#include "backend/backend.h"
+#include "backend/launcher.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/core.h"
+#include "daemon/privileges.h"
+#include "loop/loop.h"
+#include "loop/worker.h"
+#include "net/http_server.h"
+#include "store/lock.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BLOCKING_THREADS = 2 };
+
+struct daemon {
+    const struct daemon_options *options; /* borrowed */
+    struct config config;
+    struct identity identity;
+
+    int state_dir; /* owned, like all below */
+    int lock;
+    struct loop *loop;
+    struct launcher *launcher;
+    struct worker *worker;
+    struct store *store;
+    struct backend *backend;
+    struct core *core;
+    struct api *api;
+    struct http_server *server;
+
+    struct signal_watch on_term, on_int, on_hup;
+    struct io_watch leash;
+    bool stopping;
+    int exit_code;
+};
+
+/* --- stopping ------------------------------------------------------------------------------ */
+
+static void on_core_stopped(struct core *core UNUSED, const struct error *err, void *user)
+{
+    struct daemon *daemon = user;
+
+    if (err) {
+        log_error("not everything could be ended", kv("error", err->message));
+        daemon->exit_code = EXIT_FAILURE;
+    }
+    loop_stop(daemon->loop);
+}
+
+static void daemon_stop(struct daemon *daemon, bool destroy)
+{
+    if (daemon->stopping) {
+        loop_stop(daemon->loop); /* asked twice: at once, and the next start cleans up */
+        return;
+    }
+    daemon->stopping = true;
+    log_info("stopping", kv("sandboxes", destroy ? "destroy" : "keep"));
+    if (daemon->server)
+        http_server_drain(daemon->server);
+    core_stop(daemon->core, destroy, daemon->config.shutdown.timeout_ms, on_core_stopped, daemon);
+}
+
+static void on_terminate(struct signal_watch *watch, int signal_number)
+{
+    struct daemon *daemon = signal_number == SIGTERM ? container_of(watch, struct daemon, on_term)
+                                                     : container_of(watch, struct daemon, on_int);
+
+    daemon_stop(daemon, daemon->config.shutdown.policy == SHUTDOWN_DESTROY);
+}
+
+/* A closed terminal is no reason to stop. */
+static void on_hangup(struct signal_watch *watch UNUSED, int signal_number UNUSED)
+{
+}
+
+static void on_leash(struct io_watch *watch, unsigned events UNUSED)
+{
+    struct daemon *daemon = container_of(watch, struct daemon, leash);
+
+    io_watch_stop(watch);
+    daemon_stop(daemon, true);
+}
+
+/* --- starting ------------------------------------------------------------------------------ */
+
+static int load_settings(struct daemon *daemon, struct error *err)
+{
+    const struct daemon_options *options = daemon->options;
+    scoped(free) char *listen = NULL;
+
+    if (config_load(&daemon->config, options->config_path, err) < 0)
+        return -1;
+    for (const struct daemon_setting *row = options->settings; row && row->key; row++)
+        if (config_set(&daemon->config, row->key, row->value, "command line", err) < 0)
+            return -1;
+    for (const char *const *address = options->listen; address && *address; address++) {
+        char *longer = listen ? xasprintf("%s %s", listen, *address) : xstrdup(*address);
+
+        free(listen);
+        listen = longer;
+    }
+    if (listen && config_set(&daemon->config, "listen", listen, "command line", err) < 0)
+        return -1;
+    return config_check(&daemon->config, err);
+}
+
+static void setup_log(const struct config *config)
+{
+    bool json = config->log.format == CONFIG_LOG_JSON ||
+                (config->log.format == CONFIG_LOG_AUTO && !isatty(STDERR_FILENO));
+
+    log_setup((enum log_level)config->log.level, json ? LOG_JSON : LOG_TEXT, STDERR_FILENO);
+}
+
+/* The directories that unix sockets stand in are made while we may still make them anywhere. */
+static int prepare_sockets(struct daemon *daemon, struct error *err)
+{
+    for (size_t i = 0; i < daemon->config.listen.count; i++) {
+        const char *address = daemon->config.listen.items[i];
+        scoped(free) char *directory = NULL;
+        struct stat status;
+        char *slash;
+
+        if (!str_starts_with(address, "unix:"))
+            continue;
+        directory = xstrdup(address + strlen("unix:"));
+        slash = strrchr(directory, '/');
+        if (!slash || slash == directory)
+            continue;
+        *slash = '\0';
+        if (stat(directory, &status) == 0 && status.st_uid != 0)
+            continue;
+        if (directory_prepare(directory, 0755, &daemon->identity, err) < 0)
+            return error_wrap(err, "listen on %s", address);
+    }
+    return 0;
+}
+
+static int prepare_state(struct daemon *daemon, struct error *err)
+{
+    const char *path = daemon->config.state_dir;
+    scoped(free) char *output = path_join(path, "output");
+
+    if (directory_prepare(path, 0711, &daemon->identity, err) < 0 ||
+        directory_prepare(output, 0700, &daemon->identity, err) < 0)
+        return error_wrap(err, "prepare the state directory");
+    daemon->state_dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (daemon->state_dir < 0)
+        return error_sys(err, "open %s", path);
+    daemon->lock = store_lock(daemon->state_dir, err);
+    return daemon->lock < 0 ? -1 : 0;
+}
+
+/* With power: what needs it is done here, and only the launcher keeps it. */
+static int start_privileged(struct daemon *daemon, struct error *err)
+{
+    identity_find(daemon->config.user, &daemon->identity);
+    if (prepare_sockets(daemon, err) < 0 || prepare_state(daemon, err) < 0)
+        return -1;
+    daemon->loop = loop_new(&clock_system);
+    daemon->launcher = launcher_start(
+        &(struct launcher_options){
+            .loop = daemon->loop,
+            .config = &daemon->config,
+            .state_path = daemon->config.state_dir,
+            .uid = daemon->identity.uid,
+            .gid = daemon->identity.gid,
+        },
+        err);
+    if (!daemon->launcher)
+        return -1;
+    return identity_assume(&daemon->identity, err);
+}
+
+static char *read_boot_id(void)
+{
+    char text[64] = "";
+    scoped(fd_close) int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+    text[got > 0 ? strcspn(text, "\n") : 0] = '\0';
+    return xstrdup(text);
+}
+
+static int open_store(struct daemon *daemon, struct error *err)
+{
+    scoped(free) char *path = path_join(daemon->config.state_dir, "sandglass.db");
+    scoped(free) char *boot_id = read_boot_id();
+
+    daemon->store = store_open_sqlite(&(struct store_options){ .loop = daemon->loop,
+                                                               .path = path,
+                                                               .sync = daemon->config.store_sync,
+                                                               .boot_id = boot_id },
+                                      err);
+    return daemon->store ? 0 : -1;
+}
+
+static int open_backend(struct daemon *daemon, struct error *err)
+{
+    const struct backend_options options = {
+        .loop = daemon->loop,
+        .config = &daemon->config,
+        .state_dir = daemon->state_dir,
+        .state_path = daemon->config.state_dir,
+        .launcher = daemon->launcher,
+    };
+    const char *name = daemon->config.sandbox.backend;
+
+    daemon->backend = backend_open(name, &options, err);
+    if (!daemon->backend && strcmp(name, "native") == 0 &&
+        daemon->config.sandbox.allow_direct_fallback) {
+        log_warn("no native sandboxes here: PROGRAMS RUN WITHOUT ISOLATION, by the direct backend",
+                 kv("reason", err->message));
+        daemon->backend = backend_open("direct", &options, err);
+    }
+    return daemon->backend ? 0 : -1;
+}
+
+/* Without power: everything that strangers can talk to. */
+static int start_parts(struct daemon *daemon, struct error *err)
+{
+    daemon->worker = worker_new(daemon->loop, BLOCKING_THREADS, "blocking");
+    if (open_store(daemon, err) < 0 || open_backend(daemon, err) < 0)
+        return -1;
+    daemon->core = core_new(&(struct core_parts){ .loop = daemon->loop,
+                                                  .config = &daemon->config,
+                                                  .store = daemon->store,
+                                                  .backend = daemon->backend,
+                                                  .worker = daemon->worker,
+                                                  .state_dir = daemon->state_dir,
+                                                  .state_path = daemon->config.state_dir });
+    daemon->api = api_new(&(struct api_parts){ .loop = daemon->loop,
+                                               .config = &daemon->config,
+                                               .core = daemon->core,
+                                               .store = daemon->store,
+                                               .backend = daemon->backend,
+                                               .started_at = clock_wall_us(&clock_system) });
+    return 0;
+}
+
+/* --- serving ------------------------------------------------------------------------------- */
+
+static struct http_server_limits server_limits(const struct config *config)
+{
+    return (struct http_server_limits){
+        .message = { .line_bytes = config->http.line_bytes,
+                     .head_bytes = config->http.head_bytes,
+                     .header_count = (size_t)config->http.header_count,
+                     .body_bytes = config->http.body_bytes ? config->http.body_bytes : UINT64_MAX },
+        .connections = (unsigned)config->http.connections,
+        .head_timeout_ms = config->http.head_timeout_ms,
+        .body_timeout_ms = config->http.body_timeout_ms,
+        .idle_timeout_ms = config->http.idle_timeout_ms,
+        .write_timeout_ms = config->http.write_timeout_ms,
+    };
+}
+
+static int listen_everywhere(struct daemon *daemon, struct error *err)
+{
+    struct http_server_limits limits = server_limits(&daemon->config);
+
+    daemon->server = http_server_new(daemon->loop, &limits, api_handle, daemon->api);
+    for (size_t i = 0; i < daemon->config.listen.count; i++) {
+        const char *address = daemon->config.listen.items[i];
+
+        if (http_server_listen(daemon->server, address, err) < 0)
+            return -1;
+        log_info("listening", kv("address", address));
+    }
+    return 0;
+}
+
+static void tell_ready(const struct daemon *daemon)
+{
+    const char *address = daemon->config.listen.count ? daemon->config.listen.items[0] : "";
+
+    if (daemon->options->ready_fd < 0)
+        return;
+    dprintf(daemon->options->ready_fd, "%s\n", address);
+    close(daemon->options->ready_fd);
+}
+
+/* Records have met reality: only now are requests taken. */
+static void on_core_started(struct core *core UNUSED, const struct error *failure, void *user)
+{
+    struct daemon *daemon = user;
+    struct error err = failure ? *failure : (struct error){ 0 };
+
+    if (!failure && listen_everywhere(daemon, &err) == 0) {
+        tell_ready(daemon);
+        return;
+    }
+    fprintf(stderr, "sandglass: %s\n", err.message);
+    if (err.hint[0])
+        fprintf(stderr, "sandglass: %s\n", err.hint);
+    daemon->exit_code = EXIT_FAILURE;
+    loop_stop(daemon->loop);
+}
+
+static void daemon_run(struct daemon *daemon)
+{
+    signal(SIGPIPE, SIG_IGN);
+    signal_watch_start(&daemon->on_term, daemon->loop, SIGTERM, on_terminate);
+    signal_watch_start(&daemon->on_int, daemon->loop, SIGINT, on_terminate);
+    signal_watch_start(&daemon->on_hup, daemon->loop, SIGHUP, on_hangup);
+    if (daemon->options->leash_fd >= 0)
+        io_watch_start(&daemon->leash, daemon->loop, daemon->options->leash_fd, IO_READ, on_leash);
+    core_start(daemon->core, on_core_started, daemon);
+    loop_run(daemon->loop);
+    io_watch_stop(&daemon->leash);
+    signal_watch_stop(&daemon->on_hup);
+    signal_watch_stop(&daemon->on_int);
+    signal_watch_stop(&daemon->on_term);
+}
+
+static void daemon_fini(struct daemon *daemon)
+{
+    http_server_free(daemon->server);
+    api_free(daemon->api);
+    core_free(daemon->core);
+    backend_close(daemon->backend);
+    store_close(daemon->store);
+    worker_free(daemon->worker);
+    launcher_stop(daemon->launcher);
+    loop_free(daemon->loop);
+    store_unlock(daemon->lock);
+    fd_close(daemon->state_dir);
+    config_fini(&daemon->config);
+}
+
+int daemon_main(const struct daemon_options *options)
+{
+    struct daemon daemon = { .options = options, .state_dir = -1, .lock = -1 };
+    struct error err = { 0 };
+
+    process_harden((int[]){ options->ready_fd, options->leash_fd }, 2);
+    if (load_settings(&daemon, &err) == 0) {
+        setup_log(&daemon.config);
+        if (start_privileged(&daemon, &err) == 0 && start_parts(&daemon, &err) == 0)
+            daemon_run(&daemon);
+    }
+    if (err.code != ERR_NONE) {
+        fprintf(stderr, "sandglass: %s\n", err.message);
+        if (err.hint[0])
+            fprintf(stderr, "sandglass: %s\n", err.hint);
+        daemon.exit_code = EXIT_FAILURE;
+    }
+    daemon_fini(&daemon);
+    return daemon.exit_code;
+}
