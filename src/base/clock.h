@@ -37,6 +37,6 @@ static inline int64_t clock_wall_us(const struct clock *clock)
     return clock->wall_us(clock);
 }
 
-/* RFC 3339 in UTC with milliseconds: 2026-03-01T12:00:00.000Z */
+/* RFC 3339 in UTC with milliseconds: 2026-03-01T12:00:00.000Z, from 1970 to 9999. */
 void clock_format(int64_t wall_us, char text[CLOCK_TEXT_SIZE]);
 int clock_parse(const char *text, int64_t *out_wall_us); /* 0 or -1 */

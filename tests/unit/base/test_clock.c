@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -43,6 +44,32 @@ static void times_are_written_as_rfc_3339_and_read_back(void **state UNUSED)
         assert_int_equal(clock_parse(text, &back), 0);
         assert_int_equal(back, times[i]);
     }
+}
+
+/* Steps of about nine days and a bit, over all years, against the C library. */
+static void every_date_is_the_one_of_the_c_library(void **state UNUSED)
+{
+    for (int64_t seconds = 0; seconds < 253402300800; seconds += 777777) {
+        char expected[CLOCK_TEXT_SIZE];
+        char text[CLOCK_TEXT_SIZE];
+        time_t time = (time_t)seconds;
+        struct tm utc;
+
+        gmtime_r(&time, &utc);
+        strftime(expected, sizeof(expected), "%Y-%m-%dT%H:%M:%S.000Z", &utc);
+        clock_format(seconds * 1000000, text);
+        assert_string_equal(text, expected);
+    }
+}
+
+static void a_time_out_of_range_is_the_nearest_one(void **state UNUSED)
+{
+    char text[CLOCK_TEXT_SIZE];
+
+    clock_format(INT64_MIN, text);
+    assert_string_equal(text, "1970-01-01T00:00:00.000Z");
+    clock_format(INT64_MAX, text);
+    assert_string_equal(text, "9999-12-31T23:59:59.999Z");
 }
 
 static void assert_parsed(const char *text, int64_t expected)
@@ -89,6 +116,8 @@ int main(void)
         cmocka_unit_test(the_system_clock_moves_forward),
         cmocka_unit_test(a_simulated_clock_stands_still_until_it_is_moved),
         cmocka_unit_test(times_are_written_as_rfc_3339_and_read_back),
+        cmocka_unit_test(every_date_is_the_one_of_the_c_library),
+        cmocka_unit_test(a_time_out_of_range_is_the_nearest_one),
         cmocka_unit_test(a_fraction_counts_by_its_digits),
         cmocka_unit_test(what_is_not_a_time_in_utc_is_refused),
     };
