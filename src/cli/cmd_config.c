@@ -1,0 +1,116 @@
+/* sandglass config: the settings. Needs no daemon. */
+
+#include "base/str.h"
+#include "cli/commands.h"
+#include "config/config.h"
+
+enum { TEXT_MAXIMUM = 16 << 20 };
+
+struct config_args {
+    struct common_args common;
+    const char *config;
+};
+
+static const struct option file_options[] = {
+    { "config", 'c', OPTION_TEXT, offsetof(struct config_args, config), "FILE", NULL,
+      "the settings; else $SANDGLASS_CONFIG, else the usual places" },
+    { 0 },
+};
+
+static int load(struct cli *cli, const struct config_args *args, const struct option_result *given,
+                struct config *config)
+{
+    struct error err;
+
+    if (given->operands.count)
+        return cli_misuse(cli, "%s takes no operand: \"%s\"", cli->command->name,
+                          given->operands.items[0]);
+    if (config_load(config, args->config, &err) < 0)
+        return cli_fail(cli, &err);
+    return 0;
+}
+
+static int show_run(struct cli *cli, const void *args, const struct option_result *given)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(TEXT_MAXIMUM);
+    scoped(config_fini) struct config config = { 0 };
+    int failed = load(cli, args, given, &config);
+
+    if (failed)
+        return failed;
+    config_show(&config, &text, cli->json);
+    if (text.length && text.data[text.length - 1] != '\n')
+        buffer_append_byte(&text, '\n');
+    return cli_print(cli, text.data, text.length);
+}
+
+static const struct command config_show_command = {
+    .name = "show",
+    .summary = "Show the effective settings and where each came from",
+    .usage = "[--config F]",
+    .sets = { { file_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct config_args),
+    .plain_after = OPERANDS_MIXED,
+    .run = show_run,
+};
+
+static int check_run(struct cli *cli, const void *args, const struct option_result *given)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(TEXT_MAXIMUM);
+    scoped(config_fini) struct config config = { 0 };
+    struct error err;
+    int failed = load(cli, args, given, &config);
+
+    if (failed)
+        return failed;
+    if (config_check(&config, &err) < 0)
+        return cli_fail(cli, &err);
+    if (cli->json)
+        return cli_print(cli, "{\"ok\":true}\n", 12);
+    buffer_appendf(&text, "%s: ok\n", config.path ? config.path : "no file, defaults");
+    return cli_print(cli, text.data, text.length);
+}
+
+static const struct command config_check_command = {
+    .name = "check",
+    .summary = "Say whether the daemon would start with these settings",
+    .usage = "[--config F]",
+    .sets = { { file_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct config_args),
+    .plain_after = OPERANDS_MIXED,
+    .run = check_run,
+};
+
+static int describe_run(struct cli *cli, const void *args UNUSED, const struct option_result *given)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(TEXT_MAXIMUM);
+
+    if (given->operands.count)
+        return cli_misuse(cli, "describe takes no operand: \"%s\"", given->operands.items[0]);
+    config_describe(&text);
+    return cli_print(cli, text.data, text.length);
+}
+
+static const struct command config_describe_command = {
+    .name = "describe",
+    .summary = "List every setting with its type, default, range and meaning",
+    .usage = "",
+    .sets = { COMMON_OPTIONS },
+    .args_size = sizeof(struct config_args),
+    .plain_after = OPERANDS_MIXED,
+    .run = describe_run,
+};
+
+static const struct command *const config_commands[] = {
+    &config_show_command,
+    &config_check_command,
+    &config_describe_command,
+    NULL,
+};
+
+const struct command cmd_config = {
+    .name = "config",
+    .summary = "Show, check and explain the settings",
+    .usage = "COMMAND",
+    .subcommands = config_commands,
+};

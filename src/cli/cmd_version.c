@@ -1,0 +1,29 @@
+/* sandglass version. */
+
+#include "cli/commands.h"
+
+struct version_args {
+    struct common_args common;
+};
+
+static int version_run(struct cli *cli, const void *args UNUSED,
+                       const struct option_result *given UNUSED)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(256);
+
+    if (cli->json)
+        buffer_append_text(&text, "{\"version\":\"" SANDGLASS_VERSION "\"}\n");
+    else
+        buffer_append_text(&text, "sandglass " SANDGLASS_VERSION "\n");
+    return cli_print(cli, text.data, text.length);
+}
+
+const struct command cmd_version = {
+    .name = "version",
+    .summary = "Print the version",
+    .usage = "",
+    .sets = { COMMON_OPTIONS },
+    .args_size = sizeof(struct version_args),
+    .plain_after = OPERANDS_MIXED,
+    .run = version_run,
+};

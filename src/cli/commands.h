@@ -1,0 +1,23 @@
+#pragma once
+
+/* Every command, each in its own cmd_*.c. */
+
+#include "cli/cli.h"
+
+extern const struct command cmd_completion;
+extern const struct command cmd_config;
+extern const struct command cmd_cp;
+extern const struct command cmd_doctor;
+extern const struct command cmd_exec;
+extern const struct command cmd_execute;
+extern const struct command cmd_help;
+extern const struct command cmd_inspect;
+extern const struct command cmd_logs;
+extern const struct command cmd_ls;
+extern const struct command cmd_ps;
+extern const struct command cmd_rm;
+extern const struct command cmd_run;
+extern const struct command cmd_serve;
+extern const struct command cmd_session;
+extern const struct command cmd_version;
+extern const struct command cmd_why;

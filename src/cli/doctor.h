@@ -1,0 +1,42 @@
+#pragma once
+
+/*
+ * What this host allows. Each check tries the real thing in a child process where it can, because
+ * the files in /proc do not know about seccomp, AppArmor and the container we may be in.
+ */
+
+#include "base/macros.h"
+
+#include <stdbool.h>
+
+struct cli;
+struct config;
+
+enum finding_status { FINDING_OK, FINDING_WARN, FINDING_FAIL };
+
+struct finding {
+    enum finding_status status;
+    char detail[256];
+    char remedy[384]; /* "" when there is nothing to do */
+};
+
+struct doctor {
+    struct cli *cli;             /* borrowed */
+    const struct config *config; /* borrowed; NULL when it cannot be read */
+    const char *config_problem;  /* borrowed; NULL when it can */
+};
+
+typedef void check_fn(const struct doctor *doctor, struct finding *finding);
+
+struct check {
+    const char *name;
+    check_fn *run;
+};
+
+extern const struct check host_checks[]; /* doctor_host.c: the kernel and its limits */
+extern const struct check
+    sandglass_checks[]; /* doctor_sandglass.c: directories, settings, daemon */
+
+/* Both set the finding; the remedy is NULL when nothing is to be done. */
+void finding_set(struct finding *finding, enum finding_status status, const char *remedy,
+                 const char *format, ...) PRINTF_LIKE(4, 5);

@@ -1,0 +1,144 @@
+#include "cli/doctor.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "config/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static const uint64_t least_bytes = 256 << 20;
+static const uint64_t good_bytes = (uint64_t)4 << 30;
+
+static void check_settings(const struct doctor *doctor, struct finding *finding)
+{
+    struct error err;
+
+    if (!doctor->config)
+        finding_set(finding, FINDING_FAIL, "correct the file", "%s", doctor->config_problem);
+    else if (config_check(doctor->config, &err) < 0)
+        finding_set(finding, FINDING_FAIL, *err.hint ? err.hint : "correct the settings", "%s",
+                    err.message);
+    else
+        finding_set(finding, FINDING_OK, NULL, "%s",
+                    doctor->config->path ? doctor->config->path : "the defaults");
+}
+
+/* The directory itself or the nearest one above it that exists; allocated. */
+static char *existing_part(const char *path)
+{
+    char *part = xstrdup(path);
+
+    while (access(part, F_OK) < 0 && strrchr(part, '/') != part && strrchr(part, '/'))
+        *strrchr(part, '/') = '\0';
+    if (access(part, F_OK) < 0)
+        strcpy(part, "/");
+    return part;
+}
+
+static void check_directory(const char *path, const char *remedy, struct finding *finding)
+{
+    scoped(free) char *part = existing_part(path);
+
+    if (access(part, W_OK | X_OK) == 0)
+        finding_set(finding, FINDING_OK, NULL, "%s", path);
+    else
+        finding_set(finding, FINDING_FAIL, remedy, "%s cannot be written: %s", part,
+                    strerror(errno));
+}
+
+static void check_state(const struct doctor *doctor, struct finding *finding)
+{
+    if (doctor->config)
+        check_directory(doctor->config->state_dir, "name another one with --state or state_dir",
+                        finding);
+    else
+        finding_set(finding, FINDING_WARN, NULL, "not known without settings");
+}
+
+static void check_runtime(const struct doctor *doctor, struct finding *finding)
+{
+    if (doctor->config)
+        check_directory(doctor->config->runtime_dir, "name another one with runtime_dir", finding);
+    else
+        finding_set(finding, FINDING_WARN, NULL, "not known without settings");
+}
+
+static void check_space(const struct doctor *doctor, struct finding *finding)
+{
+    scoped(free) char *part = existing_part(doctor->config ? doctor->config->state_dir : "/");
+    char free_text[STR_UNIT_SIZE];
+    struct statvfs fs;
+    uint64_t free_bytes;
+
+    if (statvfs(part, &fs) < 0) {
+        finding_set(finding, FINDING_FAIL, NULL, "%s: %s", part, strerror(errno));
+        return;
+    }
+    free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    str_format_size(free_bytes, free_text);
+    finding_set(finding,
+                free_bytes < least_bytes  ? FINDING_FAIL
+                : free_bytes < good_bytes ? FINDING_WARN
+                                          : FINDING_OK,
+                free_bytes < good_bytes ? "make room, or move state_dir to a larger disk" : NULL,
+                "%s free at %s", free_text, part);
+}
+
+static bool is_in_path(const char *name)
+{
+    scoped(free) char *directories = xstrdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    char *place = NULL;
+
+    for (char *directory = strtok_r(directories, ":", &place); directory;
+         directory = strtok_r(NULL, ":", &place)) {
+        scoped(free) char *path = path_join(directory, name);
+
+        if (access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void check_languages(const struct doctor *doctor UNUSED, struct finding *finding)
+{
+    bool python = is_in_path("python3"), bash = is_in_path("bash");
+
+    if (python && bash)
+        finding_set(finding, FINDING_OK, NULL, "python3 and bash");
+    else
+        finding_set(finding, FINDING_WARN,
+                    "install it here, or use a template that has it: the template 'host' is this "
+                    "host's",
+                    "missing: %s%s%s", python ? "" : "python3", python || bash ? "" : ", ",
+                    bash ? "" : "bash");
+}
+
+static void check_daemon(const struct doctor *doctor, struct finding *finding)
+{
+    scoped(reply_fini) struct reply reply = { 0 };
+    struct error err;
+
+    if (cli_call(doctor->cli, HTTP_GET, "/readyz", NULL, &reply, &err) == 0 || reply.status == 200)
+        finding_set(finding, FINDING_OK, NULL, "runs at %s", doctor->cli->url);
+    else if (str_equal(err.name, "daemon_not_running"))
+        finding_set(finding, FINDING_WARN, "start it: sandglass serve", "not running at %s",
+                    doctor->cli->url);
+    else
+        finding_set(finding, FINDING_WARN, *err.hint ? err.hint : NULL, "%s: %s", doctor->cli->url,
+                    err.message);
+}
+
+const struct check sandglass_checks[] = {
+    { "settings", check_settings },
+    { "state dir", check_state },
+    { "runtime dir", check_runtime },
+    { "disk space", check_space },
+    { "languages", check_languages },
+    { "daemon", check_daemon },
+    { 0 },
+};

@@ -1,0 +1,30 @@
+#pragma once
+
+/*
+ * Our stdin, sent to an execution piece by piece: the next piece is read when the program's pipe
+ * has taken the one before, so a program that reads slowly slows down whoever feeds us.
+ */
+
+#include "cli/cli.h"
+#include "loop/loop.h"
+
+struct http_call;
+
+struct feeder {
+    struct cli *cli;       /* borrowed */
+    const char *session;   /* borrowed */
+    const char *execution; /* borrowed */
+    int fd;                /* borrowed */
+    bool terminal;         /* of the program: its end of input is a byte */
+    bool pollable;         /* files and /dev/null are not: they are always ready */
+    bool ended;
+    struct io_watch watch;
+    struct deferred ready;
+    struct timer pause; /* after a failure */
+    struct http_call *call;
+    uint8_t *piece; /* owned */
+};
+
+void feeder_start(struct feeder *feeder, struct cli *cli, const char *session,
+                  const char *execution, int fd, bool terminal);
+void feeder_stop(struct feeder *feeder); /* safe on a zeroed one */

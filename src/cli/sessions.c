@@ -1,0 +1,107 @@
+#include "cli/sessions.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+
+#include <string.h>
+
+enum { PAGE_SIZE = 500, TARGET_MAXIMUM = 65536 };
+
+char *sessions_filter(const struct text_list *labels, const char *state)
+{
+    struct buffer query = BUFFER_INIT(TARGET_MAXIMUM);
+
+    for (size_t i = 0; i < labels->count; i++) {
+        scoped(free) char *label = url_encode(labels->items[i]);
+
+        buffer_appendf(&query, "%clabel=%s", query.length ? '&' : '?', label);
+    }
+    if (state)
+        buffer_appendf(&query, "%cstate=%s", query.length ? '&' : '?', state);
+    return buffer_steal_text(&query);
+}
+
+static char *page_target(const char *filter, const char *cursor)
+{
+    scoped(free) char *encoded = url_encode(cursor ? cursor : "");
+
+    return xasprintf("/api/v1/sessions%s%climit=%d%s%s", filter, *filter ? '&' : '?', PAGE_SIZE,
+                     cursor ? "&cursor=" : "", encoded);
+}
+
+json_t *sessions_list(struct cli *cli, const struct text_list *labels, const char *state,
+                      struct error *err)
+{
+    scoped(free) char *filter = sessions_filter(labels, state);
+    scoped(json_decref) json_t *all = NULL;
+    scoped(free) char *cursor = NULL;
+
+    do {
+        scoped(free) char *target = page_target(filter, cursor);
+        scoped(reply_fini) struct reply page = { 0 };
+        const char *next;
+
+        if (cli_call(cli, HTTP_GET, target, NULL, &page, err) < 0)
+            return NULL;
+        if (all)
+            json_array_extend(json_object_get(all, "sessions"),
+                              json_object_get(page.json, "sessions"));
+        else
+            all = json_incref(page.json);
+        next = field_text(page.json, "next_cursor", NULL);
+        free(cursor);
+        cursor = str_is_empty(next) ? NULL : xstrdup(next);
+    } while (cursor);
+    json_object_set_new(all, "next_cursor", json_null());
+    return steal_ptr(&all);
+}
+
+struct session_end session_next_end_of(const json_t *session)
+{
+    static const struct {
+        const char *kind;
+        const char *field;
+    } clocks[] = {
+        { "lease", "time_remaining" },
+        { "idle", "idle_remaining" },
+        { "lifetime", "lifetime_remaining" },
+    };
+    struct session_end end = { .kind = "", .remaining_s = -1 };
+
+    if (strcmp(field_text(session, "state", ""), "ended") == 0)
+        return end;
+    for (size_t i = 0; i < ARRAY_LENGTH(clocks); i++) {
+        double remaining_s = field_number(session, clocks[i].field, -1);
+
+        if (remaining_s >= 0 && (end.remaining_s < 0 || remaining_s < end.remaining_s))
+            end = (struct session_end){ clocks[i].kind, remaining_s };
+    }
+    return end;
+}
+
+const char *session_sandbox_state(const json_t *session)
+{
+    const json_t *sandbox = json_object_get(session, "sandbox");
+
+    return json_is_string(sandbox) ? json_string_value(sandbox)
+                                   : field_text(sandbox, "state", "none");
+}
+
+json_t *execution_last(struct cli *cli, const char *session, struct error *err)
+{
+    scoped(free) char *target = session_target(session, "/executions");
+    scoped(reply_fini) struct reply reply = { 0 };
+    json_t *last = NULL;
+    json_t *execution;
+    size_t index;
+
+    if (cli_call(cli, HTTP_GET, target, NULL, &reply, err) < 0)
+        return NULL;
+    json_array_foreach(json_object_get(reply.json, "executions"), index,
+                       execution) if (strcmp(field_text(execution, "created_at", ""),
+                                             field_text(last, "created_at", "")) >= 0)
+        last = execution;
+    if (!last)
+        error_set(err, ERR_NOT_FOUND, "nothing was executed in %s yet", session);
+    return json_incref(last);
+}

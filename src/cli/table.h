@@ -1,0 +1,30 @@
+#pragma once
+
+/*
+ * Rows of texts: aligned columns with a heading on a terminal, and in a pipe the cells as they are,
+ * separated by tabs, without a heading, so that scripts can rely on them. Empty cells show as "-".
+ */
+
+#include "cli/cli.h"
+
+struct table {
+    const char *const *headings; /* borrowed; NULL-terminated, one for each column */
+    size_t columns;
+    char **cells; /* owned, row by row */
+    size_t count;
+    bool aligned;
+};
+
+void table_init(struct table *table, const char *const *headings);
+void table_fini(struct table *table);
+
+static inline void scoped_table_fini(struct table *table)
+{
+    table_fini(table);
+}
+
+/* The next cell, from left to right; tabs and control characters become spaces. */
+void table_add(struct table *table, const char *text);
+void table_addf(struct table *table, const char *format, ...) PRINTF_LIKE(2, 3);
+
+int table_print(struct table *table, struct cli *cli);

@@ -1,0 +1,11 @@
+#pragma once
+
+/* Files in the body of a request or of an answer, of any size. */
+
+#include "cli/cli.h"
+
+/* PUT target with what `fd` has, to its end. */
+int transfer_send(struct cli *cli, const char *target, int fd, struct error *err);
+
+/* GET target into the file at `path`, which changes only when all of it has come. */
+int transfer_receive(struct cli *cli, const char *target, const char *path, struct error *err);
