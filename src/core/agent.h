@@ -45,13 +45,13 @@ struct agent_handler {
     void (*on_lost)(struct agent *agent, const struct error *err);
 };
 
-/* Takes over the socket. */
+/* Takes over the socket; the handler is borrowed. */
 struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *handler, void *user);
 void agent_free(
     struct agent *agent); /* NULL is fine; no more callbacks, open requests are dropped */
 void *agent_user(const struct agent *agent);
 
-/* Valid after the first answer: what init said about itself. */
+/* What init said about itself; NULL before its first message. */
 const struct protocol_hello *agent_hello(const struct agent *agent);
 
 struct agent_request;
@@ -71,12 +71,20 @@ struct agent_request {
         struct {
             struct protocol_stat stat;
             int fd; /* the receiver owns it; -1 without one */
-            char temporary[256];
+            char temporary[PROTOCOL_MAX_TEMPORARY];
         } file;
+        unsigned processes; /* agent_signal to a tree: how many it had */
     } result;
-    uint64_t number; /* of the process or the request */
+    uint64_t number; /* of the process; 0 without one */
+
     struct agent *agent;
+
+    /* the agent's own */
+    bool is_open; /* neither answered nor cancelled */
     struct agent_request *next;
+    uint64_t id;
+    enum protocol_type type;
+    uint32_t flags; /* of a process; the kind of a file operation */
 };
 
 struct agent_start {
@@ -96,14 +104,32 @@ struct agent_start {
 
 void agent_start(struct agent *agent, const struct agent_start *start,
                  struct agent_request *request, agent_done_fn *done);
+
+/* SIGKILL to a tree is answered when nothing of the tree is left. `request` may be NULL: then
+ * nobody wants to know. */
 void agent_signal(struct agent *agent, uint64_t number, int signal_number,
                   enum protocol_scope scope, struct agent_request *request, agent_done_fn *done);
+
+/* These have no answer: a process that is gone needs none of them. */
 void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows);
 void agent_close_stdin(struct agent *agent, uint64_t number);
 void agent_forget(struct agent *agent, uint64_t number);
+
 void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done);
 void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done);
 
+/* Kills everything inside; init ends after the answer, so on_lost follows. */
+void agent_shutdown(struct agent *agent, struct agent_request *request, agent_done_fn *done);
+
+/* The host name of a sandbox that waited in the pool. */
+void agent_configure(struct agent *agent, const char *hostname, struct agent_request *request,
+                     agent_done_fn *done);
+
+/*
+ * FILE_OPEN_READ and FILE_OPEN_WRITE give a descriptor of a regular file, FILE_LIST one of a pipe
+ * to be read with protocol_entry_decode() until its last entry. A few are done at a time, the rest
+ * wait here.
+ */
 struct agent_file {
     enum protocol_file_kind kind;
     const char *user;
@@ -115,5 +141,6 @@ struct agent_file {
 void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,
                 agent_done_fn *done);
 
-/* The caller gives up: `done` will not come, and descriptors that still arrive are closed. */
+/* The caller gives up: `done` will not come, and descriptors that still arrive are closed. What was
+ * asked for happens all the same. A request that is not open is left alone. */
 void agent_cancel(struct agent_request *request);

@@ -1,0 +1,40 @@
+#pragma once
+
+/* What agent.c, which asks, and agent_answer.c, which takes what init says, share. */
+
+#include "core/agent.h"
+
+struct outgoing; /* a message that the socket does not take yet */
+
+struct agent {
+    struct loop *loop;                   /* borrowed */
+    const struct agent_handler *handler; /* borrowed */
+    void *user;                          /* borrowed */
+    struct io_watch socket;
+    struct deferred finish;  /* completes what cannot be completed where it failed */
+    struct deferred release; /* frees the memory once no caller is left on the stack */
+    bool is_closed;          /* by agent_free(): no more callbacks */
+    bool is_lost;
+    bool loss_is_told;
+    struct error loss;
+    bool has_hello;
+    struct protocol_hello hello;
+    uint64_t last_id;
+    struct agent_request *open; /* borrowed: sent or queued, oldest first */
+    struct outgoing *queue;     /* owned: in the order they are to be sent */
+    struct outgoing *files;     /* owned: file operations that wait for others to end */
+    size_t queued_bytes;
+    unsigned files_in_flight;
+};
+
+/* The connection is over; open requests fail and on_lost is called, both from the loop. */
+void agent_lose(struct agent *agent, enum error_code code, const char *why);
+
+/* Takes it out of the open ones; NULL when there is none with this id. */
+struct agent_request *agent_take(struct agent *agent, uint64_t id);
+
+/* A file operation has ended: the next one can go. */
+void agent_file_ended(struct agent *agent);
+
+/* Reads what init has sent. */
+void agent_receive(struct agent *agent);
