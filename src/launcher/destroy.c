@@ -1,0 +1,221 @@
+#include "launcher/destroy.h"
+
+#include "launcher/kill.h"
+#include "launcher/sys.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { RETRY_MS = 2, GIVE_UP_MS = 4000 };
+
+struct waiter {
+    struct waiter *next;
+    struct launch_header request;
+};
+
+struct destroy {
+    struct destroy *next;
+    struct waiter *waiters; /* owned */
+    char id[LAUNCH_ID_SIZE];
+    struct mark mark; /* zero when it could not be read */
+    int pidfd;        /* owned; -1 once it is dead */
+    int64_t deadline_ms;
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void add_waiter(struct destroy *destroy, const struct launch_header *request)
+{
+    struct waiter *waiter;
+
+    if (!request)
+        return;
+    waiter = calloc(1, sizeof(*waiter));
+    if (!waiter)
+        abort();
+    waiter->request = *request;
+    waiter->next = destroy->waiters;
+    destroy->waiters = waiter;
+}
+
+static void stop_watching(struct launcher *launcher, struct destroy *destroy)
+{
+    if (destroy->pidfd < 0)
+        return;
+    (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, destroy->pidfd, NULL);
+    close(destroy->pidfd);
+    destroy->pidfd = -1;
+}
+
+static void finish(struct launcher *launcher, struct destroy *destroy, int error, const char *step)
+{
+    struct destroy **place = &launcher->destroys;
+
+    while (*place && *place != destroy)
+        place = &(*place)->next;
+    if (*place)
+        *place = destroy->next;
+    stop_watching(launcher, destroy);
+    while (destroy->waiters) {
+        struct waiter *waiter = destroy->waiters;
+        struct launch_reply reply = { .header = waiter->request, .error = error };
+
+        destroy->waiters = waiter->next;
+        if (step)
+            strncpy(reply.step, step, sizeof(reply.step) - 1);
+        launcher_reply(launcher, &reply, -1);
+        free(waiter);
+    }
+    free(destroy);
+}
+
+static bool is_dead(int pidfd)
+{
+    struct pollfd watch = { .fd = pidfd, .events = POLLIN };
+
+    return poll(&watch, 1, 0) == 1;
+}
+
+/* Everything is dead: what is left are names. True when the sandbox is gone. */
+static bool clean(struct launcher *launcher, struct destroy *destroy, const char **out_step)
+{
+    bool trash = false;
+
+    if (destroy->mark.mode != LAUNCH_NATIVE && kill_stragglers(launcher, &destroy->mark) > 0) {
+        *out_step = "wait for its processes to die";
+        return false;
+    }
+    if (cgroups_remove(&launcher->cgroups, destroy->id) < 0) {
+        *out_step = "remove cgroup";
+        return false;
+    }
+    if (state_discard(&launcher->state, destroy->id, &trash) < 0) {
+        *out_step = "discard files";
+        return false;
+    }
+    if (trash)
+        trash_start(launcher);
+    else if (destroy->mark.magic)
+        slots_release(&launcher->slots, destroy->mark.slot);
+    return true;
+}
+
+static void go_on(struct launcher *launcher, struct destroy *destroy)
+{
+    const char *step = "wait for init to die";
+
+    if (destroy->pidfd >= 0 && is_dead(destroy->pidfd)) {
+        /* Ours is reaped here; one that an earlier launcher started belongs to another parent. */
+        siginfo_t info;
+
+        (void)waitid(P_PIDFD, (id_t)destroy->pidfd, &info, WEXITED | WNOHANG);
+        stop_watching(launcher, destroy);
+    }
+    if (destroy->pidfd < 0 && clean(launcher, destroy, &step)) {
+        finish(launcher, destroy, 0, NULL);
+        return;
+    }
+    if (now_ms() >= destroy->deadline_ms)
+        finish(launcher, destroy, EBUSY, step);
+}
+
+static void watch_death(struct launcher *launcher, struct destroy *destroy)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = destroy };
+
+    if (!is_dead(destroy->pidfd))
+        (void)epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, destroy->pidfd, &event);
+}
+
+static void kill_all(struct launcher *launcher, struct destroy *destroy)
+{
+    const struct mark *mark = &destroy->mark;
+    struct fail ignored;
+
+    destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
+    if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE)
+        (void)sys_pidfd_kill(destroy->pidfd, SIGKILL);
+    else
+        kill_tree(launcher, mark, destroy->pidfd, destroy->id);
+    /* A group frozen by v1 dies only when it is thawed. */
+    (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);
+    if (destroy->pidfd >= 0)
+        watch_death(launcher, destroy);
+}
+
+static bool read_mark_of(struct launcher *launcher, const char *id, struct mark *mark,
+                         bool *foreign)
+{
+    int dir = state_open_sandbox(&launcher->state, id);
+
+    if (dir < 0)
+        return false;
+    if (mark_read(dir, mark) < 0)
+        *mark = (struct mark){ 0 };
+    else
+        *foreign = !mark_is_ours(&launcher->state, mark, id);
+    close(dir);
+    return true;
+}
+
+void destroy_start(struct launcher *launcher, const char *id, const struct launch_header *request)
+{
+    struct destroy *destroy;
+    bool foreign = false;
+
+    for (destroy = launcher->destroys; destroy; destroy = destroy->next) {
+        if (strcmp(destroy->id, id) == 0) {
+            add_waiter(destroy, request);
+            return;
+        }
+    }
+    destroy = calloc(1, sizeof(*destroy));
+    if (!destroy)
+        abort();
+    destroy->pidfd = -1;
+    destroy->deadline_ms = now_ms() + GIVE_UP_MS;
+    memcpy(destroy->id, id, sizeof(destroy->id));
+    destroy->next = launcher->destroys;
+    launcher->destroys = destroy;
+    add_waiter(destroy, request);
+    (void)read_mark_of(launcher, id, &destroy->mark, &foreign);
+    if (foreign) {
+        finish(launcher, destroy, EPERM, "sandbox belongs to another instance");
+        return;
+    }
+    kill_all(launcher, destroy);
+    go_on(launcher, destroy);
+}
+
+void destroy_on_death(struct launcher *launcher, struct destroy *destroy)
+{
+    go_on(launcher, destroy);
+}
+
+int destroy_turn(struct launcher *launcher)
+{
+    struct destroy *following;
+    bool busy = false;
+
+    for (struct destroy *destroy = launcher->destroys; destroy; destroy = following) {
+        following = destroy->next;
+        /* Those that wait for a death are told by its descriptor, within their deadline. */
+        if (destroy->pidfd < 0 || now_ms() >= destroy->deadline_ms)
+            go_on(launcher, destroy);
+    }
+    for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next)
+        busy |= destroy->pidfd < 0;
+    if (busy)
+        return RETRY_MS;
+    return launcher->destroys ? GIVE_UP_MS / 8 : -1;
+}

@@ -1,0 +1,26 @@
+#pragma once
+
+/*
+ * Destroying: kill, wait without blocking anybody, remove the cgroups, discard the files. It can be
+ * started any number of times, from any state that a crash has left, and ends within a bounded
+ * time: a process that cannot die makes the answer EBUSY, and a later request goes on from there.
+ */
+
+#include "launcher/launcher.h"
+
+/* `request` asks for an answer; NULL undoes a creation that failed. */
+void destroy_start(struct launcher *launcher, const char *id, const struct launch_header *request);
+
+/* A process that we wait for has died. */
+void destroy_on_death(struct launcher *launcher, struct destroy *destroy);
+
+/* Tries again what was busy; returns how long the loop may wait, in ms, -1 for ever. */
+int destroy_turn(struct launcher *launcher);
+
+/* Empties the trash by a child at low priority, unless one is at it already. */
+void trash_start(struct launcher *launcher);
+void trash_on_exit(struct launcher *launcher);
+
+/* Removes everything in a folder, whatever it is and however deep. Returns how many entries
+ * resisted. */
+unsigned remove_content(int dir);

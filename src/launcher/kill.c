@@ -1,0 +1,167 @@
+#include "launcher/kill.h"
+
+#include "launcher/sys.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { WALK_ROUNDS = 64, MAX_PROCESSES = 65536 };
+
+/* --- by user id ---------------------------------------------------------------------------- */
+
+static bool has_own_uid(const struct launcher *launcher, const struct mark *mark)
+{
+    uint64_t first = launcher->setup.uid_base + (uint64_t)mark->slot * LAUNCH_IDS_PER_SLOT;
+
+    return launcher->root && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
+}
+
+/* One call that no fork can slip through: kill(-1) as that user. 1 when somebody was there. */
+static int kill_by_uid(uid_t uid)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        /* We must not be one of those that are killed, nor be killed by one of them before. */
+        if (syscall(SYS_setresuid, uid, uid, 0) < 0)
+            _exit(2);
+        _exit(kill(-1, SIGKILL) == 0 ? 1 : 0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return -1;
+    if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
+        return WEXITSTATUS(status);
+    return WIFSIGNALED(status) ? 1 : -1;
+}
+
+/* --- by descent ---------------------------------------------------------------------------- */
+
+static pid_t parent_of(const struct state *state, pid_t pid)
+{
+    char path[32];
+    char text[512];
+    const char *at;
+    ssize_t length;
+    int fd;
+
+    snprintf(path, sizeof(path), "%d/stat", (int)pid);
+    fd = openat(state->proc, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    at = strrchr(text, ')');
+    if (!at || strlen(at) < 4 || at[2] == 'Z')
+        return 0;
+    return (pid_t)strtol(at + 4, NULL, 10);
+}
+
+static int list_processes(const struct state *state, pid_t *pids, pid_t *parents)
+{
+    int fd = openat(state->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    int count = 0;
+
+    if (!stream) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    while ((entry = readdir(stream)) && count < MAX_PROCESSES) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (pid <= 1)
+            continue;
+        pids[count] = pid;
+        parents[count] = parent_of(state, pid);
+        count += parents[count] > 0;
+    }
+    closedir(stream);
+    return count;
+}
+
+static pid_t parent_in(const pid_t *pids, const pid_t *parents, int count, pid_t pid)
+{
+    for (int i = 0; i < count; i++) {
+        if (pids[i] == pid)
+            return parents[i];
+    }
+    return 0;
+}
+
+static bool descends(const pid_t *pids, const pid_t *parents, int count, pid_t pid, pid_t ancestor)
+{
+    for (int depth = 0; depth < 1024 && pid > 1; depth++) {
+        pid = parent_in(pids, parents, count, pid);
+        if (pid == ancestor)
+            return true;
+    }
+    return false;
+}
+
+static int signal_descendants(const struct state *state, pid_t ancestor, int signal_number)
+{
+    static pid_t pids[MAX_PROCESSES];
+    static pid_t parents[MAX_PROCESSES];
+    int count = list_processes(state, pids, parents);
+    int found = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (!descends(pids, parents, count, pids[i], ancestor))
+            continue;
+        (void)kill(pids[i], signal_number);
+        found++;
+    }
+    return found;
+}
+
+/* Init stays alive meanwhile, so that orphans keep descending from it. Stopping everybody first
+ * ends the race with those that fork. */
+static void kill_by_descent(struct launcher *launcher, pid_t init)
+{
+    int before = -1;
+
+    for (int round = 0; round < WALK_ROUNDS; round++) {
+        int found = signal_descendants(&launcher->state, init, SIGSTOP);
+
+        if (found == before)
+            break;
+        before = found;
+    }
+    for (int round = 0; round < WALK_ROUNDS; round++) {
+        if (signal_descendants(&launcher->state, init, SIGKILL) == 0)
+            break;
+        sched_yield();
+    }
+}
+
+void kill_tree(struct launcher *launcher, const struct mark *mark, int pidfd, const char *id)
+{
+    bool by_group = cgroups_kill(&launcher->cgroups, id) >= 0;
+
+    if (has_own_uid(launcher, mark))
+        (void)kill_by_uid(mark->uid);
+    else if (!by_group && pidfd >= 0)
+        kill_by_descent(launcher, mark->pid);
+    if (pidfd >= 0)
+        (void)sys_pidfd_kill(pidfd, SIGKILL);
+}
+
+int kill_stragglers(struct launcher *launcher, const struct mark *mark)
+{
+    int found = cgroups_kill(&launcher->cgroups, mark->id);
+
+    if (found > 0)
+        return found;
+    if (has_own_uid(launcher, mark))
+        return kill_by_uid(mark->uid);
+    return 0;
+}

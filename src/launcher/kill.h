@@ -1,0 +1,15 @@
+#pragma once
+
+/*
+ * Killing the process tree of a direct sandbox, which no pid namespace holds together: by its
+ * cgroup, by the user id that nobody else has, or, with neither, by walking what descends from its
+ * init, which is the reaper of everything below it.
+ */
+
+#include "launcher/launcher.h"
+
+/* `pidfd` of init, -1 when it is dead already. */
+void kill_tree(struct launcher *launcher, const struct mark *mark, int pidfd, const char *id);
+
+/* After init has died: kills what is left and returns how many were found. */
+int kill_stragglers(struct launcher *launcher, const struct mark *mark);

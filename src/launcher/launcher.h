@@ -1,0 +1,61 @@
+#pragma once
+
+/*
+ * The launcher: the small privileged process that builds and removes walls. Single-threaded, one
+ * event loop, no step that waits for a payload. It takes requests from the daemon's socket and ends
+ * when that closes; the sandboxes go on.
+ */
+
+#include "launcher/cgroup.h"
+#include "launcher/fail.h"
+#include "launcher/host.h"
+#include "launcher/slots.h"
+#include "launcher/state.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct destroy;
+
+struct filter_instruction {
+    uint16_t code;
+    uint8_t if_true, if_false;
+    uint32_t value;
+};
+
+struct launcher {
+    struct launch_setup setup;
+    struct state state;
+    struct cgroups cgroups;
+    struct slots slots;
+    struct host host;
+    struct filter_instruction filter[LAUNCH_MAX_FILTER];
+    uint16_t filter_length; /* 0: no seccomp */
+    uint32_t landlock_abi;
+    bool ready;  /* SETUP was done */
+    bool sealed; /* no more templates */
+    bool root;   /* has power over the host's user namespace */
+    int socket;
+    int init; /* the bytes of sandglass-init */
+    int epoll;
+    struct destroy *destroys; /* owned list: those under way */
+    int remover;              /* pid of the process that empties the trash; 0: none */
+    bool trash_waits;
+};
+
+/* Each fills the body of the answer, or fails. */
+int launcher_setup(struct launcher *launcher, const struct launch_setup *setup, int filter,
+                   struct launch_host *out_host, struct fail *fail);
+int sandbox_create(struct launcher *launcher, const struct launch_create *create,
+                   struct launch_made *out_made, int *out_pidfd, struct fail *fail);
+int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
+                  struct launch_made *out_made, int *out_pidfd, struct fail *fail);
+int sandbox_update(struct launcher *launcher, const struct launch_update *update,
+                   struct fail *fail);
+int sandbox_freeze(struct launcher *launcher, const struct launch_freeze *freeze,
+                   struct fail *fail);
+int sandbox_inspect(struct launcher *launcher, const struct launch_inspect *inspect,
+                    struct launch_usage *out_usage, struct fail *fail);
+
+/* Sends an answer; `pidfd` is borrowed, -1 for none. */
+void launcher_reply(struct launcher *launcher, struct launch_reply *reply, int pidfd);

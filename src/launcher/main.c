@@ -1,0 +1,369 @@
+/* The launcher's start and its loop: one request at a time, destroys side by side. */
+
+#include "launcher/destroy.h"
+#include "launcher/landlock.h"
+#include "launcher/launcher.h"
+#include "launcher/native.h"
+#include "launcher/sys.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { MAX_REQUEST = 512, EVENTS = 64 };
+
+union request {
+    struct launch_header header;
+    struct launch_setup setup;
+    struct launch_template template;
+    struct launch_create create;
+    struct launch_adopt adopt;
+    struct launch_update update;
+    struct launch_freeze freeze;
+    struct launch_inspect inspect;
+    struct launch_destroy destroy;
+    char bytes[MAX_REQUEST];
+};
+
+static struct launcher launcher;
+static char signals_token;
+
+/* --- answers ------------------------------------------------------------------------------- */
+
+void launcher_reply(struct launcher *self, struct launch_reply *reply, int pidfd)
+{
+    char control[CMSG_SPACE(sizeof(int))] = { 0 };
+    struct iovec part = { .iov_base = reply, .iov_len = sizeof(*reply) };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+
+    /* Only a list needs all of the body. */
+    if (reply->header.type != LAUNCH_LIST)
+        part.iov_len = offsetof(struct launch_reply, body) + sizeof(struct launch_host);
+    reply->header.length = (uint32_t)part.iov_len;
+    if (pidfd >= 0) {
+        struct cmsghdr *header;
+
+        message.msg_control = control;
+        message.msg_controllen = sizeof(control);
+        header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &pidfd, sizeof(pidfd));
+    }
+    /* A daemon that is gone is noticed when we read from it. */
+    (void)sendmsg(self->socket, &message, MSG_NOSIGNAL);
+}
+
+struct list_state {
+    struct launcher *launcher;
+    struct launch_reply reply;
+};
+
+static void list_one(void *user, const char *id)
+{
+    struct list_state *list = user;
+    struct launch_ids *ids = &list->reply.body.list;
+    struct mark mark = { 0 };
+    int dir = state_open_sandbox(&list->launcher->state, id);
+
+    if (dir < 0)
+        return;
+    /* One without a mark was being made here when we died: this folder is ours alone. */
+    if (mark_read(dir, &mark) == 0 && !mark_is_ours(&list->launcher->state, &mark, id)) {
+        close(dir);
+        return;
+    }
+    close(dir);
+    memcpy(ids->ids[ids->count++], id, LAUNCH_ID_SIZE);
+    if (ids->count == LAUNCH_LIST_IDS) {
+        ids->more = 1;
+        launcher_reply(list->launcher, &list->reply, -1);
+        ids->count = 0;
+    }
+}
+
+static void list_all(struct launcher *self, const struct launch_header *request)
+{
+    struct list_state list = { .launcher = self, .reply.header = *request };
+
+    if (state_each(&self->state, list_one, &list) < 0)
+        list.reply.error = errno;
+    list.reply.body.list.more = 0;
+    launcher_reply(self, &list.reply, -1);
+}
+
+/* --- setup --------------------------------------------------------------------------------- */
+
+static int load_filter(struct launcher *self, int fd)
+{
+    ssize_t length = pread(fd, self->filter, sizeof(self->filter), 0);
+
+    if (length < 0 || length % (ssize_t)sizeof(self->filter[0]))
+        return -1;
+    self->filter_length = (uint16_t)((size_t)length / sizeof(self->filter[0]));
+    return 0;
+}
+
+static bool has_power(void)
+{
+    /* CAP_SYS_ADMIN, CAP_SETUID and CAP_CHOWN in the first user namespace: mapping any id needs
+     * them. Only that namespace maps all ids. */
+    struct {
+        uint32_t version;
+        int pid;
+    } header = { .version = 0x20080522 };
+    struct {
+        uint32_t effective, permitted, inheritable;
+    } sets[2] = { 0 };
+    const uint32_t wanted = 1u << 21 | 1u << 7 | 1u << 6 | 1u << 0;
+
+    return geteuid() == 0 && syscall(SYS_capget, &header, sets) == 0 &&
+           (sets[0].effective & wanted) == wanted;
+}
+
+static bool maps_all_ids(void)
+{
+    char text[64] = "";
+    int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)!read(fd, text, sizeof(text) - 1);
+        close(fd);
+    }
+    return strstr(text, "4294967295") != NULL;
+}
+
+int launcher_setup(struct launcher *self, const struct launch_setup *setup, int filter,
+                   struct launch_host *out_host, struct fail *fail)
+{
+    struct fail missing = { 0 };
+
+    if (self->ready)
+        return fail_set(fail, "set up twice", EALREADY);
+    self->setup = *setup;
+    self->root = has_power() && maps_all_ids();
+    if (load_filter(self, filter) < 0)
+        return fail_set(fail, "load seccomp program", EINVAL);
+    if (state_open(&self->state, LAUNCH_FD_STATE, self->setup.instance, fail) < 0)
+        return -1;
+    cgroups_open(&self->cgroups, self->setup.instance);
+    self->landlock_abi = landlock_abi();
+    slots_init(&self->slots, setup->slots);
+    slots_scan(&self->slots, &self->state);
+    if (setup->flags & LAUNCH_SETUP_NATIVE && host_open(self, &missing) == 0)
+        self->host.native = true;
+    trash_start(self);
+    self->ready = true;
+    *out_host = (struct launch_host){
+        .features = self->cgroups.features | (self->root ? LAUNCH_HAS_ROOT : 0) |
+                    (self->host.native ? LAUNCH_HAS_NATIVE : 0) |
+                    (self->root ? LAUNCH_HAS_UID_RANGE : 0) |
+                    (self->filter_length ? LAUNCH_HAS_SECCOMP : 0) |
+                    (native_has_open_network(self) ? LAUNCH_HAS_NETWORK_OPEN : 0),
+        .landlock_abi = self->landlock_abi,
+        .missing_errno = missing.error,
+    };
+    if (missing.step)
+        strncpy(out_host->missing, missing.step, sizeof(out_host->missing) - 1);
+    return 0;
+}
+
+/* --- requests ------------------------------------------------------------------------------ */
+
+static int serve(struct launcher *self, const union request *request, int fd,
+                 struct launch_reply *reply, int *out_pidfd, struct fail *fail)
+{
+    switch ((enum launch_type)request->header.type) {
+    case LAUNCH_SETUP:
+        return launcher_setup(self, &request->setup, fd, &reply->body.host, fail);
+    case LAUNCH_TEMPLATE:
+        if (self->sealed)
+            return fail_set(fail, "templates are sealed", EPERM);
+        return host_add_template(self, request->template.name, fd, fail);
+    case LAUNCH_SEAL:
+        self->sealed = true;
+        return 0;
+    case LAUNCH_CREATE:
+        return sandbox_create(self, &request->create, &reply->body.made, out_pidfd, fail);
+    case LAUNCH_ADOPT:
+        return sandbox_adopt(self, &request->adopt, &reply->body.made, out_pidfd, fail);
+    case LAUNCH_UPDATE:
+        return sandbox_update(self, &request->update, fail);
+    case LAUNCH_FREEZE:
+        return sandbox_freeze(self, &request->freeze, fail);
+    case LAUNCH_INSPECT:
+        return sandbox_inspect(self, &request->inspect, &reply->body.usage, fail);
+    case LAUNCH_DESTROY:
+    case LAUNCH_LIST:
+    case LAUNCH_TYPES:
+        break;
+    }
+    return fail_set(fail, "unknown request", ENOSYS);
+}
+
+static void handle(struct launcher *self, const union request *request, int fd)
+{
+    struct launch_reply reply = { .header = request->header };
+    struct fail fail = { 0 };
+    int pidfd = -1;
+
+    if (!self->ready && request->header.type != LAUNCH_SETUP) {
+        fail_set(&fail, "not set up", EPERM);
+    } else if (request->header.type == LAUNCH_DESTROY) {
+        destroy_start(self, request->destroy.id, &request->header);
+        return;
+    } else if (request->header.type == LAUNCH_LIST) {
+        list_all(self, &request->header);
+        return;
+    } else if (serve(self, request, fd, &reply, &pidfd, &fail) == 0) {
+        fail = (struct fail){ 0 };
+    }
+    reply.error = fail.error;
+    if (fail.step)
+        strncpy(reply.step, fail.step, sizeof(reply.step) - 1);
+    launcher_reply(self, &reply, pidfd);
+    if (pidfd >= 0)
+        close(pidfd);
+}
+
+/* Descriptors beside a message; more than one is nothing that we take. */
+static unsigned take_descriptors(struct msghdr *message, int *out_fd)
+{
+    unsigned count = 0;
+
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header;
+         header = CMSG_NXTHDR(message, header)) {
+        size_t length = header->cmsg_len - CMSG_LEN(0);
+
+        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < length / sizeof(int); i++) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
+            if (count++ == 0)
+                *out_fd = fd;
+            else
+                close(fd);
+        }
+    }
+    return count;
+}
+
+/* False when the daemon is gone or talks nonsense: both end us. */
+static bool receive(struct launcher *self)
+{
+    union request request = { 0 };
+    char control[CMSG_SPACE(sizeof(int) * LAUNCH_MAX_FDS)];
+    struct iovec part = { .iov_base = &request, .iov_len = sizeof(request) };
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+    };
+    unsigned descriptors;
+    int fd = -1;
+    ssize_t length;
+    bool valid;
+
+    length = recvmsg(self->socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (length < 0)
+        return errno == EAGAIN || errno == EINTR;
+    if (length == 0)
+        return false;
+    descriptors = take_descriptors(&message, &fd);
+    valid = !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+            !launch_check(&request, (size_t)length, descriptors);
+    if (valid)
+        handle(self, &request, fd);
+    if (fd >= 0)
+        close(fd);
+    return valid;
+}
+
+/* --- the loop ------------------------------------------------------------------------------ */
+
+static void reap(struct launcher *self, int signals)
+{
+    struct signalfd_siginfo info;
+    pid_t pid;
+
+    while (read(signals, &info, sizeof(info)) == sizeof(info))
+        continue;
+    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
+        if (pid == self->remover)
+            trash_on_exit(self);
+    }
+}
+
+static int watch(struct launcher *self, int fd, void *token)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = token };
+
+    return epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+static void run(struct launcher *self, int signals)
+{
+    struct epoll_event events[EVENTS];
+
+    for (;;) {
+        int count = epoll_wait(self->epoll, events, EVENTS, destroy_turn(self));
+
+        for (int i = 0; i < count; i++) {
+            if (events[i].data.ptr == self) {
+                if (!receive(self))
+                    return;
+            } else if (events[i].data.ptr == &signals_token) {
+                reap(self, signals);
+            } else {
+                /* A destroy ends only in its own event or in destroy_turn(), so it is alive. */
+                destroy_on_death(self, events[i].data.ptr);
+            }
+        }
+    }
+}
+
+/* Nobody reads what we would print, and a terminal is nothing to keep. */
+static void drop_standard_descriptors(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int fd = 0; null >= 0 && fd < 3; fd++)
+        (void)dup2(null, fd);
+    if (null > 2)
+        close(null);
+}
+
+int main(void)
+{
+    sigset_t every;
+    sigset_t children;
+    int signals;
+
+    launcher.socket = LAUNCH_FD_SOCKET;
+    launcher.init = LAUNCH_FD_INIT;
+    launcher.host.mounts = -1;
+    (void)sys_close_range(LAUNCH_FD_STATE + 1, ~0U, 0);
+    drop_standard_descriptors();
+    (void)prctl(PR_SET_NAME, "sandglass-launcher");
+    (void)prctl(PR_SET_DUMPABLE, 0);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    umask(077);
+    (void)!chdir("/");
+    sigfillset(&every);
+    sigprocmask(SIG_SETMASK, &every, NULL);
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
+    signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
+    launcher.epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (signals < 0 || launcher.epoll < 0 || watch(&launcher, launcher.socket, &launcher) < 0 ||
+        watch(&launcher, signals, &signals_token) < 0)
+        return 1;
+    run(&launcher, signals);
+    return 0;
+}

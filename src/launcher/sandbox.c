@@ -1,0 +1,260 @@
+/*
+ * Making a sandbox and looking after it; destroy.c takes it away. A half-made one is undone by the
+ * same steps that destroy a whole one, so there is a single way back.
+ */
+
+#include "launcher/destroy.h"
+#include "launcher/native.h"
+#include "launcher/spawn.h"
+#include "launcher/sys.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+static const struct {
+    const char *name;
+    uint32_t bit;
+} namespaces[] = {
+    { "user", LAUNCH_NS_USER },     { "pid", LAUNCH_NS_PID }, { "mnt", LAUNCH_NS_MNT },
+    { "net", LAUNCH_NS_NET },       { "ipc", LAUNCH_NS_IPC }, { "uts", LAUNCH_NS_UTS },
+    { "cgroup", LAUNCH_NS_CGROUP },
+};
+
+/* Read back from /proc: which namespaces are not those of the host. */
+static uint32_t read_namespaces(const struct launcher *launcher, pid_t pid)
+{
+    uint32_t found = 0;
+
+    for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++) {
+        char path[48];
+        struct stat own;
+        struct stat theirs;
+
+        snprintf(path, sizeof(path), "%d/ns/%s", (int)pid, namespaces[i].name);
+        if (fstatat(launcher->state.proc, path, &theirs, 0) < 0)
+            continue;
+        snprintf(path, sizeof(path), "self/ns/%s", namespaces[i].name);
+        /* The launcher has left the host's mount namespace itself. */
+        if (launcher->host.mounts >= 0 && namespaces[i].bit == LAUNCH_NS_MNT) {
+            if (fstat(launcher->host.mounts, &own) < 0)
+                continue;
+        } else if (fstatat(launcher->state.proc, path, &own, 0) < 0) {
+            continue;
+        }
+        if (own.st_ino != theirs.st_ino)
+            found |= namespaces[i].bit;
+    }
+    return found;
+}
+
+static void fill_made(struct launcher *launcher, const struct mark *mark, struct launch_made *made)
+{
+    *made = (struct launch_made){
+        .start_time = mark->start_time,
+        .pid = mark->pid,
+        .slot = mark->slot,
+        .namespaces = read_namespaces(launcher, mark->pid),
+        .landlock_abi = mark->landlock_abi,
+        .mode = mark->mode,
+        .network = mark->network,
+    };
+}
+
+static int make(struct spawn *spawn, const struct launch_create *create)
+{
+    struct launcher *launcher = spawn->launcher;
+
+    spawn->dir = state_create(&launcher->state, &spawn->mark, &spawn->fail);
+    if (spawn->dir < 0)
+        return -1;
+    if (mark_read(spawn->dir, &spawn->mark) < 0)
+        return fail_sys(&spawn->fail, "read mark");
+    spawn->mark_fd = openat(spawn->dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (spawn->mark_fd < 0)
+        return fail_sys(&spawn->fail, "open mark");
+    if (spawn_listen(spawn) < 0)
+        return -1;
+    if (cgroups_make(&launcher->cgroups, create->id, &create->limits, &spawn->cgroup,
+                     &spawn->fail) < 0)
+        return -1;
+    if (create->mode == LAUNCH_NATIVE)
+        return native_start(spawn);
+    if (direct_prepare(spawn) < 0)
+        return -1;
+    return spawn_run(spawn, 0, direct_child);
+}
+
+static int check_mode(const struct launcher *launcher, const struct launch_create *create,
+                      struct fail *fail)
+{
+    if (create->mode == LAUNCH_NATIVE && !launcher->host.native)
+        return fail_set(fail, "native sandboxes are not available", EOPNOTSUPP);
+    if (create->mode == LAUNCH_DIRECT && !launcher->root && launcher->host.mounts >= 0)
+        return fail_set(fail, "direct sandboxes need a launcher of their own", EOPNOTSUPP);
+    if (create->network == LAUNCH_NETWORK_OPEN && create->mode == LAUNCH_NATIVE &&
+        !native_has_open_network(launcher))
+        return fail_set(fail, "network open is not available", EOPNOTSUPP);
+    return 0;
+}
+
+int sandbox_create(struct launcher *launcher, const struct launch_create *create,
+                   struct launch_made *out_made, int *out_pidfd, struct fail *fail)
+{
+    struct spawn spawn;
+    int slot;
+
+    if (check_mode(launcher, create, fail) < 0)
+        return -1;
+    spawn_init(&spawn, launcher);
+    if (create->mode == LAUNCH_NATIVE) {
+        spawn.template = host_template(launcher, create->template_name, fail);
+        if (!spawn.template)
+            return -1;
+    }
+    slot = slots_take(&launcher->slots);
+    if (slot == SLOTS_NONE)
+        return fail_set(fail, "all uid ranges are in use", EAGAIN);
+    spawn.mark.slot = (uint32_t)slot;
+    spawn.mark.mode = create->mode;
+    spawn.mark.network = create->network;
+    spawn.mark.limits = create->limits;
+    spawn.mark.landlock_abi = launcher->landlock_abi;
+    memcpy(spawn.mark.id, create->id, sizeof(spawn.mark.id));
+    if (make(&spawn, create) < 0) {
+        bool existed = spawn.dir < 0 && spawn.fail.error == EEXIST;
+
+        *fail = spawn.fail;
+        spawn_fini(&spawn);
+        if (existed)
+            slots_release(&launcher->slots, (uint32_t)slot);
+        else
+            destroy_start(launcher, create->id, NULL);
+        return -1;
+    }
+    fill_made(launcher, &spawn.mark, out_made);
+    *out_pidfd = spawn.pidfd;
+    spawn_fini(&spawn);
+    return 0;
+}
+
+/* The mark of a sandbox of ours; -1 with ENOENT when there is none. */
+static int find_mark(struct launcher *launcher, const char *id, struct mark *out_mark,
+                     struct fail *fail)
+{
+    int dir = state_open_sandbox(&launcher->state, id);
+    int result;
+
+    if (dir < 0)
+        return fail_sys(fail, "find sandbox");
+    result = mark_read(dir, out_mark);
+    close(dir);
+    if (result < 0)
+        return fail_sys(fail, "read mark");
+    if (!mark_is_ours(&launcher->state, out_mark, id))
+        return fail_set(fail, "sandbox belongs to another instance", EPERM);
+    return 0;
+}
+
+int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
+                  struct launch_made *out_made, int *out_pidfd, struct fail *fail)
+{
+    struct mark mark;
+
+    if (find_mark(launcher, adopt->id, &mark, fail) < 0)
+        return fail->error == ENOENT ? fail_set(fail, "find sandbox", ESRCH) : -1;
+    if (mark.pid != adopt->pid || mark.start_time != adopt->start_time)
+        return fail_set(fail, "recorded process is another", ESRCH);
+    *out_pidfd = state_open_process(&launcher->state, mark.pid, mark.start_time);
+    if (*out_pidfd < 0)
+        return fail_sys(fail, "open process");
+    fill_made(launcher, &mark, out_made);
+    return 0;
+}
+
+/* Files, /dev/shm included, live on one file system of the sandbox; init's own /dev/shm is a place
+ * in it that the payload cannot replace. */
+static int open_store(struct launcher *launcher, const struct mark *mark, struct fail *fail)
+{
+    char path[48];
+    int pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
+    int fd;
+
+    if (pidfd < 0)
+        return fail_sys(fail, "open process");
+    snprintf(path, sizeof(path), "%d/root/dev/shm", (int)mark->pid);
+    fd = openat(launcher->state.proc, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        fail_sys(fail, "open workspace");
+    /* The pid is still that of the process whose descriptor we hold. */
+    else if (sys_pidfd_kill(pidfd, 0) < 0) {
+        close(fd);
+        fd = fail_set(fail, "open process", ESRCH);
+    }
+    close(pidfd);
+    return fd;
+}
+
+int sandbox_update(struct launcher *launcher, const struct launch_update *update, struct fail *fail)
+{
+    struct mark mark;
+    int dir;
+    int store;
+
+    if (find_mark(launcher, update->id, &mark, fail) < 0 ||
+        cgroups_limit(&launcher->cgroups, update->id, &update->limits, fail) < 0)
+        return -1;
+    if (mark.mode == LAUNCH_NATIVE && update->limits.disk_bytes != mark.limits.disk_bytes) {
+        store = open_store(launcher, &mark, fail);
+        if (store < 0 || native_resize_store(store, &update->limits, fail) < 0) {
+            if (store >= 0)
+                close(store);
+            return -1;
+        }
+        close(store);
+    }
+    mark.limits = update->limits;
+    dir = state_open_sandbox(&launcher->state, update->id);
+    if (dir < 0 || mark_write(dir, &mark) < 0)
+        fail_sys(fail, "write mark");
+    else
+        *fail = (struct fail){ 0 };
+    if (dir >= 0)
+        close(dir);
+    return fail->step ? -1 : 0;
+}
+
+int sandbox_freeze(struct launcher *launcher, const struct launch_freeze *freeze, struct fail *fail)
+{
+    struct mark mark;
+
+    if (!(launcher->cgroups.features & LAUNCH_HAS_FREEZER))
+        return fail_set(fail, "this host has no freezer", EOPNOTSUPP);
+    if (find_mark(launcher, freeze->id, &mark, fail) < 0)
+        return -1;
+    return cgroups_freeze(&launcher->cgroups, freeze->id, freeze->frozen, fail);
+}
+
+int sandbox_inspect(struct launcher *launcher, const struct launch_inspect *inspect,
+                    struct launch_usage *out_usage, struct fail *fail)
+{
+    struct mark mark;
+    struct statfs space;
+    int store;
+
+    if (find_mark(launcher, inspect->id, &mark, fail) < 0)
+        return -1;
+    *out_usage = (struct launch_usage){ 0 };
+    cgroups_usage(&launcher->cgroups, inspect->id, out_usage);
+    if (mark.mode != LAUNCH_NATIVE)
+        return 0;
+    store = open_store(launcher, &mark, fail);
+    if (store < 0)
+        return -1;
+    if (fstatfs(store, &space) == 0)
+        out_usage->disk_bytes = (uint64_t)(space.f_blocks - space.f_bfree) *
+                                (uint64_t)space.f_bsize;
+    close(store);
+    return 0;
+}

@@ -1,0 +1,262 @@
+#include "launcher/spawn.h"
+
+#include "launcher/sys.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+enum { STACK_SIZE = 128 * 1024, MAX_NOFILE = 16384 };
+
+static char stack[STACK_SIZE] __attribute__((aligned(16)));
+
+struct call {
+    struct spawn *spawn;
+    int (*child)(struct spawn *spawn);
+};
+
+/* Runs in the child, on the stack above. */
+static int call_child(void *argument)
+{
+    struct call *call = argument;
+
+    if (spawn_enter(call->spawn) == 0)
+        call->child(call->spawn);
+    _exit(127);
+}
+
+#if defined(__x86_64__)
+static long clone_on_stack(struct sys_clone_args *args, int (*function)(void *), void *argument)
+{
+    register long result __asm__("rax") = SYS_clone3;
+    register int (*r8)(void *) __asm__("r8") = function;
+    register void *r9 __asm__("r9") = argument;
+
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %%r9, %%rdi\n\t"
+                     "call *%%r8\n\t"
+                     "ud2\n"
+                     "1:"
+                     : "+r"(result)
+                     : "D"(args), "S"(sizeof(*args)), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+#elif defined(__aarch64__)
+static long clone_on_stack(struct sys_clone_args *args, int (*function)(void *), void *argument)
+{
+    register long x8 __asm__("x8") = SYS_clone3;
+    register long x0 __asm__("x0") = (long)args;
+    register long x1 __asm__("x1") = sizeof(*args);
+    register int (*x9)(void *) __asm__("x9") = function;
+    register void *x10 __asm__("x10") = argument;
+
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, #0\n\t"
+                     "mov x0, x10\n\t"
+                     "blr x9\n\t"
+                     "brk #0\n"
+                     "1:"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x9), "r"(x10)
+                     : "memory");
+    return x0;
+}
+#else
+#error "clone_on_stack is not written for this processor"
+#endif
+
+int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spawn *spawn))
+{
+    struct call call = { .spawn = spawn, .child = child };
+    int unified = spawn->cgroup.fds[CGROUP_UNIFIED];
+    struct sys_clone_args args = {
+        .flags = namespaces | CLONE_VM | CLONE_VFORK | SYS_CLONE_PIDFD |
+                 (unified >= 0 ? SYS_CLONE_INTO_CGROUP : 0),
+        .pidfd = (uintptr_t)&spawn->pidfd,
+        .exit_signal = SIGCHLD,
+        .stack = (uintptr_t)stack,
+        .stack_size = sizeof(stack),
+        .cgroup = unified >= 0 ? (uint64_t)unified : 0,
+    };
+    long pid;
+
+    spawn->fail = (struct fail){ 0 };
+    pid = clone_on_stack(&args, call_child, &call);
+    if (pid < 0)
+        return fail_set(&spawn->fail, "clone", (int)-pid);
+    if (spawn->fail.step) {
+        (void)waitpid((pid_t)pid, NULL, 0);
+        close(spawn->pidfd);
+        spawn->pidfd = -1;
+        return -1;
+    }
+    return 0;
+}
+
+/* The link "self" of the host's /proc tells our pid as the host sees it. */
+static pid_t host_pid(const struct state *state)
+{
+    char text[16];
+    ssize_t length = readlinkat(state->proc, "self", text, sizeof(text) - 1);
+
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    return (pid_t)strtol(text, NULL, 10);
+}
+
+int spawn_enter(struct spawn *spawn)
+{
+    const struct state *state = &spawn->launcher->state;
+
+    spawn->mark.pid = host_pid(state);
+    spawn->mark.start_time = state_start_time(state, spawn->mark.pid);
+    if (!spawn->mark.pid || !spawn->mark.start_time)
+        return fail_set(&spawn->fail, "find own pid", ESRCH);
+    if (pwrite(spawn->mark_fd, &spawn->mark, sizeof(spawn->mark), 0) != sizeof(spawn->mark))
+        return fail_sys(&spawn->fail, "write mark");
+    if (cgroup_enter(&spawn->cgroup) < 0)
+        return fail_sys(&spawn->fail, "enter cgroup");
+    return 0;
+}
+
+void spawn_reset(void)
+{
+    struct sigaction action = { .sa_handler = SIG_DFL };
+    cpu_set_t every;
+    sigset_t none;
+
+    for (int number = 1; number < NSIG; number++)
+        (void)sigaction(number, &action, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    memset(&every, 0xff, sizeof(every));
+    (void)sched_setaffinity(0, sizeof(every), &every);
+    (void)setpriority(PRIO_PROCESS, 0, 0);
+    umask(022);
+    (void)setsid();
+}
+
+static int set_rlimit(int resource, rlim_t value)
+{
+    struct rlimit limit;
+
+    if (getrlimit(resource, &limit) < 0)
+        return -1;
+    /* The hard limit can only go down. */
+    if (limit.rlim_max != RLIM_INFINITY && value > limit.rlim_max)
+        value = limit.rlim_max;
+    limit = (struct rlimit){ .rlim_cur = value, .rlim_max = value };
+    return setrlimit(resource, &limit);
+}
+
+int spawn_limit(const struct launch_limits *limits)
+{
+    const rlim_t megabyte = 1024 * 1024;
+
+    if (set_rlimit(RLIMIT_CORE, 0) < 0 || set_rlimit(RLIMIT_NOFILE, MAX_NOFILE) < 0 ||
+        set_rlimit(RLIMIT_MEMLOCK, 8 * megabyte) < 0 || set_rlimit(RLIMIT_MSGQUEUE, 819200) < 0 ||
+        set_rlimit(RLIMIT_SIGPENDING, 4096) < 0 || set_rlimit(RLIMIT_RTPRIO, 0) < 0 ||
+        set_rlimit(RLIMIT_NICE, 0) < 0)
+        return -1;
+    /* The group limits processes where there is one; this counts per user and user namespace. */
+    return set_rlimit(RLIMIT_NPROC, limits->pids + 1);
+}
+
+/* The descriptors of init: nothing on the standard ones, then its socket. */
+static int place_descriptors(struct spawn *spawn)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (null < 0)
+        return -1;
+    /* Ours are all above the ones that are written to: 3, 4 and 5 are the launcher's own. */
+    if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || spawn->socket <= 5)
+        return -1;
+    if (dup2(spawn->socket, 3) < 0)
+        return -1;
+    return sys_close_range(4, ~0U, SYS_CLOSE_RANGE_CLOEXEC);
+}
+
+int spawn_exec(struct spawn *spawn, const char *const argv[])
+{
+    static char *const no_environment[] = { NULL };
+    struct launcher *launcher = spawn->launcher;
+    struct {
+        unsigned short length;
+        struct filter_instruction *filter;
+    } program = { .length = launcher->filter_length, .filter = launcher->filter };
+
+    if (place_descriptors(spawn) < 0)
+        return fail_sys(&spawn->fail, "place descriptors");
+    if (program.length && prctl(PR_SET_SECCOMP, 2, &program) < 0)
+        return fail_sys(&spawn->fail, "install seccomp filter");
+    syscall(SYS_execveat, launcher->init, "", argv, no_environment, AT_EMPTY_PATH);
+    return fail_sys(&spawn->fail, "execute init");
+}
+
+static int listen_here(struct spawn *spawn)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "init.sock" };
+    const struct launch_setup *setup = &spawn->launcher->setup;
+
+    if (bind(spawn->socket, (struct sockaddr *)&address, sizeof(address)) < 0)
+        return -1;
+    if (fchmodat(spawn->dir, "init.sock", 0600, 0) < 0)
+        return -1;
+    if (spawn->launcher->root && fchownat(spawn->dir, "init.sock", setup->daemon_uid,
+                                          setup->daemon_gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return -1;
+    return listen(spawn->socket, 16);
+}
+
+int spawn_listen(struct spawn *spawn)
+{
+    int result;
+
+    spawn->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (spawn->socket < 0 || fchdir(spawn->dir) < 0)
+        return fail_sys(&spawn->fail, "make init socket");
+    result = listen_here(spawn);
+    if (result < 0)
+        fail_sys(&spawn->fail, "listen for init");
+    (void)!chdir("/");
+    return result;
+}
+
+void spawn_init(struct spawn *spawn, struct launcher *launcher)
+{
+    *spawn = (struct spawn){ .launcher = launcher,
+                             .cgroup = { .fds = { -1, -1, -1, -1, -1, -1 } },
+                             .dir = -1,
+                             .mark_fd = -1,
+                             .socket = -1,
+                             .userns = -1,
+                             .netns = -1,
+                             .pidfd = -1 };
+}
+
+void spawn_fini(struct spawn *spawn)
+{
+    int *fds[] = { &spawn->dir, &spawn->mark_fd, &spawn->socket, &spawn->userns, &spawn->netns };
+
+    cgroup_entry_close(&spawn->cgroup);
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+        *fds[i] = -1;
+    }
+}

@@ -1,0 +1,48 @@
+#pragma once
+
+/*
+ * Starting init in its walls. The child shares the launcher's memory until it executes init (the
+ * launcher is suspended meanwhile), so it reports a failure by writing it where the launcher looks.
+ */
+
+#include "launcher/launcher.h"
+
+#include <sys/types.h>
+
+struct template;
+
+struct spawn {
+    struct launcher *launcher; /* borrowed */
+    struct mark mark;
+    const struct template *template; /* borrowed; native only */
+    struct cgroup_entry cgroup;      /* owned */
+    int dir;                         /* owned: the sandbox's folder */
+    int mark_fd;                     /* owned: the mark, for the pid */
+    int socket;                      /* owned: where init listens */
+    int userns;                      /* owned; native only */
+    int netns;                       /* owned; native only */
+    int pidfd;                       /* owned by the receiver of the answer */
+    struct fail fail;
+};
+
+/* Clones with these namespaces and runs `child` there, which returns only on failure. */
+int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spawn *spawn));
+
+/* The first and the last steps of every child. */
+int spawn_enter(struct spawn *spawn);
+int spawn_exec(struct spawn *spawn, const char *const argv[]);
+
+/* Everything that init and the payload must not inherit from us. */
+void spawn_reset(void);
+int spawn_limit(const struct launch_limits *limits);
+
+/* The ends of the two kinds of children. */
+int native_child(struct spawn *spawn);
+int direct_child(struct spawn *spawn);
+int direct_prepare(struct spawn *spawn); /* the workspace */
+
+/* Makes the socket that init listens on, connectable for the daemon alone. */
+int spawn_listen(struct spawn *spawn);
+
+void spawn_init(struct spawn *spawn, struct launcher *launcher);
+void spawn_fini(struct spawn *spawn); /* leaves the pidfd */

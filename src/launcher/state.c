@@ -1,0 +1,214 @@
+#include "launcher/state.h"
+
+#include "launcher/sys.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 1 };
+
+static int open_folder(int root, const char *name, mode_t mode)
+{
+    int fd;
+
+    if (mkdirat(root, name, mode) < 0 && errno != EEXIST)
+        return -1;
+    fd = sys_open_beneath(root, name, O_RDONLY | O_DIRECTORY);
+    if (fd >= 0 && fchmod(fd, mode) < 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+int state_open(struct state *state, int root, const char *instance, struct fail *fail)
+{
+    struct stat status;
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    *state = (struct state){ .root = root,
+                             .sandboxes = -1,
+                             .trash = -1,
+                             .proc = -1,
+                             .instance = instance,
+                             .trash_number = (uint64_t)now.tv_sec * 1000000 };
+    state->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (state->proc < 0)
+        return fail_sys(fail, "open /proc");
+    state->sandboxes = open_folder(root, "sandboxes", 0711);
+    state->trash = open_folder(root, "trash", 0700);
+    if (state->sandboxes < 0 || state->trash < 0)
+        return fail_sys(fail, "open state folders");
+    if (fstat(state->sandboxes, &status) < 0 || status.st_uid != geteuid())
+        return fail_set(fail, "state folders belong to another user", EPERM);
+    return 0;
+}
+
+static int write_new(int dir, const char *name, const void *data, size_t length)
+{
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    ssize_t written;
+
+    if (fd < 0)
+        return -1;
+    written = write(fd, data, length);
+    close(fd);
+    return written == (ssize_t)length ? 0 : -1;
+}
+
+int state_create(struct state *state, const struct mark *mark, struct fail *fail)
+{
+    int dir;
+    struct mark full = *mark;
+
+    full.magic = MARK_MAGIC;
+    full.version = MARK_VERSION;
+    strncpy(full.instance, state->instance, sizeof(full.instance) - 1);
+    if (mkdirat(state->sandboxes, mark->id, 0711) < 0)
+        return fail_sys(fail, "make sandbox folder");
+    dir = sys_open_beneath(state->sandboxes, mark->id, O_RDONLY | O_DIRECTORY);
+    if (dir < 0)
+        return fail_sys(fail, "open sandbox folder");
+    if (write_new(dir, "mark", &full, sizeof(full)) < 0) {
+        close(dir);
+        return fail_sys(fail, "write mark");
+    }
+    return dir;
+}
+
+int state_open_sandbox(struct state *state, const char *id)
+{
+    return sys_open_beneath(state->sandboxes, id, O_RDONLY | O_DIRECTORY);
+}
+
+int mark_read(int dir, struct mark *out_mark)
+{
+    struct mark mark;
+    int fd = openat(dir, "mark", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    ssize_t length;
+
+    if (fd < 0)
+        return -1;
+    length = read(fd, &mark, sizeof(mark));
+    close(fd);
+    if (length != sizeof(mark) || mark.magic != MARK_MAGIC || mark.version != MARK_VERSION ||
+        !memchr(mark.instance, '\0', sizeof(mark.instance)) || !launch_id_is_valid(mark.id)) {
+        errno = EBADMSG;
+        return -1;
+    }
+    *out_mark = mark;
+    return 0;
+}
+
+int mark_write(int dir, const struct mark *mark)
+{
+    int fd = openat(dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t written;
+
+    if (fd < 0)
+        return -1;
+    written = pwrite(fd, mark, sizeof(*mark), 0);
+    close(fd);
+    return written == sizeof(*mark) ? 0 : -1;
+}
+
+bool mark_is_ours(const struct state *state, const struct mark *mark, const char *id)
+{
+    return strcmp(mark->instance, state->instance) == 0 && strcmp(mark->id, id) == 0;
+}
+
+int state_discard(struct state *state, const char *id, bool *out_trash)
+{
+    char name[LAUNCH_ID_SIZE + 32];
+    int dir;
+
+    *out_trash = false;
+    dir = state_open_sandbox(state, id);
+    if (dir < 0)
+        return errno == ENOENT ? 0 : -1;
+    (void)unlinkat(dir, "init.sock", 0);
+    /* Only a direct sandbox has files of its own here; the mark goes last, with the directory. */
+    if (faccessat(dir, "workspace", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        (void)unlinkat(dir, "mark", 0);
+    close(dir);
+    if (unlinkat(state->sandboxes, id, AT_REMOVEDIR) == 0)
+        return 0;
+    snprintf(name, sizeof(name), "%s.%llu", id, (unsigned long long)state->trash_number++);
+    if (renameat(state->sandboxes, id, state->trash, name) < 0)
+        return -1;
+    *out_trash = true;
+    return 0;
+}
+
+int state_each(struct state *state, state_visit_fn *visit, void *user)
+{
+    int fd = openat(state->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    char id[LAUNCH_ID_SIZE];
+
+    if (!stream) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    while ((entry = readdir(stream))) {
+        if (strlen(entry->d_name) >= sizeof(id))
+            continue;
+        memset(id, 0, sizeof(id));
+        memcpy(id, entry->d_name, strlen(entry->d_name));
+        if (launch_id_is_valid(id))
+            visit(user, id);
+    }
+    closedir(stream);
+    return 0;
+}
+
+uint64_t state_start_time(const struct state *state, pid_t pid)
+{
+    char path[32];
+    char text[1024];
+    const char *at;
+    ssize_t length;
+    int fd;
+
+    snprintf(path, sizeof(path), "%d/stat", (int)pid);
+    fd = openat(state->proc, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    /* The name in brackets may hold anything; the 22nd field is the 20th after it. */
+    at = strrchr(text, ')');
+    for (int field = 0; at && field < 20; field++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+int state_open_process(const struct state *state, pid_t pid, uint64_t start_time)
+{
+    int pidfd;
+
+    if (pid <= 1 || start_time == 0) {
+        errno = ESRCH;
+        return -1;
+    }
+    pidfd = sys_pidfd_open(pid);
+    if (pidfd < 0)
+        return -1;
+    /* The descriptor came first: a pid that was reused in between has another start time. */
+    if (state_start_time(state, pid) != start_time) {
+        close(pidfd);
+        errno = ESRCH;
+        return -1;
+    }
+    return pidfd;
+}

@@ -1,0 +1,63 @@
+#pragma once
+
+/*
+ * What the launcher keeps on disk: under the state directory `sandboxes/<id>/` with the mark of the
+ * sandbox and init's socket (and the workspace of a direct one), and `trash/` for what is being
+ * removed. Both belong to the launcher; the daemon can pass through them and nothing else.
+ *
+ * The mark says whose the sandbox is, so that a name alone is never taken as proof. It is written
+ * before anything else is made, and the pid is added before init runs.
+ */
+
+#include "launcher/fail.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct mark {
+    uint32_t magic;
+    uint32_t version;
+    char instance[LAUNCH_NAME_SIZE];
+    char id[LAUNCH_ID_SIZE];
+    uint64_t start_time;
+    int32_t pid; /* 0 until there is a process */
+    uint32_t slot;
+    uint32_t mode;
+    uint32_t network;
+    uint32_t landlock_abi;
+    uint32_t uid; /* direct: whom it runs as; 0: the launcher's own user */
+    struct launch_limits limits;
+};
+
+struct state {
+    int root;      /* owned: the state directory */
+    int sandboxes; /* owned */
+    int trash;     /* owned */
+    int proc;      /* owned: the host's /proc */
+    const char *instance;
+    uint64_t trash_number;
+};
+
+int state_open(struct state *state, int root, const char *instance, struct fail *fail);
+
+/* A new directory for a sandbox, with its mark. The descriptor is the caller's. */
+int state_create(struct state *state, const struct mark *mark, struct fail *fail);
+
+/* -1 with ENOENT when there is none. */
+int state_open_sandbox(struct state *state, const char *id);
+int mark_read(int dir, struct mark *out_mark);
+int mark_write(int dir, const struct mark *mark);
+bool mark_is_ours(const struct state *state, const struct mark *mark, const char *id);
+
+/* The directory goes away at once by name, its content later: true when there is trash now. */
+int state_discard(struct state *state, const char *id, bool *out_trash);
+
+typedef void state_visit_fn(void *user, const char *id);
+int state_each(struct state *state, state_visit_fn *visit, void *user);
+
+/* Start time of a process in clock ticks since boot; 0 when there is none. */
+uint64_t state_start_time(const struct state *state, pid_t pid);
+
+/* A pidfd that is certainly of this process; -1 with ESRCH when it is gone. */
+int state_open_process(const struct state *state, pid_t pid, uint64_t start_time);

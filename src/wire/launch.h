@@ -1,0 +1,216 @@
+#pragma once
+
+/*
+ * The messages between the daemon and the launcher: a closed list of fixed-size structs over one
+ * SOCK_SEQPACKET socket, descriptors beside them. The launcher is privileged and trusts nothing in
+ * them: every field has a checked range, names have an alphabet, and there is no path anywhere.
+ *
+ * The launcher starts with three descriptors: its socket, the bytes of sandglass-init and the state
+ * directory. SETUP and TEMPLATE come first, while the daemon has not yet listened to anybody; SEAL
+ * ends that phase for good.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    LAUNCH_VERSION = 1,
+    LAUNCH_MAX_FDS = 2,
+    LAUNCH_ID_SIZE = 32,
+    LAUNCH_NAME_SIZE = 64,
+    LAUNCH_STEP_SIZE = 48,
+    LAUNCH_LIST_IDS = 64,
+    LAUNCH_MAX_TEMPLATES = 64,
+    LAUNCH_MAX_FILTER = 4096, /* instructions of the seccomp program, as the kernel has it */
+    LAUNCH_IDS_PER_SLOT = 65536,
+};
+
+/* Where the launcher finds its descriptors. */
+enum { LAUNCH_FD_SOCKET = 3, LAUNCH_FD_INIT = 4, LAUNCH_FD_STATE = 5 };
+
+enum launch_type {
+    LAUNCH_SETUP = 1, /* descriptor: the seccomp program */
+    LAUNCH_TEMPLATE,  /* descriptor: a directory that the operator named; before SEAL only */
+    LAUNCH_SEAL,
+    LAUNCH_CREATE, /* the answer carries a pidfd */
+    LAUNCH_ADOPT,  /* the answer carries a pidfd */
+    LAUNCH_UPDATE,
+    LAUNCH_FREEZE,
+    LAUNCH_INSPECT,
+    LAUNCH_DESTROY,
+    LAUNCH_LIST, /* several answers, the last one with more = 0 */
+    LAUNCH_TYPES
+};
+
+enum launch_mode { LAUNCH_NATIVE = 1, LAUNCH_DIRECT };
+enum launch_network { LAUNCH_NETWORK_NONE, LAUNCH_NETWORK_OPEN, LAUNCH_NETWORKS };
+
+struct launch_header {
+    uint32_t length; /* of the whole message: must equal what was received */
+    uint16_t type;
+    uint16_t version;
+    uint64_t tag; /* chosen by the daemon, echoed in the answer */
+};
+
+enum launch_setup_flags {
+    LAUNCH_SETUP_NATIVE = 1 << 0, /* prepare the namespaces that native sandboxes grow from */
+};
+
+struct launch_setup {
+    struct launch_header header;
+    char instance[LAUNCH_NAME_SIZE]; /* [a-z0-9-]: marks what is ours */
+    char hostname[LAUNCH_NAME_SIZE]; /* of every sandbox */
+    uint32_t flags;
+    uint32_t daemon_uid; /* who may connect to the sockets of the sandboxes */
+    uint32_t daemon_gid;
+    uint32_t uid_base; /* slot n owns uid_base + n * 65536 and what follows */
+    uint32_t slots;
+    uint32_t direct_uid; /* whom direct sandboxes run as; 0: an id of the slot's range */
+    uint32_t direct_gid;
+    uint32_t reserved;
+};
+
+struct launch_template {
+    struct launch_header header;
+    char name[LAUNCH_NAME_SIZE]; /* [a-z0-9._-], not starting with '.' */
+};
+
+struct launch_limits {
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;
+    uint32_t cpu_millis;
+    uint32_t pids;
+};
+
+struct launch_create {
+    struct launch_header header;
+    char id[LAUNCH_ID_SIZE];
+    char template_name[LAUNCH_NAME_SIZE]; /* "host", a registered one, or an imported one */
+    struct launch_limits limits;
+    uint32_t mode;
+    uint32_t network;
+};
+
+struct launch_adopt {
+    struct launch_header header;
+    char id[LAUNCH_ID_SIZE];
+    uint64_t start_time;
+    int32_t pid;
+    uint32_t reserved;
+};
+
+struct launch_update {
+    struct launch_header header;
+    char id[LAUNCH_ID_SIZE];
+    struct launch_limits limits;
+};
+
+struct launch_freeze {
+    struct launch_header header;
+    char id[LAUNCH_ID_SIZE];
+    uint32_t frozen;
+    uint32_t reserved;
+};
+
+struct launch_inspect {
+    struct launch_header header;
+    char id[LAUNCH_ID_SIZE];
+};
+
+struct launch_destroy {
+    struct launch_header header;
+    char id[LAUNCH_ID_SIZE];
+};
+
+struct launch_list {
+    struct launch_header header;
+};
+
+struct launch_seal {
+    struct launch_header header;
+};
+
+/* What the host allows, found by trying. */
+enum launch_feature {
+    LAUNCH_HAS_ROOT = 1 << 0,
+    LAUNCH_HAS_NATIVE = 1 << 1,    /* namespaces can be made */
+    LAUNCH_HAS_UID_RANGE = 1 << 2, /* each sandbox has ids of its own */
+    LAUNCH_HAS_IDMAP = 1 << 3,     /* files of a template belong to the sandbox's root */
+    LAUNCH_HAS_SECCOMP = 1 << 4,
+    LAUNCH_HAS_CGROUP_V1 = 1 << 5,
+    LAUNCH_HAS_CGROUP_V2 = 1 << 6,
+    LAUNCH_HAS_MEMORY = 1 << 7,
+    LAUNCH_HAS_CPU = 1 << 8,
+    LAUNCH_HAS_PIDS = 1 << 9,
+    LAUNCH_HAS_FREEZER = 1 << 10,
+    LAUNCH_HAS_NETWORK_OPEN = 1 << 11,
+};
+
+/* Namespaces that differ from the launcher's own. */
+enum launch_namespace {
+    LAUNCH_NS_USER = 1 << 0,
+    LAUNCH_NS_PID = 1 << 1,
+    LAUNCH_NS_MNT = 1 << 2,
+    LAUNCH_NS_NET = 1 << 3,
+    LAUNCH_NS_IPC = 1 << 4,
+    LAUNCH_NS_UTS = 1 << 5,
+    LAUNCH_NS_CGROUP = 1 << 6,
+};
+
+struct launch_host {
+    uint32_t features;
+    uint32_t landlock_abi;          /* 0: none */
+    char missing[LAUNCH_STEP_SIZE]; /* the step that makes native impossible here; "" if none */
+    int32_t missing_errno;
+    uint32_t reserved;
+};
+
+struct launch_made {
+    uint64_t start_time;
+    int32_t pid;
+    uint32_t slot;
+    uint32_t namespaces;
+    uint32_t landlock_abi; /* in force; 0: none */
+    uint32_t mode;
+    uint32_t network;
+};
+
+struct launch_usage {
+    uint64_t cpu_us;
+    uint64_t memory_bytes;
+    uint64_t memory_peak_bytes;
+    uint64_t disk_bytes;
+    uint32_t pids;
+    uint32_t oom_kills;
+};
+
+struct launch_ids {
+    uint32_t count;
+    uint32_t more;
+    char ids[LAUNCH_LIST_IDS][LAUNCH_ID_SIZE];
+};
+
+/* Every answer: error is an errno, and step names what failed. Which body is valid depends on the
+ * type in the header, which is that of the request. */
+struct launch_reply {
+    struct launch_header header;
+    int32_t error;
+    uint32_t reserved;
+    char step[LAUNCH_STEP_SIZE];
+    union {
+        struct launch_host host;   /* SETUP */
+        struct launch_made made;   /* CREATE, ADOPT */
+        struct launch_usage usage; /* INSPECT */
+        struct launch_ids list;    /* LIST */
+    } body;
+};
+
+/* Whether a request is well formed in itself: its length, its version, every field in range, every
+ * text terminated and of its alphabet, and exactly the descriptors that belong to it. NULL, or what
+ * is wrong with it. */
+const char *launch_check(const void *message, size_t length, unsigned descriptors);
+
+/* The parts of it that both ends use. */
+bool launch_id_is_valid(const char id[LAUNCH_ID_SIZE]);
+bool launch_name_is_valid(const char name[LAUNCH_NAME_SIZE]);
