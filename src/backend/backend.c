@@ -1,0 +1,151 @@
+#include "backend/backend.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+
+#include <string.h>
+
+void backend_close(struct backend *backend)
+{
+    if (backend)
+        backend->ops->free(backend);
+}
+
+/* --- refusals: `done` never comes inside the call ------------------------------------------ */
+
+struct refusal {
+    struct deferred deferred;
+    struct backend_op *op;
+};
+
+static void on_refuse(struct deferred *deferred)
+{
+    struct refusal *refusal = container_of(deferred, struct refusal, deferred);
+    struct backend_op *op = refusal->op;
+
+    free(refusal);
+    op->done(op);
+}
+
+static void refuse(struct backend *backend, struct backend_op *op)
+{
+    struct refusal *refusal = xnew(struct refusal);
+
+    refusal->op = op;
+    loop_defer(backend->loop, &refusal->deferred, on_refuse);
+}
+
+static int check_id(const char *id, struct error *err)
+{
+    *err = (struct error){ 0 };
+    if (!id || !id_is_valid(id, ID_SANDBOX))
+        return error_set(err, ERR_INVALID, "\"%s\" is no id of a sandbox", id ? id : "");
+    return 0;
+}
+
+static int check_limits(const struct sandbox_limits *limits, struct error *err)
+{
+    const uint64_t megabyte = 1024 * 1024;
+
+    if (limits->memory_bytes < 4 * megabyte)
+        return error_set(err, ERR_INVALID, "memory must be 4m or more");
+    if (limits->disk_bytes < megabyte)
+        return error_set(err, ERR_INVALID, "disk must be 1m or more");
+    if (limits->cpu_millis < 10)
+        return error_set(err, ERR_INVALID, "cpus must be 0.01 or more");
+    if (limits->pids < 1)
+        return error_set(err, ERR_INVALID, "pids must be 1 or more");
+    return 0;
+}
+
+static int check_spec(const struct sandbox_spec *spec, struct error *err)
+{
+    if (check_id(spec->id, err) < 0 || check_limits(&spec->limits, err) < 0)
+        return -1;
+    if ((unsigned)spec->network >= NETWORK_MODES)
+        return error_set(err, ERR_INVALID, "unknown network mode");
+    if (spec->template_name && *spec->template_name && !path_is_plain_name(spec->template_name))
+        return error_set(err, ERR_INVALID, "\"%s\" is no name of a template", spec->template_name);
+    return 0;
+}
+
+/* --- the operations ------------------------------------------------------------------------ */
+
+void backend_create(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op)
+{
+    if (check_spec(spec, &op->err) < 0) {
+        refuse(backend, op);
+        return;
+    }
+    log_debug("creating sandbox", kv("sandbox", spec->id), kv("backend", backend->ops->name));
+    backend->ops->create(backend, spec, op);
+}
+
+void backend_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
+                   struct backend_op *op)
+{
+    if (check_id(sandbox->id, &op->err) < 0)
+        refuse(backend, op);
+    else
+        backend->ops->adopt(backend, sandbox, op);
+}
+
+int backend_connect(struct backend *backend, const char *id, struct error *err)
+{
+    struct error checked;
+
+    if (check_id(id, &checked) < 0)
+        return error_set(err, checked.code, "%s", checked.message);
+    return backend->ops->connect(backend, id, err);
+}
+
+void backend_update(struct backend *backend, const char *id, const struct sandbox_limits *limits,
+                    struct backend_op *op)
+{
+    if (check_id(id, &op->err) < 0 || check_limits(limits, &op->err) < 0)
+        refuse(backend, op);
+    else
+        backend->ops->update(backend, id, limits, op);
+}
+
+void backend_freeze(struct backend *backend, const char *id, bool frozen, struct backend_op *op)
+{
+    if (check_id(id, &op->err) < 0)
+        refuse(backend, op);
+    else
+        backend->ops->freeze(backend, id, frozen, op);
+}
+
+void backend_inspect(struct backend *backend, const char *id, struct backend_op *op)
+{
+    if (check_id(id, &op->err) < 0)
+        refuse(backend, op);
+    else
+        backend->ops->inspect(backend, id, op);
+}
+
+void backend_destroy(struct backend *backend, const char *id, struct backend_op *op)
+{
+    if (check_id(id, &op->err) < 0) {
+        refuse(backend, op);
+        return;
+    }
+    log_debug("destroying sandbox", kv("sandbox", id), kv("backend", backend->ops->name));
+    backend->ops->destroy(backend, id, op);
+}
+
+void backend_list(struct backend *backend, struct backend_op *op)
+{
+    op->err = (struct error){ 0 };
+    backend->ops->list(backend, op);
+}
+
+int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err)
+{
+    struct error checked;
+
+    if (check_id(id, &checked) < 0)
+        return error_set(err, checked.code, "%s", checked.message);
+    return backend->ops->report(backend, id, json, err);
+}

@@ -1,0 +1,377 @@
+#include "backend/launched.h"
+
+#include "backend/report.h"
+#include "base/alloc.h"
+#include "base/macros.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+struct call {
+    struct launcher_call base;
+    struct list link;
+    struct launched_backend *backend; /* borrowed */
+    struct backend_op *op;            /* borrowed until it is done */
+    const char *what;
+    char id[LAUNCH_ID_SIZE];
+    struct sandbox_limits limits;
+};
+
+struct launched_backend *launched_from(struct backend *backend)
+{
+    return container_of(backend, struct launched_backend, base);
+}
+
+struct backend *launched_open(const struct backend_ops *ops, enum launch_mode mode,
+                              const struct backend_options *options)
+{
+    struct launched_backend *launched = xnew(struct launched_backend);
+
+    launched->base = (struct backend){ .ops = ops, .loop = options->loop };
+    launched->launcher = options->launcher;
+    launched->config = options->config;
+    launched->state_dir = options->state_dir;
+    launched->mode = mode;
+    list_init(&launched->calls);
+    return &launched->base;
+}
+
+void launched_free(struct backend *backend)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct call *call;
+    struct call *following;
+    struct map_slot *slot;
+
+    list_for_each_safe (call, following, &launched->calls, link) {
+        launcher_cancel(launched->launcher, &call->base);
+        free(call);
+    }
+    map_for_each (slot, &launched->sandboxes)
+        free(slot->value);
+    map_fini(&launched->sandboxes);
+    free(launched);
+}
+
+/* --- calls --------------------------------------------------------------------------------- */
+
+static struct call *call_new(struct launched_backend *launched, const char *id,
+                             struct backend_op *op, const char *what)
+{
+    struct call *call = xnew(struct call);
+
+    call->backend = launched;
+    call->op = op;
+    call->what = what;
+    snprintf(call->id, sizeof(call->id), "%s", id);
+    list_init(&call->link);
+    list_append(&launched->calls, &call->link);
+    op->err = (struct error){ 0 };
+    return call;
+}
+
+/* Ends the call and tells its operation. */
+static void call_finish(struct call *call)
+{
+    struct backend_op *op = call->op;
+
+    list_remove(&call->link);
+    free(call);
+    op->done(op);
+}
+
+/* True when the launcher did it; otherwise the operation has its error. */
+static bool call_succeeded(struct call *call, const struct launch_reply *reply)
+{
+    if (reply && reply->error == 0)
+        return true;
+    launcher_error(reply, call->what, &call->op->err);
+    return false;
+}
+
+static void on_done(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+
+    fd_close(pidfd);
+    (void)call_succeeded(call, reply);
+    call_finish(call);
+}
+
+/* --- create and adopt ---------------------------------------------------------------------- */
+
+static void forget(struct launched_backend *launched, const char *id)
+{
+    free(map_remove(&launched->sandboxes, id));
+}
+
+static void remember(struct launched_backend *launched, const struct call *call,
+                     const struct launch_made *made)
+{
+    struct launched_sandbox *sandbox = xnew(struct launched_sandbox);
+
+    memcpy(sandbox->id, call->id, sizeof(sandbox->id));
+    sandbox->made = *made;
+    sandbox->limits = call->limits;
+    forget(launched, sandbox->id);
+    map_put(&launched->sandboxes, sandbox->id, sandbox);
+}
+
+static void fill_made(struct backend_op *op, const char *id, const struct launch_made *made,
+                      int pidfd)
+{
+    op->result.made.sandbox = (struct backend_sandbox){ .pid = made->pid,
+                                                        .start_time = made->start_time,
+                                                        .slot = made->slot };
+    memcpy(op->result.made.sandbox.id, id, ID_SIZE);
+    op->result.made.pidfd = pidfd;
+}
+
+static void on_destroyed_unmet(struct launcher_call *base, const struct launch_reply *reply,
+                               int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+
+    (void)reply;
+    fd_close(pidfd);
+    forget(call->backend, call->id);
+    call_finish(call);
+}
+
+/* The sandbox lacks what the operator requires: it goes away again, and creation fails. */
+static void undo_unmet(struct call *call)
+{
+    struct launch_destroy message = { 0 };
+
+    memcpy(message.id, call->id, sizeof(message.id));
+    launcher_send(call->backend->launcher, &call->base, LAUNCH_DESTROY, &message, sizeof(message),
+                  on_destroyed_unmet);
+}
+
+static void on_made(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+    struct launched_backend *launched = call->backend;
+
+    if (call_succeeded(call, reply)) {
+        remember(launched, call, &reply->body.made);
+        if (report_require(launched, call->id, &call->op->err) < 0) {
+            fd_close(pidfd);
+            undo_unmet(call);
+            return;
+        }
+        fill_made(call->op, call->id, &reply->body.made, pidfd);
+        pidfd = -1;
+    }
+    fd_close(pidfd);
+    call_finish(call);
+}
+
+static void on_adopted(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+
+    if (call_succeeded(call, reply)) {
+        remember(call->backend, call, &reply->body.made);
+        fill_made(call->op, call->id, &reply->body.made, pidfd);
+        pidfd = -1;
+    }
+    fd_close(pidfd);
+    call_finish(call);
+}
+
+static struct launch_limits limits_for(const struct sandbox_limits *limits)
+{
+    return (struct launch_limits){ .memory_bytes = limits->memory_bytes,
+                                   .disk_bytes = limits->disk_bytes,
+                                   .cpu_millis = limits->cpu_millis,
+                                   .pids = limits->pids };
+}
+
+void launched_create(struct backend *backend, const struct sandbox_spec *spec,
+                     struct backend_op *op)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct call *call = call_new(launched, spec->id, op, "create sandbox");
+    struct launch_create message = {
+        .limits = limits_for(&spec->limits),
+        .mode = launched->mode,
+        .network = spec->network == NETWORK_OPEN ? LAUNCH_NETWORK_OPEN : LAUNCH_NETWORK_NONE,
+    };
+
+    call->limits = spec->limits;
+    memcpy(message.id, call->id, sizeof(message.id));
+    snprintf(message.template_name, sizeof(message.template_name), "%s",
+             spec->template_name && *spec->template_name ? spec->template_name : "host");
+    launcher_send(launched->launcher, &call->base, LAUNCH_CREATE, &message, sizeof(message),
+                  on_made);
+}
+
+void launched_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
+                    struct backend_op *op)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct call *call = call_new(launched, sandbox->id, op, "adopt sandbox");
+    struct launch_adopt message = { .pid = sandbox->pid, .start_time = sandbox->start_time };
+
+    memcpy(message.id, call->id, sizeof(message.id));
+    launcher_send(launched->launcher, &call->base, LAUNCH_ADOPT, &message, sizeof(message),
+                  on_adopted);
+}
+
+int launched_connect(struct backend *backend, const char *id, struct error *err)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    scoped(fd_close) int fd = -1;
+
+    /* Through the descriptor: the path of the state directory may be longer than an address. */
+    snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/sandboxes/%s/init.sock",
+             launched->state_dir, id);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return error_sys(err, "make a socket");
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        error_sys(err, "connect to sandbox %s", id);
+        if (err)
+            err->code = ERR_BACKEND;
+        return -1;
+    }
+    return steal_fd(&fd);
+}
+
+/* --- the others ---------------------------------------------------------------------------- */
+
+static void on_updated(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+    struct launched_sandbox *sandbox = map_get(&call->backend->sandboxes, call->id);
+
+    fd_close(pidfd);
+    if (call_succeeded(call, reply) && sandbox)
+        sandbox->limits = call->limits;
+    call_finish(call);
+}
+
+void launched_update(struct backend *backend, const char *id, const struct sandbox_limits *limits,
+                     struct backend_op *op)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct call *call = call_new(launched, id, op, "change limits of sandbox");
+    struct launch_update message = { .limits = limits_for(limits) };
+
+    call->limits = *limits;
+    memcpy(message.id, call->id, sizeof(message.id));
+    launcher_send(launched->launcher, &call->base, LAUNCH_UPDATE, &message, sizeof(message),
+                  on_updated);
+}
+
+void launched_freeze(struct backend *backend, const char *id, bool frozen, struct backend_op *op)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct call *call = call_new(launched, id, op, frozen ? "freeze sandbox" : "thaw sandbox");
+    struct launch_freeze message = { .frozen = frozen };
+
+    memcpy(message.id, call->id, sizeof(message.id));
+    launcher_send(launched->launcher, &call->base, LAUNCH_FREEZE, &message, sizeof(message),
+                  on_done);
+}
+
+static void on_inspected(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+
+    fd_close(pidfd);
+    if (call_succeeded(call, reply)) {
+        const struct launch_usage *usage = &reply->body.usage;
+
+        call->op->result.usage = (struct sandbox_usage){
+            .cpu_us = usage->cpu_us,
+            .memory_bytes = usage->memory_bytes,
+            .memory_peak_bytes = usage->memory_peak_bytes,
+            .disk_bytes = usage->disk_bytes,
+            .pids = usage->pids,
+            .oom_kills = usage->oom_kills,
+        };
+    }
+    call_finish(call);
+}
+
+void launched_inspect(struct backend *backend, const char *id, struct backend_op *op)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct call *call = call_new(launched, id, op, "inspect sandbox");
+    struct launch_inspect message = { 0 };
+
+    memcpy(message.id, call->id, sizeof(message.id));
+    launcher_send(launched->launcher, &call->base, LAUNCH_INSPECT, &message, sizeof(message),
+                  on_inspected);
+}
+
+static void on_destroyed(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+
+    fd_close(pidfd);
+    if (call_succeeded(call, reply))
+        forget(call->backend, call->id);
+    call_finish(call);
+}
+
+void launched_destroy(struct backend *backend, const char *id, struct backend_op *op)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct call *call = call_new(launched, id, op, "destroy sandbox");
+    struct launch_destroy message = { 0 };
+
+    memcpy(message.id, call->id, sizeof(message.id));
+    launcher_send(launched->launcher, &call->base, LAUNCH_DESTROY, &message, sizeof(message),
+                  on_destroyed);
+}
+
+static void on_listed(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+    struct backend_op *op = call->op;
+    size_t count;
+
+    fd_close(pidfd);
+    if (!call_succeeded(call, reply)) {
+        free(op->result.list.ids);
+        op->result.list.ids = NULL;
+        op->result.list.count = 0;
+        call_finish(call);
+        return;
+    }
+    count = MIN((size_t)reply->body.list.count, (size_t)LAUNCH_LIST_IDS);
+    op->result.list.ids = xrealloc(op->result.list.ids, op->result.list.count + count,
+                                   sizeof(op->result.list.ids[0]));
+    for (size_t i = 0; i < count; i++) {
+        if (launch_id_is_valid(reply->body.list.ids[i]))
+            memcpy(op->result.list.ids[op->result.list.count++], reply->body.list.ids[i], ID_SIZE);
+    }
+    if (!reply->body.list.more)
+        call_finish(call);
+}
+
+void launched_list(struct backend *backend, struct backend_op *op)
+{
+    struct launched_backend *launched = launched_from(backend);
+    struct call *call = call_new(launched, "", op, "list sandboxes");
+    struct launch_list message = { 0 };
+
+    op->result.list.ids = NULL;
+    op->result.list.count = 0;
+    launcher_send(launched->launcher, &call->base, LAUNCH_LIST, &message, sizeof(message),
+                  on_listed);
+}
+
+int launched_report(struct backend *backend, const char *id, struct buffer *json, struct error *err)
+{
+    return report_write(launched_from(backend), id, json, err);
+}

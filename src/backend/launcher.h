@@ -1,0 +1,61 @@
+#pragma once
+
+/*
+ * The daemon's end of the launcher: starts it from the bytes that this program carries, sets it up,
+ * and sends it requests. Started while the daemon still has the rights of who started it; the
+ * launcher is the only one that keeps them.
+ */
+
+#include "base/error.h"
+#include "base/list.h"
+#include "loop/loop.h"
+#include "wire/launch.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct config;
+struct launcher;
+
+struct launcher_options {
+    struct loop *loop;           /* borrowed */
+    const struct config *config; /* borrowed */
+    const char *state_path;      /* borrowed: an existing directory */
+    uid_t uid;                   /* who the daemon is going to be */
+    gid_t gid;
+};
+
+/* Waits until the launcher is set up. NULL on error. */
+struct launcher *launcher_start(const struct launcher_options *options, struct error *err);
+
+/* The launcher ends; sandboxes go on. Open calls are answered with NULL. NULL is fine. */
+void launcher_stop(struct launcher *launcher);
+
+/* What this host allows. */
+const struct launch_host *launcher_host(const struct launcher *launcher);
+pid_t launcher_pid(const struct launcher *launcher);
+bool launcher_is_lost(const struct launcher *launcher);
+
+struct launcher_call;
+
+/* `reply` is NULL when the launcher is gone; the receiver owns the pidfd, -1 for none. A list calls
+ * it several times, until `more` is 0. */
+typedef void launcher_done_fn(struct launcher_call *call, const struct launch_reply *reply,
+                              int pidfd);
+
+/* Embedded by the caller and kept until `done`. */
+struct launcher_call {
+    struct list link;
+    uint64_t tag;
+    launcher_done_fn *done;
+};
+
+/* `message` begins with a header, which is filled in here. `done` comes from the loop. */
+void launcher_send(struct launcher *launcher, struct launcher_call *call, enum launch_type type,
+                   void *message, size_t length, launcher_done_fn *done);
+
+/* The answer will not be looked at; a pidfd that still comes is closed. */
+void launcher_cancel(struct launcher *launcher, struct launcher_call *call);
+
+/* An answer with an error as one for people; -1. */
+int launcher_error(const struct launch_reply *reply, const char *what, struct error *err);

@@ -1,0 +1,18 @@
+#pragma once
+
+/*
+ * The system call filter of a sandbox, for init and everything below it: an allowlist with a check
+ * of the architecture, compiled once at start with libseccomp into the kernel's own form. A call
+ * that is not on the list fails with EPERM; clone3 fails with ENOSYS, so that libc falls back to
+ * clone, whose flags can be looked at.
+ */
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+/* A descriptor of the program, sealed; the caller owns it. -1 on error. */
+int seccomp_compile(struct error *err);
+
+/* Whether a call of that name is allowed at all, perhaps with conditions: for tests and docs. */
+bool seccomp_allows(const char *name);

@@ -1,0 +1,222 @@
+#include "backend/report_kernel.h"
+
+#include "base/scoped.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_SIZE = 64 * 1024, PATH_SIZE = 1024 };
+
+static bool read_file(const char *path, char *text, size_t size)
+{
+    scoped(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t length = 0;
+    ssize_t got = 1;
+
+    text[0] = '\0';
+    while (fd >= 0 && got > 0 && length < size - 1) {
+        got = read(fd, text + length, size - 1 - length);
+        length += got > 0 ? (size_t)got : 0;
+    }
+    text[length] = '\0';
+    return length > 0;
+}
+
+static uint64_t read_number(const char *dir, const char *name)
+{
+    char path[2 * PATH_SIZE];
+    char text[64];
+    uint64_t value = 0;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    if (!read_file(path, text, sizeof(text)) || sscanf(text, "%" SCNu64, &value) != 1)
+        return 0;
+    return value;
+}
+
+/* --- /proc/PID ----------------------------------------------------------------------------- */
+
+static void read_status(const char *text, struct kernel_view *view)
+{
+    const char *line;
+
+    for (line = text; line && *line; line = strchr(line, '\n')) {
+        unsigned number;
+
+        line += *line == '\n';
+        if (sscanf(line, "Seccomp: %u", &number) == 1)
+            view->seccomp = number;
+        else if (sscanf(line, "NoNewPrivs: %u", &number) == 1)
+            view->no_new_privs = number;
+        else
+            (void)(sscanf(line, "CapEff: %" SCNx64, &view->capabilities) == 1 ||
+                   sscanf(line, "CapBnd: %" SCNx64, &view->bounding));
+    }
+}
+
+static void read_ids(const char *text, struct kernel_view *view)
+{
+    uint32_t inside;
+
+    (void)sscanf(text, "%" SCNu32 " %" SCNu32 " %" SCNu32, &inside, &view->uid_first,
+                 &view->uid_count);
+    /* The host's own map is no range of the sandbox's. */
+    if (view->uid_count == UINT32_MAX)
+        view->uid_count = 0;
+}
+
+/* Its /dev/shm lies on the file system that holds all of its files. */
+static void read_disk(const char *text, struct kernel_view *view)
+{
+    const char *line = strstr(text, " /dev/shm ");
+    const char *end = line ? strchr(line, '\n') : NULL;
+    const char *size = line ? strstr(line, "size=") : NULL;
+    uint64_t kilobytes;
+
+    if (size && (!end || size < end) && sscanf(size, "size=%" SCNu64 "k", &kilobytes) == 1)
+        view->disk_bytes = kilobytes * 1024;
+}
+
+/* --- control groups ------------------------------------------------------------------------ */
+
+/* The path of the process's group in the hierarchy with that controller; "" is the one of v2. */
+static bool find_group(const char *groups, const char *controller, char path[PATH_SIZE])
+{
+    const char *line;
+
+    for (line = groups; line && *line; line = strchr(line, '\n')) {
+        char names[256] = "";
+        char group[PATH_SIZE / 2] = "";
+
+        line += *line == '\n';
+        if (!*controller) {
+            if (sscanf(line, "0::%511[^\n]", group) == 1)
+                return snprintf(path, PATH_SIZE, "%s", group) < PATH_SIZE;
+        } else if (sscanf(line, "%*u:%255[^:]:%511[^\n]", names, group) == 2 &&
+                   strcmp(names, controller) == 0) {
+            return snprintf(path, PATH_SIZE, "%s", group) < PATH_SIZE;
+        }
+    }
+    return false;
+}
+
+static bool option_is(const char *options, const char *word)
+{
+    const char *at = strstr(options, word);
+    size_t length = strlen(word);
+
+    while (at) {
+        if ((at == options || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
+            return true;
+        at = strstr(at + 1, word);
+    }
+    return false;
+}
+
+static bool find_mount(const char *mounts, const char *controller, char path[PATH_SIZE])
+{
+    const char *line;
+
+    for (line = mounts; line && *line; line = strchr(line, '\n')) {
+        char where[512] = "";
+        char type[32] = "";
+        char options[512] = "";
+
+        line += *line == '\n';
+        if (sscanf(line, "%*s %511s %31s %511s", where, type, options) != 3)
+            continue;
+        if (*controller ? strcmp(type, "cgroup") == 0 && option_is(options, controller)
+                        : strcmp(type, "cgroup2") == 0)
+            return snprintf(path, PATH_SIZE, "%s", where) < PATH_SIZE;
+    }
+    return false;
+}
+
+/* Only a group of ours limits the sandbox; the one it was started in is the daemon's. */
+static bool locate(const char *groups, const char *mounts, const char *controller,
+                   char path[PATH_SIZE])
+{
+    char where[PATH_SIZE];
+    char group[PATH_SIZE];
+
+    if (!find_group(groups, controller, group) || !strstr(group, "/sandglass.") ||
+        !find_mount(mounts, controller, where))
+        return false;
+    return snprintf(path, PATH_SIZE, "%.511s%.511s", where, group) < PATH_SIZE;
+}
+
+static void read_v2(const char *dir, struct kernel_view *view)
+{
+    char path[2 * PATH_SIZE];
+    char text[64];
+    uint64_t quota = 0;
+    uint64_t period = 0;
+
+    view->cgroup_version = 2;
+    view->freezer = true;
+    view->memory_bytes = read_number(dir, "memory.max");
+    view->pids = (uint32_t)read_number(dir, "pids.max");
+    snprintf(path, sizeof(path), "%s/cpu.max", dir);
+    if (read_file(path, text, sizeof(text)) &&
+        sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) == 2 && period)
+        view->cpu_millis = (uint32_t)(quota * 1000 / period);
+}
+
+static void read_v1(const char *groups, const char *mounts, struct kernel_view *view)
+{
+    char path[PATH_SIZE];
+    uint64_t period;
+
+    if (locate(groups, mounts, "memory", path)) {
+        view->cgroup_version = 1;
+        view->memory_bytes = read_number(path, "memory.limit_in_bytes");
+    }
+    if (locate(groups, mounts, "pids", path))
+        view->pids = (uint32_t)read_number(path, "pids.max");
+    if (locate(groups, mounts, "cpu", path)) {
+        period = read_number(path, "cpu.cfs_period_us");
+        if (period)
+            view->cpu_millis = (uint32_t)(read_number(path, "cpu.cfs_quota_us") * 1000 / period);
+    }
+    view->freezer = locate(groups, mounts, "freezer", path);
+}
+
+static void read_groups(const char *groups, struct kernel_view *view)
+{
+    static char mounts[TEXT_SIZE];
+    char path[PATH_SIZE];
+
+    if (!read_file("/proc/self/mounts", mounts, sizeof(mounts)))
+        return;
+    if (locate(groups, mounts, "", path))
+        read_v2(path, view);
+    else
+        read_v1(groups, mounts, view);
+    /* The limit has room for init. */
+    if (view->pids > 0)
+        view->pids--;
+}
+
+void kernel_view_read(pid_t pid, struct kernel_view *out_view)
+{
+    static const struct {
+        const char *name;
+        void (*read)(const char *text, struct kernel_view *view);
+    } files[] = {
+        { "status", read_status },
+        { "uid_map", read_ids },
+        { "mountinfo", read_disk },
+        { "cgroup", read_groups },
+    };
+    static char text[TEXT_SIZE];
+    char path[64];
+
+    *out_view = (struct kernel_view){ 0 };
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, files[i].name);
+        if (read_file(path, text, sizeof(text)))
+            files[i].read(text, out_view);
+    }
+}

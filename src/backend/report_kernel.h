@@ -1,0 +1,27 @@
+#pragma once
+
+/* What /proc and the control groups say about one process. Zero is "not in force". */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { KERNEL_SECCOMP_FILTER = 2 };
+
+struct kernel_view {
+    unsigned seccomp;
+    bool no_new_privs;
+    uint64_t capabilities; /* effective */
+    uint64_t bounding;
+    uint32_t uid_first; /* what uid 0 inside, or the lowest one, is outside */
+    uint32_t uid_count;
+    unsigned cgroup_version;
+    uint64_t memory_bytes;
+    uint32_t cpu_millis;
+    uint32_t pids;
+    uint64_t disk_bytes;
+    bool freezer;
+};
+
+/* Fields that cannot be read stay zero. */
+void kernel_view_read(pid_t pid, struct kernel_view *out_view);
