@@ -1,9 +1,7 @@
 #include "store/record.h"
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/macros.h"
-#include "base/str.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 #include "store/store.h"
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "store/record.h"

@@ -162,7 +162,7 @@ enum store_table {
 };
 
 struct store_load {
-    bool same_boot; /* boot-clock stamps are still good */
+    bool same_boot; /* the store was last opened in this boot */
     uint64_t last_sequence;
     unsigned damaged; /* records that could not be read; each was logged and kept aside. Grows when
                          a query meets one later */

@@ -1,7 +1,6 @@
 #include "store_contract.h"
 
 #include "base/alloc.h"
-#include "base/str.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,5 @@
 #include "store_contract.h"
 
-#include "base/log.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

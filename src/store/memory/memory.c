@@ -2,7 +2,6 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
-#include "base/str.h"
 #include "store/record.h"
 
 #include <assert.h>

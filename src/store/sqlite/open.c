@@ -1,7 +1,6 @@
 #include "store/sqlite/db.h"
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/str.h"
 
 #include <errno.h>
@@ -14,7 +13,7 @@
 
 enum {
     BUSY_TIMEOUT_MS = 2000,       /* somebody else looks at the file with a tool */
-    CHECK_BUDGET_US = 250 * 1000, /* how much checking the start may cost */
+    CHECK_BUDGET_US = 100 * 1000, /* how much checking the start may cost */
     CHECK_STEPS = 1000,           /* of SQLite's machine between two looks at the clock */
     INSTANCE_EVENTS_KEPT = 10000,
 };
@@ -97,13 +96,6 @@ static int open_handle(const char *path, sqlite3 **out_handle, struct error *err
     return 0;
 }
 
-static void unlink_with_suffix(const char *path, const char *suffix)
-{
-    scoped(free) char *name = xasprintf("%s%s", path, suffix);
-
-    (void)unlink(name);
-}
-
 static int sync_directory_of(const char *path, struct error *err)
 {
     scoped(free) char *copy = xstrdup(path);
@@ -126,8 +118,13 @@ static int fill_new(const char *path, struct error *err)
     }
     if (open_handle(path, &handle, err) < 0)
         return -1;
-    result = schema_migrate(handle, path, err);
+    /* Nobody relies on this file before it has its name: one sync at the end is enough. */
+    result = sqlite_exec(handle, path, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", err);
+    if (result == 0)
+        result = schema_migrate(handle, path, err);
     sqlite3_close(handle);
+    if (result == 0 && fsync(fd) < 0)
+        return error_sys(err, "sync database %s", path);
     return result;
 }
 
@@ -140,10 +137,8 @@ static int create(const char *path, struct error *err)
     scoped(free) char *new_path = xasprintf("%s.new", path);
 
     (void)unlink(new_path);
-    unlink_with_suffix(new_path, "-journal");
     if (fill_new(new_path, err) < 0) {
         (void)unlink(new_path);
-        unlink_with_suffix(new_path, "-journal");
         return -1;
     }
     if (rename(new_path, path) < 0)

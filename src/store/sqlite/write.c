@@ -3,10 +3,6 @@
 #include "base/buffer.h"
 #include "base/macros.h"
 
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { SQL_MAXIMUM = 8192 };
 
 /* --- statements ---------------------------------------------------------------------------- */
