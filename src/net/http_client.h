@@ -2,8 +2,12 @@
 
 /*
  * HTTP/1.1 client on the loop, over unix sockets and TCP, one connection for each request unless it
- * is kept alive. For the CLI and the backends that talk to an engine. Bodies stream both ways with
- * backpressure.
+ * is kept alive: one idle connection is used again. For the CLI and the backends that talk to an
+ * engine. Bodies stream both ways with backpressure.
+ *
+ * Nobody there is ERR_UNAVAILABLE with the reason in sys_errno (ECONNREFUSED, ENOENT); an answer
+ * that is malformed or cut off is ERR_BACKEND. Callbacks come from the loop, never from inside of a
+ * call of these functions.
  */
 
 #include "base/buffer.h"
@@ -16,8 +20,13 @@ struct http_call;
 
 /* "unix:PATH", "http://HOST:PORT" or "HOST:PORT". The loop is borrowed. */
 struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err);
-void http_client_free(struct http_client *client); /* cancels open calls without telling them */
+
+/* Cancels open calls without telling them. Not from a callback of one. */
+void http_client_free(struct http_client *client);
 SCOPED_DEFINE(http_client_free, struct http_client);
+
+/* Of http_client_fetch() from start to end; 60 s unless set, 0 is no limit. */
+void http_client_set_timeout(struct http_client *client, int64_t timeout_ms);
 
 /* Sent with every request: Authorization and the like. */
 void http_client_set_header(struct http_client *client, const char *name, const char *value);
@@ -25,14 +34,17 @@ void http_client_set_header(struct http_client *client, const char *name, const 
 struct http_call_handler {
     void (*on_head)(struct http_call *call, const struct http_head *head); /* may be NULL */
     void (*on_data)(struct http_call *call, const uint8_t *data, size_t length);
-    void (*on_writable)(
-        struct http_call *call); /* streamed request body: room for more; may be NULL */
+    /* Streamed request body: room for more, at first and after each write; may be NULL. */
+    void (*on_writable)(struct http_call *call);
     void (*on_end)(struct http_call *call,
                    const struct error *err); /* once, last; NULL is success */
 };
 
 /* `body` NULL with `body_length` -1 starts a streamed (chunked) request body; see
- * http_call_write(). */
+ * http_call_write(). The target is in origin form, with escapes where needed (http_escape).
+ * After an answer of 101 the connection is a plain stream: on_data gets what comes,
+ * http_call_write() sends, http_call_end() closes the sending half, and on_end comes when the other
+ * side closes. */
 struct http_call *
 http_client_request(struct http_client *client, enum http_method method, const char *target,
                     const char *content_type, const void *body, int64_t body_length,
@@ -47,7 +59,8 @@ void http_call_pause(struct http_call *call); /* stop reading the answer */
 void http_call_resume(struct http_call *call);
 void http_call_cancel(struct http_call *call); /* no on_end comes */
 
-/* A whole exchange, run to its end on the loop: fills `body`; returns the status or -1. */
+/* A whole exchange, run to its end on the loop: fills `out_body` (NULL: dropped); returns the
+ * status or -1. */
 int http_client_fetch(struct http_client *client, enum http_method method, const char *target,
                       const char *content_type, const void *body, size_t body_length,
                       struct buffer *out_body, struct error *err);

@@ -113,28 +113,10 @@ static void put_head(struct http_exchange *exchange, int status, const char *typ
     PUT_LITERAL(connection, "\r\n");
 }
 
-/* Whatever stands in a value, it stays one line of the head. */
-static void append_clean(struct buffer *buffer, const char *text)
-{
-    for (; *text; text++) {
-        bool is_control = ((uint8_t)*text < ' ' && *text != '\t') || *text == 0x7f;
-
-        buffer_append_byte(buffer, is_control ? '?' : (uint8_t)*text);
-    }
-}
-
 void http_respond_header(struct http_exchange *exchange, const char *name, const char *value)
 {
-    struct buffer *headers = &exchange->headers;
-    size_t before = headers->length;
-
     assert(!exchange->started || exchange->ended);
-    append_clean(headers, name);
-    buffer_append(headers, ": ", 2);
-    append_clean(headers, value);
-    buffer_append(headers, "\r\n", 2);
-    if (headers->overflowed)
-        headers->length = before;
+    (void)http_put_header(&exchange->headers, name, value);
 }
 
 /* --- the body ------------------------------------------------------------------------------ */

@@ -115,5 +115,12 @@ int http_query_next(const char **query, struct buffer *name, struct buffer *valu
  * query is malformed or has it more than once. */
 int http_query_get(const char *query, const char *name, struct buffer *value);
 
+/* Appends the text with percent escapes, fit for a segment of a path or a value of a query; '/' is
+ * escaped too. 0, or -1 when the buffer is full, which leaves it as it was. */
+int http_escape(struct buffer *buffer, const char *text);
+
+/* Appends "name: value" and CRLF; control characters become '?', so it stays one line. */
+int http_put_header(struct buffer *buffer, const char *name, const char *value);
+
 const char *http_method_name(enum http_method method);
 const char *http_status_text(int status);

@@ -1,0 +1,126 @@
+#include "net/http_client.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "net/http_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FETCH_TIMEOUT_MS = 60 * 1000, HEADERS_MAXIMUM = 64 * 1024 };
+
+/* "http://a:80/" and "a:80" are both host "a:80"; a path is nobody's host. */
+static char *host_of(const char *url, bool is_unix)
+{
+    char *host;
+
+    if (is_unix)
+        return xstrdup("localhost");
+    host = xstrdup(str_starts_with(url, "http://") ? url + strlen("http://") : url);
+    host[strcspn(host, "/")] = '\0';
+    return host;
+}
+
+struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err)
+{
+    struct http_client *client;
+    struct address address;
+
+    if (address_parse(&address, url, err) < 0)
+        return NULL;
+    client = xnew(struct http_client);
+    client->loop = loop;
+    client->address = address;
+    client->host = host_of(url, address.is_unix);
+    client->url = xstrdup(url);
+    client->headers = BUFFER_INIT(HEADERS_MAXIMUM);
+    client->idle_fd = -1;
+    client->timeout_ms = FETCH_TIMEOUT_MS;
+    client->scratch = xmalloc(HTTP_CALL_INPUT_BYTES);
+    list_init(&client->calls);
+    return client;
+}
+
+void http_client_free(struct http_client *client)
+{
+    if (!client)
+        return;
+    while (!list_is_empty(&client->calls))
+        call_free(list_first(&client->calls, struct http_call, link));
+    fd_close(client->idle_fd);
+    buffer_fini(&client->headers);
+    free(client->host);
+    free(client->url);
+    free(client->scratch);
+    free(client);
+}
+
+void http_client_set_timeout(struct http_client *client, int64_t timeout_ms)
+{
+    client->timeout_ms = timeout_ms;
+}
+
+void http_client_set_header(struct http_client *client, const char *name, const char *value)
+{
+    (void)http_put_header(&client->headers, name, value);
+}
+
+/* --- fetching ------------------------------------------------------------------------------ */
+
+struct fetch {
+    struct buffer *body; /* borrowed; may be NULL */
+    int status;
+    bool finished;
+    struct error err;
+};
+
+static void on_fetch_data(struct http_call *call, const uint8_t *data, size_t length)
+{
+    struct fetch *fetch = http_call_user(call);
+
+    if (fetch->body)
+        (void)buffer_append(fetch->body, data, length);
+}
+
+static void on_fetch_end(struct http_call *call, const struct error *err)
+{
+    struct fetch *fetch = http_call_user(call);
+
+    fetch->finished = true;
+    fetch->status = http_call_status(call);
+    if (err)
+        fetch->err = *err;
+}
+
+int http_client_fetch(struct http_client *client, enum http_method method, const char *target,
+                      const char *content_type, const void *body, size_t body_length,
+                      struct buffer *out_body, struct error *err)
+{
+    static const struct http_call_handler handler = { .on_data = on_fetch_data,
+                                                      .on_end = on_fetch_end };
+    struct fetch fetch = { .body = out_body };
+    int64_t deadline_us = loop_now_us(client->loop) + client->timeout_ms * 1000;
+    struct http_call *call;
+
+    if (out_body)
+        buffer_clear(out_body);
+    call = http_client_request(client, method, target, content_type, body, (int64_t)body_length,
+                               NULL, &handler, &fetch);
+    while (!fetch.finished) {
+        int64_t left_ms = (deadline_us - loop_now_us(client->loop)) / 1000 + 1;
+
+        if (client->timeout_ms && left_ms <= 0) {
+            http_call_cancel(call);
+            return error_set(err, ERR_TIMEOUT, "%s did not answer in time", client->url);
+        }
+        loop_turn(client->loop, client->timeout_ms ? left_ms : -1);
+    }
+    if (fetch.err.code) {
+        if (err)
+            *err = fetch.err;
+        return -1;
+    }
+    if (out_body && out_body->overflowed)
+        return error_set(err, ERR_TOO_LARGE, "the answer of %s is too large", client->url);
+    return fetch.status;
+}

@@ -1,0 +1,117 @@
+/* How a call gets its connection, and what becomes of it afterwards. */
+
+#include "net/http_call.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+enum { CONNECT_TIMEOUT_US = 10 * 1000 * 1000, BACKLOG_RETRY_US = 10 * 1000 };
+
+static void connect_failed(struct http_call *call, int number)
+{
+    struct error err;
+
+    errno = number;
+    error_sys(&err, "connect to %s", call->client->url);
+    err.code = ERR_UNAVAILABLE;
+    err.retryable = true;
+    snprintf(err.name, sizeof(err.name), "unreachable");
+    call_finish(call, &err);
+}
+
+/* An idle connection has nothing to read; an end or a stray byte means that it is spent. */
+static bool take_idle(struct http_call *call)
+{
+    struct http_client *client = call->client;
+    char byte;
+
+    if (client->idle_fd < 0)
+        return false;
+    if (recv(client->idle_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
+        call->socket.fd = steal_fd(&client->idle_fd);
+        call->reused = true;
+        return true;
+    }
+    fd_close(steal_fd(&client->idle_fd));
+    return false;
+}
+
+static void connect_try(struct http_call *call)
+{
+    const struct address *address = &call->client->address;
+    int on = 1;
+
+    call->backlogged = false;
+    if (connect(call->socket.fd, (const struct sockaddr *)&address->storage, address->length) ==
+        0) {
+        if (!address->is_unix)
+            (void)setsockopt(call->socket.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        call_connected(call);
+    } else if (errno == EAGAIN) {
+        call->backlogged = true;
+        timer_arm_in(&call->timer, BACKLOG_RETRY_US);
+    } else if (errno == EINPROGRESS) {
+        timer_arm_at(&call->timer, call->connect_by_us);
+        call_wake(call);
+    } else {
+        connect_failed(call, errno);
+    }
+}
+
+/* A unix socket with a full backlog is tried again; nothing would tell when there is room. */
+static void on_connect_timer(struct timer *timer)
+{
+    struct http_call *call = container_of(timer, struct http_call, timer);
+
+    if (loop_now_us(timer->loop) >= call->connect_by_us)
+        connect_failed(call, ETIMEDOUT);
+    else
+        connect_try(call);
+}
+
+void call_connect(struct http_call *call)
+{
+    struct http_client *client = call->client;
+
+    timer_init(&call->timer, client->loop, on_connect_timer);
+    call->connect_by_us = loop_now_us(client->loop) + CONNECT_TIMEOUT_US;
+    if (take_idle(call)) {
+        call_connected(call);
+        return;
+    }
+    call->connecting = true;
+    call->socket.fd =
+        socket(client->address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (call->socket.fd < 0)
+        connect_failed(call, errno);
+    else
+        connect_try(call);
+}
+
+void call_connect_ready(struct http_call *call)
+{
+    int number = 0;
+    socklen_t length = sizeof(number);
+
+    if (getsockopt(call->socket.fd, SOL_SOCKET, SO_ERROR, &number, &length) < 0)
+        number = errno;
+    if (number)
+        connect_failed(call, number);
+    else
+        call_connected(call);
+}
+
+void call_give_back(struct http_call *call)
+{
+    struct http_client *client = call->client;
+
+    if (call->connecting || call->err.code || call->raw || !call->has_head ||
+        !http_parser_head(call->parser)->keep_alive || call->peer_ended || call->write_failed ||
+        call->output.pending || !call->body_ended || call->input.length)
+        return;
+    fd_close(client->idle_fd);
+    client->idle_fd = steal_fd(&call->socket.fd);
+}
