@@ -116,8 +116,9 @@ struct session {
     struct list executions;  /* struct execution: known in memory, oldest first */
     unsigned active_uses;    /* granted uses: idle stands still while there are any */
     uint64_t next_execution_number;
-    uint64_t event_sequence; /* of its last event */
-    bool reset_pending;      /* the next execution is told that files were reset */
+    uint64_t executions_started; /* in its whole life */
+    uint64_t event_sequence;     /* of its last event */
+    bool reset_pending;          /* the next execution is told that files were reset */
     char
         oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
     uint32_t oom_kills;
@@ -154,7 +155,8 @@ struct session_op {
     char id[ID_SIZE];        /* of the session, also after its end */
     struct list node;
     struct store_ticket ticket;
-    struct deferred deferred; /* private */
+    struct core *core; /* private, here and below */
+    struct deferred deferred;
 };
 
 /* Opens (owner, key) or makes a new session; done when it is durable. With `preload` its sandbox is
@@ -190,6 +192,7 @@ struct session_patch {
 };
 int session_patch(struct session *session, const struct session_patch *patch, struct error *err);
 
+/* `op` may be NULL in both. */
 void session_pause(struct session *session, struct session_op *op, session_done_fn *done);
 void session_resume(struct session *session, struct session_op *op, session_done_fn *done);
 

@@ -1,0 +1,199 @@
+#include "core/idempotency.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/session.h"
+#include "wire/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEEP_HOURS = 24 };
+
+struct entry {
+    struct list node; /* all are kept equally long: the oldest expires first */
+    char *name;       /* owned: "owner\nkey" */
+    char session_id[ID_SIZE];
+    uint64_t fingerprint; /* of the request */
+    int64_t expires_wall_us;
+};
+
+struct idempotency {
+    struct core *core; /* borrowed */
+    struct map by_name;
+    struct list entries;
+};
+
+struct idempotency *idempotency_new(struct core *core)
+{
+    struct idempotency *idempotency = xnew(struct idempotency);
+
+    idempotency->core = core;
+    list_init(&idempotency->entries);
+    return idempotency;
+}
+
+static void entry_free(struct idempotency *idempotency, struct entry *entry)
+{
+    map_remove(&idempotency->by_name, entry->name);
+    list_remove(&entry->node);
+    free(entry->name);
+    free(entry);
+}
+
+void idempotency_free(struct idempotency *idempotency)
+{
+    struct entry *entry;
+
+    if (!idempotency)
+        return;
+    while ((entry = list_first(&idempotency->entries, struct entry, node)))
+        entry_free(idempotency, entry);
+    map_fini(&idempotency->by_name);
+    free(idempotency);
+}
+
+/* --- what makes two requests the same ------------------------------------------------------ */
+
+static uint64_t mix(uint64_t hash, const void *data, size_t length)
+{
+    const unsigned char *bytes = data;
+
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3U;
+    return hash;
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+    return mix(hash, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+static uint64_t fingerprint(const struct session_request *request)
+{
+    const int64_t numbers[] = { (int64_t)request->limits.memory_bytes,
+                                (int64_t)request->limits.disk_bytes,
+                                request->limits.cpu_millis,
+                                request->limits.pids,
+                                request->network,
+                                request->timeout_ms,
+                                request->idle_timeout_ms,
+                                request->max_lifetime_ms,
+                                request->on_timeout,
+                                request->preload,
+                                request->auto_restart,
+                                request->auto_resume };
+    const char *const texts[] = { request->key,    request->labels_json, request->env_json,
+                                  request->flavor, request->backend,     request->template_name };
+    uint64_t hash = 0xcbf29ce484222325U;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
+        hash = mix_text(hash, texts[i]);
+    return mix(hash, numbers, sizeof(numbers));
+}
+
+static char *name_of(const struct session_request *request)
+{
+    return xasprintf("%s\n%s", request->owner ? request->owner : "", request->idempotency_key);
+}
+
+/* --- entries ------------------------------------------------------------------------------- */
+
+static int64_t now_wall_us(const struct idempotency *idempotency)
+{
+    return clock_wall_us(loop_clock(idempotency->core->loop));
+}
+
+static void forget(struct idempotency *idempotency, struct entry *entry)
+{
+    store_forget_document(idempotency->core->parts.store, IDEMPOTENCY_KIND, entry->name);
+    entry_free(idempotency, entry);
+}
+
+static void drop_expired(struct idempotency *idempotency)
+{
+    struct entry *entry;
+
+    while ((entry = list_first(&idempotency->entries, struct entry, node)) &&
+           entry->expires_wall_us <= now_wall_us(idempotency))
+        forget(idempotency, entry);
+}
+
+enum idempotency_verdict idempotency_check(struct idempotency *idempotency,
+                                           const struct session_request *request,
+                                           char out_session_id[ID_SIZE])
+{
+    scoped(free) char *name = NULL;
+    const struct entry *entry;
+
+    if (str_is_empty(request->idempotency_key))
+        return IDEMPOTENCY_NEW;
+    drop_expired(idempotency);
+    name = name_of(request);
+    entry = map_get(&idempotency->by_name, name);
+    if (!entry)
+        return IDEMPOTENCY_NEW;
+    if (entry->fingerprint != fingerprint(request))
+        return IDEMPOTENCY_DIFFERENT;
+    memcpy(out_session_id, entry->session_id, ID_SIZE);
+    return IDEMPOTENCY_SAME;
+}
+
+static struct entry *add(struct idempotency *idempotency, char *name, const char *session_id)
+{
+    struct entry *entry = xnew(struct entry);
+
+    entry->name = name;
+    snprintf(entry->session_id, sizeof(entry->session_id), "%s", session_id);
+    map_put(&idempotency->by_name, entry->name, entry);
+    list_append(&idempotency->entries, &entry->node);
+    return entry;
+}
+
+void idempotency_remember(struct idempotency *idempotency, const struct session_request *request,
+                          const char *session_id)
+{
+    struct entry *entry;
+    char json[128];
+
+    if (str_is_empty(request->idempotency_key))
+        return;
+    entry = add(idempotency, name_of(request), session_id);
+    entry->fingerprint = fingerprint(request);
+    entry->expires_wall_us = now_wall_us(idempotency) + KEEP_HOURS * 3600LL * 1000000;
+    snprintf(json, sizeof(json), "{\"session\":\"%s\",\"request\":\"%016llx\"}", session_id,
+             (unsigned long long)entry->fingerprint);
+    store_put_document(idempotency->core->parts.store,
+                       &(struct document_record){ .kind = IDEMPOTENCY_KIND,
+                                                  .id = entry->name,
+                                                  .owner = request->owner,
+                                                  .json = json,
+                                                  .expires_wall_us = entry->expires_wall_us });
+}
+
+void idempotency_forget_session(struct idempotency *idempotency, const char *session_id)
+{
+    struct entry *entry;
+    struct entry *following;
+
+    list_for_each_safe (entry, following, &idempotency->entries, node) {
+        if (str_equal(entry->session_id, session_id))
+            forget(idempotency, entry);
+    }
+}
+
+void idempotency_restore(struct idempotency *idempotency, const struct document_record *record)
+{
+    struct error err = { 0 };
+    scoped(json_decref) json_t *json = json_read(record->json, strlen(record->json), &err);
+    const char *session_id = json_string_value(json_object_get(json, "session"));
+    const char *request = json_string_value(json_object_get(json, "request"));
+    struct entry *entry;
+
+    if (!session_id || !request || map_get(&idempotency->by_name, record->id))
+        return;
+    entry = add(idempotency, xstrdup(record->id), session_id);
+    entry->fingerprint = strtoull(request, NULL, 16);
+    entry->expires_wall_us = record->expires_wall_us;
+}

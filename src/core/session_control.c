@@ -1,0 +1,204 @@
+#include "core/session.h"
+
+#include "base/alloc.h"
+#include "core/capacity.h"
+#include "core/clocks.h"
+#include "core/sandbox.h"
+#include "core/session_private.h"
+
+#include <stdlib.h>
+
+static int check_alive(const struct session *session, struct error *err)
+{
+    if (session->state == SESSION_ENDING || session->state == SESSION_ENDED)
+        return session_gone_error(session, err);
+    return 0;
+}
+
+/* --- lease and policy ---------------------------------------------------------------------- */
+
+/* 0 removes the lease. */
+static void set_lease(struct session *session, int64_t timeout_ms)
+{
+    session->expires = (struct stamp){ 0 };
+    if (timeout_ms) {
+        session->expires = clocks_stamp(session->core);
+        session->expires.boot_us += timeout_ms * 1000;
+        session->expires.wall_us += timeout_ms * 1000;
+    }
+}
+
+int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, struct error *err)
+{
+    int64_t until_us = loop_now_us(session->core->loop) + timeout_ms * 1000;
+
+    if (check_alive(session, err) < 0)
+        return -1;
+    if (!exact && (timeout_ms == 0 || session->expires.boot_us >= until_us))
+        return 0;
+    set_lease(session, timeout_ms);
+    session_changed(session);
+    clocks_arm(session);
+    return 0;
+}
+
+static void patch_policy(struct session *session, const struct session_patch *patch)
+{
+    if (patch->labels_json) {
+        free(session->labels_json);
+        session->labels_json = xstrdup(patch->labels_json);
+    }
+    if (patch->auto_restart >= 0)
+        session->auto_restart = patch->auto_restart;
+    if (patch->auto_resume >= 0)
+        session->auto_resume = patch->auto_resume;
+    if (patch->on_timeout >= 0)
+        session->on_timeout = (enum timeout_action)patch->on_timeout;
+}
+
+int session_patch(struct session *session, const struct session_patch *patch, struct error *err)
+{
+    if (check_alive(session, err) < 0)
+        return -1;
+    patch_policy(session, patch);
+    if (patch->timeout_ms >= 0) {
+        session->timeout_ms = patch->timeout_ms;
+        set_lease(session, patch->timeout_ms);
+    }
+    if (patch->idle_timeout_ms >= 0)
+        session->idle_timeout_ms = patch->idle_timeout_ms;
+    if (patch->max_lifetime_ms >= 0)
+        session->max_lifetime_ms = patch->max_lifetime_ms;
+    session_changed(session);
+    clocks_arm(session);
+    return 0;
+}
+
+/* --- pause and resume ---------------------------------------------------------------------- */
+
+/* The session says what is wanted and the sandbox follows; whoever asked waits until it has. */
+static bool has_converged(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    if (!sandbox || sandbox->state == SANDBOX_CRASHED || sandbox->state == SANDBOX_DESTROYING)
+        return true;
+    if (sandbox->op_running)
+        return false;
+    if (session->state == SESSION_PAUSED)
+        return sandbox->state == SANDBOX_FROZEN;
+    return sandbox->state != SANDBOX_FROZEN;
+}
+
+static void settle(struct session *session)
+{
+    if (!has_converged(session))
+        return;
+    session_emit(session, session->state == SESSION_PAUSED ? "session.paused" : "session.resumed",
+                 NULL);
+    session_ops_finish(&session->control_waiters, session, NULL);
+    session_serve_soon(session);
+}
+
+void session_control_settle(struct session *session)
+{
+    if (!list_is_empty(&session->control_waiters))
+        settle(session);
+}
+
+static void switch_state(struct session *session, enum session_state state)
+{
+    session_set_state(session, state);
+    session_save(session);
+    clocks_arm(session);
+    session_serve_soon(session);
+    if (session->sandbox)
+        sandbox_converge(session->sandbox);
+    settle(session);
+}
+
+static void wait_for_control(struct session *session, struct session_op *op, session_done_fn *done,
+                             const struct error *err)
+{
+    if (!op)
+        return;
+    *op = (struct session_op){ 0 };
+    session_op_join(op, session, &session->control_waiters, done);
+    op->session = session;
+    op->err = *err;
+    if (err->code == ERR_NONE && !has_converged(session))
+        return;
+    list_remove(&op->node);
+    session_op_defer(op, session->core, done);
+}
+
+void session_pause(struct session *session, struct session_op *op, session_done_fn *done)
+{
+    struct error err = { 0 };
+
+    if (check_alive(session, &err) == 0 && !session->core->parts.backend->ops->capabilities.freeze)
+        error_named(&err, ERR_CONFLICT, "pause_unsupported", "the backend \"%s\" cannot pause",
+                    session->core->parts.backend->ops->name);
+    if (err.code == ERR_NONE && session->state == SESSION_OPEN)
+        switch_state(session, SESSION_PAUSED);
+    wait_for_control(session, op, done, &err);
+}
+
+/* A lease that has run out meanwhile begins anew, as does the idle clock. */
+void session_resume(struct session *session, struct session_op *op, session_done_fn *done)
+{
+    struct error err = { 0 };
+
+    if (check_alive(session, &err) == 0 && session->state == SESSION_PAUSED) {
+        session->last_activity = clocks_stamp(session->core);
+        if (session->expires.boot_us && session->expires.boot_us <= session->last_activity.boot_us)
+            set_lease(session, session->timeout_ms);
+        switch_state(session, SESSION_OPEN);
+    }
+    wait_for_control(session, op, done, &err);
+}
+
+/* The sandbox is as the session wants it, or could not be made so: then the session gives in. */
+void session_on_frozen(struct session *session, const struct error *err)
+{
+    bool frozen = session->sandbox->state == SANDBOX_FROZEN;
+    struct error failure = *err;
+
+    if (failure.code == ERR_NONE) {
+        settle(session);
+        return;
+    }
+    if (frozen != (session->state == SESSION_PAUSED))
+        session_set_state(session, frozen ? SESSION_PAUSED : SESSION_OPEN);
+    session_save(session);
+    clocks_arm(session);
+    session_ops_finish(&session->control_waiters, session, &failure);
+    session_fail_waiting(session, &failure);
+}
+
+/* --- teardown and replacement -------------------------------------------------------------- */
+
+void session_teardown(struct session *session, enum end_kind why)
+{
+    session->crashed = false;
+    session->failures = 0;
+    session->retry_at_us = 0;
+    session->wanted = false;
+    session->start_error = (struct error){ 0 };
+    session_changed(session);
+    if (session->sandbox)
+        sandbox_destroy(session->sandbox, why, NULL);
+}
+
+void session_replace(struct session *session, const char *flavor,
+                     const struct sandbox_limits *limits)
+{
+    if (flavor) {
+        free(session->flavor);
+        session->flavor = xstrdup(flavor);
+    }
+    if (limits)
+        session->limits = *limits;
+    session_teardown(session, END_REPLACED);
+    session_preload(session);
+}

@@ -1,0 +1,253 @@
+#include "core/session.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/clocks.h"
+#include "core/execution.h"
+#include "core/sandbox.h"
+#include "core/session_private.h"
+#include "wire/json.h"
+
+#include <string.h>
+
+enum { REPORT_MAXIMUM = 64 * 1024 };
+
+static void put_seconds(struct json_writer *json, const char *key, int64_t ms)
+{
+    if (ms < 0)
+        json_put_null(json, key);
+    else
+        json_put_double(json, key, (double)ms / 1000);
+}
+
+static void put_timeout(struct json_writer *json, const char *key, int64_t ms)
+{
+    put_seconds(json, key, ms ? ms : -1);
+}
+
+static void put_text_or_null(struct json_writer *json, const char *key, const char *text)
+{
+    json_put_text(json, key, str_is_empty(text) ? NULL : text);
+}
+
+static void put_labels(struct json_writer *json, const char *labels_json)
+{
+    json_put_raw(json, "labels", str_is_empty(labels_json) ? "{}" : labels_json);
+}
+
+static void put_limits(struct json_writer *json, const struct sandbox_limits *limits)
+{
+    json_begin_object(json, "limits");
+    json_put_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
+    json_put_double(json, "cpus", limits->cpu_millis / 1000.0);
+    json_put_int(json, "pids", limits->pids);
+    json_put_int(json, "disk_bytes", (int64_t)limits->disk_bytes);
+    json_end_object(json);
+}
+
+static void put_policy(struct json_writer *json, const struct session *session)
+{
+    json_put_text(json, "template", session->template_name);
+    put_text_or_null(json, "flavor", session->flavor);
+    json_put_text(json, "backend", session->core->parts.backend->ops->name);
+    json_put_text(json, "network", session->network == NETWORK_OPEN ? "open" : "none");
+    put_limits(json, &session->limits);
+    json_put_bool(json, "auto_restart", session->auto_restart);
+    json_put_bool(json, "auto_resume", session->auto_resume);
+    json_put_text(json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
+    put_timeout(json, "timeout", session->timeout_ms);
+    put_timeout(json, "idle_timeout", session->idle_timeout_ms);
+    put_timeout(json, "max_lifetime", session->max_lifetime_ms);
+}
+
+/* --- clocks -------------------------------------------------------------------------------- */
+
+static void put_clocks(struct json_writer *json, const struct session *session)
+{
+    bool has_lease = session_lease_remaining_ms(session) >= 0;
+    int64_t left_ms;
+    enum end_kind next = session_next_end(session, &left_ms);
+
+    json_put_time(json, "expires_at",
+                  has_lease ? clocks_wall_us(session->core, &session->expires) : 0);
+    put_seconds(json, "time_remaining", left_ms);
+    put_seconds(json, "lease_remaining", session_lease_remaining_ms(session));
+    put_seconds(json, "idle_remaining", session_idle_remaining_ms(session));
+    put_seconds(json, "lifetime_remaining", session_lifetime_remaining_ms(session));
+    if (next == END_NONE) {
+        json_put_null(json, "next_end");
+        return;
+    }
+    json_begin_object(json, "next_end");
+    json_put_text(json, "reason", end_kind_name(next));
+    put_seconds(json, "in_seconds", left_ms);
+    json_end_object(json);
+}
+
+static void put_no_clocks(struct json_writer *json)
+{
+    static const char *const names[] = { "expires_at",     "time_remaining",     "lease_remaining",
+                                         "idle_remaining", "lifetime_remaining", "next_end" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+        json_put_null(json, names[i]);
+}
+
+/* --- sandbox and executions ---------------------------------------------------------------- */
+
+/* What is in force does not change while the sandbox lives: it is read back once. */
+static const char *isolation_report(struct sandbox *sandbox)
+{
+    scoped(buffer_fini) struct buffer json = BUFFER_INIT(REPORT_MAXIMUM);
+
+    if (sandbox->state != SANDBOX_READY && sandbox->state != SANDBOX_FROZEN)
+        return NULL;
+    if (!sandbox->report &&
+        backend_report(sandbox->core->parts.backend, sandbox->id, &json, NULL) == 0)
+        sandbox->report = buffer_steal_text(&json);
+    return sandbox->report;
+}
+
+static void put_sandbox(struct json_writer *json, const struct session *session)
+{
+    struct sandbox *sandbox = session->sandbox;
+    const char *last_error = sandbox ? sandbox->last_error.message : session->start_error.message;
+    const char *report = sandbox ? isolation_report(sandbox) : NULL;
+
+    json_begin_object(json, "sandbox");
+    json_put_text(json, "id", sandbox ? sandbox->id : NULL);
+    json_put_text(json, "state", sandbox_state_name(sandbox ? sandbox->state : SANDBOX_NONE));
+    json_put_int(json, "generation",
+                 (int64_t)(sandbox ? sandbox->generation : session->generation));
+    json_put_int(json, "attempts", sandbox ? sandbox->attempts : 0);
+    put_text_or_null(json, "last_error", last_error);
+    if (report)
+        json_put_raw(json, "isolation", report);
+    else
+        json_put_null(json, "isolation");
+    json_end_object(json);
+}
+
+static void put_executions(struct json_writer *json, const struct session *session)
+{
+    const struct execution *execution;
+    int64_t running = 0;
+
+    list_for_each (execution, &session->executions, node) {
+        if (!execution_state_is_final(execution->state))
+            running++;
+    }
+    json_begin_object(json, "executions");
+    json_put_int(json, "running", running);
+    json_put_int(json, "total", (int64_t)session->executions_started);
+    json_end_object(json);
+}
+
+/* --- the session --------------------------------------------------------------------------- */
+
+static void put_identity(struct json_writer *json, const struct session *session)
+{
+    char reason[END_TEXT_SIZE];
+
+    end_reason_text(&session->end, reason);
+    json_put_text(json, "id", session->id);
+    json_put_text(json, "owner", session->owner);
+    put_text_or_null(json, "key", session->key);
+    put_text_or_null(json, "on_behalf_of", session->on_behalf_of);
+    put_labels(json, session->labels_json);
+    json_put_text(json, "state", session_state_name(session->state));
+    put_text_or_null(json, "end_reason", reason);
+    json_put_int(json, "generation", (int64_t)session->generation);
+}
+
+static void put_times(struct json_writer *json, const struct session *session)
+{
+    json_put_time(json, "created_at", session->created.wall_us);
+    json_put_time(json, "started_at", session->started.wall_us);
+    json_put_time(json, "last_activity_at", session->last_activity.wall_us);
+    json_put_time(json, "ended_at", session->ended.wall_us);
+}
+
+void session_write_json(const struct session *session, struct json_writer *json, const char *key)
+{
+    json_begin_object(json, key);
+    put_identity(json, session);
+    put_policy(json, session);
+    put_times(json, session);
+    put_clocks(json, session);
+    put_sandbox(json, session);
+    put_executions(json, session);
+    json_end_object(json);
+}
+
+static int64_t get_int(const json_t *spec, const char *name)
+{
+    return json_integer_value(json_object_get(spec, name));
+}
+
+static void put_record_policy(struct json_writer *json, const struct session_record *record,
+                              const json_t *spec)
+{
+    static const char *const texts[] = { "template", "flavor", "backend", "network", "on_timeout" };
+    static const char *const flags[] = { "auto_restart", "auto_resume" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
+        put_text_or_null(json, texts[i], json_string_value(json_object_get(spec, texts[i])));
+    for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
+        json_put_bool(json, flags[i], json_is_true(json_object_get(spec, flags[i])));
+    put_limits(json, &(struct sandbox_limits){
+                         .memory_bytes = (uint64_t)get_int(spec, "memory_bytes"),
+                         .disk_bytes = (uint64_t)get_int(spec, "disk_bytes"),
+                         .cpu_millis = (uint32_t)get_int(spec, "cpu_millis"),
+                         .pids = (uint32_t)get_int(spec, "pids"),
+                     });
+    put_timeout(json, "timeout", get_int(spec, "timeout_ms"));
+    put_timeout(json, "idle_timeout", record->idle_timeout_ms);
+    put_timeout(json, "max_lifetime", record->max_lifetime_ms);
+}
+
+static void put_record_identity(struct json_writer *json, const struct session_record *record)
+{
+    json_put_text(json, "id", record->id);
+    json_put_text(json, "owner", record->owner);
+    put_text_or_null(json, "key", record->key);
+    put_text_or_null(json, "on_behalf_of", record->on_behalf_of);
+    put_labels(json, record->labels_json);
+    json_put_text(json, "state", record->state);
+    put_text_or_null(json, "end_reason", record->end_reason);
+    json_put_int(json, "generation", (int64_t)record->generation);
+}
+
+static void put_record_sandbox(struct json_writer *json, const struct session_record *record)
+{
+    json_begin_object(json, "sandbox");
+    json_put_null(json, "id");
+    json_put_text(json, "state", sandbox_state_name(SANDBOX_NONE));
+    json_put_int(json, "generation", (int64_t)record->generation);
+    json_put_int(json, "attempts", 0);
+    json_put_null(json, "last_error");
+    json_put_null(json, "isolation");
+    json_end_object(json);
+}
+
+void session_record_write_json(const struct session_record *record, struct json_writer *json,
+                               const char *key)
+{
+    const char *text = record->spec_json ? record->spec_json : "";
+    scoped(json_decref) json_t *spec = json_read(text, strlen(text), NULL);
+
+    json_begin_object(json, key);
+    put_record_identity(json, record);
+    put_record_policy(json, record, spec);
+    json_put_time(json, "created_at", record->created.wall_us);
+    json_put_time(json, "started_at", record->started.wall_us);
+    json_put_time(json, "last_activity_at", record->last_activity.wall_us);
+    json_put_time(json, "ended_at", record->ended.wall_us);
+    put_no_clocks(json);
+    put_record_sandbox(json, record);
+    json_begin_object(json, "executions");
+    json_put_int(json, "running", 0);
+    json_put_int(json, "total", get_int(spec, "executions"));
+    json_end_object(json);
+    json_end_object(json);
+}

@@ -1,0 +1,261 @@
+#include "core/session.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/clocks.h"
+#include "core/idempotency.h"
+#include "core/metrics.h"
+#include "core/session_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- what the caller did not say ----------------------------------------------------------- */
+
+static int64_t or_default(int64_t asked, int64_t fallback)
+{
+    return asked < 0 ? fallback : asked;
+}
+
+static char *text_or(const char *asked, const char *fallback)
+{
+    return xstrdup(!str_is_empty(asked) ? asked : fallback ? fallback : "");
+}
+
+static char *text_or_null(const char *text)
+{
+    return str_is_empty(text) ? NULL : xstrdup(text);
+}
+
+/* A flavor stands for its memory and cpus; what the caller gives itself counts more. */
+static struct sandbox_limits complete_limits(const struct config *config,
+                                             const struct session_request *request)
+{
+    const struct config_flavor *flavor =
+        str_is_empty(request->flavor) ? NULL : config_flavor_find(config, request->flavor);
+    struct sandbox_limits limits = request->limits;
+
+    if (!limits.memory_bytes && flavor)
+        limits.memory_bytes = flavor->memory_bytes;
+    if (!limits.cpu_millis && flavor)
+        limits.cpu_millis = flavor->cpu_millis;
+    if (!limits.memory_bytes)
+        limits.memory_bytes = config->sandbox.memory_bytes;
+    if (!limits.cpu_millis)
+        limits.cpu_millis = config->sandbox.cpu_millis;
+    if (!limits.pids)
+        limits.pids = (uint32_t)config->sandbox.pids;
+    if (!limits.disk_bytes)
+        limits.disk_bytes = config->sandbox.disk_bytes;
+    return limits;
+}
+
+static void fill_policy(struct session *session, const struct session_request *request)
+{
+    const struct config *config = session->core->parts.config;
+
+    session->limits = complete_limits(config, request);
+    session->network = request->network >= 0 ? (enum network_mode)request->network
+                                             : (enum network_mode)config->sandbox.network;
+    session->auto_restart = or_default(request->auto_restart, config->sandbox.auto_restart);
+    session->auto_resume = or_default(request->auto_resume, true);
+    session->preload = or_default(request->preload, config->session.preload);
+    session->on_timeout = request->on_timeout;
+    session->timeout_ms = or_default(request->timeout_ms, config->session.timeout_ms);
+    session->idle_timeout_ms =
+        or_default(request->idle_timeout_ms, config->session.idle_timeout_ms);
+    session->max_lifetime_ms =
+        or_default(request->max_lifetime_ms, config->session.max_lifetime_ms);
+}
+
+static struct session *make(struct core *core, const struct session_request *request)
+{
+    const struct config *config = core->parts.config;
+    struct session *session = session_new(core);
+
+    id_make(session->id, ID_SESSION);
+    session->owner = text_or(request->owner, "");
+    session->on_behalf_of = text_or(request->on_behalf_of, "");
+    session->key = text_or_null(request->key);
+    session->labels_json = text_or_null(request->labels_json);
+    session->env_json = text_or_null(request->env_json);
+    session->template_name = text_or(request->template_name, config->sandbox.template_name);
+    session->flavor =
+        text_or(request->flavor, config->flavors.count ? config->flavors.items[0].name : "");
+    fill_policy(session, request);
+    session->created = session->last_activity = clocks_stamp(core);
+    if (session->timeout_ms) {
+        session->expires = session->created;
+        session->expires.boot_us += session->timeout_ms * 1000;
+        session->expires.wall_us += session->timeout_ms * 1000;
+    }
+    session_link(session);
+    return session;
+}
+
+/* --- the one that exists ------------------------------------------------------------------- */
+
+static bool limit_differs(uint64_t asked, uint64_t is)
+{
+    return asked && asked != is;
+}
+
+/* Only what the caller said can differ. */
+static const char *find_difference(const struct session *session,
+                                   const struct session_request *request)
+{
+    const struct sandbox_limits *asked = &request->limits;
+
+    if (!str_is_empty(request->template_name) &&
+        !str_equal(request->template_name, session->template_name))
+        return "template";
+    if (!str_is_empty(request->flavor) && !str_equal(request->flavor, session->flavor))
+        return "flavor";
+    if (request->network >= 0 && (enum network_mode)request->network != session->network)
+        return "network";
+    if (limit_differs(asked->memory_bytes, session->limits.memory_bytes))
+        return "memory";
+    if (limit_differs(asked->cpu_millis, session->limits.cpu_millis))
+        return "cpus";
+    if (limit_differs(asked->pids, session->limits.pids))
+        return "pids";
+    if (limit_differs(asked->disk_bytes, session->limits.disk_bytes))
+        return "disk";
+    return NULL;
+}
+
+/* Waits with the others until its creation is durable. */
+static void join(struct session *session, struct session_op *op, session_done_fn *done)
+{
+    session_op_join(op, session, &session->open_waiters, done);
+    op->session = session;
+    if (!session->durable)
+        return;
+    list_remove(&op->node);
+    session_op_defer(op, session->core, done);
+}
+
+static int check_same(const struct session *session, const struct session_request *request,
+                      struct error *err)
+{
+    const char *difference = find_difference(session, request);
+
+    if (!difference)
+        return 0;
+    error_named(err, ERR_CONFLICT, "parameters_differ",
+                "session %s has this key and another %s than asked for", session->id, difference);
+    return error_hint(err, "leave %s out, use another key, or delete the session first",
+                      difference);
+}
+
+static struct session *find_repeated(struct core *core, const struct session_request *request,
+                                     struct session_op *op)
+{
+    struct session *session;
+
+    switch (idempotency_check(core->idempotency, request, op->id)) {
+    case IDEMPOTENCY_NEW:
+        return NULL;
+    case IDEMPOTENCY_DIFFERENT:
+        error_named(&op->err, ERR_CONFLICT, "idempotency_key_reused",
+                    "this Idempotency-Key was used for another request");
+        return NULL;
+    case IDEMPOTENCY_SAME:
+        session = map_get(&core->sessions_by_id, op->id);
+        if (!session)
+            error_named(&op->err, ERR_GONE, "session_ended",
+                        "the session that this Idempotency-Key made, %s, has ended", op->id);
+        return session;
+    }
+    return NULL;
+}
+
+static struct session *find_by_key(struct core *core, const struct session_request *request,
+                                   struct session_op *op)
+{
+    scoped(free) char *map_key = NULL;
+    struct session *session;
+
+    if (str_is_empty(request->key))
+        return NULL;
+    map_key = xasprintf("%s\n%s", request->owner ? request->owner : "", request->key);
+    session = map_get(&core->sessions_by_key, map_key);
+    return session && check_same(session, request, &op->err) == 0 ? session : NULL;
+}
+
+/* --- the new one --------------------------------------------------------------------------- */
+
+static void on_created(struct store_ticket *ticket)
+{
+    struct session *session = container_of(ticket, struct session, ticket);
+
+    if (ticket->err.code == ERR_NONE) {
+        session->durable = true;
+        session_ops_finish(&session->open_waiters, session, NULL);
+        session_finish_end(session);
+        return;
+    }
+    log_error("session could not be recorded", kv("session", session->id),
+              kv("error", ticket->err.message));
+    session->unborn = true;
+    idempotency_forget_session(session->core->idempotency, session->id);
+    session_ops_finish(&session->open_waiters, NULL, &ticket->err);
+    session_end(session, END_FAILED, "not recorded", NULL, NULL);
+}
+
+static int check_request(struct core *core, const struct session_request *request,
+                         struct error *err)
+{
+    const char *backend = core->parts.backend->ops->name;
+
+    if (core->stopping)
+        return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    if (!str_is_empty(request->backend) && !str_equal(request->backend, backend))
+        return error_named(err, ERR_INVALID, "backend_unknown",
+                           "the backend \"%.40s\" is not available; this daemon has \"%s\"",
+                           request->backend, backend);
+    if (!str_is_empty(request->flavor) && !config_flavor_find(core->parts.config, request->flavor))
+        return error_named(err, ERR_INVALID, "flavor_unknown", "there is no flavor \"%.40s\"",
+                           request->flavor);
+    return 0;
+}
+
+/* The put of the session and the intent of its sandbox are one transaction. */
+static void create(struct core *core, const struct session_request *request, struct session_op *op,
+                   session_done_fn *done)
+{
+    struct session *session = make(core, request);
+
+    op->created = true;
+    op->session = session;
+    session_op_join(op, session, &session->open_waiters, done);
+    idempotency_remember(core->idempotency, request, session->id);
+    metrics_add(core->metrics, METRIC_SESSIONS_CREATED, 0, 1);
+    session_emit(session, "session.created", NULL);
+    session_save(session);
+    if (session->preload)
+        session_preload(session);
+    clocks_arm(session);
+    log_info("session created", kv("session", session->id), kv("owner", session->owner));
+    store_commit(core->parts.store, &session->ticket, on_created);
+}
+
+void session_open(struct core *core, const struct session_request *request, struct session_op *op,
+                  session_done_fn *done)
+{
+    struct session *session = NULL;
+
+    *op = (struct session_op){ 0 };
+    if (check_request(core, request, &op->err) == 0)
+        session = find_repeated(core, request, op);
+    if (!session && op->err.code == ERR_NONE)
+        session = find_by_key(core, request, op);
+    if (op->err.code != ERR_NONE)
+        session_op_defer(op, core, done);
+    else if (session)
+        join(session, op, done);
+    else
+        create(core, request, op, done);
+}

@@ -1,0 +1,57 @@
+#pragma once
+
+/* What the files of sessions, sandboxes and clocks share among themselves. */
+
+#include "core/session.h"
+
+/* --- session.c: memory, state, end ---------------------------------------------------------- */
+
+struct session *session_new(struct core *core); /* blank; in no map yet */
+void session_link(struct session *session);     /* into the maps, under its id and key */
+void session_free(struct session *session);     /* now, without touching its sandbox */
+void session_set_state(struct session *session, enum session_state state);
+
+/* Goes on with an end that was recorded: as session_end() without changing the reason. */
+void session_end_resume(struct session *session);
+void session_finish_end(struct session *session); /* when nothing stands in its way */
+void session_op_join(struct session_op *op, struct session *session, struct list *waiters,
+                     session_done_fn *done);
+void session_op_finish(struct session_op *op, struct session *session, const struct error *err);
+void session_ops_finish(struct list *ops, struct session *session, const struct error *err);
+
+/* Calls op->done from the loop. */
+void session_op_defer(struct session_op *op, struct core *core, session_done_fn *done);
+
+/* The error that everybody gets who comes too late. */
+int session_gone_error(const struct session *session, struct error *err);
+
+/* --- session_spec.c: what was asked for, as JSON -------------------------------------------- */
+
+char *session_spec_text(const struct session *session); /* the caller frees it */
+struct session *session_restore(struct core *core, const struct session_record *record);
+
+/* --- session_use.c -------------------------------------------------------------------------- */
+
+bool session_is_used(const struct session *session); /* granted or waiting uses */
+void session_serve_soon(struct session *session);    /* decides about waiting uses again */
+void session_fail_waiting(struct session *session, const struct error *err);
+
+/* Makes sure that a sandbox is on its way. */
+void session_want_sandbox(struct session *session);
+
+/* --- told by the sandbox -------------------------------------------------------------------- */
+
+void session_on_sandbox_ready(struct session *session);
+void session_on_sandbox_failed(struct session *session, const struct error *err);
+void session_on_sandbox_agent(struct session *session); /* its agent is another, or gone */
+void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason);
+void session_on_sandbox_gone(struct session *session);
+
+/* It could not be destroyed this time, or it cannot be told whether it lives. */
+void session_on_sandbox_stuck(struct session *session, const struct error *err);
+void session_on_frozen(struct session *session, const struct error *err); /* or thawed */
+
+/* --- session_control.c ---------------------------------------------------------------------- */
+
+/* The sandbox went away: who waits for pause or resume waits no longer. */
+void session_control_settle(struct session *session);

@@ -1,0 +1,182 @@
+#include "core/session_private.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/clocks.h"
+#include "wire/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * The record's spec_json: what was asked for, and the counters that go on after a restart. A field
+ * that is missing or damaged takes the settings' default, so that the session still lives and ends.
+ */
+struct spec {
+    const char *key, *template_name, *flavor, *network, *on_timeout;
+    uint64_t memory_bytes, disk_bytes;
+    int64_t cpu_millis, pids;
+    int64_t timeout_ms, next_execution_number, executions, events;
+    bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed;
+    json_t *env;
+};
+
+enum { SPEC_MAXIMUM = 1024 * 1024 };
+
+char *session_spec_text(const struct session *session)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(SPEC_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "key", session->key);
+    json_put_text(&json, "template", session->template_name);
+    json_put_text(&json, "flavor", session->flavor);
+    json_put_text(&json, "backend", session->core->parts.backend->ops->name);
+    json_put_text(&json, "network", session->network == NETWORK_OPEN ? "open" : "none");
+    json_put_int(&json, "memory_bytes", (int64_t)session->limits.memory_bytes);
+    json_put_int(&json, "disk_bytes", (int64_t)session->limits.disk_bytes);
+    json_put_int(&json, "cpu_millis", session->limits.cpu_millis);
+    json_put_int(&json, "pids", session->limits.pids);
+    json_put_int(&json, "timeout_ms", session->timeout_ms);
+    json_put_text(&json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
+    json_put_bool(&json, "auto_restart", session->auto_restart);
+    json_put_bool(&json, "auto_resume", session->auto_resume);
+    json_put_bool(&json, "preload", session->preload);
+    json_put_bool(&json, "in_use", session->active_uses > 0);
+    json_put_bool(&json, "reset_pending", session->reset_pending);
+    json_put_bool(&json, "crashed", session->crashed);
+    json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);
+    json_put_int(&json, "executions", (int64_t)session->executions_started);
+    json_put_int(&json, "events", (int64_t)session->event_sequence);
+    if (session->env_json)
+        json_put_raw(&json, "env", session->env_json);
+    json_end_object(&json);
+    return buffer_steal_text(&text);
+}
+
+#define FIELD(name) offsetof(struct spec, name)
+
+static const struct json_field fields[] = {
+    { "key", JSON_KIND_TEXT, FIELD(key) },
+    { "template", JSON_KIND_TEXT, FIELD(template_name) },
+    { "flavor", JSON_KIND_TEXT, FIELD(flavor) },
+    { "network", JSON_KIND_TEXT, FIELD(network) },
+    { "memory_bytes", JSON_KIND_SIZE, FIELD(memory_bytes) },
+    { "disk_bytes", JSON_KIND_SIZE, FIELD(disk_bytes) },
+    { "cpu_millis", JSON_KIND_INT, FIELD(cpu_millis) },
+    { "pids", JSON_KIND_INT, FIELD(pids) },
+    { "timeout_ms", JSON_KIND_INT, FIELD(timeout_ms) },
+    { "on_timeout", JSON_KIND_TEXT, FIELD(on_timeout) },
+    { "auto_restart", JSON_KIND_BOOL, FIELD(auto_restart) },
+    { "auto_resume", JSON_KIND_BOOL, FIELD(auto_resume) },
+    { "preload", JSON_KIND_BOOL, FIELD(preload) },
+    { "in_use", JSON_KIND_BOOL, FIELD(in_use) },
+    { "reset_pending", JSON_KIND_BOOL, FIELD(reset_pending) },
+    { "crashed", JSON_KIND_BOOL, FIELD(crashed) },
+    { "next_execution_number", JSON_KIND_INT, FIELD(next_execution_number) },
+    { "executions", JSON_KIND_INT, FIELD(executions) },
+    { "events", JSON_KIND_INT, FIELD(events) },
+    { "env", JSON_KIND_OBJECT, FIELD(env) },
+};
+
+static struct spec spec_defaults(const struct config *config)
+{
+    return (struct spec){
+        .template_name = config->sandbox.template_name,
+        .flavor = config->flavors.count ? config->flavors.items[0].name : "",
+        .network = config->sandbox.network == CONFIG_NETWORK_OPEN ? "open" : "none",
+        .on_timeout = "kill",
+        .memory_bytes = config->sandbox.memory_bytes,
+        .disk_bytes = config->sandbox.disk_bytes,
+        .cpu_millis = config->sandbox.cpu_millis,
+        .pids = config->sandbox.pids,
+        .auto_restart = config->sandbox.auto_restart,
+        .auto_resume = true,
+    };
+}
+
+/* One field at a time, so that a damaged one costs nothing but itself. Records of a later version
+ * may have more of them. */
+static void read_spec(const struct session_record *record, const json_t *document,
+                      struct spec *spec)
+{
+    for (size_t i = 0; document && i < ARRAY_LENGTH(fields); i++) {
+        json_t *value = json_object_get(document, fields[i].name);
+        json_t *alone = value ? json_pack("{s:O}", fields[i].name, value) : NULL;
+        struct error err = { 0 };
+
+        if (alone && json_decode(alone, &fields[i], 1, spec, &err) < 0)
+            log_warn("session record has a damaged field; continuing with its default",
+                     kv("session", record->id), kv("error", err.message));
+        json_decref(alone);
+    }
+}
+
+static void apply_spec(struct session *session, const struct spec *spec)
+{
+    session->template_name = xstrdup(spec->template_name ? spec->template_name : "");
+    session->flavor = xstrdup(spec->flavor ? spec->flavor : "");
+    session->network = str_equal(spec->network, "open") ? NETWORK_OPEN : NETWORK_NONE;
+    session->limits = (struct sandbox_limits){ .memory_bytes = spec->memory_bytes,
+                                               .disk_bytes = spec->disk_bytes,
+                                               .cpu_millis = (uint32_t)spec->cpu_millis,
+                                               .pids = (uint32_t)spec->pids };
+    session->timeout_ms = spec->timeout_ms;
+    session->on_timeout = str_equal(spec->on_timeout, "pause") ? TIMEOUT_PAUSE : TIMEOUT_KILL;
+    session->auto_restart = spec->auto_restart;
+    session->auto_resume = spec->auto_resume;
+    session->preload = spec->preload;
+    session->was_in_use = spec->in_use;
+    session->reset_pending = spec->reset_pending;
+    session->crashed = spec->crashed;
+    session->next_execution_number = (uint64_t)spec->next_execution_number;
+    session->executions_started = (uint64_t)spec->executions;
+    session->event_sequence = (uint64_t)spec->events;
+    session->env_json = spec->env ? json_dumps(spec->env, JSON_COMPACT) : NULL;
+}
+
+static void restore_state(struct session *session, const struct session_record *record)
+{
+    if (str_equal(record->state, session_state_name(SESSION_PAUSED)))
+        session->state = SESSION_PAUSED;
+    if (str_equal(record->state, session_state_name(SESSION_ENDING)))
+        session->state = SESSION_ENDING;
+    session->end = end_reason_parse(record->end_reason);
+    if (session->state == SESSION_ENDING && session->end.kind == END_NONE)
+        session->end.kind = END_DELETED;
+}
+
+struct session *session_restore(struct core *core, const struct session_record *record)
+{
+    struct session *session = session_new(core);
+    struct spec spec = spec_defaults(core->parts.config);
+    struct error err = { 0 };
+    scoped(json_decref)
+        json_t *document = json_read(record->spec_json, strlen(record->spec_json), &err);
+
+    if (!document)
+        log_warn("session record is damaged; continuing with defaults", kv("session", record->id),
+                 kv("error", err.message));
+    read_spec(record, document, &spec);
+    memcpy(session->id, record->id, sizeof(session->id));
+    session->owner = xstrdup(record->owner ? record->owner : "");
+    session->on_behalf_of = xstrdup(record->on_behalf_of ? record->on_behalf_of : "");
+    session->key = record->key ? xstrdup(record->key) : spec.key ? xstrdup(spec.key) : NULL;
+    session->labels_json = str_is_empty(record->labels_json) ? NULL : xstrdup(record->labels_json);
+    apply_spec(session, &spec);
+    restore_state(session, record);
+    session->generation = record->generation;
+    session->idle_timeout_ms = record->idle_timeout_ms;
+    session->max_lifetime_ms = record->max_lifetime_ms;
+    session->created = record->created;
+    session->started = record->started;
+    session->last_activity = record->last_activity;
+    session->expires = record->expires;
+    session->durable = true;
+    clocks_complete_stamps(session);
+    session_link(session);
+    return session;
+}

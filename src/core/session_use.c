@@ -1,0 +1,458 @@
+#include "core/session.h"
+
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/capacity.h"
+#include "core/clocks.h"
+#include "core/execution.h"
+#include "core/metrics.h"
+#include "core/pool.h"
+#include "core/sandbox.h"
+#include "core/session_private.h"
+#include "wire/json.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+/* Starts that fail and lives that are shorter than this make the next start wait. */
+enum {
+    SHORT_LIFE_US = 10 * 1000 * 1000,
+    BACKOFF_FIRST_US = 500 * 1000,
+    BACKOFF_MAXIMUM_US = 30 * 1000 * 1000,
+};
+
+bool session_is_used(const struct session *session)
+{
+    return !list_is_empty(&session->uses) || !list_is_empty(&session->waiting);
+}
+
+/* --- who may use it: the first rule that applies to a waiting use decides ------------------- */
+
+static bool is_over(const struct session *session, const struct session_use *use UNUSED)
+{
+    return session->state == SESSION_ENDING || session->state == SESSION_ENDED;
+}
+
+static void refuse_over(const struct session *session, struct session_use *use)
+{
+    session_gone_error(session, &use->err);
+}
+
+static bool is_stopping(const struct session *session, const struct session_use *use UNUSED)
+{
+    return session->core->stopping;
+}
+
+static void refuse_stopping(const struct session *session UNUSED, struct session_use *use)
+{
+    error_named(&use->err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+}
+
+static bool is_past_lifetime(const struct session *session, const struct session_use *use UNUSED)
+{
+    return clocks_lifetime_is_over(session);
+}
+
+static void refuse_past_lifetime(const struct session *session, struct session_use *use)
+{
+    error_named(&use->err, ERR_GONE, "session_ending",
+                "session %s is at the end of its lifetime and takes no new work", session->id);
+    error_hint(&use->err, "raise max_lifetime while its work still runs, or open a new session");
+}
+
+/* The generation that a use would get: that of the sandbox there is, or of the next one. */
+static uint64_t coming_generation(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    if (sandbox && (sandbox->state == SANDBOX_CREATING || sandbox->state == SANDBOX_READY ||
+                    sandbox->state == SANDBOX_FROZEN))
+        return sandbox->generation;
+    return session->generation + 1;
+}
+
+static bool is_pinned_elsewhere(const struct session *session, const struct session_use *use)
+{
+    return use->generation && use->generation != coming_generation(session);
+}
+
+static void refuse_generation(const struct session *session, struct session_use *use)
+{
+    error_named(&use->err, ERR_CONFLICT, "generation_moved",
+                "generation %llu of session %s is gone; the next use gets generation %llu",
+                (unsigned long long)use->generation, session->id,
+                (unsigned long long)coming_generation(session));
+    error_hint(&use->err, "its files were reset: set them up again, then use the new generation");
+}
+
+static bool is_paused_for_good(const struct session *session, const struct session_use *use UNUSED)
+{
+    return session->state == SESSION_PAUSED && !session->auto_resume;
+}
+
+static void refuse_paused(const struct session *session, struct session_use *use)
+{
+    error_named(&use->err, ERR_CONFLICT, "paused", "session %s is paused", session->id);
+    error_hint(&use->err, "resume it first, or switch auto_resume on");
+}
+
+static bool is_crashed_for_good(const struct session *session, const struct session_use *use UNUSED)
+{
+    return session->crashed && !session->auto_restart;
+}
+
+static void refuse_crashed(const struct session *session, struct session_use *use)
+{
+    error_named(&use->err, ERR_CONFLICT, "sandbox_crashed",
+                "the sandbox of session %s has crashed and auto_restart is off", session->id);
+    error_hint(&use->err, "start a new sandbox for it, tear the old one down, or delete it");
+}
+
+static bool is_backing_off(const struct session *session, const struct session_use *use UNUSED)
+{
+    return !session->sandbox && session->retry_at_us > loop_now_us(session->core->loop);
+}
+
+static void refuse_backing_off(const struct session *session, struct session_use *use)
+{
+    int64_t left_us = session->retry_at_us - loop_now_us(session->core->loop);
+
+    if (session->start_error.code != ERR_NONE)
+        use->err = session->start_error;
+    else
+        error_named(&use->err, ERR_BACKEND, "sandbox_crashing",
+                    "the sandbox of session %s has crashed %u times in a row", session->id,
+                    session->failures);
+    use->err.retryable = true;
+    error_hint(&use->err, "it is started again when asked in %lld s",
+               (long long)(left_us + 999999) / 1000000);
+}
+
+static const struct use_rule {
+    bool (*applies)(const struct session *session, const struct session_use *use);
+    void (*refuse)(const struct session *session, struct session_use *use);
+} use_rules[] = {
+    { is_over, refuse_over },
+    { is_stopping, refuse_stopping },
+    { is_past_lifetime, refuse_past_lifetime },
+    { is_pinned_elsewhere, refuse_generation },
+    { is_paused_for_good, refuse_paused },
+    { is_crashed_for_good, refuse_crashed },
+    { is_backing_off, refuse_backing_off },
+};
+
+static bool refuse(struct session *session, struct session_use *use)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(use_rules); i++) {
+        if (!use_rules[i].applies(session, use))
+            continue;
+        use_rules[i].refuse(session, use);
+        return true;
+    }
+    return false;
+}
+
+/* --- granting ------------------------------------------------------------------------------ */
+
+/* Whether it may be evicted follows from the rest. */
+static void update_idle(struct session *session)
+{
+    struct sandbox *sandbox = session->sandbox;
+
+    if (sandbox)
+        capacity_set_idle(session->core->capacity, sandbox,
+                          sandbox_is_usable(sandbox) && session->state == SESSION_OPEN &&
+                              !session_is_used(session));
+}
+
+static void count_use(struct session *session, struct session_use *use)
+{
+    list_remove(&use->node);
+    list_append(&session->uses, &use->node);
+    use->granted = true;
+    session->active_uses++;
+    session->last_activity = clocks_stamp(session->core);
+    update_idle(session);
+    if (session->active_uses == 1)
+        session_changed(session);
+    clocks_arm(session);
+}
+
+static void grant(struct session *session, struct session_use *use)
+{
+    count_use(session, use);
+    use->sandbox = session->sandbox;
+    use->agent = session->sandbox->agent;
+    use->generation = session->sandbox->generation;
+    use->on_ready(use);
+}
+
+static void fail(struct session_use *use)
+{
+    list_remove(&use->node);
+    use->on_ready(use);
+}
+
+/* The last use is over: the idle clock starts again. */
+static void mark_idle(struct session *session)
+{
+    if (session_is_used(session) || is_over(session, NULL))
+        return;
+    session->last_activity = clocks_stamp(session->core);
+    session_changed(session);
+    clocks_arm(session);
+    update_idle(session);
+}
+
+/* Callbacks may begin and end other uses, so the list is taken away before they are called. */
+static void take_waiting(struct session *session, struct list *taken)
+{
+    struct session_use *use;
+
+    while ((use = list_first(&session->waiting, struct session_use, node))) {
+        list_remove(&use->node);
+        list_append(taken, &use->node);
+    }
+}
+
+/* Those that have to wait on are put back in their order. */
+static void serve(struct session *session)
+{
+    struct list taken = LIST_INIT(taken);
+    struct session_use *use;
+
+    take_waiting(session, &taken);
+    while ((use = list_first(&taken, struct session_use, node))) {
+        if (refuse(session, use)) {
+            fail(use);
+        } else if (session->sandbox && sandbox_is_usable(session->sandbox) &&
+                   session->state == SESSION_OPEN) {
+            grant(session, use);
+        } else {
+            list_remove(&use->node);
+            list_append(&session->waiting, &use->node);
+        }
+    }
+}
+
+static void on_serve(struct deferred *deferred)
+{
+    struct session *session = container_of(deferred, struct session, serve);
+
+    serve(session);
+    if (is_over(session, NULL))
+        return;
+    if (!list_is_empty(&session->waiting)) {
+        if (session->state == SESSION_PAUSED)
+            session_resume(session, NULL, NULL);
+        session->wanted = true;
+    }
+    if (session->wanted)
+        session_want_sandbox(session);
+    update_idle(session);
+    clocks_arm(session);
+}
+
+void session_serve_soon(struct session *session)
+{
+    loop_defer(session->core->loop, &session->serve, on_serve);
+}
+
+void session_fail_waiting(struct session *session, const struct error *err)
+{
+    struct list taken = LIST_INIT(taken);
+    struct session_use *use;
+
+    take_waiting(session, &taken);
+    if (list_is_empty(&taken))
+        return;
+    while ((use = list_first(&taken, struct session_use, node))) {
+        use->err = *err;
+        fail(use);
+    }
+    mark_idle(session);
+}
+
+void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
+                       session_use_fn *on_ready, session_use_fn *on_lost)
+{
+    *use = (struct session_use){
+        .on_ready = on_ready, .on_lost = on_lost, .session = session, .generation = generation
+    };
+    list_append(&session->waiting, &use->node);
+    update_idle(session);
+    clocks_arm(session);
+    session_serve_soon(session);
+}
+
+void session_use_restore(struct session_use *use, struct session *session, session_use_fn *on_lost)
+{
+    struct stamp last_activity = session->last_activity;
+
+    *use = (struct session_use){ .on_lost = on_lost,
+                                 .session = session,
+                                 .generation = session->generation };
+    count_use(session, use);
+    session->last_activity = last_activity;
+}
+
+static void end_granted(struct session *session, struct session_use *use)
+{
+    use->granted = false;
+    use->agent = NULL;
+    use->sandbox = NULL;
+    session->active_uses--;
+}
+
+/* Nobody waits any more for a sandbox that has not even got a slot. */
+static void give_up_waiting(struct session *session)
+{
+    struct sandbox *sandbox = session->sandbox;
+
+    if (!list_is_empty(&session->waiting) || !sandbox || sandbox->state != SANDBOX_CREATING)
+        return;
+    if (sandbox->slot.state == SLOT_WAITING)
+        sandbox_destroy(sandbox, END_TEARDOWN, "nobody waits for it");
+}
+
+void session_use_end(struct session_use *use)
+{
+    struct session *session = use->session;
+
+    if (!list_is_linked(&use->node))
+        return;
+    list_remove(&use->node);
+    if (use->granted) {
+        end_granted(session, use);
+        session->failures = 0;
+    } else {
+        give_up_waiting(session);
+    }
+    mark_idle(session);
+}
+
+/* --- making the sandbox -------------------------------------------------------------------- */
+
+void session_want_sandbox(struct session *session)
+{
+    struct core *core = session->core;
+    struct sandbox *member;
+
+    session->wanted = true;
+    if (session->sandbox || core->recovery)
+        return;
+    session->wanted = false;
+    if (is_over(session, NULL) || core->stopping || is_backing_off(session, NULL))
+        return;
+    member = pool_take(core->pool, session);
+    if (member)
+        sandbox_claim(member, session);
+    else
+        session->sandbox = sandbox_start(core, session);
+}
+
+void session_preload(struct session *session)
+{
+    if (session->state == SESSION_OPEN && !session->sandbox && !clocks_lifetime_is_over(session))
+        session_want_sandbox(session);
+    else if (session->sandbox && session->sandbox->state == SANDBOX_DESTROYING)
+        session->wanted = true;
+}
+
+static void count_failure(struct session *session)
+{
+    int64_t delay_us = 0;
+
+    if (session->failures < 16)
+        session->failures++;
+    if (session->failures > 1)
+        delay_us =
+            MIN((int64_t)BACKOFF_FIRST_US << (session->failures - 2), (int64_t)BACKOFF_MAXIMUM_US);
+    session->retry_at_us = loop_now_us(session->core->loop) + delay_us;
+}
+
+/* --- what the sandbox tells ---------------------------------------------------------------- */
+
+static void emit_reset(struct session *session)
+{
+    char data[64];
+
+    snprintf(data, sizeof(data), "{\"generation\":%llu}", (unsigned long long)session->generation);
+    session_emit(session, "sandbox.reset", data);
+    metrics_add(session->core->metrics, METRIC_SANDBOX_RESTARTS, 0, 1);
+}
+
+void session_on_sandbox_ready(struct session *session)
+{
+    session->generation = session->sandbox->generation;
+    session->start_error = (struct error){ 0 };
+    session->crashed = false;
+    if (!session->started.wall_us)
+        session->started = clocks_stamp(session->core);
+    if (session->generation > 1) {
+        session->reset_pending = true;
+        emit_reset(session);
+    }
+    session_changed(session);
+    update_idle(session);
+    sandbox_converge(session->sandbox);
+    session_serve_soon(session);
+}
+
+/* Having no slot is not the sandbox's fault: it is told, not counted. */
+void session_on_sandbox_failed(struct session *session, const struct error *err)
+{
+    session->wanted = false;
+    if (err->code != ERR_LIMIT) {
+        session->start_error = *err;
+        count_failure(session);
+        metrics_add(session->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);
+        log_warn("sandbox could not be made", kv("session", session->id),
+                 kv("error", err->message));
+    }
+    session_fail_waiting(session, err);
+}
+
+void session_on_sandbox_agent(struct session *session)
+{
+    struct session_use *use;
+
+    list_for_each (use, &session->uses, node) {
+        use->sandbox = session->sandbox;
+        use->agent = session->sandbox->agent;
+        use->generation = session->sandbox->generation;
+    }
+}
+
+static bool lived_shortly(const struct sandbox *sandbox)
+{
+    return loop_now_us(sandbox->core->loop) - sandbox->ready_at_us < SHORT_LIFE_US;
+}
+
+void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason)
+{
+    bool was_used = session->active_uses > 0;
+    struct session_use *use;
+
+    if (reason->kind == END_CRASHED) {
+        session->crashed = true;
+        if (session->sandbox && lived_shortly(session->sandbox))
+            count_failure(session);
+    }
+    while ((use = list_first(&session->uses, struct session_use, node))) {
+        list_remove(&use->node);
+        use->lost = *reason;
+        end_granted(session, use);
+        if (use->on_lost)
+            use->on_lost(use);
+    }
+    if (was_used)
+        mark_idle(session);
+    session_serve_soon(session);
+}
+
+void session_on_sandbox_stuck(struct session *session, const struct error *err)
+{
+    session_fail_waiting(session, err);
+}
