@@ -29,6 +29,7 @@ enum slot_state { SLOT_NONE, SLOT_WAITING, SLOT_HELD };
 /* Embedded in struct sandbox; zeroed at first. */
 struct capacity_slot {
     enum slot_state state;
+    bool leaving;                 /* held, and its sandbox is being destroyed */
     struct capacity_owner *owner; /* NULL for the pool */
     struct list node;             /* in the queue */
     struct timer timeout;
@@ -53,6 +54,12 @@ void capacity_release(struct capacity *capacity, struct sandbox *sandbox);
 
 /* Nobody uses it since now, or somebody does again: it may, or may not, be evicted. */
 void capacity_set_idle(struct capacity *capacity, struct sandbox *sandbox, bool idle);
+
+/* It is being destroyed: its slot is free soon. */
+void capacity_set_leaving(struct capacity *capacity, struct sandbox *sandbox);
+
+/* Whether the pool may take one more. */
+bool capacity_has_spare(const struct capacity *capacity);
 
 size_t capacity_held(const struct capacity *capacity);
 size_t capacity_waiting(const struct capacity *capacity);

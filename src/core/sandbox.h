@@ -69,18 +69,17 @@ struct sandbox {
     struct backend_op op;
     struct agent_request request;
     struct store_ticket ticket;
-    struct timer timer;    /* start timeout; later: reconnect or destroy again */
+    struct timer timer;    /* start timeout; later: connect again, or destroy again */
     unsigned reconnects;   /* in a row */
     bool recorded;         /* its intent is in the store */
     bool op_running;       /* the backend has not answered yet */
     bool request_running;  /* init has not answered yet */
-    bool ticket_running;   /* the store has not answered yet */
-    bool destroy_recorded; /* the store has answered about destroying */
-    bool restored;         /* known from a record: its executions may still run */
-    bool timed_out;
+    bool ticket_running;   /* the store has not answered about destroying yet */
+    bool destroy_recorded; /* it has */
+    bool died;             /* its pidfd said so while a workflow was running */
     void (*on_settled)(struct sandbox *sandbox); /* recovery: it is adopted, dead or unknown */
     void *on_settled_data;
-    struct deferred release;
+    struct deferred drop_agent, release;
 };
 
 /* Starts a new one for the session, or for the pool when it is NULL. It exists when this returns;

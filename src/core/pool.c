@@ -1,0 +1,157 @@
+#include "core/pool.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/metrics.h"
+#include "core/sandbox.h"
+#include "core/sandbox_private.h"
+
+#include <stdlib.h>
+
+struct pool {
+    struct core *core;        /* borrowed */
+    struct list ready;        /* struct sandbox */
+    struct sandbox *creating; /* borrowed; one at a time */
+    struct deferred refill;
+    struct timer retry;
+    unsigned failures; /* in a row */
+    bool active;
+};
+
+/* --- refilling ----------------------------------------------------------------------------- */
+
+static void refill(struct pool *pool)
+{
+    if (!pool->active || pool->creating || timer_is_armed(&pool->retry))
+        return;
+    if (pool_ready(pool) >= (size_t)pool->core->parts.config->pool_size)
+        return;
+    if (capacity_has_spare(pool->core->capacity))
+        pool->creating = sandbox_start(pool->core, NULL);
+}
+
+static void on_refill(struct deferred *deferred)
+{
+    refill(container_of(deferred, struct pool, refill));
+}
+
+static void on_retry(struct timer *timer)
+{
+    refill(container_of(timer, struct pool, retry));
+}
+
+void pool_kick(struct pool *pool)
+{
+    loop_defer(pool->core->loop, &pool->refill, on_refill);
+}
+
+struct pool *pool_new(struct core *core)
+{
+    struct pool *pool = xnew(struct pool);
+
+    pool->core = core;
+    list_init(&pool->ready);
+    timer_init(&pool->retry, core->loop, on_retry);
+    return pool;
+}
+
+void pool_free(struct pool *pool)
+{
+    if (!pool)
+        return;
+    timer_stop(&pool->retry);
+    loop_undefer(pool->core->loop, &pool->refill);
+    free(pool);
+}
+
+void pool_start(struct pool *pool)
+{
+    pool->active = true;
+    pool_kick(pool);
+}
+
+void pool_stop(struct pool *pool, bool destroy)
+{
+    pool->active = false;
+    timer_stop(&pool->retry);
+    while (destroy && pool_yield(pool))
+        ;
+}
+
+/* --- members ------------------------------------------------------------------------------- */
+
+static bool fits(const struct pool *pool, const struct session *session)
+{
+    const struct config *config = pool->core->parts.config;
+
+    return str_equal(session->template_name, config->sandbox.template_name) &&
+           session->network == (enum network_mode)config->sandbox.network;
+}
+
+struct sandbox *pool_take(struct pool *pool, const struct session *session)
+{
+    struct sandbox *member = list_first(&pool->ready, struct sandbox, pool_node);
+
+    if (!pool->core->parts.config->pool_size || !fits(pool, session))
+        return NULL;
+    if (!member || !capacity_transfer(pool->core->capacity, member, session->owner)) {
+        metrics_add(pool->core->metrics, METRIC_POOL_MISSES, 0, 1);
+        return NULL;
+    }
+    list_remove(&member->pool_node);
+    metrics_add(pool->core->metrics, METRIC_POOL_HITS, 0, 1);
+    pool_kick(pool);
+    return member;
+}
+
+bool pool_yield(struct pool *pool)
+{
+    struct sandbox *member = list_first(&pool->ready, struct sandbox, pool_node);
+
+    if (!member)
+        member = pool->creating;
+    if (!member)
+        return false;
+    sandbox_destroy(member, END_EVICTED, NULL);
+    return true;
+}
+
+size_t pool_ready(const struct pool *pool)
+{
+    struct sandbox *member;
+    size_t count = 0;
+
+    list_for_each (member, &pool->ready, pool_node)
+        count++;
+    return count;
+}
+
+void pool_on_ready(struct pool *pool, struct sandbox *sandbox)
+{
+    pool->creating = NULL;
+    pool->failures = 0;
+    list_append(&pool->ready, &sandbox->pool_node);
+    pool_kick(pool);
+}
+
+/* Without room there is nothing to try again: the next slot that is released asks for a refill. */
+void pool_on_failed(struct pool *pool, struct sandbox *sandbox, const struct error *err)
+{
+    if (pool->creating == sandbox)
+        pool->creating = NULL;
+    if (err->code == ERR_LIMIT)
+        return;
+    metrics_add(pool->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);
+    log_warn("pool could not be refilled; trying again", kv("error", err->message));
+    timer_arm_in(&pool->retry, sandbox_backoff_us(3 + pool->failures));
+    pool->failures = MIN(pool->failures + 1, 16U);
+}
+
+void pool_on_leaving(struct pool *pool, struct sandbox *sandbox)
+{
+    if (pool->creating == sandbox)
+        pool->creating = NULL;
+    list_remove(&sandbox->pool_node);
+}

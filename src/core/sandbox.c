@@ -1,0 +1,240 @@
+#include "core/sandbox.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/clocks.h"
+#include "core/events.h"
+#include "core/sandbox_private.h"
+#include "wire/json.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BACKOFF_FIRST_US = 100 * 1000, BACKOFF_MAXIMUM_US = 30 * 1000 * 1000 };
+
+#define TO(state) (1U << SANDBOX_##state)
+
+static const struct {
+    const char *name;
+    unsigned successors;
+} states[SANDBOX_STATES] = {
+    [SANDBOX_NONE] = { "none", TO(CREATING) },
+    [SANDBOX_CREATING] = { "creating", TO(READY) | TO(DESTROYING) },
+    /* ready → creating: a pool member is claimed and bound to its session */
+    [SANDBOX_READY] = { "ready", TO(CREATING) | TO(FROZEN) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_FROZEN] = { "frozen", TO(READY) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_CRASHED] = { "crashed", TO(DESTROYING) },
+    [SANDBOX_DESTROYING] = { "destroying", TO(NONE) },
+};
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+    return states[state].name;
+}
+
+enum sandbox_state sandbox_state_parse(const char *name)
+{
+    for (unsigned state = 0; state < SANDBOX_STATES; state++)
+        if (str_equal(states[state].name, name))
+            return state;
+    return SANDBOX_NONE;
+}
+
+bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to)
+{
+    return states[from].successors & (1U << to);
+}
+
+void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state)
+{
+    assert(sandbox_may_become(sandbox->state, state));
+    sandbox->state = state;
+}
+
+const char *sandbox_id(const struct sandbox *sandbox)
+{
+    return sandbox->id;
+}
+
+struct agent *sandbox_agent(const struct sandbox *sandbox)
+{
+    return sandbox->connected ? sandbox->agent : NULL;
+}
+
+bool sandbox_is_usable(const struct sandbox *sandbox)
+{
+    return sandbox->state == SANDBOX_READY && sandbox->connected && !sandbox->op_running;
+}
+
+int64_t sandbox_backoff_us(unsigned attempts)
+{
+    unsigned doublings = MIN(attempts, 16U);
+
+    return MIN((int64_t)BACKOFF_FIRST_US << doublings, (int64_t)BACKOFF_MAXIMUM_US);
+}
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+/* What the timer is for follows from the state. */
+static void on_timer(struct timer *timer)
+{
+    struct sandbox *sandbox = container_of(timer, struct sandbox, timer);
+    struct error err = { 0 };
+
+    switch (sandbox->state) {
+    case SANDBOX_CREATING:
+        error_named(&err, ERR_TIMEOUT, "sandbox_not_ready", "the sandbox was not ready in time");
+        sandbox_fail(sandbox, &err);
+        break;
+    case SANDBOX_READY:
+    case SANDBOX_FROZEN:
+        sandbox_adopt(sandbox, NULL, NULL);
+        break;
+    case SANDBOX_DESTROYING:
+        sandbox_destroy_next(sandbox);
+        break;
+    case SANDBOX_NONE:
+    case SANDBOX_CRASHED:
+    case SANDBOX_STATES:
+        break;
+    }
+}
+
+static struct sandbox_limits default_limits(const struct config *config)
+{
+    return (struct sandbox_limits){ .memory_bytes = config->sandbox.memory_bytes,
+                                    .disk_bytes = config->sandbox.disk_bytes,
+                                    .cpu_millis = config->sandbox.cpu_millis,
+                                    .pids = (uint32_t)config->sandbox.pids };
+}
+
+struct sandbox *sandbox_new(struct core *core, struct session *session)
+{
+    struct sandbox *sandbox = xnew(struct sandbox);
+
+    sandbox->core = core;
+    sandbox->session = session;
+    sandbox->limits = session ? session->limits : default_limits(core->parts.config);
+    sandbox->generation = session ? session->generation + 1 : 0;
+    sandbox->created = clocks_stamp(core);
+    list_init(&sandbox->pool_node);
+    list_init(&sandbox->idle_node);
+    timer_init(&sandbox->timer, core->loop, on_timer);
+    list_append(&core->sandboxes, &sandbox->node);
+    return sandbox;
+}
+
+static void on_drop_agent(struct deferred *deferred)
+{
+    struct sandbox *sandbox = container_of(deferred, struct sandbox, drop_agent);
+
+    agent_free(steal_ptr(&sandbox->agent));
+}
+
+/* Not at once: one of its callbacks may be on the stack. */
+void sandbox_drop_agent_soon(struct sandbox *sandbox)
+{
+    loop_defer(sandbox->core->loop, &sandbox->drop_agent, on_drop_agent);
+}
+
+void sandbox_free(struct sandbox *sandbox)
+{
+    struct core *core = sandbox->core;
+
+    map_remove(&core->sandboxes_by_id, sandbox->id);
+    list_remove(&sandbox->node);
+    list_remove(&sandbox->pool_node);
+    list_remove(&sandbox->idle_node);
+    list_remove(&sandbox->slot.node);
+    timer_stop(&sandbox->timer);
+    if (sandbox->slot.timeout.loop)
+        timer_stop(&sandbox->slot.timeout);
+    loop_undefer(core->loop, &sandbox->workflow.next);
+    loop_undefer(core->loop, &sandbox->drop_agent);
+    loop_undefer(core->loop, &sandbox->release);
+    process_unwatch(&sandbox->process);
+    agent_free(sandbox->agent);
+    free(sandbox->report);
+    free(sandbox);
+}
+
+/* --- record and events --------------------------------------------------------------------- */
+
+void sandbox_save(struct sandbox *sandbox)
+{
+    struct core *core = sandbox->core;
+    char reason[END_TEXT_SIZE];
+    struct sandbox_record record = {
+        .backend = core->parts.backend->ops->name,
+        .state = sandbox_state_name(sandbox->state),
+        .end_reason = reason,
+        .last_error = sandbox->last_error.message,
+        .generation = sandbox->generation,
+        .start_time = sandbox->made.start_time,
+        .slot = sandbox->made.slot,
+        .attempts = sandbox->attempts,
+        .pid = sandbox->made.pid,
+        .created = sandbox->created,
+    };
+
+    memcpy(record.id, sandbox->id, sizeof(record.id));
+    if (sandbox->session)
+        memcpy(record.session_id, sandbox->session->id, sizeof(record.session_id));
+    end_reason_text(&sandbox->end, reason);
+    store_put_sandbox(core->parts.store, &record);
+}
+
+void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
+    struct json_writer json = JSON_WRITER(&data);
+
+    if (!sandbox->session)
+        return;
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "sandbox", sandbox->id);
+    json_put_int(&json, "generation", (int64_t)sandbox->generation);
+    if (reason)
+        json_put_text(&json, "reason", reason);
+    json_end_object(&json);
+    session_emit(sandbox->session, type, buffer_text(&data));
+}
+
+/* --- recovery ------------------------------------------------------------------------------ */
+
+struct sandbox *sandbox_restore(struct core *core, struct session *session,
+                                const struct sandbox_record *record)
+{
+    struct sandbox *sandbox = sandbox_new(core, session);
+
+    memcpy(sandbox->id, record->id, sizeof(sandbox->id));
+    memcpy(sandbox->made.id, record->id, sizeof(sandbox->made.id));
+    map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
+    sandbox->state = sandbox_state_parse(record->state);
+    if (sandbox->state == SANDBOX_NONE)
+        sandbox->state = SANDBOX_DESTROYING;
+    sandbox->generation = record->generation;
+    sandbox->made.pid = record->pid;
+    sandbox->made.start_time = record->start_time;
+    sandbox->made.slot = record->slot;
+    sandbox->created = record->created;
+    sandbox->attempts = record->attempts;
+    sandbox->end = end_reason_parse(record->end_reason);
+    sandbox->recorded = true;
+    sandbox->ready_at_us = record->created.boot_us;
+    if (session)
+        session->sandbox = sandbox;
+    capacity_take(core->capacity, sandbox, session ? session->owner : NULL);
+    return sandbox;
+}
+
+struct sandbox *sandbox_restore_orphan(struct core *core, const char *id)
+{
+    struct sandbox_record record = { .state = sandbox_state_name(SANDBOX_CRASHED),
+                                     .created = clocks_stamp(core) };
+
+    memcpy(record.id, id, sizeof(record.id));
+    return sandbox_restore(core, NULL, &record);
+}

@@ -1,0 +1,138 @@
+#include "core/sandbox_private.h"
+
+#include "base/log.h"
+#include "core/capacity.h"
+#include "core/metrics.h"
+#include "core/pool.h"
+#include "core/session_private.h"
+
+#include <stdio.h>
+
+/*
+ * The one way out, for ends, teardown, eviction, crashes, replacement, failed starts and shutdown
+ * alike:
+ *
+ *     told to its users → recorded as destroying → destroyed by the backend, until it says so →
+ *     record forgotten → slot released → session told
+ */
+
+static void on_release(struct deferred *deferred)
+{
+    sandbox_free(container_of(deferred, struct sandbox, release));
+}
+
+static void on_gone(struct sandbox *sandbox)
+{
+    struct core *core = sandbox->core;
+    struct session *session = sandbox->session;
+    char reason[END_TEXT_SIZE];
+
+    end_reason_text(&sandbox->end, reason);
+    if (sandbox->recorded) {
+        sandbox_emit(sandbox, "sandbox.destroyed", reason);
+        store_forget_sandbox(core->parts.store, sandbox->id);
+    }
+    sandbox_set_state(sandbox, SANDBOX_NONE);
+    list_remove(&sandbox->node);
+    map_remove(&core->sandboxes_by_id, sandbox->id);
+    capacity_release(core->capacity, sandbox);
+    if (session) {
+        sandbox->session = NULL;
+        session->sandbox = NULL;
+        session_on_sandbox_gone(session);
+    }
+    loop_defer(core->loop, &sandbox->release, on_release);
+    pool_kick(core->pool);
+}
+
+static void on_failed(struct sandbox *sandbox, const struct error *err)
+{
+    struct core *core = sandbox->core;
+
+    sandbox->attempts++;
+    sandbox->last_error = *err;
+    sandbox->last_error.retryable = true;
+    metrics_add(core->metrics, METRIC_DESTROY_FAILURES, 0, 1);
+    log_error("sandbox could not be destroyed; trying again", kv("sandbox", sandbox->id),
+              kv("attempts", sandbox->attempts), kv("error", err->message));
+    sandbox_save(sandbox);
+    timer_arm_in(&sandbox->timer, sandbox_backoff_us(sandbox->attempts));
+    if (sandbox->session)
+        session_on_sandbox_stuck(sandbox->session, &sandbox->last_error);
+}
+
+static void on_destroyed(struct backend_op *op)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    struct error err = op->err;
+
+    sandbox->op_running = false;
+    if (err.code == ERR_NONE)
+        on_gone(sandbox);
+    else
+        on_failed(sandbox, &err);
+}
+
+/* A store that fails does not keep the sandbox alive: it is destroyed all the same. */
+static void on_recorded(struct store_ticket *ticket)
+{
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
+
+    sandbox->ticket_running = false;
+    sandbox->destroy_recorded = true;
+    if (ticket->err.code != ERR_NONE)
+        log_error("destroying could not be recorded; continuing without it",
+                  kv("sandbox", sandbox->id), kv("error", ticket->err.message));
+    sandbox_destroy_next(sandbox);
+}
+
+void sandbox_destroy_next(struct sandbox *sandbox)
+{
+    const struct core *core = sandbox->core;
+
+    if (sandbox->workflow.running || sandbox->op_running || sandbox->ticket_running)
+        return;
+    if (!sandbox->recorded) {
+        on_gone(sandbox);
+    } else if (!sandbox->destroy_recorded) {
+        sandbox->ticket_running = true;
+        sandbox_save(sandbox);
+        store_commit(core->parts.store, &sandbox->ticket, on_recorded);
+    } else {
+        sandbox->op = (struct backend_op){ .done = on_destroyed };
+        sandbox->op_running = true;
+        backend_destroy(core->parts.backend, sandbox->id, &sandbox->op);
+    }
+}
+
+static void detach(struct sandbox *sandbox)
+{
+    sandbox->connected = false;
+    timer_stop(&sandbox->timer);
+    process_unwatch(&sandbox->process);
+    capacity_set_idle(sandbox->core->capacity, sandbox, false);
+    capacity_set_leaving(sandbox->core->capacity, sandbox);
+    if (sandbox->session)
+        session_on_sandbox_leaving(sandbox->session, &sandbox->end);
+    else
+        pool_on_leaving(sandbox->core->pool, sandbox);
+}
+
+void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *detail)
+{
+    struct error err = { 0 };
+
+    if (sandbox->state == SANDBOX_DESTROYING || sandbox->state == SANDBOX_NONE)
+        return;
+    sandbox->end.kind = kind;
+    snprintf(sandbox->end.detail, sizeof(sandbox->end.detail), "%s", detail ? detail : "");
+    sandbox_set_state(sandbox, SANDBOX_DESTROYING);
+    detach(sandbox);
+    if (sandbox->workflow.running) {
+        error_set(&err, ERR_GONE, "the sandbox is being destroyed");
+        workflow_cancel(&sandbox->workflow, &err);
+        sandbox_abort_step(sandbox, &err);
+    }
+    sandbox_drop_agent_soon(sandbox);
+    sandbox_destroy_next(sandbox);
+}

@@ -1,0 +1,26 @@
+#pragma once
+
+/* What the files of sandboxes share among themselves. */
+
+#include "core/sandbox.h"
+
+/* sandbox.c */
+struct sandbox *sandbox_new(struct core *core, struct session *session);
+void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state);
+void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason); /* or NULL */
+int64_t sandbox_backoff_us(unsigned attempts);
+void sandbox_drop_agent_soon(struct sandbox *sandbox);
+
+/* sandbox_start.c */
+void sandbox_abort_step(struct sandbox *sandbox, const struct error *err); /* if it can be */
+void sandbox_fail(struct sandbox *sandbox, const struct error *err);       /* not made in time */
+
+/* sandbox_watch.c */
+void sandbox_watch(struct sandbox *sandbox, int pidfd); /* takes it over; -1 is fine */
+extern const struct agent_handler sandbox_agent_handler;
+void sandbox_on_crash(struct sandbox *sandbox);
+void sandbox_find_cause(struct sandbox *sandbox);
+void sandbox_reconnect_soon(struct sandbox *sandbox);
+
+/* sandbox_destroy.c */
+void sandbox_destroy_next(struct sandbox *sandbox); /* the next step, unless something still runs */

@@ -1,0 +1,355 @@
+#include "core/sandbox_private.h"
+
+#include "base/log.h"
+#include "config/config.h"
+#include "core/execution.h"
+#include "core/metrics.h"
+#include "core/pool.h"
+#include "core/session_private.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { START_TIMEOUT_US = 30 * 1000 * 1000 };
+
+static struct sandbox *sandbox_of(struct workflow *workflow)
+{
+    return container_of(workflow, struct sandbox, workflow);
+}
+
+static const struct error *failure_or_null(const struct error *err)
+{
+    return err->code == ERR_NONE ? NULL : err;
+}
+
+/* --- the steps ----------------------------------------------------------------------------- */
+
+static void reserve_slot(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    struct session *session = sandbox->session;
+    struct error err = { 0 };
+    int result =
+        capacity_reserve(sandbox->core->capacity, sandbox, session ? session->owner : NULL, &err);
+
+    if (result <= 0)
+        workflow_step_done(workflow, failure_or_null(&err));
+}
+
+void sandbox_on_slot(struct sandbox *sandbox, const struct error *err)
+{
+    workflow_step_done(&sandbox->workflow, err);
+}
+
+static void on_recorded(struct store_ticket *ticket)
+{
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
+
+    workflow_step_done(&sandbox->workflow, failure_or_null(&ticket->err));
+}
+
+static void on_intent_recorded(struct store_ticket *ticket)
+{
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
+
+    if (ticket->err.code != ERR_NONE)
+        sandbox->recorded = false;
+    on_recorded(ticket);
+}
+
+static void record_intent(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    timer_arm_in(&sandbox->timer, START_TIMEOUT_US);
+    sandbox->recorded = true;
+    sandbox_emit(sandbox, "sandbox.creating", NULL);
+    sandbox_save(sandbox);
+    store_commit(sandbox->core->parts.store, &sandbox->ticket, on_intent_recorded);
+}
+
+static void on_built(struct backend_op *op)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+
+    sandbox->op_running = false;
+    if (op->err.code == ERR_NONE) {
+        sandbox->made = op->result.made.sandbox;
+        metrics_add(sandbox->core->metrics, METRIC_SANDBOXES_CREATED, 0, 1);
+        if (sandbox->state == SANDBOX_CREATING)
+            sandbox_watch(sandbox, op->result.made.pidfd);
+        else
+            fd_close(op->result.made.pidfd);
+        sandbox_save(sandbox);
+    }
+    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
+}
+
+static void build(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    const struct core *core = sandbox->core;
+    const struct config *config = core->parts.config;
+    const struct session *session = sandbox->session;
+    struct sandbox_spec spec = {
+        .template_name = session ? session->template_name : config->sandbox.template_name,
+        .limits = sandbox->limits,
+        .network = session ? session->network : (enum network_mode)config->sandbox.network,
+    };
+
+    memcpy(spec.id, sandbox->id, sizeof(spec.id));
+    sandbox->op = (struct backend_op){ .done = on_built };
+    sandbox->op_running = true;
+    backend_create(core->parts.backend, &spec, &sandbox->op);
+}
+
+static void on_adopt_answer(struct backend_op *op)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+
+    sandbox->op_running = false;
+    if (op->err.code == ERR_NONE && sandbox->state != SANDBOX_DESTROYING)
+        sandbox_watch(sandbox, op->result.made.pidfd);
+    else if (op->err.code == ERR_NONE)
+        fd_close(op->result.made.pidfd);
+    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
+}
+
+static void ask_backend(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    sandbox->op = (struct backend_op){ .done = on_adopt_answer };
+    sandbox->op_running = true;
+    backend_adopt(sandbox->core->parts.backend, &sandbox->made, &sandbox->op);
+}
+
+static void on_listed(struct agent_request *request)
+{
+    struct sandbox *sandbox = container_of(request, struct sandbox, request);
+
+    sandbox->request_running = false;
+    workflow_step_done(&sandbox->workflow, failure_or_null(&request->err));
+}
+
+/* A frozen init cannot answer: it is connected to when it is thawed. */
+static void connect_to_init(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    struct error err = { 0 };
+    int fd;
+
+    if (sandbox->state == SANDBOX_FROZEN) {
+        workflow_step_done(workflow, NULL);
+        return;
+    }
+    fd = backend_connect(sandbox->core->parts.backend, sandbox->id, &err);
+    if (fd < 0) {
+        workflow_step_done(workflow, &err);
+        return;
+    }
+    loop_undefer(sandbox->core->loop, &sandbox->drop_agent);
+    agent_free(sandbox->agent);
+    sandbox->agent = agent_new(sandbox->core->loop, fd, &sandbox_agent_handler, sandbox);
+    if (sandbox->session)
+        session_on_sandbox_agent(sandbox->session);
+    sandbox->request_running = true;
+    agent_list(sandbox->agent, &sandbox->request, on_listed);
+}
+
+static void record_claim(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    timer_arm_in(&sandbox->timer, START_TIMEOUT_US);
+    sandbox_emit(sandbox, "sandbox.creating", NULL);
+    sandbox_save(sandbox);
+    store_commit(sandbox->core->parts.store, &sandbox->ticket, on_recorded);
+}
+
+static void on_limits_set(struct backend_op *op)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+
+    sandbox->op_running = false;
+    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
+}
+
+static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_limits *b)
+{
+    return a->memory_bytes == b->memory_bytes && a->disk_bytes == b->disk_bytes &&
+           a->cpu_millis == b->cpu_millis && a->pids == b->pids;
+}
+
+static void set_limits(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    const struct sandbox_limits *wanted = &sandbox->session->limits;
+
+    if (limits_equal(&sandbox->limits, wanted)) {
+        workflow_step_done(workflow, NULL);
+        return;
+    }
+    sandbox->limits = *wanted;
+    sandbox->op = (struct backend_op){ .done = on_limits_set };
+    sandbox->op_running = true;
+    backend_update(sandbox->core->parts.backend, sandbox->id, wanted, &sandbox->op);
+}
+
+/* What was done is undone by the one way out, sandbox_destroy(). */
+static const struct workflow_step create_steps[] = {
+    { "reserve a slot", reserve_slot, NULL },
+    { "record the intent", record_intent, NULL },
+    { "build the sandbox", build, NULL },
+    { "connect to its init", connect_to_init, NULL },
+    { 0 },
+};
+
+static const struct workflow_step claim_steps[] = {
+    { "record the claim", record_claim, NULL },
+    { "set its limits", set_limits, NULL },
+    { 0 },
+};
+
+static const struct workflow_step adopt_steps[] = {
+    { "ask the backend", ask_backend, NULL },
+    { "connect to its init", connect_to_init, NULL },
+    { 0 },
+};
+
+/* Only waiting for a slot and for init can be cut short; what the store and the backend have begun
+ * comes to its own end. */
+void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
+{
+    if (sandbox->slot.state == SLOT_WAITING) {
+        capacity_release(sandbox->core->capacity, sandbox);
+        workflow_step_done(&sandbox->workflow, err);
+    } else if (sandbox->request_running) {
+        agent_cancel(&sandbox->request);
+        sandbox->request_running = false;
+        workflow_step_done(&sandbox->workflow, err);
+    }
+}
+
+/* --- their ends ---------------------------------------------------------------------------- */
+
+static void become_ready(struct sandbox *sandbox)
+{
+    sandbox_set_state(sandbox, SANDBOX_READY);
+    sandbox->connected = true;
+    sandbox->ready_at_us = loop_now_us(sandbox->core->loop);
+    sandbox_save(sandbox);
+    sandbox_emit(sandbox, "sandbox.ready", NULL);
+    if (sandbox->session)
+        session_on_sandbox_ready(sandbox->session);
+    else
+        pool_on_ready(sandbox->core->pool, sandbox);
+}
+
+void sandbox_fail(struct sandbox *sandbox, const struct error *err)
+{
+    struct error failure = *err;
+
+    sandbox->last_error = failure;
+    if (sandbox->session)
+        session_on_sandbox_failed(sandbox->session, &failure);
+    else
+        pool_on_failed(sandbox->core->pool, sandbox, &failure);
+    sandbox_destroy(sandbox, END_FAILED, error_code_name(failure.code));
+}
+
+/* Of creating and of claiming. */
+static void on_start_end(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    timer_stop(&sandbox->timer);
+    if (sandbox->died && workflow->err.code == ERR_NONE)
+        error_named(&workflow->err, ERR_BACKEND, "sandbox_died", "its init ended at once");
+    if (sandbox->state == SANDBOX_DESTROYING)
+        sandbox_destroy_next(sandbox);
+    else if (workflow->err.code != ERR_NONE)
+        sandbox_fail(sandbox, &workflow->err);
+    else
+        become_ready(sandbox);
+}
+
+struct sandbox *sandbox_start(struct core *core, struct session *session)
+{
+    struct sandbox *sandbox = sandbox_new(core, session);
+
+    id_make(sandbox->id, ID_SANDBOX);
+    map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
+    sandbox_set_state(sandbox, SANDBOX_CREATING);
+    workflow_start(&sandbox->workflow, core->loop, create_steps, on_start_end);
+    return sandbox;
+}
+
+void sandbox_claim(struct sandbox *sandbox, struct session *session)
+{
+    sandbox->session = session;
+    sandbox->generation = session->generation + 1;
+    session->sandbox = sandbox;
+    sandbox_set_state(sandbox, SANDBOX_CREATING);
+    sandbox->connected = false;
+    workflow_start(&sandbox->workflow, sandbox->core->loop, claim_steps, on_start_end);
+}
+
+static void settle(struct sandbox *sandbox)
+{
+    void (*on_settled)(struct sandbox *) = sandbox->on_settled;
+
+    sandbox->on_settled = NULL;
+    if (on_settled)
+        on_settled(sandbox);
+}
+
+static void on_connected(struct sandbox *sandbox)
+{
+    struct session *session = sandbox->session;
+
+    sandbox->connected = sandbox->state == SANDBOX_READY;
+    sandbox->reconnects = 0;
+    if (!session)
+        return;
+    if (sandbox->connected)
+        executions_on_listed(session);
+    session_serve_soon(session);
+    sandbox_converge(sandbox);
+}
+
+/* That nobody can tell whether it lives says nothing about it: it is asked again. */
+static void on_unknown(struct sandbox *sandbox, const struct error *err)
+{
+    sandbox->last_error = *err;
+    sandbox->last_error.retryable = true;
+    log_warn("sandbox cannot be reached; trying again", kv("sandbox", sandbox->id),
+             kv("error", err->message), kv("attempts", sandbox->reconnects));
+    if (sandbox->session)
+        session_on_sandbox_stuck(sandbox->session, &sandbox->last_error);
+    sandbox_reconnect_soon(sandbox);
+}
+
+static void on_adopt_end(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (sandbox->state == SANDBOX_DESTROYING)
+        sandbox_destroy_next(sandbox);
+    else if (sandbox->died || workflow->err.code == ERR_GONE)
+        sandbox_on_crash(sandbox);
+    else if (workflow->err.code == ERR_NONE)
+        on_connected(sandbox);
+    else
+        on_unknown(sandbox, &workflow->err);
+    settle(sandbox);
+}
+
+void sandbox_adopt(struct sandbox *sandbox, void (*on_settled)(struct sandbox *sandbox), void *data)
+{
+    assert(sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN);
+    sandbox->on_settled = on_settled;
+    sandbox->on_settled_data = data;
+    sandbox->connected = false;
+    workflow_start(&sandbox->workflow, sandbox->core->loop, adopt_steps, on_adopt_end);
+}

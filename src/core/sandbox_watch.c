@@ -1,0 +1,210 @@
+#include "core/sandbox_private.h"
+
+#include "base/log.h"
+#include "base/str.h"
+#include "core/capacity.h"
+#include "core/execution.h"
+#include "core/pool.h"
+#include "core/session_private.h"
+
+#include <stdio.h>
+
+/* Death is told by the pidfd; the lost connection usually comes a moment earlier. */
+enum { RECONNECT_FIRST_US = 10 * 1000 };
+
+/* --- what init tells ----------------------------------------------------------------------- */
+
+static void on_exited(struct agent *agent, uint64_t number, const struct agent_exit *end)
+{
+    struct sandbox *sandbox = agent_user(agent);
+
+    if (sandbox->session)
+        executions_on_exited(sandbox->session, number, end);
+}
+
+static void on_process(struct agent *agent, uint64_t number, int pid UNUSED,
+                       const struct agent_pipes *pipes, const struct agent_exit *end)
+{
+    struct sandbox *sandbox = agent_user(agent);
+
+    if (sandbox->session) {
+        executions_on_process(sandbox->session, agent, number, pipes, end);
+        return;
+    }
+    fd_close(pipes->input);
+    fd_close(pipes->output);
+    fd_close(pipes->errors);
+}
+
+static void on_lost(struct agent *agent, const struct error *err)
+{
+    struct sandbox *sandbox = agent_user(agent);
+
+    if (sandbox->workflow.running || !sandbox->connected)
+        return; /* the request that is open has failed as well, or it is going anyway */
+    log_debug("connection to init lost", kv("sandbox", sandbox->id), kv("error", err->message));
+    sandbox->connected = false;
+    sandbox->last_error = *err;
+    sandbox_reconnect_soon(sandbox);
+}
+
+const struct agent_handler sandbox_agent_handler = {
+    .on_exited = on_exited,
+    .on_process = on_process,
+    .on_lost = on_lost,
+};
+
+void sandbox_reconnect_soon(struct sandbox *sandbox)
+{
+    int64_t delay_us = RECONNECT_FIRST_US;
+
+    if (!sandbox->session) {
+        sandbox_destroy(sandbox, END_FAILED, "connection lost");
+        return;
+    }
+    capacity_set_idle(sandbox->core->capacity, sandbox, false);
+    if (sandbox->reconnects > 0)
+        delay_us = sandbox_backoff_us(sandbox->reconnects);
+    sandbox->reconnects++;
+    timer_arm_in(&sandbox->timer, delay_us);
+}
+
+/* --- death --------------------------------------------------------------------------------- */
+
+static void on_process_exit(struct process *process)
+{
+    struct sandbox *sandbox = container_of(process, struct sandbox, process);
+    struct error err = { 0 };
+
+    sandbox->died = true;
+    error_named(&err, ERR_GONE, "sandbox_died", "its init has ended");
+    if (sandbox->workflow.running)
+        sandbox_abort_step(sandbox, &err);
+    else if (sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN)
+        sandbox_on_crash(sandbox);
+}
+
+void sandbox_watch(struct sandbox *sandbox, int pidfd)
+{
+    process_unwatch(&sandbox->process);
+    if (pidfd >= 0)
+        process_watch(&sandbox->process, sandbox->core->loop, pidfd, on_process_exit);
+}
+
+static void end_crashed(struct sandbox *sandbox, const char *cause)
+{
+    sandbox_emit(sandbox, "sandbox.crashed", cause);
+    log_warn("sandbox crashed", kv("sandbox", sandbox->id), kv("cause", cause),
+             kv("session", sandbox->session ? sandbox->session->id : ""));
+    sandbox_destroy(sandbox, END_CRASHED, cause);
+}
+
+/* OOM kills that hit executions before are accounted for already. */
+static uint32_t known_oom_kills(const struct sandbox *sandbox)
+{
+    const struct session *session = sandbox->session;
+
+    return session && str_equal(session->oom_sandbox_id, sandbox->id) ? session->oom_kills : 0;
+}
+
+static void name_cause(struct sandbox *sandbox, const struct sandbox_usage *usage)
+{
+    const struct process_exit *exit = &sandbox->process.exit;
+    char cause[32];
+
+    if (usage && usage->oom_kills > known_oom_kills(sandbox))
+        snprintf(cause, sizeof(cause), "oom");
+    else if (exit->known && exit->signal)
+        snprintf(cause, sizeof(cause), "signal %d", exit->signal);
+    else if (exit->known)
+        snprintf(cause, sizeof(cause), "exit %d", exit->code);
+    else
+        snprintf(cause, sizeof(cause), "unknown");
+    end_crashed(sandbox, cause);
+}
+
+static void on_inspected(struct backend_op *op)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+
+    sandbox->op_running = false;
+    if (sandbox->state == SANDBOX_DESTROYING)
+        sandbox_destroy_next(sandbox);
+    else
+        name_cause(sandbox, op->err.code == ERR_NONE ? &op->result.usage : NULL);
+}
+
+void sandbox_find_cause(struct sandbox *sandbox)
+{
+    struct backend *backend = sandbox->core->parts.backend;
+
+    if (sandbox->op_running)
+        return;
+    if (!backend->ops->capabilities.usage) {
+        name_cause(sandbox, NULL);
+        return;
+    }
+    sandbox->op = (struct backend_op){ .done = on_inspected };
+    sandbox->op_running = true;
+    backend_inspect(backend, sandbox->id, &sandbox->op);
+}
+
+void sandbox_on_crash(struct sandbox *sandbox)
+{
+    timer_stop(&sandbox->timer);
+    sandbox_set_state(sandbox, SANDBOX_CRASHED);
+    sandbox->connected = false;
+    sandbox_save(sandbox);
+    if (sandbox->session)
+        capacity_set_idle(sandbox->core->capacity, sandbox, false);
+    else
+        pool_on_leaving(sandbox->core->pool, sandbox);
+    sandbox_find_cause(sandbox);
+}
+
+/* --- frozen or not ------------------------------------------------------------------------- */
+
+static void on_freeze_done(struct backend_op *op)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    bool was_frozen = sandbox->state == SANDBOX_FROZEN;
+    struct error err = op->err;
+
+    sandbox->op_running = false;
+    if (sandbox->state == SANDBOX_DESTROYING) {
+        sandbox_destroy_next(sandbox);
+        return;
+    }
+    if (sandbox->state == SANDBOX_CRASHED) {
+        sandbox_find_cause(sandbox);
+        return;
+    }
+    if (err.code != ERR_NONE) {
+        sandbox->last_error = err;
+    } else {
+        sandbox_set_state(sandbox, was_frozen ? SANDBOX_READY : SANDBOX_FROZEN);
+        sandbox_save(sandbox);
+    }
+    if (sandbox->state == SANDBOX_READY && !sandbox->connected && !timer_is_armed(&sandbox->timer))
+        sandbox_adopt(sandbox, NULL, NULL);
+    session_on_frozen(sandbox->session, &err);
+    sandbox_converge(sandbox);
+}
+
+void sandbox_converge(struct sandbox *sandbox)
+{
+    struct session *session = sandbox->session;
+    bool freeze;
+
+    if (!session || sandbox->op_running || sandbox->workflow.running)
+        return;
+    if (session->state == SESSION_PAUSED && sandbox->state == SANDBOX_READY)
+        freeze = true;
+    else if (session->state == SESSION_OPEN && sandbox->state == SANDBOX_FROZEN)
+        freeze = false;
+    else
+        return;
+    sandbox->op = (struct backend_op){ .done = on_freeze_done };
+    sandbox->op_running = true;
+    backend_freeze(sandbox->core->parts.backend, sandbox->id, freeze, &sandbox->op);
+}
