@@ -1,0 +1,214 @@
+#include "core/core.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "core/capacity.h"
+#include "core/events.h"
+#include "core/execution.h"
+#include "core/idempotency.h"
+#include "core/metrics.h"
+#include "core/pool.h"
+#include "core/recovery.h"
+#include "core/retention.h"
+#include "core/sandbox.h"
+#include "core/session_private.h"
+#include "store/store.h"
+
+#include <stdlib.h>
+
+enum { REPAIR_DELAY_US = 1000 * 1000, SHUTDOWN_LOOK_US = 5 * 1000 };
+
+/* --- puts that the store has lost ----------------------------------------------------------- */
+
+/* The current state of everything that lives is put again; what it said before does not matter. */
+static void on_repair(struct timer *timer)
+{
+    struct core *core = container_of(timer, struct core, repair);
+    struct session *session;
+    struct sandbox *sandbox;
+
+    list_for_each (session, &core->sessions, node) {
+        if (session->durable)
+            session_save(session);
+    }
+    list_for_each (sandbox, &core->sandboxes, node) {
+        if (sandbox->recorded)
+            sandbox_save(sandbox);
+    }
+}
+
+static void on_lost(struct store *store, enum store_table table, const char *id UNUSED)
+{
+    struct core *core = store->on_lost_data;
+
+    if ((table == STORE_SESSIONS || table == STORE_SANDBOXES) && !timer_is_armed(&core->repair))
+        timer_arm_in(&core->repair, REPAIR_DELAY_US);
+}
+
+/* --- life ----------------------------------------------------------------------------------- */
+
+struct core *core_new(const struct core_parts *parts)
+{
+    struct core *core = xnew(struct core);
+
+    core->parts = *parts;
+    core->loop = parts->loop;
+    list_init(&core->sessions);
+    list_init(&core->sandboxes);
+    timer_init(&core->repair, core->loop, on_repair);
+    core->metrics = xnew(struct metrics);
+    core->capacity = capacity_new(core);
+    core->events = events_new(core, parts->store->load.last_sequence);
+    core->idempotency = idempotency_new(core);
+    core->pool = pool_new(core);
+    core->retention = retention_new(core);
+    parts->store->on_lost = on_lost;
+    parts->store->on_lost_data = core;
+    return core;
+}
+
+static void free_sessions(struct core *core)
+{
+    struct session *session;
+
+    while ((session = list_first(&core->sessions, struct session, node)))
+        session_free(session);
+    map_fini(&core->sessions_by_id);
+    map_fini(&core->sessions_by_key);
+}
+
+static void free_sandboxes(struct core *core)
+{
+    struct sandbox *sandbox;
+
+    while ((sandbox = list_first(&core->sandboxes, struct sandbox, node)))
+        sandbox_free(sandbox);
+    map_fini(&core->sandboxes_by_id);
+}
+
+static void shutdown_free(struct core *core);
+
+void core_free(struct core *core)
+{
+    if (!core)
+        return;
+    core->parts.store->on_lost = NULL;
+    executions_drop_all(core);
+    free_sessions(core);
+    free_sandboxes(core);
+    map_fini(&core->executions_by_id);
+    shutdown_free(core);
+    recovery_free(core->recovery);
+    retention_free(core->retention);
+    pool_free(core->pool);
+    idempotency_free(core->idempotency);
+    events_free(core->events);
+    capacity_free(core->capacity);
+    free(core->metrics);
+    timer_stop(&core->repair);
+    free(core);
+}
+
+void core_start(struct core *core, core_done_fn *done, void *user)
+{
+    recovery_start(core, done, user);
+}
+
+/* --- shutdown ------------------------------------------------------------------------------- */
+
+struct core_shutdown {
+    struct core *core; /* borrowed */
+    core_done_fn *done;
+    void *user; /* borrowed */
+    struct timer look;
+    struct store_ticket ticket;
+    int64_t deadline_us;
+    bool destroy;
+    bool ticket_running;
+};
+
+static void shutdown_free(struct core *core)
+{
+    if (core->shutdown)
+        timer_stop(&core->shutdown->look);
+    free(core->shutdown);
+}
+
+/* The backend and the store have nothing left to answer. */
+static bool is_quiet(const struct core *core)
+{
+    const struct sandbox *sandbox;
+    const struct session *session;
+
+    list_for_each (sandbox, &core->sandboxes, node) {
+        if (sandbox->op_running || sandbox->ticket_running || sandbox->workflow.running)
+            return false;
+    }
+    list_for_each (session, &core->sessions, node) {
+        if (!session->durable)
+            return false;
+    }
+    return !core->recovery;
+}
+
+static bool is_finished(const struct core_shutdown *shutdown)
+{
+    const struct core *core = shutdown->core;
+
+    if (shutdown->destroy && !list_is_empty(&core->sessions))
+        return false;
+    if (shutdown->destroy && !list_is_empty(&core->sandboxes))
+        return false;
+    return is_quiet(core);
+}
+
+static void on_all_written(struct store_ticket *ticket)
+{
+    struct core_shutdown *shutdown = container_of(ticket, struct core_shutdown, ticket);
+
+    shutdown->done(shutdown->core, ticket->err.code == ERR_NONE ? NULL : &ticket->err,
+                   shutdown->user);
+}
+
+static void on_look(struct timer *timer)
+{
+    struct core_shutdown *shutdown = container_of(timer, struct core_shutdown, look);
+    struct core *core = shutdown->core;
+    struct error err = { 0 };
+
+    if (is_finished(shutdown)) {
+        store_commit(core->parts.store, &shutdown->ticket, on_all_written);
+    } else if (loop_now_us(core->loop) >= shutdown->deadline_us) {
+        error_set(&err, ERR_TIMEOUT, "%zu sandboxes were not gone in time",
+                  core->sandboxes_by_id.count);
+        shutdown->done(core, &err, shutdown->user);
+    } else {
+        timer_arm_in(timer, SHUTDOWN_LOOK_US);
+    }
+}
+
+void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn *done, void *user)
+{
+    struct core_shutdown *shutdown = xnew(struct core_shutdown);
+    struct session *session;
+    struct session *following;
+
+    *shutdown =
+        (struct core_shutdown){ .core = core,
+                                .done = done,
+                                .user = user,
+                                .destroy = destroy,
+                                .deadline_us = loop_now_us(core->loop) + timeout_ms * 1000 };
+    free(core->shutdown);
+    core->shutdown = shutdown;
+    core->stopping = true;
+    pool_stop(core->pool, destroy);
+    list_for_each_safe (session, following, &core->sessions, node) {
+        if (destroy)
+            session_end(session, END_SHUTDOWN, NULL, NULL, NULL);
+        else
+            session_serve_soon(session);
+    }
+    timer_init(&shutdown->look, core->loop, on_look);
+    timer_arm_in(&shutdown->look, 0);
+}

@@ -1,0 +1,310 @@
+#include "core/recovery.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "core/clocks.h"
+#include "core/execution.h"
+#include "core/idempotency.h"
+#include "core/metrics.h"
+#include "core/pool.h"
+#include "core/retention.h"
+#include "core/sandbox.h"
+#include "core/sandbox_private.h"
+#include "core/session_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUERIES = 4 };
+
+struct recovery_query {
+    struct store_query query;
+    struct recovery *recovery; /* borrowed */
+};
+
+struct recovery {
+    struct core *core; /* borrowed */
+    core_done_fn *done;
+    void *user;                             /* borrowed */
+    struct recovery_query queries[QUERIES]; /* of the stage that runs */
+    unsigned query_count;
+    unsigned pending; /* answers that this stage still waits for */
+    void (*next_stage)(struct recovery *recovery);
+    struct backend_op list;
+    struct error err;
+    struct deferred release;
+};
+
+static const struct end_reason lost_meanwhile = { .kind = END_CRASHED, .detail = "unknown" };
+
+/* --- stages: each begins when all answers of the one before are there ----------------------- */
+
+/* The stage itself counts as one answer, so that it ends after it has asked everything. */
+static void begin_stage(struct recovery *recovery, void (*next_stage)(struct recovery *))
+{
+    recovery->pending = 1;
+    recovery->query_count = 0;
+    recovery->next_stage = next_stage;
+}
+
+static void answer_came(struct recovery *recovery)
+{
+    if (--recovery->pending == 0)
+        recovery->next_stage(recovery);
+}
+
+static struct recovery *recovery_of(struct store_query *query)
+{
+    return container_of(query, struct recovery_query, query)->recovery;
+}
+
+static void on_query_done(struct store_query *query)
+{
+    struct recovery *recovery = recovery_of(query);
+
+    if (query->err.code != ERR_NONE && recovery->err.code == ERR_NONE)
+        recovery->err = query->err;
+    answer_came(recovery);
+}
+
+static void ask(struct recovery *recovery, enum store_table table, struct store_query query)
+{
+    struct recovery_query *slot = &recovery->queries[recovery->query_count++];
+
+    assert(recovery->query_count <= QUERIES);
+    query.done = on_query_done;
+    *slot = (struct recovery_query){ .query = query, .recovery = recovery };
+    recovery->pending++;
+    store_query(recovery->core->parts.store, table, &slot->query);
+}
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+static void on_release(struct deferred *deferred)
+{
+    free(container_of(deferred, struct recovery, release));
+}
+
+static void finish(struct recovery *recovery)
+{
+    struct core *core = recovery->core;
+
+    core->recovery = NULL;
+    loop_defer(core->loop, &recovery->release, on_release);
+    recovery->done(core, recovery->err.code == ERR_NONE ? NULL : &recovery->err, recovery->user);
+}
+
+static void resume_sessions(struct core *core)
+{
+    struct session *session;
+    struct session *following;
+
+    list_for_each_safe (session, following, &core->sessions, node) {
+        if (session->state == SESSION_ENDING)
+            session_end_resume(session);
+        else
+            session_serve_soon(session);
+    }
+}
+
+static void go_on(struct recovery *recovery)
+{
+    struct core *core = recovery->core;
+
+    core->recovery = NULL;
+    resume_sessions(core);
+    pool_start(core->pool);
+    retention_start(core->retention);
+    log_info("recovered", kv("sessions", core->sessions_by_id.count),
+             kv("sandboxes", core->sandboxes_by_id.count));
+    finish(recovery);
+}
+
+/* --- third stage: what exists --------------------------------------------------------------- */
+
+static void on_settled(struct sandbox *sandbox)
+{
+    answer_came(sandbox->on_settled_data);
+}
+
+/* Executions that an earlier daemon left running in a sandbox that is not there to be adopted. */
+static void lose_uses(struct session *session)
+{
+    if (session && session->active_uses)
+        session_on_sandbox_leaving(session, &lost_meanwhile);
+}
+
+static void finish_destroying(struct sandbox *sandbox)
+{
+    capacity_set_leaving(sandbox->core->capacity, sandbox);
+    lose_uses(sandbox->session);
+    sandbox->destroy_recorded = true;
+    sandbox_destroy_next(sandbox);
+}
+
+static void adopt(struct recovery *recovery, struct sandbox *sandbox)
+{
+    if (sandbox->session->state == SESSION_ENDING)
+        return; /* goes with its session */
+    recovery->pending++;
+    sandbox_adopt(sandbox, on_settled, recovery);
+}
+
+/* The table of recovery.h. */
+static void reconcile(struct recovery *recovery, struct sandbox *sandbox)
+{
+    switch (sandbox->state) {
+    case SANDBOX_READY:
+    case SANDBOX_FROZEN:
+        if (sandbox->session)
+            adopt(recovery, sandbox);
+        else
+            sandbox_destroy(sandbox, END_REPLACED, "pool of an earlier daemon");
+        break;
+    case SANDBOX_CREATING:
+        sandbox_destroy(sandbox, END_FAILED, "half made when the daemon ended");
+        break;
+    case SANDBOX_CRASHED:
+        sandbox_destroy(sandbox, END_CRASHED, lost_meanwhile.detail);
+        break;
+    case SANDBOX_DESTROYING:
+        finish_destroying(sandbox);
+        break;
+    case SANDBOX_NONE:
+    case SANDBOX_STATES:
+        break;
+    }
+}
+
+static void destroy_orphan(struct core *core, const char *id)
+{
+    if (map_get(&core->sandboxes_by_id, id))
+        return;
+    log_warn("sandbox without a record; removing it", kv("sandbox", id));
+    metrics_add(core->metrics, METRIC_SWEEP_REMOVED, 0, 1);
+    sandbox_destroy(sandbox_restore_orphan(core, id), END_FAILED, "orphan");
+}
+
+static void on_existing(struct backend_op *op)
+{
+    struct recovery *recovery = container_of(op, struct recovery, list);
+
+    if (op->err.code != ERR_NONE)
+        log_warn("the backend could not list its sandboxes; continuing without it",
+                 kv("error", op->err.message));
+    else
+        for (size_t i = 0; i < op->result.list.count; i++)
+            destroy_orphan(recovery->core, op->result.list.ids[i]);
+    if (op->err.code == ERR_NONE)
+        free(op->result.list.ids);
+    answer_came(recovery);
+}
+
+static void meet_reality(struct recovery *recovery)
+{
+    struct core *core = recovery->core;
+    struct sandbox *sandbox;
+    struct sandbox *following;
+    struct session *session;
+
+    if (recovery->err.code != ERR_NONE) {
+        finish(recovery);
+        return;
+    }
+    begin_stage(recovery, go_on);
+    recovery->pending++;
+    recovery->list = (struct backend_op){ .done = on_existing };
+    backend_list(core->parts.backend, &recovery->list);
+    list_for_each_safe (sandbox, following, &core->sandboxes, node)
+        reconcile(recovery, sandbox);
+    list_for_each (session, &core->sessions, node) {
+        if (!session->sandbox)
+            lose_uses(session);
+    }
+    answer_came(recovery);
+}
+
+/* --- second stage: what belongs to sessions ------------------------------------------------- */
+
+static void on_sandbox(struct store_query *query, const struct sandbox_record *record)
+{
+    struct core *core = recovery_of(query)->core;
+    struct session *session = map_get(&core->sessions_by_id, record->session_id);
+    enum sandbox_state state = sandbox_state_parse(record->state);
+
+    if (session && session->sandbox)
+        session = NULL; /* it has another one: this one goes */
+    sandbox_restore(core, session, record);
+    if (session && (state == SANDBOX_READY || state == SANDBOX_FROZEN))
+        session->generation = MAX(session->generation, record->generation);
+}
+
+/* Its session has ended without it: nobody will ever tell how it ended. */
+static void end_stray(struct core *core, const struct execution_record *record)
+{
+    struct execution_record ended = *record;
+
+    ended.state = execution_state_name(EXECUTION_CRASHED);
+    ended.reason = "crashed: unknown";
+    ended.ended = clocks_stamp(core);
+    store_put_execution(core->parts.store, &ended);
+}
+
+static void on_execution(struct store_query *query, const struct execution_record *record)
+{
+    struct core *core = recovery_of(query)->core;
+    struct session *session = map_get(&core->sessions_by_id, record->session_id);
+
+    if (session)
+        execution_restore(session, record);
+    else
+        end_stray(core, record);
+}
+
+static void on_document(struct store_query *query, const struct document_record *record)
+{
+    idempotency_restore(recovery_of(query)->core->idempotency, record);
+}
+
+static void load_rest(struct recovery *recovery)
+{
+    static const enum execution_state unfinished[] = { EXECUTION_QUEUED, EXECUTION_RUNNING };
+
+    begin_stage(recovery, meet_reality);
+    ask(recovery, STORE_SANDBOXES, (struct store_query){ .on_sandbox = on_sandbox });
+    for (size_t i = 0; i < ARRAY_LENGTH(unfinished); i++)
+        ask(recovery, STORE_EXECUTIONS,
+            (struct store_query){ .on_execution = on_execution,
+                                  .state = execution_state_name(unfinished[i]) });
+    ask(recovery, STORE_DOCUMENTS,
+        (struct store_query){ .on_document = on_document, .kind = IDEMPOTENCY_KIND });
+    answer_came(recovery);
+}
+
+/* --- first stage: sessions ------------------------------------------------------------------ */
+
+static void on_session(struct store_query *query, const struct session_record *record)
+{
+    session_restore(recovery_of(query)->core, record);
+}
+
+void recovery_start(struct core *core, core_done_fn *done, void *user)
+{
+    static const enum session_state live[] = { SESSION_OPEN, SESSION_PAUSED, SESSION_ENDING };
+    struct recovery *recovery = xnew(struct recovery);
+
+    *recovery = (struct recovery){ .core = core, .done = done, .user = user };
+    core->recovery = recovery;
+    begin_stage(recovery, load_rest);
+    for (size_t i = 0; i < ARRAY_LENGTH(live); i++)
+        ask(recovery, STORE_SESSIONS,
+            (struct store_query){ .on_session = on_session, .state = session_state_name(live[i]) });
+    answer_came(recovery);
+}
+
+void recovery_free(struct recovery *recovery)
+{
+    free(recovery);
+}

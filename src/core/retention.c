@@ -1,0 +1,209 @@
+#include "core/retention.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "core/session.h"
+#include "loop/worker.h"
+#include "store/store.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/*
+ * A round: sessions whose time is over → their executions → unlink the output (on a worker) →
+ * forget the records. The output goes first: a daemon that dies in between finds the records and
+ * does it again.
+ */
+
+enum { BATCH = 64, PAUSE_US = 100 * 1000 };
+
+struct ids {
+    char (*items)[ID_SIZE]; /* owned */
+    size_t count;
+    size_t capacity;
+};
+
+struct retention {
+    struct core *core; /* borrowed */
+    struct timer timer;
+    struct store_query query;
+    struct job job;
+    struct ids sessions;
+    struct ids executions;
+    size_t asked; /* sessions whose executions are known */
+    bool running;
+};
+
+static void ids_add(struct ids *ids, const char *id)
+{
+    if (ids->count == ids->capacity) {
+        ids->capacity = ids->capacity ? ids->capacity * 2 : BATCH;
+        ids->items = xrealloc(ids->items, ids->capacity, sizeof(*ids->items));
+    }
+    memcpy(ids->items[ids->count++], id, sizeof(*ids->items));
+}
+
+static void ids_clear(struct ids *ids)
+{
+    free(ids->items);
+    *ids = (struct ids){ 0 };
+}
+
+static void arm(struct retention *retention, int64_t until_wall_us)
+{
+    struct loop *loop = retention->core->loop;
+    int64_t delay_us = MAX(until_wall_us - clock_wall_us(loop_clock(loop)), (int64_t)0);
+    int64_t deadline_us = loop_now_us(loop) + delay_us;
+
+    if (!timer_is_armed(&retention->timer) || retention->timer.deadline_us > deadline_us)
+        timer_arm_at(&retention->timer, deadline_us);
+}
+
+/* --- when is the next ---------------------------------------------------------------------- */
+
+/* What is due already comes a moment later: a store that fails is not asked without pause. */
+static void on_first_session(struct store_query *query, const struct session_record *record)
+{
+    struct retention *retention = container_of(query, struct retention, query);
+    int64_t now_us = clock_wall_us(loop_clock(retention->core->loop));
+
+    arm(retention, MAX(record->retain_until_wall_us, now_us + PAUSE_US));
+}
+
+static void on_first_known(struct store_query *query)
+{
+    container_of(query, struct retention, query)->running = false;
+}
+
+static void find_next(struct retention *retention)
+{
+    retention->running = true;
+    retention->query =
+        (struct store_query){ .on_session = on_first_session, .done = on_first_known, .limit = 1 };
+    store_query_expired(retention->core->parts.store, INT64_MAX, &retention->query);
+}
+
+/* --- a round ------------------------------------------------------------------------------- */
+
+static void unlink_output(struct job *job)
+{
+    struct retention *retention = container_of(job, struct retention, job);
+    static const char *const endings[] = { "out", "err" };
+
+    for (size_t i = 0; i < retention->executions.count; i++) {
+        for (size_t k = 0; k < ARRAY_LENGTH(endings); k++) {
+            char name[ID_SIZE + 16];
+
+            snprintf(name, sizeof(name), "output/%s.%s", retention->executions.items[i],
+                     endings[k]);
+            (void)unlinkat(retention->core->parts.state_dir, name, 0);
+        }
+    }
+}
+
+static void on_output_gone(struct job *job)
+{
+    struct retention *retention = container_of(job, struct retention, job);
+
+    for (size_t i = 0; i < retention->sessions.count; i++)
+        store_forget_session(retention->core->parts.store, retention->sessions.items[i]);
+    log_debug("records removed", kv("sessions", retention->sessions.count));
+    ids_clear(&retention->sessions);
+    ids_clear(&retention->executions);
+    find_next(retention);
+}
+
+static void remove_output(struct retention *retention)
+{
+    struct worker *worker = retention->core->parts.worker;
+
+    retention->job = (struct job){ .run = unlink_output, .done = on_output_gone };
+    if (worker) {
+        worker_submit(worker, &retention->job);
+        return;
+    }
+    unlink_output(&retention->job);
+    on_output_gone(&retention->job);
+}
+
+static void on_execution(struct store_query *query, const struct execution_record *record)
+{
+    ids_add(&container_of(query, struct retention, query)->executions, record->id);
+}
+
+static void ask_executions(struct store_query *query)
+{
+    struct retention *retention = container_of(query, struct retention, query);
+
+    if (query->err.code != ERR_NONE)
+        log_warn("records could not be read", kv("error", query->err.message));
+    if (retention->asked == retention->sessions.count) {
+        remove_output(retention);
+        return;
+    }
+    retention->query =
+        (struct store_query){ .on_execution = on_execution,
+                              .done = ask_executions,
+                              .session_id = retention->sessions.items[retention->asked++] };
+    store_query(retention->core->parts.store, STORE_EXECUTIONS, &retention->query);
+}
+
+static void on_session(struct store_query *query, const struct session_record *record)
+{
+    ids_add(&container_of(query, struct retention, query)->sessions, record->id);
+}
+
+static void start_round(struct retention *retention)
+{
+    struct loop *loop = retention->core->loop;
+
+    retention->running = true;
+    retention->asked = 0;
+    retention->query =
+        (struct store_query){ .on_session = on_session, .done = ask_executions, .limit = BATCH };
+    store_query_expired(retention->core->parts.store, clock_wall_us(loop_clock(loop)),
+                        &retention->query);
+}
+
+/* One round at a time: the end of it looks for the next. */
+static void on_timer(struct timer *timer)
+{
+    struct retention *retention = container_of(timer, struct retention, timer);
+
+    if (!retention->running)
+        start_round(retention);
+}
+
+/* --- interface ----------------------------------------------------------------------------- */
+
+struct retention *retention_new(struct core *core)
+{
+    struct retention *retention = xnew(struct retention);
+
+    retention->core = core;
+    timer_init(&retention->timer, core->loop, on_timer);
+    return retention;
+}
+
+void retention_free(struct retention *retention)
+{
+    if (!retention)
+        return;
+    timer_stop(&retention->timer);
+    ids_clear(&retention->sessions);
+    ids_clear(&retention->executions);
+    free(retention);
+}
+
+void retention_start(struct retention *retention)
+{
+    find_next(retention);
+}
+
+void retention_note(struct retention *retention, int64_t until_wall_us)
+{
+    arm(retention, until_wall_us);
+}
