@@ -266,6 +266,7 @@ static void tell_start(struct execution *execution)
     char text[128];
 
     metrics_add(execution->core->metrics, METRIC_EXECUTIONS_STARTED, 0, 1);
+    execution->session->executions_started++;
     snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}", execution->id,
              (unsigned long long)execution->generation);
     session_emit(execution->session, "execution.started", text);
