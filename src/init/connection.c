@@ -21,8 +21,8 @@ union control {
 
 /* --- sending -------------------------------------------------------------------------------- */
 
-static long send_message(const void *message, size_t length, const int *fds, unsigned fd_count,
-                         int flags)
+static long send_message(int socket, const void *message, size_t length, const int *fds,
+                         unsigned fd_count, int flags)
 {
     union control control;
     struct iovec part = { (void *)(uintptr_t)message, length };
@@ -38,7 +38,7 @@ static long send_message(const void *message, size_t length, const int *fds, uns
         header.msg_control = &control;
         header.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
     }
-    return sys(sendmsg, connection.fd, &header, MSG_NOSIGNAL | flags);
+    return sys(sendmsg, socket, &header, MSG_NOSIGNAL | flags);
 }
 
 /* False when it has to wait; a connection that is broken swallows everything. */
@@ -48,7 +48,7 @@ static bool try_send(const void *message, size_t length, const int *fds, unsigne
 
     if (connection.fd < 0)
         return true;
-    result = send_message(message, length, fds, fd_count, MSG_DONTWAIT);
+    result = send_message(connection.fd, message, length, fds, fd_count, MSG_DONTWAIT);
     if (result >= 0)
         return true;
     if (result == -EAGAIN || result == -ENOBUFS || result == -ENOMEM || result == -ETOOMANYREFS) {
@@ -59,13 +59,17 @@ static bool try_send(const void *message, size_t length, const int *fds, unsigne
     return true;
 }
 
-int connection_send_from_helper(const void *message, size_t length, int fd)
+int connection_send_from_helper(int socket, const void *message, size_t length, int fd)
 {
-    return (int)send_message(message, length, &fd, fd >= 0 ? 1 : 0, 0);
+    return (int)send_message(socket, message, length, &fd, fd >= 0 ? 1 : 0, 0);
 }
 
 void connection_answer(const void *message, size_t length)
 {
+    if (connection.held_length) {
+        connection_close(); /* two answers that a daemon does not take: it is not there any more */
+        return;
+    }
     if (length > sizeof connection.held || try_send(message, length, NULL, 0))
         return;
     memcpy(connection.held, message, length);

@@ -40,4 +40,4 @@ void connection_answer(const void *message, size_t length);
 void connection_answer_done(uint64_t process, uint64_t request, int error, unsigned value);
 
 /* For helpers: waits until it is sent. 0 or -errno. */
-int connection_send_from_helper(const void *message, size_t length, int fd);
+int connection_send_from_helper(int socket, const void *message, size_t length, int fd);

@@ -21,7 +21,9 @@
 enum {
     FD_LISTEN = 3,
     FD_SECCOMP = 4,
-    MAX_JOBS = 16,
+    MAX_JOBS = 20,
+    MAX_FILE_JOBS =
+        12, /* more than the daemon asks for at a time: a list goes on after its answer */
     SUPERVISOR_STACK = 4096,
     JOB_STACK = 32 * 1024,
     JOB_SPARE_STRINGS = 8,
@@ -98,6 +100,7 @@ struct job {
     enum job_kind kind;
     struct process *process; /* JOB_START */
     int helper;              /* JOB_FILE: pid of the clone that works on it */
+    int socket;              /* JOB_FILE: where the answer goes; borrowed */
     atomic_bool answered;    /* JOB_FILE: by the helper itself */
     uint64_t connection;
     uint64_t request;
