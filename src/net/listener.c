@@ -35,11 +35,14 @@ static void on_backoff_end(struct timer *timer)
     io_watch_start(&listener->socket, timer->loop, listener->socket.fd, IO_READ, on_listener_ready);
 }
 
-static void listener_back_off(struct listener *listener)
+/* The kernel wants a free descriptor before it looks whether anybody waits, so only the first try
+ * of a turn says that somebody does. */
+static void listener_back_off(struct listener *listener, bool somebody_waits)
 {
     io_watch_stop(&listener->socket);
     timer_arm_in(&listener->backoff, BACKOFF_US);
-    listener->events.on_exhausted(listener->events.context);
+    if (somebody_waits)
+        listener->events.on_exhausted(listener->events.context);
 }
 
 /* Errors of the connection that was about to be accepted are the peer's; the rest is ours. */
@@ -64,7 +67,7 @@ static void on_listener_ready(struct io_watch *watch, unsigned events UNUSED)
         } else if (errno == EAGAIN) {
             return;
         } else if (!errno_is_of_peer(errno)) {
-            listener_back_off(listener);
+            listener_back_off(listener, i == 0);
             return;
         }
     }

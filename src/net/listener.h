@@ -16,7 +16,7 @@ struct listener;
 /* The descriptor is non-blocking and the callee's from now on. */
 typedef void listener_accept_fn(void *context, int fd, const struct address *peer);
 
-/* Out of descriptors: close something if you can. */
+/* Out of descriptors with somebody waiting: close something if you can. */
 typedef void listener_exhausted_fn(void *context);
 
 struct listener_events {
