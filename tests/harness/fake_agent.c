@@ -1,0 +1,171 @@
+#include "harness/fake_agent.h"
+
+#include "base/alloc.h"
+#include "base/scoped.h"
+
+#include <string.h>
+
+struct agent {
+    struct loop *loop;                   /* borrowed */
+    const struct agent_handler *handler; /* borrowed */
+    void *user;                          /* borrowed */
+    int fd;                              /* owned */
+    struct agent_request *open;          /* borrowed; a list */
+    struct deferred answer;
+    bool silent;
+    bool lost;
+};
+
+static bool silent_from_now;
+static size_t alive;
+
+static void finish_all(struct agent *agent, const struct error *err)
+{
+    struct agent_request *request;
+
+    while ((request = agent->open)) {
+        agent->open = request->next;
+        request->agent = NULL;
+        request->err = err ? *err : (struct error){ 0 };
+        request->done(request);
+    }
+}
+
+static void on_answer(struct deferred *deferred)
+{
+    struct agent *agent = container_of(deferred, struct agent, answer);
+    struct error err = { 0 };
+
+    if (agent->lost)
+        error_set(&err, ERR_BACKEND, "the connection is lost");
+    finish_all(agent, agent->lost ? &err : NULL);
+}
+
+static void submit(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    *request = (struct agent_request){ .done = done, .agent = agent, .next = agent->open };
+    agent->open = request;
+    if (!agent->silent)
+        loop_defer(agent->loop, &agent->answer, on_answer);
+}
+
+struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *handler, void *user)
+{
+    struct agent *agent = xnew(struct agent);
+
+    *agent = (struct agent){
+        .loop = loop, .handler = handler, .user = user, .fd = fd, .silent = silent_from_now
+    };
+    alive++;
+    return agent;
+}
+
+void agent_free(struct agent *agent)
+{
+    if (!agent)
+        return;
+    alive--;
+    for (struct agent_request *request = agent->open; request; request = request->next)
+        request->agent = NULL;
+    loop_undefer(agent->loop, &agent->answer);
+    fd_close(agent->fd);
+    free(agent);
+}
+
+void *agent_user(const struct agent *agent)
+{
+    return agent->user;
+}
+
+const struct protocol_hello *agent_hello(const struct agent *agent)
+{
+    (void)agent;
+    return NULL;
+}
+
+void agent_start(struct agent *agent, const struct agent_start *start,
+                 struct agent_request *request, agent_done_fn *done)
+{
+    (void)start;
+    submit(agent, request, done);
+    request->result.started.pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
+}
+
+void agent_signal(struct agent *agent, uint64_t number, int signal_number,
+                  enum protocol_scope scope, struct agent_request *request, agent_done_fn *done)
+{
+    (void)number;
+    (void)signal_number;
+    (void)scope;
+    submit(agent, request, done);
+}
+
+void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows)
+{
+    (void)agent;
+    (void)number;
+    (void)columns;
+    (void)rows;
+}
+
+void agent_close_stdin(struct agent *agent, uint64_t number)
+{
+    (void)agent;
+    (void)number;
+}
+
+void agent_forget(struct agent *agent, uint64_t number)
+{
+    (void)agent;
+    (void)number;
+}
+
+void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
+}
+
+void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
+}
+
+void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,
+                agent_done_fn *done)
+{
+    (void)file;
+    submit(agent, request, done);
+    request->result.file.fd = -1;
+}
+
+void agent_cancel(struct agent_request *request)
+{
+    struct agent_request **link;
+
+    if (!request->agent)
+        return;
+    for (link = &request->agent->open; *link != request; link = &(*link)->next)
+        ;
+    *link = request->next;
+    request->agent = NULL;
+}
+
+void fake_agent_lose(struct agent *agent)
+{
+    struct error err = { 0 };
+
+    error_set(&err, ERR_BACKEND, "the connection is lost");
+    agent->lost = true;
+    finish_all(agent, &err);
+    agent->handler->on_lost(agent, &err);
+}
+
+void fake_agent_be_silent(bool silent)
+{
+    silent_from_now = silent;
+}
+
+size_t fake_agent_count(void)
+{
+    return alive;
+}

@@ -1,0 +1,17 @@
+#pragma once
+
+/*
+ * Stands in for core/agent.c where a test links it: every request is answered with success at the
+ * end of the turn, unless the test says otherwise. It knows no processes.
+ */
+
+#include "core/agent.h"
+
+/* The connection breaks: open requests fail and the owner is told. */
+void fake_agent_lose(struct agent *agent);
+
+/* Agents made from now on do not answer. */
+void fake_agent_be_silent(bool silent);
+
+/* How many exist. */
+size_t fake_agent_count(void);

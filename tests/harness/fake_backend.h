@@ -1,0 +1,52 @@
+#pragma once
+
+/*
+ * A backend whose sandboxes are entries of a list. What it answers, and when, is the test's
+ * choice. It outlives the core, as real sandboxes outlive the daemon.
+ */
+
+#include "backend/backend.h"
+
+enum fake_op_kind {
+    FAKE_CREATE,
+    FAKE_ADOPT,
+    FAKE_UPDATE,
+    FAKE_FREEZE,
+    FAKE_INSPECT,
+    FAKE_DESTROY,
+    FAKE_LIST,
+    FAKE_OPS
+};
+
+struct backend *fake_backend_new(struct loop *loop);
+
+/* The next `count` operations of this kind fail; without effect. */
+void fake_backend_refuse(struct backend *backend, enum fake_op_kind kind, unsigned count,
+                         enum error_code code);
+
+/* Operations of this kind are not answered while held; letting go answers them. */
+void fake_backend_hold(struct backend *backend, enum fake_op_kind kind, bool held);
+
+/* Connections are refused. */
+void fake_backend_refuse_connect(struct backend *backend, bool refused);
+void fake_backend_set_capabilities(struct backend *backend, struct backend_capabilities caps);
+
+/* Its init dies, as its pidfd tells. */
+void fake_backend_kill(struct backend *backend, const char *id);
+void fake_backend_set_oom_kills(struct backend *backend, const char *id, uint32_t kills);
+
+/* The daemon is gone: nothing is answered any more. With `effect` what it had asked for happens all
+ * the same. */
+void fake_backend_drop(struct backend *backend, bool effect);
+
+/* A sandbox that nobody recorded. */
+void fake_backend_add(struct backend *backend, const char *id);
+
+size_t fake_backend_count(const struct backend *backend); /* that exist, dead ones too */
+size_t fake_backend_alive(const struct backend *backend);
+bool fake_backend_has(const struct backend *backend, const char *id);
+bool fake_backend_is_frozen(const struct backend *backend, const char *id);
+uint64_t fake_backend_memory(const struct backend *backend, const char *id);
+unsigned fake_backend_calls(const struct backend *backend, enum fake_op_kind kind);
+void fake_backend_each(const struct backend *backend, void (*visit)(const char *id, void *data),
+                       void *data);

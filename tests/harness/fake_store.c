@@ -1,0 +1,164 @@
+#include "harness/fake_store.h"
+
+#include "base/alloc.h"
+#include "store/memory/memory.h"
+#include "store/record.h"
+
+#include <stdlib.h>
+
+struct fake_store {
+    struct store base;
+    struct store *memory; /* owned; what is committed */
+    struct change_queue journal;
+    struct list tickets;
+    struct deferred flush;
+    enum error_code fail_next;
+    bool held;
+};
+
+static struct fake_store *fake_from(struct store *store)
+{
+    return container_of(store, struct fake_store, base);
+}
+
+static void note_sequence(struct fake_store *fake, const struct change *change)
+{
+    const struct event_record *event = (const void *)change->record;
+
+    if (change->table == STORE_EVENTS && !change->forget)
+        fake->base.load.last_sequence = MAX(fake->base.load.last_sequence, event->sequence);
+}
+
+static void apply(struct fake_store *fake)
+{
+    struct change_queue changes = change_queue_take(&fake->journal);
+    struct change *change;
+
+    while ((change = changes.first)) {
+        changes.first = change->next;
+        note_sequence(fake, change);
+        fake->memory->ops->change(fake->memory, change);
+    }
+}
+
+static void commit_all(struct fake_store *fake)
+{
+    struct list tickets = LIST_INIT(tickets);
+    struct change_queue lost = { 0 };
+    struct error err = { 0 };
+
+    while (!list_is_empty(&fake->tickets)) {
+        struct list *node = fake->tickets.next;
+
+        list_remove(node);
+        list_append(&tickets, node);
+    }
+    if (fake->fail_next != ERR_NONE) {
+        error_set(&err, fake->fail_next, "commit failed, as the test asked");
+        fake->fail_next = ERR_NONE;
+        lost = change_queue_take(&fake->journal);
+    } else {
+        apply(fake);
+    }
+    store_transaction_ended(&fake->base, &err, &lost);
+    store_tickets_complete(&fake->base, &tickets, &err);
+}
+
+static void on_flush(struct deferred *deferred)
+{
+    struct fake_store *fake = container_of(deferred, struct fake_store, flush);
+
+    if (!fake->held && (fake->journal.first || !list_is_empty(&fake->tickets)))
+        commit_all(fake);
+}
+
+static void fake_change(struct store *store, struct change *change)
+{
+    change_queue_append(&fake_from(store)->journal, change);
+    loop_defer(store->loop, &fake_from(store)->flush, on_flush);
+}
+
+static void fake_commit(struct store *store, struct store_ticket *ticket)
+{
+    list_append(&fake_from(store)->tickets, &ticket->node);
+    loop_defer(store->loop, &fake_from(store)->flush, on_flush);
+}
+
+static void fake_query(struct store *store, enum store_table table, struct store_query *query)
+{
+    apply(fake_from(store));
+    fake_from(store)->memory->ops->query(fake_from(store)->memory, table, query);
+}
+
+static void fake_query_expired(struct store *store, int64_t now_wall_us, struct store_query *query)
+{
+    apply(fake_from(store));
+    fake_from(store)->memory->ops->query_expired(fake_from(store)->memory, now_wall_us, query);
+}
+
+static void fake_free(struct store *store)
+{
+    struct fake_store *fake = fake_from(store);
+
+    fake_store_crash(store);
+    store_close(fake->memory);
+    free(fake);
+}
+
+static const struct store_ops fake_ops = {
+    .name = "fake",
+    .free = fake_free,
+    .change = fake_change,
+    .commit = fake_commit,
+    .query = fake_query,
+    .query_expired = fake_query_expired,
+};
+
+/* The core keeps owner and key unique by itself: the store never has to refuse. */
+static void on_memory_lost(struct store *store, enum store_table table, const char *id)
+{
+    (void)store;
+    (void)table;
+    (void)id;
+    abort();
+}
+
+struct store *fake_store_new(struct loop *loop)
+{
+    struct fake_store *fake = xnew(struct fake_store);
+
+    fake->base = (struct store){ .ops = &fake_ops, .loop = loop };
+    fake->base.load.same_boot = true;
+    fake->memory = store_open_memory(&(struct store_options){ .loop = loop });
+    fake->memory->on_lost = on_memory_lost;
+    list_init(&fake->tickets);
+    return &fake->base;
+}
+
+void fake_store_hold(struct store *store, bool held)
+{
+    fake_from(store)->held = held;
+    loop_defer(store->loop, &fake_from(store)->flush, on_flush);
+}
+
+void fake_store_fail_next(struct store *store, enum error_code code)
+{
+    fake_from(store)->fail_next = code;
+}
+
+void fake_store_crash(struct store *store)
+{
+    struct fake_store *fake = fake_from(store);
+
+    loop_undefer(store->loop, &fake->flush);
+    change_queue_free(&fake->journal);
+    while (!list_is_empty(&fake->tickets))
+        list_remove(fake->tickets.next);
+    fake->held = false;
+    fake->fail_next = ERR_NONE;
+}
+
+size_t fake_store_count(struct store *store, enum store_table table)
+{
+    return store_memory_count(fake_from(store)->memory, table);
+}
