@@ -196,9 +196,8 @@ static void attach_take_final(struct attach *attach)
 {
     struct error err;
 
-    attach->final = json_read(attach->final_body.data, attach->final_body.length, &err);
+    attach->final = reply_parse(attach->final_body.data, attach->final_body.length, &err);
     if (!attach->final) {
-        error_wrap(&err, "answer about %s", attach->options->execution);
         attach_fail(attach, &err);
     } else if (is_final(attach->final)) {
         loop_stop(attach->cli->loop);

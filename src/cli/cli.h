@@ -120,6 +120,8 @@ static inline void scoped_reply_fini(struct reply *reply)
 int cli_call(struct cli *cli, enum http_method method, const char *target,
              const struct buffer *body, struct reply *out, struct error *err);
 
+json_t *reply_parse(const void *body, size_t length, struct error *err); /* NULL on failure */
+
 /* What the daemon said in an answer that is not a success. */
 int reply_error(struct error *err, int status, const void *body, size_t length);
 

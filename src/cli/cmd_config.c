@@ -3,12 +3,16 @@
 #include "base/str.h"
 #include "cli/commands.h"
 #include "config/config.h"
+#include "wire/json.h"
+
+#include <string.h>
 
 enum { TEXT_MAXIMUM = 16 << 20 };
 
 struct config_args {
     struct common_args common;
     const char *config;
+    bool man;
 };
 
 static const struct option file_options[] = {
@@ -81,21 +85,90 @@ static const struct command config_check_command = {
     .run = check_run,
 };
 
-static int describe_run(struct cli *cli, const void *args UNUSED, const struct option_result *given)
+/* --- describe -------------------------------------------------------------------------------- */
+
+/* config_describe() writes paragraphs: the key, then indented lines, then an empty line. */
+typedef void line_fn(void *context, const char *line);
+
+static void for_each_line(struct buffer *text, line_fn *on_key, line_fn *on_about, void *context)
 {
+    char *rest = (char *)buffer_text(text);
+    char *line;
+
+    while ((line = strsep(&rest, "\n")))
+        if (*line == ' ')
+            on_about(context, line + strspn(line, " "));
+        else if (*line)
+            on_key(context, line);
+}
+
+static void man_text(struct buffer *page, const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        buffer_append_text(page, "\\&");
+    for (; *text; text++)
+        if (*text == '\\' || *text == '-')
+            buffer_appendf(page, "\\%c", *text == '-' ? '-' : 'e');
+        else
+            buffer_append_byte(page, (uint8_t)*text);
+    buffer_append_byte(page, '\n');
+}
+
+static void man_key(void *page, const char *key)
+{
+    buffer_append_text(page, ".TP\n.B ");
+    man_text(page, key);
+}
+
+static void man_about(void *page, const char *line)
+{
+    man_text(page, line);
+    buffer_append_text(page, ".br\n");
+}
+
+static void json_key(void *settings, const char *key)
+{
+    json_array_append_new(settings, json_pack("{s:s, s:[]}", "key", key, "about"));
+}
+
+static void json_about(void *settings, const char *line)
+{
+    json_t *setting = json_array_get(settings, json_array_size(settings) - 1);
+
+    json_array_append_new(json_object_get(setting, "about"), json_string(line));
+}
+
+static int describe_run(struct cli *cli, const void *given_args, const struct option_result *given)
+{
+    const struct config_args *args = given_args;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(TEXT_MAXIMUM);
+    scoped(buffer_fini) struct buffer page = BUFFER_INIT(TEXT_MAXIMUM);
+    scoped(json_decref) json_t *document = json_pack("{s:[]}", "settings");
 
     if (given->operands.count)
         return cli_misuse(cli, "describe takes no operand: \"%s\"", given->operands.items[0]);
     config_describe(&text);
-    return cli_print(cli, text.data, text.length);
+    if (cli->json) {
+        for_each_line(&text, json_key, json_about, json_object_get(document, "settings"));
+        return cli_print_json(cli, document);
+    }
+    if (!args->man)
+        return cli_print(cli, text.data, text.length);
+    for_each_line(&text, man_key, man_about, &page);
+    return cli_print(cli, page.data, page.length);
 }
+
+static const struct option describe_options[] = {
+    { "man", 0, OPTION_FLAG, offsetof(struct config_args, man), NULL, NULL,
+      "as a section of the manual page" },
+    { 0 },
+};
 
 static const struct command config_describe_command = {
     .name = "describe",
     .summary = "List every setting with its type, default, range and meaning",
-    .usage = "",
-    .sets = { COMMON_OPTIONS },
+    .usage = "[--man]",
+    .sets = { { describe_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct config_args),
     .plain_after = OPERANDS_MIXED,
     .run = describe_run,

@@ -1,4 +1,4 @@
-/* sandglass cp: one file into a session, or out of it. */
+/* sandglass cp: a file, or a tar of a directory, into a session or out of it. */
 
 #include "base/alloc.h"
 #include "base/str.h"
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct cp_args {
     struct common_args common;
@@ -58,6 +59,23 @@ static bool is_directory(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+static bool is_stream(const struct place *place)
+{
+    return !place->session && str_equal(place->path, "-");
+}
+
+/* A whole directory, as a tar on stdin or stdout. */
+static int copy_archive(struct cli *cli, const struct place *from, const struct place *to,
+                        struct error *err)
+{
+    const struct place *inside = from->session ? from : to;
+    scoped(free) char *encoded = url_encode(*inside->path ? inside->path : ".");
+    scoped(free) char *target = session_target(inside->session, "/archive?path=%s", encoded);
+
+    return from->session ? transfer_receive_into(cli, target, STDOUT_FILENO, err)
+                         : transfer_send(cli, target, "application/x-tar", STDIN_FILENO, err);
+}
+
 static int copy_in(struct cli *cli, const struct place *from, const struct place *to,
                    struct error *err)
 {
@@ -77,7 +95,7 @@ static int copy_in(struct cli *cli, const struct place *from, const struct place
     encoded = url_encode(path);
     target = session_target(to->session, "/files?path=%s&mode=%04o", encoded,
                             (unsigned)status.st_mode & 0777);
-    return transfer_send(cli, target, fd, err);
+    return transfer_send(cli, target, "application/octet-stream", fd, err);
 }
 
 static int copy_out(struct cli *cli, const struct place *from, const struct place *to,
@@ -106,18 +124,23 @@ static int cp_run(struct cli *cli, const void *args UNUSED, const struct option_
         return cli_misuse(cli, "one of source and destination is SESSION:PATH");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(cli, &err);
-    result = from.session ? copy_out(cli, &from, &to, &err) : copy_in(cli, &from, &to, &err);
-    return result < 0 ? cli_fail(cli, &err) : cli->json ? cli_print(cli, "{}\n", 3) : 0;
+    if (is_stream(&from) || is_stream(&to))
+        result = copy_archive(cli, &from, &to, &err);
+    else
+        result = from.session ? copy_out(cli, &from, &to, &err) : copy_in(cli, &from, &to, &err);
+    if (result < 0)
+        return cli_fail(cli, &err);
+    return cli->json && !is_stream(&to) ? cli_print(cli, "{}\n", 3) : 0;
 }
 
 const struct command cmd_cp = {
     .name = "cp",
-    .summary = "Copy a file into a session or out of it",
-    .usage = "FILE SESSION:PATH | SESSION:PATH FILE",
+    .summary = "Copy a file or a tar into a session or out of it",
+    .usage = "FILE|- SESSION:PATH | SESSION:PATH FILE|-",
     .details =
         "A relative PATH begins in the workspace; one that ends with a slash is a directory. "
         "The\ncopy replaces the destination in one step, with the mode of the source when it "
-        "goes in.",
+        "goes in.\nWith - a whole directory is a tar on stdin or stdout.",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct cp_args),
     .plain_after = OPERANDS_MIXED,

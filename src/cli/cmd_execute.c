@@ -5,6 +5,7 @@
 #include "cli/attach.h"
 #include "cli/commands.h"
 #include "cli/create_options.h"
+#include "cli/streams.h"
 #include "wire/json.h"
 
 #include <errno.h>
@@ -159,13 +160,41 @@ static void print_about(const json_t *answer)
     (void)!write(STDERR_FILENO, text.data, text.length);
 }
 
-static int print_answer(struct cli *cli, const struct reply *reply)
+/* JSON cannot hold every byte, and only the head and tail of a long output are in it. */
+static bool is_exact(const json_t *answer)
 {
-    const json_t *out = json_object_get(reply->json, "stdout");
-    const json_t *errors = json_object_get(reply->json, "stderr");
+    static const char replacement[] = "\xef\xbf\xbd";
+    const json_t *out = json_object_get(answer, "stdout");
+    const json_t *errors = json_object_get(answer, "stderr");
+
+    return !field_bool(answer, "truncated") &&
+           !memmem(json_string_value(out), json_string_length(out), replacement, 3) &&
+           !memmem(json_string_value(errors), json_string_length(errors), replacement, 3);
+}
+
+static int print_inline(struct cli *cli, const json_t *answer)
+{
+    const json_t *out = json_object_get(answer, "stdout");
+    const json_t *errors = json_object_get(answer, "stderr");
     int code = cli_print(cli, json_string_value(out), json_string_length(out));
 
     (void)!write(STDERR_FILENO, json_string_value(errors), json_string_length(errors));
+    return code;
+}
+
+static int print_answer(struct cli *cli, const struct reply *reply)
+{
+    struct streams_options streams = {
+        .session = field_text(reply->json, "session_id", ""),
+        .execution = field_text(reply->json, "execution_id", ""),
+    };
+    struct error err;
+    int code = 0;
+
+    if (is_exact(reply->json))
+        code = print_inline(cli, reply->json);
+    else if (streams_copy(cli, &streams, &err) < 0)
+        code = cli_fail(cli, &err);
     execution_explain(reply->json);
     print_about(reply->json);
     return code ? code : execution_exit_code(reply->json);

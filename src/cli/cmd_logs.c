@@ -2,11 +2,10 @@
 
 #include "base/str.h"
 #include "cli/commands.h"
-#include "cli/follower.h"
 #include "cli/sessions.h"
+#include "cli/streams.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 struct logs_args {
     struct common_args common;
@@ -27,62 +26,22 @@ static const struct option logs_options[] = {
     { 0 },
 };
 
-struct logs {
-    struct cli *cli; /* borrowed */
-    struct follower streams[2];
-    unsigned running;
-    struct error err;
-};
-
-static void logs_finished(struct logs *logs, const struct follower *follower)
-{
-    if (follower->err.code != ERR_NONE)
-        logs->err = follower->err;
-    if (--logs->running == 0)
-        loop_stop(logs->cli->loop);
-}
-
-static void on_first_finished(struct follower *follower)
-{
-    logs_finished(container_of(follower, struct logs, streams[0]), follower);
-}
-
-static void on_second_finished(struct follower *follower)
-{
-    logs_finished(container_of(follower, struct logs, streams[1]), follower);
-}
-
-/* Nobody reads any more. */
-static void on_closed(struct follower *follower)
-{
-    loop_stop(follower->cli->loop);
-}
-
 static int logs_copy(struct cli *cli, const struct logs_args *args, const char *session,
                      const char *execution)
 {
-    struct logs logs = { .cli = cli };
-    struct follower_options stream = {
-        .session = session, .execution = execution, .follow = args->follow, .fd = STDOUT_FILENO
+    struct streams_options streams = {
+        .session = session,
+        .execution = execution,
+        .which = args->only_stdout   ? STREAMS_STDOUT
+                 : args->only_stderr ? STREAMS_STDERR
+                                     : STREAMS_BOTH,
+        .follow = args->follow,
     };
+    struct error err;
 
     if (args->offset)
-        (void)str_to_u64(args->offset, &stream.offset);
-    if (!args->only_stderr) {
-        stream.stream = "stdout";
-        follower_start(&logs.streams[logs.running++], cli, &stream, on_first_finished, on_closed);
-    }
-    if (!args->only_stdout) {
-        stream.stream = "stderr";
-        stream.fd = logs.running ? STDERR_FILENO : STDOUT_FILENO;
-        follower_start(&logs.streams[logs.running], cli, &stream,
-                       logs.running ? on_second_finished : on_first_finished, on_closed);
-        logs.running++;
-    }
-    loop_run(cli->loop);
-    follower_fini(&logs.streams[0]);
-    follower_fini(&logs.streams[1]);
-    return logs.err.code == ERR_NONE ? 0 : cli_fail(cli, &logs.err);
+        (void)str_to_u64(args->offset, &streams.offset);
+    return streams_copy(cli, &streams, &err) < 0 ? cli_fail(cli, &err) : 0;
 }
 
 static int logs_document(struct cli *cli, const char *session, const char *execution, bool wait)
@@ -119,8 +78,6 @@ static int logs_run(struct cli *cli, const void *given_args, const struct option
             return cli_fail(cli, &err);
     }
     execution = url_encode(last ? field_text(last, "id", "") : operands->items[1]);
-    if (cli_connect(cli, &err) < 0)
-        return cli_fail(cli, &err);
     return cli->json ? logs_document(cli, session, execution, args->follow)
                      : logs_copy(cli, args, session, execution);
 }

@@ -42,15 +42,14 @@ static void add_command(struct table *table, const json_t *execution)
 {
     scoped(buffer_fini) struct buffer line = BUFFER_INIT(1 << 20);
     const json_t *request = json_object_get(execution, "request");
-    const json_t *from = request ? request : execution;
-    const json_t *argv = json_object_get(from, "argv");
+    const json_t *argv = json_object_get(request, "argv");
     const json_t *word;
     size_t index;
 
     json_array_foreach(argv, index, word)
         buffer_appendf(&line, "%s%s", index ? " " : "", json_string_value(word));
     if (!argv)
-        buffer_append_text(&line, field_text(from, "command", field_text(from, "code", "")));
+        buffer_append_text(&line, field_text(request, "command", field_text(request, "code", "")));
     table_add(table, buffer_text(&line));
 }
 

@@ -21,7 +21,7 @@ static const struct {
     { "idle", "idle_remaining", "nobody has used it meanwhile",
       "any use sets it back: an execution, input, a file. Looking (ls, inspect, logs, why) is no "
       "use." },
-    { "lease", "time_remaining", "its lease ends",
+    { "lease", "lease_remaining", "its lease ends",
       "'sandglass session extend --timeout 1h %s' makes it longer." },
     { "lifetime", "lifetime_remaining", "it reaches its greatest age",
       "nothing extends that: it was set by --max-lifetime or session.max_lifetime when the session "
@@ -76,7 +76,7 @@ static void say_next(struct buffer *text, const json_t *session, const char *id)
 
 static bool is_busy(const json_t *session)
 {
-    return field_int(session, "running_executions", field_int(session, "active_executions", 0)) > 0;
+    return field_int(json_object_get(session, "executions"), "running", 0) > 0;
 }
 
 static void explain(struct buffer *text, const json_t *session)

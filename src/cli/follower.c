@@ -3,6 +3,7 @@
 #include "net/http_client.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static void follower_request(struct follower *follower);
 
@@ -39,12 +40,40 @@ static void follower_wait(struct follower *follower, const struct error *why)
     timer_arm_in(&follower->retry, RETRY_DELAY_US);
 }
 
+/* X-Sandglass-Gap: START-END */
+static void follower_note_gap(struct follower *follower, const struct http_head *head)
+{
+    const char *gap = http_head_header(head, "x-sandglass-gap");
+
+    follower->gap_start = follower->gap_end = 0;
+    if (gap && sscanf(gap, "%" SCNu64 "-%" SCNu64, &follower->gap_start, &follower->gap_end) == 2)
+        cli_note("%" PRIu64 " bytes of %s are missing here: they were dropped when it had grown "
+                 "larger than exec.output_spool",
+                 follower->gap_end - follower->gap_start, follower->options.stream);
+}
+
+/* Takes `length` bytes into account, and the gap when they reach it. */
+static void follower_advance(struct follower *follower, uint64_t length)
+{
+    follower->offset += length;
+    if (follower->gap_end > follower->gap_start && follower->offset >= follower->gap_start) {
+        follower->offset += follower->gap_end - follower->gap_start;
+        follower->gap_start = follower->gap_end = 0;
+    }
+}
+
 static void on_head(struct http_call *call, const struct http_head *head)
 {
     struct follower *follower = http_call_user(call);
 
-    if (head->status == 200)
-        follower->lost_since_us = 0;
+    if (head->status != 200)
+        return;
+    follower->lost_since_us = 0;
+    follower_note_gap(follower, head);
+    if (follower->offset >= follower->gap_start && follower->offset < follower->gap_end) {
+        follower->offset = follower->gap_end;
+        follower->gap_start = follower->gap_end = 0;
+    }
 }
 
 static void on_data(struct http_call *call, const uint8_t *data, size_t length)
@@ -55,7 +84,7 @@ static void on_data(struct http_call *call, const uint8_t *data, size_t length)
         (void)buffer_append(&follower->refusal, data, length);
         return;
     }
-    follower->offset += length;
+    follower_advance(follower, length);
     if (!outlet_write(&follower->outlet, data, length))
         http_call_pause(call);
 }

@@ -5,7 +5,7 @@
  *
  * It knows how far it has read, so a connection that breaks (the daemon was restarted, the reader
  * of our stdout slept for too long) is taken up again at that offset, and no byte is missing or
- * doubled.
+ * doubled. What the daemon itself had to drop is said on stderr.
  */
 
 #include "cli/cli.h"
@@ -33,6 +33,8 @@ struct follower {
     struct timer retry;
     int64_t lost_since_us; /* 0 while connected */
     uint64_t offset;       /* of the next byte */
+    uint64_t gap_start;    /* bytes that the daemon has dropped and leaves out; */
+    uint64_t gap_end;      /* the same as gap_start when there are none */
     bool ended;            /* the daemon has sent all */
     bool finished;         /* and all was written, or it failed */
     struct error err;      /* ERR_NONE on success */

@@ -42,6 +42,19 @@ static bool passes_input(const struct program_args *args)
     return !args->detach && (args->input || (args->terminal && isatty(STDIN_FILENO)));
 }
 
+/* A program on our terminal has to know what kind it is. */
+static int write_env(const struct program_args *args, const struct text_list *env,
+                     struct json_writer *json, struct error *err)
+{
+    scoped(text_list_fini) struct text_list all = { 0 };
+
+    if (args->terminal && getenv("TERM"))
+        text_list_add(&all, "TERM");
+    for (size_t i = 0; i < env->count; i++)
+        text_list_add(&all, env->items[i]);
+    return env_write(&all, json, "env", err);
+}
+
 static int write_request(const struct program_args *args, const struct text_list *env,
                          const char *const *argv, struct buffer *body, struct error *err)
 {
@@ -52,7 +65,7 @@ static int write_request(const struct program_args *args, const struct text_list
     for (; *argv; argv++)
         json_put_text(&json, NULL, *argv);
     json_end_array(&json);
-    if (env && env_write(env, &json, "env", err) < 0)
+    if (write_env(args, env, &json, err) < 0)
         return -1;
     if (args->cwd)
         json_put_text(&json, "cwd", args->cwd);

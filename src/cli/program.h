@@ -16,6 +16,6 @@ struct program_args {
 extern const struct option program_options[];
 
 /* Starts `argv` in the session and stays with it to its end, unless detached. Returns the exit
- * code, which is the program's where there is one. `env` may be NULL. */
+ * code, which is the program's where there is one. */
 int program_run(struct cli *cli, const char *session, const struct program_args *args,
                 const struct text_list *env, const char *const *argv);

@@ -134,9 +134,20 @@ static enum error_code code_from_status(int status)
     }
 }
 
+/* Not json_read(): the output of a program may have a NUL in it. */
+json_t *reply_parse(const void *body, size_t length, struct error *err)
+{
+    json_error_t problem;
+    json_t *document = json_loadb(body ? body : "", length, JSON_ALLOW_NUL, &problem);
+
+    if (!document)
+        error_set(err, ERR_BACKEND, "the daemon's answer is not JSON: %s", problem.text);
+    return document;
+}
+
 int reply_error(struct error *err, int status, const void *body, size_t length)
 {
-    scoped(json_decref) json_t *document = json_read(body, length, NULL);
+    scoped(json_decref) json_t *document = reply_parse(body, length, NULL);
     const json_t *error = json_object_get(document, "error");
     const char *hint = field_text(error, "hint", "");
 
@@ -167,8 +178,8 @@ int cli_call(struct cli *cli, enum http_method method, const char *target,
         return reply_error(err, out->status, out->body.data, out->body.length);
     if (out->body.length == 0)
         return 0;
-    out->json = json_read(out->body.data, out->body.length, err);
-    return out->json ? 0 : error_wrap(err, "answer to %s", target);
+    out->json = reply_parse(out->body.data, out->body.length, err);
+    return out->json ? 0 : -1;
 }
 
 /* --- targets --------------------------------------------------------------------------------- */

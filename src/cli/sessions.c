@@ -58,33 +58,17 @@ json_t *sessions_list(struct cli *cli, const struct text_list *labels, const cha
 
 struct session_end session_next_end_of(const json_t *session)
 {
-    static const struct {
-        const char *kind;
-        const char *field;
-    } clocks[] = {
-        { "lease", "time_remaining" },
-        { "idle", "idle_remaining" },
-        { "lifetime", "lifetime_remaining" },
+    const json_t *next = json_object_get(session, "next_end");
+
+    return (struct session_end){
+        .kind = field_text(next, "reason", ""),
+        .remaining_s = field_number(next, "in_seconds", -1),
     };
-    struct session_end end = { .kind = "", .remaining_s = -1 };
-
-    if (strcmp(field_text(session, "state", ""), "ended") == 0)
-        return end;
-    for (size_t i = 0; i < ARRAY_LENGTH(clocks); i++) {
-        double remaining_s = field_number(session, clocks[i].field, -1);
-
-        if (remaining_s >= 0 && (end.remaining_s < 0 || remaining_s < end.remaining_s))
-            end = (struct session_end){ clocks[i].kind, remaining_s };
-    }
-    return end;
 }
 
 const char *session_sandbox_state(const json_t *session)
 {
-    const json_t *sandbox = json_object_get(session, "sandbox");
-
-    return json_is_string(sandbox) ? json_string_value(sandbox)
-                                   : field_text(sandbox, "state", "none");
+    return field_text(json_object_get(session, "sandbox"), "state", "none");
 }
 
 json_t *execution_last(struct cli *cli, const char *session, struct error *err)

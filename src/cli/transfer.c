@@ -92,12 +92,13 @@ static const struct http_call_handler send_handler = {
     .on_end = on_end,
 };
 
-int transfer_send(struct cli *cli, const char *target, int fd, struct error *err)
+int transfer_send(struct cli *cli, const char *target, const char *content_type, int fd,
+                  struct error *err)
 {
     struct transfer transfer = { .cli = cli, .fd = fd, .refusal = BUFFER_INIT(REFUSAL_MAXIMUM) };
 
-    http_client_request(cli->client, HTTP_PUT, target, "application/octet-stream", NULL, -1, NULL,
-                        &send_handler, &transfer);
+    http_client_request(cli->client, HTTP_PUT, target, content_type, NULL, -1, NULL, &send_handler,
+                        &transfer);
     return transfer_run(&transfer, err);
 }
 
@@ -135,7 +136,7 @@ static const struct http_call_handler receive_handler = {
     .on_end = on_end,
 };
 
-static int receive_into(struct cli *cli, const char *target, int fd, struct error *err)
+int transfer_receive_into(struct cli *cli, const char *target, int fd, struct error *err)
 {
     struct transfer transfer = { .cli = cli, .fd = fd, .refusal = BUFFER_INIT(REFUSAL_MAXIMUM) };
 
@@ -171,13 +172,14 @@ int transfer_receive(struct cli *cli, const char *target, const char *path, stru
 
     if (is_special(path)) {
         fd = open(path, O_WRONLY | O_CLOEXEC);
-        return fd < 0 ? error_sys(err, "open %s", path) : receive_into(cli, target, fd, err);
+        return fd < 0 ? error_sys(err, "open %s", path)
+                      : transfer_receive_into(cli, target, fd, err);
     }
     temporary = xasprintf("%s.XXXXXX", path);
     fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return error_sys(err, "create %s", path);
-    if (receive_into(cli, target, fd, err) < 0) {
+    if (transfer_receive_into(cli, target, fd, err) < 0) {
         (void)unlink(temporary);
         return -1;
     }

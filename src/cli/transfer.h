@@ -5,7 +5,11 @@
 #include "cli/cli.h"
 
 /* PUT target with what `fd` has, to its end. */
-int transfer_send(struct cli *cli, const char *target, int fd, struct error *err);
+int transfer_send(struct cli *cli, const char *target, const char *content_type, int fd,
+                  struct error *err);
+
+/* GET target into `fd`, as it comes. */
+int transfer_receive_into(struct cli *cli, const char *target, int fd, struct error *err);
 
 /* GET target into the file at `path`, which changes only when all of it has come. */
 int transfer_receive(struct cli *cli, const char *target, const char *path, struct error *err);

@@ -46,13 +46,11 @@ static void an_end_without_code_and_signal_is_sandglass_failing(void **state UNU
     assert_int_equal(code_of("{}"), 125);
 }
 
-static void the_clock_that_ends_a_session_is_the_one_with_the_least_left(void **state UNUSED)
+static void the_clock_that_ends_a_session_is_the_one_the_daemon_names(void **state UNUSED)
 {
     scoped(json_decref) json_t *session =
-        json_loads("{\"state\":\"open\",\"time_remaining\":null,\"idle_remaining\":30,"
-                   "\"lifetime_remaining\":12.5}",
-                   0, NULL);
-    scoped(json_decref) json_t *endless = json_loads("{\"state\":\"open\"}", 0, NULL);
+        json_loads("{\"next_end\":{\"reason\":\"lifetime\",\"in_seconds\":12.5}}", 0, NULL);
+    scoped(json_decref) json_t *endless = json_loads("{\"next_end\":null}", 0, NULL);
     struct session_end end = session_next_end_of(session);
 
     assert_string_equal(end.kind, "lifetime");
@@ -123,7 +121,7 @@ int main(void)
         cmocka_unit_test(a_signal_is_128_and_its_number),
         cmocka_unit_test(a_timeout_is_124_however_it_died),
         cmocka_unit_test(an_end_without_code_and_signal_is_sandglass_failing),
-        cmocka_unit_test(the_clock_that_ends_a_session_is_the_one_with_the_least_left),
+        cmocka_unit_test(the_clock_that_ends_a_session_is_the_one_the_daemon_names),
         cmocka_unit_test(filters_are_encoded_for_a_query),
         cmocka_unit_test(a_session_reference_is_one_segment_of_the_path),
         cmocka_unit_test(the_body_of_a_new_session_has_what_was_given_and_no_more),
