@@ -19,13 +19,55 @@ static int64_t micros(const struct timeval *time)
     return (int64_t)time->tv_sec * 1000000 + time->tv_usec;
 }
 
+/* --- when init itself is killed --------------------------------------------------------------- */
+
+/* Kills the children of the caller. Theirs become its own by that, and their turn comes next. */
+static void kill_children(void)
+{
+    int fd = sys_open(settings.proc_fd, "thread-self/children", O_RDONLY, 0, 0);
+    char text[256];
+    uint32_t pid = 0;
+    long length;
+
+    while (fd >= 0 && (length = sys(read, fd, text, sizeof text)) > 0)
+        for (long i = 0; i < length; i++) {
+            if (text[i] != ' ') {
+                pid = pid * 10 + (uint32_t)(text[i] - '0');
+                continue;
+            }
+            (void)sys(kill, pid, SIGKILL);
+            pid = 0;
+        }
+    sys_close(fd);
+}
+
+/* As PID 1 init takes everything with it. In direct mode its supervisors do that. */
+static void end_if_orphaned(void)
+{
+    long result = 0;
+
+    if ((int)sys(getppid) == settings.own_pid)
+        return;
+    while (result != -ECHILD) {
+        kill_children();
+        result = sys(wait4, -1, NULL, __WALL, NULL);
+    }
+    sys_exit(1);
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
 static long wait_for_any(int *out_status, int options, struct rusage *usage)
 {
+    uint64_t signals = 1ull << (SIGCHLD - 1) | 1ull << (SIGTERM - 1);
     long pid;
 
-    do
-        pid = sys(wait4, -1, out_status, options | __WALL, usage);
-    while (pid == -EINTR);
+    if (!settings.direct)
+        return sys(wait4, -1, out_status, options | __WALL, usage);
+    while (!(pid = sys(wait4, -1, out_status, WNOHANG | __WALL, usage)) && !(options & WNOHANG)) {
+        (void)sys(rt_sigtimedwait, &signals, NULL, NULL, SIGNAL_SET_SIZE);
+        end_if_orphaned();
+    }
     return pid;
 }
 
@@ -79,6 +121,10 @@ static __attribute__((noreturn)) void supervisor_run(void *argument)
     long pid;
 
     (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (settings.direct) {
+        (void)sys(prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+        end_if_orphaned();
+    }
     pid = sys_clone_call(PAYLOAD_FLAGS, job->room->stack + JOB_STACK, payload_run, job,
                          &process->main_pid);
     if (pid < 0) {

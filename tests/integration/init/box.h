@@ -1,0 +1,109 @@
+#pragma once
+
+/*
+ * A real sandglass-init for a test: started as a plain child or as PID 1 of new namespaces, driven
+ * through an agent. Everything waits with a deadline and fails the test when it passes.
+ */
+
+#include "base/buffer.h"
+#include "core/agent.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum box_mode { BOX_DIRECT, BOX_NAMESPACE };
+
+enum { BOX_MAX_ENDS = 4096, BOX_MAX_LISTED = 600 };
+
+struct box_end {
+    uint64_t number;
+    struct agent_exit end;
+};
+
+struct box_listed {
+    uint64_t number;
+    int pid;
+    struct agent_pipes pipes;
+    bool has_ended;
+    struct agent_exit end;
+};
+
+struct box {
+    enum box_mode mode;
+    char dir[64];
+    char socket[80];
+    pid_t init; /* as the test sees it; 0 once it is gone */
+    struct loop *loop;
+    struct agent *agent;
+    bool is_lost;
+    uint64_t last_number;
+    size_t end_count;
+    struct box_end ends[BOX_MAX_ENDS];
+    size_t listed_count;
+    struct box_listed listed[BOX_MAX_LISTED];
+};
+
+/* Whether namespaces can be made here; if not, tests skip. */
+bool box_can_have(enum box_mode mode);
+
+/* Extra arguments of init end with NULL; `filter_fd` becomes its descriptor 4, -1 without. */
+struct box *box_new(enum box_mode mode, const char *const *arguments, int filter_fd);
+void box_free(struct box *box); /* shuts init down if it runs and expects a clean exit */
+
+void box_connect(struct box *box);    /* a new agent; the old one goes first */
+void box_disconnect(struct box *box); /* as a daemon that dies */
+int box_connect_raw(struct box *box); /* a bare socket; hello not yet read */
+
+/* Turns the loop until the condition holds. */
+#define box_wait(box, condition)                        \
+    do {                                                \
+        int64_t box_deadline_ = box_deadline_us(20000); \
+        while (!(condition))                            \
+            box_turn(box, box_deadline_, #condition);   \
+    } while (0)
+
+int64_t box_deadline_us(int ms);
+void box_turn(struct box *box, int64_t deadline_us, const char *condition);
+
+const struct agent_exit *box_find_end(const struct box *box, uint64_t number);
+size_t box_count_descriptors(const struct box *box); /* of init */
+void box_wait_for_exit(struct box *box, int *out_status);
+
+/* --- a process in it -------------------------------------------------------------------------- */
+
+struct run {
+    struct box *box;
+    uint64_t number;
+    struct agent_request request;
+    bool answered;
+    struct agent_pipes pipes;
+    struct buffer out;
+    struct buffer errors;
+};
+
+void run_begin(struct run *run, struct box *box, struct agent_start *start);
+void run_wait_started(struct run *run); /* and succeeded */
+void run_wait_end(struct run *run);     /* takes the output meanwhile */
+void run_read(struct run *run);         /* what there is now */
+void run_finish(struct run *run);       /* forgets it and closes the pipes */
+const char *run_out(struct run *run);
+
+/* Runs it to its end. */
+void run_all(struct run *run, struct box *box, struct agent_start *start);
+
+/* /bin/sh -c text, with the environment of none. */
+#define RUN_SHELL(text)                                                               \
+    (struct agent_start)                                                              \
+    {                                                                                 \
+        .argv = (const char *const[]){ "/bin/sh", "-c", text, NULL }, .script_fd = -1 \
+    }
+
+/* A request that is waited for. */
+struct asked {
+    struct agent_request request;
+    bool answered;
+};
+
+void asked_done(struct agent_request *request);
+int box_kill_tree(struct box *box, uint64_t number, int signal_number); /* errno of the answer */
+void box_list(struct box *box);
