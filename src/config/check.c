@@ -60,6 +60,16 @@ static int check_listen(const struct config *config, struct error *err)
     return 0;
 }
 
+/* Keys that come over a network in the clear are anybody's keys. */
+static bool url_is_trustworthy(const char *url)
+{
+    const char *host = url + strlen("http://");
+
+    if (str_starts_with(url, "https://"))
+        return true;
+    return str_starts_with(url, "http://") && host_is_loopback(host, strcspn(host, ":/"));
+}
+
 static int check_auth(const struct config *config, struct error *err)
 {
     bool has_file = *config->auth.jwt.jwks_file;
@@ -67,9 +77,26 @@ static int check_auth(const struct config *config, struct error *err)
 
     if (config->auth.mode == AUTH_MODE_KEYS && !*config->auth.keys_file)
         return error_set(err, ERR_INVALID, "auth.mode keys needs auth.keys_file");
-    if (config->auth.mode == AUTH_MODE_JWT && has_file == has_url)
+    if (config->auth.mode != AUTH_MODE_JWT)
+        return 0;
+    if (has_file == has_url)
         return error_set(err, ERR_INVALID,
                          "auth.mode jwt needs one of auth.jwt.jwks_file and auth.jwt.jwks_url");
+    if (has_url && !url_is_trustworthy(config->auth.jwt.jwks_url))
+        return error_set(err, ERR_INVALID,
+                         "auth.jwt.jwks_url has to begin with https://, or with http:// and an "
+                         "address of loopback");
+    if (!*config->auth.jwt.issuer || !*config->auth.jwt.audience) {
+        error_set(err, ERR_INVALID, "auth.mode jwt needs auth.jwt.issuer and auth.jwt.audience");
+        return error_hint(err, "without them a token that was made for another service is taken");
+    }
+    return 0;
+}
+
+static int check_tls(const struct config *config, struct error *err)
+{
+    if (!*config->tls.certificate != !*config->tls.key)
+        return error_set(err, ERR_INVALID, "tls.certificate and tls.key need each other");
     return 0;
 }
 
@@ -136,7 +163,8 @@ int config_check(const struct config *config, struct error *err)
     if (config->exec.output_capture_bytes > config->exec.output_spool_bytes)
         return error_set(err, ERR_INVALID, "exec.output_capture is above exec.output_spool");
     if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
-        check_sandbox(config, err) < 0 || check_flavors(config, err) < 0)
+        check_tls(config, err) < 0 || check_sandbox(config, err) < 0 ||
+        check_flavors(config, err) < 0)
         return -1;
     return 0;
 }

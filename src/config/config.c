@@ -135,12 +135,21 @@ static void derive_flavors(struct config *config)
     config->flavors = (struct config_flavors){ .items = flavor, .count = 1 };
 }
 
+static void derive_audit(struct config *config)
+{
+    if (!is_default(config, "audit.file") && *config->audit.file)
+        return;
+    free(config->audit.file);
+    config->audit.file = path_join(config->state_dir, "audit.log");
+}
+
 static void config_derive(struct config *config)
 {
     derive_text(config, "state_dir", &config->state_dir, default_state_dir);
     derive_text(config, "runtime_dir", &config->runtime_dir, default_runtime_dir);
     derive_text(config, "instance", &config->instance, default_instance);
     derive_listen(config);
+    derive_audit(config);
     derive_flavors(config);
 }
 

@@ -91,7 +91,12 @@ struct config {
             char *jwks_url;
             char *issuer;
             char *audience;
+            char *roles_claim;
+            int64_t skew_ms;
+            int64_t cache_ms;
+            int64_t cooldown_ms;
         } jwt;
+        int64_t failure_limit; /* in a minute, from one address; 0: no limit */
     } auth;
 
     struct {
@@ -149,7 +154,22 @@ struct config {
         int64_t body_timeout_ms;
         int64_t idle_timeout_ms;
         int64_t write_timeout_ms;
+        struct config_list hosts;
+        int64_t rate_limit; /* requests a second; 0: no limit */
+        int64_t rate_burst;
     } http;
+
+    struct {
+        char *certificate; /* "": TCP listeners speak plain HTTP */
+        char *key;
+    } tls;
+
+    struct {
+        bool enabled;
+        char *file;
+        bool code;
+        bool output;
+    } audit;
 
     struct {
         int policy; /* enum config_shutdown */

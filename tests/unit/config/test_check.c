@@ -73,7 +73,15 @@ static void authentication_needs_its_files(void **state UNUSED)
     assert_refused("auth: {mode: jwt}", "needs one of");
     assert_refused("auth: {mode: jwt, jwt: {jwks_file: /a, jwks_url: 'https://b'}}",
                    "needs one of");
-    assert_accepted("auth: {mode: jwt, jwt: {jwks_file: /a}}");
+    assert_refused("auth: {mode: jwt, jwt: {jwks_file: /a}}", "needs auth.jwt.issuer");
+    assert_refused("auth: {mode: jwt, jwt: {jwks_file: /a, issuer: i}}", "auth.jwt.audience");
+    assert_accepted("auth: {mode: jwt, jwt: {jwks_file: /a, issuer: i, audience: a}}");
+    assert_refused("auth: {mode: jwt, jwt: {jwks_url: 'http://x/k', issuer: i, audience: a}}",
+                   "https://");
+    assert_accepted("auth: {mode: jwt, jwt: {jwks_url: 'https://x/k', issuer: i, audience: a}}");
+    assert_accepted(
+        "auth: {mode: jwt, jwt: {jwks_url: 'http://127.0.0.1:8/k', issuer: i, audience: a}}");
+    assert_refused("tls: {certificate: /a}", "need each other");
 }
 
 static void mounts_must_exist_and_have_a_place(void **state UNUSED)
