@@ -247,7 +247,8 @@ static bool step_finish(struct http_connection *connection)
     exchange_finish(exchange);
     connection->input_us = connection->now_us;
     list_append(&connection->server->waiting, &connection->waiting);
-    if (!exchange->keep_alive || connection->state != CONNECTION_OPEN) {
+    if (!exchange->keep_alive || connection->state != CONNECTION_OPEN ||
+        !exchange_rest_is_short(exchange)) {
         connection->lingers |= !exchange->request_done;
         connection_end_requests(connection);
     } else if (exchange->request_done) {

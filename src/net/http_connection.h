@@ -136,5 +136,8 @@ void exchange_tell_end(struct http_exchange *exchange);
 /* Ends the exchange with an error that the server found; an answer that has begun is cut. */
 void exchange_refuse(struct http_exchange *exchange, int status, const char *message);
 
+/* Whether what is left of the request is worth reading only to get at the next one. */
+bool exchange_rest_is_short(const struct http_exchange *exchange);
+
 /* Sends something harmless to learn whether the client is still there. */
 void exchange_probe(struct http_exchange *exchange);

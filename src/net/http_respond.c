@@ -39,8 +39,7 @@ static void put_number(struct http_connection *connection, uint64_t number)
 
 /* --- the head ------------------------------------------------------------------------------ */
 
-/* Whether what is left of the request is worth reading only to get at the next one. */
-static bool rest_is_short(const struct http_exchange *exchange)
+bool exchange_rest_is_short(const struct http_exchange *exchange)
 {
     const struct http_head *head = http_exchange_head(exchange);
 
@@ -48,7 +47,8 @@ static bool rest_is_short(const struct http_exchange *exchange)
            (!exchange->wants_continue && !head->chunked && head->content_length <= SKIPPED_BYTES);
 }
 
-static void answer_decide(struct http_exchange *exchange, int status, int64_t length)
+/* While an answer streams, the rest of the request may still be read; a whole one is the end. */
+static void answer_decide(struct http_exchange *exchange, int status, int64_t length, bool whole)
 {
     const struct http_connection *connection = exchange_connection(exchange);
     const struct http_head *head = http_exchange_head(exchange);
@@ -60,7 +60,7 @@ static void answer_decide(struct http_exchange *exchange, int status, int64_t le
     exchange->chunked = length < 0 && !open_ended;
     exchange->keep_alive = head->keep_alive && !open_ended && !connection->server->draining &&
                            !connection->refused && connection->state == CONNECTION_OPEN &&
-                           rest_is_short(exchange);
+                           (!whole || exchange_rest_is_short(exchange));
 }
 
 static void put_status(struct http_connection *connection, int status)
@@ -87,11 +87,12 @@ static void put_connection_header(struct http_exchange *exchange)
         PUT_LITERAL(connection, "Connection: keep-alive\r\n");
 }
 
-static void put_head(struct http_exchange *exchange, int status, const char *type, int64_t length)
+static void put_head(struct http_exchange *exchange, int status, const char *type, int64_t length,
+                     bool whole)
 {
     struct http_connection *connection = exchange_connection(exchange);
 
-    answer_decide(exchange, status, length);
+    answer_decide(exchange, status, length, whole);
     put_status(connection, status);
     if (type) {
         PUT_LITERAL(connection, "Content-Type: ");
@@ -144,7 +145,7 @@ void http_respond(struct http_exchange *exchange, int status, const char *type, 
     if (exchange->ended)
         return;
     assert(!exchange->started);
-    put_head(exchange, status, type, (int64_t)length);
+    put_head(exchange, status, type, (int64_t)length, true);
     if (!exchange->without_body)
         put_body(connection, body, length);
     exchange->answer_left = 0;
@@ -158,7 +159,7 @@ void http_respond_start(struct http_exchange *exchange, int status, const char *
     if (exchange->ended)
         return;
     assert(!exchange->started);
-    put_head(exchange, status, type, length);
+    put_head(exchange, status, type, length, false);
     connection_wake(exchange_connection(exchange));
 }
 
