@@ -2,8 +2,12 @@
 
 /*
  * The ground that native sandboxes grow from: the launcher's own mount namespace with an empty root
- * and a few fixed folders, what is shared by all sandboxes (the skeleton of the host template, the
- * device nodes), and the templates as detached copies.
+ * and a few fixed folders, and in them what all sandboxes share: the templates, the skeleton of the
+ * host template, the device nodes. The paths below are of that namespace; nothing of the host is
+ * under them, so a child that puts its new root over "/" leaves nothing behind it.
+ *
+ * A second namespace keeps the host's files, for templates that come later and for direct
+ * sandboxes.
  */
 
 #include "launcher/fail.h"
@@ -13,16 +17,46 @@
 
 struct launcher;
 
+enum { HOST_MASKS = 48 };
+
+#define HOST_TEMPLATES "/templates"
+#define HOST_SKELETON "/skeleton"
+#define HOST_DEVICES "/devices"
+#define HOST_PROC "/proc"
+#define HOST_MASK_FILE "/mask-file"
+#define HOST_MASK_FOLDER "/mask-folder"
+#define HOST_LOWER "/lower"
+#define HOST_LOWER_USR "/lower-usr"
+#define HOST_STORE "/store"
+#define HOST_ROOT "/root"
+
 struct template
 {
     char name[LAUNCH_NAME_SIZE];
-    int tree;   /* owned: detached copy of its directory; the host's /usr for "host" */
-    bool split; /* the root is the skeleton and the tree is its /usr */
+    char path[32]; /* where it is mounted */
+    bool split;    /* the root is the skeleton, and this is its /usr */
 };
 
 struct host {
-    int mounts; /* owned: the mount namespace with the host's files; -1 outside of native */
+    int mounts;  /* owned: the namespace with the host's files; -1 outside of native */
+    int own;     /* owned: ours */
+    int state;   /* owned: the state directory, as the host's namespace has it */
+    int network; /* owned: the network namespace that we were started in */
     bool native;
     struct template templates[LAUNCH_MAX_TEMPLATES];
     unsigned template_count;
+    const char *masks[HOST_MASKS]; /* in /proc: what others than root could read */
+    bool mask_is_folder[HOST_MASKS];
+    unsigned mask_count;
 };
+
+/* Prepares the host for native sandboxes; fails with the step that this host refuses. */
+int host_open(struct launcher *launcher, struct fail *fail);
+
+/* A directory that the operator named. */
+int host_add_template(struct launcher *launcher, const char *name, int dir, struct fail *fail);
+
+/* NULL with a failure when there is none of that name. Imported ones are found when they are asked
+ * for. */
+const struct template *host_template(struct launcher *launcher, const char *name,
+                                     struct fail *fail);

@@ -1,0 +1,422 @@
+#include "launcher/host.h"
+
+#include "launcher/launcher.h"
+#include "launcher/mounts.h"
+#include "launcher/skeleton.h"
+#include "launcher/sys.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
+static const struct {
+    const char *name;
+    unsigned major, minor;
+} nodes[] = {
+    { "null", 1, 3 },   { "zero", 1, 5 },    { "full", 1, 7 },
+    { "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 },
+};
+
+enum { NODES = sizeof(nodes) / sizeof(nodes[0]) };
+
+/* What the rest of the launcher's start needs from the host's files: taken before they are left. */
+struct gathered {
+    int nodes[NODES];
+    int skeleton;
+    int usr;
+    int proc;
+};
+
+/* --- namespaces ----------------------------------------------------------------------------- */
+
+static int write_file(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    ssize_t written;
+
+    if (fd < 0)
+        return -1;
+    written = write(fd, text, strlen(text));
+    close(fd);
+    return written < 0 ? -1 : 0;
+}
+
+/* Once we have left the user namespace there is no way back, and direct sandboxes need it: a child
+ * tries first. */
+static int try_user_namespace(void)
+{
+    pid_t child = fork();
+    int status = 0;
+
+    if (child == 0)
+        _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET) < 0 ? errno : 0);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return -1;
+    errno = WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+    return errno ? -1 : 0;
+}
+
+static int enter_user_namespace(struct fail *fail)
+{
+    unsigned uid = geteuid();
+    unsigned gid = getegid();
+    char text[64];
+
+    if (try_user_namespace() < 0 || unshare(CLONE_NEWUSER) < 0)
+        return fail_sys(fail, "make a user namespace");
+    /* The files of /proc by which ids are mapped, ours and those of our children, belong to us only
+     * as long as we may be traced; by this user's other processes, that is. */
+    (void)prctl(PR_SET_DUMPABLE, 1);
+    (void)write_file("/proc/self/setgroups", "deny");
+    snprintf(text, sizeof(text), "0 %u 1", uid);
+    if (write_file("/proc/self/uid_map", text) < 0)
+        return fail_sys(fail, "map the user");
+    snprintf(text, sizeof(text), "0 %u 1", gid);
+    if (write_file("/proc/self/gid_map", text) < 0)
+        return fail_sys(fail, "map the group");
+    return 0;
+}
+
+/* The state directory as seen in this namespace: a descriptor from another one cannot be mounted.
+ */
+static int reopen(int fd)
+{
+    char link[48];
+    char path[4096];
+    struct stat given;
+    struct stat found;
+    ssize_t length;
+    int again;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    length = readlink(link, path, sizeof(path) - 1);
+    if (length <= 0)
+        return -1;
+    path[length] = '\0';
+    again = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (again < 0)
+        return -1;
+    if (fstat(fd, &given) < 0 || fstat(again, &found) < 0 || given.st_dev != found.st_dev ||
+        given.st_ino != found.st_ino) {
+        close(again);
+        errno = ESTALE;
+        return -1;
+    }
+    return again;
+}
+
+static int copy_host_namespace(struct launcher *launcher, struct fail *fail)
+{
+    struct host *host = &launcher->host;
+
+    /* Without root there is no way back into the host's network either, so we leave it for one that
+     * we can come back to. */
+    if (unshare(CLONE_NEWNS | (launcher->root ? 0 : CLONE_NEWNET)) < 0)
+        return fail_sys(fail, "make a mount namespace");
+    /* What the host unmounts goes away here too; what happens here stays here. */
+    if (mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+        return fail_sys(fail, "part from the host's mounts");
+    host->mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    host->network = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    host->state = reopen(LAUNCH_FD_STATE);
+    if (host->mounts < 0 || host->network < 0 || host->state < 0)
+        return fail_sys(fail, "find the host's namespaces");
+    return 0;
+}
+
+/* --- what all sandboxes share --------------------------------------------------------------- */
+
+static int gather(struct launcher *launcher, struct gathered *gathered, struct fail *fail)
+{
+    static const struct mount_option options[] = { { "mode", "0755" }, { "size", "64m" }, { 0 } };
+    char path[32];
+
+    gathered->usr = sys_clone_tree(AT_FDCWD, "/usr", SYS_AT_RECURSIVE);
+    gathered->proc = launcher->root ? -1 : sys_clone_tree(AT_FDCWD, "/proc", SYS_AT_RECURSIVE);
+    if (gathered->usr < 0 || (gathered->proc < 0 && !launcher->root))
+        return fail_sys(fail, "copy mounts of the host");
+    for (size_t i = 0; i < NODES; i++) {
+        snprintf(path, sizeof(path), "/dev/%s", nodes[i].name);
+        gathered->nodes[i] = sys_clone_tree(AT_FDCWD, path, 0);
+    }
+    gathered->skeleton = mount_make("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+    if (gathered->skeleton < 0)
+        return fail_sys(fail, "make a tmpfs");
+    return skeleton_fill(gathered->skeleton, launcher->setup.hostname, fail);
+}
+
+static void gathered_close(struct gathered *gathered)
+{
+    int fds[] = { gathered->skeleton, gathered->usr, gathered->proc };
+
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    for (size_t i = 0; i < NODES; i++) {
+        if (gathered->nodes[i] >= 0)
+            close(gathered->nodes[i]);
+    }
+}
+
+/* The new root is mounted over /proc, the one folder that every host has. */
+static int enter_empty_root(struct launcher *launcher, struct fail *fail)
+{
+    static const char *const folders[] = { HOST_TEMPLATES,   HOST_SKELETON, HOST_DEVICES,
+                                           HOST_MASK_FOLDER, HOST_LOWER,    HOST_LOWER_USR,
+                                           HOST_STORE,       HOST_ROOT,     HOST_PROC };
+    static const struct mount_option options[] = { { "mode", "0755" }, { "size", "1m" }, { 0 } };
+    int file;
+
+    if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return fail_sys(fail, "make a mount namespace");
+    if (mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, "/proc") < 0)
+        return fail_sys(fail, "mount an empty root");
+    if (chdir("/proc") < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+        umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return fail_sys(fail, "change to an empty root");
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        if (mkdir(folders[i], 0755) < 0)
+            return fail_sys(fail, "make folders");
+    }
+    (void)chmod(HOST_MASK_FOLDER, 0555);
+    file = open(HOST_MASK_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (file < 0)
+        return fail_sys(fail, "make folders");
+    (void)fchmod(file, 0444);
+    close(file);
+    file = openat(launcher->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    launcher->host.own = file;
+    return file < 0 ? fail_sys(fail, "find own namespace") : 0;
+}
+
+/* Real nodes where we may make them, the host's own by a mount where we may not. */
+static int make_node(struct launcher *launcher, const struct gathered *gathered, size_t i)
+{
+    char path[32];
+    int fd;
+
+    snprintf(path, sizeof(path), HOST_DEVICES "/%s", nodes[i].name);
+    if (launcher->root) {
+        if (mknod(path, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0)
+            return -1;
+        return chmod(path, 0666);
+    }
+    if (gathered->nodes[i] < 0)
+        return -1;
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    return sys_attach(gathered->nodes[i], AT_FDCWD, path);
+}
+
+static int make_devices(struct launcher *launcher, const struct gathered *gathered,
+                        struct fail *fail)
+{
+    static const struct mount_option options[] = { { "mode", "0755" }, { "size", "64k" }, { 0 } };
+    static const struct {
+        const char *path, *target;
+    } links[] = {
+        { HOST_DEVICES "/fd", "/proc/self/fd" },
+        { HOST_DEVICES "/stdin", "/proc/self/fd/0" },
+        { HOST_DEVICES "/stdout", "/proc/self/fd/1" },
+        { HOST_DEVICES "/stderr", "/proc/self/fd/2" },
+        { HOST_DEVICES "/ptmx", "pts/ptmx" },
+    };
+
+    if (mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, HOST_DEVICES) < 0)
+        return fail_sys(fail, "mount a tmpfs for devices");
+    for (size_t i = 0; i < NODES; i++) {
+        if (make_node(launcher, gathered, i) < 0)
+            return fail_sys(fail, "make device nodes");
+    }
+    for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+        if (symlink(links[i].target, links[i].path) < 0)
+            return fail_sys(fail, "make links to devices");
+    }
+    if (mkdir(HOST_DEVICES "/pts", 0755) < 0 || mkdir(HOST_DEVICES "/shm", 0755) < 0)
+        return fail_sys(fail, "make folders for devices");
+    return 0;
+}
+
+/* Root's files in /proc that others can read as well, and that tell about the host. */
+static void find_masks(struct launcher *launcher)
+{
+    static const char *const candidates[] = {
+        "acpi",          "asound",        "bootconfig",   "buddyinfo",
+        "bus",           "cmdline",       "config.gz",    "consoles",
+        "devices",       "diskstats",     "dma",          "driver",
+        "dynamic_debug", "execdomains",   "fb",           "fs",
+        "interrupts",    "iomem",         "ioports",      "irq",
+        "kallsyms",      "kcore",         "key-users",    "keys",
+        "kmsg",          "latency_stats", "locks",        "misc",
+        "modules",       "mtrr",          "pagetypeinfo", "partitions",
+        "pressure",      "sched_debug",   "schedstat",    "scsi",
+        "slabinfo",      "softirqs",      "swaps",        "sysrq-trigger",
+        "timer_list",    "tty",           "vmallocinfo",  "zoneinfo",
+    };
+    struct host *host = &launcher->host;
+    struct stat status;
+
+    for (size_t i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++) {
+        if (fstatat(launcher->state.proc, candidates[i], &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !(status.st_mode & S_IROTH) || host->mask_count == HOST_MASKS)
+            continue;
+        host->masks[host->mask_count] = candidates[i];
+        host->mask_is_folder[host->mask_count++] = S_ISDIR(status.st_mode);
+    }
+}
+
+static struct template *add_mounted(struct host *host, const char *name, int tree,
+                                    struct fail *fail)
+{
+    struct template *template = &host->templates[host->template_count];
+
+    if (host->template_count == LAUNCH_MAX_TEMPLATES) {
+        fail_set(fail, "too many templates", ENOSPC);
+        return NULL;
+    }
+    *template = (struct template){ 0 };
+    snprintf(template->path, sizeof(template->path), HOST_TEMPLATES "/%u", host->template_count);
+    strncpy(template->name, name, sizeof(template->name) - 1);
+    if ((mkdir(template->path, 0755) < 0 && errno != EEXIST) ||
+        sys_attach(tree, AT_FDCWD, template->path) < 0) {
+        fail_sys(fail, "mount template");
+        return NULL;
+    }
+    host->template_count++;
+    return template;
+}
+
+static int share(struct launcher *launcher, const struct gathered *gathered, struct fail *fail)
+{
+    struct template *template;
+
+    if (sys_attach(gathered->skeleton, AT_FDCWD, HOST_SKELETON) < 0)
+        return fail_sys(fail, "mount the skeleton");
+    /* A new /proc may be mounted in a user namespace only where a whole one is visible. */
+    if (gathered->proc >= 0 && sys_attach(gathered->proc, AT_FDCWD, HOST_PROC) < 0)
+        return fail_sys(fail, "keep /proc");
+    template = add_mounted(&launcher->host, "host", gathered->usr, fail);
+    if (!template)
+        return -1;
+    template->split = true;
+    return make_devices(launcher, gathered, fail);
+}
+
+int host_open(struct launcher *launcher, struct fail *fail)
+{
+    struct gathered gathered = { .skeleton = -1, .usr = -1, .proc = -1 };
+    int result;
+
+    for (size_t i = 0; i < NODES; i++)
+        gathered.nodes[i] = -1;
+    if (!launcher->root && enter_user_namespace(fail) < 0)
+        return -1;
+    result = copy_host_namespace(launcher, fail);
+    if (result == 0)
+        result = gather(launcher, &gathered, fail);
+    if (result == 0)
+        result = enter_empty_root(launcher, fail);
+    if (result == 0)
+        result = share(launcher, &gathered, fail);
+    gathered_close(&gathered);
+    find_masks(launcher);
+    return result;
+}
+
+/* --- templates ------------------------------------------------------------------------------ */
+
+/* A copy of a directory's mount can be made only where that mount is. */
+static int clone_in_host(struct host *host, int dir, bool reopened, struct fail *fail)
+{
+    int tree = -1;
+    int own = dir;
+
+    if (setns(host->mounts, CLONE_NEWNS) < 0)
+        return fail_sys(fail, "go to the host's mounts");
+    if (!reopened)
+        own = reopen(dir);
+    if (own >= 0)
+        tree = sys_clone_tree(own, "", AT_EMPTY_PATH);
+    if (tree < 0)
+        fail_sys(fail, "open template");
+    if (own >= 0 && own != dir)
+        close(own);
+    if (setns(host->own, CLONE_NEWNS) < 0)
+        _exit(1);
+    return tree;
+}
+
+static struct template *find(struct host *host, const char *name)
+{
+    for (unsigned i = 0; i < host->template_count; i++) {
+        if (strcmp(host->templates[i].name, name) == 0)
+            return &host->templates[i];
+    }
+    return NULL;
+}
+
+int host_add_template(struct launcher *launcher, const char *name, int dir, struct fail *fail)
+{
+    struct template *template;
+    int tree;
+
+    if (!launcher->host.native)
+        return fail_set(fail, "native sandboxes are not available", EOPNOTSUPP);
+    if (find(&launcher->host, name))
+        return fail_set(fail, "template exists", EEXIST);
+    tree = clone_in_host(&launcher->host, dir, false, fail);
+    if (tree < 0)
+        return -1;
+    template = add_mounted(&launcher->host, name, tree, fail);
+    close(tree);
+    return template ? 0 : -1;
+}
+
+/* Imported templates are folders of the state directory. Only who has our own rights can have put
+ * them there. */
+static int open_imported(struct launcher *launcher, const char *name, struct fail *fail)
+{
+    char path[LAUNCH_NAME_SIZE + 32];
+    struct stat status;
+    int dir;
+
+    snprintf(path, sizeof(path), "templates/%s/root", name);
+    dir = sys_open_beneath(launcher->host.state, path, O_RDONLY | O_DIRECTORY);
+    if (dir < 0)
+        return fail_set(fail, "no such template", ENOENT);
+    snprintf(path, sizeof(path), "templates/%s", name);
+    if (fstatat(launcher->host.state, path, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+        status.st_uid != geteuid()) {
+        close(dir);
+        return fail_set(fail, "template belongs to another user", EPERM);
+    }
+    return dir;
+}
+
+const struct template *host_template(struct launcher *launcher, const char *name, struct fail *fail)
+{
+    struct template *template = find(&launcher->host, name);
+    int dir;
+    int tree;
+
+    if (template)
+        return template;
+    dir = open_imported(launcher, name, fail);
+    if (dir < 0)
+        return NULL;
+    tree = clone_in_host(&launcher->host, dir, true, fail);
+    close(dir);
+    if (tree < 0)
+        return NULL;
+    template = add_mounted(&launcher->host, name, tree, fail);
+    close(tree);
+    return template;
+}

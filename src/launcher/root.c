@@ -1,0 +1,190 @@
+/*
+ * The root of a native sandbox, assembled by the child in its own mount namespace, with the
+ * launcher's power, and entered before that power is given up. All paths are fixed; nothing here
+ * depends on what a template contains, except that every mount point is checked to be a folder
+ * of the new root itself and no link.
+ */
+
+#include "launcher/mounts.h"
+#include "launcher/native.h"
+#include "launcher/sys.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+enum {
+    BYTES_PER_INODE = 16384,
+    MIN_INODES = 4096,
+    MAX_INODES = 1 << 20,
+};
+
+static void format_store(const struct launch_limits *limits, char size[24], char inodes[24])
+{
+    uint64_t count = limits->disk_bytes / BYTES_PER_INODE;
+
+    count = count < MIN_INODES ? MIN_INODES : count > MAX_INODES ? MAX_INODES : count;
+    snprintf(size, 24, "%llu", (unsigned long long)limits->disk_bytes);
+    snprintf(inodes, 24, "%llu", (unsigned long long)count);
+}
+
+/* One file system for everything that the sandbox writes. It is made by a process of the sandbox's
+ * own group, so its pages count as the sandbox's memory too. */
+static int make_store(struct spawn *spawn)
+{
+    static const char *const folders[] = { HOST_STORE "/upper", HOST_STORE "/work",
+                                           HOST_STORE "/usr-upper", HOST_STORE "/usr-work",
+                                           HOST_STORE "/shm" };
+    const struct launcher *launcher = spawn->launcher;
+    uid_t owner = launcher->root ? launcher->setup.uid_base + spawn->mark.slot * LAUNCH_IDS_PER_SLOT
+                                 : 0;
+    char size[24];
+    char inodes[24];
+    const struct mount_option options[] = {
+        { "size", size }, { "nr_inodes", inodes }, { "mode", "0755" }, { 0 }
+    };
+
+    format_store(&spawn->mark.limits, size, inodes);
+    if (mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
+        return fail_sys(&spawn->fail, "mount the store");
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        if (mkdir(folders[i], 0755) < 0 || chmod(folders[i], 0755) < 0 ||
+            (launcher->root && chown(folders[i], owner, owner) < 0))
+            return fail_sys(&spawn->fail, "make folders of the store");
+    }
+    return chmod(HOST_STORE "/shm", 01777);
+}
+
+int native_resize_store(int store, const struct launch_limits *limits, struct fail *fail)
+{
+    char size[24];
+    char inodes[24];
+    int context = sys_fspick(store, "", SYS_FSPICK_EMPTY_PATH | SYS_FSPICK_CLOEXEC);
+    int result = -1;
+
+    if (context < 0)
+        return fail_sys(fail, "open the store");
+    format_store(limits, size, inodes);
+    if (sys_fsconfig(context, SYS_FSCONFIG_STRING, "size", size) == 0 &&
+        sys_fsconfig(context, SYS_FSCONFIG_STRING, "nr_inodes", inodes) == 0)
+        result = sys_fsconfig(context, SYS_FSCONFIG_RECONFIGURE, NULL, NULL);
+    if (result < 0)
+        fail_sys(fail, "resize the store");
+    close(context);
+    return result;
+}
+
+static int mount_overlay(struct spawn *spawn, const char *lower, const char *upper,
+                         const char *work, const char *target)
+{
+    bool root = spawn->launcher->root;
+    const struct mount_option options[] = {
+        { "source", "sandbox" },
+        { "lowerdir", lower },
+        { "upperdir", upper },
+        { "workdir", work },
+        /* Whoever mounts in a user namespace cannot use the attributes of the first one. */
+        { root ? "redirect_dir" : "userxattr", root ? "on" : NULL },
+        { 0 },
+    };
+
+    return mount_at("overlay", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, target);
+}
+
+static int mount_layers(struct spawn *spawn)
+{
+    const uint64_t attributes = SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV;
+    int map = spawn->launcher->root ? spawn->userns : -1;
+    const struct template *template = spawn->template;
+    const char *root = template->split ? HOST_SKELETON : template->path;
+
+    if (mount_bind(root, HOST_LOWER, attributes, 0, map) < 0)
+        return fail_sys(&spawn->fail, "mount the template");
+    if (mount_overlay(spawn, HOST_LOWER, HOST_STORE "/upper", HOST_STORE "/work", HOST_ROOT) < 0)
+        return fail_sys(&spawn->fail, "mount the root");
+    if (!template->split)
+        return 0;
+    if (mount_bind(template->path, HOST_LOWER_USR, attributes, 0, map) < 0)
+        return fail_sys(&spawn->fail, "mount the host's /usr");
+    if (mount_overlay(spawn, HOST_LOWER_USR, HOST_STORE "/usr-upper", HOST_STORE "/usr-work",
+                      HOST_ROOT "/usr") < 0)
+        return fail_sys(&spawn->fail, "mount /usr");
+    return 0;
+}
+
+/* A template may have anything in the place of a mount point, a link to begin with. What is no
+ * folder is replaced: this is the sandbox's own copy of it. */
+static int make_mount_point(const char *path)
+{
+    struct stat status;
+
+    if (lstat(path, &status) == 0) {
+        if (S_ISDIR(status.st_mode))
+            return 0;
+        if (unlink(path) < 0)
+            return -1;
+    }
+    return mkdir(path, 0755);
+}
+
+static int mount_devices(struct spawn *spawn)
+{
+    const struct mount_option terminals[] = {
+        { "newinstance", NULL }, { "ptmxmode", "0666" }, { "mode", "0620" }, { "max", "64" }, { 0 },
+    };
+
+    if (make_mount_point(HOST_ROOT "/dev") < 0 ||
+        mount_bind(HOST_DEVICES, HOST_ROOT "/dev",
+                   SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, SYS_AT_RECURSIVE,
+                   -1) < 0)
+        return fail_sys(&spawn->fail, "mount /dev");
+    if (mount_at("devpts", terminals, SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, HOST_ROOT "/dev/pts") <
+        0)
+        return fail_sys(&spawn->fail, "mount /dev/pts");
+    if (mount_bind(HOST_STORE "/shm", HOST_ROOT "/dev/shm", SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, 0,
+                   -1) < 0)
+        return fail_sys(&spawn->fail, "mount /dev/shm");
+    return 0;
+}
+
+static int mask_proc(struct spawn *spawn)
+{
+    const struct host *host = &spawn->launcher->host;
+    char path[64];
+
+    for (unsigned i = 0; i < host->mask_count; i++) {
+        snprintf(path, sizeof(path), HOST_ROOT "/proc/%s", host->masks[i]);
+        if (mount_bind(host->mask_is_folder[i] ? HOST_MASK_FOLDER : HOST_MASK_FILE, path,
+                       SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC, 0,
+                       -1) < 0)
+            return fail_sys(&spawn->fail, "mask /proc");
+    }
+    return 0;
+}
+
+static int mount_proc(struct spawn *spawn)
+{
+    static const struct mount_option none[] = { { 0 } };
+
+    if (make_mount_point(HOST_ROOT "/proc") < 0 ||
+        mount_at("proc", none, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC,
+                 HOST_ROOT "/proc") < 0)
+        return fail_sys(&spawn->fail, "mount /proc");
+    if (!spawn->launcher->root && umount2(HOST_PROC, MNT_DETACH) < 0)
+        return fail_sys(&spawn->fail, "leave the host's /proc");
+    return mask_proc(spawn);
+}
+
+int root_build(struct spawn *spawn)
+{
+    if (make_store(spawn) < 0 || mount_layers(spawn) < 0 || mount_devices(spawn) < 0 ||
+        mount_proc(spawn) < 0)
+        return -1;
+    if (make_mount_point(HOST_ROOT "/sys") < 0)
+        return fail_sys(&spawn->fail, "make /sys");
+    if (chdir(HOST_ROOT) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
+        chdir("/") < 0)
+        return fail_sys(&spawn->fail, "change to the new root");
+    return 0;
+}

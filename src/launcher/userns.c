@@ -1,0 +1,117 @@
+#include "launcher/native.h"
+#include "launcher/sys.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { SINGLE_ID = 1000, CAPABILITY_VERSION = 0x20080522 };
+
+static int write_at(int dir, const char *path, const char *text)
+{
+    int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
+    ssize_t written;
+
+    if (fd < 0)
+        return -1;
+    written = write(fd, text, strlen(text));
+    close(fd);
+    return written < 0 ? -1 : 0;
+}
+
+/* The kernel charges inotify and the like to whoever made the namespace: that has to be somebody
+ * else for each sandbox. Capabilities come back by hand, because leaving uid 0 takes them. */
+static void change_owner(uid_t uid)
+{
+    struct {
+        uint32_t version;
+        int pid;
+    } header = { .version = CAPABILITY_VERSION };
+    struct {
+        uint32_t effective, permitted, inheritable;
+    } sets[2];
+
+    if (syscall(SYS_setresuid, -1, uid, -1) < 0 || syscall(SYS_capget, &header, sets) < 0)
+        return;
+    sets[0].effective = sets[0].permitted;
+    sets[1].effective = sets[1].permitted;
+    (void)syscall(SYS_capset, &header, sets);
+}
+
+/* Holds the namespace until the launcher has it: two bytes there, one back. */
+static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int channel)
+{
+    char byte = 0;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (launcher->root)
+        change_owner(launcher->setup.uid_base + slot * LAUNCH_IDS_PER_SLOT);
+    if (unshare(CLONE_NEWUSER) < 0)
+        _exit(1);
+    if (write(channel, &byte, 1) != 1 || read(channel, &byte, 1) != 1)
+        _exit(1);
+    if (write_at(launcher->state.proc, "sys/user/max_user_namespaces", "0") < 0)
+        _exit(1);
+    if (write(channel, &byte, 1) != 1)
+        _exit(1);
+    (void)!read(channel, &byte, 1);
+    _exit(0);
+}
+
+static int write_maps(struct launcher *launcher, pid_t pid, uint32_t slot)
+{
+    char path[48];
+    char map[64];
+
+    if (launcher->root)
+        snprintf(map, sizeof(map), "0 %u %u", launcher->setup.uid_base + slot * LAUNCH_IDS_PER_SLOT,
+                 LAUNCH_IDS_PER_SLOT);
+    else
+        snprintf(map, sizeof(map), "%u 0 1", SINGLE_ID);
+    snprintf(path, sizeof(path), "%d/uid_map", (int)pid);
+    if (write_at(launcher->state.proc, path, map) < 0)
+        return -1;
+    if (!launcher->root) {
+        snprintf(path, sizeof(path), "%d/setgroups", (int)pid);
+        (void)write_at(launcher->state.proc, path, "deny");
+    }
+    snprintf(path, sizeof(path), "%d/gid_map", (int)pid);
+    return write_at(launcher->state.proc, path, map);
+}
+
+static int take_namespace(struct launcher *launcher, pid_t pid, uint32_t slot, int channel)
+{
+    char path[48];
+    char byte = 0;
+
+    if (read(channel, &byte, 1) != 1 || write_maps(launcher, pid, slot) < 0 ||
+        write(channel, &byte, 1) != 1 || read(channel, &byte, 1) != 1)
+        return -1;
+    snprintf(path, sizeof(path), "%d/ns/user", (int)pid);
+    return openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+}
+
+int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail)
+{
+    int channel[2];
+    pid_t pid;
+    int fd;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0)
+        return fail_sys(fail, "make a socket pair");
+    pid = fork();
+    if (pid == 0) {
+        close(channel[0]);
+        hold(launcher, slot, channel[1]);
+    }
+    close(channel[1]);
+    fd = pid < 0 ? -1 : take_namespace(launcher, pid, slot, channel[0]);
+    if (fd < 0)
+        fail_sys(fail, "make a user namespace");
+    close(channel[0]);
+    if (pid > 0)
+        (void)waitpid(pid, NULL, 0);
+    return fd;
+}
