@@ -49,6 +49,9 @@ struct execution_request {
     uint64_t generation; /* 0: any */
 };
 
+/* Whether `code` in this language could be run: NULL stands for python. */
+int execution_check_language(const char *language, struct error *err);
+
 struct execution;
 struct execution_watcher;
 typedef void execution_watch_fn(struct execution_watcher *watcher);

@@ -58,6 +58,7 @@ struct execution_run {
     struct timer clock; /* timeout, then the grace, then giving up */
     enum stop_stage stop;
     enum execution_state wanted; /* how it ends when it was stopped; RUNNING when it was not */
+    bool is_tree_left;           /* the program has ended; the rest of its tree is being killed */
 
     struct agent_request signal;
     bool signalling;

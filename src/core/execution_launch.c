@@ -33,6 +33,15 @@ static const struct language *language_find(const char *name)
     return NULL;
 }
 
+int execution_check_language(const char *language, struct error *err)
+{
+    if (!language || language_find(language))
+        return 0;
+    error_named(err, ERR_INVALID, "unsupported_language",
+                "language \"%.32s\" is not supported; known are python and bash", language);
+    return error_hint(err, "use argv to run any other interpreter that the template has");
+}
+
 /* --- vectors of texts ------------------------------------------------------------------------ */
 
 struct vector {
@@ -167,14 +176,11 @@ static int use_code(struct launch *launch, struct vector *argv, struct vector *e
                     const struct execution_request *request, const char *execution_id,
                     struct error *err)
 {
-    const char *name = request->language ? request->language : "python";
-    const struct language *language = language_find(name);
+    const struct language *language =
+        language_find(request->language ? request->language : "python");
 
-    if (!language) {
-        error_named(err, ERR_INVALID, "unsupported_language",
-                    "language \"%.32s\" is not supported; known are python and bash", name);
-        return error_hint(err, "use argv to run any other interpreter that the template has");
-    }
+    if (execution_check_language(request->language, err) < 0)
+        return -1;
     if (request->code_length == 0)
         return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
     /* The script is not in the working directory, but modules there are expected to be found. */

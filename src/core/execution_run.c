@@ -75,7 +75,10 @@ static void on_signalled(struct agent_request *request)
     struct execution_run *run = container_of(request, struct execution_run, signal);
 
     run->signalling = false;
-    execution_send_signals(run->execution);
+    if (run->is_tree_left && !run->signal_count)
+        execution_begin_end(run->execution, run->wanted, NULL);
+    else
+        execution_send_signals(run->execution);
 }
 
 /* One at a time, in order; while the connection is being made again they wait. */
@@ -210,13 +213,16 @@ void execution_on_exit(struct execution *execution, const struct agent_exit *end
 {
     struct execution_run *run = execution->run;
 
-    if (!run || run->ending || run->inspecting)
+    if (!run || run->ending || run->inspecting || run->is_tree_left)
         return;
     run->end = *end;
     timer_stop(&run->clock);
-    if (run->wanted != EXECUTION_RUNNING) {
-        if (end->survivors)
-            execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
+    if (run->wanted != EXECUTION_RUNNING && end->survivors && run->in_use) {
+        run->is_tree_left = true;
+        run->stop = STOP_KILL;
+        timer_arm_in(&run->clock, GIVE_UP_US);
+        execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
+    } else if (run->wanted != EXECUTION_RUNNING) {
         execution_begin_end(execution, run->wanted, NULL);
     } else if (may_be_oom(execution)) {
         run->inspecting = true;

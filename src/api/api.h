@@ -1,0 +1,40 @@
+#pragma once
+
+/*
+ * The HTTP API: what callers of the daemon see, under /api/v1.
+ *
+ *     api.c         the front door: who is asking, from where, and with what kind of body
+ *     routes.c      all routes; each resource has its own table, beside its handlers
+ *     request.h     one request on its way through a handler
+ *     errors.c      failures as status and JSON
+ *     lookup.c      the session of a route, live or ended
+ *     openapi.c     the document that the tables of routes make
+ *
+ * Handlers answer now or later; whatever they wait for is dropped when the client leaves.
+ */
+
+#include "loop/loop.h"
+
+#include <stdint.h>
+
+struct api;
+struct backend;
+struct config;
+struct core;
+struct http_exchange;
+struct store;
+
+struct api_parts {
+    struct loop *loop; /* all borrowed; all outlive the API */
+    const struct config *config;
+    struct core *core;
+    struct store *store;
+    struct backend *backend;
+    int64_t started_at; /* wall clock, for /healthz */
+};
+
+struct api *api_new(const struct api_parts *parts);
+void api_free(struct api *api); /* NULL is fine; after the server, so that no request is open */
+
+/* An http_request_fn; the context is the api. */
+void api_handle(void *api, struct http_exchange *exchange);

@@ -1,0 +1,411 @@
+/* Routes that change a session: policy, lease, pause, its sandbox, and the end of many at once. */
+
+#include "api/sessions.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- policy and lease ------------------------------------------------------------------------ */
+
+struct patch {
+    json_t *labels;
+    const char *on_timeout;
+    int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
+    bool auto_restart, auto_resume, has_auto_restart, has_auto_resume;
+};
+
+#define PATCH(name) offsetof(struct patch, name)
+
+static const struct json_field patch_fields[] = {
+    { "labels", JSON_KIND_TEXT_MAP, PATCH(labels), .max_length = 256 },
+    { "timeout", JSON_KIND_SECONDS, PATCH(timeout_ms), .maximum = SECONDS_MAXIMUM },
+    { "idle_timeout", JSON_KIND_SECONDS, PATCH(idle_timeout_ms), .maximum = SECONDS_MAXIMUM },
+    { "max_lifetime", JSON_KIND_SECONDS, PATCH(max_lifetime_ms), .maximum = SECONDS_MAXIMUM },
+    { "on_timeout", JSON_KIND_TEXT, PATCH(on_timeout) },
+    { "auto_restart", JSON_KIND_BOOL, PATCH(auto_restart),
+      .present_offset = PATCH(has_auto_restart) },
+    { "auto_resume", JSON_KIND_BOOL, PATCH(auto_resume), .present_offset = PATCH(has_auto_resume) },
+};
+
+static void patch_session(struct api_request *request)
+{
+    struct patch body = { .timeout_ms = -1, .idle_timeout_ms = -1, .max_lifetime_ms = -1 };
+    scoped(free) char *labels = NULL;
+    struct session_patch patch;
+    struct error err = { 0 };
+
+    if (api_decode(request, &body, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    if (body.on_timeout && !str_equal(body.on_timeout, "kill") &&
+        !str_equal(body.on_timeout, "pause")) {
+        error_named(&err, ERR_INVALID, "invalid_field", "on_timeout must be kill or pause");
+        api_fail(request, &err);
+        return;
+    }
+    labels = json_to_text(body.labels);
+    patch = (struct session_patch){
+        .labels_json = labels,
+        .timeout_ms = body.timeout_ms,
+        .idle_timeout_ms = body.idle_timeout_ms,
+        .max_lifetime_ms = body.max_lifetime_ms,
+        .auto_restart = body.has_auto_restart ? body.auto_restart : -1,
+        .auto_resume = body.has_auto_resume ? body.auto_resume : -1,
+        .on_timeout = !body.on_timeout                      ? -1
+                      : str_equal(body.on_timeout, "pause") ? TIMEOUT_PAUSE
+                                                            : TIMEOUT_KILL,
+    };
+    if (session_patch(request->session, &patch, &err) < 0)
+        api_fail(request, &err);
+    else
+        session_reply(request, 200, request->session);
+}
+
+struct keepalive {
+    int64_t timeout_ms;
+    bool exact;
+};
+
+static const struct json_field keepalive_fields[] = {
+    { "timeout", JSON_KIND_SECONDS, offsetof(struct keepalive, timeout_ms),
+      .maximum = SECONDS_MAXIMUM },
+    { "exact", JSON_KIND_BOOL, offsetof(struct keepalive, exact) },
+};
+
+/* Without a timeout the lease begins anew with the one that the session has. */
+static void post_keepalive(struct api_request *request)
+{
+    struct keepalive body = { .timeout_ms = request->session->timeout_ms };
+    struct error err = { 0 };
+
+    if (api_decode(request, &body, &err) < 0 ||
+        session_keepalive(request->session, body.timeout_ms, body.exact, &err) < 0)
+        api_fail(request, &err);
+    else
+        session_reply(request, 200, request->session);
+}
+
+/* --- pause and sandbox ----------------------------------------------------------------------- */
+
+static bool refuse_any_field(struct api_request *request)
+{
+    struct error err = { 0 };
+
+    if (api_decode(request, NULL, &err) == 0)
+        return false;
+    api_fail(request, &err);
+    return true;
+}
+
+static void post_pause(struct api_request *request)
+{
+    struct session_call *call;
+
+    if (refuse_any_field(request))
+        return;
+    call = session_call_new(request);
+    session_pause(request->session, &call->op, session_call_done);
+}
+
+static void post_resume(struct api_request *request)
+{
+    struct session_call *call;
+
+    if (refuse_any_field(request))
+        return;
+    call = session_call_new(request);
+    session_resume(request->session, &call->op, session_call_done);
+}
+
+static void post_teardown(struct api_request *request)
+{
+    if (refuse_any_field(request))
+        return;
+    session_teardown(request->session, END_TEARDOWN);
+    session_reply(request, 202, request->session);
+}
+
+struct replacement {
+    const char *flavor;
+    uint64_t memory, disk;
+    double cpus;
+    int64_t pids;
+};
+
+#define REPLACEMENT(name) offsetof(struct replacement, name)
+
+static const struct json_field replacement_fields[] = {
+    { "flavor", JSON_KIND_TEXT, REPLACEMENT(flavor), .max_length = 128 },
+    { "memory", JSON_KIND_SIZE, REPLACEMENT(memory), .minimum = 4 << 20, .maximum = 1e15 },
+    { "disk", JSON_KIND_SIZE, REPLACEMENT(disk), .minimum = 1 << 20, .maximum = 1e15 },
+    { "cpus", JSON_KIND_NUMBER, REPLACEMENT(cpus), .minimum = 0.01, .maximum = 1024 },
+    { "pids", JSON_KIND_INT, REPLACEMENT(pids), .minimum = 2, .maximum = 4194304 },
+};
+
+static struct sandbox_limits new_limits(const struct session *session,
+                                        const struct config_flavor *flavor,
+                                        const struct replacement *body)
+{
+    struct sandbox_limits limits = session->limits;
+
+    if (flavor && flavor->memory_bytes)
+        limits.memory_bytes = flavor->memory_bytes;
+    if (flavor && flavor->cpu_millis)
+        limits.cpu_millis = flavor->cpu_millis;
+    if (body->memory)
+        limits.memory_bytes = body->memory;
+    if (body->disk)
+        limits.disk_bytes = body->disk;
+    if (body->cpus > 0)
+        limits.cpu_millis = (uint32_t)lround(body->cpus * 1000);
+    if (body->pids)
+        limits.pids = (uint32_t)body->pids;
+    return limits;
+}
+
+static void post_sandbox(struct api_request *request)
+{
+    const struct config *config = request->api->parts.config;
+    const struct config_flavor *flavor = NULL;
+    struct replacement body = { 0 };
+    struct sandbox_limits limits;
+    struct error err = { 0 };
+
+    if (api_decode(request, &body, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    if (body.flavor && !(flavor = config_flavor_find(config, body.flavor))) {
+        error_named(&err, ERR_INVALID, "flavor_unknown", "there is no flavor \"%.40s\"",
+                    body.flavor);
+        api_fail(request, &err);
+        return;
+    }
+    limits = new_limits(request->session, flavor, &body);
+    session_replace(request->session, body.flavor, &limits);
+    session_reply(request, 202, request->session);
+}
+
+/* --- many at once ---------------------------------------------------------------------------- */
+
+struct removal;
+
+struct removal_item {
+    struct session_op op;
+    struct removal *removal;
+};
+
+struct removal {
+    struct api_request *request;
+    struct removal_item *items; /* owned */
+    size_t count, left;
+    struct buffer skipped; /* JSON objects with commas between */
+    bool dry_run;
+};
+
+static void removal_free(struct removal *removal)
+{
+    free(removal->items);
+    buffer_fini(&removal->skipped);
+    free(removal);
+}
+
+static void removal_reply(struct removal *removal)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_begin_array(&json, "destroyed");
+    for (size_t i = 0; i < removal->count; i++) {
+        if (!removal->items[i].op.err.code)
+            json_put_text(&json, NULL, removal->items[i].op.id);
+    }
+    json_end_array(&json);
+    json_begin_array(&json, "failed");
+    for (size_t i = 0; i < removal->count; i++) {
+        if (!removal->items[i].op.err.code)
+            continue;
+        json_begin_object(&json, NULL);
+        json_put_text(&json, "id", removal->items[i].op.id);
+        api_write_error(&json, "error", &removal->items[i].op.err);
+        json_end_object(&json);
+        json_end_object(&json);
+    }
+    json_end_array(&json);
+    buffer_append_byte(&removal->skipped, ']');
+    json_put_raw(&json, "skipped", buffer_text(&removal->skipped));
+    json_put_bool(&json, "dry_run", removal->dry_run);
+    json_end_object(&json);
+    api_reply(removal->request, 200, &text);
+}
+
+static void on_removed(struct session_op *op)
+{
+    struct removal *removal = container_of(op, struct removal_item, op)->removal;
+
+    if (--removal->left > 0)
+        return;
+    if (!api_finish(removal->request))
+        removal_reply(removal);
+    removal_free(removal);
+}
+
+static void skip(struct removal *removal, const struct session *session, const char *reason)
+{
+    if (removal->skipped.length > 1)
+        buffer_append_byte(&removal->skipped, ',');
+    buffer_appendf(&removal->skipped, "{\"id\":\"%s\",\"reason\":\"%s\"}", session->id, reason);
+}
+
+/* NULL when it has been idle for long enough. */
+static const char *why_not_idle(const struct session *session, int64_t idle_ms)
+{
+    int64_t idle_us = loop_now_us(session->core->loop) - session->last_activity.boot_us;
+
+    if (idle_ms < 0)
+        return NULL;
+    if (session->active_uses > 0)
+        return "in use";
+    return idle_us < idle_ms * 1000 ? "used too recently" : NULL;
+}
+
+static void choose_sessions(struct removal *removal, const struct session_filter *filter,
+                            int64_t idle_ms)
+{
+    struct core *core = removal->request->core;
+    struct session *session;
+
+    list_for_each (session, &core->sessions, node) {
+        const char *reason;
+
+        if (!session_filter_matches(filter, session))
+            continue;
+        reason = why_not_idle(session, idle_ms);
+        if (reason) {
+            skip(removal, session, reason);
+            continue;
+        }
+        removal->items = xrealloc(removal->items, removal->count + 1, sizeof(*removal->items));
+        removal->items[removal->count] = (struct removal_item){ .removal = removal };
+        memcpy(removal->items[removal->count].op.id, session->id, ID_SIZE);
+        removal->count++;
+    }
+}
+
+static void remove_chosen(struct removal *removal)
+{
+    struct core *core = removal->request->core;
+
+    api_begin(removal->request);
+    removal->left = removal->count + 1;
+    for (size_t i = 0; i < removal->count; i++) {
+        struct removal_item *item = &removal->items[i];
+        struct session *session = map_get(&core->sessions_by_id, item->op.id);
+
+        if (session)
+            session_end(session, END_DELETED, NULL, &item->op, on_removed);
+        else
+            removal->left--;
+    }
+    removal->left--;
+    if (removal->left == 0) {
+        (void)api_finish(removal->request);
+        removal_reply(removal);
+        removal_free(removal);
+    }
+}
+
+static void delete_sessions(struct api_request *request)
+{
+    struct session_filter filter;
+    int64_t idle_ms = -1;
+    bool dry_run = false;
+    struct removal *removal;
+    struct error err = { 0 };
+
+    if (session_filter_init(&filter, request, &err) < 0 ||
+        api_parameter_bool(request, "dry_run", &dry_run, &err) < 0 ||
+        api_parameter_ms(request, "idle_longer_than", INT64_MAX / 2000, &idle_ms, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    removal = xnew(struct removal);
+    removal->request = request;
+    removal->dry_run = dry_run;
+    removal->skipped = BUFFER_INIT(API_REPLY_MAXIMUM);
+    buffer_append_byte(&removal->skipped, '[');
+    if (!filter.ended)
+        choose_sessions(removal, &filter, idle_ms);
+    if (!dry_run) {
+        remove_chosen(removal);
+        return;
+    }
+    removal_reply(removal);
+    removal_free(removal);
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+static const struct api_parameter removal_parameters[] = {
+    { "label", "string", "name=value; may be repeated, all have to match" },
+    { "state", "string", "open, paused or ending" },
+    { "idle_longer_than", "string", "only those not used for this long" },
+    { "dry_run", "boolean", "only tell which" },
+    { "owner", "string", "administrators only: sessions of this owner" },
+    { 0 },
+};
+
+static const struct api_answer removal_answers[] = {
+    { 200, "{destroyed, failed, skipped}: all of them are gone" },
+    { 0 },
+};
+
+static const struct api_answer changed_answers[] = {
+    { 200, "the session" },
+    { 400, "a field is unknown, of the wrong type or out of range" },
+    { 404, "session_not_found: unknown, or somebody else's" },
+    { 409, "it cannot be done in the state it is in" },
+    { 410, "session_ended: with the reason and the final record" },
+    { 0 },
+};
+
+static const struct api_answer accepted_answers[] = {
+    { 202, "the session; the sandbox changes meanwhile" },
+    { 400, "a field is unknown, of the wrong type or out of range" },
+    { 404, "session_not_found: unknown, or somebody else's" },
+    { 410, "session_ended: with the reason and the final record" },
+    { 0 },
+};
+
+#define SESSION "/api/v1/sessions/{session}"
+
+const struct api_route api_control_routes[] = {
+    { HTTP_DELETE, "/api/v1/sessions", delete_sessions,
+      "End all sessions of the caller that match; answers when they are gone",
+      .parameters = removal_parameters, .answers = removal_answers },
+    { HTTP_PATCH, SESSION, patch_session, "Change labels, clocks and policy", .body = API_JSON_BODY,
+      .session = API_LIVE_SESSION, .fields = patch_fields,
+      .field_count = ARRAY_LENGTH(patch_fields), .answers = changed_answers },
+    { HTTP_POST, SESSION "/keepalive", post_keepalive,
+      "The lease ends at now plus timeout; never earlier than before unless exact",
+      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .fields = keepalive_fields,
+      .field_count = ARRAY_LENGTH(keepalive_fields), .answers = changed_answers },
+    { HTTP_POST, SESSION "/pause", post_pause, "Freeze its sandbox", .body = API_JSON_BODY,
+      .session = API_LIVE_SESSION, .answers = changed_answers },
+    { HTTP_POST, SESSION "/resume", post_resume, "Let its sandbox go on", .body = API_JSON_BODY,
+      .session = API_LIVE_SESSION, .answers = changed_answers },
+    { HTTP_POST, SESSION "/sandbox", post_sandbox,
+      "Replace the sandbox by one of another flavor or with other limits", .body = API_JSON_BODY,
+      .session = API_LIVE_SESSION, .fields = replacement_fields,
+      .field_count = ARRAY_LENGTH(replacement_fields), .answers = accepted_answers },
+    { HTTP_POST, SESSION "/sandbox/teardown", post_teardown,
+      "Remove the sandbox and keep the session; the next use makes a new one",
+      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .answers = accepted_answers },
+    { 0 },
+};

@@ -1,0 +1,244 @@
+/*
+ * What happened, as Server-Sent Events: the id of each is its number, so that Last-Event-ID goes on
+ * where a broken connection ended. What is in the store comes first, in pages, then what happens.
+ */
+
+#include "core/events.h"
+#include "api/request.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/metrics.h"
+#include "wire/sse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PAGE = 200, HEARTBEAT_US = 15 * 1000 * 1000 };
+
+struct event_reader {
+    struct api_request *request; /* NULL when the client has left */
+    struct store *store;         /* borrowed */
+    struct events_watcher watcher;
+    struct store_query query;
+    struct timer heartbeat;
+    char session_id[ID_SIZE]; /* "" for all */
+    char *owner;              /* owned; NULL for any */
+    uint64_t last;            /* number of the last one sent */
+    unsigned in_page;
+    bool is_reading; /* the store has not answered yet */
+    bool is_behind;  /* more is in the store than was sent */
+    bool follows;
+};
+
+static void reader_free(struct event_reader *reader)
+{
+    events_unwatch(&reader->watcher);
+    timer_stop(&reader->heartbeat);
+    free(reader->owner);
+    free(reader);
+}
+
+static void on_gone(struct api_request *request)
+{
+    struct event_reader *reader = request->state;
+
+    reader->request = NULL;
+    events_unwatch(&reader->watcher);
+    timer_stop(&reader->heartbeat);
+    if (!reader->is_reading)
+        reader_free(reader);
+}
+
+static void send_event(struct event_reader *reader, const struct event_record *event)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024 * 1024);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(2 * 1024 * 1024);
+    struct json_writer json = JSON_WRITER(&data);
+    char id[24];
+
+    json_begin_object(&json, NULL);
+    json_put_int(&json, "sequence", (int64_t)event->sequence);
+    json_put_text(&json, "type", event->type);
+    json_put_text(&json, "session_id", *event->session_id ? event->session_id : NULL);
+    json_put_int(&json, "session_sequence", (int64_t)event->session_sequence);
+    json_put_time(&json, "time", event->wall_us);
+    json_put_raw(&json, "data", str_is_empty(event->data_json) ? "{}" : event->data_json);
+    json_end_object(&json);
+    snprintf(id, sizeof(id), "%llu", (unsigned long long)event->sequence);
+    if (sse_write(&text, id, event->type, data.data, data.length) == 0)
+        http_respond_write(reader->request->exchange, text.data, text.length);
+    reader->last = event->sequence;
+}
+
+static bool has_room(const struct event_reader *reader)
+{
+    return http_respond_pending(reader->request->exchange) < HTTP_HIGH_WATER;
+}
+
+/* --- from the store -------------------------------------------------------------------------- */
+
+static void on_stored(struct store_query *query, const struct event_record *event)
+{
+    struct event_reader *reader = container_of(query, struct event_reader, query);
+
+    reader->in_page++;
+    if (reader->request)
+        send_event(reader, event);
+}
+
+static void read_page(struct event_reader *reader);
+
+static void end_answer(struct event_reader *reader)
+{
+    struct api_request *request = reader->request;
+
+    http_respond_end(request->exchange);
+    request->on_gone = NULL;
+    reader_free(reader);
+}
+
+static void on_page(struct store_query *query)
+{
+    struct event_reader *reader = container_of(query, struct event_reader, query);
+
+    reader->is_reading = false;
+    if (!reader->request) {
+        reader_free(reader);
+        return;
+    }
+    if (query->err.code)
+        http_exchange_abort(reader->request->exchange);
+    else if (reader->in_page == PAGE || reader->is_behind)
+        read_page(reader);
+    else if (!reader->follows)
+        end_answer(reader);
+}
+
+/* The client's pace decides: with its buffer full the rest waits in the store. */
+static void read_page(struct event_reader *reader)
+{
+    reader->is_behind = true;
+    if (reader->is_reading || !has_room(reader))
+        return;
+    reader->is_behind = false;
+    reader->is_reading = true;
+    reader->in_page = 0;
+    reader->query = (struct store_query){
+        .on_event = on_stored,
+        .done = on_page,
+        .session_id = *reader->session_id ? reader->session_id : NULL,
+        .owner = reader->owner,
+        .after = reader->last,
+        .limit = PAGE,
+    };
+    store_query(reader->store, STORE_EVENTS, &reader->query);
+}
+
+/* --- as they happen -------------------------------------------------------------------------- */
+
+static void on_event(struct events_watcher *watcher, const struct event_record *event)
+{
+    struct event_reader *reader = container_of(watcher, struct event_reader, watcher);
+
+    if (event->sequence <= reader->last)
+        return;
+    if (reader->is_reading || reader->is_behind || !has_room(reader))
+        reader->is_behind = true;
+    else
+        send_event(reader, event);
+}
+
+static void on_drain(struct http_exchange *exchange)
+{
+    struct api_request *request = http_exchange_user(exchange);
+    struct event_reader *reader = request->state;
+
+    if (request->on_gone && reader->is_behind)
+        read_page(reader);
+}
+
+static void on_heartbeat(struct timer *timer)
+{
+    struct event_reader *reader = container_of(timer, struct event_reader, heartbeat);
+
+    if (http_respond_pending(reader->request->exchange) == 0)
+        http_respond_write(reader->request->exchange, ":\n\n", 3);
+    timer_arm_in(&reader->heartbeat, HEARTBEAT_US);
+}
+
+/* --- beginning ------------------------------------------------------------------------------- */
+
+static int read_start(const struct api_request *request, uint64_t *out_after, struct error *err)
+{
+    const char *id = api_header(request, "last-event-id");
+
+    if (id && str_to_u64(id, out_after) < 0)
+        return error_named(err, ERR_INVALID, "invalid_header",
+                           "Last-Event-ID must be the number of an event");
+    return api_parameter_u64(request, "after", INT64_MAX, out_after, err);
+}
+
+static void begin(struct api_request *request, const char *session_id, uint64_t after, bool follows)
+{
+    struct event_reader *reader;
+    struct error err = { 0 };
+
+    if (read_start(request, &after, &err) < 0 ||
+        api_parameter_bool(request, "follow", &follows, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    reader = xnew(struct event_reader);
+    reader->request = request;
+    reader->store = request->api->parts.store;
+    reader->last = after;
+    reader->follows = follows && !request->is_head;
+    reader->owner = request->any_owner ? NULL : xstrdup(request->owner);
+    snprintf(reader->session_id, sizeof(reader->session_id), "%s", session_id);
+    memcpy(reader->watcher.session_id, reader->session_id, sizeof(reader->session_id));
+    reader->watcher.owner = reader->owner;
+    reader->watcher.on_event = on_event;
+    timer_init(&reader->heartbeat, request->core->loop, on_heartbeat);
+    request->state = reader;
+    request->on_gone = on_gone;
+    metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
+    http_respond_on_drain(request->exchange, on_drain);
+    http_respond_start(request->exchange, 200, "text/event-stream", -1);
+    if (reader->follows) {
+        events_watch(request->core->events, &reader->watcher);
+        timer_arm_in(&reader->heartbeat, HEARTBEAT_US);
+    }
+    read_page(reader);
+}
+
+static void get_events(struct api_request *request)
+{
+    begin(request, "", events_last(request->core->events), true);
+}
+
+/* All that happened to the session, and for a live one what will. */
+static void get_session_events(struct api_request *request)
+{
+    begin(request, request->session_id, 0, request->session != NULL);
+}
+
+static const struct api_parameter parameters[] = {
+    { "after", "integer", "only events behind this number, as with Last-Event-ID" },
+    { "follow", "boolean", "0 ends the answer with what has happened so far" },
+    { 0 },
+};
+
+static const struct api_answer answers[] = {
+    { 200, "text/event-stream; the id of an event is its number" },
+    { 404, "session_not_found: unknown, or somebody else's" },
+    { 0 },
+};
+
+const struct api_route api_event_routes[] = {
+    { HTTP_GET, "/api/v1/events", get_events, "What happens to the caller's sessions",
+      .parameters = parameters, .answers = answers },
+    { HTTP_GET, "/api/v1/sessions/{session}/events", get_session_events,
+      "What happened to the session, and happens", .session = API_ANY_SESSION,
+      .parameters = parameters, .answers = answers },
+    { 0 },
+};

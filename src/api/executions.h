@@ -1,0 +1,50 @@
+#pragma once
+
+/* What the routes of executions share. */
+
+#include "api/request.h"
+#include "core/execution.h"
+
+enum { WAIT_MAXIMUM_MS = 3600 * 1000 };
+
+/* Finds the execution of the route: in memory, or its record. Exactly one of the two is called;
+ * 404 is answered otherwise. */
+typedef void execution_live_fn(struct api_request *request, struct execution *execution);
+typedef void execution_record_fn(struct api_request *request,
+                                 const struct execution_record *record);
+void api_find_execution(struct api_request *request, execution_live_fn *on_live,
+                        execution_record_fn *on_record);
+
+void execution_reply(struct api_request *request, int status, struct execution *execution);
+void execution_record_reply(struct api_request *request, int status,
+                            const struct execution_record *record);
+
+/* Answers with the execution when it has ended or the time is over (negative: never). */
+void execution_reply_when_ended(struct api_request *request, struct execution *execution,
+                                int status, int64_t wait_ms);
+
+/* As live events: see executions_stream.c. With `cancels`, the client's leaving cancels it. */
+void execution_stream(struct api_request *request, struct execution *execution, bool cancels);
+
+/* The body of a request as an execution_request; texts are borrowed from the body, the rest is
+ * released by execution_body_fini(). */
+struct execution_body {
+    struct execution_request request;
+    const char **argv; /* owned */
+    char *env_json;    /* owned */
+    json_t *any_stdin; /* owned */
+    bool cancel_on_disconnect;
+};
+
+int execution_body_read(struct api_request *request, struct execution_body *body,
+                        struct error *err);
+void execution_body_fini(struct execution_body *body);
+
+static inline void scoped_execution_body_fini(struct execution_body *body)
+{
+    execution_body_fini(body);
+}
+
+enum { EXECUTION_FIELDS = 12 };
+extern const struct json_field execution_fields[EXECUTION_FIELDS];
+extern const struct api_extra execution_extras[];

@@ -1,0 +1,256 @@
+/*
+ * An execution as Server-Sent Events:
+ *
+ *     started          the execution, once it runs
+ *     stdout, stderr   {"offset", "text"}, or {"offset", "base64"} for bytes that are not UTF-8
+ *     gap              {"stream", "start", "end"}: bytes that were dropped before they were sent
+ *     exit             the execution as it has ended
+ *
+ * A comment every few seconds keeps the connection warm. A client that does not read is not waited
+ * for longer than any other follower of the output.
+ */
+
+#include "api/executions.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/metrics.h"
+#include "core/output.h"
+#include "wire/sse.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { PIECE_BYTES = 32 * 1024, HEARTBEAT_US = 15 * 1000 * 1000 };
+
+struct stream {
+    const char *name;
+    struct output *output; /* borrowed; NULL with a terminal */
+    struct output_follower follower;
+    uint64_t offset;
+};
+
+struct event_stream {
+    struct api_request *request;
+    struct execution *execution; /* a reference */
+    struct execution_watcher watcher;
+    struct timer heartbeat;
+    struct stream streams[2];
+    bool started;
+    bool cancels;
+};
+
+static void stream_release(struct event_stream *events)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
+        if (events->streams[i].output)
+            output_unfollow(events->streams[i].output, &events->streams[i].follower);
+    }
+    timer_stop(&events->heartbeat);
+    execution_unwatch(&events->watcher);
+    execution_unref(events->execution);
+    free(events);
+}
+
+static void on_gone(struct api_request *request)
+{
+    struct event_stream *events = request->state;
+
+    if (events->cancels && !execution_state_is_final(events->execution->state))
+        execution_cancel(events->execution);
+    stream_release(events);
+}
+
+static void send_event(struct event_stream *events, const char *name, struct buffer *data)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+
+    if (sse_write(&text, NULL, name, data->data, data->length) == 0)
+        http_respond_write(events->request->exchange, text.data, text.length);
+}
+
+static void send_execution(struct event_stream *events, const char *name)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&data);
+
+    execution_write_json(events->execution, &json, NULL, false);
+    send_event(events, name, &data);
+}
+
+/* --- bytes ----------------------------------------------------------------------------------- */
+
+static void put_base64(struct json_writer *json, const uint8_t *bytes, size_t length)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static char text[(PIECE_BYTES + 2) / 3 * 4];
+    size_t at = 0;
+
+    for (size_t i = 0; i < length; i += 3) {
+        uint32_t group = (uint32_t)bytes[i] << 16;
+
+        if (i + 1 < length)
+            group |= (uint32_t)bytes[i + 1] << 8;
+        if (i + 2 < length)
+            group |= bytes[i + 2];
+        text[at++] = digits[group >> 18];
+        text[at++] = digits[group >> 12 & 63];
+        text[at++] = i + 1 < length ? digits[group >> 6 & 63] : '=';
+        text[at++] = i + 2 < length ? digits[group & 63] : '=';
+    }
+    json_put_bytes(json, "base64", text, at);
+}
+
+/* How many bytes at the end may be the beginning of a character. */
+static size_t unfinished_bytes(const uint8_t *bytes, size_t length)
+{
+    for (size_t back = 1; back <= 3 && back <= length; back++) {
+        uint8_t byte = bytes[length - back];
+        size_t wants = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+
+        if ((byte & 0xc0) != 0x80)
+            return wants > back ? back : 0;
+    }
+    return 0;
+}
+
+static void send_bytes(struct event_stream *events, const struct stream *stream,
+                       const uint8_t *bytes, size_t length)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&data);
+
+    json_begin_object(&json, NULL);
+    json_put_int(&json, "offset", (int64_t)stream->offset);
+    if (str_is_utf8((const char *)bytes, length))
+        json_put_bytes(&json, "text", bytes, length);
+    else
+        put_base64(&json, bytes, length);
+    json_end_object(&json);
+    send_event(events, stream->name, &data);
+}
+
+static void send_gap(struct event_stream *events, const struct stream *stream, uint64_t end)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
+    struct json_writer json = JSON_WRITER(&data);
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "stream", stream->name);
+    json_put_int(&json, "start", (int64_t)stream->offset);
+    json_put_int(&json, "end", (int64_t)end);
+    json_end_object(&json);
+    send_event(events, "gap", &data);
+}
+
+/* One piece of a stream; false when there is nothing to send now. */
+static bool send_piece(struct event_stream *events, struct stream *stream)
+{
+    static uint8_t bytes[PIECE_BYTES];
+    bool may_grow = !execution_state_is_final(events->execution->state);
+    uint64_t start, end;
+    ssize_t count;
+
+    if (!stream->output || !output_extent(stream->output, stream->offset, &start, &end))
+        return false;
+    if (start > stream->offset) {
+        send_gap(events, stream, start);
+        stream->offset = start;
+    }
+    count = pread(output_fd(stream->output), bytes, (size_t)MIN(end - start, sizeof(bytes)),
+                  (off_t)start);
+    if (count <= 0)
+        return false;
+    if (may_grow || start + (uint64_t)count < end)
+        count -= (ssize_t)unfinished_bytes(bytes, (size_t)count);
+    if (count == 0)
+        return false;
+    send_bytes(events, stream, bytes, (size_t)count);
+    stream->offset += (uint64_t)count;
+    return true;
+}
+
+static bool has_room(const struct event_stream *events)
+{
+    return http_respond_pending(events->request->exchange) < HTTP_HIGH_WATER;
+}
+
+static void pump(struct event_stream *events)
+{
+    struct execution *execution = events->execution;
+    bool progress = true;
+
+    if (!events->started && execution->state != EXECUTION_QUEUED) {
+        events->started = true;
+        send_execution(events, "started");
+    }
+    while (progress && has_room(events)) {
+        progress = false;
+        for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++)
+            progress = send_piece(events, &events->streams[i]) || progress;
+    }
+    for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
+        if (events->streams[i].output)
+            output_follower_moved(events->streams[i].output, &events->streams[i].follower,
+                                  events->streams[i].offset);
+    }
+    if (progress || !execution_state_is_final(execution->state))
+        return;
+    send_execution(events, "exit");
+    http_respond_end(events->request->exchange);
+    events->request->on_gone = NULL;
+    stream_release(events);
+}
+
+static void on_change(struct execution_watcher *watcher)
+{
+    pump(container_of(watcher, struct event_stream, watcher));
+}
+
+static void on_drain(struct http_exchange *exchange)
+{
+    struct api_request *request = http_exchange_user(exchange);
+
+    if (request->on_gone)
+        pump(request->state);
+}
+
+static void on_heartbeat(struct timer *timer)
+{
+    struct event_stream *events = container_of(timer, struct event_stream, heartbeat);
+    struct http_exchange *exchange = events->request->exchange;
+
+    if (http_respond_pending(exchange) == 0)
+        http_respond_write(exchange, ":\n\n", 3);
+    timer_arm_in(&events->heartbeat, HEARTBEAT_US);
+}
+
+static void stream_init(struct stream *stream, const char *name, struct output *output)
+{
+    stream->name = name;
+    stream->output = output;
+    if (output)
+        output_follow(output, &stream->follower, 0);
+}
+
+void execution_stream(struct api_request *request, struct execution *execution, bool cancels)
+{
+    struct event_stream *events = xnew(struct event_stream);
+
+    events->request = request;
+    events->execution = execution;
+    events->cancels = cancels;
+    execution_ref(execution);
+    execution_watch(execution, &events->watcher, on_change);
+    stream_init(&events->streams[0], "stdout", execution->out);
+    stream_init(&events->streams[1], "stderr", execution->err);
+    timer_init(&events->heartbeat, request->core->loop, on_heartbeat);
+    timer_arm_in(&events->heartbeat, HEARTBEAT_US);
+    request->state = events;
+    request->on_gone = on_gone;
+
+    metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
+    http_respond_header(request->exchange, "X-Sandglass-Execution-Id", execution->id);
+    http_respond_on_drain(request->exchange, on_drain);
+    http_respond_start(request->exchange, 200, "text/event-stream", -1);
+    pump(events);
+}

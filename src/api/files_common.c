@@ -1,0 +1,242 @@
+#include "api/files.h"
+#include "base/alloc.h"
+#include "base/str.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct {
+    int number;
+    enum error_code code;
+    const char *name;
+    const char *text;
+} failures[] = {
+    { ENOENT, ERR_NOT_FOUND, "file_not_found", "there is no such file or directory" },
+    { ENOTDIR, ERR_NOT_FOUND, "not_a_directory", "a part of the path is not a directory" },
+    { EACCES, ERR_FORBIDDEN, "permission_denied", "permission denied" },
+    { EPERM, ERR_FORBIDDEN, "permission_denied", "not permitted" },
+    { EROFS, ERR_FORBIDDEN, "read_only", "the file system is read-only" },
+    { EISDIR, ERR_CONFLICT, "is_a_directory", "it is a directory" },
+    { EEXIST, ERR_CONFLICT, "file_exists", "it exists already" },
+    { ENOTEMPTY, ERR_CONFLICT, "directory_not_empty", "the directory is not empty" },
+    { ETXTBSY, ERR_CONFLICT, "file_busy", "the program is being run" },
+    { EBUSY, ERR_CONFLICT, "file_busy", "it is in use" },
+    { EXDEV, ERR_CONFLICT, "cross_device", "source and target are on different file systems" },
+    { ELOOP, ERR_CONFLICT, "too_many_links", "too many symbolic links" },
+    { ENXIO, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
+    { ENODEV, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
+    { ENAMETOOLONG, ERR_INVALID, "invalid_path", "the path is too long" },
+    { EINVAL, ERR_INVALID, "invalid_path", "the path is not valid" },
+    { EFBIG, ERR_TOO_LARGE, "file_too_large", "the file is too large" },
+    { ENOSPC, ERR_NO_SPACE, "no_space", "no space is left" },
+    { EDQUOT, ERR_NO_SPACE, "no_space", "the quota is used up" },
+    { EAGAIN, ERR_LIMIT, "too_many_file_operations", "too many file operations at one time" },
+};
+
+int file_error(struct error *err, int number, const char *path)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(failures); i++) {
+        if (failures[i].number == number)
+            return error_named(err, failures[i].code, failures[i].name, "%.200s: %s", path,
+                               failures[i].text);
+    }
+    return error_named(err, ERR_BACKEND, "file_failed", "%.200s: %s", path, strerror(number));
+}
+
+void file_etag(const struct protocol_stat *stat, char etag[ETAG_SIZE])
+{
+    snprintf(etag, ETAG_SIZE, "\"%llx-%llx-%llx\"", (unsigned long long)stat->inode,
+             (unsigned long long)stat->modified_us, (unsigned long long)stat->size);
+}
+
+static const char *type_name(uint32_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "file";
+    case S_IFDIR:
+        return "directory";
+    case S_IFLNK:
+        return "link";
+    case S_IFIFO:
+        return "fifo";
+    case S_IFSOCK:
+        return "socket";
+    default:
+        return "device";
+    }
+}
+
+void file_write_json(struct json_writer *json, const char *key, const char *path,
+                     size_t path_length, const struct protocol_stat *stat)
+{
+    char text[ETAG_SIZE];
+
+    json_begin_object(json, key);
+    json_put_bytes(json, "path", path, path_length);
+    json_put_text(json, "type", type_name(stat->mode));
+    json_put_int(json, "size", (int64_t)stat->size);
+    snprintf(text, sizeof(text), "%04o", stat->mode & 07777);
+    json_put_text(json, "mode", text);
+    json_put_int(json, "uid", stat->uid);
+    json_put_int(json, "gid", stat->gid);
+    json_put_time(json, "modified", stat->modified_us);
+    file_etag(stat, text);
+    json_put_text(json, "etag", text);
+}
+
+const char *file_path(const struct api_request *request, struct error *err)
+{
+    const char *path = api_parameter(request, "path");
+
+    if (!str_is_empty(path) && strlen(path) < PROTOCOL_MAX_PATH)
+        return path;
+    if (str_is_empty(path))
+        error_named(err, ERR_INVALID, "invalid_parameter", "parameter path is missing");
+    else
+        error_named(err, ERR_INVALID, "invalid_path", "the path is too long");
+    return NULL;
+}
+
+int file_range(const char *header, uint64_t size, uint64_t *out_start, uint64_t *out_end)
+{
+    char first[24] = "", last[24] = "";
+    uint64_t start, end;
+    int used = 0;
+
+    if (!header || !str_starts_with(header, "bytes="))
+        return 0;
+    header += 6;
+    if (sscanf(header, "%20[0-9]%n", first, &used) == 1)
+        header += used;
+    if (*header != '-')
+        return 0;
+    header++;
+    used = 0;
+    if (sscanf(header, "%20[0-9]%n", last, &used) == 1)
+        header += used;
+    if (*header || (!*first && !*last))
+        return 0;
+    if (!*first) { /* the last bytes */
+        if (str_to_u64(last, &end) < 0 || end == 0)
+            return -1;
+        *out_start = end < size ? size - end : 0;
+        *out_end = size;
+        return size ? 1 : -1;
+    }
+    if (str_to_u64(first, &start) < 0 || start >= size)
+        return -1;
+    if (!*last || str_to_u64(last, &end) < 0 || end >= size)
+        end = size - 1;
+    if (end < start)
+        return 0;
+    *out_start = start;
+    *out_end = end + 1;
+    return 1;
+}
+
+/* --- a call ---------------------------------------------------------------------------------- */
+
+static void on_abandoned(struct agent_request *operation UNUSED)
+{
+}
+
+/* Nobody waits for the answer: the temporary file goes all the same. */
+static void abandon_upload(struct file_call *call)
+{
+    struct agent_file file = { .kind = FILE_COMMIT,
+                               .user = "",
+                               .path = call->path,
+                               .second = call->temporary,
+                               .flags = FILE_ABANDON };
+
+    if (!call->temporary || !call->in_use || !call->use.agent)
+        return;
+    agent_file(call->use.agent, &file, &call->operation, on_abandoned);
+    agent_cancel(&call->operation);
+}
+
+static void file_call_free(struct api_request *request)
+{
+    struct file_call *call = request->state;
+
+    request->on_gone = NULL;
+    agent_cancel(&call->operation);
+    listing_fini(&call->listing);
+    abandon_upload(call);
+    if (call->in_use)
+        session_use_end(&call->use);
+    fd_close(call->fd);
+    free(call->temporary);
+    free(call);
+}
+
+static void on_ready(struct session_use *use)
+{
+    struct file_call *call = container_of(use, struct file_call, use);
+
+    if (!use->err.code && use->agent) {
+        call->next(call);
+        return;
+    }
+    if (!use->err.code)
+        error_named(&use->err, ERR_BACKEND, "backend", "the sandbox cannot be reached");
+    api_fail(call->request, &use->err);
+}
+
+static void on_lost(struct session_use *use)
+{
+    struct file_call *call = container_of(use, struct file_call, use);
+    struct error err = { 0 };
+    char reason[END_TEXT_SIZE];
+
+    call->in_use = false;
+    end_reason_text(&use->lost, reason);
+    error_named(&err, ERR_BACKEND, "sandbox_lost", "the sandbox went away meanwhile: %s", reason);
+    err.retryable = true;
+    api_fail(call->request, &err);
+}
+
+void file_call_begin(struct api_request *request, const char *path, const char *second,
+                     file_call_fn *start)
+{
+    struct file_call *call = xnew(struct file_call);
+
+    call->request = request;
+    call->path = path;
+    call->second = second;
+    call->fd = -1;
+    call->next = start;
+    call->in_use = true;
+    request->state = call;
+    request->on_gone = file_call_free;
+    session_use_begin(&call->use, request->session, 0, on_ready, on_lost);
+}
+
+void file_call_fail(struct file_call *call, int number, const char *path)
+{
+    struct error err = { 0 };
+
+    file_error(&err, number, path);
+    api_fail(call->request, &err);
+}
+
+static void on_done(struct agent_request *operation)
+{
+    struct file_call *call = container_of(operation, struct file_call, operation);
+
+    if (!operation->err.code)
+        call->next(call);
+    else if (operation->sys_errno)
+        file_call_fail(call, operation->sys_errno, call->path);
+    else
+        api_fail(call->request, &operation->err);
+}
+
+void file_call_do(struct file_call *call, const struct agent_file *file, file_call_fn *next)
+{
+    call->next = next;
+    agent_file(call->use.agent, file, &call->operation, on_done);
+}

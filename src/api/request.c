@@ -1,0 +1,124 @@
+#include "api/request.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/metrics.h"
+
+#include <string.h>
+
+/* --- what was asked -------------------------------------------------------------------------- */
+
+const char *api_parameter(const struct api_request *request, const char *name)
+{
+    for (size_t i = 0; i < request->parameter_count; i++) {
+        if (strcmp(request->parameters[i].name, name) == 0)
+            return request->parameters[i].value;
+    }
+    return NULL;
+}
+
+static int refuse_parameter(const char *name, const char *wanted, struct error *err)
+{
+    return error_named(err, ERR_INVALID, "invalid_parameter", "parameter %s must be %s", name,
+                       wanted);
+}
+
+int api_parameter_u64(const struct api_request *request, const char *name, uint64_t maximum,
+                      uint64_t *out_value, struct error *err)
+{
+    const char *text = api_parameter(request, name);
+    uint64_t value;
+
+    if (!text)
+        return 0;
+    if (str_to_u64(text, &value) < 0)
+        return refuse_parameter(name, "a whole number", err);
+    if (value > maximum)
+        return error_named(err, ERR_INVALID, "invalid_parameter",
+                           "parameter %s must be at most %llu", name, (unsigned long long)maximum);
+    *out_value = value;
+    return 0;
+}
+
+int api_parameter_bool(const struct api_request *request, const char *name, bool *out_value,
+                       struct error *err)
+{
+    const char *text = api_parameter(request, name);
+
+    if (!text)
+        return 0;
+    if (strcmp(text, "1") == 0 || strcmp(text, "true") == 0 || !*text)
+        *out_value = true;
+    else if (strcmp(text, "0") == 0 || strcmp(text, "false") == 0)
+        *out_value = false;
+    else
+        return refuse_parameter(name, "1 or 0", err);
+    return 0;
+}
+
+int api_parameter_ms(const struct api_request *request, const char *name, int64_t maximum_ms,
+                     int64_t *out_ms, struct error *err)
+{
+    const char *text = api_parameter(request, name);
+    int64_t ms;
+
+    if (!text)
+        return 0;
+    if (str_to_duration_ms(text, &ms, NULL) < 0)
+        return refuse_parameter(name, "a duration such as 30 or 90s", err);
+    *out_ms = MIN(ms, maximum_ms);
+    return 0;
+}
+
+const char *api_header(const struct api_request *request, const char *name)
+{
+    return http_head_header(http_exchange_head(request->exchange), name);
+}
+
+int api_decode(const struct api_request *request, void *out, struct error *err)
+{
+    return json_decode(request->body, request->route->fields, request->route->field_count, out,
+                       err);
+}
+
+json_t *api_take_field(struct api_request *request, const char *name)
+{
+    json_t *value = json_object_get(request->body, name);
+
+    if (!value)
+        return NULL;
+    json_incref(value);
+    json_object_del(request->body, name);
+    if (!json_is_null(value))
+        return value;
+    json_decref(value);
+    return NULL;
+}
+
+/* --- answers --------------------------------------------------------------------------------- */
+
+static void reply(struct api_request *request, int status, const void *body, size_t length)
+{
+    metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, (unsigned)status / 100, 1);
+    http_respond(request->exchange, status, "application/json", body, length);
+}
+
+void api_reply(struct api_request *request, int status, struct buffer *json)
+{
+    static const char too_large[] =
+        "{\"error\":{\"code\":\"internal\",\"message\":\"the answer is too large\",\"hint\":\"\","
+        "\"retryable\":false}}\n";
+
+    if (!request->exchange)
+        return;
+    if (buffer_append_byte(json, '\n') < 0 || json->overflowed)
+        reply(request, 500, too_large, sizeof(too_large) - 1);
+    else
+        reply(request, status, json->data, json->length);
+}
+
+void api_reply_empty_object(struct api_request *request, int status)
+{
+    if (request->exchange)
+        reply(request, status, "{}\n", 3);
+}

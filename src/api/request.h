@@ -1,0 +1,184 @@
+#pragma once
+
+/*
+ * One request. The router makes it, finds its route, reads its body, looks up its session and calls
+ * the handler, which answers now or later.
+ *
+ * It lives until the exchange is over and nothing that was begun for it is under way any more.
+ * Whoever waits for a callback says so with api_begin(), and the callback begins with
+ *
+ *     if (api_finish(request))
+ *         return;
+ *
+ * which is true when the client has left meanwhile; then the request may be gone. `on_gone`
+ * releases what the handler holds beyond that, and comes once, when the exchange is over.
+ */
+
+#include "api/api.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "core/session.h"
+#include "net/http_server.h"
+#include "store/store.h"
+#include "wire/json.h"
+
+#include <stdbool.h>
+
+struct api {
+    struct api_parts parts;
+    char *openapi; /* owned; made when it is first asked for */
+};
+
+enum {
+    API_SEGMENTS = 12,
+    API_PARAMETERS = 24,
+    API_BODY_MAXIMUM = 24 * 1024 * 1024,
+    API_REPLY_MAXIMUM = 256 * 1024 * 1024,
+};
+
+enum api_body { API_NO_BODY, API_JSON_BODY, API_BYTES_BODY };
+
+/* What {session} in the path has to be. */
+enum api_session { API_NO_SESSION, API_LIVE_SESSION, API_ANY_SESSION };
+
+struct api_request;
+typedef void api_handler_fn(struct api_request *request);
+
+/* A field that json_field cannot describe, because it has more than one type. */
+struct api_extra {
+    const char *name;
+    const char *schema; /* JSON schema */
+};
+
+struct api_parameter {
+    const char *name; /* in the query */
+    const char *type; /* of its schema: "string", "integer", "number", "boolean" */
+    const char *help;
+};
+
+struct api_answer {
+    int status;
+    const char *help;
+};
+
+struct api_route {
+    enum http_method method;
+    const char *path; /* "/api/v1/sessions/{session}" */
+    api_handler_fn *handle;
+    const char *summary;
+    enum api_body body;
+    enum api_session session;
+    const struct json_field *fields;
+    size_t field_count;
+    const struct api_extra *extras;         /* ends with a row without a name; may be NULL */
+    const struct api_parameter *parameters; /* as extras */
+    const struct api_answer *answers;       /* ends with status 0 */
+};
+
+struct api_request {
+    struct api *api;                /* borrowed */
+    struct core *core;              /* borrowed */
+    struct http_exchange *exchange; /* borrowed; NULL when it is over */
+    const struct api_route *route;  /* borrowed */
+    char *segments[API_SEGMENTS];   /* of the path, decoded; owned */
+    size_t segment_count;
+    struct {
+        char *name, *value; /* owned */
+    } parameters[API_PARAMETERS];
+    size_t parameter_count;
+    char *owner;        /* owned; "" for nobody */
+    char *on_behalf_of; /* owned */
+    bool any_owner;     /* an administrator */
+    bool is_head;
+    json_t *body; /* owned; an object, empty without a body */
+
+    char session_id[ID_SIZE];
+    struct session *session; /* borrowed; valid only while the handler is called, NULL if ended */
+
+    void *state; /* the handler's own */
+    void (*on_gone)(struct api_request *request);
+    unsigned pending;
+};
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+void api_begin(struct api_request *request);
+bool api_finish(struct api_request *request);
+
+/* --- what was asked -------------------------------------------------------------------------- */
+
+/* The value of a {name} in the route's path. */
+const char *api_path(const struct api_request *request, const char *name);
+
+/* A parameter of the query; NULL without one. */
+const char *api_parameter(const struct api_request *request, const char *name);
+int api_parameter_u64(const struct api_request *request, const char *name, uint64_t maximum,
+                      uint64_t *out_value, struct error *err); /* absent: unchanged */
+int api_parameter_bool(const struct api_request *request, const char *name, bool *out_value,
+                       struct error *err);
+int api_parameter_ms(const struct api_request *request, const char *name, int64_t maximum_ms,
+                     int64_t *out_ms, struct error *err);
+const char *api_header(const struct api_request *request, const char *name);
+
+/* The body by the route's table of fields. */
+int api_decode(const struct api_request *request, void *out, struct error *err);
+
+/* A field of the body that has more than one type, taken out of it; the caller owns the reference.
+ * NULL when it is absent or null. */
+json_t *api_take_field(struct api_request *request, const char *name);
+
+/* --- the session of the route, found again after waiting ------------------------------------- */
+
+/* NULL with ERR_NOT_FOUND or ERR_GONE. */
+struct session *api_session_again(const struct api_request *request, struct error *err);
+
+/* Finds the session that `reference` names, as for a route with {session}, then calls the handler
+ * with request->session set; answers 404 or 410 otherwise. */
+void api_find_session(struct api_request *request, const char *reference, enum api_session kind,
+                      api_handler_fn *then);
+
+/* --- answers --------------------------------------------------------------------------------- */
+
+void api_reply(struct api_request *request, int status, struct buffer *json);
+void api_reply_empty_object(struct api_request *request, int status);
+void api_fail(struct api_request *request, const struct error *err);
+
+/* With a status that the error's code does not have. */
+void api_fail_status(struct api_request *request, int status, const struct error *err);
+
+/* 410 with the final record of the session as JSON. */
+void api_fail_ended(struct api_request *request, const char *session_id, const char *reason,
+                    const char *record_json);
+int api_status(enum error_code code);
+
+/* {"code","message","hint","retryable"} under `key`. */
+void api_write_error(struct json_writer *json, const char *key, const struct error *err);
+
+/* --- tables ---------------------------------------------------------------------------------- */
+
+extern const struct api_route api_session_routes[];
+extern const struct api_route api_control_routes[];
+extern const struct api_route api_execution_routes[];
+extern const struct api_route api_input_routes[];
+extern const struct api_route api_output_routes[];
+extern const struct api_route api_execute_routes[];
+extern const struct api_route api_file_routes[];
+extern const struct api_route api_event_routes[];
+extern const struct api_route api_system_routes[];
+
+/* All of them: 1 and the next route, or 0 at the end. Start with *position = 0. */
+bool api_next_route(size_t *position, const struct api_route **out_route);
+
+enum api_match { API_MATCH, API_NO_PATH, API_NO_METHOD };
+
+/* Fills request->route from its segments. With API_NO_METHOD `allow` lists the methods there are.
+ */
+enum api_match api_match_route(struct api_request *request, enum http_method method,
+                               struct buffer *allow);
+
+/* Splits and decodes the target of a request. */
+int api_parse_target(struct api_request *request, const char *target, const char *query,
+                     struct error *err);
+
+void api_make_openapi(struct buffer *out);

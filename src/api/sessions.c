@@ -1,0 +1,524 @@
+#include "api/sessions.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    KEY_MAXIMUM = 256,
+    LABELS_MAXIMUM = 64,
+    TEXT_MAXIMUM = 128 * 1024,
+    PAGE_DEFAULT = 100,
+    PAGE_MAXIMUM = 1000
+};
+
+/* --- shared ---------------------------------------------------------------------------------- */
+
+char *json_to_text(const json_t *value)
+{
+    return value ? json_dumps(value, JSON_COMPACT) : NULL;
+}
+
+void session_reply(struct api_request *request, int status, const struct session *session)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    session_write_json(session, &json, NULL);
+    api_reply(request, status, &text);
+}
+
+struct session_call *session_call_new(struct api_request *request)
+{
+    struct session_call *call = xnew(struct session_call);
+
+    call->request = request;
+    api_begin(request);
+    return call;
+}
+
+void session_call_done(struct session_op *op)
+{
+    struct session_call *call = container_of(op, struct session_call, op);
+    struct api_request *request = call->request;
+
+    if (!api_finish(request)) {
+        if (op->err.code)
+            api_fail(request, &op->err);
+        else
+            session_reply(request, op->created ? 201 : 200, op->session);
+    }
+    free(call);
+}
+
+/* --- the final record ------------------------------------------------------------------------ */
+
+struct final_record {
+    struct api_request *request;
+    struct store_query query;
+    char id[ID_SIZE];
+    struct buffer text;
+};
+
+static void on_final_session(struct store_query *query, const struct session_record *record)
+{
+    struct final_record *final = container_of(query, struct final_record, query);
+    struct json_writer json = JSON_WRITER(&final->text);
+
+    session_record_write_json(record, &json, NULL);
+}
+
+static void on_final_done(struct store_query *query)
+{
+    struct final_record *final = container_of(query, struct final_record, query);
+    struct api_request *request = final->request;
+
+    if (!api_finish(request)) {
+        if (query->err.code)
+            api_fail(request, &query->err);
+        else if (!final->text.length)
+            api_reply_empty_object(request, 200);
+        else
+            api_reply(request, 200, &final->text);
+    }
+    buffer_fini(&final->text);
+    free(final);
+}
+
+void session_call_ended(struct session_op *op)
+{
+    struct session_call *call = container_of(op, struct session_call, op);
+    struct api_request *request = call->request;
+    struct final_record *final;
+
+    if (api_finish(request)) {
+        free(call);
+        return;
+    }
+    if (op->err.code) {
+        api_fail(request, &op->err);
+        free(call);
+        return;
+    }
+    final = xnew(struct final_record);
+    final->request = request;
+    final->text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    memcpy(final->id, op->id, sizeof(final->id));
+    final->query = (struct store_query){
+        .on_session = on_final_session, .done = on_final_done, .id = final->id, .limit = 1
+    };
+    free(call);
+    api_begin(request);
+    store_query(request->api->parts.store, STORE_SESSIONS, &final->query);
+}
+
+/* --- create ---------------------------------------------------------------------------------- */
+
+struct create {
+    const char *key, *template_name, *flavor, *backend, *network, *on_timeout;
+    json_t *labels, *env;
+    uint64_t memory, disk;
+    double cpus;
+    int64_t pids, timeout_ms, idle_timeout_ms, max_lifetime_ms;
+    bool preload, auto_restart, auto_resume;
+    bool has_preload, has_auto_restart, has_auto_resume;
+};
+
+#define CREATE(name) offsetof(struct create, name)
+
+static const struct json_field create_fields[] = {
+    { "key", JSON_KIND_TEXT, CREATE(key), .max_length = KEY_MAXIMUM },
+    { "template", JSON_KIND_TEXT, CREATE(template_name), .max_length = 128 },
+    { "flavor", JSON_KIND_TEXT, CREATE(flavor), .max_length = 128 },
+    { "backend", JSON_KIND_TEXT, CREATE(backend), .max_length = 32 },
+    { "labels", JSON_KIND_TEXT_MAP, CREATE(labels), .max_length = 256 },
+    { "env", JSON_KIND_TEXT_MAP, CREATE(env), .max_length = TEXT_MAXIMUM },
+    { "memory", JSON_KIND_SIZE, CREATE(memory), .minimum = 4 << 20, .maximum = 1e15 },
+    { "disk", JSON_KIND_SIZE, CREATE(disk), .minimum = 1 << 20, .maximum = 1e15 },
+    { "cpus", JSON_KIND_NUMBER, CREATE(cpus), .minimum = 0.01, .maximum = 1024 },
+    { "pids", JSON_KIND_INT, CREATE(pids), .minimum = 2, .maximum = 4194304 },
+    { "network", JSON_KIND_TEXT, CREATE(network), .max_length = 32 },
+    { "timeout", JSON_KIND_SECONDS, CREATE(timeout_ms), .maximum = SECONDS_MAXIMUM },
+    { "idle_timeout", JSON_KIND_SECONDS, CREATE(idle_timeout_ms), .maximum = SECONDS_MAXIMUM },
+    { "max_lifetime", JSON_KIND_SECONDS, CREATE(max_lifetime_ms), .maximum = SECONDS_MAXIMUM },
+    { "on_timeout", JSON_KIND_TEXT, CREATE(on_timeout), .max_length = 32 },
+    { "preload", JSON_KIND_BOOL, CREATE(preload), .present_offset = CREATE(has_preload) },
+    { "auto_restart", JSON_KIND_BOOL, CREATE(auto_restart),
+      .present_offset = CREATE(has_auto_restart) },
+    { "auto_resume", JSON_KIND_BOOL, CREATE(auto_resume),
+      .present_offset = CREATE(has_auto_resume) },
+};
+
+static int choose(const char *field, const char *text, const char *const *names, int *out_index,
+                  struct error *err)
+{
+    if (!text)
+        return 0;
+    for (int i = 0; names[i]; i++) {
+        if (str_equal(text, names[i])) {
+            *out_index = i;
+            return 0;
+        }
+    }
+    return error_named(err, ERR_INVALID, "invalid_field", "%s must be %s or %s, not \"%.32s\"",
+                       field, names[0], names[1], text);
+}
+
+static const char *const network_names[] = { "none", "open", NULL };
+static const char *const timeout_names[] = { "kill", "pause", NULL };
+
+/* A template is a name, or a name with a version: nothing that leads elsewhere. */
+static int check_template(const char *name, struct error *err)
+{
+    if (!name || (path_is_plain_name(name) && *name != '.'))
+        return 0;
+    return error_named(err, ERR_INVALID, "invalid_field", "template \"%.64s\" is not a name", name);
+}
+
+static int check_labels(const json_t *labels, struct error *err)
+{
+    const char *name;
+    json_t *value;
+
+    if (json_object_size(labels) > LABELS_MAXIMUM)
+        return error_named(err, ERR_INVALID, "invalid_field", "labels must be at most %d",
+                           LABELS_MAXIMUM);
+    json_object_foreach((json_t *)labels, name, value)
+    {
+        if (!*name || strlen(name) > 64 || strpbrk(name, "=\n"))
+            return error_named(err, ERR_INVALID, "invalid_field",
+                               "labels: \"%.64s\" is not a name for a label", name);
+    }
+    return 0;
+}
+
+static int check_env(const json_t *env, struct error *err)
+{
+    const char *name;
+    json_t *value;
+    size_t bytes = 0;
+
+    json_object_foreach((json_t *)env, name, value)
+    {
+        if (!*name || strchr(name, '='))
+            return error_named(err, ERR_INVALID, "invalid_field",
+                               "env: \"%.64s\" is not a name for a variable", name);
+        bytes += strlen(name) + json_string_length(value) + 2;
+    }
+    if (bytes > TEXT_MAXIMUM)
+        return error_named(err, ERR_TOO_LARGE, "env_too_large", "env is larger than %d bytes",
+                           TEXT_MAXIMUM);
+    return 0;
+}
+
+static int read_create(struct api_request *request, struct create *create,
+                       struct session_request *wanted, struct error *err)
+{
+    int network = -1, on_timeout = TIMEOUT_KILL;
+
+    if (api_decode(request, create, err) < 0 || check_template(create->template_name, err) < 0 ||
+        choose("network", create->network, network_names, &network, err) < 0 ||
+        choose("on_timeout", create->on_timeout, timeout_names, &on_timeout, err) < 0 ||
+        check_labels(create->labels, err) < 0 || check_env(create->env, err) < 0)
+        return -1;
+    if (create->key && !*create->key)
+        return error_named(err, ERR_INVALID, "invalid_field", "key must not be empty");
+    *wanted = (struct session_request){
+        .owner = request->owner,
+        .on_behalf_of = request->on_behalf_of,
+        .key = create->key,
+        .idempotency_key = api_header(request, "idempotency-key"),
+        .template_name = create->template_name,
+        .flavor = create->flavor,
+        .backend = create->backend,
+        .limits = { .memory_bytes = create->memory,
+                    .disk_bytes = create->disk,
+                    .cpu_millis = (uint32_t)lround(create->cpus * 1000),
+                    .pids = (uint32_t)create->pids },
+        .network = network,
+        .timeout_ms = create->timeout_ms,
+        .idle_timeout_ms = create->idle_timeout_ms,
+        .max_lifetime_ms = create->max_lifetime_ms,
+        .on_timeout = (enum timeout_action)on_timeout,
+        .preload = create->has_preload ? create->preload : -1,
+        .auto_restart = create->has_auto_restart ? create->auto_restart : -1,
+        .auto_resume = create->has_auto_resume ? create->auto_resume : -1,
+    };
+    if (wanted->idempotency_key && strlen(wanted->idempotency_key) > KEY_MAXIMUM)
+        return error_named(err, ERR_INVALID, "invalid_header",
+                           "Idempotency-Key is longer than %d bytes", KEY_MAXIMUM);
+    return 0;
+}
+
+static void post_session(struct api_request *request)
+{
+    struct create create = { .timeout_ms = -1, .idle_timeout_ms = -1, .max_lifetime_ms = -1 };
+    scoped(free) char *labels = NULL;
+    scoped(free) char *env = NULL;
+    struct session_request wanted;
+    struct session_call *call;
+    struct error err = { 0 };
+
+    if (read_create(request, &create, &wanted, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    wanted.labels_json = labels = json_to_text(create.labels);
+    wanted.env_json = env = json_to_text(create.env);
+    call = session_call_new(request);
+    session_open(request->core, &wanted, &call->op, session_call_done);
+}
+
+/* --- filters --------------------------------------------------------------------------------- */
+
+int session_filter_init(struct session_filter *filter, const struct api_request *request,
+                        struct error *err)
+{
+    const char *state = api_parameter(request, "state");
+
+    *filter = (struct session_filter){ .request = request, .state = -1 };
+    if (api_parameter(request, "owner") && !request->any_owner)
+        return error_named(err, ERR_FORBIDDEN, "forbidden",
+                           "only an administrator may ask for another owner's sessions");
+    for (size_t i = 0; i < request->parameter_count; i++) {
+        if (str_equal(request->parameters[i].name, "label") &&
+            !strchr(request->parameters[i].value, '='))
+            return error_named(err, ERR_INVALID, "invalid_parameter",
+                               "parameter label must be name=value");
+    }
+    for (int i = 0; state && i < SESSION_STATES; i++) {
+        if (str_equal(state, session_state_name((enum session_state)i)))
+            filter->state = i;
+    }
+    if (state && *state && filter->state < 0)
+        return error_named(err, ERR_INVALID, "invalid_parameter",
+                           "parameter state must be open, paused, ending or ended");
+    filter->ended = filter->state == SESSION_ENDED;
+    return 0;
+}
+
+bool session_filter_matches_labels(const struct session_filter *filter, const char *labels_json)
+{
+    const struct api_request *request = filter->request;
+    scoped(json_decref) json_t *labels =
+        str_is_empty(labels_json) ? NULL : json_read(labels_json, strlen(labels_json), NULL);
+
+    for (size_t i = 0; i < request->parameter_count; i++) {
+        const char *text = request->parameters[i].value;
+        const char *equals;
+        scoped(free) char *name = NULL;
+
+        if (!str_equal(request->parameters[i].name, "label"))
+            continue;
+        equals = strchr(text, '=');
+        name = xstrndup(text, (size_t)(equals - text));
+        if (!str_equal(json_string_value(json_object_get(labels, name)), equals + 1))
+            return false;
+    }
+    return true;
+}
+
+static bool is_callers(const struct api_request *request, const struct session *session)
+{
+    const char *owner = api_parameter(request, "owner");
+
+    if (!request->any_owner)
+        owner = request->owner;
+    return !owner || str_equal(session->owner, owner);
+}
+
+bool session_filter_matches(const struct session_filter *filter, const struct session *session)
+{
+    return is_callers(filter->request, session) &&
+           (filter->state < 0 || session->state == (enum session_state)filter->state) &&
+           session_filter_matches_labels(filter, session->labels_json);
+}
+
+/* --- list ------------------------------------------------------------------------------------ */
+
+struct listing {
+    struct api_request *request;
+    struct session_filter filter;
+    struct store_query query;
+    struct buffer text;
+    struct json_writer json;
+    uint64_t limit, skip, shown, total;
+};
+
+static void listing_free(struct listing *listing)
+{
+    buffer_fini(&listing->text);
+    free(listing);
+}
+
+static void listing_finish(struct listing *listing, const char *cursor)
+{
+    struct json_writer *json = &listing->json;
+
+    json_end_array(json);
+    json_put_text(json, "next_cursor", cursor);
+    json_put_int(json, "total", (int64_t)listing->total);
+    json_put_int(json, "max_sessions", listing->request->api->parts.config->capacity.max_per_owner);
+    json_end_object(json);
+    api_reply(listing->request, 200, &listing->text);
+    listing_free(listing);
+}
+
+/* A cursor is the creation time of the last one shown: new ones come behind it. */
+static void list_live(struct listing *listing)
+{
+    const char *given = api_parameter(listing->request, "cursor");
+    const struct session *session;
+    int64_t after_us = 0;
+    char cursor[32] = "";
+
+    if (given)
+        (void)str_to_i64(given, &after_us);
+    list_for_each (session, &listing->request->core->sessions, node) {
+        if (!session_filter_matches(&listing->filter, session))
+            continue;
+        listing->total++;
+        if (session->created.wall_us <= after_us)
+            continue;
+        if (listing->shown++ < listing->limit) {
+            session_write_json(session, &listing->json, NULL);
+            if (listing->shown == listing->limit)
+                snprintf(cursor, sizeof(cursor), "%lld", (long long)session->created.wall_us);
+        }
+    }
+    listing_finish(listing, listing->shown > listing->limit ? cursor : NULL);
+}
+
+static void on_ended_session(struct store_query *query, const struct session_record *record)
+{
+    struct listing *listing = container_of(query, struct listing, query);
+
+    if (!session_filter_matches_labels(&listing->filter, record->labels_json))
+        return;
+    listing->total++;
+    if (listing->total <= listing->skip || listing->shown >= listing->limit)
+        return;
+    listing->shown++;
+    session_record_write_json(record, &listing->json, NULL);
+}
+
+static void on_ended_done(struct store_query *query)
+{
+    struct listing *listing = container_of(query, struct listing, query);
+    uint64_t next = listing->skip + listing->shown;
+    char cursor[32];
+
+    if (api_finish(listing->request)) {
+        listing_free(listing);
+        return;
+    }
+    if (query->err.code) {
+        api_fail(listing->request, &query->err);
+        listing_free(listing);
+        return;
+    }
+    snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)next);
+    listing_finish(listing, next < listing->total ? cursor : NULL);
+}
+
+static void list_ended(struct listing *listing)
+{
+    struct api_request *request = listing->request;
+
+    listing->query = (struct store_query){
+        .on_session = on_ended_session,
+        .done = on_ended_done,
+        .owner = request->any_owner ? api_parameter(request, "owner") : request->owner,
+        .state = session_state_name(SESSION_ENDED),
+        .newest_first = true,
+    };
+    api_begin(request);
+    store_query(request->api->parts.store, STORE_SESSIONS, &listing->query);
+}
+
+static void get_sessions(struct api_request *request)
+{
+    struct listing *listing = xnew(struct listing);
+    struct error err = { 0 };
+
+    listing->request = request;
+    listing->limit = PAGE_DEFAULT;
+    if (session_filter_init(&listing->filter, request, &err) < 0 ||
+        api_parameter_u64(request, "limit", PAGE_MAXIMUM, &listing->limit, &err) < 0 ||
+        api_parameter_u64(request, "cursor", INT64_MAX, &listing->skip, &err) < 0) {
+        api_fail(request, &err);
+        free(listing);
+        return;
+    }
+    listing->text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    listing->json = JSON_WRITER(&listing->text);
+    json_begin_object(&listing->json, NULL);
+    json_begin_array(&listing->json, "sessions");
+    if (listing->filter.ended)
+        list_ended(listing);
+    else
+        list_live(listing);
+}
+
+static void get_session(struct api_request *request)
+{
+    session_reply(request, 200, request->session);
+}
+
+static void delete_session(struct api_request *request)
+{
+    struct session_call *call = session_call_new(request);
+
+    session_end(request->session, END_DELETED, NULL, &call->op, session_call_ended);
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+static const struct api_parameter list_parameters[] = {
+    { "label", "string", "name=value; may be repeated, all have to match" },
+    { "state", "string", "open, paused, ending or ended; without it all live ones" },
+    { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
+    { "cursor", "string", "next_cursor of the page before" },
+    { "owner", "string", "administrators only: sessions of this owner" },
+    { 0 },
+};
+
+static const struct api_answer create_answers[] = {
+    { 201, "the new session" },
+    { 200, "the session that this key or Idempotency-Key has made already" },
+    { 400, "a field is unknown, of the wrong type or out of range" },
+    { 409, "parameters_differ: the key belongs to a session with other limits" },
+    { 429, "capacity: no sandbox is free" },
+    { 0 },
+};
+
+static const struct api_answer session_answers[] = {
+    { 200, "the session" },
+    { 404, "session_not_found: unknown, or somebody else's" },
+    { 410, "session_ended: with the reason and the final record" },
+    { 0 },
+};
+
+static const struct api_answer list_answers[] = {
+    { 200, "{sessions, next_cursor, total, max_sessions}" },
+    { 0 },
+};
+
+const struct api_route api_session_routes[] = {
+    { HTTP_POST, "/api/v1/sessions", post_session, "Open a session, or the one with this key",
+      .body = API_JSON_BODY, .fields = create_fields, .field_count = ARRAY_LENGTH(create_fields),
+      .answers = create_answers },
+    { HTTP_GET, "/api/v1/sessions", get_sessions, "The caller's sessions",
+      .parameters = list_parameters, .answers = list_answers },
+    { HTTP_GET, "/api/v1/sessions/{session}", get_session,
+      "A session by id or key:KEY, with its sandbox and clocks", .session = API_LIVE_SESSION,
+      .answers = session_answers },
+    { HTTP_DELETE, "/api/v1/sessions/{session}", delete_session,
+      "End a session; answers when its sandbox is gone", .session = API_LIVE_SESSION,
+      .answers = session_answers },
+    { 0 },
+};

@@ -1,0 +1,37 @@
+#pragma once
+
+/* What the routes of sessions share: filters, and answers with a session. */
+
+#include "api/request.h"
+
+enum { SECONDS_MAXIMUM = 315360000 }; /* ten years: longer is taken for a mistake */
+
+struct session_filter {
+    const struct api_request *request; /* for its labels */
+    int state;                         /* enum session_state, -1 for any */
+    bool ended;                        /* those of the store instead */
+};
+
+int session_filter_init(struct session_filter *filter, const struct api_request *request,
+                        struct error *err);
+
+/* Of the caller's, and as asked. */
+bool session_filter_matches(const struct session_filter *filter, const struct session *session);
+bool session_filter_matches_labels(const struct session_filter *filter, const char *labels_json);
+
+void session_reply(struct api_request *request, int status, const struct session *session);
+
+/* An operation of session.h whose end is the answer: 200 with the session, or the error. */
+struct session_call {
+    struct session_op op;
+    struct api_request *request;
+};
+
+struct session_call *session_call_new(struct api_request *request);
+void session_call_done(struct session_op *op);
+
+/* The answer is the final record of the session that has ended. */
+void session_call_ended(struct session_op *op);
+
+/* As JSON text, NULL for none. */
+char *json_to_text(const json_t *value);

@@ -1,0 +1,290 @@
+/* Input, signals and size of a running execution. */
+
+#include "api/executions.h"
+#include "base/alloc.h"
+#include "base/str.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { HELD_MAXIMUM = 1024 * 1024 };
+
+static void on_ended_record(struct api_request *request, const struct execution_record *record)
+{
+    struct error err = { 0 };
+
+    error_named(&err, ERR_CONFLICT, "execution_not_running", "execution %s is %s", record->id,
+                record->state);
+    api_fail(request, &err);
+}
+
+/* --- stdin ----------------------------------------------------------------------------------- */
+
+/* Bytes on their way: what the program's pipe does not take yet is held, and the client waits. */
+struct feed {
+    struct api_request *request;
+    struct execution *execution; /* a reference */
+    struct execution_watcher watcher;
+    struct buffer held;
+    uint64_t written;
+    bool ends;   /* the pipe is closed behind the last byte */
+    bool is_all; /* the client has sent everything */
+};
+
+static void feed_release(struct api_request *request)
+{
+    struct feed *feed = request->state;
+
+    request->on_gone = NULL;
+    execution_unwatch(&feed->watcher);
+    execution_unref(feed->execution);
+    buffer_fini(&feed->held);
+    free(feed);
+}
+
+static void feed_fail(struct feed *feed, const struct error *err)
+{
+    struct api_request *request = feed->request;
+
+    api_fail(request, err);
+    feed_release(request);
+}
+
+static void feed_reply(struct feed *feed)
+{
+    struct api_request *request = feed->request;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(1024);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_put_int(&json, "written", (int64_t)feed->written);
+    json_put_bool(&json, "closed", feed->ends);
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+    feed_release(request);
+}
+
+/* Writes what is held; goes on with the client's bytes when all of it is gone. */
+static void feed_pump(struct feed *feed)
+{
+    struct error err = { 0 };
+    ssize_t taken = 0;
+
+    if (feed->held.length)
+        taken = execution_write_stdin(feed->execution, feed->held.data, feed->held.length, &err);
+    if (taken < 0) {
+        feed_fail(feed, &err);
+        return;
+    }
+    buffer_consume(&feed->held, (size_t)taken);
+    feed->written += (uint64_t)taken;
+    if (feed->held.length) {
+        http_exchange_pause_body(feed->request->exchange);
+    } else if (!feed->is_all) {
+        http_exchange_resume_body(feed->request->exchange);
+    } else if (feed->ends && execution_close_stdin(feed->execution, &err) < 0) {
+        feed_fail(feed, &err);
+    } else {
+        feed_reply(feed);
+    }
+}
+
+static void on_feed_change(struct execution_watcher *watcher)
+{
+    struct feed *feed = container_of(watcher, struct feed, watcher);
+
+    if (feed->held.length)
+        feed_pump(feed);
+}
+
+static void on_feed_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
+{
+    struct api_request *request = http_exchange_user(exchange);
+    struct feed *feed = request->state;
+    struct error err = { 0 };
+    ssize_t taken = 0;
+
+    if (!request->on_gone)
+        return;
+    if (length == 0) {
+        feed->is_all = true;
+        if (!feed->held.length)
+            feed_pump(feed);
+        return;
+    }
+    if (!feed->held.length)
+        taken = execution_write_stdin(feed->execution, data, length, &err);
+    if (taken < 0) {
+        feed_fail(feed, &err);
+        return;
+    }
+    feed->written += (uint64_t)taken;
+    if ((size_t)taken == length)
+        return;
+    if (buffer_append(&feed->held, data + taken, length - (size_t)taken) < 0) {
+        error_named(&err, ERR_INTERNAL, "internal", "more input than was asked for");
+        feed_fail(feed, &err);
+        return;
+    }
+    http_exchange_pause_body(exchange);
+}
+
+static void on_stdin_live(struct api_request *request, struct execution *execution)
+{
+    struct feed *feed;
+    bool ends = false;
+    struct error err = { 0 };
+
+    if (api_parameter_bool(request, "eof", &ends, &err) < 0 ||
+        execution_write_stdin(execution, NULL, 0, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    feed = xnew(struct feed);
+    feed->request = request;
+    feed->execution = execution;
+    feed->held = BUFFER_INIT(HELD_MAXIMUM);
+    feed->ends = ends;
+    execution_ref(execution);
+    execution_watch(execution, &feed->watcher, on_feed_change);
+    request->state = feed;
+    request->on_gone = feed_release;
+    http_exchange_stream_body(request->exchange, on_feed_data);
+}
+
+static void post_stdin(struct api_request *request)
+{
+    api_find_execution(request, on_stdin_live, on_ended_record);
+}
+
+/* --- signal ---------------------------------------------------------------------------------- */
+
+struct signal_body {
+    bool tree;
+};
+
+static const struct json_field signal_fields[] = {
+    { "tree", JSON_KIND_BOOL, offsetof(struct signal_body, tree) },
+};
+
+static const struct api_extra signal_extras[] = {
+    { "signal", "{\"type\":[\"string\",\"integer\"],\"description\":\"SIGTERM, TERM or 15\"}" },
+    { 0 },
+};
+
+static int signal_by_name(const char *name)
+{
+    if (strncasecmp(name, "SIG", 3) == 0)
+        name += 3;
+    for (int number = 1; number < NSIG; number++) {
+        const char *known = sigabbrev_np(number);
+
+        if (known && strcasecmp(known, name) == 0)
+            return number;
+    }
+    return 0;
+}
+
+static int read_signal(const json_t *given, int *out_number, struct error *err)
+{
+    uint64_t number = 0;
+
+    if (json_is_integer(given) && json_integer_value(given) > 0 && json_integer_value(given) < NSIG)
+        number = (uint64_t)json_integer_value(given);
+    else if (json_is_string(given) && str_to_u64(json_string_value(given), &number) < 0)
+        number = (uint64_t)signal_by_name(json_string_value(given));
+    if (number < 1 || number >= NSIG)
+        return error_named(err, ERR_INVALID, "invalid_field",
+                           "signal must be a name such as SIGTERM or a number");
+    *out_number = (int)number;
+    return 0;
+}
+
+static void on_signal_live(struct api_request *request, struct execution *execution)
+{
+    scoped(json_decref) json_t *given = api_take_field(request, "signal");
+    struct signal_body body = { 0 };
+    int number = 0;
+    struct error err = { 0 };
+
+    if (api_decode(request, &body, &err) < 0 || read_signal(given, &number, &err) < 0 ||
+        execution_signal(execution, number, body.tree, &err) < 0)
+        api_fail(request, &err);
+    else
+        api_reply_empty_object(request, 200);
+}
+
+static void post_signal(struct api_request *request)
+{
+    api_find_execution(request, on_signal_live, on_ended_record);
+}
+
+/* --- resize ---------------------------------------------------------------------------------- */
+
+struct resize_body {
+    int64_t columns, rows;
+};
+
+static const struct json_field resize_fields[] = {
+    { "cols", JSON_KIND_INT, offsetof(struct resize_body, columns), .required = true, .minimum = 1,
+      .maximum = 10000 },
+    { "rows", JSON_KIND_INT, offsetof(struct resize_body, rows), .required = true, .minimum = 1,
+      .maximum = 10000 },
+};
+
+static void on_resize_live(struct api_request *request, struct execution *execution)
+{
+    struct resize_body body = { 0 };
+    struct error err = { 0 };
+
+    if (api_decode(request, &body, &err) < 0 ||
+        execution_resize(execution, (unsigned)body.columns, (unsigned)body.rows, &err) < 0)
+        api_fail(request, &err);
+    else
+        api_reply_empty_object(request, 200);
+}
+
+static void post_resize(struct api_request *request)
+{
+    api_find_execution(request, on_resize_live, on_ended_record);
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+static const struct api_parameter stdin_parameters[] = {
+    { "eof", "boolean", "close its input behind these bytes" },
+    { 0 },
+};
+
+static const struct api_answer stdin_answers[] = {
+    { 200, "{written, closed}: the program's pipe has taken all of it" },
+    { 404, "session_not_found, execution_not_found" },
+    { 409, "execution_not_running, no_stdin, stdin_closed" },
+    { 0 },
+};
+
+static const struct api_answer answers[] = {
+    { 200, "done" },
+    { 400, "a field is unknown, of the wrong type or out of range" },
+    { 404, "session_not_found, execution_not_found" },
+    { 409, "execution_not_running, no_terminal" },
+    { 0 },
+};
+
+#define EXECUTION "/api/v1/sessions/{session}/executions/{execution}"
+
+const struct api_route api_input_routes[] = {
+    { HTTP_POST, EXECUTION "/stdin", post_stdin, "Bytes for its input", .body = API_BYTES_BODY,
+      .session = API_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
+    { HTTP_PUT, EXECUTION "/stdin", post_stdin, "As POST", .body = API_BYTES_BODY,
+      .session = API_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
+    { HTTP_POST, EXECUTION "/signal", post_signal, "Send it a signal, or its whole tree",
+      .body = API_JSON_BODY, .session = API_ANY_SESSION, .fields = signal_fields,
+      .field_count = ARRAY_LENGTH(signal_fields), .extras = signal_extras, .answers = answers },
+    { HTTP_POST, EXECUTION "/resize", post_resize, "Change the size of its terminal",
+      .body = API_JSON_BODY, .session = API_ANY_SESSION, .fields = resize_fields,
+      .field_count = ARRAY_LENGTH(resize_fields), .answers = answers },
+    { 0 },
+};

@@ -1,0 +1,200 @@
+/* What the daemon tells about itself. */
+
+#include "api/request.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/capacity.h"
+#include "core/metrics.h"
+
+#include <string.h>
+
+static void get_health(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
+    struct json_writer json = JSON_WRITER(&text);
+    int64_t now_us = clock_wall_us(loop_clock(request->core->loop));
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "status", "ok");
+    json_put_text(&json, "version", SANDGLASS_VERSION);
+    json_put_text(&json, "instance", request->api->parts.config->instance);
+    json_put_double(&json, "uptime_seconds",
+                    (double)(now_us - request->api->parts.started_at) / 1e6);
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static void get_ready(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
+    struct json_writer json = JSON_WRITER(&text);
+    struct error err = { 0 };
+
+    if (request->core->stopping)
+        error_named(&err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    else if (request->core->recovery)
+        error_named(&err, ERR_UNAVAILABLE, "not_ready",
+                    "the daemon is still looking at what an earlier one left");
+    if (err.code) {
+        api_fail(request, &err);
+        return;
+    }
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "status", "ready");
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static void get_metrics(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+
+    metrics_write(request->core, &text);
+    http_respond(request->exchange, 200, "text/plain; version=0.0.4; charset=utf-8", text.data,
+                 text.length);
+}
+
+static void get_openapi(struct api_request *request)
+{
+    struct api *api = request->api;
+
+    if (!api->openapi) {
+        struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+
+        api_make_openapi(&text);
+        api->openapi = buffer_steal_text(&text);
+    }
+    http_respond(request->exchange, 200, "application/json", api->openapi, strlen(api->openapi));
+}
+
+static const char *auth_mode_name(int mode)
+{
+    return mode == AUTH_MODE_KEYS ? "keys" : mode == AUTH_MODE_JWT ? "jwt" : "none";
+}
+
+static void get_whoami(struct api_request *request)
+{
+    const struct http_peer *peer = http_exchange_peer(request->exchange);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "owner", request->owner);
+    json_put_text(&json, "on_behalf_of", request->on_behalf_of);
+    json_put_text(&json, "auth_mode", auth_mode_name(request->api->parts.config->auth.mode));
+    json_put_text(&json, "peer", peer->address);
+    if (peer->is_unix)
+        json_put_int(&json, "uid", peer->uid);
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static void get_capacity(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
+    struct json_writer json = JSON_WRITER(&text);
+
+    capacity_write_json(request->core->capacity, request->owner, &json, NULL);
+    api_reply(request, 200, &text);
+}
+
+static void get_backends(struct api_request *request)
+{
+    const struct backend_ops *ops = request->api->parts.backend->ops;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_begin_array(&json, "backends");
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "name", ops->name);
+    json_put_bool(&json, "active", true);
+    json_put_bool(&json, "freeze", ops->capabilities.freeze);
+    json_put_bool(&json, "usage", ops->capabilities.usage);
+    json_put_bool(&json, "limits", ops->capabilities.limits);
+    json_put_bool(&json, "outlives_daemon", ops->capabilities.outlives_daemon);
+    json_put_bool(&json, "gpus", ops->capabilities.gpus);
+    json_end_object(&json);
+    json_end_array(&json);
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static void get_templates(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_begin_array(&json, "templates");
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "name", request->api->parts.config->sandbox.template_name);
+    json_put_bool(&json, "default", true);
+    json_end_object(&json);
+    json_end_array(&json);
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static void put_flavor(const struct config *config, const struct config_flavor *flavor,
+                       struct json_writer *json)
+{
+    json_begin_object(json, NULL);
+    json_put_text(json, "name", flavor->name);
+    json_put_text(json, "backend", *flavor->backend ? flavor->backend : config->sandbox.backend);
+    json_put_int(
+        json, "memory_bytes",
+        (int64_t)(flavor->memory_bytes ? flavor->memory_bytes : config->sandbox.memory_bytes));
+    json_put_double(json, "cpus",
+                    (flavor->cpu_millis ? flavor->cpu_millis : config->sandbox.cpu_millis) /
+                        1000.0);
+    json_put_int(json, "gpus", flavor->gpus);
+    if (flavor->price_per_hour >= 0)
+        json_put_double(json, "price_per_hour", flavor->price_per_hour);
+    else
+        json_put_null(json, "price_per_hour");
+    json_put_bool(json, "needs_approval", flavor->needs_approval);
+    json_put_bool(json, "default", flavor == config->flavors.items);
+    json_end_object(json);
+}
+
+static void get_flavors(struct api_request *request)
+{
+    const struct config *config = request->api->parts.config;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_begin_array(&json, "flavors");
+    for (size_t i = 0; i < config->flavors.count; i++)
+        put_flavor(config, &config->flavors.items[i], &json);
+    json_end_array(&json);
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static const struct api_answer answers[] = { { 200, "what it says" }, { 0 } };
+static const struct api_answer ready_answers[] = {
+    { 200, "requests are served" },
+    { 503, "not_ready, shutting_down" },
+    { 0 },
+};
+
+const struct api_route api_system_routes[] = {
+    { HTTP_GET, "/healthz", get_health, "The daemon lives", .answers = answers },
+    { HTTP_GET, "/readyz", get_ready, "The daemon takes work", .answers = ready_answers },
+    { HTTP_GET, "/metrics", get_metrics, "Counters, in the text format of Prometheus",
+      .answers = answers },
+    { HTTP_GET, "/openapi.json", get_openapi, "This document", .answers = answers },
+    { HTTP_GET, "/api/v1/whoami", get_whoami, "Who the daemon takes the caller for",
+      .answers = answers },
+    { HTTP_GET, "/api/v1/capacity", get_capacity, "Slots for sandboxes, and the caller's share",
+      .answers = answers },
+    { HTTP_GET, "/api/v1/backends", get_backends, "What builds sandboxes, and what it can do",
+      .answers = answers },
+    { HTTP_GET, "/api/v1/templates", get_templates, "What file systems are made of",
+      .answers = answers },
+    { HTTP_GET, "/api/v1/flavors", get_flavors, "Sizes of sandboxes", .answers = answers },
+    { 0 },
+};
