@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "cli/commands.h"
+#include "cli/manual.h"
 #include "config/config.h"
 #include "wire/json.h"
 
@@ -88,74 +89,40 @@ static const struct command config_check_command = {
 /* --- describe -------------------------------------------------------------------------------- */
 
 /* config_describe() writes paragraphs: the key, then indented lines, then an empty line. */
-typedef void line_fn(void *context, const char *line);
-
-static void for_each_line(struct buffer *text, line_fn *on_key, line_fn *on_about, void *context)
+static json_t *settings_document(struct buffer *text)
 {
+    json_t *settings = json_array();
     char *rest = (char *)buffer_text(text);
+    json_t *about = NULL;
     char *line;
 
-    while ((line = strsep(&rest, "\n")))
-        if (*line == ' ')
-            on_about(context, line + strspn(line, " "));
-        else if (*line)
-            on_key(context, line);
-}
-
-static void man_text(struct buffer *page, const char *text)
-{
-    if (*text == '.' || *text == '\'')
-        buffer_append_text(page, "\\&");
-    for (; *text; text++)
-        if (*text == '\\' || *text == '-')
-            buffer_appendf(page, "\\%c", *text == '-' ? '-' : 'e');
-        else
-            buffer_append_byte(page, (uint8_t)*text);
-    buffer_append_byte(page, '\n');
-}
-
-static void man_key(void *page, const char *key)
-{
-    buffer_append_text(page, ".TP\n.B ");
-    man_text(page, key);
-}
-
-static void man_about(void *page, const char *line)
-{
-    man_text(page, line);
-    buffer_append_text(page, ".br\n");
-}
-
-static void json_key(void *settings, const char *key)
-{
-    json_array_append_new(settings, json_pack("{s:s, s:[]}", "key", key, "about"));
-}
-
-static void json_about(void *settings, const char *line)
-{
-    json_t *setting = json_array_get(settings, json_array_size(settings) - 1);
-
-    json_array_append_new(json_object_get(setting, "about"), json_string(line));
+    while ((line = strsep(&rest, "\n"))) {
+        if (*line == ' ') {
+            json_array_append_new(about, json_string(line + strspn(line, " ")));
+        } else if (*line) {
+            about = json_array();
+            json_array_append_new(settings, json_pack("{s:s, s:o}", "key", line, "about", about));
+        }
+    }
+    return json_pack("{s:o}", "settings", settings);
 }
 
 static int describe_run(struct cli *cli, const void *given_args, const struct option_result *given)
 {
     const struct config_args *args = given_args;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(TEXT_MAXIMUM);
-    scoped(buffer_fini) struct buffer page = BUFFER_INIT(TEXT_MAXIMUM);
-    scoped(json_decref) json_t *document = json_pack("{s:[]}", "settings");
+    scoped(json_decref) json_t *document = NULL;
 
     if (given->operands.count)
         return cli_misuse(cli, "describe takes no operand: \"%s\"", given->operands.items[0]);
-    config_describe(&text);
-    if (cli->json) {
-        for_each_line(&text, json_key, json_about, json_object_get(document, "settings"));
-        return cli_print_json(cli, document);
-    }
-    if (!args->man)
+    if (args->man)
+        manual_settings(&text);
+    else
+        config_describe(&text);
+    if (!cli->json)
         return cli_print(cli, text.data, text.length);
-    for_each_line(&text, man_key, man_about, &page);
-    return cli_print(cli, page.data, page.length);
+    document = settings_document(&text);
+    return cli_print_json(cli, document);
 }
 
 static const struct option describe_options[] = {

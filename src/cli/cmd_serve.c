@@ -24,7 +24,7 @@ static const struct option serve_options[] = {
     { "state", 0, OPTION_TEXT, PLACE(state), "DIR", NULL, "where it keeps what it must remember" },
     { "listen", 0, OPTION_LIST, PLACE(listen), "ADDR", NULL,
       "unix:PATH or HOST:PORT; may be repeated" },
-    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL, "which walls: native, direct, …" },
+    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL, "which walls: native, direct and the like" },
     { "set", 0, OPTION_PAIRS, PLACE(set), "KEY=VALUE", NULL,
       "any other setting, over the file; may be repeated" },
     { 0 },

@@ -15,7 +15,7 @@ const struct option create_options[] = {
     { "template", 0, OPTION_TEXT, PLACE(template_name), "NAME", NULL,
       "what its file system is made of" },
     { "flavor", 0, OPTION_TEXT, PLACE(flavor), "NAME", NULL, "a size from the settings" },
-    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL, "which walls: native, direct, …" },
+    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL, "which walls: native, direct and the like" },
     { "label", 'l', OPTION_PAIRS, PLACE(labels), "K=V", NULL, "a label; may be repeated" },
     { "env", 'e', OPTION_LIST, PLACE(env), "K[=V]", NULL,
       "a variable for every program in it; a bare K passes yours on; may be repeated" },

@@ -196,7 +196,7 @@ static void check_landlock(const struct doctor *doctor UNUSED, struct finding *f
     if (version > 0)
         finding_set(finding, FINDING_OK, NULL, "ABI %ld", version);
     else
-        finding_set(finding, FINDING_WARN, "boot with lsm=landlock,… on a kernel of 5.13 or later",
+        finding_set(finding, FINDING_WARN, "boot with lsm=landlock on a kernel of 5.13 or later",
                     "not available: %s", strerror(errno));
 }
 

@@ -180,6 +180,20 @@ def test_config_describe_has_every_setting_of_show():
     assert "session.idle_timeout" in [each["key"] for each in listed]
 
 
+# --- the manual page -------------------------------------------------------------------------------
+
+
+def test_the_manual_page_has_every_command_and_setting():
+    root = pathlib.Path(__file__).resolve().parent.parent.parent
+    page = subprocess.run([root / "packaging" / "make-man", SANDGLASS], capture_output=True, text=True, check=True).stdout
+    for command in COMMANDS:
+        assert f".SS {command} " in page or f".SS {command}\n" in page
+    assert ".B session.idle_timeout\n" in page and "@" not in page.replace("user@", "")
+    if shutil.which("groff"):
+        checked = subprocess.run(["groff", "-ww", "-man", "-Tutf8"], input=page, capture_output=True, text=True)
+        assert checked.stderr == ""
+
+
 # --- doctor ----------------------------------------------------------------------------------------
 
 
