@@ -49,7 +49,7 @@ struct http_head {
     enum http_method method; /* requests */
     int status;              /* responses */
     const char *target;      /* requests: as sent, origin form */
-    char *path;              /* decoded once, UTF-8; owned by the parser */
+    char *path;              /* decoded once: UTF-8, no control characters; the parser's */
     const char *query;       /* raw, without '?'; "" when there is none */
     struct http_header *headers;
     size_t header_count;

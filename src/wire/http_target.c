@@ -40,6 +40,7 @@ int http_target_decode(struct http_parser *parser)
     const char *from;
     char *to;
     char bits = 0;
+    bool has_control = false;
 
     http_arena_reserve(parser, longest + 1);
     head->target = parser->arena + parser->target;
@@ -50,11 +51,14 @@ int http_target_decode(struct http_parser *parser)
         if (*to == '%') {
             *to = (char)(http_hex_digit(from[0]) << 4 | http_hex_digit(from[1]));
             bits |= *to;
+            has_control |= http_char_is(*to, HTTP_CHAR_CONTROL) || *to == '\t';
             from += 2;
         }
     }
     *to = '\0';
     head->query = *from == '?' ? from + 1 : from;
+    if (has_control)
+        return http_parser_refuse(parser, 400, "a control character in the path");
     if (bits & 0x80 && !str_is_utf8(head->path, (size_t)(to - head->path)))
         return http_parser_refuse(parser, 400, "the path is not UTF-8");
     return 0;

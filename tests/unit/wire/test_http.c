@@ -135,6 +135,8 @@ static const struct row requests[] = {
     REFUSED(400, "a bad escape in the query", TARGET("/?a=%zz")),
     REFUSED(400, "a path that is not UTF-8", TARGET("/%ff")),
     REFUSED(400, "an overlong slash", TARGET("/%c0%af")),
+    REFUSED(400, "an escaped line break in the path", TARGET("/a%0d%0ab")),
+    REFUSED(400, "an escaped tab in the path", TARGET("/%09")),
     REFUSED(400, "half a surrogate", TARGET("/%ed%a0%80")),
 
     REFUSED(400, "no Host", "GET / HTTP/1.1\r\n\r\n"),
