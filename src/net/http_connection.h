@@ -40,6 +40,7 @@ struct http_exchange {
     bool ended;
     bool chunked;
     bool without_body; /* HEAD, 204, 304 */
+    bool raw;          /* after 101 */
     bool keep_alive;   /* decided with the head of the answer */
     bool above_high_water;
 };
@@ -114,6 +115,17 @@ void connection_wake(struct http_connection *connection);
 
 /* As connection_wake(), and the time that the client has for its next byte starts now. */
 void connection_expect_input(struct http_connection *connection);
+
+/* --- http_steps.c -------------------------------------------------------------------------- */
+
+/* Does one thing with the input or the exchange; false when there is nothing to do. */
+bool connection_step(struct http_connection *connection);
+
+/* No more requests: closes when the output is empty. */
+void connection_end_requests(struct http_connection *connection);
+
+/* Without an exchange: answers with an error, and no more requests. */
+void connection_refuse(struct http_connection *connection, int status, const char *message);
 
 /* --- http_exchange.c ----------------------------------------------------------------------- */
 

@@ -77,6 +77,15 @@ static void put_status(struct http_connection *connection, int status)
     PUT_LITERAL(connection, "\r\n");
 }
 
+static void put_request_id(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+
+    PUT_LITERAL(connection, "X-Request-Id: ");
+    put_text(connection, exchange->id);
+    PUT_LITERAL(connection, "\r\n");
+}
+
 static void put_connection_header(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange_connection(exchange);
@@ -106,9 +115,7 @@ static void put_head(struct http_exchange *exchange, int status, const char *typ
     } else if (exchange->chunked && status != 204 && status != 304) {
         PUT_LITERAL(connection, "Transfer-Encoding: chunked\r\n");
     }
-    PUT_LITERAL(connection, "X-Request-Id: ");
-    put_text(connection, exchange->id);
-    PUT_LITERAL(connection, "\r\n");
+    put_request_id(exchange);
     put_connection_header(exchange);
     put(connection, exchange->headers.data, exchange->headers.length);
     PUT_LITERAL(connection, "\r\n");
@@ -161,6 +168,28 @@ void http_respond_start(struct http_exchange *exchange, int status, const char *
     assert(!exchange->started);
     put_head(exchange, status, type, length, false);
     connection_wake(exchange_connection(exchange));
+}
+
+void http_respond_upgrade(struct http_exchange *exchange, const char *protocol,
+                          http_data_fn *on_data)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+
+    if (exchange->ended)
+        return;
+    assert(!exchange->started && exchange->request_done && !exchange->on_body);
+    http_respond_header(exchange, "Connection", "Upgrade");
+    http_respond_header(exchange, "Upgrade", protocol);
+    exchange->started = true;
+    exchange->raw = true;
+    exchange->request_done = false;
+    exchange->request_told = false;
+    exchange->on_data = on_data;
+    put_status(connection, 101);
+    put_request_id(exchange);
+    put(connection, exchange->headers.data, exchange->headers.length);
+    PUT_LITERAL(connection, "\r\n");
+    connection_wake(connection);
 }
 
 /* How much of `length` may be written: never more than was promised. */

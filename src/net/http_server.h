@@ -111,6 +111,12 @@ void http_respond_write(struct http_exchange *exchange, const void *data, size_t
 void http_respond_write_file(struct http_exchange *exchange, int fd, int64_t offset, size_t length);
 void http_respond_end(struct http_exchange *exchange); /* short of its length, it is cut off */
 
+/* Answers 101: from now on the connection is a plain stream. on_data gets what comes (length 0 is
+ * the end of it; pausing works), http_respond_write() sends, http_respond_end() ends. Only after a
+ * request without a body whose head says `upgrade`. */
+void http_respond_upgrade(struct http_exchange *exchange, const char *protocol,
+                          http_data_fn *on_data);
+
 /* Bytes written but not yet taken by the client. */
 size_t http_respond_pending(const struct http_exchange *exchange);
 

@@ -6,6 +6,7 @@
 #include "base/str.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -79,6 +80,18 @@ static void serve_big(struct http_exchange *exchange)
     big_write(exchange);
 }
 
+/* After an upgrade: sends back what comes, in capitals, until the client closes its half. */
+static void on_raw_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        char letter = (char)toupper(data[i]);
+
+        http_respond_write(exchange, &letter, 1);
+    }
+    if (!length)
+        http_respond_end(exchange);
+}
+
 static void on_request(void *context, struct http_exchange *exchange)
 {
     struct fixture *fixture = context;
@@ -95,6 +108,8 @@ static void on_request(void *context, struct http_exchange *exchange)
         http_exchange_stream_body(exchange, on_echo_data);
     } else if (strcmp(head->path, "/big") == 0) {
         serve_big(exchange);
+    } else if (strcmp(head->path, "/upgrade") == 0 && head->upgrade) {
+        http_respond_upgrade(exchange, "tcp", on_raw_data);
     } else if (strcmp(head->path, "/hold") == 0) {
         fixture->held = exchange;
     } else if (strcmp(head->path, "/headers") == 0) {
@@ -503,6 +518,52 @@ static void after_an_upgrade_the_connection_is_a_plain_stream(void **state)
     liar_stop(&liar);
 }
 
+/* One word now, one after the first came back, then the end. */
+static void on_upgraded_data(struct http_call *call, const uint8_t *data, size_t length)
+{
+    struct stream *stream = http_call_user(call);
+    bool is_first = stream->text.length < 5;
+
+    buffer_append(&stream->text, data, length);
+    if (is_first && stream->text.length >= 5) {
+        http_call_write(call, " second", 7);
+        http_call_end(call);
+    }
+}
+
+static void on_upgraded_writable(struct http_call *call)
+{
+    struct stream *stream = http_call_user(call);
+
+    if (!stream->sent)
+        http_call_write(call, "first", 5);
+    stream->sent = 5;
+}
+
+static void an_upgraded_connection_carries_bytes_both_ways(void **state)
+{
+    static const char *const headers[] = { "Connection", "Upgrade", "Upgrade", "tcp", NULL };
+    static const struct http_call_handler handler = {
+        .on_data = on_upgraded_data,
+        .on_writable = on_upgraded_writable,
+        .on_end = on_stream_end,
+    };
+    struct fixture *fixture = *state;
+
+    for (int over_unix = 0; over_unix < 2; over_unix++) {
+        scoped(http_client_free) struct http_client *client = client_for(fixture, over_unix);
+        struct stream stream = { .text = BUFFER_INIT(64) };
+
+        http_client_request(client, HTTP_GET, "/upgrade", NULL, NULL, 0, headers, &handler,
+                            &stream);
+        fixture_wait(fixture, stream.ended);
+        assert_int_equal(stream.err.code, ERR_NONE);
+        assert_string_equal(buffer_text(&stream.text), "FIRST SECOND");
+        buffer_fini(&stream.text);
+    }
+    fixture_wait(fixture, fixture->closes == 2);
+}
+
 #define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, start, stop)
 
 int main(void)
@@ -523,6 +584,7 @@ int main(void)
         WITH_SERVER(an_answer_without_a_length_ends_with_the_connection),
         WITH_SERVER(a_connection_that_died_idle_is_replaced),
         WITH_SERVER(after_an_upgrade_the_connection_is_a_plain_stream),
+        WITH_SERVER(an_upgraded_connection_carries_bytes_both_ways),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -144,13 +144,13 @@ static void assert_served(struct fixture *fixture)
 
 static void a_head_that_trickles_in_is_408(void **state)
 {
+    static const char head[] = "GET / HTTP/1.1\r\nHost: aaaaaaaaaaaa";
     struct fixture *fixture = *state;
     scoped(peer_close) struct peer peer;
 
     peer_open_tcp(&peer, fixture);
     for (size_t i = 0; !peer_poll(&peer) && i < 2000; i++) {
-        (void)!send(peer.fd, "GET / HTTP/1.1\r\nHost: aaaaaaaaaaaa" + MIN(i, (size_t)28), 1,
-                    MSG_NOSIGNAL);
+        (void)!send(peer.fd, &head[MIN(i, sizeof(head) - 2)], 1, MSG_NOSIGNAL);
         loop_turn(fixture->loop, 10);
     }
     peer_expect(&peer, "408 Request Timeout");
