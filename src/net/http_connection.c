@@ -89,7 +89,7 @@ static void connection_read(struct http_connection *connection)
     }
 }
 
-static void input_load(struct http_connection *connection)
+void connection_load_input(struct http_connection *connection)
 {
     if (connection->data)
         return;
@@ -97,7 +97,7 @@ static void input_load(struct http_connection *connection)
     connection->left = connection->input.length;
 }
 
-static void input_store(struct http_connection *connection)
+void connection_store_input(struct http_connection *connection)
 {
     struct buffer *input = &connection->input;
 
@@ -254,10 +254,10 @@ void connection_settle(struct http_connection *connection)
 {
     connection->settling = true;
     connection->now_us = loop_now_us(connection->server->loop);
-    input_load(connection);
+    connection_load_input(connection);
     connection_run(connection);
     connection_doubt(connection);
-    input_store(connection);
+    connection_store_input(connection);
     connection->settling = false;
     if (connection_is_finished(connection))
         connection_close(connection);

@@ -116,10 +116,17 @@ void connection_wake(struct http_connection *connection);
 /* As connection_wake(), and the time that the client has for its next byte starts now. */
 void connection_expect_input(struct http_connection *connection);
 
+/* Around whatever parses input: what was kept is made ready, what is left is kept. */
+void connection_load_input(struct http_connection *connection);
+void connection_store_input(struct http_connection *connection);
+
 /* --- http_steps.c -------------------------------------------------------------------------- */
 
 /* Does one thing with the input or the exchange; false when there is nothing to do. */
 bool connection_step(struct http_connection *connection);
+
+/* Reads what has come of the rest of the request; false when it is malformed. */
+bool connection_skip_body(struct http_connection *connection);
 
 /* No more requests: closes when the output is empty. */
 void connection_end_requests(struct http_connection *connection);

@@ -144,6 +144,22 @@ static void put_body(struct http_connection *connection, const void *data, size_
         connection->broken = true;
 }
 
+/* While it settles, the input is loaded already. */
+static bool request_is_sound(struct http_exchange *exchange)
+{
+    struct http_connection *connection = exchange_connection(exchange);
+    bool result;
+
+    if (exchange->request_done || connection->state != CONNECTION_OPEN)
+        return true;
+    if (!connection->settling)
+        connection_load_input(connection);
+    result = connection_skip_body(connection);
+    if (!connection->settling)
+        connection_store_input(connection);
+    return result;
+}
+
 void http_respond(struct http_exchange *exchange, int status, const char *type, const void *body,
                   size_t length)
 {
@@ -152,6 +168,11 @@ void http_respond(struct http_exchange *exchange, int status, const char *type, 
     if (exchange->ended)
         return;
     assert(!exchange->started);
+    if (!request_is_sound(exchange)) {
+        exchange_refuse(exchange, http_parser_status(connection->parser),
+                        http_parser_reason(connection->parser));
+        return;
+    }
     put_head(exchange, status, type, (int64_t)length, true);
     if (!exchange->without_body)
         put_body(connection, body, length);

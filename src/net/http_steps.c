@@ -46,6 +46,22 @@ static bool step_discard(struct http_connection *connection)
     return false;
 }
 
+/* What has come of a body that nobody wants is read before the answer, so that a malformed one is
+ * refused whatever the route. False when it is. */
+bool connection_skip_body(struct http_connection *connection)
+{
+    struct http_exchange *exchange = &connection->exchange;
+    enum http_event event = HTTP_BODY;
+    const uint8_t *body;
+    size_t length;
+
+    while (!exchange->request_done && event == HTTP_BODY) {
+        event = connection_feed(connection, &body, &length);
+        exchange->request_done = event == HTTP_DONE;
+    }
+    return event != HTTP_BAD;
+}
+
 static bool step_raw(struct http_connection *connection)
 {
     const uint8_t *data = connection->data;

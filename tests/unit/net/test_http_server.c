@@ -493,6 +493,39 @@ static void a_short_body_that_nobody_read_is_skipped(void **state)
     peer_expect(&peer, "/next");
 }
 
+static void a_malformed_body_is_refused_even_if_nobody_reads_it(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(peer_close) struct peer now;
+    scoped(peer_close) struct peer later;
+
+    peer_open_unix(&now, fixture);
+    peer_send_text(&now, "POST /x HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n"
+                         "3;a=b\r\nabc\r\n0\r\n\r\n" GET("/next"));
+    peer_expect(&now, "400 Bad Request");
+    peer_expect_end(&now);
+    assert_int_equal(peer_count(&now, "HTTP/1.1"), 1);
+
+    peer_open_unix(&later, fixture);
+    peer_send_text(&later, "POST /hold HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n"
+                           "3\r\nabc\n0\r\n\r\n");
+    fixture_wait(fixture, fixture->held);
+    http_respond(fixture->held, 200, NULL, NULL, 0);
+    peer_expect(&later, "400 Bad Request");
+    assert_int_equal(fixture->closes, 2);
+}
+
+static void a_chunked_body_that_nobody_read_keeps_the_connection(void **state)
+{
+    scoped(peer_close) struct peer peer;
+
+    peer_open_unix(&peer, *state);
+    peer_send_text(&peer, "POST /x HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n"
+                          "3\r\nabc\r\n0\r\n\r\n" GET("/next"));
+    peer_expect(&peer, "/next");
+    assert_false(peer_has(&peer, "Connection: close"));
+}
+
 static void a_long_body_that_nobody_read_closes_without_a_reset(void **state)
 {
     scoped(free) char *piece = calloc(1, 65536);
@@ -536,6 +569,10 @@ int main(void)
                                         start, stop),
         cmocka_unit_test_setup_teardown(a_refused_body_is_not_asked_for, start, stop),
         cmocka_unit_test_setup_teardown(a_short_body_that_nobody_read_is_skipped, start, stop),
+        cmocka_unit_test_setup_teardown(a_malformed_body_is_refused_even_if_nobody_reads_it, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_chunked_body_that_nobody_read_keeps_the_connection, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(a_long_body_that_nobody_read_closes_without_a_reset, start,
                                         stop),
     };
