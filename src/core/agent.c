@@ -113,17 +113,21 @@ static bool socket_is_full(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ETOOMANYREFS;
 }
 
+/* Init does not listen any more. What it has said before is still to be read, and after that its
+ * end: the reading side tells. */
+static bool socket_is_ending(int error)
+{
+    return error == EPIPE || error == ECONNRESET || error == ENOTCONN;
+}
+
 static int transmit(struct agent *agent, const void *bytes, size_t length, int fd,
                     struct error *err)
 {
     if (!agent->queue) {
-        if (!send_now(agent, bytes, length, fd))
+        if (!send_now(agent, bytes, length, fd) || socket_is_ending(errno))
             return 0;
-        if (!socket_is_full(errno)) {
-            agent_lose(agent, ERR_BACKEND, "the sandbox does not listen any more");
-            *err = agent->loss;
-            return -1;
-        }
+        if (!socket_is_full(errno))
+            return error_sys(err, "send to the sandbox");
     }
     if (enqueue(agent, &agent->queue, bytes, length, fd, err) < 0)
         return -1;
@@ -137,9 +141,12 @@ static void flush(struct agent *agent)
         struct outgoing *first = agent->queue;
 
         if (send_now(agent, first->bytes, first->length, first->fd) < 0) {
-            if (!socket_is_full(errno))
-                agent_lose(agent, ERR_BACKEND, "the sandbox does not listen any more");
-            return;
+            if (socket_is_full(errno))
+                return;
+            if (!socket_is_ending(errno)) {
+                agent_lose(agent, ERR_BACKEND, "a message does not reach the sandbox");
+                return;
+            }
         }
         outgoing_free(queue_take(agent, &agent->queue));
     }

@@ -355,6 +355,21 @@ void connection_accept(void)
     say_hello();
 }
 
+/* Requests that are left unread when the socket closes would reach the daemon as an error, ahead of
+ * the answer. */
+void connection_say_goodbye(uint64_t request)
+{
+    char byte;
+
+    if (connection.fd < 0)
+        return;
+    (void)sys(shutdown, connection.fd, SHUT_RD);
+    while (sys(recvfrom, connection.fd, &byte, sizeof byte, MSG_DONTWAIT, NULL, NULL) > 0)
+        ;
+    connection_flush();
+    connection_answer_done(0, request, 0, 0);
+}
+
 /* What waits to be told is for whoever asks with LIST next. */
 void connection_close(void)
 {

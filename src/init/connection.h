@@ -28,6 +28,9 @@ extern struct connection connection;
 void connection_accept(void); /* and says hello */
 void connection_close(void);
 
+/* The last answer, to SHUTDOWN. */
+void connection_say_goodbye(uint64_t request);
+
 /* Takes what has arrived, a bounded number of messages. */
 void connection_receive(void);
 bool connection_can_receive(void);

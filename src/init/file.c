@@ -73,7 +73,7 @@ int file_begin(struct job *job, size_t length)
     if (!job->file || !job->file->header.request)
         return -1;
     job->request = job->file->header.request;
-    if (job_count(JOB_FILE) >= MAX_FILE_JOBS) {
+    if (job->file->kind == FILE_LIST && job_count_listings() >= MAX_LISTINGS) {
         refuse(job->request, EAGAIN);
         return 0;
     }

@@ -22,8 +22,7 @@ enum {
     FD_LISTEN = 3,
     FD_SECCOMP = 4,
     MAX_JOBS = 20,
-    MAX_FILE_JOBS =
-        12, /* more than the daemon asks for at a time: a list goes on after its answer */
+    MAX_LISTINGS = 8, /* that go on after their answer, until the daemon has read them */
     SUPERVISOR_STACK = 4096,
     JOB_STACK = 32 * 1024,
     JOB_SPARE_STRINGS = 8,
@@ -148,7 +147,7 @@ unsigned process_places(void);
 
 struct job *job_get_free(void); /* NULL when all are busy */
 void job_release(struct job *job);
-unsigned job_count(enum job_kind kind);
+unsigned job_count_listings(void); /* that are answered and go on */
 struct job *job_find_helper(int pid);
 
 /* --- reports of supervisors ----------------------------------------------------------------- */

@@ -337,8 +337,7 @@ static __attribute__((noreturn)) void finish(void)
             break;
         (void)sys(poll, NULL, 0, SHUTDOWN_PERIOD_MS);
     }
-    connection_flush();
-    connection_answer_done(0, request_shutdown_number(), 0, 0);
+    connection_say_goodbye(request_shutdown_number());
     sys_exit(0);
 }
 

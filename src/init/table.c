@@ -111,12 +111,13 @@ void job_release(struct job *job)
     job->helper = 0;
 }
 
-unsigned job_count(enum job_kind kind)
+unsigned job_count_listings(void)
 {
     unsigned count = 0;
 
     for (unsigned i = 0; i < MAX_JOBS; i++)
-        count += jobs[i].kind == kind;
+        count += jobs[i].kind == JOB_FILE && jobs[i].file->kind == FILE_LIST &&
+                 atomic_load(&jobs[i].answered);
     return count;
 }
 

@@ -29,7 +29,7 @@ enum {
     PROTOCOL_MAX_STRINGS = 4096,       /* argv and env entries together */
     PROTOCOL_MAX_FDS = 4,
     PROTOCOL_MAX_PROCESSES = 512, /* remembered by init at one time */
-    PROTOCOL_MAX_FILES = 8,       /* file operations at one time; more are refused with EAGAIN */
+    PROTOCOL_MAX_FILES = 8,       /* file operations the daemon asks for at one time */
     PROTOCOL_MAX_USER = 64,       /* sizes of texts, with the NUL */
     PROTOCOL_MAX_PATH = 4096,
     PROTOCOL_MAX_SCRIPT_PATH = 256,

@@ -151,11 +151,14 @@ static void survivors_of_a_forgotten_process_die_at_shutdown(void **state)
 static void a_killed_supervisor_is_reported_and_leaves_nothing(void **state)
 {
     struct box *box = the_box(state);
+    struct agent_start start = RUN_SHELL("echo $$; read now; kill -9 $PPID; sleep 1000");
     struct run run;
     long pid = 0;
 
-    run_begin(&run, box, &RUN_SHELL("echo $$; kill -9 $PPID; sleep 1000"));
+    start.wants_stdin = true;
+    run_begin(&run, box, &start);
     run_wait_started(&run);
+    assert_int_equal(write(run.pipes.input, "now\n", 4), 4);
     run_wait_end(&run);
     assert_int_equal(box_find_end(box, run.number)->signal, SIGKILL);
     assert_int_equal(read_numbers(&run, &pid, 1), 1);
