@@ -22,7 +22,7 @@ struct launch {
     char **argv; /* owned, with its texts; NULL-terminated, here and below */
     char **env;
     char *cwd, *user;
-    char *script_path; /* NULL without a script */
+    char *script_name; /* NULL without a script; its path is the argument behind the interpreter */
     int script_fd;     /* owned; -1 without */
     bool may_use_sh;   /* shell text: /bin/sh where there is no bash */
 };
@@ -32,6 +32,9 @@ int launch_prepare(struct launch *launch, const struct session *session,
                    const struct execution_request *request, const char *execution_id,
                    struct error *err);
 void launch_use_sh(struct launch *launch);
+
+/* Where the script goes depends on the sandbox: the absolute path of a folder inside it. */
+void launch_place_script(struct launch *launch, const char *folder);
 void launch_fini(struct launch *launch);
 
 /* --- the run --------------------------------------------------------------------------------- */

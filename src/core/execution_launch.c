@@ -166,9 +166,9 @@ static int make_script(struct launch *launch, const char *text, size_t length, s
 static int use_script(struct launch *launch, struct vector *argv, const struct language *language,
                       const char *execution_id, const char *text, size_t length, struct error *err)
 {
-    launch->script_path = xasprintf("/tmp/.sandglass/%s.%s", execution_id, language->suffix);
+    launch->script_name = xasprintf("%s.%s", execution_id, language->suffix);
     vector_push(argv, xstrdup(language->interpreter));
-    vector_push(argv, xstrdup(launch->script_path));
+    vector_push(argv, xstrdup(launch->script_name));
     return make_script(launch, text, length, err);
 }
 
@@ -287,13 +287,21 @@ void launch_use_sh(struct launch *launch)
     launch->may_use_sh = false;
 }
 
+void launch_place_script(struct launch *launch, const char *folder)
+{
+    if (!launch->script_name)
+        return;
+    free(launch->argv[1]);
+    launch->argv[1] = path_join(folder, launch->script_name);
+}
+
 void launch_fini(struct launch *launch)
 {
     free_texts(launch->argv);
     free_texts(launch->env);
     free(launch->cwd);
     free(launch->user);
-    free(launch->script_path);
+    free(launch->script_name);
     fd_close(launch->script_fd);
     *launch = (struct launch){ .script_fd = -1 };
 }

@@ -358,6 +358,18 @@ static uint64_t next_number(struct session *session)
     return session->next_execution_number;
 }
 
+/* Without a namespace /tmp is the host's, and only the workspace may be written to. */
+static void place_script(struct execution *execution)
+{
+    const struct protocol_hello *hello = agent_hello(execution->run->use.agent);
+    scoped(free) char *folder = NULL;
+
+    if (hello && !(hello->features & FEATURE_NAMESPACE))
+        folder = xasprintf("%s/sandboxes/%s/workspace/.sandglass",
+                           execution->core->parts.state_path, execution->sandbox_id);
+    launch_place_script(&execution->run->launch, folder ? folder : "/tmp/.sandglass");
+}
+
 static void start_process(struct execution *execution)
 {
     struct execution_run *run = execution->run;
@@ -367,7 +379,7 @@ static void start_process(struct execution *execution)
         .env = (const char *const *)launch->env,
         .user = launch->user,
         .cwd = launch->cwd,
-        .script_path = launch->script_path,
+        .script_path = launch->script_name ? launch->argv[1] : NULL,
         .script_fd = launch->script_fd,
         .wants_stdin = run->wants_stdin,
         .terminal = execution->terminal,
@@ -396,8 +408,10 @@ void execution_use_ready(struct session_use *use)
     execution->generation = session->generation;
     execution->files_were_reset = session->reset_pending;
     session->reset_pending = false;
-    if (use->agent)
-        start_process(execution);
-    else
+    if (!use->agent) {
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
+        return;
+    }
+    place_script(execution);
+    start_process(execution);
 }

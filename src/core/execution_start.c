@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 enum {
     REQUEST_MAXIMUM = 64 * 1024,   /* of a request in the record */
@@ -189,15 +190,18 @@ int execution_signal(struct execution *execution, int signal_number, bool tree, 
     return 0;
 }
 
+/* At once, by our own end of the terminal: input that follows finds the new size. */
 int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
                      struct error *err)
 {
+    struct winsize size = { .ws_col = (unsigned short)columns, .ws_row = (unsigned short)rows };
+
     if (!execution->terminal)
         return error_named(err, ERR_CONFLICT, "no_terminal", "execution %s has no terminal",
                            execution->id);
     if (check_runs(execution, err) < 0)
         return -1;
-    if (execution->run->use.agent)
-        agent_resize(execution->run->use.agent, execution->number, columns, rows);
+    if (ioctl(execution->run->stdin_fd, TIOCSWINSZ, &size) < 0)
+        return error_sys(err, "resize the terminal");
     return 0;
 }
