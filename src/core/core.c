@@ -11,14 +11,34 @@
 #include "core/recovery.h"
 #include "core/retention.h"
 #include "core/sandbox.h"
+#include "core/scopes.h"
 #include "core/session_private.h"
 #include "store/store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { REPAIR_DELAY_US = 1000 * 1000, SHUTDOWN_LOOK_US = 5 * 1000 };
 
 /* --- puts that the store has lost ----------------------------------------------------------- */
+
+/* The record of a sandbox that is gone, which the store did not forget. */
+struct leftover {
+    struct list node;
+    char id[ID_SIZE];
+};
+
+static void forget_leftovers(struct core *core, bool again)
+{
+    struct leftover *leftover;
+
+    while ((leftover = list_first(&core->leftovers, struct leftover, node))) {
+        list_remove(&leftover->node);
+        if (again)
+            store_forget_sandbox(core->parts.store, leftover->id);
+        free(leftover);
+    }
+}
 
 /* The current state of everything that lives is put again; what it said before does not matter. */
 static void on_repair(struct timer *timer)
@@ -35,12 +55,19 @@ static void on_repair(struct timer *timer)
         if (sandbox->recorded)
             sandbox_save(sandbox);
     }
+    forget_leftovers(core, true);
 }
 
-static void on_lost(struct store *store, enum store_table table, const char *id UNUSED)
+static void on_lost(struct store *store, enum store_table table, const char *id)
 {
     struct core *core = store->on_lost_data;
 
+    if (table == STORE_SANDBOXES && !map_get(&core->sandboxes_by_id, id)) {
+        struct leftover *leftover = xnew(struct leftover);
+
+        snprintf(leftover->id, sizeof(leftover->id), "%s", id);
+        list_append(&core->leftovers, &leftover->node);
+    }
     if ((table == STORE_SESSIONS || table == STORE_SANDBOXES) && !timer_is_armed(&core->repair))
         timer_arm_in(&core->repair, REPAIR_DELAY_US);
 }
@@ -55,6 +82,7 @@ struct core *core_new(const struct core_parts *parts)
     core->loop = parts->loop;
     list_init(&core->sessions);
     list_init(&core->sandboxes);
+    list_init(&core->leftovers);
     timer_init(&core->repair, core->loop, on_repair);
     core->metrics = xnew(struct metrics);
     core->capacity = capacity_new(core);
@@ -62,6 +90,7 @@ struct core *core_new(const struct core_parts *parts)
     core->idempotency = idempotency_new(core);
     core->pool = pool_new(core);
     core->retention = retention_new(core);
+    core->scopes = scopes_new(core);
     parts->store->on_lost = on_lost;
     parts->store->on_lost_data = core;
     return core;
@@ -99,18 +128,21 @@ void core_free(struct core *core)
     map_fini(&core->executions_by_id);
     shutdown_free(core);
     recovery_free(core->recovery);
+    scopes_free(core->scopes);
     retention_free(core->retention);
     pool_free(core->pool);
     idempotency_free(core->idempotency);
     events_free(core->events);
     capacity_free(core->capacity);
     free(core->metrics);
+    forget_leftovers(core, false);
     timer_stop(&core->repair);
     free(core);
 }
 
 void core_start(struct core *core, core_done_fn *done, void *user)
 {
+    scopes_start(core->scopes);
     recovery_start(core, done, user);
 }
 

@@ -10,6 +10,7 @@
  *     capacity.h   slots: reserved before the first side effect, released exactly once
  *     pool.h       ready sandboxes that belong to nobody yet
  *     retention.h  when the record of an ended session goes
+ *     scopes.h     owners whose sessions end with whoever holds a lease on them
  *     execution.h  one run of a program: its states, streams and end
  *     output.h     the spool of one stream, readable by offset while it grows
  *     agent.h      the protocol with a sandbox's init
@@ -36,6 +37,7 @@ struct metrics;
 struct pool;
 struct recovery;
 struct retention;
+struct scopes;
 struct store;
 struct worker;
 
@@ -69,7 +71,9 @@ struct core {
     struct pool *pool;               /* owned */
     struct recovery *recovery;       /* owned; NULL once it is done */
     struct retention *retention;     /* owned */
+    struct scopes *scopes;           /* owned */
     struct core_shutdown *shutdown;  /* owned; NULL until core_stop() */
+    struct list leftovers;           /* private: records that the store did not forget */
     struct timer repair;             /* puts again what a failed transaction has lost */
     bool stopping;                   /* no more work is taken */
 };

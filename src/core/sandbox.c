@@ -90,7 +90,10 @@ static void on_timer(struct timer *timer)
         break;
     case SANDBOX_READY:
     case SANDBOX_FROZEN:
-        sandbox_adopt(sandbox, NULL, NULL);
+        if (sandbox->op_running)
+            timer_arm_in(timer, BACKOFF_FIRST_US);
+        else
+            sandbox_adopt(sandbox, NULL, NULL);
         break;
     case SANDBOX_DESTROYING:
         sandbox_destroy_next(sandbox);

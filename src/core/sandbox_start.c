@@ -52,8 +52,10 @@ static void on_intent_recorded(struct store_ticket *ticket)
 {
     struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
 
-    if (ticket->err.code != ERR_NONE)
+    if (ticket->err.code != ERR_NONE) {
         sandbox->recorded = false;
+        store_forget_sandbox(sandbox->core->parts.store, sandbox->id);
+    }
     on_recorded(ticket);
 }
 
@@ -348,6 +350,7 @@ static void on_adopt_end(struct workflow *workflow)
 void sandbox_adopt(struct sandbox *sandbox, void (*on_settled)(struct sandbox *sandbox), void *data)
 {
     assert(sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN);
+    assert(!sandbox->op_running && !sandbox->workflow.running);
     sandbox->on_settled = on_settled;
     sandbox->on_settled_data = data;
     sandbox->connected = false;

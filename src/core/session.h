@@ -225,6 +225,7 @@ struct session_use {
     struct list node;
     uint64_t generation; /* the one asked for, then the one it has */
     bool granted;
+    bool waited; /* it had to wait: that it was refused in the end makes it no less a use */
 };
 
 /* `generation` 0: any; otherwise ERR_CONFLICT ("generation_moved") unless the sandbox has that one.

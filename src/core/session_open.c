@@ -7,6 +7,7 @@
 #include "core/clocks.h"
 #include "core/idempotency.h"
 #include "core/metrics.h"
+#include "core/scopes.h"
 #include "core/session_private.h"
 
 #include <stdlib.h>
@@ -203,6 +204,7 @@ static void on_created(struct store_ticket *ticket)
     idempotency_forget_session(session->core->idempotency, session->id);
     session_ops_finish(&session->open_waiters, NULL, &ticket->err);
     session_end(session, END_FAILED, "not recorded", NULL, NULL);
+    session_finish_end(session); /* when a clock had ended it before */
 }
 
 static int check_request(struct core *core, const struct session_request *request,
@@ -212,6 +214,8 @@ static int check_request(struct core *core, const struct session_request *reques
 
     if (core->stopping)
         return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    if (request->owner && scopes_check_owner(core->scopes, request->owner, err) < 0)
+        return -1;
     if (!str_is_empty(request->backend) && !str_equal(request->backend, backend))
         return error_named(err, ERR_INVALID, "backend_unknown",
                            "the backend \"%.40s\" is not available; this daemon has \"%s\"",

@@ -45,7 +45,7 @@ char *session_spec_text(const struct session *session)
     json_put_bool(&json, "auto_restart", session->auto_restart);
     json_put_bool(&json, "auto_resume", session->auto_resume);
     json_put_bool(&json, "preload", session->preload);
-    json_put_bool(&json, "in_use", session->active_uses > 0);
+    json_put_bool(&json, "in_use", session_is_used(session));
     json_put_bool(&json, "reset_pending", session->reset_pending);
     json_put_bool(&json, "crashed", session->crashed);
     json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);

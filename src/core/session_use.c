@@ -188,12 +188,6 @@ static void grant(struct session *session, struct session_use *use)
     use->on_ready(use);
 }
 
-static void fail(struct session_use *use)
-{
-    list_remove(&use->node);
-    use->on_ready(use);
-}
-
 /* The last use is over: the idle clock starts again. */
 static void mark_idle(struct session *session)
 {
@@ -203,6 +197,17 @@ static void mark_idle(struct session *session)
     session_changed(session);
     clocks_arm(session);
     update_idle(session);
+}
+
+static void fail(struct session_use *use)
+{
+    bool waited = use->waited;
+    struct session *session = use->session;
+
+    list_remove(&use->node);
+    use->on_ready(use);
+    if (waited)
+        mark_idle(session);
 }
 
 /* Callbacks may begin and end other uses, so the list is taken away before they are called. */
@@ -230,6 +235,7 @@ static void serve(struct session *session)
                    session->state == SESSION_OPEN) {
             grant(session, use);
         } else {
+            use->waited = true;
             list_remove(&use->node);
             list_append(&session->waiting, &use->node);
         }
@@ -271,7 +277,7 @@ void session_fail_waiting(struct session *session, const struct error *err)
         use->err = *err;
         fail(use);
     }
-    mark_idle(session);
+    clocks_arm(session);
 }
 
 void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
@@ -280,6 +286,8 @@ void session_use_begin(struct session_use *use, struct session *session, uint64_
     *use = (struct session_use){
         .on_ready = on_ready, .on_lost = on_lost, .session = session, .generation = generation
     };
+    if (!session_is_used(session) && !(session->sandbox && sandbox_is_usable(session->sandbox)))
+        session_changed(session); /* it waits: a daemon that dies meanwhile leaves it in use */
     list_append(&session->waiting, &use->node);
     update_idle(session);
     clocks_arm(session);
