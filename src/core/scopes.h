@@ -1,0 +1,48 @@
+#pragma once
+
+/*
+ * Scopes: an owner whose sessions end with whoever holds the lease on it.
+ *
+ * Releasing a lease ends all sessions of its owner, and of nobody else. Owners that are minted for
+ * a scope (their last part is an id of the kind ID_SCOPE) exist only through their lease: without
+ * one no session is opened for them. Leases are not recorded: those who hold one take it up again
+ * when the daemon was replaced, and what nobody has claimed after SCOPE_GRACE_US is ended.
+ */
+
+#include "base/error.h"
+#include "base/list.h"
+
+#include <stdbool.h>
+
+struct core;
+struct scopes;
+
+#define ID_SCOPE "scp_"
+
+enum { SCOPE_GRACE_US = 30 * 1000 * 1000 };
+
+/* The core is borrowed. The grace begins with scopes_start(). */
+struct scopes *scopes_new(struct core *core);
+void scopes_start(struct scopes *scopes);
+void scopes_free(struct scopes *scopes); /* NULL is fine; no lease is held any more */
+
+struct scope_lease {
+    struct list node;
+    struct scopes *scopes; /* borrowed; NULL while it is not held */
+    char *owner;           /* owned */
+};
+
+/* ERR_CONFLICT when somebody else holds this owner. */
+int scope_lease_take(struct scope_lease *lease, struct scopes *scopes, const char *owner,
+                     struct error *err);
+
+/* Ends the owner's sessions, except when the daemon is stopping: then the next one decides. Safe on
+ * one that is not held. */
+void scope_lease_release(struct scope_lease *lease);
+
+/* Whether a session may be opened for this owner; ERR_GONE when it was minted for a scope that is
+ * over. */
+int scopes_check_owner(const struct scopes *scopes, const char *owner, struct error *err);
+
+/* Whether the owner was minted for a scope: "scp_…" or "somebody/scp_…". */
+bool owner_is_minted(const char *owner);
