@@ -165,6 +165,7 @@ extern const struct api_route api_output_routes[];
 extern const struct api_route api_execute_routes[];
 extern const struct api_route api_file_routes[];
 extern const struct api_route api_event_routes[];
+extern const struct api_route api_scope_routes[];
 extern const struct api_route api_system_routes[];
 
 /* All of them: 1 and the next route, or 0 at the end. Start with *position = 0. */

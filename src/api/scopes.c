@@ -1,0 +1,143 @@
+/*
+ * POST /scopes: a lease on an owner, held for as long as the answer is read.
+ *
+ * The first line of the answer is {"owner": …}; empty lines follow now and then. When the
+ * connection goes, for whatever reason, all sessions of that owner are ended.
+ */
+
+#include "core/scopes.h"
+#include "api/request.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/metrics.h"
+
+#include <string.h>
+
+enum { NAME_MAXIMUM = 200, HEARTBEAT_US = 15 * 1000 * 1000 };
+
+struct scope {
+    struct api_request *request;
+    struct scope_lease lease;
+    struct timer heartbeat;
+};
+
+struct scope_body {
+    const char *owner;
+};
+
+static const struct json_field fields[] = {
+    { "owner", JSON_KIND_TEXT, offsetof(struct scope_body, owner), .max_length = NAME_MAXIMUM },
+};
+
+static void on_gone(struct api_request *request)
+{
+    struct scope *scope = request->state;
+
+    timer_stop(&scope->heartbeat);
+    scope_lease_release(&scope->lease);
+    free(scope);
+}
+
+static void on_heartbeat(struct timer *timer)
+{
+    struct scope *scope = container_of(timer, struct scope, heartbeat);
+
+    if (http_respond_pending(scope->request->exchange) == 0)
+        http_respond_write(scope->request->exchange, "\n", 1);
+    timer_arm_in(timer, HEARTBEAT_US);
+}
+
+/* It has to come back unchanged through a header. */
+static bool is_header_value(const char *name)
+{
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < length; i++) {
+        if (name[i] < ' ' || name[i] > '~')
+            return false;
+    }
+    return length > 0 && name[0] != ' ' && name[length - 1] != ' ';
+}
+
+static int find_name(const struct api_request *request, char minted[ID_SIZE], const char **out_name,
+                     struct error *err)
+{
+    struct scope_body body = { 0 };
+
+    if (api_decode(request, &body, err) < 0)
+        return -1;
+    if (body.owner && !is_header_value(body.owner))
+        return error_named(err, ERR_INVALID, "invalid_field",
+                           "owner must be visible ASCII without spaces around it");
+    if (!body.owner)
+        id_make(minted, ID_SCOPE);
+    *out_name = body.owner ? body.owner : minted;
+    return 0;
+}
+
+/* Whose sessions a request with this name in its attribution header is about. */
+static int check_rights(const struct api_request *request, struct error *err)
+{
+    if (request->api->parts.config->auth.mode == AUTH_MODE_NONE)
+        return 0;
+    error_named(err, ERR_FORBIDDEN, "delegate_required",
+                "a scope is an owner of its own, which needs the role delegate");
+    return error_hint(err, "without it, label the sessions and DELETE /api/v1/sessions?label=…");
+}
+
+static void reply(struct scope *scope, const char *name)
+{
+    struct http_exchange *exchange = scope->request->exchange;
+    scoped(buffer_fini) struct buffer line = BUFFER_INIT(4096);
+    struct json_writer json = JSON_WRITER(&line);
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "owner", name);
+    json_end_object(&json);
+    buffer_append_byte(&line, '\n');
+    metrics_add(scope->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
+    http_respond_start(exchange, 201, "application/x-ndjson", -1);
+    http_respond_write(exchange, line.data, line.length);
+}
+
+static void post_scope(struct api_request *request)
+{
+    char minted[ID_SIZE];
+    const char *name = NULL;
+    struct scope *scope;
+    struct error err = { 0 };
+
+    if (find_name(request, minted, &name, &err) < 0 || check_rights(request, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    scope = xnew(struct scope);
+    if (scope_lease_take(&scope->lease, request->core->scopes, name, &err) < 0) {
+        api_fail(request, &err);
+        free(scope);
+        return;
+    }
+    scope->request = request;
+    timer_init(&scope->heartbeat, request->core->loop, on_heartbeat);
+    timer_arm_in(&scope->heartbeat, HEARTBEAT_US);
+    request->state = scope;
+    request->on_gone = on_gone;
+    reply(scope, name);
+}
+
+static const struct api_answer answers[] = {
+    { 201,
+      "{\"owner\"} in its first line; held open: the owner's sessions end with the connection" },
+    { 400, "invalid_field" },
+    { 403, "delegate_required" },
+    { 409, "scope_taken: another scope holds this owner" },
+    { 0 },
+};
+
+const struct api_route api_scope_routes[] = {
+    { HTTP_POST, "/api/v1/scopes", post_scope,
+      "An owner, minted or given, whose sessions end with this connection", .body = API_JSON_BODY,
+      .fields = fields, .field_count = ARRAY_LENGTH(fields), .answers = answers },
+    { 0 },
+};
