@@ -17,6 +17,7 @@ extern const struct command cmd_ls;
 extern const struct command cmd_ps;
 extern const struct command cmd_rm;
 extern const struct command cmd_run;
+extern const struct command cmd_scope;
 extern const struct command cmd_serve;
 extern const struct command cmd_session;
 extern const struct command cmd_version;
