@@ -33,7 +33,7 @@ static void fill_config(struct config *config)
 
 void world_init(struct world *world)
 {
-    *world = (struct world){ 0 };
+    *world = (struct world){ .state_dir = -1 };
     simulated_clock_init(&world->clock, 1000 * 1000000LL, 1767225600LL * 1000000);
     world->loop = loop_new(&world->clock.clock);
     world->store = fake_store_new(world->loop);
@@ -66,7 +66,7 @@ void world_start(struct world *world)
         .config = &world->config,
         .store = world->store,
         .backend = world->backend,
-        .state_dir = -1,
+        .state_dir = world->state_dir,
     });
     core_start(world->core, on_started, &started);
     world_settle(world);

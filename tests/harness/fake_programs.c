@@ -1,0 +1,358 @@
+#include "harness/fake_programs.h"
+
+#include "base/alloc.h"
+#include "base/scoped.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+struct agent {
+    struct loop *loop;                   /* borrowed */
+    const struct agent_handler *handler; /* borrowed */
+    void *user;                          /* borrowed */
+    int fd;                              /* owned */
+    struct agent_request *open;          /* borrowed; oldest first */
+    struct deferred answer;
+};
+
+static struct fake_program *programs;
+static struct agent *connected; /* tests of executions have one sandbox at a time */
+static enum protocol_stage next_stage;
+static int next_errno;
+
+/* --- the connection -------------------------------------------------------------------------- */
+
+static void on_answer(struct deferred *deferred)
+{
+    struct agent *agent = container_of(deferred, struct agent, answer);
+    struct agent_request *request;
+
+    while ((request = agent->open)) {
+        agent->open = request->next;
+        request->is_open = false;
+        request->done(request);
+    }
+}
+
+static void submit(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    struct agent_request **link = &agent->open;
+
+    *request = (struct agent_request){ .done = done, .agent = agent, .is_open = true };
+    while (*link)
+        link = &(*link)->next;
+    *link = request;
+    loop_defer(agent->loop, &agent->answer, on_answer);
+}
+
+struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *handler, void *user)
+{
+    struct agent *agent = xnew(struct agent);
+
+    *agent = (struct agent){ .loop = loop, .handler = handler, .user = user, .fd = fd };
+    connected = agent;
+    return agent;
+}
+
+void agent_free(struct agent *agent)
+{
+    if (!agent)
+        return;
+    for (struct agent_request *request = agent->open; request; request = request->next)
+        request->is_open = false;
+    if (connected == agent)
+        connected = NULL;
+    loop_undefer(agent->loop, &agent->answer);
+    fd_close(agent->fd);
+    free(agent);
+}
+
+void *agent_user(const struct agent *agent)
+{
+    return agent->user;
+}
+
+const struct protocol_hello *agent_hello(const struct agent *agent UNUSED)
+{
+    return NULL;
+}
+
+void agent_cancel(struct agent_request *request)
+{
+    struct agent_request **link;
+
+    if (!request->is_open)
+        return;
+    for (link = &request->agent->open; *link != request; link = &(*link)->next)
+        continue;
+    *link = request->next;
+    request->is_open = false;
+}
+
+/* --- starting -------------------------------------------------------------------------------- */
+
+static char **copy_texts(const char *const *texts)
+{
+    size_t count = 0;
+    char **copy;
+
+    while (texts[count])
+        count++;
+    copy = xcalloc(count + 1, sizeof(*copy));
+    for (size_t i = 0; i < count; i++)
+        copy[i] = xstrdup(texts[i]);
+    return copy;
+}
+
+static char *read_script(int fd)
+{
+    char *text = xcalloc(1, 4096);
+
+    return pread(fd, text, 4095, 0) >= 0 ? text : NULL;
+}
+
+static void make_pipe(int *out_inner, int *out_outer, bool inner_writes)
+{
+    int ends[2];
+
+    assert(pipe2(ends, O_CLOEXEC) == 0);
+    *out_inner = ends[inner_writes ? 1 : 0];
+    *out_outer = ends[inner_writes ? 0 : 1];
+}
+
+static struct fake_program *make_program(const struct agent_start *start)
+{
+    struct fake_program *program = xnew(struct fake_program);
+
+    *program = (struct fake_program){
+        .number = start->number,
+        .argv = copy_texts(start->argv),
+        .env = copy_texts(start->env),
+        .cwd = xstrdup(start->cwd),
+        .user = xstrdup(start->user),
+        .script_path = start->script_path ? xstrdup(start->script_path) : NULL,
+        .script = start->script_fd >= 0 ? read_script(start->script_fd) : NULL,
+        .input = -1,
+        .errors = -1,
+        .outer = { -1, -1, -1 },
+        .terminal = start->terminal,
+        .next = programs,
+    };
+    make_pipe(&program->output, &program->outer[1], true);
+    if (!start->terminal)
+        make_pipe(&program->errors, &program->outer[2], true);
+    if (start->wants_stdin && !start->terminal)
+        make_pipe(&program->input, &program->outer[0], false);
+    programs = program;
+    return program;
+}
+
+static int duplicate(int fd)
+{
+    return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+static struct agent_pipes pipes_of(const struct fake_program *program)
+{
+    return (struct agent_pipes){
+        .input = duplicate(program->outer[0]),
+        .output = duplicate(program->outer[1]),
+        .errors = duplicate(program->outer[2]),
+        .terminal = program->terminal,
+    };
+}
+
+void agent_start(struct agent *agent, const struct agent_start *start,
+                 struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
+    if (next_stage) {
+        request->stage = next_stage;
+        request->sys_errno = next_errno;
+        error_set(&request->err, ERR_BACKEND, "refused by the test");
+        next_stage = STAGE_NONE;
+        return;
+    }
+    request->result.started.pipes = pipes_of(make_program(start));
+}
+
+/* --- processes ------------------------------------------------------------------------------- */
+
+static struct fake_program *find(uint64_t number)
+{
+    struct fake_program *program = programs;
+
+    while (program && program->number != number)
+        program = program->next;
+    return program;
+}
+
+static void close_ends(struct fake_program *program)
+{
+    fd_close(steal_fd(&program->input));
+    fd_close(steal_fd(&program->output));
+    fd_close(steal_fd(&program->errors));
+}
+
+static void finish(struct fake_program *program, struct agent_exit end)
+{
+    if (program->has_exited)
+        return;
+    end.survivors = program->survivors;
+    program->has_exited = true;
+    program->end = end;
+    if (!program->survivors)
+        close_ends(program);
+    if (connected)
+        connected->handler->on_exited(connected, program->number, &end);
+}
+
+void agent_signal(struct agent *agent, uint64_t number, int signal_number,
+                  enum protocol_scope scope, struct agent_request *request, agent_done_fn *done)
+{
+    struct fake_program *program = find(number);
+
+    if (request)
+        submit(agent, request, done);
+    if (!program)
+        return;
+    if (program->signal_count < 16)
+        program->signals[program->signal_count++] = signal_number;
+    if (signal_number == SIGKILL && scope == SCOPE_TREE) {
+        program->survivors = 0;
+        close_ends(program);
+    }
+    if (signal_number == SIGKILL || (signal_number == SIGTERM && !program->ignores_term))
+        finish(program, (struct agent_exit){ .code = -1, .signal = signal_number });
+}
+
+void agent_resize(struct agent *agent UNUSED, uint64_t number UNUSED, unsigned columns UNUSED,
+                  unsigned rows UNUSED)
+{
+}
+
+void agent_close_stdin(struct agent *agent UNUSED, uint64_t number)
+{
+    struct fake_program *program = find(number);
+
+    if (program)
+        fd_close(steal_fd(&program->outer[0]));
+}
+
+void agent_forget(struct agent *agent UNUSED, uint64_t number)
+{
+    struct fake_program *program = find(number);
+
+    if (!program)
+        return;
+    program->is_forgotten = true;
+    for (int i = 0; i < 3; i++)
+        fd_close(steal_fd(&program->outer[i]));
+}
+
+void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    for (struct fake_program *program = programs; program; program = program->next) {
+        struct agent_pipes pipes;
+
+        if (program->is_forgotten)
+            continue;
+        pipes = pipes_of(program);
+        agent->handler->on_process(agent, program->number, 2, &pipes,
+                                   program->has_exited ? &program->end : NULL);
+    }
+    submit(agent, request, done);
+}
+
+void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
+}
+
+void agent_shutdown(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
+}
+
+void agent_configure(struct agent *agent, const char *hostname UNUSED,
+                     struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
+}
+
+void agent_file(struct agent *agent, const struct agent_file *file UNUSED,
+                struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
+    request->result.file.fd = -1;
+}
+
+/* --- for the test ---------------------------------------------------------------------------- */
+
+struct fake_program *fake_programs_last(void)
+{
+    return programs;
+}
+
+size_t fake_programs_count(void)
+{
+    size_t count = 0;
+
+    for (const struct fake_program *program = programs; program; program = program->next)
+        count += !program->is_forgotten;
+    return count;
+}
+
+void fake_programs_fail_next(enum protocol_stage stage, int number)
+{
+    next_stage = stage;
+    next_errno = number;
+}
+
+void fake_program_write(struct fake_program *program, const char *text)
+{
+    assert(write(program->output, text, strlen(text)) == (ssize_t)strlen(text));
+}
+
+void fake_program_exit(struct fake_program *program, int code)
+{
+    finish(program, (struct agent_exit){ .code = code, .cpu_us = 1000, .max_rss_bytes = 4096 });
+}
+
+void fake_program_die(struct fake_program *program, int signal_number)
+{
+    finish(program, (struct agent_exit){ .code = -1, .signal = signal_number });
+}
+
+void fake_program_leave_child(struct fake_program *program)
+{
+    program->survivors = 1;
+}
+
+void fake_programs_clear(void)
+{
+    while (programs) {
+        struct fake_program *program = programs;
+
+        programs = program->next;
+        close_ends(program);
+        for (int i = 0; i < 3; i++)
+            fd_close(program->outer[i]);
+        for (char **text = program->argv; *text; text++)
+            free(*text);
+        for (char **text = program->env; *text; text++)
+            free(*text);
+        free(program->argv);
+        free(program->env);
+        free(program->cwd);
+        free(program->user);
+        free(program->script_path);
+        free(program->script);
+        free(program);
+    }
+    next_stage = STAGE_NONE;
+}

@@ -1,0 +1,46 @@
+#pragma once
+
+/*
+ * Stands in for core/agent.c, with programs: each start makes real pipes, whose inner ends the test
+ * holds, and the test says what the program does. Programs outlive the connection and the core, as
+ * those of a real init do: the next agent_list() tells of them.
+ */
+
+#include "core/agent.h"
+
+struct fake_program {
+    uint64_t number;
+    char **argv; /* owned, as are the following */
+    char **env;
+    char *cwd, *user, *script_path;
+    char *script; /* its content; NULL without one */
+    int input;    /* -1 without; what was written to its stdin is read here */
+    int output;   /* -1 when closed */
+    int errors;   /* -1 with a terminal or when closed */
+    int outer[3]; /* init's own duplicates */
+    bool terminal;
+    bool ignores_term; /* TERM does not end it */
+    bool has_exited, is_forgotten;
+    struct agent_exit end;
+    int signals[16]; /* that it got, in order */
+    unsigned signal_count;
+    unsigned survivors; /* of its tree, told when it ends; KILL to the tree ends them */
+    struct fake_program *next;
+};
+
+/* The newest first. */
+struct fake_program *fake_programs_last(void);
+size_t fake_programs_count(void); /* that are not forgotten */
+
+/* The next start fails like this. */
+void fake_programs_fail_next(enum protocol_stage stage, int number);
+
+void fake_program_write(struct fake_program *program, const char *text);
+void fake_program_exit(struct fake_program *program, int code);
+void fake_program_die(struct fake_program *program, int signal_number);
+
+/* A background child keeps its pipes open beyond its end. */
+void fake_program_leave_child(struct fake_program *program);
+
+/* Before the test ends. */
+void fake_programs_clear(void);

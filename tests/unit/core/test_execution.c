@@ -1,0 +1,741 @@
+#include "core/execution.h"
+
+#include "base/log.h"
+#include "base/str.h"
+#include "core/sandbox.h"
+#include "harness/fake_programs.h"
+#include "harness/world.h"
+#include "wire/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct world world;
+static char state_path[64];
+static struct session *session;
+
+static int setup(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    snprintf(state_path, sizeof(state_path), "/tmp/test-execution-XXXXXX");
+    assert_non_null(mkdtemp(state_path));
+    world_init(&world);
+    world.state_dir = open(state_path, O_DIRECTORY | O_CLOEXEC);
+    world.config.exec.grace_ms = 5000;
+    world.config.exec.stall_timeout_ms = 10000;
+    world.config.exec.max_concurrent = 3;
+    world.config.exec.output_capture_bytes = 64 * 1024;
+    world.config.exec.output_spool_bytes = 1024 * 1024;
+    world_start(&world);
+    session = world_open_simple(&world, "ann", NULL);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char command[128];
+
+    (void)state;
+    world_fini(&world);
+    fake_programs_clear();
+    fd_close(world.state_dir);
+    snprintf(command, sizeof(command), "rm -rf %s", state_path);
+    return system(command);
+}
+
+static const char *const true_argv[] = { "/bin/true", "a b", NULL };
+
+static struct execution *start(const struct execution_request *request)
+{
+    struct error err = { 0 };
+    struct execution *execution = execution_start(session, request, &err);
+
+    assert_non_null(execution);
+    execution_ref(execution);
+    world_settle(&world);
+    return execution;
+}
+
+static struct execution *start_simple(void)
+{
+    return start(&(struct execution_request){ .argv = true_argv, .timeout_ms = -1 });
+}
+
+static void release(struct execution *execution)
+{
+    execution_unref(execution);
+    world_settle(&world);
+}
+
+static const char *env_value(const struct fake_program *program, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (char **text = program->env; *text; text++) {
+        if (strncmp(*text, name, length) == 0 && (*text)[length] == '=')
+            return *text + length + 1;
+    }
+    return NULL;
+}
+
+static char *as_json(struct execution *execution)
+{
+    struct buffer text = BUFFER_INIT(1024 * 1024);
+    struct json_writer json = JSON_WRITER(&text);
+
+    execution_write_json(execution, &json, NULL, true);
+    return buffer_steal_text(&text);
+}
+
+/* --- from start to end ----------------------------------------------------------------------- */
+
+static void a_program_runs_and_its_end_is_known(void **state)
+{
+    struct execution *execution = start_simple();
+    struct fake_program *program = fake_programs_last();
+    scoped(free) char *json = NULL;
+
+    (void)state;
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_string_equal(program->argv[0], "/bin/true");
+    assert_string_equal(program->argv[1], "a b");
+    fake_program_write(program, "hello\n");
+    fake_program_exit(program, 3);
+    world_settle(&world);
+
+    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(execution->exit_code, 3);
+    json = as_json(execution);
+    assert_non_null(strstr(json, "\"stdout\":\"hello\\n\""));
+    assert_non_null(strstr(json, "\"exit_code\":3"));
+    release(execution);
+    assert_int_equal(fake_programs_count(), 0);
+    assert_int_equal(world.core->executions_by_id.count, 0);
+}
+
+static void a_session_is_in_use_while_a_program_runs(void **state)
+{
+    struct execution *execution = start_simple();
+
+    (void)state;
+    assert_int_equal(session->active_uses, 1);
+    world_advance(&world, 2 * 3600 * 1000);
+    assert_non_null(world_find(&world, session->id));
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    assert_int_equal(session->active_uses, 0);
+    release(execution);
+}
+
+static void a_process_is_forgotten_only_when_its_end_is_durable(void **state)
+{
+    struct execution *execution = start_simple();
+
+    (void)state;
+    fake_store_hold(world.store, true);
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(fake_programs_count(), 1);
+    fake_store_hold(world.store, false);
+    world_settle(&world);
+    assert_int_equal(fake_programs_count(), 0);
+    release(execution);
+}
+
+static void a_background_child_that_holds_the_pipes_does_not_keep_it_from_ending(void **state)
+{
+    struct execution *execution = start_simple();
+    struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    fake_program_leave_child(program);
+    fake_program_exit(program, 0);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(session->active_uses, 0);
+    assert_int_equal(fake_programs_count(), 1);
+
+    fake_program_write(program, "late\n");
+    world_settle(&world);
+    assert_int_equal(output_length(execution->out), 5);
+    fd_close(steal_fd(&program->output));
+    fd_close(steal_fd(&program->errors));
+    world_settle(&world);
+    assert_int_equal(fake_programs_count(), 0);
+    release(execution);
+}
+
+/* --- what is run ----------------------------------------------------------------------------- */
+
+static void the_environment_is_built_from_nothing(void **state)
+{
+    static char pass[] = "PATH", *pass_items[] = { pass };
+    struct execution_request request = {
+        .argv = true_argv,
+        .env_json = "{\"GIVEN\":\"yes\",\"SANDGLASS_EXECUTION_ID\":\"stale\"}",
+        .timeout_ms = -1,
+    };
+    struct execution *execution;
+    const struct fake_program *program;
+
+    (void)state;
+    setenv("SECRET_TOKEN", "canary", 1);
+    setenv("PATH", "/bin", 1);
+    world.config.sandbox.env_pass.items = pass_items;
+    world.config.sandbox.env_pass.count = 1;
+    execution = start(&request);
+    program = fake_programs_last();
+    assert_null(env_value(program, "SECRET_TOKEN"));
+    assert_string_equal(env_value(program, "PATH"), "/bin");
+    assert_string_equal(env_value(program, "GIVEN"), "yes");
+    assert_string_equal(env_value(program, "SANDGLASS_EXECUTION_ID"), execution->id);
+    assert_string_equal(env_value(program, "SANDGLASS_SESSION_ID"), session->id);
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+static void shell_text_falls_back_to_sh_where_there_is_no_bash(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    fake_programs_fail_next(STAGE_EXEC, ENOENT);
+    execution = start(&(struct execution_request){ .command = "echo hi", .timeout_ms = -1 });
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_string_equal(fake_programs_last()->argv[0], "/bin/sh");
+    assert_string_equal(fake_programs_last()->argv[2], "echo hi");
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+static void code_goes_as_a_script_beside_its_interpreter(void **state)
+{
+    struct execution *execution = start(&(struct execution_request){
+        .code = "print(1)", .code_length = 8, .language = "python", .timeout_ms = -1 });
+    const struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    assert_string_equal(program->argv[0], "python3");
+    assert_string_equal(program->argv[1], program->script_path);
+    assert_string_equal(program->script, "print(1)");
+    assert_non_null(strstr(program->script_path, execution->id));
+    assert_true(str_ends_with(program->script_path, ".py"));
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+struct refusal {
+    struct execution_request request;
+    const char *name;
+};
+
+static void wrong_requests_are_refused_by_name_and_start_nothing(void **state)
+{
+    static const char *const nothing[] = { NULL };
+    static const char *const empty[] = { "", NULL };
+    const struct refusal refusals[] = {
+        { { 0 }, "invalid_field" },
+        { { .argv = true_argv, .command = "x" }, "invalid_field" },
+        { { .argv = nothing }, "invalid_field" },
+        { { .argv = empty }, "invalid_field" },
+        { { .command = "" }, "invalid_field" },
+        { { .code = "", .language = "python" }, "invalid_field" },
+        { { .code = "x", .code_length = 1, .language = "cobol" }, "unsupported_language" },
+        { { .argv = true_argv, .env_json = "{\"A=B\":\"1\"}" }, "invalid_env" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {
+        struct error err = { 0 };
+
+        assert_null(execution_start(session, &refusals[i].request, &err));
+        assert_string_equal(err.name, refusals[i].name);
+    }
+    assert_int_equal(world.core->executions_by_id.count, 0);
+    assert_null(fake_programs_last());
+}
+
+static void too_many_arguments_are_refused_before_anything_is_sent(void **state)
+{
+    const char **many = calloc(5001, sizeof(*many));
+    struct error err = { 0 };
+
+    (void)state;
+    for (size_t i = 0; i < 5000; i++)
+        many[i] = "x";
+    assert_null(execution_start(
+        session, &(struct execution_request){ .argv = (const char *const *)many }, &err));
+    assert_int_equal(err.code, ERR_TOO_LARGE);
+    free(many);
+}
+
+static void more_executions_than_allowed_are_refused(void **state)
+{
+    struct execution *running[3];
+    struct error err = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        running[i] = start_simple();
+    assert_null(execution_start(session, &(struct execution_request){ .argv = true_argv }, &err));
+    assert_int_equal(err.code, ERR_LIMIT);
+    assert_string_equal(err.name, "too_many_executions");
+    for (int i = 0; i < 3; i++)
+        execution_cancel(running[i]);
+    world_settle(&world);
+    for (int i = 0; i < 3; i++)
+        release(running[i]);
+}
+
+static void a_repeated_key_gives_the_same_execution(void **state)
+{
+    struct execution_request request = { .argv = true_argv, .key = "once", .timeout_ms = -1 };
+    struct execution *first = start(&request);
+    struct execution *again = start(&request);
+
+    (void)state;
+    assert_ptr_equal(first, again);
+    fake_program_exit(fake_programs_last(), 0);
+    release(first);
+    release(again);
+}
+
+/* --- what cannot be started ------------------------------------------------------------------ */
+
+static void what_is_not_found_ends_with_127_and_its_name(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    fake_programs_fail_next(STAGE_EXEC, ENOENT);
+    execution = start_simple();
+    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(execution->exit_code, 127);
+    assert_string_equal(execution->error, "/bin/true: not found");
+    release(execution);
+}
+
+static void what_is_not_executable_ends_with_126(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    fake_programs_fail_next(STAGE_EXEC, EACCES);
+    execution = start_simple();
+    assert_int_equal(execution->exit_code, 126);
+    assert_non_null(strstr(execution->error, "/bin/true"));
+    release(execution);
+}
+
+static void a_full_process_table_is_the_callers_answer(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    fake_programs_fail_next(STAGE_SPAWN, EAGAIN);
+    execution = start_simple();
+    assert_int_equal(execution->state, EXECUTION_CRASHED);
+    assert_int_equal(execution->start_error.code, ERR_LIMIT);
+    release(execution);
+}
+
+static void a_generation_that_has_moved_on_is_the_callers_answer(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .generation = 7, .timeout_ms = -1 });
+
+    (void)state;
+    assert_int_equal(execution->state, EXECUTION_CRASHED);
+    assert_string_equal(execution->start_error.name, "generation_moved");
+    release(execution);
+}
+
+/* --- stopping -------------------------------------------------------------------------------- */
+
+static void a_timeout_sends_term_and_keeps_the_output(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+    const struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    fake_program_write(fake_programs_last(), "begun\n");
+    world_advance(&world, 999);
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    world_advance(&world, 2);
+    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(program->signals[0], SIGTERM);
+    assert_int_equal(program->signal_count, 1);
+    assert_int_equal(output_length(execution->out), 6);
+    release(execution);
+}
+
+static void a_program_that_ignores_term_is_killed_after_the_grace(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+    struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    program->ignores_term = true;
+    world_advance(&world, 1001);
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    world_advance(&world, 4998);
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    world_advance(&world, 2);
+    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(program->signals[1], SIGKILL);
+    release(execution);
+}
+
+static void the_rest_of_the_tree_is_killed_before_a_timeout_is_told(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+    struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    fake_program_leave_child(program);
+    world_advance(&world, 1001);
+    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(program->signals[0], SIGTERM);
+    assert_int_equal(program->signals[1], SIGKILL);
+    assert_int_equal(program->survivors, 0);
+    release(execution);
+}
+
+static void a_timeout_of_zero_never_comes(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 0 });
+
+    (void)state;
+    world_advance(&world, 3600 * 1000);
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+static void cancelling_a_running_program_ends_it_as_cancelled(void **state)
+{
+    struct execution *execution = start_simple();
+
+    (void)state;
+    execution_cancel(execution);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_CANCELLED);
+    assert_int_equal(execution->signal, SIGTERM);
+    release(execution);
+}
+
+static void cancelling_while_it_waits_for_a_sandbox_starts_nothing(void **state)
+{
+    struct execution *execution;
+    struct error err = { 0 };
+
+    (void)state;
+    session_teardown(session, END_TEARDOWN);
+    world_settle(&world);
+    fake_backend_hold(world.backend, FAKE_CREATE, true);
+    execution = execution_start(session, &(struct execution_request){ .argv = true_argv }, &err);
+    execution_ref(execution);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_QUEUED);
+    execution_cancel(execution);
+    assert_int_equal(execution->state, EXECUTION_CANCELLED);
+    fake_backend_hold(world.backend, FAKE_CREATE, false);
+    world_settle(&world);
+    assert_null(fake_programs_last());
+    release(execution);
+}
+
+static void a_signal_reaches_the_program(void **state)
+{
+    struct execution *execution = start_simple();
+    struct error err = { 0 };
+
+    (void)state;
+    assert_int_equal(execution_signal(execution, SIGUSR1, false, &err), 0);
+    assert_int_equal(execution_signal(execution, SIGUSR2, false, &err), 0);
+    world_settle(&world);
+    assert_int_equal(fake_programs_last()->signals[0], SIGUSR1);
+    assert_int_equal(fake_programs_last()->signals[1], SIGUSR2);
+    assert_int_equal(execution_signal(execution, 0, false, &err), -1);
+    assert_int_equal(execution_signal(execution, 4000, false, &err), -1);
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    assert_int_equal(execution_signal(execution, SIGTERM, false, &err), -1);
+    assert_string_equal(err.name, "execution_not_running");
+    release(execution);
+}
+
+/* --- input ----------------------------------------------------------------------------------- */
+
+static size_t read_input(const struct fake_program *program, char *text, size_t size)
+{
+    ssize_t count = read(program->input, text, size - 1);
+
+    assert_true(count >= 0);
+    text[count] = '\0';
+    return (size_t)count;
+}
+
+static void input_of_the_request_is_followed_by_its_end(void **state)
+{
+    struct execution *execution = start(&(struct execution_request){
+        .argv = true_argv, .stdin_data = "typed", .stdin_length = 5, .timeout_ms = -1 });
+    char text[16];
+
+    (void)state;
+    assert_int_equal(read_input(fake_programs_last(), text, sizeof(text)), 5);
+    assert_string_equal(text, "typed");
+    assert_int_equal(read_input(fake_programs_last(), text, sizeof(text)), 0);
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+static void input_is_taken_as_far_as_the_pipe_goes(void **state)
+{
+    struct execution *execution = start(
+        &(struct execution_request){ .argv = true_argv, .wants_stdin = true, .timeout_ms = -1 });
+    char *bytes = calloc(1, 1 << 20);
+    struct error err = { 0 };
+    ssize_t taken = execution_write_stdin(execution, bytes, 1 << 20, &err);
+
+    (void)state;
+    assert_true(taken > 0 && taken < 1 << 20);
+    assert_int_equal(execution_write_stdin(execution, bytes, 1, &err), 0);
+    read_input(fake_programs_last(), bytes, 1 << 20);
+    assert_int_equal(execution_write_stdin(execution, bytes, 1, &err), 1);
+    assert_int_equal(execution_close_stdin(execution, &err), 0);
+    assert_int_equal(execution_write_stdin(execution, bytes, 1, &err), -1);
+    assert_string_equal(err.name, "stdin_closed");
+    fake_program_exit(fake_programs_last(), 0);
+    free(bytes);
+    release(execution);
+}
+
+static void a_program_without_input_says_so(void **state)
+{
+    struct execution *execution = start_simple();
+    struct error err = { 0 };
+
+    (void)state;
+    assert_int_equal(execution_write_stdin(execution, "x", 1, &err), -1);
+    assert_string_equal(err.name, "no_stdin");
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+/* --- the sandbox goes ------------------------------------------------------------------------ */
+
+static void a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_output(void **state)
+{
+    struct execution *execution = start_simple();
+
+    (void)state;
+    fake_program_write(fake_programs_last(), "last words");
+    fake_backend_kill(world.backend, session->sandbox->id);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_CRASHED);
+    assert_non_null(strstr(execution->reason, "crashed"));
+    assert_int_equal(output_length(execution->out), 10);
+    release(execution);
+}
+
+static void the_oom_killer_is_told_from_other_deaths(void **state)
+{
+    struct execution *execution = start_simple();
+
+    (void)state;
+    fake_backend_set_capabilities(world.backend, (struct backend_capabilities){ .usage = true });
+    fake_backend_set_oom_kills(world.backend, session->sandbox->id, 1);
+    fake_program_die(fake_programs_last(), SIGKILL);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_CRASHED);
+    assert_string_equal(execution->reason, "oom");
+    release(execution);
+
+    execution = start_simple();
+    fake_program_die(fake_programs_last(), SIGKILL);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(execution->signal, SIGKILL);
+    release(execution);
+}
+
+static void deleting_the_session_keeps_the_result_of_what_runs(void **state)
+{
+    struct execution *execution = start_simple();
+    struct ended ended;
+
+    (void)state;
+    fake_program_write(fake_programs_last(), "kept\n");
+    world_end(&world, session, END_DELETED, &ended);
+    assert_int_equal(execution->state, EXECUTION_CANCELLED);
+    assert_string_equal(execution->reason, "deleted");
+    assert_int_equal(output_length(execution->out), 5);
+    assert_null(execution->session);
+    fake_programs_clear();
+    world_settle(&world);
+    release(execution);
+    assert_int_equal(world.core->executions_by_id.count, 0);
+}
+
+/* --- the daemon goes ------------------------------------------------------------------------- */
+
+static struct execution *first_execution(void)
+{
+    return list_first(&session->executions, struct execution, node);
+}
+
+static void on_committed(struct store_ticket *ticket)
+{
+    assert_int_equal(ticket->err.code, ERR_NONE);
+}
+
+static void restart(void)
+{
+    char id[ID_SIZE];
+    struct store_ticket ticket;
+
+    memcpy(id, session->id, sizeof(id));
+    world_settle(&world);
+    store_commit(world.store, &ticket, on_committed);
+    world_settle(&world);
+    world_restart(&world);
+    session = world_find(&world, id);
+    assert_non_null(session);
+}
+
+static void a_new_daemon_goes_on_with_a_running_program_without_losing_a_byte(void **state)
+{
+    struct execution *execution = start_simple();
+    char *id = strdup(execution->id);
+
+    (void)state;
+    fake_program_write(fake_programs_last(), "before ");
+    world_settle(&world);
+    release(execution);
+    restart();
+    fake_program_write(fake_programs_last(), "after");
+    world_settle(&world);
+
+    execution = first_execution();
+    assert_non_null(execution);
+    assert_string_equal(execution->id, id);
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(output_length(execution->out), 12);
+    execution_ref(execution);
+    fake_program_exit(fake_programs_last(), 4);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(execution->exit_code, 4);
+    release(execution);
+    free(id);
+}
+
+static void bytes_written_while_no_daemon_ran_are_found(void **state)
+{
+    struct execution *execution = start_simple();
+    struct store_ticket ticket;
+    char id[ID_SIZE];
+
+    (void)state;
+    memcpy(id, session->id, sizeof(id));
+    release(execution);
+    store_commit(world.store, &ticket, on_committed);
+    world_settle(&world);
+    world_kill(&world, false);
+    fake_program_write(fake_programs_last(), "meanwhile");
+    fake_program_exit(fake_programs_last(), 9);
+    world_start(&world);
+    session = world_find(&world, id);
+    assert_non_null(session);
+    world_settle(&world);
+    assert_int_equal(fake_programs_count(), 0);
+    assert_int_equal(fake_store_count(world.store, STORE_EXECUTIONS), 1);
+}
+
+static void a_timeout_goes_on_in_the_next_daemon(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 10000 });
+
+    (void)state;
+    world_advance(&world, 6000);
+    release(execution);
+    restart();
+    execution = first_execution();
+    execution_ref(execution);
+    world_advance(&world, 3000);
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    world_advance(&world, 2000);
+    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    release(execution);
+}
+
+static void a_running_record_that_init_does_not_know_is_lost(void **state)
+{
+    struct execution *execution = start_simple();
+
+    (void)state;
+    release(execution);
+    fake_programs_last()->is_forgotten = true;
+    restart();
+    execution = first_execution();
+    assert_true(!execution || execution->state == EXECUTION_CRASHED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(a_program_runs_and_its_end_is_known),
+        TEST(a_session_is_in_use_while_a_program_runs),
+        TEST(a_process_is_forgotten_only_when_its_end_is_durable),
+        TEST(a_background_child_that_holds_the_pipes_does_not_keep_it_from_ending),
+        TEST(the_environment_is_built_from_nothing),
+        TEST(shell_text_falls_back_to_sh_where_there_is_no_bash),
+        TEST(code_goes_as_a_script_beside_its_interpreter),
+        TEST(wrong_requests_are_refused_by_name_and_start_nothing),
+        TEST(too_many_arguments_are_refused_before_anything_is_sent),
+        TEST(more_executions_than_allowed_are_refused),
+        TEST(a_repeated_key_gives_the_same_execution),
+        TEST(what_is_not_found_ends_with_127_and_its_name),
+        TEST(what_is_not_executable_ends_with_126),
+        TEST(a_full_process_table_is_the_callers_answer),
+        TEST(a_generation_that_has_moved_on_is_the_callers_answer),
+        TEST(a_timeout_sends_term_and_keeps_the_output),
+        TEST(a_program_that_ignores_term_is_killed_after_the_grace),
+        TEST(the_rest_of_the_tree_is_killed_before_a_timeout_is_told),
+        TEST(a_timeout_of_zero_never_comes),
+        TEST(cancelling_a_running_program_ends_it_as_cancelled),
+        TEST(cancelling_while_it_waits_for_a_sandbox_starts_nothing),
+        TEST(a_signal_reaches_the_program),
+        TEST(input_of_the_request_is_followed_by_its_end),
+        TEST(input_is_taken_as_far_as_the_pipe_goes),
+        TEST(a_program_without_input_says_so),
+        TEST(a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_output),
+        TEST(the_oom_killer_is_told_from_other_deaths),
+        TEST(deleting_the_session_keeps_the_result_of_what_runs),
+        TEST(a_new_daemon_goes_on_with_a_running_program_without_losing_a_byte),
+        TEST(bytes_written_while_no_daemon_ran_are_found),
+        TEST(a_timeout_goes_on_in_the_next_daemon),
+        TEST(a_running_record_that_init_does_not_know_is_lost),
+    };
+
+    log_setup(LOG_ERROR, LOG_TEXT, STDERR_FILENO);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
