@@ -1,0 +1,50 @@
+#pragma once
+
+/*
+ * The lines of an audit log and the chain between them, as pure functions.
+ *
+ *     {"seq":7,"prev":"<hash of line 6>",…,"hash":"<hash of this line>"}
+ *
+ * The hash of a line is the SHA-256 of all that stands before `,"hash":`, so it covers the number
+ * of the line and the hash of the one before it. A line that is changed does not have its hash; one
+ * that is missing, added or moved breaks the numbers and the hashes around it. Beside the log, a
+ * file says how far it went: cutting off the end is found too.
+ */
+
+#include "auth/encoding.h"
+#include "base/buffer.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The last line that was written. */
+struct chain {
+    uint64_t sequence;           /* 0: none */
+    char hash[SHA256_TEXT_SIZE]; /* zeros for none */
+};
+
+#define CHAIN_START \
+    ((struct chain){ 0, "0000000000000000000000000000000000000000000000000000000000000000" })
+
+/* Appends a line with `members` (JSON, as between the braces of an object) and moves the chain on.
+ */
+void chain_append(struct chain *chain, const char *members, struct buffer *out);
+
+enum chain_check {
+    CHAIN_GOOD,
+    CHAIN_MALFORMED, /* no line of an audit log */
+    CHAIN_ALTERED,   /* it does not have its hash */
+    CHAIN_BROKEN,    /* it does not follow the line before it */
+};
+
+/* The members of a log's first line begin with this when it goes on from one that was rotated. */
+#define CHAIN_CONTINUED "\"type\":\"audit.continued\""
+
+/* Checks a line without its newline. The `first` of a log is number 1 or has CHAIN_CONTINUED. The
+ * chain moves on when the line has the form of one, so that one bad line is one finding. */
+enum chain_check chain_check_line(struct chain *chain, const char *line, size_t length, bool first);
+
+/* The text of the file beside the log, and back; 0 or -1. */
+void chain_write_head(const struct chain *chain, struct buffer *out);
+int chain_read_head(struct chain *chain, const char *text);

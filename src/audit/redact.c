@@ -1,0 +1,73 @@
+#include "audit/redact.h"
+
+#include "base/macros.h"
+#include "wire/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BODY_MAXIMUM = 16 * 1024 };
+
+static const char *const secret_words[] = { "token", "secret", "passw", "credential",
+                                            "authorization" };
+static const char *const environments[] = { "env", "envs", "environment", "secrets" };
+static const char *const code_fields[] = { "argv", "code",     "command", "content",  "edits",
+                                           "new",  "new_text", "old",     "old_text", "stdin" };
+
+static bool is_one_of(const char *name, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(words[i], name) == 0)
+            return true;
+    return false;
+}
+
+bool redact_is_secret(const char *name, bool is_variable)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(secret_words); i++)
+        if (strcasestr(name, secret_words[i]))
+            return true;
+    return strcasestr(name, is_variable ? "key" : "api_key") != NULL;
+}
+
+static json_t *redacted_variables(const json_t *variables)
+{
+    json_t *copy = json_object();
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)variables, name, value) json_object_set_new(
+        copy, name, redact_is_secret(name, true) ? json_string("[redacted]") : json_incref(value));
+    return copy;
+}
+
+static json_t *redacted(const char *name, json_t *value, bool with_code)
+{
+    bool is_environment = is_one_of(name, environments, ARRAY_LENGTH(environments));
+
+    if (is_environment && json_is_object(value))
+        return redacted_variables(value);
+    if (redact_is_secret(name, false))
+        return json_string("[redacted]");
+    if (!with_code && is_one_of(name, code_fields, ARRAY_LENGTH(code_fields)))
+        return json_string("[left out]");
+    return json_incref(value);
+}
+
+void redact_body(const json_t *body, bool with_code, struct buffer *out)
+{
+    json_t *copy = json_object();
+    const char *name;
+    json_t *value;
+    char *text;
+
+    json_object_foreach((json_t *)body, name, value)
+        json_object_set_new(copy, name, redacted(name, value, with_code));
+    text = json_dumps(copy, JSON_COMPACT | JSON_ENSURE_ASCII);
+    if (text && strlen(text) <= BODY_MAXIMUM)
+        buffer_append_text(out, text);
+    else
+        buffer_appendf(out, "{\"bytes\":%zu}", text ? strlen(text) : 0);
+    free(text);
+    json_decref(copy);
+}

@@ -1,0 +1,18 @@
+#pragma once
+
+/*
+ * What of a request's body may stand in an audit log. Values whose names speak of secrets are
+ * replaced: in maps of environment variables those with TOKEN, SECRET, PASSWORD, KEY or CREDENTIAL
+ * in their names, elsewhere the same except KEY, which callers use for their own names. Code,
+ * commands and input are left out unless they are wanted.
+ */
+
+#include "base/buffer.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+bool redact_is_secret(const char *name, bool is_variable);
+
+/* Appends the object as JSON in one line; what would be too long becomes {"bytes":N}. */
+void redact_body(const json_t *body, bool with_code, struct buffer *out);

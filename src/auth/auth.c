@@ -1,0 +1,413 @@
+#include "auth/auth.h"
+
+#include "auth/credentials.h"
+#include "auth/encoding.h"
+#include "auth/file_watch.h"
+#include "auth/jwk.h"
+#include "auth/jwks.h"
+#include "auth/jwt.h"
+#include "auth/key_use.h"
+#include "auth/keys.h"
+#include "auth/rate_limit.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "net/http_server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KNOWN_MAXIMUM = 4096, BUCKETS_MAXIMUM = 65536, SEED_BYTES = 32 };
+
+/* Somebody whose credentials were checked. */
+struct known {
+    char digest[SHA256_TEXT_SIZE]; /* of the token, with our seed */
+    char *principal;               /* owned */
+    unsigned roles;
+    int64_t expires_us;   /* wall clock; 0: never */
+    char key_id[ID_SIZE]; /* "" for a token */
+};
+
+struct auth {
+    struct auth_parts parts;
+    struct key_set keys;
+    struct file_watch key_file;
+    struct key_use *key_use; /* owned; NULL unless keys are used */
+    struct jwks *jwks;       /* owned; NULL unless tokens are used */
+    struct map known;        /* by digest; owned */
+    uint8_t seed[SEED_BYTES];
+    struct rate_limit *failures; /* owned; by address */
+    struct rate_limit *requests; /* owned; by principal */
+    int64_t retry_after_ms;
+    struct list waiters;
+    struct deferred wake;
+};
+
+/* --- who is known ---------------------------------------------------------------------------- */
+
+static void known_free(struct known *known)
+{
+    free(known->principal);
+    free(known);
+}
+
+static void forget_all(struct auth *auth)
+{
+    struct map_slot *slot;
+
+    map_for_each (slot, &auth->known)
+        known_free(slot->value);
+    map_fini(&auth->known);
+    auth->known = (struct map){ 0 };
+}
+
+static void digest_of(const struct auth *auth, const char *token, char text[SHA256_TEXT_SIZE])
+{
+    uint8_t digest[SHA256_BYTES];
+
+    sha256_of(auth->seed, sizeof(auth->seed), token, strlen(token), digest);
+    hex_encode(digest, sizeof(digest), text);
+}
+
+static const struct known *known_find(struct auth *auth, const char *digest, int64_t now_us)
+{
+    struct known *known = map_get(&auth->known, digest);
+
+    if (!known || !known->expires_us || now_us < known->expires_us)
+        return known;
+    map_remove(&auth->known, digest);
+    known_free(known);
+    return NULL;
+}
+
+static const struct known *remember(struct auth *auth, const char *digest, const struct known *who)
+{
+    struct known *known = xnew(struct known);
+
+    if (auth->known.count >= KNOWN_MAXIMUM)
+        forget_all(auth);
+    *known = *who;
+    known->principal = xstrdup(who->principal);
+    memcpy(known->digest, digest, sizeof(known->digest));
+    map_put(&auth->known, known->digest, known);
+    return known;
+}
+
+/* --- keys ------------------------------------------------------------------------------------ */
+
+static int load_keys(struct auth *auth, struct error *err)
+{
+    struct key_set fresh;
+
+    if (key_set_load(&fresh, auth->parts.config->auth.keys_file, err) < 0)
+        return -1;
+    key_set_fini(&auth->keys);
+    auth->keys = fresh;
+    forget_all(auth);
+    if (fresh.damaged_count)
+        log_warn("lines of the file of keys cannot be read", kv("count", fresh.damaged_count));
+    log_info("keys", kv("count", fresh.count));
+    return 0;
+}
+
+static void look_at_keys(struct auth *auth)
+{
+    struct error err = { 0 };
+
+    if (file_watch_changed(&auth->key_file, auth->parts.config->auth.keys_file,
+                           loop_now_us(auth->parts.loop)) &&
+        load_keys(auth, &err) < 0)
+        log_error("keys stay as they were", kv("error", err.message));
+}
+
+static int refuse_wrong(struct error *err)
+{
+    return error_named(err, ERR_UNAUTHORIZED, "credentials_invalid",
+                       "the credentials are not valid");
+}
+
+static enum auth_result check_key(struct auth *auth, const char *token, const char *digest,
+                                  int64_t now_us, const struct known **out, struct error *err)
+{
+    const struct api_key *key = key_set_find(&auth->keys, token, now_us);
+    struct known who = { 0 };
+
+    if (!key)
+        return refuse_wrong(err);
+    who.principal = key->principal;
+    who.roles = key->roles;
+    who.expires_us = key->expires_us;
+    memcpy(who.key_id, key->id, sizeof(who.key_id));
+    *out = remember(auth, digest, &who);
+    return AUTH_KNOWN;
+}
+
+/* --- tokens ---------------------------------------------------------------------------------- */
+
+static enum auth_result no_issuer(struct auth *auth, struct error *err)
+{
+    if (jwks_refresh(auth->jwks))
+        return AUTH_WAIT;
+    auth->retry_after_ms = auth->parts.config->auth.jwt.cooldown_ms;
+    return error_named(err, ERR_UNAVAILABLE, "issuer_unavailable",
+                       "the keys of the issuer of tokens cannot be had");
+}
+
+static enum auth_result check_token(struct auth *auth, const char *token, const char *digest,
+                                    int64_t now_us, const struct known **out, struct error *err)
+{
+    const struct config *config = auth->parts.config;
+    const struct jwt_policy policy = { .issuer = config->auth.jwt.issuer,
+                                       .audience = config->auth.jwt.audience,
+                                       .roles_claim = config->auth.jwt.roles_claim,
+                                       .skew_us = config->auth.jwt.skew_ms * 1000 };
+    const struct jwk_set *keys = jwks_keys(auth->jwks);
+    struct jwt_claims claims = { 0 };
+
+    if (!keys)
+        return no_issuer(auth, err);
+    switch (jwt_check(token, keys, &policy, now_us, &claims, err)) {
+    case JWT_VALID:
+        break;
+    case JWT_UNKNOWN_KEY:
+        return jwks_refresh(auth->jwks) ? AUTH_WAIT : AUTH_REFUSED;
+    case JWT_REFUSED:
+        return AUTH_REFUSED;
+    }
+    *out = remember(auth, digest,
+                    &(struct known){ .principal = claims.subject,
+                                     .roles = claims.roles,
+                                     .expires_us = claims.expires_us + policy.skew_us });
+    jwt_claims_fini(&claims);
+    return AUTH_KNOWN;
+}
+
+/* --- owners ---------------------------------------------------------------------------------- */
+
+/* As the first part of an owner: the only '/' in "principal/value" that counts is the first. */
+static char *escape_principal(const char *principal)
+{
+    struct buffer text = BUFFER_INIT(3 * OWNER_MAXIMUM + 1);
+
+    for (; *principal; principal++) {
+        if (*principal == '/' || *principal == '%')
+            buffer_appendf(&text, "%%%02X", (unsigned)*principal);
+        else
+            buffer_append_byte(&text, (uint8_t)*principal);
+    }
+    return buffer_steal_text(&text);
+}
+
+static void fill_caller(struct caller *out, const struct known *known, const char *on_behalf_of)
+{
+    scoped(free) char *name = escape_principal(known->principal);
+    bool delegates = known->roles & ROLE_DELEGATE && *on_behalf_of;
+
+    *out = (struct caller){
+        .owner = delegates ? xasprintf("%s/%s", name, on_behalf_of) : steal_ptr(&name),
+        .principal = xstrdup(known->principal),
+        .on_behalf_of = xstrdup(on_behalf_of),
+        .roles = known->roles,
+    };
+}
+
+static void fill_anybody(struct caller *out, const char *on_behalf_of)
+{
+    *out = (struct caller){
+        .owner = xstrdup(on_behalf_of),
+        .principal = xstrdup(""),
+        .on_behalf_of = xstrdup(on_behalf_of),
+        .roles = ROLE_USER | ROLE_APPROVER,
+    };
+}
+
+/* --- resolving ------------------------------------------------------------------------------- */
+
+static int refuse_missing(const struct auth *auth, struct error *err)
+{
+    error_named(err, ERR_UNAUTHORIZED, "credentials_missing", "credentials are needed");
+    if (auth->parts.config->auth.mode == AUTH_MODE_KEYS)
+        return error_hint(err, "send an API key as Authorization: Bearer or as X-API-Key");
+    return error_hint(err, "send a token of %.120s as Authorization: Bearer",
+                      auth->parts.config->auth.jwt.issuer);
+}
+
+/* Somebody who is not known: checked unless the address has failed too often lately. */
+static enum auth_result check_stranger(struct auth *auth, const char *token, const char *digest,
+                                       const char *peer, int64_t now_us, const struct known **out,
+                                       struct error *err)
+{
+    bool by_key = auth->parts.config->auth.mode == AUTH_MODE_KEYS;
+    enum auth_result result;
+
+    if (!rate_limit_allows(auth->failures, peer, &auth->retry_after_ms))
+        return error_named(err, ERR_LIMIT, "too_many_failures",
+                           "too many wrong credentials came from this address");
+    result = (by_key ? check_key : check_token)(auth, token, digest, now_us, out, err);
+    if (result == AUTH_REFUSED && err->code == ERR_UNAUTHORIZED) {
+        (void)rate_limit_take(auth->failures, peer, &auth->retry_after_ms);
+        log_info("wrong credentials", kv("peer", peer), kv("reason", err->name));
+    }
+    return result;
+}
+
+static enum auth_result resolve_token(struct auth *auth, const struct credentials *given,
+                                      const struct http_peer *peer, struct caller *out,
+                                      struct error *err)
+{
+    int64_t now_us = clock_wall_us(loop_clock(auth->parts.loop));
+    char digest[SHA256_TEXT_SIZE];
+    char name[PEER_NAME_SIZE];
+    const struct known *known;
+    enum auth_result result = AUTH_KNOWN;
+
+    if (!given->token)
+        return refuse_missing(auth, err);
+    if (auth->parts.config->auth.mode == AUTH_MODE_KEYS)
+        look_at_keys(auth);
+    digest_of(auth, given->token, digest);
+    known = known_find(auth, digest, now_us);
+    if (!known) {
+        peer_name(peer, name);
+        result = check_stranger(auth, given->token, digest, name, now_us, &known, err);
+    }
+    if (result != AUTH_KNOWN)
+        return result;
+    if (*known->key_id)
+        key_use_note(auth->key_use, known->key_id);
+    fill_caller(out, known, given->on_behalf_of);
+    return AUTH_KNOWN;
+}
+
+enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
+                              const struct http_peer *peer, struct caller *out, struct error *err)
+{
+    scoped(credentials_fini) struct credentials given = { 0 };
+
+    if (credentials_read(&given, head, err) < 0)
+        return AUTH_REFUSED;
+    if (auth->parts.config->auth.mode != AUTH_MODE_NONE)
+        return resolve_token(auth, &given, peer, out, err);
+    fill_anybody(out, given.on_behalf_of);
+    return AUTH_KNOWN;
+}
+
+int auth_admit(struct auth *auth, const struct caller *caller, struct error *err)
+{
+    if (!*caller->principal ||
+        rate_limit_take(auth->requests, caller->principal, &auth->retry_after_ms))
+        return 0;
+    return error_named(err, ERR_LIMIT, "rate_limited", "more than %lld requests in a second",
+                       (long long)auth->parts.config->http.rate_limit);
+}
+
+int64_t auth_retry_after_s(const struct auth *auth)
+{
+    return MAX((auth->retry_after_ms + 999) / 1000, (int64_t)1);
+}
+
+/* --- waiting --------------------------------------------------------------------------------- */
+
+static void wake_all(struct auth *auth)
+{
+    struct list woken;
+
+    list_init(&woken);
+    while (!list_is_empty(&auth->waiters)) {
+        struct list *node = auth->waiters.next;
+
+        list_remove(node);
+        list_append(&woken, node);
+    }
+    while (!list_is_empty(&woken)) {
+        struct auth_waiter *waiter = list_first(&woken, struct auth_waiter, node);
+
+        list_remove(&waiter->node);
+        waiter->on_ready(waiter);
+    }
+}
+
+static void on_wake(struct deferred *deferred)
+{
+    wake_all(container_of(deferred, struct auth, wake));
+}
+
+void auth_wait(struct auth *auth, struct auth_waiter *waiter, auth_ready_fn *on_ready)
+{
+    waiter->on_ready = on_ready;
+    list_append(&auth->waiters, &waiter->node);
+}
+
+static void on_issuer_keys(void *context)
+{
+    struct auth *auth = context;
+
+    forget_all(auth);
+    loop_defer(auth->parts.loop, &auth->wake, on_wake);
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+static int auth_load(struct auth *auth, struct error *err)
+{
+    const struct auth_parts *parts = &auth->parts;
+
+    switch ((enum config_auth)parts->config->auth.mode) {
+    case AUTH_MODE_NONE:
+        return 0;
+    case AUTH_MODE_KEYS:
+        auth->key_use = key_use_new(parts->loop, parts->store);
+        (void)file_watch_changed(&auth->key_file, parts->config->auth.keys_file,
+                                 loop_now_us(parts->loop));
+        return load_keys(auth, err);
+    case AUTH_MODE_JWT:
+        auth->jwks = jwks_new(parts->loop, parts->config, on_issuer_keys, auth, err);
+        return auth->jwks ? 0 : -1;
+    }
+    return 0;
+}
+
+struct auth *auth_new(const struct auth_parts *parts, struct error *err)
+{
+    const struct config *config = parts->config;
+    const struct clock *clock = loop_clock(parts->loop);
+    struct auth *auth = xnew(struct auth);
+
+    auth->parts = *parts;
+    list_init(&auth->waiters);
+    random_fill(auth->seed, sizeof(auth->seed));
+    auth->failures = rate_limit_new(clock, (double)config->auth.failure_limit / 60,
+                                    (double)config->auth.failure_limit, BUCKETS_MAXIMUM);
+    auth->requests = rate_limit_new(clock, (double)config->http.rate_limit,
+                                    (double)config->http.rate_burst, BUCKETS_MAXIMUM);
+    if (auth_load(auth, err) < 0) {
+        auth_free(auth);
+        return NULL;
+    }
+    return auth;
+}
+
+void auth_free(struct auth *auth)
+{
+    if (!auth)
+        return;
+    jwks_free(auth->jwks);
+    loop_undefer(auth->parts.loop, &auth->wake);
+    wake_all(auth);
+    key_use_free(auth->key_use);
+    key_set_fini(&auth->keys);
+    forget_all(auth);
+    rate_limit_free(auth->failures);
+    rate_limit_free(auth->requests);
+    explicit_bzero(auth->seed, sizeof(auth->seed));
+    free(auth);
+}
+
+void auth_reload(struct auth *auth)
+{
+    if (auth->jwks)
+        jwks_reload(auth->jwks);
+    file_watch_reset(&auth->key_file);
+}

@@ -1,0 +1,67 @@
+#pragma once
+
+/*
+ * Who is asking: the credentials of a request, checked, and the owner that they stand for.
+ *
+ * none   Nobody has to prove anything. The owner is what X-Sandglass-On-Behalf-Of says, or nobody.
+ * keys   An API key (keys.h). The owner is its principal.
+ * jwt    A signed token (jwt.h). The owner is its subject.
+ *
+ * With keys and jwt the header changes nothing, except for a principal with the role delegate: then
+ * the owner is "principal/value". So that this can never be the name of somebody else, '/' and '%'
+ * in the name of a principal are escaped in owners.
+ *
+ * What was found valid is remembered, so a known caller costs one hash. An address that keeps
+ * sending wrong credentials has to wait; that never holds up callers who are known.
+ */
+
+#include "auth/caller.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "loop/loop.h"
+
+struct auth;
+struct auth_waiter;
+struct config;
+struct http_head;
+struct http_peer;
+struct store;
+
+struct auth_parts {
+    struct loop *loop; /* all borrowed; all outlive it */
+    const struct config *config;
+    struct store *store; /* for when a key was last used; may be NULL */
+};
+
+/* NULL when keys that have to be there cannot be read. */
+struct auth *auth_new(const struct auth_parts *parts, struct error *err);
+void auth_free(struct auth *auth); /* NULL is fine; tells all who wait */
+SCOPED_DEFINE(auth_free, struct auth);
+
+/* Reads keys again, at SIGHUP. They are also read when their file changes. */
+void auth_reload(struct auth *auth);
+
+enum auth_result {
+    AUTH_REFUSED = -1, /* ERR_UNAUTHORIZED, ERR_INVALID, ERR_LIMIT or ERR_UNAVAILABLE */
+    AUTH_KNOWN = 0,
+    AUTH_WAIT = 1, /* the keys to check with are on their way: auth_wait(), then ask again */
+};
+
+enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
+                              const struct http_peer *peer, struct caller *out, struct error *err);
+
+/* After AUTH_WAIT: on_ready comes once, from the loop. Embedded by the caller. */
+typedef void auth_ready_fn(struct auth_waiter *waiter);
+
+struct auth_waiter {
+    auth_ready_fn *on_ready;
+    struct list node;
+};
+
+void auth_wait(struct auth *auth, struct auth_waiter *waiter, auth_ready_fn *on_ready);
+
+/* Whether this principal may make another request now; ERR_LIMIT otherwise. */
+int auth_admit(struct auth *auth, const struct caller *caller, struct error *err);
+
+/* How long to wait, after ERR_LIMIT of the functions above, in seconds; at least 1. */
+int64_t auth_retry_after_s(const struct auth *auth);

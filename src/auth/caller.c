@@ -1,0 +1,59 @@
+#include "auth/caller.h"
+
+#include "base/macros.h"
+#include "base/str.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    enum role role;
+    const char *name;
+} roles[] = {
+    { ROLE_USER, "user" },
+    { ROLE_APPROVER, "approver" },
+    { ROLE_ADMIN, "admin" },
+    { ROLE_DELEGATE, "delegate" },
+};
+
+void caller_fini(struct caller *caller)
+{
+    free(caller->owner);
+    free(caller->principal);
+    free(caller->on_behalf_of);
+    *caller = (struct caller){ 0 };
+}
+
+unsigned role_parse(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(roles); i++)
+        if (strcmp(roles[i].name, name) == 0)
+            return roles[i].role;
+    return 0;
+}
+
+const char *role_name(enum role role)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(roles); i++)
+        if (roles[i].role == role)
+            return roles[i].name;
+    return "";
+}
+
+/* The second half of the control characters is two bytes long in UTF-8: C2 80 to C2 9F. */
+static bool is_control(const unsigned char *text)
+{
+    return *text < 0x20 || *text == 0x7f || (*text == 0xc2 && text[1] < 0xa0);
+}
+
+bool owner_is_valid(const char *text)
+{
+    size_t length = strlen(text);
+
+    if (length > OWNER_MAXIMUM || !str_is_utf8(text, length))
+        return false;
+    for (; *text; text++)
+        if (is_control((const unsigned char *)text))
+            return false;
+    return true;
+}

@@ -1,0 +1,46 @@
+#pragma once
+
+/* Who asks: the answer to a request's credentials. */
+
+#include <stdbool.h>
+
+enum role {
+    ROLE_USER = 1 << 0,
+    ROLE_APPROVER = 1 << 1,
+    ROLE_ADMIN = 1 << 2,
+    ROLE_DELEGATE = 1 << 3,
+};
+
+enum { OWNER_MAXIMUM = 256 };
+
+/* All texts are owned and never NULL once it is filled. */
+struct caller {
+    char *owner;        /* whose sessions are meant; "" for nobody */
+    char *principal;    /* who has proved to be here; "" when nobody had to */
+    char *on_behalf_of; /* what the attribution header says, whatever it is worth */
+    unsigned roles;
+};
+
+void caller_fini(struct caller *caller); /* safe on a zeroed one */
+
+static inline void scoped_caller_fini(struct caller *caller)
+{
+    caller_fini(caller);
+}
+
+static inline bool caller_is(const struct caller *caller, enum role role)
+{
+    return caller->roles & (unsigned)role;
+}
+
+/* 0 for a name that is no role. */
+unsigned role_parse(const char *name);
+const char *role_name(enum role role);
+
+#define role_for_each(role, mask)                                      \
+    for (unsigned role = ROLE_USER; role <= ROLE_DELEGATE; role <<= 1) \
+        if ((mask)&role)
+
+/* Whether a text can name an owner or a principal: UTF-8 of at most OWNER_MAXIMUM bytes without
+ * control characters. */
+bool owner_is_valid(const char *text);

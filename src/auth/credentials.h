@@ -1,0 +1,29 @@
+#pragma once
+
+/* What a request says about who makes it. */
+
+#include "base/error.h"
+
+struct http_head;
+struct http_peer;
+
+struct credentials {
+    char *token;        /* owned; NULL when there is none */
+    char *on_behalf_of; /* owned; "" when there is none */
+};
+
+/* A header that is there twice, and two that contradict each other, are refused. */
+int credentials_read(struct credentials *credentials, const struct http_head *head,
+                     struct error *err);
+void credentials_fini(struct credentials *credentials);
+
+static inline void scoped_credentials_fini(struct credentials *credentials)
+{
+    credentials_fini(credentials);
+}
+
+enum { PEER_NAME_SIZE = 64 };
+
+/* Who is at the other end, whatever port it has: "uid 1000", "127.0.0.1" or the first half of an
+ * IPv6 address, of which everybody has many. */
+void peer_name(const struct http_peer *peer, char name[PEER_NAME_SIZE]);

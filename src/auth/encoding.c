@@ -1,0 +1,96 @@
+#include "auth/encoding.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+static int base64url_value(char digit)
+{
+    if (digit >= 'A' && digit <= 'Z')
+        return digit - 'A';
+    if (digit >= 'a' && digit <= 'z')
+        return digit - 'a' + 26;
+    if (digit >= '0' && digit <= '9')
+        return digit - '0' + 52;
+    if (digit == '-')
+        return 62;
+    return digit == '_' ? 63 : -1;
+}
+
+int base64url_decode(const char *text, size_t length, struct buffer *out)
+{
+    unsigned bits = 0;
+    unsigned held = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        int value = base64url_value(text[i]);
+
+        if (value < 0)
+            return -1;
+        bits = bits << 6 | (unsigned)value;
+        held += 6;
+        if (held < 8)
+            continue;
+        held -= 8;
+        if (buffer_append_byte(out, (uint8_t)(bits >> held)) < 0)
+            return -1;
+        bits &= (1U << held) - 1;
+    }
+    return held < 6 && bits == 0 ? 0 : -1;
+}
+
+void hex_encode(const uint8_t *bytes, size_t length, char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < length; i++) {
+        *text++ = digits[bytes[i] >> 4];
+        *text++ = digits[bytes[i] & 15];
+    }
+    *text = '\0';
+}
+
+static int hex_value(char digit)
+{
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+int hex_decode(const char *text, uint8_t *bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        int high = hex_value(text[2 * i]);
+        int low = high < 0 ? -1 : hex_value(text[2 * i + 1]);
+
+        if (low < 0)
+            return -1;
+        bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    return text[2 * length] == '\0' ? 0 : -1;
+}
+
+void sha256_of(const void *first, size_t first_length, const void *second, size_t second_length,
+               uint8_t digest[SHA256_BYTES])
+{
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+
+    if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL) ||
+        !EVP_DigestUpdate(context, first, first_length) ||
+        !EVP_DigestUpdate(context, second, second_length) ||
+        !EVP_DigestFinal_ex(context, digest, NULL))
+        abort();
+    EVP_MD_CTX_free(context);
+}
+
+bool bytes_equal(const void *a, const void *b, size_t length)
+{
+    return CRYPTO_memcmp(a, b, length) == 0;
+}
+
+void random_fill(void *bytes, size_t length)
+{
+    if (getrandom(bytes, length, 0) != (ssize_t)length)
+        abort();
+}
