@@ -13,14 +13,11 @@ static int is_bounding(unsigned capability)
     return (int)sys(prctl, PR_CAPBSET_READ, capability, 0, 0, 0);
 }
 
-static void drop_bounding(uint64_t keep)
+/* Each drop makes the kernel copy the credentials, also of one that is not there. */
+static void drop_bounding(uint64_t capabilities)
 {
-    for (unsigned i = 0; i <= LAST_CAPABILITY; i++) {
-        if (keep >> i & 1)
-            continue;
-        if (sys(prctl, PR_CAPBSET_DROP, i, 0, 0, 0) == -EINVAL)
-            return; /* beyond the last one that the kernel knows */
-    }
+    for (; capabilities; capabilities &= capabilities - 1)
+        (void)sys(prctl, PR_CAPBSET_DROP, __builtin_ctzll(capabilities), 0, 0, 0);
 }
 
 static int get_capabilities(struct sys_capability_data data[2])
@@ -67,8 +64,8 @@ void credentials_prepare(void)
     struct sys_capability_data data[2];
 
     (void)sys(prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    if (~settings.keep_capabilities)
-        drop_bounding(settings.keep_capabilities);
+    drop_bounding(credentials_bounding() & ~settings.keep_capabilities);
+    settings.keep_capabilities = credentials_bounding();
     if (!get_capabilities(data)) {
         data[0].inheritable = data[1].inheritable = 0;
         (void)set_capabilities(data);
@@ -96,7 +93,7 @@ int credentials_become(const struct user *user)
     if (!settings.is_root)
         return is_own(user) ? 0 : -EPERM;
     if (user->uid)
-        drop_bounding(0);
+        drop_bounding(settings.keep_capabilities);
     if (user->unchanged)
         return 0;
     result = set_groups(user);

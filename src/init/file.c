@@ -44,7 +44,7 @@ static __attribute__((noreturn)) void helper_run(void *argument)
     int error;
 
     keep_descriptors(job->socket);
-    error = user_find(user, &job->room->user);
+    error = user_find(user, false, &job->room->user);
     if (!error)
         error = -credentials_act_for(&job->room->user);
     if (!error)

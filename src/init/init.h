@@ -40,6 +40,7 @@ enum report {
     REPORT_STARTED = 1 << 0,
     REPORT_FAILED = 1 << 1,
     REPORT_ENDED = 1 << 2,
+    REPORT_LEFT = 1 << 3, /* nothing of its tree is left */
 };
 
 /* Messages about a process that still have to be sent. */
@@ -54,7 +55,7 @@ struct process {
     uint64_t number;
     enum process_state state;
     uint32_t flags;
-    int supervisor; /* pid; 0 once it has ended */
+    int supervisor; /* pid; 0 once nothing of the tree is left */
     int input;      /* outer ends: init's duplicates; -1 where there is none */
     int output;     /* the terminal's master when there is one */
     int errors;

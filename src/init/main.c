@@ -15,6 +15,7 @@
 #include "init/init.h"
 #include "init/request.h"
 #include "init/start.h"
+#include "init/supervisor.h"
 #include "init/sys.h"
 #include "init/text.h"
 #include "init/tree.h"
@@ -211,38 +212,44 @@ static int prepare(char **argv)
 
 /* --- running -------------------------------------------------------------------------------- */
 
-static struct process *find_by_pid(int pid, bool *out_is_supervisor)
+static struct process *find_by_supervisor(int pid)
 {
-    for (unsigned i = 0; i < process_places(); i++) {
-        struct process *process = &processes[i];
-
-        if (process->state == PROCESS_FREE)
-            continue;
-        *out_is_supervisor = process->supervisor == pid;
-        if (*out_is_supervisor || (process->state == PROCESS_STARTING && !process->supervisor &&
-                                   process->main_pid == pid))
-            return process;
-    }
+    for (unsigned i = 0; i < process_places(); i++)
+        if (processes[i].state != PROCESS_FREE && processes[i].supervisor == pid)
+            return &processes[i];
     return NULL;
+}
+
+/* One whose supervisor was killed before it could tell that it had started it. */
+static struct process *find_orphan(int pid)
+{
+    for (unsigned i = 0; i < process_places(); i++)
+        if (processes[i].state == PROCESS_STARTING && !processes[i].supervisor &&
+            processes[i].main_pid == pid)
+            return &processes[i];
+    return NULL;
+}
+
+static void handle_end(int pid)
+{
+    struct process *process = find_by_supervisor(pid);
+    struct job *job = job_find_helper(pid);
+
+    supervisor_reaped(pid);
+    if (process)
+        start_lose_supervisor(process);
+    else if (job)
+        file_end(job);
+    else if ((process = find_orphan(pid)))
+        start_lose_main(process);
 }
 
 static void handle_child(int pid, int status)
 {
-    bool is_supervisor = false;
-    struct process *process = find_by_pid(pid, &is_supervisor);
-    struct job *job = job_find_helper(pid);
-
-    if (WIFSTOPPED(status)) {
-        /* Nobody stops init's own hands. */
-        if (is_supervisor || job)
-            (void)sys(kill, pid, SIGCONT);
-    } else if (is_supervisor) {
-        start_lose_supervisor(process);
-    } else if (process) {
-        start_lose_main(process);
-    } else if (job) {
-        file_end(job);
-    }
+    if (!WIFSTOPPED(status))
+        handle_end(pid);
+    else if (supervisor_is(pid) || job_find_helper(pid))
+        (void)sys(kill, pid, SIGCONT); /* nobody stops init's own hands */
 }
 
 /* False when there is no child at all. */

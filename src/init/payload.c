@@ -38,8 +38,12 @@ static void place_descriptors(const struct process *process)
 {
     bool has_script = process->script >= 0;
 
-    for (int i = 0; i < 3; i++)
-        (void)sys(dup2, process->inner[process->flags & START_TTY ? 0 : i], i);
+    for (int i = 0; i < 3; i++) {
+        int fd = process->inner[process->flags & START_TTY ? 0 : i];
+
+        if (fd >= 0) /* without one, init's own 0 is /dev/null already */
+            (void)sys(dup2, fd, i);
+    }
     if (has_script)
         (void)sys(dup2, process->script, FD_SCRIPT);
     (void)sys(close_range, has_script ? FD_SCRIPT + 1 : FD_SCRIPT, ~0u, 0);
@@ -129,13 +133,24 @@ static void write_script(const struct job *job)
         fail(job, STAGE_SCRIPT, result);
 }
 
+/* A path into /proc is not to lead through init's own links, as long as this process is still half
+ * init. Anything else can be reached just as well by the program itself. */
+static long check_path(const char *path)
+{
+    int fd;
+
+    if (strncmp(path, "/proc/", 6))
+        return 0;
+    fd = sys_open(AT_FDCWD, path, O_PATH, 0, 0);
+    sys_close(fd);
+    return fd < 0 ? fd : 0;
+}
+
 static long change_directory(const char *path)
 {
-    int fd = sys_open(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, 0);
-    long result = fd < 0 ? fd : sys(fchdir, fd);
+    long result = check_path(path);
 
-    sys_close(fd);
-    return result;
+    return result < 0 ? result : sys(chdir, path);
 }
 
 static void enter_directory(const struct job *job)
@@ -179,6 +194,12 @@ static void environment_default(struct environment *environment, const char *pre
     environment->spare += size;
 }
 
+static bool has_user_variables(const char *const *env)
+{
+    return text_has_variable(env, "HOME") && text_has_variable(env, "USER") &&
+           text_has_variable(env, "LOGNAME") && text_has_variable(env, "SHELL");
+}
+
 static void complete_environment(const struct job *job)
 {
     struct job_room *room = job->room;
@@ -198,15 +219,11 @@ static void complete_environment(const struct job *job)
 
 /* --- exec ----------------------------------------------------------------------------------- */
 
-/* A program is not to be reached through init's own descriptors and links. */
 static long execute_path(const char *path, const struct protocol_start_texts *texts)
 {
-    int fd = sys_open(AT_FDCWD, path, O_PATH, 0, 0);
+    long result = check_path(path);
 
-    if (fd < 0)
-        return fd;
-    sys_close(fd);
-    return sys(execve, path, texts->argv, texts->env);
+    return result < 0 ? result : sys(execve, path, texts->argv, texts->env);
 }
 
 static const char *find_path_variable(const char *const *env)
@@ -266,7 +283,7 @@ void payload_run(void *argument)
     place_descriptors(process);
     (void)sys(setsid);
 
-    result = -user_find(user, &job->room->user);
+    result = -user_find(user, !has_user_variables(job->texts.env), &job->room->user);
     if (result < 0)
         fail(job, STAGE_USER, result);
     process->uid = job->room->user.uid;

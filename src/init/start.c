@@ -27,15 +27,14 @@ static int make_pipe(int *out_outer, int *out_inner, bool inner_reads)
     return (int)sys(fcntl, *out_outer, F_SETFL, (inner_reads ? O_WRONLY : O_RDONLY) | O_NONBLOCK);
 }
 
+/* Without /dev/null a pipe that nobody writes to has to do. */
 static int make_empty_input(struct process *process)
 {
     int unused = -1;
     int result;
 
-    if (settings.null_fd >= 0) {
-        process->inner[0] = (int)sys(fcntl, settings.null_fd, F_DUPFD_CLOEXEC, 5);
-        return process->inner[0] < 0 ? process->inner[0] : 0;
-    }
+    if (settings.null_fd >= 0)
+        return 0;
     result = make_pipe(&unused, &process->inner[0], true);
     sys_close(unused);
     return result;
@@ -177,6 +176,13 @@ static void take_end(struct process *process)
     process->pending |= PENDING_EXITED;
 }
 
+static void end_supervision(struct process *process)
+{
+    process->supervisor = 0;
+    tree_end_kill(process);
+    process_settle(process);
+}
+
 void start_take_reports(struct process *process)
 {
     unsigned reports = atomic_exchange(&process->reports, 0);
@@ -190,9 +196,13 @@ void start_take_reports(struct process *process)
     }
     if (reports & REPORT_ENDED)
         take_end(process);
+    if (reports & REPORT_LEFT) {
+        supervisor_release(process);
+        end_supervision(process);
+    }
 }
 
-/* The supervisor was killed: its children are init's now, so the number of the process cannot be
+/* Its supervisor was killed: its children are init's now, so the number of the process cannot be
  * anybody else's before init has reaped it. */
 static void adopt(struct process *process)
 {
@@ -207,6 +217,8 @@ static void adopt(struct process *process)
 void start_lose_supervisor(struct process *process)
 {
     start_take_reports(process);
+    if (!process->supervisor)
+        return;
     process->supervisor = 0;
     if (process->state == PROCESS_STARTING && !process->main_pid) {
         process->failed_stage = STAGE_SPAWN;
@@ -215,8 +227,7 @@ void start_lose_supervisor(struct process *process)
     } else if (process->state == PROCESS_STARTING || process->state == PROCESS_RUNNING) {
         adopt(process);
     }
-    tree_end_kill(process);
-    process_settle(process);
+    end_supervision(process);
 }
 
 void start_lose_main(struct process *process)

@@ -12,7 +12,22 @@ enum {
     PAYLOAD_FLAGS = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | SIGCHLD,
 };
 
-static alignas(4096) char stacks[PROTOCOL_MAX_PROCESSES][SUPERVISOR_STACK];
+/* More than processes, for those that are about to end. */
+enum { MAX_SEATS = PROTOCOL_MAX_PROCESSES + 32, IDLE_S = 5, FUTEX_WAIT_ = 128, FUTEX_WAKE_ = 129 };
+
+enum seat_state { SEAT_FREE, SEAT_BUSY, SEAT_PARKED, SEAT_LEAVING };
+
+/* Where one supervisor lives. */
+struct seat {
+    atomic_int state; /* the supervisor sleeps on it while it is parked */
+    int pid;
+    struct process *process;
+};
+
+static struct seat seats[MAX_SEATS];
+static alignas(4096) char stacks[MAX_SEATS][SUPERVISOR_STACK];
+static unsigned seat_places; /* how many have ever been in use */
+static struct seat *spare;   /* parked and not told to leave */
 
 static int64_t micros(const struct timeval *time)
 {
@@ -95,15 +110,18 @@ static void remove_script(const struct process *process)
     (void)sys(unlinkat, AT_FDCWD, process->script_path, 0);
 }
 
-static void wait_for_main(struct process *process, int64_t started_us)
+/* False when it has not ended yet; with `blocks` it waits for that. */
+static bool wait_for_main(struct process *process, bool blocks, int64_t started_us)
 {
     struct rusage usage;
     int status;
     long pid;
 
     do
-        pid = wait_for_any(&status, 0, &usage);
+        pid = wait_for_any(&status, blocks ? 0 : WNOHANG, &usage);
     while (pid > 0 && pid != process->main_pid);
+    if (!pid)
+        return false;
     if (pid > 0)
         record_end(process, status, &usage, started_us);
 
@@ -111,54 +129,176 @@ static void wait_for_main(struct process *process, int64_t started_us)
     while ((pid = wait_for_any(&status, WNOHANG, NULL)) > 0)
         ;
     process->left_children = !pid;
+    return true;
+}
+
+/* --- the supervisor --------------------------------------------------------------------------- */
+
+static void reap_all(void)
+{
+    int status;
+
+    while (wait_for_any(&status, 0, NULL) > 0)
+        ;
+}
+
+/* Starts the process and sees it through. The last report is the caller's to post. */
+static unsigned serve(struct process *process)
+{
+    struct job *job = process->job;
+    unsigned first_report = REPORT_STARTED;
+    int64_t started_us = sys_now_us();
+    long pid = sys_clone_call(PAYLOAD_FLAGS, job->room->stack + JOB_STACK, payload_run, job,
+                              &process->main_pid);
+
+    if (pid < 0) {
+        process->failed_error = (int)-pid;
+        process->failed_stage = STAGE_SPAWN;
+    }
+    if (process->failed_error) {
+        reap_all();
+        return REPORT_FAILED;
+    }
+
+    /* One that has ended already needs one report, not two. */
+    if (!wait_for_main(process, false, started_us)) {
+        report_post(process, REPORT_STARTED);
+        first_report = 0;
+        (void)wait_for_main(process, true, started_us);
+    }
+    if (!process->left_children)
+        return first_report | REPORT_ENDED;
+    report_post(process, first_report | REPORT_ENDED);
+    reap_all();
+    return 0;
+}
+
+/* Waits for the next process; false when it is time to go. */
+static bool park(struct seat *seat)
+{
+    struct timespec patience = { .tv_sec = IDLE_S };
+
+    while (atomic_load(&seat->state) == SEAT_PARKED) {
+        int parked = SEAT_PARKED;
+
+        if (sys(futex, &seat->state, FUTEX_WAIT_, SEAT_PARKED, &patience) == -ETIMEDOUT)
+            (void)atomic_compare_exchange_strong(&seat->state, &parked, SEAT_LEAVING);
+    }
+    return atomic_load(&seat->state) == SEAT_BUSY;
 }
 
 static __attribute__((noreturn)) void supervisor_run(void *argument)
 {
-    struct process *process = argument;
-    struct job *job = process->job;
-    int64_t started_us = sys_now_us();
-    long pid;
+    struct seat *seat = argument;
+    bool goes_on = true;
 
     (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     if (settings.direct) {
         (void)sys(prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
         end_if_orphaned();
     }
-    pid = sys_clone_call(PAYLOAD_FLAGS, job->room->stack + JOB_STACK, payload_run, job,
-                         &process->main_pid);
-    if (pid < 0) {
-        process->failed_error = (int)-pid;
-        process->failed_stage = STAGE_SPAWN;
-    }
-    if (process->failed_error) {
-        int status;
+    while (goes_on) {
+        struct process *process = seat->process;
+        bool has_switched_user = process->flags & START_SCRIPT;
+        unsigned last_report = serve(process);
 
-        report_post(process, REPORT_FAILED);
-        while (wait_for_any(&status, 0, NULL) > 0)
-            ;
-        sys_exit(0);
-    }
-
-    report_post(process, REPORT_STARTED);
-    wait_for_main(process, started_us);
-    report_post(process, REPORT_ENDED);
-    if (process->left_children) {
-        int status;
-
-        while (wait_for_any(&status, 0, NULL) > 0)
-            ;
+        if (has_switched_user) {
+            report_post(process, last_report);
+            break;
+        }
+        atomic_store(&seat->state, SEAT_PARKED);
+        report_post(process, last_report | REPORT_LEFT);
+        goes_on = park(seat);
     }
     sys_exit(0);
 }
 
+/* --- init's side ------------------------------------------------------------------------------ */
+
+static bool take_spare(struct process *process)
+{
+    struct seat *seat = spare;
+    int parked = SEAT_PARKED;
+
+    spare = NULL;
+    if (!seat)
+        return false;
+    seat->process = process;
+    if (!atomic_compare_exchange_strong(&seat->state, &parked, SEAT_BUSY))
+        return false;
+    process->supervisor = seat->pid;
+    (void)sys(futex, &seat->state, FUTEX_WAKE_, 1);
+    return true;
+}
+
+static struct seat *find_free(void)
+{
+    for (unsigned i = 0; i < MAX_SEATS; i++)
+        if (atomic_load(&seats[i].state) == SEAT_FREE) {
+            if (i >= seat_places)
+                seat_places = i + 1;
+            return &seats[i];
+        }
+    return NULL;
+}
+
 int supervisor_start(struct process *process)
 {
-    char *stack = stacks[process - processes] + SUPERVISOR_STACK;
-    long pid = sys_clone_call(SUPERVISOR_FLAGS, stack, supervisor_run, process, NULL);
+    struct seat *seat;
+    long pid;
 
-    if (pid < 0)
+    if (take_spare(process))
+        return 0;
+    seat = find_free();
+    if (!seat)
+        return -EAGAIN;
+    seat->process = process;
+    atomic_store(&seat->state, SEAT_BUSY);
+    pid = sys_clone_call(SUPERVISOR_FLAGS, stacks[seat - seats] + SUPERVISOR_STACK, supervisor_run,
+                         seat, NULL);
+    if (pid < 0) {
+        atomic_store(&seat->state, SEAT_FREE);
         return (int)pid;
-    process->supervisor = (int)pid;
+    }
+    process->supervisor = seat->pid = (int)pid;
     return 0;
+}
+
+static struct seat *find_seat(int pid)
+{
+    for (unsigned i = 0; i < seat_places; i++)
+        if (seats[i].pid == pid && atomic_load(&seats[i].state) != SEAT_FREE)
+            return &seats[i];
+    return NULL;
+}
+
+void supervisor_release(struct process *process)
+{
+    struct seat *seat = find_seat(process->supervisor);
+    int parked = SEAT_PARKED;
+
+    if (!seat)
+        return;
+    if (!spare) {
+        spare = seat;
+        return;
+    }
+    if (atomic_compare_exchange_strong(&seat->state, &parked, SEAT_LEAVING))
+        (void)sys(futex, &seat->state, FUTEX_WAKE_, 1);
+}
+
+bool supervisor_is(int pid)
+{
+    return find_seat(pid) != NULL;
+}
+
+void supervisor_reaped(int pid)
+{
+    struct seat *seat = find_seat(pid);
+
+    if (!seat)
+        return;
+    if (spare == seat)
+        spare = NULL;
+    atomic_store(&seat->state, SEAT_FREE);
 }

@@ -5,10 +5,22 @@
  * however it forks, changes session or loses its parent. So a tree is the set of descendants of its
  * supervisor, always.
  *
- * It is a clone that shares init's memory and descriptors: it costs a kernel task and one page.
+ * It is a clone that shares init's memory and descriptors: it costs a kernel task and one page. One
+ * that has nothing left to watch is kept for a few seconds, since taking it again is faster than
+ * making another.
  */
+
+#include <stdbool.h>
 
 struct process;
 
 /* The process's job holds what to start. 0, or -errno when there cannot be another process. */
 int supervisor_start(struct process *process);
+
+/* It has reported that nothing of the process is left: it is free for another one. */
+void supervisor_release(struct process *process);
+
+bool supervisor_is(int pid);
+
+/* The child of init with this number, supervisor or not, has been reaped. */
+void supervisor_reaped(int pid);

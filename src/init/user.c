@@ -209,14 +209,15 @@ static void fill_defaults(struct user *user)
         memcpy(user->shell, "/bin/sh", 8);
 }
 
-static int find_by_ids(const char *text, struct user *user)
+static int find_by_ids(const char *text, bool wants_details, struct user *user)
 {
     struct user entry = { 0 };
     bool has_gid;
 
     if (!user_parse_ids(text, user, &has_gid))
         return EINVAL;
-    if (find_entry(&(struct user_query){ .uid = user->uid }, &entry)) {
+    if ((wants_details || !has_gid) &&
+        find_entry(&(struct user_query){ .uid = user->uid }, &entry)) {
         memcpy(user->name, entry.name, sizeof user->name);
         memcpy(user->home, entry.home, sizeof user->home);
         memcpy(user->shell, entry.shell, sizeof user->shell);
@@ -233,29 +234,30 @@ static int find_by_ids(const char *text, struct user *user)
     return 0;
 }
 
-int user_find(const char *text, struct user *out_user)
+static void find_own(bool wants_details, struct user *user)
 {
-    struct user *user = out_user;
-    struct user_query query = { .name = text, .name_length = strlen(text) };
+    user->unchanged = true;
+    user->uid = (uint32_t)sys(geteuid);
+    if (wants_details)
+        (void)find_entry(&(struct user_query){ .uid = user->uid }, user);
+    user->gid = (uint32_t)sys(getegid);
+}
 
-    *user = (struct user){ 0 };
-    if (!text[0]) {
-        user->unchanged = true;
-        user->uid = (uint32_t)sys(geteuid);
-        user->gid = (uint32_t)sys(getegid);
-        query = (struct user_query){ .uid = user->uid };
-        (void)find_entry(&query, user);
-        user->gid = (uint32_t)sys(getegid);
-    } else if (text[0] >= '0' && text[0] <= '9') {
-        int error = find_by_ids(text, user);
+int user_find(const char *text, bool wants_details, struct user *out_user)
+{
+    struct user_query by_name = { .name = text, .name_length = strlen(text) };
+    int error = 0;
 
-        if (error)
-            return error;
-    } else {
-        if (!find_entry(&query, user))
-            return EINVAL;
-        find_groups(user);
-    }
-    fill_defaults(user);
-    return 0;
+    *out_user = (struct user){ 0 };
+    if (!text[0])
+        find_own(wants_details, out_user);
+    else if (text[0] >= '0' && text[0] <= '9')
+        error = find_by_ids(text, wants_details, out_user);
+    else if (find_entry(&by_name, out_user))
+        find_groups(out_user);
+    else
+        error = EINVAL;
+    if (!error)
+        fill_defaults(out_user);
+    return error;
 }

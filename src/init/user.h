@@ -30,9 +30,10 @@ struct user {
     char shell[USER_PATH_SIZE];
 };
 
-/* Fills in the user that `text` names: a name, "uid", "uid:gid" or "" for init's own. Returns 0, or
- * an errno: EINVAL when it names nobody. */
-int user_find(const char *text, struct user *out_user);
+/* Fills in the user that `text` names: a name, "uid", "uid:gid" or "" for init's own. Name, home
+ * and shell are looked up only if they are wanted or needed. Returns 0, or an errno: EINVAL when it
+ * names nobody. */
+int user_find(const char *text, bool wants_details, struct user *out_user);
 
 /* --- pure parts, for user_find and the tests ------------------------------------------------ */
 
