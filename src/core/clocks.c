@@ -166,7 +166,7 @@ void clocks_complete_stamps(struct session *session)
         complete(&session->started, &session->created, &now);
     complete(&session->last_activity,
              is_set(&session->started) ? &session->started : &session->created, &now);
-    if (session->was_in_use)
+    if (session->was_in_use && session->state != SESSION_ENDING)
         session->last_activity = now;
 }
 
