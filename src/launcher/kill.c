@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 enum { WALK_ROUNDS = 64, MAX_PROCESSES = 65536 };
@@ -19,23 +20,23 @@ static bool has_own_uid(const struct launcher *launcher, const struct mark *mark
     return launcher->root && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
 }
 
-/* One call that no fork can slip through: kill(-1) as that user. 1 when somebody was there. */
+/* One call that no fork can slip through: kill(-1) as that user. 1 when somebody is left that has
+ * still to die. */
 static int kill_by_uid(uid_t uid)
 {
     pid_t child = fork();
-    int status;
 
     if (child == 0) {
-        /* We must not be one of those that are killed, nor be killed by one of them before. */
-        if (syscall(SYS_setresuid, uid, uid, 0) < 0)
-            _exit(2);
-        _exit(kill(-1, SIGKILL) == 0 ? 1 : 0);
+        /* The real id too: by a real id of 0 the kernel would let us kill root's processes. */
+        if (syscall(SYS_setresuid, uid, uid, uid) == 0)
+            (void)kill(-1, SIGKILL);
+        _exit(0);
     }
-    if (child < 0 || waitpid(child, &status, 0) != child)
+    if (child < 0 || waitpid(child, NULL, 0) != child)
         return -1;
-    if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
-        return WEXITSTATUS(status);
-    return WIFSIGNALED(status) ? 1 : -1;
+    errno = 0;
+    (void)getpriority(PRIO_USER, uid);
+    return errno == ESRCH ? 0 : 1;
 }
 
 /* --- by descent ---------------------------------------------------------------------------- */

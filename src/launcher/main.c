@@ -154,7 +154,8 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
         return -1;
     cgroups_open(&self->cgroups, self->setup.instance);
     self->landlock_abi = landlock_abi();
-    slots_init(&self->slots, setup->slots);
+    if (slots_open(&self->slots, setup->slots, LAUNCH_FD_STATE, self->root, fail) < 0)
+        return -1;
     slots_scan(&self->slots, &self->state);
     if (setup->flags & LAUNCH_SETUP_NATIVE && host_open(self, &missing) == 0)
         self->host.native = true;
@@ -365,5 +366,7 @@ int main(void)
         watch(&launcher, signals, &signals_token) < 0)
         return 1;
     run(&launcher, signals);
+    if (launcher.ready)
+        slots_close(&launcher.slots);
     return 0;
 }

@@ -5,23 +5,53 @@
 #include <dirent.h>
 #include <string.h>
 
-void slots_init(struct slots *slots, uint32_t count)
+int slots_open(struct slots *slots, uint32_t count, int state, bool shared, struct fail *fail)
 {
-    *slots = (struct slots){ .count = count < SLOTS_MAX ? count : SLOTS_MAX };
+    slots->count = count < SLOTS_MAX ? count : SLOTS_MAX;
+    slots->next = 0;
+    memset(slots->taken, 0, sizeof(slots->taken));
+    return leases_open(&slots->leases, slots->count, state, shared, fail);
 }
 
-int slots_take(struct slots *slots)
+static bool is_taken(const struct slots *slots, uint32_t slot)
+{
+    return slots->taken[slot / 64] >> slot % 64 & 1;
+}
+
+static int find_free(struct slots *slots)
 {
     for (uint32_t i = 0; i < slots->count; i++) {
         uint32_t slot = (slots->next + i) % slots->count;
 
-        if (slots->taken[slot / 64] >> slot % 64 & 1)
-            continue;
-        slots_mark(slots, slot);
-        slots->next = (slot + 1) % slots->count;
-        return (int)slot;
+        if (!is_taken(slots, slot) && leases_has(&slots->leases, slot / LEASE_SLOTS))
+            return (int)slot;
     }
     return SLOTS_NONE;
+}
+
+int slots_take(struct slots *slots)
+{
+    int slot = find_free(slots);
+
+    if (slot == SLOTS_NONE && leases_take(&slots->leases) >= 0)
+        slot = find_free(slots);
+    if (slot == SLOTS_NONE)
+        return SLOTS_NONE;
+    slots_mark(slots, (uint32_t)slot);
+    slots->next = ((uint32_t)slot + 1) % slots->count;
+    return slot;
+}
+
+void slots_close(struct slots *slots)
+{
+    for (uint32_t block = 0; block < slots->leases.blocks; block++) {
+        bool taken = false;
+
+        for (uint32_t i = 0; i < LEASE_SLOTS / 64; i++)
+            taken |= slots->taken[block * (LEASE_SLOTS / 64) + i] != 0;
+        if (!taken)
+            leases_release(&slots->leases, block);
+    }
 }
 
 void slots_mark(struct slots *slots, uint32_t slot)

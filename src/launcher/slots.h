@@ -5,6 +5,7 @@
  * has. Which are taken follows from the marks on disk, so nothing is remembered elsewhere.
  */
 
+#include "launcher/leases.h"
 #include "launcher/state.h"
 
 #include <stdint.h>
@@ -15,9 +16,14 @@ struct slots {
     uint64_t taken[SLOTS_MAX / 64];
     uint32_t count; /* how many there are */
     uint32_t next;  /* a released slot is used again as late as possible */
+    struct leases leases;
 };
 
-void slots_init(struct slots *slots, uint32_t count);
+/* `shared`: the ids are those of the host, where others may want them too. */
+int slots_open(struct slots *slots, uint32_t count, int state, bool shared, struct fail *fail);
+
+/* Gives back the leases of blocks in which no slot is taken. */
+void slots_close(struct slots *slots);
 int slots_take(struct slots *slots); /* SLOTS_NONE when all are in use */
 void slots_mark(struct slots *slots, uint32_t slot);
 void slots_release(struct slots *slots, uint32_t slot);

@@ -149,8 +149,10 @@ void trash_start(struct launcher *launcher)
         (void)setrlimit(RLIMIT_NOFILE, &files);
         (void)setpriority(PRIO_PROCESS, 0, 19);
         (void)syscall(SYS_ioprio_set, 1, 0, 3 << 13); /* this process, idle class */
-        close(launcher->socket);
-        _exit(remove_content(launcher->state.trash) ? 1 : 0);
+        /* Nothing that tells others of our life may live on in this child. */
+        if (dup2(launcher->state.trash, 3) < 0 || sys_close_range(4, ~0U, 0) < 0)
+            _exit(1);
+        _exit(remove_content(3) ? 1 : 0);
     }
     launcher->remover = child > 0 ? child : 0;
 }
