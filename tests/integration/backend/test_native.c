@@ -2,6 +2,7 @@
 
 #include "base/buffer.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -30,6 +34,26 @@ static int close_ground(void **state)
     return 0;
 }
 
+static struct backend_sandbox make(struct ground *ground, struct sandbox_spec *spec)
+{
+    struct backend_sandbox sandbox = { 0 };
+    struct error err = { 0 };
+
+    if (ground_create(ground, spec, &sandbox, &err) < 0)
+        fail_msg("create: %s", err.message);
+    return sandbox;
+}
+
+static void destroy(struct ground *ground, const char *id)
+{
+    struct error err = { 0 };
+
+    if (ground_destroy(ground, id, &err) < 0)
+        fail_msg("destroy: %s", err.message);
+}
+
+/* --- life ---------------------------------------------------------------------------------- */
+
 static void a_program_runs_as_the_user_at_home(void **state)
 {
     struct ground *ground = *state;
@@ -39,15 +63,491 @@ static void a_program_runs_as_the_user_at_home(void **state)
                   "/home/user\nuser\n1000\nsandbox\n");
     ground_expect(ground, sandbox.id, "", "echo kept > file; cat file", "kept\n");
     ground_expect(ground, sandbox.id, "", "python3 -c 'print(6 * 7)'", "42\n");
-    assert_int_equal(ground_destroy(ground, sandbox.id, NULL), 0);
+    destroy(ground, sandbox.id);
     assert_false(process_exists(sandbox.pid));
 }
+
+static void root_may_change_the_system_of_its_sandbox_alone(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox;
+
+    if (!running_as_root())
+        skip(); /* a single id has no room for another user */
+    sandbox = ground_sandbox(ground);
+    ground_expect(
+        ground, sandbox.id, "root",
+        "id -u; echo x > /etc/canary; rm /usr/bin/python3; mv /usr/share/doc /usr/share/d;"
+        "mkdir /opt/a; chown user:user /opt/a; stat -c %U /opt/a /etc/passwd /usr/bin",
+        "0\nuser\nroot\nroot\n");
+    ground_expect(ground, sandbox.id, "user",
+                  "touch /opt/a/b; test -e /usr/bin/python3 || echo gone", "gone\n");
+    assert_int_equal(access("/etc/canary", F_OK), -1);
+    assert_int_equal(access("/usr/bin/python3", F_OK), 0);
+    destroy(ground, sandbox.id);
+}
+
+static void it_is_found_again_after_a_restart(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox = ground_sandbox(ground);
+    struct backend_sandbox next;
+    struct error err = { 0 };
+
+    ground_expect(ground, sandbox.id, "", "echo kept > file", "");
+    ground_restart(ground);
+    assert_int_equal(ground_count(ground), 1);
+    assert_int_equal(ground_adopt(ground, &sandbox, &err), 0);
+    ground_expect(ground, sandbox.id, "", "cat file", "kept\n");
+    next = ground_sandbox(ground);
+    assert_int_not_equal(next.slot, sandbox.slot);
+    destroy(ground, next.id);
+    destroy(ground, sandbox.id);
+    assert_int_equal(ground_adopt(ground, &sandbox, &err), -1);
+    assert_int_equal(err.code, ERR_GONE);
+}
+
+static void a_half_made_one_is_undone(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox;
+    struct sandbox_spec spec;
+    struct error err = { 0 };
+
+    ground_spec(&spec);
+    spec.template_name = "missing";
+    assert_int_equal(ground_create(ground, &spec, &sandbox, &err), -1);
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    assert_int_equal(ground_count(ground), 0);
+}
+
+static void sandboxes_do_not_meet(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox one = ground_sandbox(ground);
+    struct backend_sandbox two = ground_sandbox(ground);
+
+    ground_start(
+        ground, one.id, "",
+        "python3 -c 'import socket, time\ns = socket.socket()\ns.bind((\"0.0.0.0\", 8000))\n"
+        "s.listen()\nu = socket.socket(socket.AF_UNIX)\nu.bind(\"\\0meet\")\nu.listen()\n"
+        "open(\"/tmp/up\", \"w\")\ntime.sleep(1000)'");
+    ground_expect(ground, one.id, "", "while ! test -e /tmp/up; do sleep 0.01; done", "");
+    ground_expect(ground, two.id, "",
+                  "python3 -c 'import socket\n"
+                  "for f, a in ((2, (\"127.0.0.1\", 8000)), (1, \"\\0meet\")):\n"
+                  "    try:\n        socket.socket(f).connect(a)\n        print(\"met\")\n"
+                  "    except OSError as e:\n        print(e.errno)'; test -e /tmp/up || echo no",
+                  "111\n111\nno\n");
+    if (running_as_root())
+        assert_int_not_equal(one.slot, two.slot);
+    destroy(ground, one.id);
+    destroy(ground, two.id);
+}
+
+/* --- escapes ------------------------------------------------------------------------------- */
+
+struct planted {
+    int tcp;
+    int abstract;
+    char arguments[1024];
+};
+
+static int plant_tcp(char address[64])
+{
+    struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY) };
+    socklen_t length = sizeof(name);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &length), 0);
+    snprintf(address, 64, "127.0.0.1:%u", ntohs(name.sin_port));
+    return fd;
+}
+
+static int plant_abstract(const char *text)
+{
+    struct sockaddr_un name = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    memcpy(name.sun_path + 1, text, strlen(text));
+    assert_int_equal(bind(fd, (struct sockaddr *)&name,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(text))),
+                     0);
+    assert_int_equal(listen(fd, 8), 0);
+    return fd;
+}
+
+static void plant(struct ground *ground, struct planted *planted)
+{
+    char abstract[64];
+    char address[64];
+    char canary[128];
+    int fd;
+
+    snprintf(abstract, sizeof(abstract), "sandglass-test-%d", (int)getpid());
+    snprintf(canary, sizeof(canary), "%s/canary", ground->path);
+    fd = open(canary, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    assert_int_equal(write(fd, "canary", 6), 6);
+    close(fd);
+    planted->tcp = plant_tcp(address);
+    planted->abstract = plant_abstract(abstract);
+    snprintf(
+        planted->arguments, sizeof(planted->arguments),
+        "ranged=%d canaries=%s,/etc/hostname.canary,/root/.ssh,/var/lib/sandglass secret=hush-%d "
+        "words=%s,sbx_,/var,sandglass listeners=%s abstract=%s",
+        running_as_root(), canary, (int)getpid(), ground->path, address, abstract);
+}
+
+static void uproot(struct ground *ground, struct planted *planted)
+{
+    (void)unlinkat(ground->state_dir, "canary", 0);
+    close(planted->tcp);
+    close(planted->abstract);
+}
+
+static void probe(struct ground *ground, const char *user)
+{
+    scoped(buffer_fini) struct buffer command = BUFFER_INIT(128 * 1024);
+    struct backend_sandbox sandbox;
+    struct planted planted;
+    char text[4096];
+    ssize_t got;
+    int fd;
+
+    setenv("SANDGLASS_TEST_SECRET", "hush", 1);
+    sandbox = ground_sandbox(ground);
+    plant(ground, &planted);
+    buffer_appendf(&command, "python3 - %s %s 2>&1 <<'PROBE'\n", user, planted.arguments);
+    fd = open(PROBE_PATH, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    while ((got = read(fd, text, sizeof(text))) > 0)
+        buffer_append(&command, text, (size_t)got);
+    close(fd);
+    buffer_append_text(&command, "\nPROBE\n");
+    ground_run(ground, sandbox.id, user, buffer_text(&command), &outcome);
+    uproot(ground, &planted);
+    unsetenv("SANDGLASS_TEST_SECRET");
+    destroy(ground, sandbox.id);
+    if (strcmp(outcome.output, "done\n") != 0)
+        fail_msg("as %s: %s", user, outcome.output);
+}
+
+static void the_user_finds_no_way_out(void **state)
+{
+    probe(*state, "user");
+}
+
+static void root_finds_no_way_out(void **state)
+{
+    if (!running_as_root())
+        skip();
+    probe(*state, "root");
+}
+
+/* --- limits -------------------------------------------------------------------------------- */
+
+static void memory_is_limited_and_init_survives(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox;
+    struct sandbox_usage usage;
+    struct sandbox_spec spec;
+
+    if (!running_as_root())
+        skip(); /* no cgroup is delegated here */
+    ground_spec(&spec);
+    spec.limits.memory_bytes = 64 << 20;
+    sandbox = make(ground, &spec);
+    ground_run(ground, sandbox.id, "", "exec python3 -c 'b = bytearray(512 << 20)'", &outcome);
+    assert_int_equal(outcome.signal, 9);
+    ground_run(ground, sandbox.id, "",
+               "exec python3 -c 'import os, mmap\nf = os.memfd_create(\"x\")\n"
+               "os.posix_fallocate(f, 0, 512 << 20)'",
+               &outcome);
+    assert_int_equal(outcome.signal, 9);
+    ground_expect(ground, sandbox.id, "", "echo alive", "alive\n");
+    assert_int_equal(ground_inspect(ground, sandbox.id, &usage, NULL), 0);
+    assert_true(usage.oom_kills >= 2);
+    assert_in_range(usage.memory_peak_bytes, 32 << 20, (64 << 20) * 1.1);
+    destroy(ground, sandbox.id);
+}
+
+static void processes_are_limited(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox;
+    struct sandbox_spec spec;
+    int count;
+
+    ground_spec(&spec);
+    spec.limits.pids = 32;
+    sandbox = make(ground, &spec);
+    ground_run(
+        ground, sandbox.id, "",
+        "exec python3 -c 'import os\nn = 0\ntry:\n  while n < 500:\n"
+        "    if os.fork() == 0: os.execv(\"/bin/sleep\", [\"sleep\", \"1000\"])\n    n += 1\n"
+        "except OSError: pass\nprint(n)'",
+        &outcome);
+    count = atoi(outcome.output);
+    assert_in_range(count, 20, 32);
+    destroy(ground, sandbox.id);
+}
+
+static void disk_is_limited_however_it_is_used(void **state)
+{
+    static const char *const places[] = { "/home/user/x", "/tmp/x", "/dev/shm/x", "/var/tmp/x" };
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox;
+    struct sandbox_usage usage;
+    struct sandbox_spec spec;
+    char command[256];
+
+    ground_spec(&spec);
+    spec.limits.disk_bytes = 32 << 20;
+    sandbox = make(ground, &spec);
+    for (size_t i = 0; i < ARRAY_LENGTH(places); i++) {
+        snprintf(command, sizeof(command),
+                 "head -c 100M /dev/zero > %s 2>/dev/null; stat -c %%s %s; rm %s", places[i],
+                 places[i], places[i]);
+        ground_run(ground, sandbox.id, "", command, &outcome);
+        assert_in_range(atoi(outcome.output), 28 << 20, 32 << 20);
+    }
+    ground_run(ground, sandbox.id, "",
+               "exec python3 -c 'import os\nf = os.open(\"/tmp/y\", os.O_RDWR | os.O_CREAT)\n"
+               "os.unlink(\"/tmp/y\")\nn = 0\ntry:\n  while n < 100: n += os.write(f, b\"x\" * (1 "
+               "<< 20)) >> 20\n"
+               "except OSError: pass\nprint(n)'",
+               &outcome);
+    assert_in_range(atoi(outcome.output), 26, 32);
+    ground_run(
+        ground, sandbox.id, "",
+        "exec python3 -c 'n = 0\ntry:\n  while n < 100000: open(f\"/tmp/f{n}\", \"w\"); n += 1\n"
+        "except OSError: pass\nprint(n)'",
+        &outcome);
+    assert_in_range(atoi(outcome.output), 1000, 4096);
+    assert_int_equal(ground_inspect(ground, sandbox.id, &usage, NULL), 0);
+    assert_true(usage.disk_bytes <= 32 << 20);
+    destroy(ground, sandbox.id);
+}
+
+static void limits_change_while_it_lives(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox = ground_sandbox(ground);
+    struct sandbox_limits limits = {
+        .memory_bytes = 128 << 20, .disk_bytes = 16 << 20, .cpu_millis = 500, .pids = 20
+    };
+    struct error err = { 0 };
+
+    if (ground_update(ground, sandbox.id, &limits, &err) < 0)
+        fail_msg("update: %s", err.message);
+    ground_run(ground, sandbox.id, "", "head -c 100M /dev/zero > x 2>/dev/null; stat -c %s x",
+               &outcome);
+    assert_in_range(atoi(outcome.output), 12 << 20, 16 << 20);
+    destroy(ground, sandbox.id);
+}
+
+static void frozen_means_not_running(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox;
+    struct sandbox_usage before;
+    struct sandbox_usage after;
+
+    if (!running_as_root())
+        skip();
+    sandbox = ground_sandbox(ground);
+    ground_start(ground, sandbox.id, "", "while :; do :; done");
+    assert_int_equal(ground_freeze(ground, sandbox.id, true, NULL), 0);
+    assert_int_equal(ground_inspect(ground, sandbox.id, &before, NULL), 0);
+    for (int64_t end = ground_now_ms() + 50; ground_now_ms() < end;)
+        loop_turn(ground->loop, 10);
+    assert_int_equal(ground_inspect(ground, sandbox.id, &after, NULL), 0);
+    assert_int_equal(before.cpu_us, after.cpu_us);
+    assert_int_equal(ground_freeze(ground, sandbox.id, false, NULL), 0);
+    ground_expect(ground, sandbox.id, "", "echo thawed", "thawed\n");
+    /* Destroyed while frozen. */
+    assert_int_equal(ground_freeze(ground, sandbox.id, true, NULL), 0);
+    destroy(ground, sandbox.id);
+    assert_false(process_exists(sandbox.pid));
+}
+
+/* --- the end ------------------------------------------------------------------------------- */
+
+static void whatever_clings_is_gone_in_time(void **state)
+{
+    static const char *const clinging[] = {
+        "setsid sleep 1000 &",
+        "(sleep 1000 &) &",
+        "nohup sleep 1000 > /dev/null 2>&1 &",
+        "trap '' HUP INT TERM QUIT; while :; do sleep 1000; done",
+        "sleep 1000 & kill -STOP $!; wait",
+        "kill -STOP $$",
+        "b() { b | b & }; b; b; sleep 1000",
+        "while :; do sleep 0.001 & done",
+        "exec python3 -c 'import os, time\nwhile True:\n  if os.fork(): os._exit(0)\n'",
+        "exec python3 -c 'import threading, time\nfor i in range(30): "
+        "threading.Thread(target=time.sleep, args=(1000,)).start()'",
+        "head -c 1G /dev/zero > x; sleep 1000",
+        "mkfifo p; cat p",
+        "exec python3 -c 'import os, ctypes\nctypes.CDLL(None).vfork()\n'",
+        "while :; do mkdir d; cd d; done 2>/dev/null; sleep 1000",
+    };
+    struct ground *ground = *state;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(clinging); i++) {
+        struct backend_sandbox sandbox = ground_sandbox(ground);
+        int64_t begin;
+
+        ground_start(ground, sandbox.id, "", clinging[i]);
+        begin = ground_now_ms();
+        destroy(ground, sandbox.id);
+        if (ground_now_ms() - begin > 3000)
+            fail_msg("`%s` took %d ms", clinging[i], (int)(ground_now_ms() - begin));
+        assert_false(process_exists(sandbox.pid));
+    }
+}
+
+static size_t count_links(const char *name)
+{
+    char command[128];
+    char text[32] = "";
+    FILE *pipe;
+
+    snprintf(command, sizeof(command), "readlink /proc/[0-9]*/ns/%s | sort -u | wc -l", name);
+    pipe = popen(command, "re");
+    assert_non_null(pipe);
+    (void)!fgets(text, sizeof(text), pipe);
+    pclose(pipe);
+    return (size_t)atoi(text);
+}
+
+static size_t count_lines(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    size_t count = 0;
+    int c;
+
+    while (file && (c = fgetc(file)) != EOF)
+        count += c == '\n';
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static void nothing_is_left_behind(void **state)
+{
+    struct ground *ground = *state;
+    char fds[64];
+    size_t mounts;
+    size_t networks;
+    size_t descriptors;
+
+    destroy(ground, ground_sandbox(ground).id);
+    snprintf(fds, sizeof(fds), "/proc/%d/fdinfo", (int)launcher_pid(ground->launcher));
+    mounts = count_lines("/proc/self/mountinfo");
+    networks = count_links("net");
+    descriptors = count_links("../fd/*");
+    for (int i = 0; i < 20; i++) {
+        struct backend_sandbox sandbox = ground_sandbox(ground);
+
+        ground_start(ground, sandbox.id, "", "sleep 1000");
+        destroy(ground, sandbox.id);
+    }
+    assert_int_equal(count_lines("/proc/self/mountinfo"), mounts);
+    assert_int_equal(count_links("net"), networks);
+    assert_in_range(count_links("../fd/*"), 0, descriptors + 8);
+}
+
+static void many_at_once_are_made_and_destroyed(void **state)
+{
+    enum { COUNT = 32 };
+    struct ground *ground = *state;
+    struct backend_sandbox sandboxes[COUNT];
+
+    for (int i = 0; i < COUNT; i++)
+        sandboxes[i] = ground_sandbox(ground);
+    assert_int_equal(ground_count(ground), COUNT);
+    for (int i = 0; i < COUNT; i++)
+        ground_expect(ground, sandboxes[i].id, "", "echo yes", "yes\n");
+    for (int i = 0; i < COUNT; i++)
+        destroy(ground, sandboxes[i].id);
+    assert_int_equal(ground_count(ground), 0);
+}
+
+/* --- the report ---------------------------------------------------------------------------- */
+
+static void the_report_tells_what_is_in_force(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox = ground_sandbox(ground);
+    scoped(buffer_fini) struct buffer json = BUFFER_INIT(65536);
+    struct error err = { 0 };
+    const char *text;
+
+    ground_expect(ground, sandbox.id, "", "echo up", "up\n");
+    assert_int_equal(backend_report(ground->backend, sandbox.id, &json, &err), 0);
+    text = buffer_text(&json);
+    assert_non_null(strstr(text, "\"namespaces\":[\"user\",\"pid\",\"mnt\",\"net\",\"ipc\",\"uts\","
+                                 "\"cgroup\"]"));
+    assert_non_null(strstr(text, "\"seccomp\":\"filter\""));
+    assert_non_null(strstr(text, "\"no_new_privs\":true"));
+    assert_non_null(strstr(text, "\"network\":\"none\""));
+    assert_non_null(strstr(text, "\"disk_bytes\":268435456,\"disk_kind\":\"tmpfs\""));
+    if (running_as_root()) {
+        assert_non_null(strstr(text, "\"memory_bytes\":536870912,\"cpu_millis\":1000,\"pids\":64"));
+        assert_non_null(strstr(text, "\"missing\":[]"));
+        assert_non_null(strstr(text, "\"bounding\":\"00000000800404fb\""));
+    } else {
+        assert_non_null(strstr(text, "\"missing\":[\"uid_range\",\"memory\",\"cpu\",\"pids\"]"));
+    }
+    destroy(ground, sandbox.id);
+}
+
+static void what_is_required_and_missing_fails_creation(void **state)
+{
+    struct ground ground;
+    struct backend_sandbox sandbox;
+    struct sandbox_spec spec;
+    struct error err = { 0 };
+
+    (void)state;
+    ground_open(&ground, "native", "sandbox.require: [seccomp, landlock, net]\n");
+    destroy(&ground, ground_sandbox(&ground).id);
+    ground_close(&ground);
+    ground_open(&ground, "native", "sandbox.require: [seccomp, moat]\n");
+    ground_spec(&spec);
+    assert_int_equal(ground_create(&ground, &spec, &sandbox, &err), -1);
+    assert_non_null(strstr(err.message, "moat"));
+    assert_string_equal(err.name, "isolation_missing");
+    assert_int_equal(ground_count(&ground), 0);
+    ground_close(&ground);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_ground, close_ground)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_program_runs_as_the_user_at_home, open_ground,
-                                        close_ground),
+        TEST(a_program_runs_as_the_user_at_home),
+        TEST(root_may_change_the_system_of_its_sandbox_alone),
+        TEST(it_is_found_again_after_a_restart),
+        TEST(a_half_made_one_is_undone),
+        TEST(sandboxes_do_not_meet),
+        TEST(the_user_finds_no_way_out),
+        TEST(root_finds_no_way_out),
+        TEST(memory_is_limited_and_init_survives),
+        TEST(processes_are_limited),
+        TEST(disk_is_limited_however_it_is_used),
+        TEST(limits_change_while_it_lives),
+        TEST(frozen_means_not_running),
+        TEST(whatever_clings_is_gone_in_time),
+        TEST(nothing_is_left_behind),
+        TEST(many_at_once_are_made_and_destroyed),
+        TEST(the_report_tells_what_is_in_force),
+        cmocka_unit_test(what_is_required_and_missing_fails_creation),
     };
 
     return cmocka_run_group_tests_name("native", tests, NULL, NULL);
