@@ -142,7 +142,6 @@ void core_free(struct core *core)
 
 void core_start(struct core *core, core_done_fn *done, void *user)
 {
-    scopes_start(core->scopes);
     recovery_start(core, done, user);
 }
 

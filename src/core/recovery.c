@@ -10,6 +10,7 @@
 #include "core/pool.h"
 #include "core/retention.h"
 #include "core/sandbox.h"
+#include "core/scopes.h"
 #include "core/sandbox_private.h"
 #include "core/session_private.h"
 
@@ -117,6 +118,7 @@ static void go_on(struct recovery *recovery)
     resume_sessions(core);
     pool_start(core->pool);
     retention_start(core->retention);
+    scopes_start(core->scopes);
     log_info("recovered", kv("sessions", core->sessions_by_id.count),
              kv("sandboxes", core->sandboxes_by_id.count));
     finish(recovery);

@@ -65,7 +65,15 @@ struct scopes *scopes_new(struct core *core)
 
 void scopes_start(struct scopes *scopes)
 {
-    timer_arm_in(&scopes->grace, SCOPE_GRACE_US);
+    const struct session *session;
+
+    scopes->is_settled = true;
+    list_for_each (session, &scopes->core->sessions, node) {
+        if (owner_is_minted(session->owner))
+            scopes->is_settled = false;
+    }
+    if (!scopes->is_settled)
+        timer_arm_in(&scopes->grace, SCOPE_GRACE_US);
 }
 
 void scopes_free(struct scopes *scopes)

@@ -21,8 +21,10 @@ struct scopes;
 
 enum { SCOPE_GRACE_US = 30 * 1000 * 1000 };
 
-/* The core is borrowed. The grace begins with scopes_start(). */
+/* The core is borrowed. */
 struct scopes *scopes_new(struct core *core);
+
+/* After recovery: the grace begins, if there is anything that may be claimed. */
 void scopes_start(struct scopes *scopes);
 void scopes_free(struct scopes *scopes); /* NULL is fine; no lease is held any more */
 

@@ -114,7 +114,6 @@ static void a_minted_owner_has_sessions_only_while_its_lease_is_held(void **stat
     struct world *world = *state;
     struct scope_lease lease;
 
-    world_advance(world, SCOPE_GRACE_US / 1000 + 1);
     assert_string_equal(open_error(world, MINTED), "scope_ended");
     take(world, &lease, MINTED);
     assert_string_equal(open_error(world, MINTED), "");
