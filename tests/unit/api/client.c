@@ -1,0 +1,244 @@
+#include "client.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { TURNS = 2000 };
+
+void front_start(struct front *front)
+{
+    scoped(free) char *address = NULL;
+    struct error err = { 0 };
+
+    signal(SIGPIPE, SIG_IGN);
+    log_setup(LOG_ERROR, LOG_TEXT, STDERR_FILENO);
+    snprintf(front->path, sizeof(front->path), "/tmp/test-api-XXXXXX");
+    assert(mkdtemp(front->path));
+    world_init(&front->world);
+    front->world.state_dir = open(front->path, O_DIRECTORY | O_CLOEXEC);
+    front->world.config.exec.grace_ms = 5000;
+    front->world.config.exec.stall_timeout_ms = 10000;
+    front->world.config.exec.output_capture_bytes = 64 * 1024;
+    front->world.config.exec.output_spool_bytes = 1024 * 1024;
+    front->world.config.instance = (char *)"test";
+    world_start(&front->world);
+    front->api = api_new(&(struct api_parts){ .loop = front->world.loop,
+                                              .config = &front->world.config,
+                                              .core = front->world.core,
+                                              .store = front->world.store,
+                                              .backend = front->world.backend });
+    front->server =
+        http_server_new(front->world.loop, &http_server_default_limits, api_handle, front->api);
+    address = xasprintf("unix:%s/socket", front->path);
+    assert(http_server_listen(front->server, address, &err) == 0);
+    assert(http_server_listen(front->server, "127.0.0.1:0", &err) == 0);
+}
+
+void front_stop(struct front *front)
+{
+    char command[128];
+
+    http_server_free(front->server);
+    world_settle(&front->world);
+    world_fini(&front->world);
+    api_free(front->api);
+    fake_programs_clear();
+    fd_close(front->world.state_dir);
+    snprintf(command, sizeof(command), "rm -rf %s", front->path);
+    assert(system(command) == 0);
+}
+
+static int connect_unix(const struct front *front)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/socket", front->path);
+    assert(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+    return fd;
+}
+
+static int connect_tcp(const struct front *front)
+{
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)http_server_port(front->server)),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+    return fd;
+}
+
+void caller_send(struct front *front, struct caller *caller, bool tcp, const char *text,
+                 size_t length)
+{
+    *caller = (struct caller){ .fd = tcp ? connect_tcp(front) : connect_unix(front) };
+    assert(fcntl(caller->fd, F_SETFL, O_NONBLOCK) == 0);
+    while (length) {
+        ssize_t count = write(caller->fd, text, length);
+
+        assert(count > 0 || errno == EAGAIN);
+        if (count > 0) {
+            text += count;
+            length -= (size_t)count;
+        }
+        loop_turn(front->world.loop, 0);
+    }
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+static void read_more(struct caller *caller)
+{
+    caller->bytes = xrealloc(caller->bytes, caller->length + 65536 + 1, 1);
+    for (;;) {
+        ssize_t count = read(caller->fd, caller->bytes + caller->length, 65536);
+
+        if (count == 0)
+            caller->closed = true;
+        if (count <= 0)
+            break;
+        caller->length += (size_t)count;
+        caller->bytes = xrealloc(caller->bytes, caller->length + 65536 + 1, 1);
+    }
+    caller->bytes[caller->length] = '\0';
+}
+
+/* The body of a chunked answer; false while it is not complete. */
+static bool join_chunks(const char *from, const char *end, struct answer *answer)
+{
+    char *body = xmalloc((size_t)(end - from) + 1);
+    size_t length = 0;
+
+    while (from < end) {
+        char *rest;
+        size_t size = strtoul(from, &rest, 16);
+
+        if (rest + 2 + size + 2 > end)
+            break;
+        memcpy(body + length, rest + 2, size);
+        length += size;
+        from = rest + 2 + size + 2;
+        if (size == 0) {
+            body[length] = '\0';
+            answer->body = body;
+            answer->length = length;
+            return true;
+        }
+    }
+    free(body);
+    return false;
+}
+
+static bool parse(const struct caller *caller, bool is_head, struct answer *answer)
+{
+    char *end_of_head = caller->bytes ? strstr(caller->bytes, "\r\n\r\n") : NULL;
+    const char *length_header, *start;
+    size_t length = 0;
+
+    if (!end_of_head)
+        return false;
+    start = end_of_head + 4;
+    *answer = (struct answer){ .status = atoi(caller->bytes + 9) };
+    answer->head = xstrndup(caller->bytes, (size_t)(start - caller->bytes));
+    length_header = strcasestr(answer->head, "\r\nContent-Length: ");
+    if (strcasestr(answer->head, "chunked") && !is_head) {
+        if (join_chunks(start, caller->bytes + caller->length, answer))
+            goto done;
+        free(answer->head);
+        *answer = (struct answer){ 0 };
+        return false;
+    }
+    if (length_header && !is_head)
+        length = strtoul(length_header + 18, NULL, 10);
+    if ((size_t)(caller->bytes + caller->length - start) < length) {
+        free(answer->head);
+        *answer = (struct answer){ 0 };
+        return false;
+    }
+    answer->body = xmalloc(length + 1);
+    memcpy(answer->body, start, length);
+    answer->body[length] = '\0';
+    answer->length = length;
+done:
+    answer->json = json_loadb(answer->body, answer->length, 0, NULL);
+    return true;
+}
+
+bool caller_poll(struct front *front, struct caller *caller, struct answer *answer)
+{
+    for (int i = 0; i < 20; i++)
+        loop_turn(front->world.loop, 0);
+    read_more(caller);
+    return parse(caller, false, answer);
+}
+
+void caller_close(struct front *front, struct caller *caller)
+{
+    fd_close(caller->fd);
+    free(caller->bytes);
+    for (int i = 0; i < 20; i++)
+        loop_turn(front->world.loop, 0);
+}
+
+struct answer call(struct front *front, const char *method, const char *target, const char *headers,
+                   const char *body)
+{
+    struct caller caller;
+    struct answer answer;
+    scoped(free) char *text = NULL;
+    bool has_type = strcasestr(headers, "content-type") != NULL;
+    bool is_head = strcmp(method, "HEAD") == 0;
+    int turns = 0;
+
+    text = xasprintf("%s %s HTTP/1.1\r\nHost: localhost\r\n%s%sContent-Length: %zu\r\n\r\n%s",
+                     method, target, headers,
+                     body && !has_type ? "Content-Type: application/json\r\n" : "",
+                     body ? strlen(body) : 0, body ? body : "");
+    caller_send(front, &caller, false, text, strlen(text));
+    do {
+        loop_turn(front->world.loop, 0);
+        read_more(&caller);
+        assert(++turns < TURNS);
+    } while (!parse(&caller, is_head, &answer));
+    caller_close(front, &caller);
+    return answer;
+}
+
+void answer_fini(struct answer *answer)
+{
+    free(answer->head);
+    free(answer->body);
+    json_decref(answer->json);
+}
+
+static const char *error_text(const struct answer *answer, const char *name)
+{
+    const char *text =
+        json_string_value(json_object_get(json_object_get(answer->json, "error"), name));
+
+    return text ? text : "";
+}
+
+const char *error_code_of(const struct answer *answer)
+{
+    return error_text(answer, "code");
+}
+
+const char *error_message_of(const struct answer *answer)
+{
+    return error_text(answer, "message");
+}
