@@ -4,12 +4,15 @@
 #include "base/log.h"
 #include "base/str.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Emitted and not delivered yet. */
+/* Emitted and not delivered yet: its ticket is in the same transaction as its put. */
 struct pending_event {
     struct list node;
+    struct events *events; /* borrowed */
+    struct store_ticket ticket;
     struct event_record record; /* its texts are owned */
 };
 
@@ -17,11 +20,7 @@ struct events {
     struct core *core; /* borrowed */
     uint64_t last;
     struct list watchers;
-    struct list pending;    /* not asked to be durable yet */
-    struct list committing; /* the store has been asked about these */
-    struct store_ticket ticket;
-    struct deferred flush;
-    bool ticket_running;
+    struct list pending; /* struct pending_event, in order */
 };
 
 struct events *events_new(struct core *core, uint64_t last_sequence)
@@ -32,7 +31,6 @@ struct events *events_new(struct core *core, uint64_t last_sequence)
     events->last = last_sequence;
     list_init(&events->watchers);
     list_init(&events->pending);
-    list_init(&events->committing);
     return events;
 }
 
@@ -45,21 +43,14 @@ static void pending_free(struct pending_event *event)
     free(event);
 }
 
-static void free_all(struct list *list)
+void events_free(struct events *events)
 {
     struct pending_event *event;
 
-    while ((event = list_first(list, struct pending_event, node)))
-        pending_free(event);
-}
-
-void events_free(struct events *events)
-{
     if (!events)
         return;
-    loop_undefer(events->core->loop, &events->flush);
-    free_all(&events->pending);
-    free_all(&events->committing);
+    while ((event = list_first(&events->pending, struct pending_event, node)))
+        pending_free(event);
     free(events);
 }
 
@@ -90,63 +81,48 @@ static void deliver(struct events *events, const struct event_record *event)
     }
 }
 
-static void flush(struct events *events);
-
 static void on_committed(struct store_ticket *ticket)
 {
-    struct events *events = container_of(ticket, struct events, ticket);
-    struct pending_event *event;
+    struct pending_event *event = container_of(ticket, struct pending_event, ticket);
 
-    events->ticket_running = false;
-    if (ticket->err.code != ERR_NONE) {
-        log_error("events could not be recorded and are not delivered",
+    if (ticket->err.code == ERR_NONE)
+        deliver(event->events, &event->record);
+    else
+        log_error("event could not be recorded and is not told", kv("type", event->record.type),
                   kv("error", ticket->err.message));
-        free_all(&events->committing);
-    }
-    while ((event = list_first(&events->committing, struct pending_event, node))) {
-        deliver(events, &event->record);
-        pending_free(event);
-    }
-    flush(events);
+    pending_free(event);
 }
 
-static void flush(struct events *events)
-{
-    struct pending_event *event;
-
-    if (events->ticket_running || list_is_empty(&events->pending))
-        return;
-    while ((event = list_first(&events->pending, struct pending_event, node))) {
-        list_remove(&event->node);
-        list_append(&events->committing, &event->node);
-    }
-    events->ticket_running = true;
-    store_commit(events->core->parts.store, &events->ticket, on_committed);
-}
-
-static void on_flush(struct deferred *deferred)
-{
-    flush(container_of(deferred, struct events, flush));
-}
-
-void events_emit(struct events *events, const char *session_id, const char *owner,
-                 uint64_t session_sequence, const char *type, const char *data_json)
+static void deliver_when_durable(struct events *events, const struct event_record *record)
 {
     struct pending_event *event = xnew(struct pending_event);
 
-    event->record = (struct event_record){
+    event->events = events;
+    event->record = *record;
+    event->record.owner = xstrdup(record->owner);
+    event->record.type = xstrdup(record->type);
+    event->record.data_json = xstrdup(record->data_json);
+    list_append(&events->pending, &event->node);
+    store_commit(events->core->parts.store, &event->ticket, on_committed);
+}
+
+/* Who begins to watch later finds it in the store. */
+void events_emit(struct events *events, const char *session_id, const char *owner,
+                 uint64_t session_sequence, const char *type, const char *data_json)
+{
+    struct event_record record = {
         .sequence = ++events->last,
         .session_sequence = session_sequence,
-        .owner = xstrdup(owner ? owner : ""),
-        .type = xstrdup(type),
-        .data_json = xstrdup(data_json ? data_json : "{}"),
+        .owner = owner ? owner : "",
+        .type = type,
+        .data_json = data_json ? data_json : "{}",
         .wall_us = clock_wall_us(loop_clock(events->core->loop)),
     };
-    memcpy(event->record.session_id, session_id,
-           MIN(strlen(session_id), sizeof(event->record.session_id) - 1));
-    list_append(&events->pending, &event->node);
-    store_put_event(events->core->parts.store, &event->record);
-    loop_defer(events->core->loop, &events->flush, on_flush);
+
+    snprintf(record.session_id, sizeof(record.session_id), "%s", session_id);
+    store_put_event(events->core->parts.store, &record);
+    if (!list_is_empty(&events->watchers))
+        deliver_when_durable(events, &record);
 }
 
 void events_watch(struct events *events, struct events_watcher *watcher)

@@ -1,0 +1,347 @@
+#include "core/metrics.h"
+#include "core/sandbox.h"
+#include "harness/fake_agent.h"
+#include "harness/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+static int setup(void **state)
+{
+    static struct world world;
+
+    world_init(&world);
+    world_start(&world);
+    *state = &world;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    world_fini(*state);
+    fake_agent_be_silent(false);
+    assert_int_equal(fake_agent_count(), 0);
+    return 0;
+}
+
+static struct session *open_used(struct world *world, struct tried *tried)
+{
+    struct session *session = world_open_simple(world, "ann", NULL);
+
+    world_use(world, session, tried);
+    assert_int_equal(tried->use.err.code, ERR_NONE);
+    return session;
+}
+
+static void a_living_sandbox_is_adopted_and_keeps_its_generation(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+    char sandbox[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    memcpy(sandbox, session->sandbox->id, sizeof(sandbox));
+    for (int i = 0; i < 3; i++)
+        world_restart(world);
+    session = world_find(world, id);
+    assert_string_equal(session->sandbox->id, sandbox);
+    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(session->generation, 1);
+    assert_int_equal(capacity_held(world->core->capacity), 1);
+    world_use(world, session, &tried);
+    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.use.generation, 1);
+    assert_false(session->reset_pending);
+    fake_backend_kill(world->backend, sandbox);
+    world_settle(world);
+    assert_int_equal(tried.lost, 1);
+}
+
+static void everything_about_a_session_survives(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened opened;
+    struct session *session;
+
+    request.owner = "ann";
+    request.key = "build";
+    request.on_behalf_of = "carol";
+    request.labels_json = "{\"team\":\"core\"}";
+    request.env_json = "{\"A\":\"1\"}";
+    request.limits.pids = 33;
+    request.network = NETWORK_OPEN;
+    request.timeout_ms = 100000;
+    request.on_timeout = TIMEOUT_PAUSE;
+    request.auto_restart = 0;
+    request.auto_resume = 0;
+    assert_non_null(world_open(world, &request, &opened));
+    world_restart(world);
+    session = session_find(world->core, "ann", false, "key:build", NULL);
+    assert_non_null(session);
+    assert_string_equal(session->id, opened.op.id);
+    assert_string_equal(session->on_behalf_of, "carol");
+    assert_string_equal(session->labels_json, "{\"team\":\"core\"}");
+    assert_string_equal(session->env_json, "{\"A\":\"1\"}");
+    assert_int_equal(session->limits.pids, 33);
+    assert_int_equal(session->limits.memory_bytes, 2ULL << 30);
+    assert_int_equal(session->network, NETWORK_OPEN);
+    assert_int_equal(session->timeout_ms, 100000);
+    assert_int_equal(session->on_timeout, TIMEOUT_PAUSE);
+    assert_false(session->auto_restart);
+    assert_false(session->auto_resume);
+    assert_int_equal(session_lease_remaining_ms(session), 100000);
+}
+
+static void a_sandbox_that_died_meanwhile_is_a_crash_and_the_session_stays(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    fake_backend_kill(world->backend, session->sandbox->id);
+    world_restart(world);
+    session = world_find(world, id);
+    assert_non_null(session);
+    assert_null(session->sandbox);
+    assert_int_equal(fake_backend_count(world->backend), 0);
+    assert_int_equal(world_events(world, id, "sandbox.crashed"), 1);
+    world_use(world, session, &tried);
+    assert_int_equal(tried.use.generation, 2);
+    session_use_end(&tried.use);
+}
+
+static void a_sandbox_that_cannot_be_asked_about_is_kept(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    fake_backend_refuse(world->backend, FAKE_ADOPT, 3, ERR_BACKEND);
+    world_restart(world);
+    session = world_find(world, id);
+    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_false(session->sandbox->connected);
+    assert_int_equal(fake_backend_count(world->backend), 1);
+    world_advance(world, 5000);
+    assert_true(session->sandbox->connected);
+    assert_int_equal(session->generation, 1);
+}
+
+static void what_was_half_made_is_undone(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", NULL);
+    struct tried tried;
+    char id[ID_SIZE];
+
+    for (int effect = 0; effect < 2; effect++) {
+        memcpy(id, session->id, sizeof(id));
+        fake_backend_hold(world->backend, FAKE_CREATE, true);
+        world_use(world, session, &tried);
+        world_kill(world, effect);
+        assert_int_equal(fake_backend_count(world->backend), effect);
+        fake_backend_hold(world->backend, FAKE_CREATE, false);
+        world_start(world);
+        assert_int_equal(fake_backend_count(world->backend), 0);
+        assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 0);
+        assert_int_equal(capacity_held(world->core->capacity), 0);
+        session = world_find(world, id);
+    }
+    world_use(world, session, &tried);
+    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.use.generation, 1);
+    session_use_end(&tried.use);
+}
+
+static void what_was_half_removed_is_finished(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    struct world_record record;
+    struct ended ended;
+
+    session_use_end(&tried.use);
+    fake_backend_hold(world->backend, FAKE_DESTROY, true);
+    world_end(world, session, END_BUDGET, &ended);
+    world_kill(world, false);
+    fake_backend_hold(world->backend, FAKE_DESTROY, false);
+    world_start(world);
+    assert_null(world_find(world, ended.op.id));
+    assert_true(world_record(world, ended.op.id, &record));
+    assert_string_equal(record.state, "ended");
+    assert_string_equal(record.end_reason, "budget");
+    assert_int_equal(fake_backend_count(world->backend), 0);
+    assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 0);
+    assert_int_equal(world_events(world, ended.op.id, "session.ended"), 1);
+}
+
+static void a_teardown_that_was_under_way_is_finished_and_the_session_stays(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    session_use_end(&tried.use);
+    fake_backend_hold(world->backend, FAKE_DESTROY, true);
+    session_teardown(session, END_TEARDOWN);
+    world_settle(world);
+    world_kill(world, false);
+    fake_backend_hold(world->backend, FAKE_DESTROY, false);
+    world_start(world);
+    session = world_find(world, id);
+    assert_non_null(session);
+    assert_null(session->sandbox);
+    world_use(world, session, &tried);
+    assert_int_equal(tried.use.generation, 2);
+    session_use_end(&tried.use);
+}
+
+static void orphans_of_this_instance_are_removed(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    char id[ID_SIZE];
+
+    open_used(world, &tried);
+    id_make(id, ID_SANDBOX);
+    world_kill(world, false);
+    fake_backend_add(world->backend, id);
+    world_start(world);
+    assert_false(fake_backend_has(world->backend, id));
+    assert_int_equal(fake_backend_count(world->backend), 1);
+    assert_int_equal(world->core->metrics->values[METRIC_SWEEP_REMOVED][0], 1);
+    assert_int_equal(capacity_held(world->core->capacity), 1);
+}
+
+static void a_backend_that_cannot_list_does_not_stop_the_start(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    fake_backend_refuse(world->backend, FAKE_LIST, 1, ERR_BACKEND);
+    world_restart(world);
+    assert_true(world_find(world, id)->sandbox->connected);
+}
+
+static void a_paused_session_stays_paused_and_thaws_later(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    session_use_end(&tried.use);
+    session_pause(session, NULL, NULL);
+    world_settle(world);
+    world_restart(world);
+    session = world_find(world, id);
+    assert_int_equal(session->state, SESSION_PAUSED);
+    assert_int_equal(session->sandbox->state, SANDBOX_FROZEN);
+    world_use(world, session, &tried);
+    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.use.generation, 1);
+    assert_false(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    session_use_end(&tried.use);
+}
+
+static void a_create_that_was_not_durable_is_gone_and_one_that_was_is_there(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened durable;
+    struct opened lost;
+
+    request.preload = 1;
+    assert_non_null(world_open(world, &request, &durable));
+    fake_store_hold(world->store, true);
+    world_open(world, &request, &lost);
+    assert_false(lost.done);
+    world_restart(world);
+    assert_non_null(world_find(world, durable.op.id));
+    assert_null(world_find(world, lost.op.id));
+    assert_int_equal(fake_backend_count(world->backend), 1);
+}
+
+static void a_storm_of_restarts_leaks_nothing(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    char ids[5][ID_SIZE];
+
+    for (int i = 0; i < 5; i++) {
+        struct session *session = open_used(world, &tried);
+
+        memcpy(ids[i], session->id, ID_SIZE);
+    }
+    for (int i = 0; i < 20; i++)
+        world_restart(world);
+    assert_int_equal(fake_backend_count(world->backend), 5);
+    assert_int_equal(capacity_held(world->core->capacity), 5);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(world_find(world, ids[i])->generation, 1);
+}
+
+static void a_thousand_live_sandboxes_are_adopted_without_waiting_for_each_other(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    int64_t before_us;
+    int64_t took_us;
+
+    world->config.capacity.max_per_owner = 0;
+    request.preload = 1;
+    for (int i = 0; i < 1000; i++) {
+        struct opened opened;
+
+        assert_non_null(world_open(world, &request, &opened));
+    }
+    assert_int_equal(fake_backend_alive(world->backend), 1000);
+    world_kill(world, false);
+    before_us = clock_now_us(&clock_system);
+    world_start(world);
+    took_us = clock_now_us(&clock_system) - before_us;
+    assert_int_equal(world->core->sessions_by_id.count, 1000);
+    assert_int_equal(capacity_held(world->core->capacity), 1000);
+    assert_in_range(took_us, 0, 1000000);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_living_sandbox_is_adopted_and_keeps_its_generation),
+        TEST(everything_about_a_session_survives),
+        TEST(a_sandbox_that_died_meanwhile_is_a_crash_and_the_session_stays),
+        TEST(a_sandbox_that_cannot_be_asked_about_is_kept),
+        TEST(what_was_half_made_is_undone),
+        TEST(what_was_half_removed_is_finished),
+        TEST(a_teardown_that_was_under_way_is_finished_and_the_session_stays),
+        TEST(orphans_of_this_instance_are_removed),
+        TEST(a_backend_that_cannot_list_does_not_stop_the_start),
+        TEST(a_paused_session_stays_paused_and_thaws_later),
+        TEST(a_create_that_was_not_durable_is_gone_and_one_that_was_is_there),
+        TEST(a_storm_of_restarts_leaks_nothing),
+        TEST(a_thousand_live_sandboxes_are_adopted_without_waiting_for_each_other),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
