@@ -10,8 +10,8 @@
 #include "core/pool.h"
 #include "core/retention.h"
 #include "core/sandbox.h"
-#include "core/scopes.h"
 #include "core/sandbox_private.h"
+#include "core/scopes.h"
 #include "core/session_private.h"
 
 #include <assert.h>
