@@ -297,6 +297,19 @@ static uint32_t start_flags(const struct agent_start *start)
     return flags;
 }
 
+static int check_start(const struct agent_start *start, struct error *err)
+{
+    if (!start->argv || !start->argv[0])
+        return error_named(err, ERR_INVALID, "no_command", "there is no command to run");
+    if (start->cwd && start->cwd[0] && start->cwd[0] != '/')
+        return error_named(err, ERR_INVALID, "bad_working_directory",
+                           "the working directory is not an absolute path");
+    if (start->script_fd >= 0 && (!start->script_path || start->script_path[0] != '/'))
+        return error_named(err, ERR_INVALID, "bad_script_path",
+                           "the script has no absolute path to be written to");
+    return 0;
+}
+
 void agent_start(struct agent *agent, const struct agent_start *start,
                  struct agent_request *request, agent_done_fn *done)
 {
@@ -316,9 +329,15 @@ void agent_start(struct agent *agent, const struct agent_start *start,
         .env = start->env,
     };
 
+    struct error err;
+
     request_open(agent, request, done, PROTOCOL_START, start->number);
     request->result.started.pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
     request->flags = fixed.flags;
+    if (check_start(start, &err) < 0) {
+        fail_soon(agent, request, &err);
+        return;
+    }
     fixed.header = protocol_header(PROTOCOL_START, 0, start->number, request->id);
     request_send(agent, request, scratch,
                  protocol_start_encode(scratch, sizeof(scratch), &fixed, &texts), start->script_fd);
@@ -388,9 +407,17 @@ void agent_shutdown(struct agent *agent, struct agent_request *request, agent_do
 void agent_configure(struct agent *agent, const char *hostname, struct agent_request *request,
                      agent_done_fn *done)
 {
+    struct error err;
+    long length;
+
     request_open(agent, request, done, PROTOCOL_CONFIGURE, 0);
-    request_send(agent, request, scratch,
-                 protocol_configure_encode(scratch, sizeof(scratch), request->id, hostname), -1);
+    length = protocol_configure_encode(scratch, sizeof(scratch), request->id, hostname);
+    if (length >= 0 || agent->is_lost) {
+        request_send(agent, request, scratch, length, -1);
+        return;
+    }
+    error_named(&err, ERR_INVALID, "bad_hostname", "\"%.64s\" is not a host name", hostname);
+    fail_soon(agent, request, &err);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */

@@ -1,0 +1,344 @@
+#include "wire/protocol.h"
+
+#include "base/macros.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+static _Alignas(8) char buffer[PROTOCOL_MAX_MESSAGE];
+static const char *strings[PROTOCOL_MAX_STRINGS + 2];
+
+static const char *const some_argv[] = { "sh", "-c", "", NULL };
+static const char *const some_env[] = { "A=1", "B=", NULL };
+
+static long encode_start(uint32_t flags, const char *user, const char *cwd, const char *script)
+{
+    struct protocol_start fixed = {
+        .header = { .process = 7, .request = 9 },
+        .flags = flags,
+        .columns = 80,
+        .rows = 24,
+        .umask = 022,
+        .nofile = 100,
+        .file_size_bytes = 1ull << 40,
+    };
+    struct protocol_start_texts texts = { user, cwd, script, some_argv, some_env };
+
+    return protocol_start_encode(buffer, sizeof(buffer), &fixed, &texts);
+}
+
+static void a_start_reads_back_as_it_was_written(void **state UNUSED)
+{
+    struct protocol_start_texts texts;
+    long length = encode_start(START_SCRIPT | START_STDIN, "me", "/there", "/script");
+    const struct protocol_start *start =
+        protocol_start_decode(buffer, (size_t)length, strings, &texts);
+
+    assert_non_null(start);
+    assert_int_equal(start->header.process, 7);
+    assert_int_equal(start->header.request, 9);
+    assert_int_equal(start->flags, START_SCRIPT | START_STDIN);
+    assert_int_equal(start->columns, 80);
+    assert_int_equal(start->file_size_bytes, 1ull << 40);
+    assert_string_equal(texts.user, "me");
+    assert_string_equal(texts.cwd, "/there");
+    assert_string_equal(texts.script_path, "/script");
+    for (int i = 0; i < 4; i++)
+        if (some_argv[i])
+            assert_string_equal(texts.argv[i], some_argv[i]);
+        else
+            assert_null(texts.argv[i]);
+    assert_string_equal(texts.env[0], "A=1");
+    assert_string_equal(texts.env[1], "B=");
+    assert_null(texts.env[2]);
+}
+
+static void a_start_that_makes_no_sense_is_not_written(void **state UNUSED)
+{
+    struct protocol_start fixed = { .header.process = 1 };
+    struct protocol_start_texts texts = { "", "", "", (const char *const[]){ NULL }, some_env };
+
+    assert_int_equal(encode_start(0, "", "relative", ""), -1);
+    assert_int_equal(encode_start(0, "", "", "/script"), -1);
+    assert_int_equal(encode_start(START_SCRIPT, "", "", ""), -1);
+    assert_int_equal(encode_start(START_SCRIPT, "", "", "relative"), -1);
+    assert_int_equal(encode_start(1u << 30, "", "", ""), -1);
+    assert_int_equal(protocol_start_encode(buffer, sizeof(buffer), &fixed, &texts), -1);
+    texts.argv = some_argv;
+    assert_int_equal(protocol_start_encode(buffer, 70, &fixed, &texts), -1);
+    fixed.header.process = 0;
+    assert_int_equal(protocol_start_encode(buffer, sizeof(buffer), &fixed, &texts), -1);
+}
+
+static void strings_are_counted_together(void **state UNUSED)
+{
+    static const char *many[PROTOCOL_MAX_STRINGS + 2];
+    struct protocol_start fixed = { .header.process = 1 };
+    struct protocol_start_texts texts = { "", "", "", some_argv, many };
+    long length;
+
+    for (int i = 0; i < PROTOCOL_MAX_STRINGS - 3; i++)
+        many[i] = "x";
+    length = protocol_start_encode(buffer, sizeof(buffer), &fixed, &texts);
+    assert_true(length > 0);
+    assert_non_null(protocol_start_decode(buffer, (size_t)length, strings, &texts));
+    texts.env = many;
+    many[PROTOCOL_MAX_STRINGS - 3] = "x";
+    assert_int_equal(protocol_start_encode(buffer, sizeof(buffer), &fixed, &texts), -1);
+}
+
+/* Every prefix, every single byte changed: either refused, or what was read stays inside. */
+static void check_start(size_t length)
+{
+    struct protocol_start_texts texts;
+    const struct protocol_start *start = protocol_start_decode(buffer, length, strings, &texts);
+
+    if (!start)
+        return;
+    assert_in_range(start->argc, 1, PROTOCOL_MAX_STRINGS);
+    assert_null(texts.argv[start->argc]);
+    assert_null(texts.env[start->envc]);
+    for (uint32_t i = 0; i < start->argc; i++)
+        assert_true(texts.argv[i] + strlen(texts.argv[i]) < buffer + length);
+    for (uint32_t i = 0; i < start->envc; i++)
+        assert_true(texts.env[i] + strlen(texts.env[i]) < buffer + length);
+}
+
+static void a_damaged_start_is_refused_or_harmless(void **state UNUSED)
+{
+    struct protocol_start_texts texts;
+    long length = encode_start(START_SCRIPT, "user", "/cwd", "/script");
+
+    for (long cut = 0; cut < length; cut++) {
+        ((struct protocol_header *)buffer)->length = (uint32_t)cut;
+        assert_null(protocol_start_decode(buffer, (size_t)cut, strings, &texts));
+    }
+    for (long at = 0; at < length; at++)
+        for (int bit = 0; bit < 8; bit++) {
+            (void)encode_start(START_SCRIPT, "user", "/cwd", "/script");
+            buffer[at] ^= (char)(1 << bit);
+            check_start((size_t)length);
+        }
+}
+
+static void counts_that_lie_are_refused(void **state UNUSED)
+{
+    static const struct {
+        uint32_t argc;
+        uint32_t envc;
+    } cases[] = {
+        { 0, 5 },
+        { 3, 1 },
+        { 3, 3 },
+        { 2, 2 },
+        { UINT32_MAX, 2 },
+        { 3, UINT32_MAX },
+        { 1u << 31, 1u << 31 },
+        { PROTOCOL_MAX_STRINGS, 1 },
+    };
+    struct protocol_start_texts texts;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        long length = encode_start(0, "", "", "");
+        struct protocol_start *start = (struct protocol_start *)buffer;
+
+        start->argc = cases[i].argc;
+        start->envc = cases[i].envc;
+        assert_null(protocol_start_decode(buffer, (size_t)length, strings, &texts));
+    }
+}
+
+static void headers_that_lie_are_refused(void **state UNUSED)
+{
+    struct protocol_plain ping = { protocol_header(PROTOCOL_PING, sizeof(ping), 0, 1) };
+    struct protocol_plain wrong = ping;
+
+    assert_int_equal(protocol_peek(&ping, sizeof(ping)), PROTOCOL_PING);
+    assert_non_null(protocol_plain_decode(&ping, sizeof(ping)));
+    assert_int_equal(protocol_peek(&ping, sizeof(ping) - 1), -1);
+    assert_int_equal(protocol_peek(&ping, 0), -1);
+    wrong.header.length = 0;
+    assert_int_equal(protocol_peek(&wrong, sizeof(wrong)), -1);
+    wrong = ping;
+    wrong.header.version++;
+    assert_int_equal(protocol_peek(&wrong, sizeof(wrong)), -1);
+    wrong = ping;
+    wrong.header.type = PROTOCOL_START;
+    assert_null(protocol_plain_decode(&wrong, sizeof(wrong)));
+    wrong.header.type = PROTOCOL_DONE;
+    assert_null(protocol_done_decode(&wrong, sizeof(wrong)));
+}
+
+static void a_file_operation_reads_back(void **state UNUSED)
+{
+    struct protocol_file fixed = { .header.request = 4, .kind = FILE_MOVE, .mode = 0644 };
+    struct protocol_file_texts texts = { "u", "/a", "/b" };
+    long length = protocol_file_encode(buffer, sizeof(buffer), &fixed, &texts);
+    const struct protocol_file *file;
+
+    assert_true(length > 0);
+    file = protocol_file_decode(buffer, (size_t)length, &texts);
+    assert_non_null(file);
+    assert_int_equal(file->kind, FILE_MOVE);
+    assert_string_equal(texts.user, "u");
+    assert_string_equal(texts.path, "/a");
+    assert_string_equal(texts.second, "/b");
+    for (long cut = 0; cut < length; cut++) {
+        ((struct protocol_header *)buffer)->length = (uint32_t)cut;
+        assert_null(protocol_file_decode(buffer, (size_t)cut, &texts));
+    }
+}
+
+static void a_file_operation_that_makes_no_sense_is_refused(void **state UNUSED)
+{
+    static const struct {
+        struct protocol_file fixed;
+        struct protocol_file_texts texts;
+    } cases[] = {
+        { { .kind = 0 }, { "", "/a", "" } },
+        { { .kind = FILE_KINDS }, { "", "/a", "" } },
+        { { .kind = FILE_STAT }, { "", "", "" } },
+        { { .kind = FILE_STAT }, { "", "/a", "/b" } },
+        { { .kind = FILE_MOVE }, { "", "/a", "" } },
+        { { .kind = FILE_STAT, .flags = 1u << 20 }, { "", "/a", "" } },
+        { { .kind = FILE_MKDIR, .mode = 010000 }, { "", "/a", "" } },
+        { { .kind = FILE_LIST, .depth = PROTOCOL_MAX_DEPTH + 1 }, { "", "/a", "" } },
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++)
+        assert_int_equal(
+            protocol_file_encode(buffer, sizeof(buffer), &cases[i].fixed, &cases[i].texts), -1);
+}
+
+static void texts_over_their_limit_are_refused(void **state UNUSED)
+{
+    static char longest[PROTOCOL_MAX_PATH + 1];
+    struct protocol_file fixed = { .kind = FILE_STAT };
+    struct protocol_file_texts texts = { "", longest, "" };
+
+    memset(longest, 'x', PROTOCOL_MAX_PATH - 1);
+    assert_true(protocol_file_encode(buffer, sizeof(buffer), &fixed, &texts) > 0);
+    longest[PROTOCOL_MAX_PATH - 1] = 'x';
+    assert_int_equal(protocol_file_encode(buffer, sizeof(buffer), &fixed, &texts), -1);
+    assert_int_equal(encode_start(0, longest, "", ""), -1);
+}
+
+static void host_names_have_an_alphabet(void **state UNUSED)
+{
+    const char *hostname;
+    long length = protocol_configure_encode(buffer, sizeof(buffer), 3, "box-1.local");
+
+    assert_true(length > 0);
+    assert_int_equal(protocol_configure_decode(buffer, (size_t)length, &hostname), 0);
+    assert_string_equal(hostname, "box-1.local");
+    assert_int_equal(protocol_configure_encode(buffer, sizeof(buffer), 3, ""), -1);
+    assert_int_equal(protocol_configure_encode(buffer, sizeof(buffer), 3, "a b"), -1);
+    assert_int_equal(protocol_configure_encode(buffer, sizeof(buffer), 3, "a\n"), -1);
+}
+
+static void ends_that_cannot_be_are_refused(void **state UNUSED)
+{
+    static const struct protocol_end bad[] = {
+        { .code = 256 },
+        { .code = -1 },
+        { .code = 0, .signal = 9 },
+        { .code = -1, .signal = 65 },
+        { .code = -1, .signal = -9 },
+        { .wall_us = -1 },
+        { .cpu_us = -1 },
+    };
+    struct protocol_exited exited = {
+        .header = protocol_header(PROTOCOL_EXITED, sizeof(exited), 1, 0),
+    };
+
+    assert_non_null(protocol_exited_decode(&exited, sizeof(exited)));
+    for (size_t i = 0; i < ARRAY_LENGTH(bad); i++) {
+        exited.end = bad[i];
+        assert_null(protocol_exited_decode(&exited, sizeof(exited)));
+    }
+}
+
+static void signals_out_of_range_are_refused(void **state UNUSED)
+{
+    struct protocol_signal signal = {
+        .header = protocol_header(PROTOCOL_SIGNAL, sizeof(signal), 1, 2),
+        .number = 15,
+        .scope = SCOPE_TREE,
+    };
+
+    assert_non_null(protocol_signal_decode(&signal, sizeof(signal)));
+    signal.number = 65;
+    assert_null(protocol_signal_decode(&signal, sizeof(signal)));
+    signal.number = -1;
+    assert_null(protocol_signal_decode(&signal, sizeof(signal)));
+    signal.number = 9;
+    signal.scope = 2;
+    assert_null(protocol_signal_decode(&signal, sizeof(signal)));
+}
+
+/* --- entries of a list ------------------------------------------------------------------------ */
+
+static void entries_are_read_from_any_cut_of_the_stream(void **state UNUSED)
+{
+    struct protocol_entry entry = { .stat = { .mode = S_IFLNK | 0777, .size = 6 } };
+    struct protocol_entry_view view;
+    long length = protocol_entry_encode(buffer, sizeof(buffer), &entry, "dir/name", "target");
+
+    assert_true(length > 0);
+    for (long cut = 0; cut < length; cut++)
+        assert_int_equal(protocol_entry_decode(buffer, (size_t)cut, &view), 0);
+    assert_int_equal(protocol_entry_decode(buffer, (size_t)length + 10, &view), length);
+    assert_false(view.is_last);
+    assert_int_equal(view.fixed.path_length, 8);
+    assert_memory_equal(view.path, "dir/name", 8);
+    assert_memory_equal(view.target, "target", 6);
+}
+
+static void paths_that_lead_out_of_the_list_are_refused(void **state UNUSED)
+{
+    static const char *const bad[] = {
+        "", "/", "/a", "a/", "a//b", "..", "../a", "a/..", "a/../b", ".", "./a", "a/./b",
+    };
+    struct protocol_entry entry = { .stat.mode = S_IFREG | 0644 };
+    struct protocol_entry_view view;
+    long length;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(bad); i++) {
+        length = protocol_entry_encode(buffer, sizeof(buffer), &entry, bad[i], "");
+        assert_int_equal(protocol_entry_decode(buffer, (size_t)length, &view), -1);
+    }
+    length = protocol_entry_encode(buffer, sizeof(buffer), &entry, "..a/b..", "");
+    assert_int_equal(protocol_entry_decode(buffer, (size_t)length, &view), length);
+    entry.stat.mode = 0;
+    length = protocol_entry_encode(buffer, sizeof(buffer), &entry, "", "");
+    assert_int_equal(protocol_entry_decode(buffer, (size_t)length, &view), length);
+    assert_true(view.is_last);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_start_reads_back_as_it_was_written),
+        cmocka_unit_test(a_start_that_makes_no_sense_is_not_written),
+        cmocka_unit_test(strings_are_counted_together),
+        cmocka_unit_test(a_damaged_start_is_refused_or_harmless),
+        cmocka_unit_test(counts_that_lie_are_refused),
+        cmocka_unit_test(headers_that_lie_are_refused),
+        cmocka_unit_test(a_file_operation_reads_back),
+        cmocka_unit_test(a_file_operation_that_makes_no_sense_is_refused),
+        cmocka_unit_test(texts_over_their_limit_are_refused),
+        cmocka_unit_test(host_names_have_an_alphabet),
+        cmocka_unit_test(ends_that_cannot_be_are_refused),
+        cmocka_unit_test(signals_out_of_range_are_refused),
+        cmocka_unit_test(entries_are_read_from_any_cut_of_the_stream),
+        cmocka_unit_test(paths_that_lead_out_of_the_list_are_refused),
+    };
+
+    return cmocka_run_group_tests_name("wire/protocol", tests, NULL, NULL);
+}
