@@ -1,0 +1,236 @@
+#include "backend/native/seccomp.h"
+
+#include "base/macros.h"
+#include "base/scoped.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+enum { MAX_INSTRUCTIONS = 4096 };
+
+static struct sock_filter program[MAX_INSTRUCTIONS];
+static size_t length;
+
+static int compile(void **state)
+{
+    struct error err = { 0 };
+    scoped(fd_close) int fd = seccomp_compile(&err);
+    ssize_t got;
+
+    (void)state;
+    assert_true(fd >= 0);
+    got = pread(fd, program, sizeof(program), 0);
+    assert_true(got > 0 && got % (ssize_t)sizeof(program[0]) == 0);
+    length = (size_t)got / sizeof(program[0]);
+    return 0;
+}
+
+static uint32_t load(const struct seccomp_data *data, uint32_t offset)
+{
+    uint32_t value;
+
+    assert_true(offset + sizeof(value) <= sizeof(*data));
+    memcpy(&value, (const char *)data + offset, sizeof(value));
+    return value;
+}
+
+static bool jumps(uint16_t code, uint32_t a, uint32_t k)
+{
+    switch (BPF_OP(code)) {
+    case BPF_JEQ:
+        return a == k;
+    case BPF_JGT:
+        return a > k;
+    case BPF_JGE:
+        return a >= k;
+    case BPF_JSET:
+        return a & k;
+    default:
+        fail_msg("unknown jump %x", code);
+        return false;
+    }
+}
+
+/* Runs the program as the kernel does: what the call would get. */
+static uint32_t run(const struct seccomp_data *data)
+{
+    uint32_t a = 0;
+
+    for (size_t at = 0; at < length; at++) {
+        const struct sock_filter *i = &program[at];
+
+        if (i->code == (BPF_LD | BPF_W | BPF_ABS))
+            a = load(data, i->k);
+        else if (i->code == (BPF_ALU | BPF_AND | BPF_K))
+            a &= i->k;
+        else if (i->code == (BPF_JMP | BPF_JA))
+            at += i->k;
+        else if (BPF_CLASS(i->code) == BPF_JMP)
+            at += jumps(i->code, a, i->k) ? i->jt : i->jf;
+        else if (i->code == (BPF_RET | BPF_K))
+            return i->k;
+        else
+            fail_msg("unknown instruction %x", i->code);
+    }
+    fail_msg("the program has no end");
+    return 0;
+}
+
+static uint32_t call(long number, uint64_t first, uint64_t second, uint64_t third)
+{
+    struct seccomp_data data = { .nr = (int)number,
+                                 .arch = AUDIT_ARCH_X86_64,
+                                 .args = { first, second, third } };
+
+    return run(&data);
+}
+
+#define REFUSED (SECCOMP_RET_ERRNO | EPERM)
+
+static void what_programs_need_is_allowed(void **state)
+{
+    static const long numbers[] = {
+        SYS_read,  SYS_openat, SYS_execve, SYS_mmap,      SYS_futex,
+        SYS_wait4, SYS_vfork,  SYS_rename, SYS_getrandom, SYS_epoll_wait
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
+        assert_int_equal(call(numbers[i], 0, 0, 0), SECCOMP_RET_ALLOW);
+}
+
+static void what_reaches_into_the_kernel_is_refused(void **state)
+{
+    static const long numbers[] = { SYS_mount,
+                                    SYS_umount2,
+                                    SYS_unshare,
+                                    SYS_setns,
+                                    SYS_bpf,
+                                    SYS_keyctl,
+                                    SYS_ptrace,
+                                    SYS_init_module,
+                                    SYS_kexec_load,
+                                    SYS_perf_event_open,
+                                    SYS_userfaultfd,
+                                    SYS_process_vm_readv,
+                                    SYS_open_by_handle_at,
+                                    SYS_reboot,
+                                    425 /* io_uring_setup */,
+                                    428 /* open_tree */,
+                                    430 /* fsopen */,
+                                    438 /* pidfd_getfd */,
+                                    9999 };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
+        assert_int_equal(call(numbers[i], 0, 0, 0), REFUSED);
+}
+
+static void foreign_entries_are_refused(void **state)
+{
+    struct seccomp_data data = { .nr = 20, .arch = AUDIT_ARCH_I386 };
+
+    (void)state;
+    assert_int_equal(run(&data), REFUSED);
+    assert_int_equal(call(0x40000000 + SYS_getpid, 0, 0, 0), REFUSED);
+}
+
+static void clone_makes_no_namespace(void **state)
+{
+    (void)state;
+    assert_int_equal(call(SYS_clone, 0x01200011, 0, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_clone, 0x003d0f00, 0, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_clone, 0x10000000 | 17, 0, 0), REFUSED);
+    assert_int_equal(call(SYS_clone, 0x00020000 | 17, 0, 0), REFUSED);
+    assert_int_equal(call(SYS_clone, 0x40000000 | 17, 0, 0), REFUSED);
+    assert_int_equal(call(435, 0, 0, 0), SECCOMP_RET_ERRNO | ENOSYS);
+}
+
+static void sockets_are_unix_tcp_udp_and_the_resolver_s_netlink(void **state)
+{
+    (void)state;
+    assert_int_equal(call(SYS_socket, AF_UNIX, SOCK_STREAM, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_socket, AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 17), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_socket, AF_NETLINK, SOCK_RAW, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_socket, AF_NETLINK, SOCK_RAW, 16), REFUSED);
+    assert_int_equal(call(SYS_socket, AF_INET, SOCK_RAW, 1), REFUSED);
+    assert_int_equal(call(SYS_socket, AF_INET, SOCK_STREAM, 132), REFUSED);
+    assert_int_equal(call(SYS_socket, AF_PACKET, SOCK_RAW, 0), REFUSED);
+    assert_int_equal(call(SYS_socket, AF_VSOCK, SOCK_STREAM, 0), REFUSED);
+    assert_int_equal(call(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_socketpair, AF_TIPC, SOCK_STREAM, 0), REFUSED);
+}
+
+static void no_ioctl_types_into_a_terminal(void **state)
+{
+    (void)state;
+    for (uint64_t request = 0x5400; request < 0x5480; request++) {
+        bool types = request == 0x5412 || request == 0x541c;
+
+        assert_int_equal(call(SYS_ioctl, 0, request, 0), types ? REFUSED : SECCOMP_RET_ALLOW);
+        assert_int_equal(call(SYS_ioctl, 0, request | (uint64_t)1 << 40, 0),
+                         types ? REFUSED : SECCOMP_RET_ALLOW);
+    }
+    assert_int_equal(call(SYS_ioctl, 0, 0x80045430, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_ioctl, 0, 0, 0), SECCOMP_RET_ALLOW);
+}
+
+static void no_device_is_made(void **state)
+{
+    (void)state;
+    assert_int_equal(call(SYS_mknod, 0, S_IFIFO | 0600, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_mknod, 0, S_IFCHR | 0600, 0), REFUSED);
+    assert_int_equal(call(SYS_mknodat, 0, 0, S_IFSOCK | 0600), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_mknodat, 0, 0, S_IFBLK | 0600), REFUSED);
+}
+
+static void only_one_s_own_limits_can_be_changed(void **state)
+{
+    (void)state;
+    assert_int_equal(call(SYS_prlimit64, 0, 7, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_prlimit64, 1, 7, 0), REFUSED);
+    assert_int_equal(call(SYS_personality, 0xffffffff, 0, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_personality, 0x0400000, 0, 0), REFUSED);
+}
+
+static void the_tree_is_shallow(void **state)
+{
+    (void)state;
+    /* A chain over all calls would be hundreds deep; the kernel walks it for every number. */
+    assert_in_range(length, 50, 2048);
+    assert_true(seccomp_allows("read"));
+    assert_true(seccomp_allows("ioctl"));
+    assert_false(seccomp_allows("mount"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_programs_need_is_allowed),
+        cmocka_unit_test(what_reaches_into_the_kernel_is_refused),
+        cmocka_unit_test(foreign_entries_are_refused),
+        cmocka_unit_test(clone_makes_no_namespace),
+        cmocka_unit_test(sockets_are_unix_tcp_udp_and_the_resolver_s_netlink),
+        cmocka_unit_test(no_ioctl_types_into_a_terminal),
+        cmocka_unit_test(no_device_is_made),
+        cmocka_unit_test(only_one_s_own_limits_can_be_changed),
+        cmocka_unit_test(the_tree_is_shallow),
+    };
+
+    return cmocka_run_group_tests_name("backend/seccomp", tests, compile, NULL);
+}
