@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
-from conftest import SANDGLASS, wait_for
+from conftest import SANDGLASS, our_processes, wait_for
 
-COMMANDS = ["run", "exec", "execute", "session", "ls", "ps", "inspect", "logs", "cp", "rm", "why", "serve", "doctor",
-            "config", "version", "completion", "help"]
+COMMANDS = ["run", "exec", "execute", "session", "ls", "ps", "inspect", "logs", "cp", "rm", "why", "scope", "serve",
+            "doctor", "config", "version", "completion", "help"]
 
 
 def cli(*arguments, environment=None, stdin=None, timeout=60):
@@ -128,13 +128,16 @@ def test_run_with_a_private_daemon_is_interrupted_and_leaves_nothing(nobody, wor
 
 
 def test_run_that_is_killed_takes_its_private_daemon_along(nobody, work):
-    process = subprocess.Popen([SANDGLASS, "run", "--", "sh", "-c", "echo ready; exec sleep 100"],
+    marker = f"echo ready; sleep 100; : {work}"
+    process = subprocess.Popen([SANDGLASS, "run", "--", "sh", "-c", marker],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                env={**os.environ, **nobody, "TMPDIR": str(work)})
     assert process.stdout.readline() == b"ready\n"
     process.kill()
     process.wait()
     process.stdout.close()
+    wait_for(lambda: not [one for one in our_processes().values() if marker in one], "the end of the private daemon")
+    assert list(work.glob("*/state/sandboxes/*")) == []
 
 
 def test_run_without_a_daemon_cannot_keep(nobody):
@@ -274,7 +277,7 @@ def test_serve_refuses_settings_that_do_not_hold(tmp_path):
 def test_serve_ends_on_a_signal(work):
     socket = pathlib.Path(work) / "run" / "s.sock"
     process = subprocess.Popen([SANDGLASS, "serve", "--backend", "direct", "--state", work / "state",
-                                "--listen", f"unix:{socket}"], stderr=subprocess.DEVNULL)
+                                "--listen", f"unix:{socket}", "--set", "shutdown.policy=destroy"], stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: cli("--url", f"unix:{socket}", "ls").returncode == 0, "the daemon serves")
         process.send_signal(signal.SIGTERM)
