@@ -30,6 +30,7 @@ struct http_exchange {
     http_data_fn *on_data;
     struct buffer body;    /* the whole body, for on_body */
     struct buffer headers; /* of the answer, as they go out */
+    int status;            /* of the answer; 0 before its head is written */
     int64_t answer_left;   /* bytes promised and not written yet; -1 when unknown */
     bool active;           /* from the complete head to on_close */
     bool request_done;     /* all of the request has been read */

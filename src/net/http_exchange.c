@@ -111,6 +111,11 @@ const char *http_exchange_id(const struct http_exchange *exchange)
     return exchange->id;
 }
 
+int http_exchange_status(const struct http_exchange *exchange)
+{
+    return exchange->status;
+}
+
 void http_exchange_set_user(struct http_exchange *exchange, void *user)
 {
     exchange->user = user;

@@ -65,6 +65,7 @@ static void answer_decide(struct http_exchange *exchange, int status, int64_t le
 
 static void put_status(struct http_connection *connection, int status)
 {
+    connection->exchange.status = status;
     put(connection, lead + connection->lead_sent, sizeof(lead) - 1 - connection->lead_sent);
     connection->lead_sent = 0;
     if (status == 200) {

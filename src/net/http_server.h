@@ -74,6 +74,9 @@ const struct http_head *http_exchange_head(const struct http_exchange *exchange)
 const struct http_peer *http_exchange_peer(const struct http_exchange *exchange);
 const char *http_exchange_id(const struct http_exchange *exchange); /* X-Request-Id of the answer */
 
+/* Of the answer, once it has begun; 0 before. Also in on_close. */
+int http_exchange_status(const struct http_exchange *exchange);
+
 /* The handler's own pointer, NULL at first. */
 void http_exchange_set_user(struct http_exchange *exchange, void *user);
 void *http_exchange_user(const struct http_exchange *exchange);
