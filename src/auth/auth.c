@@ -186,27 +186,12 @@ static enum auth_result check_token(struct auth *auth, const char *token, const 
 
 /* --- owners ---------------------------------------------------------------------------------- */
 
-/* As the first part of an owner: the only '/' in "principal/value" that counts is the first. */
-static char *escape_principal(const char *principal)
-{
-    struct buffer text = BUFFER_INIT(3 * OWNER_MAXIMUM + 1);
-
-    for (; *principal; principal++) {
-        if (*principal == '/' || *principal == '%')
-            buffer_appendf(&text, "%%%02X", (unsigned)*principal);
-        else
-            buffer_append_byte(&text, (uint8_t)*principal);
-    }
-    return buffer_steal_text(&text);
-}
-
 static void fill_caller(struct caller *out, const struct known *known, const char *on_behalf_of)
 {
-    scoped(free) char *name = escape_principal(known->principal);
-    bool delegates = known->roles & ROLE_DELEGATE && *on_behalf_of;
+    bool delegates = known->roles & ROLE_DELEGATE;
 
     *out = (struct caller){
-        .owner = delegates ? xasprintf("%s/%s", name, on_behalf_of) : steal_ptr(&name),
+        .owner = caller_owner(known->principal, delegates ? on_behalf_of : ""),
         .principal = xstrdup(known->principal),
         .on_behalf_of = xstrdup(on_behalf_of),
         .roles = known->roles,
@@ -288,7 +273,7 @@ enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
 
     if (credentials_read(&given, head, err) < 0)
         return AUTH_REFUSED;
-    if (auth->parts.config->auth.mode != AUTH_MODE_NONE)
+    if (auth && auth->parts.config->auth.mode != AUTH_MODE_NONE)
         return resolve_token(auth, &given, peer, out, err);
     fill_anybody(out, given.on_behalf_of);
     return AUTH_KNOWN;
@@ -296,7 +281,7 @@ enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
 
 int auth_admit(struct auth *auth, const struct caller *caller, struct error *err)
 {
-    if (!*caller->principal ||
+    if (!auth || !*caller->principal ||
         rate_limit_take(auth->requests, caller->principal, &auth->retry_after_ms))
         return 0;
     return error_named(err, ERR_LIMIT, "rate_limited", "more than %lld requests in a second",

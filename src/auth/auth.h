@@ -47,6 +47,7 @@ enum auth_result {
     AUTH_WAIT = 1, /* the keys to check with are on their way: auth_wait(), then ask again */
 };
 
+/* Without an auth (NULL), as with mode none. */
 enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
                               const struct http_peer *peer, struct caller *out, struct error *err);
 

@@ -1,5 +1,7 @@
 #include "auth/caller.h"
 
+#include "base/alloc.h"
+#include "base/buffer.h"
 #include "base/macros.h"
 #include "base/str.h"
 
@@ -22,6 +24,27 @@ void caller_fini(struct caller *caller)
     free(caller->principal);
     free(caller->on_behalf_of);
     *caller = (struct caller){ 0 };
+}
+
+/* As the first part of an owner: the only '/' in "principal/value" that counts is the first. */
+static char *escape_principal(const char *principal)
+{
+    struct buffer text = BUFFER_INIT(3 * OWNER_MAXIMUM + 1);
+
+    for (; *principal; principal++) {
+        if (*principal == '/' || *principal == '%')
+            buffer_appendf(&text, "%%%02X", (unsigned)*principal);
+        else
+            buffer_append_byte(&text, (uint8_t)*principal);
+    }
+    return buffer_steal_text(&text);
+}
+
+char *caller_owner(const char *principal, const char *on_behalf_of)
+{
+    scoped(free) char *name = escape_principal(principal);
+
+    return *on_behalf_of ? xasprintf("%s/%s", name, on_behalf_of) : steal_ptr(&name);
 }
 
 unsigned role_parse(const char *name)

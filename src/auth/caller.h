@@ -33,6 +33,10 @@ static inline bool caller_is(const struct caller *caller, enum role role)
     return caller->roles & (unsigned)role;
 }
 
+/* The owner whom a delegate means by a value of the attribution header; allocated. With "" it is
+ * the principal itself. */
+char *caller_owner(const char *principal, const char *on_behalf_of);
+
 /* 0 for a name that is no role. */
 unsigned role_parse(const char *name);
 const char *role_name(enum role role);
