@@ -7,17 +7,15 @@
 #include "config/config.h"
 #include "core/metrics.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
-
-enum { OWNER_MAXIMUM = 256 };
 
 struct api *api_new(const struct api_parts *parts)
 {
     struct api *api = xnew(struct api);
 
     api->parts = *parts;
+    api->audit = api_audit_new(api);
     return api;
 }
 
@@ -25,6 +23,7 @@ void api_free(struct api *api)
 {
     if (!api)
         return;
+    api_audit_free(api->audit);
     free(api->openapi);
     free(api);
 }
@@ -38,6 +37,7 @@ static struct api_request *request_new(struct api *api, struct http_exchange *ex
     request->api = api;
     request->core = api->parts.core;
     request->exchange = exchange;
+    request->began_us = loop_now_us(api->parts.loop);
     return request;
 }
 
@@ -49,8 +49,11 @@ static void request_free(struct api_request *request)
         free(request->parameters[i].name);
         free(request->parameters[i].value);
     }
+    free(request->problem);
     free(request->owner);
+    free(request->principal);
     free(request->on_behalf_of);
+    free(request->audited);
     json_decref(request->body);
     free(request);
 }
@@ -59,6 +62,7 @@ static void on_close(struct http_exchange *exchange)
 {
     struct api_request *request = http_exchange_user(exchange);
 
+    api_audit_request(request);
     request->exchange = NULL;
     if (request->on_gone)
         request->on_gone(request);
@@ -79,96 +83,6 @@ bool api_finish(struct api_request *request)
     if (request->pending == 0)
         request_free(request);
     return true;
-}
-
-/* --- from where: local mode trusts nobody who was sent here by a web page -------------------- */
-
-static bool is_local_name(const char *host, size_t length)
-{
-    static const char *const names[] = { "localhost", "127.0.0.1", "[::1]" };
-
-    for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
-        if (strlen(names[i]) == length && strncasecmp(host, names[i], length) == 0)
-            return true;
-    }
-    return false;
-}
-
-static size_t host_length(const char *host)
-{
-    const char *bracket = *host == '[' ? strchr(host, ']') : NULL;
-
-    return bracket ? (size_t)(bracket - host) + 1 : strcspn(host, ":");
-}
-
-/* A name that resolves to us but is not ours may be in the hands of a stranger's web page. */
-static int check_host(const struct http_exchange *exchange, struct error *err)
-{
-    const char *host = http_head_header(http_exchange_head(exchange), "host");
-
-    if (http_exchange_peer(exchange)->is_unix || !host || is_local_name(host, host_length(host)))
-        return 0;
-    error_named(err, ERR_FORBIDDEN, "host_not_allowed", "the Host \"%.100s\" is not this daemon",
-                host);
-    return error_hint(err, "without authentication it answers only to localhost, 127.0.0.1 and "
-                           "[::1]");
-}
-
-static int check_origin(const struct http_exchange *exchange, struct error *err)
-{
-    const struct http_head *head = http_exchange_head(exchange);
-    const char *origin = http_head_header(head, "origin");
-    const char *host = http_head_header(head, "host");
-
-    if (!origin)
-        return 0;
-    if (str_starts_with(origin, "http://") && host && strcasecmp(origin + 7, host) == 0)
-        return 0;
-    return error_named(err, ERR_FORBIDDEN, "origin_not_allowed",
-                       "web pages of %.100s may not use this daemon", origin);
-}
-
-/* --- who ------------------------------------------------------------------------------------- */
-
-static char *trimmed(const char *text)
-{
-    size_t length;
-
-    while (*text == ' ' || *text == '\t')
-        text++;
-    length = strlen(text);
-    while (length && (text[length - 1] == ' ' || text[length - 1] == '\t'))
-        length--;
-    return xstrndup(text, length);
-}
-
-static int read_attribution(struct api_request *request, struct error *err)
-{
-    static const char name[] = "x-sandglass-on-behalf-of";
-    const struct http_head *head = http_exchange_head(request->exchange);
-    unsigned count = 0;
-
-    for (size_t i = 0; i < head->header_count; i++)
-        count += strcmp(head->headers[i].name, name) == 0;
-    if (count > 1)
-        return error_named(err, ERR_INVALID, "invalid_header",
-                           "X-Sandglass-On-Behalf-Of is there more than once");
-    request->on_behalf_of = trimmed(count ? http_head_header(head, name) : "");
-    if (strlen(request->on_behalf_of) > OWNER_MAXIMUM)
-        return error_named(err, ERR_INVALID, "invalid_header",
-                           "X-Sandglass-On-Behalf-Of is longer than %d bytes", OWNER_MAXIMUM);
-    return 0;
-}
-
-static int authenticate(struct api_request *request, struct error *err)
-{
-    if (read_attribution(request, err) < 0)
-        return -1;
-    if (request->api->parts.config->auth.mode != AUTH_MODE_NONE)
-        return error_named(err, ERR_UNAUTHORIZED, "auth_unavailable",
-                           "this build knows only auth.mode none");
-    request->owner = xstrdup(request->on_behalf_of);
-    return check_host(request->exchange, err) < 0 ? -1 : check_origin(request->exchange, err);
 }
 
 /* --- what ------------------------------------------------------------------------------------ */
@@ -226,33 +140,48 @@ static void on_body(struct http_exchange *exchange, struct buffer *body)
     struct error err = { 0 };
 
     request->body = body->length ? json_read(body->data, body->length, &err) : json_object();
-    if (!request->body)
+    if (!request->body) {
         api_fail(request, &err);
-    else
-        find_and_handle(request);
+        return;
+    }
+    api_audit_body(request);
+    find_and_handle(request);
 }
 
-static int check_request(struct api_request *request, const struct http_head *head,
-                         struct error *err)
+static int find_route(struct api_request *request, struct error *err)
 {
+    const struct http_head *head = http_exchange_head(request->exchange);
     scoped(buffer_fini) struct buffer allow = BUFFER_INIT(256);
 
     if (api_parse_target(request, head->target, head->query, err) < 0)
         return -1;
     switch (api_match_route(request, head->method, &allow)) {
     case API_MATCH:
-        break;
+        return 0;
     case API_NO_PATH:
-        error_named(err, ERR_NOT_FOUND, "route_not_found", "there is no route %.200s", head->path);
-        return error_hint(err, "GET /openapi.json lists all of them");
+        break;
     case API_NO_METHOD:
         http_respond_header(request->exchange, "Allow", buffer_text(&allow));
         return error_named(err, ERR_INVALID, "method_not_allowed", "%s is not for %.200s",
                            http_method_name(head->method), head->path);
     }
-    if (check_parameters(request, err) < 0 || check_content_type(request, err) < 0)
-        return -1;
-    return 0;
+    error_named(err, ERR_NOT_FOUND, "route_not_found", "there is no route %.200s", head->path);
+    return error_hint(err, "GET /openapi.json lists all of them");
+}
+
+/* The caller is known, and may ask. */
+static void on_identified(struct api_request *request)
+{
+    struct error err = { 0 };
+
+    if (request->problem)
+        api_fail(request, request->problem);
+    else if (check_parameters(request, &err) < 0 || check_content_type(request, &err) < 0)
+        api_fail(request, &err);
+    else if (request->route->body == API_JSON_BODY)
+        http_exchange_read_body(request->exchange, API_BODY_MAXIMUM, on_body);
+    else
+        find_and_handle(request);
 }
 
 void api_handle(void *context, struct http_exchange *exchange)
@@ -264,11 +193,13 @@ void api_handle(void *context, struct http_exchange *exchange)
     http_exchange_on_close(exchange, on_close);
     http_respond_header(exchange, "Cache-Control", "no-store");
     http_respond_header(exchange, "X-Content-Type-Options", "nosniff");
-    if (authenticate(request, &err) < 0 ||
-        check_request(request, http_exchange_head(exchange), &err) < 0)
+    if (api_check_source(request, &err) < 0) {
         api_fail(request, &err);
-    else if (request->route->body == API_JSON_BODY)
-        http_exchange_read_body(exchange, API_BODY_MAXIMUM, on_body);
-    else
-        find_and_handle(request);
+        return;
+    }
+    if (find_route(request, &err) < 0) {
+        request->problem = xnew(struct error);
+        *request->problem = err;
+    }
+    api_identify(request, on_identified);
 }

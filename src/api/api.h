@@ -3,7 +3,9 @@
 /*
  * The HTTP API: what callers of the daemon see, under /api/v1.
  *
- *     api.c         the front door: who is asking, from where, and with what kind of body
+ *     api.c         one request from its head to its handler
+ *     door.c        the front door: from where, who, and how often
+ *     audit.c       what was asked for and what ended, for the audit log
  *     routes.c      all routes; each resource has its own table, beside its handlers
  *     request.h     one request on its way through a handler
  *     errors.c      failures as status and JSON
@@ -18,6 +20,8 @@
 #include <stdint.h>
 
 struct api;
+struct audit;
+struct auth;
 struct backend;
 struct config;
 struct core;
@@ -30,6 +34,8 @@ struct api_parts {
     struct core *core;
     struct store *store;
     struct backend *backend;
+    struct auth *auth;   /* NULL: nobody has to prove who he is */
+    struct audit *audit; /* NULL: nothing is written */
     int64_t started_at; /* wall clock, for /healthz */
 };
 

@@ -1,4 +1,5 @@
 #include "api/request.h"
+#include "auth/auth.h"
 #include "base/str.h"
 #include "core/capacity.h"
 #include "core/metrics.h"
@@ -50,6 +51,12 @@ void api_write_error(struct json_writer *json, const char *key, const struct err
     json_put_bool(json, "retryable", is_retryable(err));
 }
 
+static bool is_of_the_door(const struct error *err)
+{
+    return str_equal(err->name, "rate_limited") || str_equal(err->name, "too_many_failures") ||
+           str_equal(err->name, "issuer_unavailable");
+}
+
 static void put_retry_after(struct api_request *request, const struct error *err)
 {
     char seconds[24];
@@ -59,6 +66,8 @@ static void put_retry_after(struct api_request *request, const struct error *err
         return;
     if (str_equal(err->name, "capacity"))
         after = capacity_retry_after_s(request->core->capacity);
+    else if (is_of_the_door(err))
+        after = auth_retry_after_s(request->api->parts.auth);
     snprintf(seconds, sizeof(seconds), "%lld", after);
     http_respond_header(request->exchange, "Retry-After", seconds);
 }

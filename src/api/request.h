@@ -25,9 +25,12 @@
 
 #include <stdbool.h>
 
+struct api_audit;
+
 struct api {
     struct api_parts parts;
-    char *openapi; /* owned; made when it is first asked for */
+    struct api_audit *audit; /* owned; NULL when nothing is written */
+    char *openapi;           /* owned; made when it is first asked for */
 };
 
 enum {
@@ -41,6 +44,13 @@ enum api_body { API_NO_BODY, API_JSON_BODY, API_BYTES_BODY };
 
 /* What {session} in the path has to be. */
 enum api_session { API_NO_SESSION, API_LIVE_SESSION, API_ANY_SESSION };
+
+/* Who may use a route. */
+enum api_access {
+    API_CALLERS, /* everybody who is somebody */
+    API_ANYBODY, /* without credentials too; there is no owner then */
+    API_ADMINS,  /* where there is authentication */
+};
 
 struct api_request;
 typedef void api_handler_fn(struct api_request *request);
@@ -74,6 +84,7 @@ struct api_route {
     const struct api_extra *extras;         /* ends with a row without a name; may be NULL */
     const struct api_parameter *parameters; /* as extras */
     const struct api_answer *answers;       /* ends with status 0 */
+    enum api_access access;
 };
 
 struct api_request {
@@ -87,11 +98,16 @@ struct api_request {
         char *name, *value; /* owned */
     } parameters[API_PARAMETERS];
     size_t parameter_count;
-    char *owner;        /* owned; "" for nobody */
-    char *on_behalf_of; /* owned */
-    bool any_owner;     /* an administrator */
+    struct error *problem; /* owned: what is wrong with the target, told to those who may know */
+    char *owner;           /* owned; "" for nobody, NULL while that is not known */
+    char *principal;       /* owned; "" when nobody had to prove who he is */
+    char *on_behalf_of;    /* owned */
+    unsigned roles;        /* enum role */
+    bool any_owner;        /* an administrator */
     bool is_head;
-    json_t *body; /* owned; an object, empty without a body */
+    json_t *body;  /* owned; an object, empty without a body */
+    char *audited; /* owned: of the body, what the audit log may have; NULL without one */
+    int64_t began_us;
 
     char session_id[ID_SIZE];
     struct session *session; /* borrowed; valid only while the handler is called, NULL if ended */
@@ -105,6 +121,25 @@ struct api_request {
 
 void api_begin(struct api_request *request);
 bool api_finish(struct api_request *request);
+
+/* --- the front door: door.c ------------------------------------------------------------------ */
+
+/* Whether it comes from a web page or by a name that is not ours. */
+int api_check_source(const struct api_request *request, struct error *err);
+
+/* Finds out who asks and whether he may, then calls `then`, now or later; answers otherwise. */
+void api_identify(struct api_request *request, api_handler_fn *then);
+
+/* --- the audit log: audit.c ------------------------------------------------------------------ */
+
+struct api_audit *api_audit_new(struct api *api); /* NULL without a log */
+void api_audit_free(struct api_audit *audit);     /* NULL is fine */
+
+/* Keeps what may be told of the body, before a handler takes it apart. */
+void api_audit_body(struct api_request *request);
+
+/* The exchange is over. */
+void api_audit_request(struct api_request *request);
 
 /* --- what was asked -------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 
 #include "core/scopes.h"
 #include "api/request.h"
+#include "auth/caller.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -76,11 +77,18 @@ static int find_name(const struct api_request *request, char minted[ID_SIZE], co
     return 0;
 }
 
-/* Whose sessions a request with this name in its attribution header is about. */
-static int check_rights(const struct api_request *request, struct error *err)
+/* Whose sessions a request with this name in its attribution header is about; allocated. */
+static int find_owner(const struct api_request *request, const char *name, char **out_owner,
+                      struct error *err)
 {
-    if (request->api->parts.config->auth.mode == AUTH_MODE_NONE)
+    if (request->api->parts.config->auth.mode == AUTH_MODE_NONE) {
+        *out_owner = xstrdup(name);
         return 0;
+    }
+    if (request->roles & ROLE_DELEGATE) {
+        *out_owner = caller_owner(request->principal, name);
+        return 0;
+    }
     error_named(err, ERR_FORBIDDEN, "delegate_required",
                 "a scope is an owner of its own, which needs the role delegate");
     return error_hint(err, "without it, label the sessions and DELETE /api/v1/sessions?label=…");
@@ -105,15 +113,17 @@ static void post_scope(struct api_request *request)
 {
     char minted[ID_SIZE];
     const char *name = NULL;
+    scoped(free) char *owner = NULL;
     struct scope *scope;
     struct error err = { 0 };
 
-    if (find_name(request, minted, &name, &err) < 0 || check_rights(request, &err) < 0) {
+    if (find_name(request, minted, &name, &err) < 0 ||
+        find_owner(request, name, &owner, &err) < 0) {
         api_fail(request, &err);
         return;
     }
     scope = xnew(struct scope);
-    if (scope_lease_take(&scope->lease, request->core->scopes, name, &err) < 0) {
+    if (scope_lease_take(&scope->lease, request->core->scopes, owner, &err) < 0) {
         api_fail(request, &err);
         free(scope);
         return;

@@ -28,6 +28,7 @@ void session_reply(struct api_request *request, int status, const struct session
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
+    memcpy(request->session_id, session->id, sizeof(request->session_id));
     session_write_json(session, &json, NULL);
     api_reply(request, status, &text);
 }
@@ -322,12 +323,21 @@ bool session_filter_matches_labels(const struct session_filter *filter, const ch
     return true;
 }
 
+/* Whose sessions are asked for; NULL for everybody's. Also an administrator means his own, unless
+ * he says otherwise. */
+static const char *wanted_owner(const struct api_request *request)
+{
+    const char *owner = request->any_owner ? api_parameter(request, "owner") : NULL;
+
+    if (!owner)
+        return request->owner;
+    return str_equal(owner, "*") ? NULL : owner;
+}
+
 static bool is_callers(const struct api_request *request, const struct session *session)
 {
-    const char *owner = api_parameter(request, "owner");
+    const char *owner = wanted_owner(request);
 
-    if (!request->any_owner)
-        owner = request->owner;
     return !owner || str_equal(session->owner, owner);
 }
 
@@ -432,7 +442,7 @@ static void list_ended(struct listing *listing)
     listing->query = (struct store_query){
         .on_session = on_ended_session,
         .done = on_ended_done,
-        .owner = request->any_owner ? api_parameter(request, "owner") : request->owner,
+        .owner = wanted_owner(request),
         .state = session_state_name(SESSION_ENDED),
         .newest_first = true,
     };

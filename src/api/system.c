@@ -1,6 +1,7 @@
 /* What the daemon tells about itself. */
 
 #include "api/request.h"
+#include "auth/caller.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -81,7 +82,11 @@ static void get_whoami(struct api_request *request)
 
     json_begin_object(&json, NULL);
     json_put_text(&json, "owner", request->owner);
+    json_put_text(&json, "principal", request->principal);
     json_put_text(&json, "on_behalf_of", request->on_behalf_of);
+    json_begin_array(&json, "roles");
+    role_for_each(role, request->roles) json_put_text(&json, NULL, role_name(role));
+    json_end_array(&json);
     json_put_text(&json, "auth_mode", auth_mode_name(request->api->parts.config->auth.mode));
     json_put_text(&json, "peer", peer->address);
     if (peer->is_unix)
@@ -182,11 +187,14 @@ static const struct api_answer ready_answers[] = {
 };
 
 const struct api_route api_system_routes[] = {
-    { HTTP_GET, "/healthz", get_health, "The daemon lives", .answers = answers },
-    { HTTP_GET, "/readyz", get_ready, "The daemon takes work", .answers = ready_answers },
+    { HTTP_GET, "/healthz", get_health, "The daemon lives", .answers = answers,
+      .access = API_ANYBODY },
+    { HTTP_GET, "/readyz", get_ready, "The daemon takes work", .answers = ready_answers,
+      .access = API_ANYBODY },
     { HTTP_GET, "/metrics", get_metrics, "Counters, in the text format of Prometheus",
-      .answers = answers },
-    { HTTP_GET, "/openapi.json", get_openapi, "This document", .answers = answers },
+      .answers = answers, .access = API_ADMINS },
+    { HTTP_GET, "/openapi.json", get_openapi, "This document", .answers = answers,
+      .access = API_ANYBODY },
     { HTTP_GET, "/api/v1/whoami", get_whoami, "Who the daemon takes the caller for",
       .answers = answers },
     { HTTP_GET, "/api/v1/capacity", get_capacity, "Slots for sandboxes, and the caller's share",

@@ -1,6 +1,8 @@
 #include "daemon/daemon.h"
 
 #include "api/api.h"
+#include "audit/audit.h"
+#include "auth/auth.h"
 #include "backend/backend.h"
 #include "backend/launcher.h"
 #include "base/alloc.h"
@@ -39,6 +41,8 @@ struct daemon {
     struct store *store;
     struct backend *backend;
     struct core *core;
+    struct auth *auth;
+    struct audit *audit;
     struct api *api;
     struct http_server *server;
 
@@ -82,9 +86,15 @@ static void on_terminate(struct signal_watch *watch, int signal_number)
     daemon_stop(daemon, daemon->config.shutdown.policy == SHUTDOWN_DESTROY);
 }
 
-/* A closed terminal is no reason to stop. */
-static void on_hangup(struct signal_watch *watch UNUSED, int signal_number UNUSED)
+/* Keys are read again and the audit log begins a new file. A closed terminal is no reason to stop.
+ */
+static void on_hangup(struct signal_watch *watch, int signal_number UNUSED)
 {
+    struct daemon *daemon = container_of(watch, struct daemon, on_hup);
+
+    auth_reload(daemon->auth);
+    if (daemon->audit)
+        audit_reopen(daemon->audit);
 }
 
 static void on_leash(struct io_watch *watch, unsigned events UNUSED)
@@ -230,11 +240,25 @@ static int open_backend(struct daemon *daemon, struct error *err)
     return daemon->backend ? 0 : -1;
 }
 
+static int open_door(struct daemon *daemon, struct error *err)
+{
+    daemon->auth = auth_new(&(struct auth_parts){ .loop = daemon->loop,
+                                                  .config = &daemon->config,
+                                                  .store = daemon->store },
+                            err);
+    if (!daemon->auth)
+        return -1;
+    if (!daemon->config.audit.enabled)
+        return 0;
+    daemon->audit = audit_open(daemon->loop, daemon->config.audit.file, err);
+    return daemon->audit ? 0 : -1;
+}
+
 /* Without power: everything that strangers can talk to. */
 static int start_parts(struct daemon *daemon, struct error *err)
 {
     daemon->worker = worker_new(daemon->loop, BLOCKING_THREADS, "blocking");
-    if (open_store(daemon, err) < 0 || open_backend(daemon, err) < 0)
+    if (open_store(daemon, err) < 0 || open_door(daemon, err) < 0 || open_backend(daemon, err) < 0)
         return -1;
     daemon->core = core_new(&(struct core_parts){ .loop = daemon->loop,
                                                   .config = &daemon->config,
@@ -248,6 +272,8 @@ static int start_parts(struct daemon *daemon, struct error *err)
                                                .core = daemon->core,
                                                .store = daemon->store,
                                                .backend = daemon->backend,
+                                               .auth = daemon->auth,
+                                               .audit = daemon->audit,
                                                .started_at = clock_wall_us(&clock_system) });
     return 0;
 }
@@ -330,7 +356,9 @@ static void daemon_run(struct daemon *daemon)
 static void daemon_fini(struct daemon *daemon)
 {
     http_server_free(daemon->server);
+    auth_free(daemon->auth);
     api_free(daemon->api);
+    audit_close(daemon->audit);
     core_free(daemon->core);
     backend_close(daemon->backend);
     store_close(daemon->store);

@@ -1,0 +1,163 @@
+/* What was asked for, and what ended, for the audit log. */
+
+#include "audit/audit.h"
+#include "api/request.h"
+#include "audit/redact.h"
+#include "auth/credentials.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/events.h"
+#include "core/execution.h"
+#include "core/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_MAXIMUM = 256 * 1024, TARGET_MAXIMUM = 2048, OUTPUT_MAXIMUM = 32 * 1024 };
+
+struct api_audit {
+    struct api *api; /* borrowed */
+    struct events_watcher watcher;
+};
+
+/* The members of an object that the writer has begun are handed over without its brace. */
+static void write_line(struct api *api, struct buffer *text)
+{
+    if (!text->overflowed)
+        buffer_consume(text, 1);
+    audit_write(api->parts.audit, text);
+}
+
+/* --- requests -------------------------------------------------------------------------------- */
+
+static bool changes_something(const struct api_request *request)
+{
+    return request->route && request->route->method != HTTP_GET;
+}
+
+/* Of strangers only wrong credentials are noted, of which there is a limit: nobody fills the disk
+ * who does not say who he is. */
+static bool is_noted(const struct api_request *request)
+{
+    if (request->owner)
+        return changes_something(request);
+    return http_exchange_status(request->exchange) == 401 &&
+           (http_head_header(http_exchange_head(request->exchange), "authorization") ||
+            http_head_header(http_exchange_head(request->exchange), "x-api-key"));
+}
+
+static void put_caller(struct json_writer *json, const struct api_request *request)
+{
+    char peer[PEER_NAME_SIZE];
+
+    peer_name(http_exchange_peer(request->exchange), peer);
+    json_put_text(json, "principal", request->principal ? request->principal : "");
+    json_put_text(json, "owner", request->owner ? request->owner : "");
+    json_put_text(json, "on_behalf_of", request->on_behalf_of ? request->on_behalf_of : "");
+    json_put_text(json, "peer", peer);
+}
+
+static void put_target(struct json_writer *json, const struct api_request *request)
+{
+    const struct http_head *head = http_exchange_head(request->exchange);
+
+    json_put_text(json, "method", http_method_name(head->method));
+    json_put_text(json, "route", request->route ? request->route->path : "");
+    json_put_bytes(json, "target", head->target, strnlen(head->target, TARGET_MAXIMUM));
+    json_put_text(json, "session", *request->session_id ? request->session_id : NULL);
+}
+
+void api_audit_body(struct api_request *request)
+{
+    struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
+
+    if (!request->api->audit || !changes_something(request))
+        return;
+    redact_body(request->body, request->api->parts.config->audit.code, &text);
+    request->audited = buffer_steal_text(&text);
+}
+
+void api_audit_request(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+    int64_t took_us = loop_now_us(request->api->parts.loop) - request->began_us;
+
+    if (!request->api->audit || !is_noted(request))
+        return;
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "type", request->owner ? "request" : "wrong_credentials");
+    json_put_text(&json, "request_id", http_exchange_id(request->exchange));
+    put_caller(&json, request);
+    put_target(&json, request);
+    if (request->audited)
+        json_put_raw(&json, "body", request->audited);
+    json_put_int(&json, "status", http_exchange_status(request->exchange));
+    json_put_double(&json, "seconds", (double)took_us / 1e6);
+    write_line(request->api, &text);
+}
+
+/* --- what ended ------------------------------------------------------------------------------ */
+
+static void put_stream(struct json_writer *json, const char *name, struct output *output)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(2 * OUTPUT_MAXIMUM);
+    bool truncated;
+
+    if (output && output_capture(output, OUTPUT_MAXIMUM, &text, &truncated) == 0)
+        json_put_bytes(json, name, text.data, text.length);
+}
+
+static void put_output(struct json_writer *json, struct api *api, const struct event_record *event)
+{
+    scoped(json_decref) json_t *data = json_read(event->data_json, strlen(event->data_json), NULL);
+    const char *id = json_string_value(json_object_get(data, "execution_id"));
+    struct execution *execution = id ? execution_find(api->parts.core, event->session_id, id)
+                                     : NULL;
+
+    if (!execution)
+        return;
+    put_stream(json, "stdout", execution->out);
+    put_stream(json, "stderr", execution->err);
+}
+
+static void on_event(struct events_watcher *watcher, const struct event_record *event)
+{
+    struct api *api = container_of(watcher, struct api_audit, watcher)->api;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+    bool is_execution = str_equal(event->type, "execution.ended");
+
+    if (!is_execution && !str_equal(event->type, "session.ended"))
+        return;
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "type", event->type);
+    json_put_text(&json, "owner", event->owner);
+    json_put_text(&json, "session", event->session_id);
+    json_put_raw(&json, "data", str_is_empty(event->data_json) ? "{}" : event->data_json);
+    if (is_execution && api->parts.config->audit.output && !str_is_empty(event->data_json))
+        put_output(&json, api, event);
+    write_line(api, &text);
+}
+
+struct api_audit *api_audit_new(struct api *api)
+{
+    struct api_audit *audit;
+
+    if (!api->parts.audit)
+        return NULL;
+    audit = xnew(struct api_audit);
+    audit->api = api;
+    audit->watcher.on_event = on_event;
+    events_watch(api->parts.core->events, &audit->watcher);
+    return audit;
+}
+
+void api_audit_free(struct api_audit *audit)
+{
+    if (!audit)
+        return;
+    events_unwatch(&audit->watcher);
+    free(audit);
+}

@@ -1,0 +1,194 @@
+/* The front door: from where a request comes, who makes it, and whether he may. */
+
+#include "api/request.h"
+#include "auth/auth.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* --- from where: nobody who was sent here by a web page is trusted --------------------------- */
+
+static bool name_is(const char *name, const char *host, size_t length)
+{
+    return strlen(name) == length && strncasecmp(host, name, length) == 0;
+}
+
+static bool is_our_name(const struct config *config, const char *host, size_t length)
+{
+    static const char *const local[] = { "localhost", "127.0.0.1", "[::1]" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(local); i++)
+        if (name_is(local[i], host, length))
+            return true;
+    for (size_t i = 0; i < config->http.hosts.count; i++)
+        if (name_is(config->http.hosts.items[i], host, length))
+            return true;
+    return config->auth.mode != AUTH_MODE_NONE && config->http.hosts.count == 0;
+}
+
+static size_t host_length(const char *host)
+{
+    const char *bracket = *host == '[' ? strchr(host, ']') : NULL;
+
+    return bracket ? (size_t)(bracket - host) + 1 : strcspn(host, ":");
+}
+
+/* A name that resolves to us but is not ours may be in the hands of a stranger's web page. */
+static int check_host(const struct api_request *request, struct error *err)
+{
+    const char *host = http_head_header(http_exchange_head(request->exchange), "host");
+
+    if (http_exchange_peer(request->exchange)->is_unix || !host ||
+        is_our_name(request->api->parts.config, host, host_length(host)))
+        return 0;
+    error_named(err, ERR_FORBIDDEN, "host_not_allowed", "the Host \"%.100s\" is not this daemon",
+                host);
+    return error_hint(err, "it answers to localhost, 127.0.0.1, [::1] and the names in the setting "
+                           "http.hosts");
+}
+
+/* A page of ours may use us; one of another origin, or of none ("null"), may not. */
+static int check_origin(const struct api_request *request, struct error *err)
+{
+    const struct http_head *head = http_exchange_head(request->exchange);
+    bool has_tls = !str_is_empty(request->api->parts.config->tls.certificate);
+    const char *scheme = has_tls ? "https://" : "http://";
+    const char *origin = http_head_header(head, "origin");
+    const char *host = http_head_header(head, "host");
+
+    if (!origin)
+        return 0;
+    if (str_starts_with(origin, scheme) && host && strcasecmp(origin + strlen(scheme), host) == 0)
+        return 0;
+    return error_named(err, ERR_FORBIDDEN, "origin_not_allowed",
+                       "web pages of %.100s may not use this daemon", origin);
+}
+
+int api_check_source(const struct api_request *request, struct error *err)
+{
+    return check_host(request, err) < 0 ? -1 : check_origin(request, err);
+}
+
+/* --- who ------------------------------------------------------------------------------------- */
+
+static bool has_authentication(const struct api_request *request)
+{
+    return request->api->parts.config->auth.mode != AUTH_MODE_NONE;
+}
+
+static void take_caller(struct api_request *request, struct caller *caller)
+{
+    request->owner = steal_ptr(&caller->owner);
+    request->principal = steal_ptr(&caller->principal);
+    request->on_behalf_of = steal_ptr(&caller->on_behalf_of);
+    request->roles = caller->roles;
+    request->any_owner = has_authentication(request) && request->roles & ROLE_ADMIN;
+}
+
+static void take_nobody(struct api_request *request)
+{
+    request->owner = xstrdup("");
+    request->principal = xstrdup("");
+    request->on_behalf_of = xstrdup("");
+}
+
+/* RFC 6750: what to authenticate with, and whether something was wrong with it. */
+static void refuse(struct api_request *request, const struct error *err)
+{
+    if (err->code == ERR_UNAUTHORIZED)
+        http_respond_header(request->exchange, "WWW-Authenticate",
+                            str_equal(err->name, "credentials_missing")
+                                ? "Bearer realm=\"sandglass\""
+                                : "Bearer realm=\"sandglass\", error=\"invalid_token\"");
+    api_fail(request, err);
+}
+
+static int check_access(const struct api_request *request, struct error *err)
+{
+    if (!request->route || request->route->access != API_ADMINS || !has_authentication(request) ||
+        request->roles & ROLE_ADMIN)
+        return 0;
+    return error_named(err, ERR_FORBIDDEN, "admin_required",
+                       "this is only for those with the role admin");
+}
+
+/* --- waiting for the keys to check with ------------------------------------------------------ */
+
+struct wait {
+    struct auth_waiter waiter;
+    struct api_request *request;
+    api_handler_fn *then;
+};
+
+static void identify(struct api_request *request, api_handler_fn *then, bool may_wait);
+
+static void on_ready(struct auth_waiter *waiter)
+{
+    struct wait *wait = container_of(waiter, struct wait, waiter);
+    struct api_request *request = wait->request;
+    api_handler_fn *then = wait->then;
+
+    free(wait);
+    if (!api_finish(request))
+        identify(request, then, false);
+}
+
+static void start_waiting(struct api_request *request, api_handler_fn *then)
+{
+    struct wait *wait = xnew(struct wait);
+
+    wait->request = request;
+    wait->then = then;
+    api_begin(request);
+    auth_wait(request->api->parts.auth, &wait->waiter, on_ready);
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static void identify(struct api_request *request, api_handler_fn *then, bool may_wait)
+{
+    struct auth *auth = request->api->parts.auth;
+    scoped(caller_fini) struct caller caller = { 0 };
+    struct error err = { 0 };
+
+    switch (auth_resolve(auth, http_exchange_head(request->exchange),
+                         http_exchange_peer(request->exchange), &caller, &err)) {
+    case AUTH_KNOWN:
+        break;
+    case AUTH_WAIT:
+        if (may_wait) {
+            start_waiting(request, then);
+            return;
+        }
+        error_named(&err, ERR_UNAVAILABLE, "issuer_unavailable",
+                    "the keys of the issuer of tokens cannot be had");
+        refuse(request, &err);
+        return;
+    case AUTH_REFUSED:
+        refuse(request, &err);
+        return;
+    }
+    if (auth_admit(auth, &caller, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    take_caller(request, &caller);
+    if (check_access(request, &err) < 0)
+        api_fail(request, &err);
+    else
+        then(request);
+}
+
+void api_identify(struct api_request *request, api_handler_fn *then)
+{
+    if (request->route && request->route->access == API_ANYBODY) {
+        take_nobody(request);
+        then(request);
+        return;
+    }
+    identify(request, then, true);
+}
