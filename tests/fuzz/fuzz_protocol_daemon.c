@@ -1,0 +1,60 @@
+/* What an init may send, and the entries of a list: nothing is read beyond the end, and what is
+ * taken keeps its promises. */
+
+#include "wire/protocol.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_messages(const void *message, size_t size)
+{
+    const struct protocol_exited *exited = protocol_exited_decode(message, size);
+    const struct protocol_failed *failed = protocol_failed_decode(message, size);
+    const struct protocol_process *process = protocol_process_decode(message, size);
+    const struct protocol_started *started = protocol_started_decode(message, size);
+    const char *temporary;
+
+    if (exited)
+        assert(exited->end.code >= -1 && exited->end.code <= 255 && exited->end.signal >= 0);
+    if (failed)
+        assert(failed->stage > STAGE_NONE && failed->stage < STAGES && failed->error > 0);
+    if (process)
+        assert(process->pid > 0 && protocol_pipe_count(process->flags) <= PROTOCOL_MAX_FDS);
+    if (started)
+        assert(started->pid > 0 && protocol_pipe_count(started->flags) <= PROTOCOL_MAX_FDS);
+    if (protocol_file_done_decode(message, size, &temporary))
+        assert(strlen(temporary) < PROTOCOL_MAX_TEMPORARY);
+    (void)protocol_done_decode(message, size);
+    (void)protocol_hello_decode(message, size);
+}
+
+static void check_entries(const char *bytes, size_t size)
+{
+    struct protocol_entry_view entry;
+    size_t at = 0;
+    long used;
+
+    while ((used = protocol_entry_decode(bytes + at, size - at, &entry)) > 0) {
+        at += (size_t)used;
+        assert(at <= size);
+        assert(entry.is_last || entry.fixed.path_length);
+        assert(!memchr(entry.path, 0, entry.fixed.path_length));
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *message = malloc(size ? size : 1);
+
+    assert(message);
+    memcpy(message, data, size);
+    check_entries(message, size);
+    if (size >= sizeof(struct protocol_header))
+        ((struct protocol_header *)(void *)message)->length = (uint32_t)size;
+    check_messages(message, size);
+    free(message);
+    return 0;
+}
