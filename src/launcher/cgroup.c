@@ -2,6 +2,7 @@
 
 #include "launcher/sys.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,7 +297,7 @@ static int make_part(struct cgroups *cgroups, enum cgroup_part part, const char 
 int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
                  struct cgroup_entry *out_entry, struct fail *fail)
 {
-    *out_entry = (struct cgroup_entry){ .fds = { -1, -1, -1, -1, -1, -1 } };
+    *out_entry = (struct cgroup_entry)CGROUP_ENTRY_NONE;
     for (int part = 0; part < CGROUP_PARTS; part++) {
         if (cgroups->base[part] < 0)
             continue;
@@ -428,6 +429,62 @@ int cgroups_remove(struct cgroups *cgroups, const char *id)
     }
     errno = error;
     return error ? -1 : 0;
+}
+
+bool cgroups_can_rename(const struct cgroups *cgroups)
+{
+    return cgroups->features & LAUNCH_HAS_CGROUP_V1;
+}
+
+int cgroups_rename(struct cgroups *cgroups, const char *from, const char *to, struct fail *fail)
+{
+    for (int part = 0; part < CGROUP_UNIFIED; part++) {
+        int base = cgroups->base[part];
+
+        if (base >= 0 && renameat(base, from, base, to) < 0)
+            return fail_sys(fail, "name cgroup");
+    }
+    return 0;
+}
+
+static void sweep_part(int base, const char *prefix)
+{
+    int fd = openat(base, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (!stream) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    while ((entry = readdir(stream))) {
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+            (void)unlinkat(base, entry->d_name, AT_REMOVEDIR);
+    }
+    closedir(stream);
+}
+
+void cgroups_sweep(struct cgroups *cgroups, const char *prefix)
+{
+    for (int part = 0; part < CGROUP_PARTS; part++) {
+        if (cgroups->base[part] >= 0)
+            sweep_part(cgroups->base[part], prefix);
+    }
+}
+
+void cgroups_close(struct cgroups *cgroups, const char *instance)
+{
+    char name[LAUNCH_NAME_SIZE + 16];
+
+    snprintf(name, sizeof(name), "../sandglass.%s", instance);
+    for (int part = 0; part < CGROUP_PARTS; part++) {
+        if (cgroups->base[part] < 0)
+            continue;
+        (void)unlinkat(cgroups->base[part], name, AT_REMOVEDIR);
+        close(cgroups->base[part]);
+        cgroups->base[part] = -1;
+    }
 }
 
 /* --- usage --------------------------------------------------------------------------------- */

@@ -33,8 +33,23 @@ struct cgroup_entry {
     int fds[CGROUP_PARTS]; /* owned; -1 where there is none */
 };
 
+#define CGROUP_ENTRY_NONE                 \
+    {                                     \
+        .fds = { -1, -1, -1, -1, -1, -1 } \
+    }
+
 /* Finds what the host has. Nothing at all is not an error: the features say so. */
 void cgroups_open(struct cgroups *cgroups, const char *instance);
+
+/* Removes the folder of this instance where nothing is left in it. */
+void cgroups_close(struct cgroups *cgroups, const char *instance);
+
+/* Groups can be made ahead and named later: on v1. */
+bool cgroups_can_rename(const struct cgroups *cgroups);
+int cgroups_rename(struct cgroups *cgroups, const char *from, const char *to, struct fail *fail);
+
+/* Removes empty groups whose names begin like this. */
+void cgroups_sweep(struct cgroups *cgroups, const char *prefix);
 
 int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
                  struct cgroup_entry *out_entry, struct fail *fail);

@@ -9,6 +9,7 @@
 #include "launcher/cgroup.h"
 #include "launcher/fail.h"
 #include "launcher/host.h"
+#include "launcher/kit.h"
 #include "launcher/slots.h"
 #include "launcher/state.h"
 
@@ -29,6 +30,7 @@ struct launcher {
     struct cgroups cgroups;
     struct slots slots;
     struct host host;
+    struct kits kits;
     struct filter_instruction filter[LAUNCH_MAX_FILTER];
     uint16_t filter_length; /* 0: no seccomp */
     uint32_t landlock_abi;

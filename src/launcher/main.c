@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { MAX_REQUEST = 512, EVENTS = 64 };
+enum { MAX_REQUEST = 512, EVENTS = 64, KITS_READY = 8 };
 
 union request {
     struct launch_header header;
@@ -159,6 +159,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     slots_scan(&self->slots, &self->state);
     if (setup->flags & LAUNCH_SETUP_NATIVE && host_open(self, &missing) == 0)
         self->host.native = true;
+    kits_open(self, KITS_READY);
     trash_start(self);
     self->ready = true;
     *out_host = (struct launch_host){
@@ -313,7 +314,12 @@ static void run(struct launcher *self, int signals)
     struct epoll_event events[EVENTS];
 
     for (;;) {
-        int count = epoll_wait(self->epoll, events, EVENTS, destroy_turn(self));
+        int wait_ms = destroy_turn(self);
+        bool idle = kits_are_short(self);
+        int count = epoll_wait(self->epoll, events, EVENTS, idle ? 0 : wait_ms);
+
+        if (count == 0 && idle)
+            kits_refill(self);
 
         for (int i = 0; i < count; i++) {
             if (events[i].data.ptr == self) {
@@ -366,7 +372,10 @@ int main(void)
         watch(&launcher, signals, &signals_token) < 0)
         return 1;
     run(&launcher, signals);
-    if (launcher.ready)
+    if (launcher.ready) {
+        kits_close(&launcher);
         slots_close(&launcher.slots);
+        cgroups_close(&launcher.cgroups, launcher.setup.instance);
+    }
     return 0;
 }

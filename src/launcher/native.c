@@ -102,11 +102,5 @@ int native_child(struct spawn *spawn)
 
 int native_start(struct spawn *spawn)
 {
-    spawn->userns = userns_make(spawn->launcher, spawn->mark.slot, &spawn->fail);
-    if (spawn->userns < 0)
-        return -1;
-    spawn->netns = netns_make(spawn->launcher, &spawn->fail);
-    if (spawn->netns < 0)
-        return -1;
     return spawn_run(spawn, CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS, native_child);
 }

@@ -62,22 +62,41 @@ static void fill_made(struct launcher *launcher, const struct mark *mark, struct
     };
 }
 
-static int make(struct spawn *spawn, const struct launch_create *create)
+/* The slot and what goes with it: from a kit, or just the number for a direct one. */
+static int equip(struct spawn *spawn, const struct launch_create *create)
 {
     struct launcher *launcher = spawn->launcher;
+    struct kit kit;
+    int slot;
 
-    spawn->dir = state_create(&launcher->state, &spawn->mark, &spawn->fail);
-    if (spawn->dir < 0)
-        return -1;
-    if (mark_read(spawn->dir, &spawn->mark) < 0)
-        return fail_sys(&spawn->fail, "read mark");
+    if (create->mode == LAUNCH_NATIVE) {
+        if (kit_take(launcher, create->id, &create->limits, &kit, &spawn->fail) < 0)
+            return -1;
+        spawn->mark.slot = (uint32_t)kit.slot;
+        spawn->userns = kit.userns;
+        spawn->netns = kit.netns;
+        spawn->cgroup = kit.cgroup;
+        return 0;
+    }
+    slot = slots_take(&launcher->slots);
+    if (slot == SLOTS_NONE)
+        return fail_set(&spawn->fail, "all uid ranges are in use", EAGAIN);
+    spawn->mark.slot = (uint32_t)slot;
+    return cgroups_make(&launcher->cgroups, create->id, &create->limits, &spawn->cgroup,
+                        &spawn->fail);
+}
+
+static int make(struct spawn *spawn, const struct launch_create *create)
+{
     spawn->mark_fd = openat(spawn->dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (spawn->mark_fd < 0)
         return fail_sys(&spawn->fail, "open mark");
-    if (spawn_listen(spawn) < 0)
+    if (equip(spawn, create) < 0)
         return -1;
-    if (cgroups_make(&launcher->cgroups, create->id, &create->limits, &spawn->cgroup,
-                     &spawn->fail) < 0)
+    /* Before anything runs with its ids: who finds the folder knows that they are taken. */
+    if (pwrite(spawn->mark_fd, &spawn->mark, sizeof(spawn->mark), 0) != sizeof(spawn->mark))
+        return fail_sys(&spawn->fail, "write mark");
+    if (spawn_listen(spawn) < 0)
         return -1;
     if (create->mode == LAUNCH_NATIVE)
         return native_start(spawn);
@@ -103,7 +122,6 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
                    struct launch_made *out_made, int *out_pidfd, struct fail *fail)
 {
     struct spawn spawn;
-    int slot;
 
     if (check_mode(launcher, create, fail) < 0)
         return -1;
@@ -113,24 +131,18 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
         if (!spawn.template)
             return -1;
     }
-    slot = slots_take(&launcher->slots);
-    if (slot == SLOTS_NONE)
-        return fail_set(fail, "all uid ranges are in use", EAGAIN);
-    spawn.mark.slot = (uint32_t)slot;
+    mark_init(&spawn.mark, &launcher->state, create->id);
     spawn.mark.mode = create->mode;
     spawn.mark.network = create->network;
     spawn.mark.limits = create->limits;
     spawn.mark.landlock_abi = launcher->landlock_abi;
-    memcpy(spawn.mark.id, create->id, sizeof(spawn.mark.id));
+    spawn.dir = state_create(&launcher->state, &spawn.mark, fail);
+    if (spawn.dir < 0)
+        return -1;
     if (make(&spawn, create) < 0) {
-        bool existed = spawn.dir < 0 && spawn.fail.error == EEXIST;
-
         *fail = spawn.fail;
         spawn_fini(&spawn);
-        if (existed)
-            slots_release(&launcher->slots, (uint32_t)slot);
-        else
-            destroy_start(launcher, create->id, NULL);
+        destroy_start(launcher, create->id, NULL);
         return -1;
     }
     fill_made(launcher, &spawn.mark, out_made);

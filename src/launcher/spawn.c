@@ -240,7 +240,7 @@ int spawn_listen(struct spawn *spawn)
 void spawn_init(struct spawn *spawn, struct launcher *launcher)
 {
     *spawn = (struct spawn){ .launcher = launcher,
-                             .cgroup = { .fds = { -1, -1, -1, -1, -1, -1 } },
+                             .cgroup = CGROUP_ENTRY_NONE,
                              .dir = -1,
                              .mark_fd = -1,
                              .socket = -1,

@@ -61,21 +61,24 @@ static int write_new(int dir, const char *name, const void *data, size_t length)
     return written == (ssize_t)length ? 0 : -1;
 }
 
+void mark_init(struct mark *mark, const struct state *state, const char *id)
+{
+    *mark = (struct mark){ .magic = MARK_MAGIC, .version = MARK_VERSION, .slot = MARK_NO_SLOT };
+    strncpy(mark->instance, state->instance, sizeof(mark->instance) - 1);
+    strncpy(mark->id, id, sizeof(mark->id) - 1);
+}
+
 int state_create(struct state *state, const struct mark *mark, struct fail *fail)
 {
     int dir;
-    struct mark full = *mark;
 
-    full.magic = MARK_MAGIC;
-    full.version = MARK_VERSION;
-    strncpy(full.instance, state->instance, sizeof(full.instance) - 1);
     if (mkdirat(state->sandboxes, mark->id, 0711) < 0)
         return fail_sys(fail, "make sandbox folder");
     dir = sys_open_beneath(state->sandboxes, mark->id, O_RDONLY | O_DIRECTORY);
     if (dir < 0)
         return fail_sys(fail, "open sandbox folder");
     /* The daemon, who is somebody else, passes through to the socket of init. */
-    if (fchmod(dir, 0711) < 0 || write_new(dir, "mark", &full, sizeof(full)) < 0) {
+    if (fchmod(dir, 0711) < 0 || write_new(dir, "mark", mark, sizeof(*mark)) < 0) {
         close(dir);
         return fail_sys(fail, "write mark");
     }

@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum { MARK_NO_SLOT = 0xffffff };
+
 struct mark {
     uint32_t magic;
     uint32_t version;
@@ -40,6 +42,9 @@ struct state {
 };
 
 int state_open(struct state *state, int root, const char *instance, struct fail *fail);
+
+/* A mark of ours without a process or a slot. */
+void mark_init(struct mark *mark, const struct state *state, const char *id);
 
 /* A new directory for a sandbox, with its mark. The descriptor is the caller's. */
 int state_create(struct state *state, const struct mark *mark, struct fail *fail);
