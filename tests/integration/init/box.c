@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -50,6 +51,7 @@ static void become_init(enum box_mode mode, int socket, int filter_fd, char *con
     int high = fcntl(socket, F_DUPFD, 10);
     int filter = filter_fd >= 0 ? fcntl(filter_fd, F_DUPFD, 10) : -1;
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing running */
     if (mode == BOX_NAMESPACE &&
         (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
          mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0))

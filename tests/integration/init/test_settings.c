@@ -160,7 +160,7 @@ static void an_idle_init_is_small(void **state UNUSED)
     struct run run;
     long before;
 
-    before = read_kilobytes(box->init, "Private_Dirty:");
+    before = read_kilobytes(box->init, "Anonymous:");
     print_message("# idle: %ld kB of its own, %ld kB in all\n", before,
                   read_kilobytes(box->init, "Rss:"));
     assert_in_range(before, 1, 32);
@@ -169,8 +169,8 @@ static void an_idle_init_is_small(void **state UNUSED)
         run_finish(&run);
     }
     box_list(box);
-    print_message("# after use: %ld kB\n", read_kilobytes(box->init, "Private_Dirty:"));
-    assert_in_range(read_kilobytes(box->init, "Private_Dirty:"), 1, 96);
+    print_message("# after use: %ld kB\n", read_kilobytes(box->init, "Anonymous:"));
+    assert_in_range(read_kilobytes(box->init, "Anonymous:"), 1, 96);
     box_free(box);
 }
 
@@ -193,7 +193,7 @@ static void a_large_environment_leaves_no_memory_behind(void **state UNUSED)
     assert_true(atoi(run_out(&run)) > COUNT * 1023);
     run_finish(&run);
     box_list(box);
-    assert_in_range(read_kilobytes(box->init, "Private_Dirty:"), 1, 96);
+    assert_in_range(read_kilobytes(box->init, "Anonymous:"), 1, 96);
     box_free(box);
 }
 
