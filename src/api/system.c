@@ -1,7 +1,7 @@
 /* What the daemon tells about itself. */
 
 #include "api/request.h"
-#include "auth/caller.h"
+#include "auth/auth.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -92,6 +92,15 @@ static void get_whoami(struct api_request *request)
     if (peer->is_unix)
         json_put_int(&json, "uid", peer->uid);
     json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static void get_keys(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    auth_write_keys(request->api->parts.auth, &json);
     api_reply(request, 200, &text);
 }
 
@@ -197,6 +206,8 @@ const struct api_route api_system_routes[] = {
       .access = API_ANYBODY },
     { HTTP_GET, "/api/v1/whoami", get_whoami, "Who the daemon takes the caller for",
       .answers = answers },
+    { HTTP_GET, "/api/v1/keys", get_keys, "API keys and when each was last used",
+      .answers = answers, .access = API_ADMINS },
     { HTTP_GET, "/api/v1/capacity", get_capacity, "Slots for sandboxes, and the caller's share",
       .answers = answers },
     { HTTP_GET, "/api/v1/backends", get_backends, "What builds sandboxes, and what it can do",

@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "net/http_server.h"
+#include "wire/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -291,6 +292,35 @@ int auth_admit(struct auth *auth, const struct caller *caller, struct error *err
 int64_t auth_retry_after_s(const struct auth *auth)
 {
     return MAX((auth->retry_after_ms + 999) / 1000, (int64_t)1);
+}
+
+/* --- showing --------------------------------------------------------------------------------- */
+
+static void write_key(const struct auth *auth, const struct api_key *key, struct json_writer *json)
+{
+    json_begin_object(json, NULL);
+    json_put_text(json, "id", key->id);
+    json_put_text(json, "principal", key->principal);
+    json_begin_array(json, "roles");
+    role_for_each(role, key->roles) json_put_text(json, NULL, role_name(role));
+    json_end_array(json);
+    json_put_time(json, "created_at", key->created_us);
+    json_put_time(json, "expires_at", key->expires_us);
+    json_put_time(json, "revoked_at", key->revoked_us);
+    json_put_time(json, "last_used_at", key_use_last_us(auth->key_use, key->id));
+    json_end_object(json);
+}
+
+void auth_write_keys(struct auth *auth, struct json_writer *json)
+{
+    json_begin_object(json, NULL);
+    json_begin_array(json, "keys");
+    if (auth && auth->key_use)
+        look_at_keys(auth);
+    for (size_t i = 0; auth && auth->key_use && i < auth->keys.count; i++)
+        write_key(auth, &auth->keys.items[i], json);
+    json_end_array(json);
+    json_end_object(json);
 }
 
 /* --- waiting --------------------------------------------------------------------------------- */

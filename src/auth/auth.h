@@ -25,6 +25,7 @@ struct auth_waiter;
 struct config;
 struct http_head;
 struct http_peer;
+struct json_writer;
 struct store;
 
 struct auth_parts {
@@ -63,6 +64,10 @@ void auth_wait(struct auth *auth, struct auth_waiter *waiter, auth_ready_fn *on_
 
 /* Whether this principal may make another request now; ERR_LIMIT otherwise. */
 int auth_admit(struct auth *auth, const struct caller *caller, struct error *err);
+
+/* {"keys":[{id, principal, roles, created_at, expires_at, revoked_at, last_used_at}]}: all that may
+ * be known of them. */
+void auth_write_keys(struct auth *auth, struct json_writer *json);
 
 /* How long to wait, after ERR_LIMIT of the functions above, in seconds; at least 1. */
 int64_t auth_retry_after_s(const struct auth *auth);

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 
+extern const struct command cmd_audit;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_cp;
@@ -12,6 +13,7 @@ extern const struct command cmd_exec;
 extern const struct command cmd_execute;
 extern const struct command cmd_help;
 extern const struct command cmd_inspect;
+extern const struct command cmd_key;
 extern const struct command cmd_logs;
 extern const struct command cmd_ls;
 extern const struct command cmd_ps;
