@@ -59,7 +59,7 @@ class Daemon:
         self.state = self.directory / "state"
         self.socket = self.directory / "run" / "sandglass.sock"
         self.url = f"unix:{self.socket}"
-        self.settings = {"state_dir": str(self.state), "shutdown": {"policy": "destroy"}, **(settings or {})}
+        self.settings = {"state_dir": str(self.state), "instance": INSTANCE, "shutdown": {"policy": "destroy"}, **(settings or {})}
         if backend:
             self.settings.setdefault("sandbox", {})["backend"] = backend
         self.environment = environment or {}
@@ -142,61 +142,67 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
-def our_processes():
-    """Processes of Sandglass and everything below them: pid → what it is."""
+# Marks what this run makes: other daemons on the machine are not our business.
+INSTANCE = f"e2e-{os.getpid()}"
+
+
+def read_process(pid):
+    """Name, command line, parent and cgroups of a process that still lives, or None."""
+    entry = pathlib.Path("/proc") / str(pid)
+    try:
+        status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        cgroups = (entry / "cgroup").read_text()
+        name = (entry / "comm").read_text().strip()
+    except OSError:
+        return None
+    return None if status[0] == "Z" else (name, command, int(status[1]), cgroups)
+
+
+def our_processes(directory):
+    """Daemons and commands of this test, launchers that lost their daemon, and all that is in our cgroups."""
     found = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
+    for entry in os.listdir("/proc"):
+        process = read_process(entry) if entry.isdigit() else None
+        if not process or int(entry) == os.getpid():
             continue
-        try:
-            name = (entry / "comm").read_text().strip()
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-            status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if status[0] != "Z" and (name.startswith("sandglass") or str(SANDGLASS) in command):
-            found[int(entry.name)] = f"{name}: {command}"
+        name, command, parent, cgroups = process
+        mine = "sandglass" in command and str(directory) in command
+        if mine or INSTANCE in cgroups or (name == "sandglass-launch" and parent == 1):
+            found[int(entry)] = f"{name}: {command}"
     return found
 
 
-def our_mounts():
-    return [line for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if "sandglass" in line]
+def our_mounts(directory):
+    return [line for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if str(directory) in line]
 
 
 def our_cgroups():
     """Only sandboxes count: the folder that holds them may stay."""
-    root = pathlib.Path("/sys/fs/cgroup")
-    return [str(path) for path in root.glob("**/sandglass*/**/sbx_*")] if root.exists() else []
+    found = []
+    for controller in ("memory", "cpu", "pids", "freezer", "unified", "."):
+        for holder in pathlib.Path("/sys/fs/cgroup").glob(f"{controller}/sandglass*{INSTANCE}*"):
+            found += [str(holder / name) for name in os.listdir(holder) if name.startswith("sbx_")]
+    return found
 
 
-def leftovers():
-    return {"processes": our_processes(), "mounts": our_mounts(), "cgroups": our_cgroups()}
+def leftovers(directory):
+    return {"processes": our_processes(directory), "mounts": our_mounts(directory), "cgroups": our_cgroups()}
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left():
-    """Every test ends with no process, mount or cgroup of ours that was not there before it."""
-    before = leftovers()
-
-    def fresh():
-        now = leftovers()
-        return {kind: [item for item in now[kind] if item not in before[kind]] for kind in now}
-
-    yield
-    deadline = time.monotonic() + 5
-    while any(fresh().values()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    left = {kind: items for kind, items in fresh().items() if items}
-    assert not left, f"left behind: {left} {our_processes()}"
-
-
-@pytest.fixture
 def work():
-    """A directory that other users may pass through, as the daemon drops root."""
+    """A directory that other users may pass through, as the daemon drops root. Every test ends with no process, mount or cgroup
+    of ours, and with this directory removable."""
     path = tempfile.mkdtemp(prefix="sgt-")
     os.chmod(path, 0o711)
     yield pathlib.Path(path)
+    deadline = time.monotonic() + 5
+    while any(leftovers(path).values()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    left = {kind: items for kind, items in leftovers(path).items() if items}
     shutil.rmtree(path, ignore_errors=True)
+    assert not left, f"left behind: {left}"
     assert not os.path.exists(path), f"{path} could not be removed"
 
 
