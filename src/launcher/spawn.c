@@ -208,6 +208,19 @@ int spawn_exec(struct spawn *spawn, const char *const argv[])
     return fail_sys(&spawn->fail, "execute init");
 }
 
+/* Init admits whoever it was that listened: the daemon. */
+static int listen_as(int socket, uid_t uid)
+{
+    int result;
+
+    if (uid && seteuid(uid) < 0)
+        return -1;
+    result = listen(socket, 16);
+    if (uid && seteuid(0) < 0)
+        return -1;
+    return result;
+}
+
 static int listen_here(struct spawn *spawn)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "init.sock" };
@@ -220,7 +233,7 @@ static int listen_here(struct spawn *spawn)
     if (spawn->launcher->root && fchownat(spawn->dir, "init.sock", setup->daemon_uid,
                                           setup->daemon_gid, AT_SYMLINK_NOFOLLOW) < 0)
         return -1;
-    return listen(spawn->socket, 16);
+    return listen_as(spawn->socket, spawn->launcher->root ? setup->daemon_uid : 0);
 }
 
 int spawn_listen(struct spawn *spawn)
