@@ -215,7 +215,7 @@ enum protocol_file_flags {
 };
 
 /* FILE: fixed part, then three texts: user, path, second. Paths are resolved inside the sandbox
- * with the user's rights; relative ones begin at init's working directory. */
+ * with the user's rights; relative ones begin where its processes do. */
 struct protocol_file {
     struct protocol_header header;
     uint32_t kind;
