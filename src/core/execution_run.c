@@ -297,15 +297,23 @@ static void exit_unstarted(struct execution *execution, int code, const char *wh
     execution_begin_end(execution, EXECUTION_EXITED, "not started");
 }
 
+/* A name that is looked for in PATH is refused too when only some folder there may not be searched.
+ */
+static bool is_not_found(const char *name, int number)
+{
+    return number == ENOENT || number == ENOTDIR || (number == EACCES && !strchr(name, '/'));
+}
+
 static void on_start_refused(struct execution *execution, const struct agent_request *request)
 {
     const struct launch *launch = &execution->run->launch;
     int number = request->sys_errno;
     struct error err = request->err;
 
-    if (request->stage == STAGE_EXEC)
-        exit_unstarted(execution, number == ENOENT || number == ENOTDIR ? 127 : 126,
-                       launch->argv[0], number);
+    if (request->stage == STAGE_EXEC && is_not_found(launch->argv[0], number))
+        exit_unstarted(execution, 127, launch->argv[0], ENOENT);
+    else if (request->stage == STAGE_EXEC)
+        exit_unstarted(execution, 126, launch->argv[0], number);
     else if (request->stage == STAGE_CWD)
         exit_unstarted(execution, 126, *launch->cwd ? launch->cwd : "the home directory", number);
     else if (request->stage == STAGE_USER)
