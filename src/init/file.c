@@ -47,7 +47,8 @@ static __attribute__((noreturn)) void helper_run(void *argument)
     error = user_find(user, false, &job->room->user);
     if (!error)
         error = -credentials_act_for(&job->room->user);
-    /* Relative paths mean the same as for a process: this is a clone with a directory of its own. */
+    /* Relative paths mean the same as for a process: this is a clone with a directory of its own.
+     */
     if (!error && !settings.direct)
         (void)sys(chdir, job->room->user.home);
     if (!error)
