@@ -4,12 +4,12 @@
 #include "base/str.h"
 #include "cli/feeder.h"
 #include "cli/follower.h"
+#include "cli/message.h"
 #include "cli/terminal.h"
 #include "net/http_client.h"
 #include "wire/json.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,6 +27,8 @@ struct attach {
     struct follower out;
     struct follower err_stream;
     struct feeder feeder;
+    struct message signal;
+    struct message size;
     struct signal_watch signals[ARRAY_LENGTH(forwarded)];
     struct signal_watch resized;
     struct signal_watch continued;
@@ -41,7 +43,7 @@ struct attach {
     struct error err;
 };
 
-/* --- short messages to the execution -------------------------------------------------------- */
+/* --- telling the execution ------------------------------------------------------------------- */
 
 static void ignore_data(struct http_call *call UNUSED, const uint8_t *data UNUSED,
                         size_t length UNUSED)
@@ -53,48 +55,34 @@ static void ignore_end(struct http_call *call UNUSED, const struct error *err UN
 {
 }
 
-static const struct http_call_handler ignoring_handler = {
-    .on_data = ignore_data,
-    .on_end = ignore_end,
-};
-
-static void attach_send(struct attach *attach, enum http_method method, const char *verb,
-                        const char *body)
-{
-    scoped(free) char *target = session_target(attach->options->session, "/executions/%s%s",
-                                               attach->options->execution, verb);
-
-    http_client_request(attach->cli->client, method, target, body ? "application/json" : NULL, body,
-                        body ? (int64_t)strlen(body) : 0, NULL, &ignoring_handler, NULL);
-}
-
 static void attach_cancel(struct attach *attach)
 {
-    attach_send(attach, HTTP_DELETE, "", NULL);
+    static const struct http_call_handler handler = {
+        .on_data = ignore_data,
+        .on_end = ignore_end,
+    };
+    scoped(free) char *target =
+        session_target(attach->options->session, "/executions/%s", attach->options->execution);
+
+    http_client_request(attach->cli->client, HTTP_DELETE, target, NULL, NULL, 0, NULL, &handler,
+                        NULL);
 }
 
 static void attach_send_size(struct attach *attach)
 {
     unsigned columns, rows;
-    char body[64];
 
-    if (terminal_size(STDIN_FILENO, &columns, &rows) < 0)
-        return;
-    snprintf(body, sizeof(body), "{\"cols\":%u,\"rows\":%u}", columns, rows);
-    attach_send(attach, HTTP_POST, "/resize", body);
+    if (terminal_size(STDIN_FILENO, &columns, &rows) == 0)
+        message_send(&attach->size, "{\"cols\":%u,\"rows\":%u}", columns, rows);
 }
 
 /* --- signals --------------------------------------------------------------------------------- */
 
 static void attach_forward(struct attach *attach, int signal_number)
 {
-    char body[32];
-
     for (size_t i = 0; i < ARRAY_LENGTH(forwarded); i++)
-        if (forwarded[i].number == signal_number) {
-            snprintf(body, sizeof(body), "{\"signal\":\"%s\"}", forwarded[i].name);
-            attach_send(attach, HTTP_POST, "/signal", body);
-        }
+        if (forwarded[i].number == signal_number)
+            message_send(&attach->signal, "{\"signal\":\"%s\"}", forwarded[i].name);
 }
 
 static void attach_interrupt(struct attach *attach, int signal_number)
@@ -321,6 +309,8 @@ static void attach_fini(struct attach *attach)
     terminal_restore();
     signals_stop(attach);
     feeder_stop(&attach->feeder);
+    message_fini(&attach->signal);
+    message_fini(&attach->size);
     follower_fini(&attach->out);
     follower_fini(&attach->err_stream);
     timer_stop(&attach->retry);
@@ -341,6 +331,8 @@ int attach_run(struct cli *cli, const struct attach_options *options, json_t **o
     int result = -1;
 
     timer_init(&attach.retry, cli->loop, on_retry);
+    message_init(&attach.signal, cli, options->session, options->execution, "signal");
+    message_init(&attach.size, cli, options->session, options->execution, "resize");
     if (attach_start(&attach, err) == 0) {
         loop_run(cli->loop);
         *out_signal = attach.last_signal;
