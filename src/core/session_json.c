@@ -119,6 +119,10 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
     json_put_text(json, "state", sandbox_state_name(sandbox ? sandbox->state : SANDBOX_NONE));
     json_put_int(json, "generation",
                  (int64_t)(sandbox ? sandbox->generation : session->generation));
+    if (sandbox && sandbox->made.pid)
+        json_put_int(json, "pid", sandbox->made.pid);
+    else
+        json_put_null(json, "pid");
     json_put_int(json, "attempts", sandbox ? sandbox->attempts : 0);
     put_text_or_null(json, "last_error", last_error);
     if (report)
