@@ -357,7 +357,7 @@ void connection_accept(void)
 
 /* Requests that are left unread when the socket closes would reach the daemon as an error, ahead of
  * the answer. */
-void connection_say_goodbye(uint64_t request)
+void connection_say_goodbye(uint64_t request, int error)
 {
     char byte;
 
@@ -367,7 +367,7 @@ void connection_say_goodbye(uint64_t request)
     while (sys(recvfrom, connection.fd, &byte, sizeof byte, MSG_DONTWAIT, NULL, NULL) > 0)
         ;
     connection_flush();
-    connection_answer_done(0, request, 0, 0);
+    connection_answer_done(0, request, error, 0);
 }
 
 /* What waits to be told is for whoever asks with LIST next. */

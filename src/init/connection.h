@@ -29,7 +29,7 @@ void connection_accept(void); /* and says hello */
 void connection_close(void);
 
 /* The last answer, to SHUTDOWN. */
-void connection_say_goodbye(uint64_t request);
+void connection_say_goodbye(uint64_t request, int error);
 
 /* Takes what has arrived, a bounded number of messages. */
 void connection_receive(void);

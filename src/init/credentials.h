@@ -7,6 +7,11 @@
 /* At init's start: what root among the processes may have at most, and nothing to inherit. */
 void credentials_prepare(void);
 
+/* The caller is what the out-of-memory killer should take, not init. An init without privilege
+ * cannot do this for others once it is not dumpable: then it volunteers itself, and they inherit
+ * that. */
+void credentials_volunteer_for_the_oom_killer(void);
+
 /* The process becomes the user, for good. 0 or -errno. */
 int credentials_become(const struct user *user);
 

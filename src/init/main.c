@@ -32,6 +32,7 @@ enum {
     MAX_FILTER = 4096,
     REAPS_PER_TURN = 1024,
     SHUTDOWN_PERIOD_MS = 2,
+    SHUTDOWN_PATIENCE_US = 10 * 1000 * 1000,
     EXIT_USAGE = 2,
 };
 
@@ -190,7 +191,6 @@ static int prepare(char **argv)
 
     if (parse_arguments(argv, &has_filter) < 0)
         return -1;
-    (void)sys(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
     (void)sys(prctl, PR_SET_NAME, "sandglass-init", 0, 0, 0);
     settings.is_root = !sys(geteuid);
     settings.own_pid = (int)sys(getpid);
@@ -199,6 +199,9 @@ static int prepare(char **argv)
         (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     }
     prepare_descriptors(has_filter);
+    if (settings.direct && !settings.is_root)
+        credentials_volunteer_for_the_oom_killer();
+    (void)sys(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
     prepare_signals();
     prepare_limits();
     prepare_affinity();
@@ -333,18 +336,35 @@ static void turn(int timeout_ms)
         connection_accept();
 }
 
+static void kill_everything(void)
+{
+    if (!settings.direct)
+        (void)sys(kill, -1, SIGKILL);
+    else if (settings.proc_fd >= 0)
+        (void)tree_kill(settings.own_pid);
+    else
+        for (unsigned i = 0; i < process_places(); i++)
+            if (processes[i].supervisor)
+                (void)sys(kill, -processes[i].main_pid, SIGKILL);
+}
+
+/* What cannot be killed keeps init alive, but not whoever waits for it to say so. */
 static __attribute__((noreturn)) void finish(void)
 {
+    int64_t deadline_us = sys_now_us() + SHUTDOWN_PATIENCE_US;
+
     for (;;) {
-        if (settings.direct)
-            (void)tree_kill(settings.own_pid);
-        else
-            (void)sys(kill, -1, SIGKILL);
+        kill_everything();
         if (!reap())
             break;
         (void)sys(poll, NULL, 0, SHUTDOWN_PERIOD_MS);
+        if (deadline_us && sys_now_us() > deadline_us) {
+            connection_say_goodbye(request_shutdown_number(), ETIMEDOUT);
+            deadline_us = 0;
+        }
     }
-    connection_say_goodbye(request_shutdown_number());
+    if (deadline_us)
+        connection_say_goodbye(request_shutdown_number(), 0);
     sys_exit(0);
 }
 

@@ -23,17 +23,6 @@ static __attribute__((noreturn)) void fail(const struct job *job, enum protocol_
     sys_exit(127);
 }
 
-/* What the out-of-memory killer should take is this process, not init. */
-static void volunteer_for_the_oom_killer(void)
-{
-    int fd = sys_open(settings.proc_fd, "self/oom_score_adj", O_WRONLY, 0, 0);
-
-    if (fd < 0)
-        return;
-    (void)sys(write, fd, "500", 3);
-    sys_close(fd);
-}
-
 static void place_descriptors(const struct process *process)
 {
     bool has_script = process->script >= 0;
@@ -279,7 +268,7 @@ void payload_run(void *argument)
     uint64_t no_signals = 0;
     long result;
 
-    volunteer_for_the_oom_killer();
+    credentials_volunteer_for_the_oom_killer();
     place_descriptors(process);
     (void)sys(setsid);
 

@@ -95,6 +95,18 @@ static void list(const struct protocol_header *header)
     connection.list_request = header->request;
 }
 
+static void forget(const struct protocol_header *header, struct process *process)
+{
+    bool is_starting = process && process->state == PROCESS_STARTING;
+
+    if (process && !is_starting)
+        start_forget(process);
+    if (is_starting)
+        answer(header, EBUSY, 0);
+    else
+        answer(header, process ? 0 : ESRCH, 0);
+}
+
 static int handle_plain(const void *message, size_t length)
 {
     const struct protocol_plain *plain = protocol_plain_decode(message, length);
@@ -121,9 +133,7 @@ static int handle_plain(const void *message, size_t length)
         answer(header, process ? 0 : ESRCH, 0);
         return 0;
     case PROTOCOL_FORGET:
-        if (process && process->state != PROCESS_STARTING)
-            start_forget(process);
-        answer(header, process ? 0 : ESRCH, 0);
+        forget(header, process);
         return 0;
     default:
         return -1;

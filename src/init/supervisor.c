@@ -108,6 +108,10 @@ static void remove_script(const struct process *process)
         (void)sys(setfsuid, process->uid);
     }
     (void)sys(unlinkat, AT_FDCWD, process->script_path, 0);
+    if (settings.is_root) {
+        (void)sys(setfsgid, 0);
+        (void)sys(setfsuid, 0);
+    }
 }
 
 /* False when it has not ended yet; with `blocks` it waits for that. */
@@ -199,13 +203,8 @@ static __attribute__((noreturn)) void supervisor_run(void *argument)
     }
     while (goes_on) {
         struct process *process = seat->process;
-        bool has_switched_user = process->flags & START_SCRIPT;
         unsigned last_report = serve(process);
 
-        if (has_switched_user) {
-            report_post(process, last_report);
-            break;
-        }
         atomic_store(&seat->state, SEAT_PARKED);
         report_post(process, last_report | REPORT_LEFT);
         goes_on = park(seat);

@@ -66,7 +66,7 @@ int64_t box_deadline_us(int ms);
 void box_turn(struct box *box, int64_t deadline_us, const char *condition);
 
 const struct agent_exit *box_find_end(const struct box *box, uint64_t number);
-size_t box_count_descriptors(const struct box *box); /* of init */
+size_t box_count_descriptors(const struct box *box); /* of init; 0 when only root may look */
 void box_wait_for_exit(struct box *box, int *out_status);
 
 /* --- a process in it -------------------------------------------------------------------------- */

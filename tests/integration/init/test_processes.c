@@ -191,13 +191,17 @@ static void a_terminal_has_the_size_asked_for_and_follows_resizes(void **state)
 static void a_terminal_delivers_control_c(void **state)
 {
     struct box *box = the_box(state);
-    struct agent_start start = RUN_SHELL("echo ready; sleep 100");
+    struct agent_start start = {
+        .argv = (const char *const[]){ "/bin/cat", NULL },
+        .script_fd = -1,
+        .terminal = true,
+    };
     struct run run;
 
-    start.terminal = true;
     run_begin(&run, box, &start);
     run_wait_started(&run);
-    box_wait(box, (run_read(&run), strstr(run_out(&run), "ready")));
+    assert_int_equal(write(run.pipes.output, "x\n", 2), 2);
+    box_wait(box, (run_read(&run), strstr(run_out(&run), "x\r\nx\r\n")));
     assert_int_equal(write(run.pipes.output, "\x03", 1), 1);
     run_wait_end(&run);
     assert_int_equal(box_find_end(box, run.number)->signal, SIGINT);
