@@ -1,0 +1,145 @@
+"""The audit log: what is written, what is not, and that no change to it stays unseen."""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from conftest import SANDGLASS, wait_for
+
+
+@pytest.fixture
+def audited(make_daemon):
+    """audited(**audit settings) starts a daemon without authentication."""
+    def make(**audit):
+        return make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False}, "audit": audit})
+    return make
+
+
+def log_of(daemon):
+    return daemon.state / "audit.log"
+
+
+def lines(daemon):
+    path = log_of(daemon)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def wait_for_line(daemon, **wanted):
+    def find():
+        return next((line for line in lines(daemon) if all(line.get(k) == v for k, v in wanted.items())), None)
+    return wait_for(find, f"a line with {wanted}")
+
+
+def verify(*paths):
+    done = subprocess.run([SANDGLASS, "audit", "verify", "--json", *map(str, paths)], capture_output=True, text=True, timeout=30)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_changes_are_written_with_who_and_what_became_of_them(audited):
+    daemon = audited()
+    answer = daemon.api("POST", "/sessions", {"key": "mine", "env": {"API_TOKEN": "hush-1", "LANG": "C"}}, expect=201,
+                        headers={"X-Sandglass-On-Behalf-Of": "ann"})
+    session = answer.json["id"]
+    daemon.api("GET", f"/sessions/{session}", expect=200, headers={"X-Sandglass-On-Behalf-Of": "ann"})
+    daemon.api("DELETE", f"/sessions/{session}", expect=404, headers={"X-Sandglass-On-Behalf-Of": "bob"})
+    daemon.api("DELETE", f"/sessions/{session}", expect=200, headers={"X-Sandglass-On-Behalf-Of": "ann"})
+
+    created = wait_for_line(daemon, method="POST", route="/api/v1/sessions")
+    assert created["request_id"] == answer.headers["x-request-id"]
+    assert (created["owner"], created["on_behalf_of"], created["session"], created["status"]) == ("ann", "ann", session, 201)
+    assert created["peer"] == f"uid {os.getuid()}"
+    assert created["body"] == {"key": "mine", "env": {"API_TOKEN": "[redacted]", "LANG": "C"}}
+    assert wait_for_line(daemon, method="DELETE", owner="bob")["status"] == 404
+    assert wait_for_line(daemon, type="session.ended", session=session)["data"]["reason"] == "deleted"
+    wait_for_line(daemon, method="DELETE", owner="ann", status=200)
+    assert not [line for line in lines(daemon) if line.get("method") == "GET"]
+    assert "hush-1" not in log_of(daemon).read_text()
+    assert log_of(daemon).stat().st_mode & 0o777 == 0o600
+    assert verify(log_of(daemon)) == (0, {"findings": [], "ok": True, "lines": 4, "first": 1, "last": 4})
+
+
+@pytest.mark.parametrize("with_code, with_output", [(False, False), (True, False), (False, True)])
+def test_code_and_output_are_written_only_when_asked_for(audited, with_code, with_output):
+    daemon = audited(code=with_code, output=with_output)
+    session = daemon.session()
+    execution = daemon.execute(session, ["echo", "told", "aloud"])
+    ended = wait_for_line(daemon, type="execution.ended", session=session)
+    assert ended["data"]["execution_id"] == execution["id"] and ended["data"]["exit_code"] == 0
+    asked = wait_for_line(daemon, method="POST", session=session, route="/api/v1/sessions/{session}/executions")
+    assert asked["body"]["argv"] == (["echo", "told", "aloud"] if with_code else "[left out]")
+    assert ended.get("stdout") == ("told aloud\n" if with_output else None)
+
+
+def test_it_can_be_turned_off(audited):
+    daemon = audited(enabled=False)
+    daemon.session()
+    daemon.stop()
+    assert not log_of(daemon).exists()
+
+
+def test_the_chain_goes_on_over_restarts_and_kills(audited):
+    daemon = audited()
+    for _ in range(3):
+        daemon.session()
+        wait_for(lambda: lines(daemon), "something is written")
+        daemon.kill()
+        daemon.start()
+    daemon.stop()
+    code, report = verify(log_of(daemon))
+    assert code == 0, report
+    assert [line["seq"] for line in lines(daemon)] == list(range(1, report["lines"] + 1))
+
+
+def test_a_rotated_log_goes_on_in_a_new_file(audited):
+    daemon = audited()
+    daemon.session()
+    wait_for_line(daemon, method="POST")
+    moved = daemon.state / "audit.log.1"
+    os.rename(log_of(daemon), moved)
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: log_of(daemon).exists(), "a new file")
+    daemon.session()
+    wait_for_line(daemon, method="POST")
+    assert verify(moved, log_of(daemon))[0] == 0
+    assert verify(log_of(daemon))[0] == 0
+    assert verify(log_of(daemon), moved)[0] == 1
+
+
+def tampered(original):
+    """Name, number of the first bad line (0: the end), and what was made of the lines."""
+    yield "an edited status", 2, [original[0], original[1].replace('"status":201', '"status":404'), *original[2:]]
+    yield "an edited last line", len(original), [*original[:-1], original[-1].replace('"owner":""', '"owner":"x"')]
+    yield "a removed line", 3, [*original[:2], *original[3:]]
+    yield "a removed first line", 1, original[1:]
+    yield "a removed last line", 0, original[:-1]
+    yield "two lines swapped", 2, [original[0], original[2], original[1], *original[3:]]
+    yield "a repeated line", 3, [*original[:2], original[1], *original[2:]]
+    yield "an added line", 3, [*original[:2], '{"seq":3,"type":"request"}', *original[2:]]
+    yield "an empty log", 0, []
+
+
+def test_every_kind_of_tampering_is_found_in_its_line(audited):
+    daemon = audited()
+    for _ in range(5):
+        daemon.session()
+    wait_for(lambda: len(lines(daemon)) >= 5, "five lines")
+    daemon.stop()
+    original = log_of(daemon).read_text().splitlines()
+    assert verify(log_of(daemon))[0] == 0
+    for name, line, changed in tampered(original):
+        log_of(daemon).write_text("".join(text + "\n" for text in changed))
+        code, report = verify(log_of(daemon))
+        assert code == 1 and not report["ok"], name
+        assert report["findings"][0]["line"] == line, (name, report)
+
+
+def test_wrong_credentials_are_written_but_not_what_they_were(make_daemon, work):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0},
+                                                     "auth": {"mode": "keys", "keys_file": str(work / "keys")}})
+    daemon.request("GET", "/api/v1/whoami", headers={"X-API-Key": "sg_guess"})
+    daemon.request("GET", "/api/v1/whoami")
+    line = wait_for_line(daemon, type="wrong_credentials")
+    assert line["status"] == 401 and line["peer"] == f"uid {os.getuid()}"
+    assert "sg_guess" not in log_of(daemon).read_text()

@@ -1,0 +1,253 @@
+"""Every route, tried by everybody who might.
+
+The routes come from the daemon's own OpenAPI document; ROWS says for each who may use it. A new route without a row
+fails here: add one, and think about whose data it shows.
+"""
+import socket
+
+import pytest
+
+from conftest import wait_for
+from key_file import bearer, keyed, keys  # noqa: F401  (fixtures)
+
+SESSION = "/api/v1/sessions/{session}"
+EXECUTION = SESSION + "/executions/{execution}"
+
+
+class Row:
+    """Who may use a route, and what a request for it looks like."""
+
+    def __init__(self, who, query="", body=None, data=None, last=0):
+        self.who = who      # "session": its owner; "caller": everybody, about himself; "anybody"; "admin"; "delegate"
+        self.query = query
+        self.body = body
+        self.data = data    # bytes instead of JSON
+        self.last = last    # the owner tries those with a higher number later: they end things
+
+
+ROWS = {
+    ("POST", "/api/v1/sessions"): Row("caller", body={}),
+    ("GET", "/api/v1/sessions"): Row("caller"),
+    ("DELETE", "/api/v1/sessions"): Row("caller", query="?dry_run=1"),
+    ("GET", SESSION): Row("session"),
+    ("PATCH", SESSION): Row("session", body={"labels": {"tried": "yes"}}),
+    ("DELETE", SESSION): Row("session", last=3),
+    ("POST", SESSION + "/keepalive"): Row("session", body={"timeout": 600}),
+    ("POST", SESSION + "/pause"): Row("session", body={}, last=1),
+    ("POST", SESSION + "/resume"): Row("session", body={}, last=2),
+    ("POST", SESSION + "/sandbox"): Row("session", body={}, last=2),
+    ("POST", SESSION + "/sandbox/teardown"): Row("session", body={}, last=2),
+    ("POST", SESSION + "/executions"): Row("session", body={"argv": ["true"]}),
+    ("GET", SESSION + "/executions"): Row("session"),
+    ("GET", EXECUTION): Row("session"),
+    ("DELETE", EXECUTION): Row("session", last=1),
+    ("POST", EXECUTION + "/stdin"): Row("session", data=b"x"),
+    ("PUT", EXECUTION + "/stdin"): Row("session", data=b"x"),
+    ("POST", EXECUTION + "/signal"): Row("session", body={"signal": "CONT"}),
+    ("POST", EXECUTION + "/resize"): Row("session", body={"cols": 80, "rows": 24}),
+    ("GET", EXECUTION + "/output"): Row("session", query="?stream=stdout"),
+    ("POST", "/api/v1/execute"): Row("caller", body={"code": "true", "language": "bash"}),
+    ("GET", SESSION + "/files"): Row("session", query="?path=note"),
+    ("PUT", SESSION + "/files"): Row("session", query="?path=other", data=b"x"),
+    ("DELETE", SESSION + "/files"): Row("session", query="?path=note", last=1),
+    ("GET", SESSION + "/files/stat"): Row("session", query="?path=note"),
+    ("GET", SESSION + "/files/list"): Row("session", query="?path=."),
+    ("GET", SESSION + "/files/glob"): Row("session", query="?pattern=*"),
+    ("GET", SESSION + "/files/grep"): Row("session", query="?pattern=x"),
+    ("POST", SESSION + "/files/mkdir"): Row("session", body={"path": "folder"}),
+    ("POST", SESSION + "/files/move"): Row("session", body={"from": "note", "to": "moved"}, last=1),
+    ("POST", SESSION + "/files/edit"): Row("session", body={"path": "note", "old": "x", "new": "y"}),
+    ("GET", SESSION + "/archive"): Row("session", query="?path=."),
+    ("PUT", SESSION + "/archive"): Row("session", query="?path=unpacked", data=b"\0" * 1024),
+    ("GET", SESSION + "/events"): Row("session", query="?follow=0"),
+    ("GET", "/api/v1/events"): Row("caller", query="?follow=0"),
+    ("POST", "/api/v1/scopes"): Row("delegate", body={}),
+    ("GET", "/healthz"): Row("anybody"),
+    ("GET", "/readyz"): Row("anybody"),
+    ("GET", "/openapi.json"): Row("anybody"),
+    ("GET", "/metrics"): Row("admin"),
+    ("GET", "/api/v1/keys"): Row("admin"),
+    ("GET", "/api/v1/whoami"): Row("caller"),
+    ("GET", "/api/v1/capacity"): Row("caller"),
+    ("GET", "/api/v1/backends"): Row("caller"),
+    ("GET", "/api/v1/templates"): Row("caller"),
+    ("GET", "/api/v1/flavors"): Row("caller"),
+}
+
+
+def routes_of(daemon):
+    paths = daemon.request("GET", "/openapi.json").json["paths"]
+    routes = [(method.upper(), path) for path, methods in paths.items() for method in methods]
+    missing = [route for route in routes if route not in ROWS]
+    assert not missing, f"these routes have no row in {__file__}: {missing}"
+    return routes
+
+
+class Scene:
+    """A session of ann's with an execution and a file, and everybody else."""
+
+    def __init__(self, daemon, callers):
+        self.daemon = daemon
+        self.callers = callers
+        self.routes = routes_of(daemon)
+        owner = {"headers": callers["owner"]}
+        self.session = daemon.api("POST", "/sessions", {"key": "shown", "labels": {"a": "b"}}, expect=201, **owner).json["id"]
+        self.execution = daemon.api("POST", f"/sessions/{self.session}/executions",
+                                    {"argv": ["sleep", "60"], "background": True, "stdin": True}, **owner).json["id"]
+        daemon.request("PUT", f"/api/v1/sessions/{self.session}/files?path=note", b"x",
+                       {**callers["owner"], "Content-Type": "application/octet-stream"})
+
+    def ask(self, route, headers, session=None):
+        method, path = route
+        row = ROWS[route]
+        path = path.replace("{session}", session or self.session).replace("{execution}", self.execution)
+        headers = dict(headers)
+        if row.data is not None:
+            headers["Content-Type"] = "application/octet-stream"
+        return self.daemon.request(method, path + row.query, row.data if row.data is not None else row.body, headers)
+
+    def of(self, *kinds):
+        return sorted((route for route in self.routes if ROWS[route].who in kinds), key=lambda route: ROWS[route].last)
+
+
+def check_strangers(scene, strangers):
+    """A stranger's answer is that for a session which does not exist, whatever the route."""
+    missing = "ses_" + "0" * 26
+    for route in scene.of("session"):
+        for name in strangers:
+            theirs = scene.ask(route, scene.callers[name])
+            nowhere = scene.ask(route, scene.callers[name], missing)
+            assert theirs.status == 404, (route, name, theirs.status, theirs.body[:300])
+            assert theirs.body == nowhere.body.replace(missing.encode(), scene.session.encode()), (route, name)
+            by_key = scene.ask(route, scene.callers[name], "key:shown")
+            assert by_key.status == 404, (route, name)
+    for route in scene.of("caller"):
+        for name in strangers:
+            answer = scene.ask(route, scene.callers[name])
+            assert answer.status < 400, (route, name, answer.status, answer.body[:300])
+            assert scene.session.encode() not in answer.body, (route, name)
+            assert scene.execution.encode() not in answer.body, (route, name)
+
+
+def check_session_is_untouched(scene):
+    answer = scene.ask(("GET", SESSION), scene.callers["owner"])
+    assert answer.status == 200 and answer.json["state"] == "open" and answer.json["labels"] == {"a": "b"}
+    assert scene.ask(("GET", EXECUTION), scene.callers["owner"]).json["state"] == "running"
+    assert scene.ask(("GET", SESSION + "/files"), scene.callers["owner"]).body == b"x"
+
+
+def check_may_use(scene, name, routes):
+    for route in routes:
+        answer = scene.ask(route, scene.callers[name])
+        assert answer.status not in (401, 403), (route, name, answer.body[:300])
+        assert answer.status != 404 or b"session_not_found" not in answer.body, (route, name)
+        assert answer.status < 500, (route, name, answer.body[:300])
+
+
+def check_refused(scene, name, status, *kinds):
+    for route in scene.of(*kinds):
+        answer = scene.ask(route, scene.callers[name])
+        assert answer.status == status, (route, name, answer.status, answer.body[:300])
+
+
+def test_with_keys_everybody_has_what_is_his(keys, keyed):
+    callers = {
+        "owner": bearer(keys.create("ann")["key"]),
+        "other": bearer(keys.create("bob")["key"]),
+        "approver": bearer(keys.create("cem", "approver")["key"]),
+        "delegate": bearer(keys.create("hub", "delegate")["key"]),
+        "admin": bearer(keys.create("root", "admin")["key"]),
+        "nobody": {},
+        "wrong": bearer("sg_" + "0" * 64),
+    }
+    callers["spoofer"] = {**callers["other"], "X-Sandglass-On-Behalf-Of": "ann"}
+    callers["delegate for the owner"] = {**callers["delegate"], "X-Sandglass-On-Behalf-Of": "ann"}
+    daemon = keyed()
+    scene = Scene(daemon, callers)
+
+    check_strangers(scene, ["other", "approver", "delegate", "spoofer", "delegate for the owner"])
+    for name in ("nobody", "wrong"):
+        check_refused(scene, name, 401, "session", "caller", "admin", "delegate")
+        check_may_use(scene, name, scene.of("anybody"))
+    for name in ("owner", "other", "approver", "delegate"):
+        check_refused(scene, name, 403, "admin")
+    for name in ("owner", "other", "admin"):
+        check_refused(scene, name, 403, "delegate")
+    check_session_is_untouched(scene)
+
+    check_may_use(scene, "admin", scene.of("admin", "caller", "anybody"))
+    check_may_use(scene, "admin", [route for route in scene.of("session") if route[0] == "GET"])
+    check_session_is_untouched(scene)
+    check_may_use(scene, "owner", scene.of("session", "caller"))
+    assert scene.ask(("GET", SESSION), callers["owner"]).status in (200, 410)
+
+
+def test_without_authentication_the_header_decides(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False}})
+    callers = {
+        "owner": {"X-Sandglass-On-Behalf-Of": "ann"},
+        "other": {"X-Sandglass-On-Behalf-Of": "bob"},
+        "other case": {"X-Sandglass-On-Behalf-Of": "Ann"},
+        "part of it": {"X-Sandglass-On-Behalf-Of": "an"},
+        "ownerless": {},
+        "empty": {"X-Sandglass-On-Behalf-Of": "  "},
+    }
+    scene = Scene(daemon, callers)
+    check_strangers(scene, ["other", "other case", "part of it", "ownerless", "empty"])
+    check_session_is_untouched(scene)
+    check_may_use(scene, "owner", scene.of("admin", "anybody", "caller", "session"))
+
+
+def test_an_owner_sees_nothing_of_an_ownerless_session(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False}})
+    scene = Scene(daemon, {"owner": {}, "other": {"X-Sandglass-On-Behalf-Of": "ann"}})
+    check_strangers(scene, ["other"])
+    check_session_is_untouched(scene)
+
+
+def test_an_administrator_means_his_own_sessions_unless_he_names_others(keys, keyed):
+    admin, ann = bearer(keys.create("root", "admin")["key"]), bearer(keys.create("ann")["key"])
+    daemon = keyed()
+    hers = daemon.api("POST", "/sessions", {}, expect=201, headers=ann).json["id"]
+    assert daemon.api("GET", "/sessions", headers=admin).json["total"] == 0
+    assert daemon.api("DELETE", "/sessions", headers=admin).json["destroyed"] == []
+    assert daemon.api("GET", f"/sessions/{hers}", headers=admin).json["owner"] == "ann"
+    assert [row["id"] for row in daemon.api("GET", "/sessions?owner=ann", headers=admin).json["sessions"]] == [hers]
+    assert [row["id"] for row in daemon.api("GET", "/sessions?owner=*", headers=admin).json["sessions"]] == [hers]
+    assert daemon.api("DELETE", "/sessions?owner=ann", headers=admin).json["destroyed"] == [hers]
+
+
+def test_a_delegate_has_an_owner_for_each_value_of_the_header(keys, keyed):
+    hub = bearer(keys.create("hub", "delegate")["key"])
+    daemon = keyed()
+    for_ann, for_bob = ({**hub, "X-Sandglass-On-Behalf-Of": name} for name in ("ann", "bob"))
+    session = daemon.api("POST", "/sessions", {}, expect=201, headers=for_ann).json
+    assert session["owner"] == "hub/ann" and session["on_behalf_of"] == "ann"
+    assert daemon.api("GET", f"/sessions/{session['id']}", headers=for_ann).status == 200
+    assert daemon.api("GET", f"/sessions/{session['id']}", headers=for_bob).status == 404
+    assert daemon.api("GET", f"/sessions/{session['id']}", headers=hub).status == 404
+    assert daemon.api("DELETE", "/sessions", headers=for_bob).json["destroyed"] == []
+    assert daemon.api("DELETE", "/sessions", headers=for_ann).json["destroyed"] == [session["id"]]
+
+
+def test_a_delegate_may_hold_a_scope_of_its_own_owners(keys, keyed):
+    hub = keys.create("hub", "delegate")["key"]
+    daemon = keyed()
+    with socket.socket(socket.AF_UNIX) as lease:
+        lease.settimeout(10)
+        lease.connect(str(daemon.socket))
+        lease.sendall(f"POST /api/v1/scopes HTTP/1.1\r\nHost: x\r\nX-API-Key: {hub}\r\nContent-Type: application/json\r\n"
+                      f"Content-Length: 17\r\n\r\n{{\"owner\":\"run-1\"}}".encode())
+        assert lease.recv(65536).startswith(b"HTTP/1.1 201")
+        headers = {**bearer(hub), "X-Sandglass-On-Behalf-Of": "run-1"}
+        assert daemon.api("POST", "/sessions", {}, expect=201, headers=headers).json["owner"] == "hub/run-1"
+        keeps = daemon.api("POST", "/sessions", {}, expect=201, headers=bearer(hub)).json["id"]
+    wait_for(lambda: daemon.api("GET", "/sessions", headers=headers).json["total"] == 0, "the scope's sessions are gone")
+    assert daemon.api("GET", f"/sessions/{keeps}", headers=bearer(hub)).status == 200
+
+
+@pytest.mark.parametrize("identifier", ["ses_x", "ses_" + "0" * 26, "..", "%2e%2e", "a%2Fb", "x" * 5000, "ses_%F0%9F%8E%89",
+                                        "key:", "key:%00", "%25n%25s"])
+def test_strange_identifiers_are_refused_alike(make_daemon, identifier):
+    daemon = make_daemon(backend="none", settings={"pool": {"size": 0}})
+    assert daemon.request("GET", f"/api/v1/sessions/{identifier}").status in (400, 404)
