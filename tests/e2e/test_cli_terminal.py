@@ -37,12 +37,11 @@ def test_the_program_has_a_terminal_of_our_size(terminal, session):
 
 def test_a_resize_reaches_the_program(terminal, session):
     shell = terminal("exec", "-it", session, "--", "bash", "--norc", "-c",
-                     "trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done")
+                     "trap 'stty size; exit 3' WINCH; echo ready; while :; do sleep 0.05; done")
     shell.expect(b"ready")
     shell.resize(120, 40)
     shell.expect(b"40 120")
-    shell.type(b"\x03")
-    shell.wait()
+    assert shell.wait() == 3
 
 
 def test_typing_is_echoed_once_and_reaches_the_program(terminal, session):
