@@ -107,7 +107,7 @@ static int check_parameters(const struct api_request *request, struct error *err
     return 0;
 }
 
-/* A browser can send other types without asking first. */
+/* A page in a browser can POST other types without asking first, and PUT none. */
 static int check_content_type(const struct api_request *request, struct error *err)
 {
     const struct http_head *head = http_exchange_head(request->exchange);
@@ -117,6 +117,8 @@ static int check_content_type(const struct api_request *request, struct error *e
     size_t length = type ? strcspn(type, "; \t") : 0;
 
     if (!head->has_body || head->content_length == 0 || request->route->body == API_NO_BODY)
+        return 0;
+    if (request->route->body == API_BYTES_BODY && head->method == HTTP_PUT)
         return 0;
     if (type && length == strlen(wanted) && strncasecmp(type, wanted, length) == 0)
         return 0;

@@ -28,7 +28,7 @@ static const struct {
     { ENXIO, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
     { ENODEV, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
     { ENAMETOOLONG, ERR_INVALID, "invalid_path", "the path is too long" },
-    { EINVAL, ERR_INVALID, "invalid_path", "the path is not valid" },
+    { EINVAL, ERR_INVALID, "invalid_path", "neither a regular file nor a valid path" },
     { EFBIG, ERR_TOO_LARGE, "file_too_large", "the file is too large" },
     { ENOSPC, ERR_NO_SPACE, "no_space", "no space is left" },
     { EDQUOT, ERR_NO_SPACE, "no_space", "the quota is used up" },

@@ -29,6 +29,15 @@ const char *execution_state_name(enum execution_state state)
     return state_names[state];
 }
 
+enum execution_state execution_state_parse(const char *name)
+{
+    for (int state = 0; state < EXECUTION_STATES; state++) {
+        if (str_equal(state_names[state], name))
+            return (enum execution_state)state;
+    }
+    return EXECUTION_CRASHED;
+}
+
 bool execution_state_is_final(enum execution_state state)
 {
     return state >= EXECUTION_EXITED;

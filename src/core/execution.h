@@ -28,6 +28,7 @@ enum execution_state {
 };
 
 const char *execution_state_name(enum execution_state state);
+enum execution_state execution_state_parse(const char *name); /* CRASHED for an unknown one */
 bool execution_state_is_final(enum execution_state state);
 
 struct execution_request {

@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <string.h>
 
+enum { STRAY_RECORDS = 1000 }; /* among so many newest ones its record is looked for */
+
 static struct execution *find_number(const struct session *session, uint64_t number)
 {
     struct execution *execution;
@@ -26,6 +28,11 @@ void executions_on_exited(struct session *session, uint64_t number, const struct
         execution_on_exit(execution, end);
 }
 
+static char *copy_text(const char *text)
+{
+    return str_is_empty(text) ? NULL : xstrdup(text);
+}
+
 static void close_pipes(const struct agent_pipes *pipes)
 {
     fd_close(pipes->input);
@@ -33,11 +40,22 @@ static void close_pipes(const struct agent_pipes *pipes)
     fd_close(pipes->errors);
 }
 
-/* --- a process that no execution is known of ------------------------------------------------- */
+/* --- a process that no execution in memory is known of --------------------------------------- */
 
+/*
+ * It may belong to an execution that has ended and whose children still hold the pipes: then the
+ * output goes on, in the same spool. Anything else has no business to run.
+ */
 struct stray {
+    struct core *core; /* borrowed */
+    struct store_query query;
     struct agent_request request;
+    char session_id[ID_SIZE];
+    char sandbox_id[ID_SIZE];
     uint64_t number;
+    struct agent_pipes pipes;
+    bool has_ended;
+    bool is_known;
 };
 
 static void on_stray_killed(struct agent_request *request)
@@ -50,31 +68,106 @@ static void on_stray_killed(struct agent_request *request)
 }
 
 /* One that has ended already left nothing but children that it was allowed to leave. */
-static void drop_stray(struct agent *agent, uint64_t number, const struct agent_exit *end)
+static void drop_stray(struct stray *stray)
 {
-    struct stray *stray;
+    struct session *session = map_get(&stray->core->sessions_by_id, stray->session_id);
+    struct sandbox *sandbox = session ? session->sandbox : NULL;
+    struct agent *agent = sandbox && str_equal(sandbox->id, stray->sandbox_id) ? sandbox->agent
+                                                                               : NULL;
 
-    if (end) {
-        agent_forget(agent, number);
+    close_pipes(&stray->pipes);
+    if (agent && !stray->has_ended) {
+        log_warn("a process without an execution is killed", kv("session", stray->session_id),
+                 kv("number", stray->number));
+        agent_signal(agent, stray->number, SIGKILL, SCOPE_TREE, &stray->request, on_stray_killed);
         return;
     }
-    log_warn("a process without an execution is killed", kv("number", number));
-    stray = xnew(struct stray);
+    if (agent)
+        agent_forget(agent, stray->number);
+    free(stray);
+}
+
+static struct execution *restore(struct session *session, const struct execution_record *record);
+
+/* Its end is recorded: only the output is left to be completed. */
+static void adopt_stray(struct stray *stray, struct session *session,
+                        const struct execution_record *record)
+{
+    struct execution *execution = restore(session, record);
+    struct execution_run *run = execution->run;
+
+    execution->state = execution_state_parse(record->state);
+    execution->exit_code = record->exit_code;
+    execution->signal = record->signal;
+    execution->reason = copy_text(record->reason);
+    execution->error = copy_text(record->error);
+    execution->cpu_us = record->cpu_us;
+    execution->max_rss_bytes = record->max_rss_bytes;
+    execution->ended = record->ended;
+    run->ending = run->recorded = true;
+    run->recorded_bytes = record->stdout_bytes + record->stderr_bytes;
+    execution_attach(execution, &stray->pipes);
+    execution_stdin_detach(run);
+    stray->pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
+    output_finish(execution->out);
+    if (execution->err)
+        output_finish(execution->err);
+    execution_continue_end(execution);
+}
+
+static void on_stray_record(struct store_query *query, const struct execution_record *record)
+{
+    struct stray *stray = container_of(query, struct stray, query);
+    struct session *session = map_get(&stray->core->sessions_by_id, stray->session_id);
+
+    if (stray->is_known || record->number != stray->number || !session || !stray->has_ended ||
+        !execution_state_is_final(execution_state_parse(record->state)) ||
+        map_get(&stray->core->executions_by_id, record->id))
+        return;
+    stray->is_known = true;
+    adopt_stray(stray, session, record);
+}
+
+static void on_strays_searched(struct store_query *query)
+{
+    struct stray *stray = container_of(query, struct stray, query);
+
+    if (stray->is_known)
+        free(stray);
+    else
+        drop_stray(stray);
+}
+
+static void search_stray(struct session *session, uint64_t number, const struct agent_pipes *pipes,
+                         const struct agent_exit *end)
+{
+    struct stray *stray = xnew(struct stray);
+
+    stray->core = session->core;
     stray->number = number;
-    agent_signal(agent, number, SIGKILL, SCOPE_TREE, &stray->request, on_stray_killed);
+    stray->pipes = *pipes;
+    stray->has_ended = end != NULL;
+    memcpy(stray->session_id, session->id, sizeof(stray->session_id));
+    if (session->sandbox)
+        memcpy(stray->sandbox_id, session->sandbox->id, sizeof(stray->sandbox_id));
+    stray->query = (struct store_query){ .on_execution = on_stray_record,
+                                         .done = on_strays_searched,
+                                         .session_id = stray->session_id,
+                                         .newest_first = true,
+                                         .limit = STRAY_RECORDS };
+    store_query(session->core->parts.store, STORE_EXECUTIONS, &stray->query);
 }
 
 /* --- records meet what init remembers -------------------------------------------------------- */
 
-void executions_on_process(struct session *session, struct agent *agent, uint64_t number,
+void executions_on_process(struct session *session, struct agent *agent UNUSED, uint64_t number,
                            const struct agent_pipes *pipes, const struct agent_exit *end)
 {
     struct execution *execution = find_number(session, number);
     struct execution_run *run = execution ? execution->run : NULL;
 
     if (!run) {
-        close_pipes(pipes);
-        drop_stray(agent, number, end);
+        search_stray(session, number, pipes, end);
         return;
     }
     run->is_listed = true;
@@ -112,15 +205,10 @@ static bool request_has(const struct execution_record *record, const char *name)
     return request && json_object_get(request, name);
 }
 
-static char *copy_text(const char *text)
-{
-    return str_is_empty(text) ? NULL : xstrdup(text);
-}
-
-struct execution *execution_restore(struct session *session, const struct execution_record *record)
+/* What every execution has of its record. */
+static struct execution *restore(struct session *session, const struct execution_record *record)
 {
     struct execution *execution = execution_new(session, record->id);
-    struct execution_run *run = execution->run;
 
     memcpy(execution->sandbox_id, record->sandbox_id, sizeof(execution->sandbox_id));
     execution->key = copy_text(record->key);
@@ -133,9 +221,15 @@ struct execution *execution_restore(struct session *session, const struct execut
     execution->created = record->created;
     execution->started = record->started;
     execution_open_outputs(execution);
-
     session->next_execution_number = MAX(session->next_execution_number, record->number);
-    run->wants_stdin = execution->terminal || request_has(record, "stdin");
+    return execution;
+}
+
+struct execution *execution_restore(struct session *session, const struct execution_record *record)
+{
+    struct execution *execution = restore(session, record);
+    struct execution_run *run = execution->run;
+
     if (!record->number) {
         execution_begin_end(execution, EXECUTION_CRASHED,
                             "lost: the daemon ended before it was started");
@@ -143,7 +237,7 @@ struct execution *execution_restore(struct session *session, const struct execut
     }
     /* Input that came with the request and was not written yet went with the daemon. */
     run->stdin_ends = request_has(record, "stdin_bytes");
-    run->wants_stdin = run->wants_stdin || run->stdin_ends;
+    run->wants_stdin = execution->terminal || request_has(record, "stdin") || run->stdin_ends;
     execution->state = EXECUTION_RUNNING;
     run->in_use = true;
     session_use_restore(&run->use, session, execution_use_lost);

@@ -698,6 +698,48 @@ static void a_running_record_that_init_does_not_know_is_lost(void **state)
     assert_true(!execution || execution->state == EXECUTION_CRASHED);
 }
 
+static void a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon(void **state)
+{
+    struct execution *execution = start_simple();
+    struct fake_program *program = fake_programs_last();
+    scoped(free) char *id = strdup(execution->id);
+    struct output *output;
+
+    (void)state;
+    fake_program_write(program, "before ");
+    fake_program_leave_child(program);
+    fake_program_exit(program, 0);
+    world_settle(&world);
+    release(execution);
+    restart();
+    fake_program_write(program, "after");
+    world_settle(&world);
+    assert_int_equal(program->signal_count, 0);
+    fd_close(steal_fd(&program->output));
+    fd_close(steal_fd(&program->errors));
+    world_settle(&world);
+    assert_int_equal(fake_programs_count(), 0);
+    assert_int_equal(world.core->executions_by_id.count, 0);
+    output = execution_open_output(world.core, id, false);
+    assert_int_equal(output_length(output), 12);
+    output_free(output);
+}
+
+static void a_process_that_nobody_recorded_is_killed_and_forgotten(void **state)
+{
+    struct execution *execution = start_simple();
+    char id[ID_SIZE];
+
+    (void)state;
+    memcpy(id, session->id, sizeof(id));
+    release(execution);
+    fake_programs_last()->number++;
+    restart();
+    world_settle(&world);
+    assert_int_equal(fake_programs_last()->signals[0], SIGKILL);
+    assert_int_equal(fake_programs_count(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -734,6 +776,8 @@ int main(void)
         TEST(bytes_written_while_no_daemon_ran_are_found),
         TEST(a_timeout_goes_on_in_the_next_daemon),
         TEST(a_running_record_that_init_does_not_know_is_lost),
+        TEST(a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon),
+        TEST(a_process_that_nobody_recorded_is_killed_and_forgotten),
     };
 
     log_setup(LOG_ERROR, LOG_TEXT, STDERR_FILENO);
