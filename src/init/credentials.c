@@ -82,6 +82,12 @@ void credentials_volunteer_for_the_oom_killer(void)
     sys_close(fd);
 }
 
+void credentials_drop_bounding(void)
+{
+    if (settings.is_root)
+        drop_bounding(settings.keep_capabilities);
+}
+
 static bool is_own(const struct user *user)
 {
     return user->unchanged ||
@@ -102,8 +108,6 @@ int credentials_become(const struct user *user)
 
     if (!settings.is_root)
         return is_own(user) ? 0 : -EPERM;
-    if (user->uid)
-        drop_bounding(settings.keep_capabilities);
     if (user->unchanged)
         return 0;
     result = set_groups(user);

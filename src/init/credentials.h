@@ -12,6 +12,9 @@ void credentials_prepare(void);
  * that. */
 void credentials_volunteer_for_the_oom_killer(void);
 
+/* Nothing that the caller starts will have a capability. */
+void credentials_drop_bounding(void);
+
 /* The process becomes the user, for good. 0 or -errno. */
 int credentials_become(const struct user *user);
 

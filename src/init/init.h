@@ -55,9 +55,10 @@ struct process {
     uint64_t number;
     enum process_state state;
     uint32_t flags;
-    int supervisor; /* pid; 0 once nothing of the tree is left */
-    int input;      /* outer ends: init's duplicates; -1 where there is none */
-    int output;     /* the terminal's master when there is one */
+    bool is_for_root; /* by what the user is called; who he is shows later */
+    int supervisor;   /* pid; 0 once nothing of the tree is left */
+    int input;        /* outer ends: init's duplicates; -1 where there is none */
+    int output;       /* the terminal's master when there is one */
     int errors;
     int inner[3]; /* the process's own ends, until it has started */
     int script;

@@ -89,6 +89,16 @@ static void refuse(const struct protocol_header *header, enum protocol_stage sta
     connection_answer(&failed, sizeof failed);
 }
 
+/* Another name for root is taken for an ordinary user, and gets no capability. */
+static bool is_for_root(const char *user)
+{
+    if (!user[0])
+        user = settings.default_user;
+    if (!user[0])
+        return settings.is_root;
+    return !strcmp(user, "root") || !strcmp(user, "0") || !strncmp(user, "0:", 2);
+}
+
 static struct process *prepare(struct job *job, int *fds, unsigned fd_count)
 {
     const struct protocol_start *start = job->start;
@@ -110,6 +120,7 @@ static struct process *prepare(struct job *job, int *fds, unsigned fd_count)
     }
 
     process->flags = start->flags;
+    process->is_for_root = is_for_root(job->texts.user);
     process->start_request = start->header.request;
     process->connection = connection.generation;
     if (fd_count) {

@@ -1,5 +1,6 @@
 #include "init/supervisor.h"
 
+#include "init/credentials.h"
 #include "init/init.h"
 #include "init/payload.h"
 #include "init/sys.h"
@@ -21,13 +22,14 @@ enum seat_state { SEAT_FREE, SEAT_BUSY, SEAT_PARKED, SEAT_LEAVING };
 struct seat {
     atomic_int state; /* the supervisor sleeps on it while it is parked */
     int pid;
+    bool is_for_root; /* else it has no capability left to hand on */
     struct process *process;
 };
 
 static struct seat seats[MAX_SEATS];
 static alignas(4096) char stacks[MAX_SEATS][SUPERVISOR_STACK];
-static unsigned seat_places; /* how many have ever been in use */
-static struct seat *spare;   /* parked and not told to leave */
+static unsigned seat_places;   /* how many have ever been in use */
+static struct seat *spares[2]; /* parked and not told to leave; one for root, one for all others */
 
 static int64_t micros(const struct timeval *time)
 {
@@ -197,6 +199,8 @@ static __attribute__((noreturn)) void supervisor_run(void *argument)
     bool goes_on = true;
 
     (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (!seat->is_for_root)
+        credentials_drop_bounding();
     if (settings.direct) {
         (void)sys(prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
         end_if_orphaned();
@@ -216,10 +220,10 @@ static __attribute__((noreturn)) void supervisor_run(void *argument)
 
 static bool take_spare(struct process *process)
 {
-    struct seat *seat = spare;
+    struct seat *seat = spares[process->is_for_root];
     int parked = SEAT_PARKED;
 
-    spare = NULL;
+    spares[process->is_for_root] = NULL;
     if (!seat)
         return false;
     seat->process = process;
@@ -252,6 +256,7 @@ int supervisor_start(struct process *process)
     if (!seat)
         return -EAGAIN;
     seat->process = process;
+    seat->is_for_root = process->is_for_root;
     atomic_store(&seat->state, SEAT_BUSY);
     pid = sys_clone_call(SUPERVISOR_FLAGS, stacks[seat - seats] + SUPERVISOR_STACK, supervisor_run,
                          seat, NULL);
@@ -278,8 +283,8 @@ void supervisor_release(struct process *process)
 
     if (!seat)
         return;
-    if (!spare) {
-        spare = seat;
+    if (!spares[seat->is_for_root]) {
+        spares[seat->is_for_root] = seat;
         return;
     }
     if (atomic_compare_exchange_strong(&seat->state, &parked, SEAT_LEAVING))
@@ -297,7 +302,7 @@ void supervisor_reaped(int pid)
 
     if (!seat)
         return;
-    if (spare == seat)
-        spare = NULL;
+    if (spares[seat->is_for_root] == seat)
+        spares[seat->is_for_root] = NULL;
     atomic_store(&seat->state, SEAT_FREE);
 }

@@ -7,7 +7,8 @@
  *
  * It is a clone that shares init's memory and descriptors: it costs a kernel task and one page. One
  * that has nothing left to watch is kept for a few seconds, since taking it again is faster than
- * making another.
+ * making another. It hands its bounding set of capabilities on, so there are two kinds: for root,
+ * and for all others with an empty one.
  */
 
 #include <stdbool.h>

@@ -59,6 +59,25 @@ static void root_inside_has_no_more_than_the_bounding_set(void **state UNUSED)
     box_free(box);
 }
 
+static void capabilities_are_those_of_each_user_in_any_order(void **state UNUSED)
+{
+    static const char *const users[] = { "daemon", "0", "1:1", "root", "root", "daemon" };
+    struct box *box = the_namespace((const char *const[]){ "--bounding=1c3", NULL }, -1);
+
+    for (size_t i = 0; i < ARRAY_LENGTH(users); i++) {
+        struct agent_start start = RUN_SHELL("grep CapBnd /proc/self/status");
+        bool is_root = !strcmp(users[i], "0") || !strcmp(users[i], "root");
+        struct run run;
+
+        start.user = users[i];
+        run_all(&run, box, &start);
+        assert_string_equal(run_out(&run), is_root ? "CapBnd:\t00000000000001c3\n"
+                                                   : "CapBnd:\t0000000000000000\n");
+        run_finish(&run);
+    }
+    box_free(box);
+}
+
 static int make_filter(void)
 {
     struct sock_filter program[] = {
@@ -228,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_user_is_used_when_none_is_asked_for),
         cmocka_unit_test(root_inside_has_no_more_than_the_bounding_set),
+        cmocka_unit_test(capabilities_are_those_of_each_user_in_any_order),
         cmocka_unit_test(the_filter_holds_for_processes_and_not_for_init),
         cmocka_unit_test(what_is_no_host_name_is_refused),
         cmocka_unit_test(what_it_does_not_understand_stops_it),
