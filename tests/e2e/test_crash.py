@@ -1,7 +1,10 @@
 """kill -9 of the daemon loses no session, no running program and no byte."""
+import os
+import signal
+import subprocess
 import time
 
-from conftest import wait_for
+from conftest import SANDGLASS, wait_for
 
 COUNTER = "i=0; while [ $i -lt {n} ]; do echo $i; i=$((i+1)); [ $((i % 100)) = 0 ] && sleep 0.01; done; true"
 
@@ -50,7 +53,6 @@ def test_a_crashed_sandbox_comes_back_with_a_new_generation(daemon):
     daemon.execute(session, command="echo x > file")
     before = daemon.api("GET", f"/sessions/{session}").json["generation"]
     pid = sandbox_pid(daemon, session)
-    import os, signal
     os.kill(pid, signal.SIGKILL)
     result = wait_for(lambda: (r := daemon.api("POST", f"/sessions/{session}/executions", {"command": "cat file; echo up"})).status == 201
                       and r.json["state"] == "exited" and r.json, "it comes back")
@@ -65,8 +67,6 @@ def sandbox_pid(daemon, session):
 
 
 def test_a_second_daemon_on_the_same_state_is_refused_and_names_the_first(daemon):
-    import subprocess
-    from conftest import SANDGLASS
     result = subprocess.run([SANDGLASS, "serve", "--config", daemon.directory / "sandglass.yaml",
                              "--listen", f"unix:{daemon.directory}/run/other.sock"], capture_output=True, text=True, timeout=20)
     assert result.returncode != 0
@@ -80,4 +80,6 @@ def test_sigterm_with_keep_leaves_the_sandbox_for_the_next_daemon(make_daemon, b
     daemon.stop()
     daemon.start()
     assert daemon.execute(session, command="cat file")["stdout"] == "kept\n"
-    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    daemon.settings["shutdown"] = {"policy": "destroy"}
+    daemon.stop()
+    daemon.start()

@@ -1,14 +1,13 @@
 """Executions: every exit code and every byte right."""
 import concurrent.futures
 import hashlib
-import http.client
 import json
 import os
 import time
 
 import pytest
 
-from conftest import UnixConnection, wait_for
+from conftest import SANDGLASS, UnixConnection, wait_for
 
 
 @pytest.fixture
@@ -194,13 +193,8 @@ def test_a_thousand_executions_one_after_the_other(daemon, session):
         if i == 200:
             resident = daemon.resident_kib()
     connection.close()
-    if "build-asan" not in str(daemon_binary()):
+    if "asan" not in str(SANDGLASS):
         assert daemon.resident_kib() < resident + 4096, "the daemon's memory is flat"
-
-
-def daemon_binary():
-    from conftest import SANDGLASS
-    return SANDGLASS
 
 
 def test_sixty_four_executions_at_once(daemon, session):
@@ -251,8 +245,8 @@ def test_destroying_during_an_execution_does_not_lose_its_result(daemon, session
         running = pool.submit(daemon.api, "POST", f"/sessions/{session}/executions", {"command": "echo kept; sleep 100"})
         wait_for(lambda: [e for e in daemon.api("GET", f"/sessions/{session}/executions").json["executions"]
                           if e["state"] == "running"], "running")
-        wait_for(lambda: True, "")
-        time.sleep(0.2)
+        run = daemon.api("GET", f"/sessions/{session}/executions").json["executions"][0]["id"]
+        wait_for(lambda: daemon.api("GET", f"/sessions/{session}/executions/{run}/output?stream=stdout").body, "output")
         daemon.api("DELETE", f"/sessions/{session}", expect=200)
         result = running.result(20).json
     assert result["state"] in ("cancelled", "crashed") and result["stdout"] == "kept\n"
