@@ -335,6 +335,7 @@ int attach_run(struct cli *cli, const struct attach_options *options, json_t **o
     message_init(&attach.size, cli, options->session, options->execution, "resize");
     if (attach_start(&attach, err) == 0) {
         loop_run(cli->loop);
+        (void)follower_check_written(&attach.out, &attach.err);
         *out_signal = attach.last_signal;
         *out_final = steal_ptr(&attach.final);
         result = attach.err.code == ERR_NONE ? 0 : -1;

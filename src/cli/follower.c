@@ -2,6 +2,7 @@
 
 #include "net/http_client.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -177,4 +178,12 @@ void follower_fini(struct follower *follower)
     outlet_fini(&follower->outlet);
     buffer_fini(&follower->refusal);
     *follower = (struct follower){ 0 };
+}
+
+int follower_check_written(const struct follower *follower, struct error *err)
+{
+    if (!follower->outlet.closed || follower->outlet.closed_errno == EPIPE)
+        return 0;
+    errno = follower->outlet.closed_errno;
+    return error_sys(err, "write %s", follower->options.stream);
 }

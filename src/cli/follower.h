@@ -47,5 +47,8 @@ void follower_start(struct follower *follower, struct cli *cli,
                     follower_fn *on_closed);
 void follower_fini(struct follower *follower); /* safe on a zeroed one */
 
+/* 0, or -1 when our output could not be written for any other reason than that nobody reads it. */
+int follower_check_written(const struct follower *follower, struct error *err);
+
 /* How long a daemon may be away before its callers give up. */
 enum { LOST_LIMIT_US = 30 * 1000 * 1000, RETRY_DELAY_US = 100 * 1000 };

@@ -67,6 +67,7 @@ static ssize_t write_some(const struct outlet *outlet, const void *data, size_t 
 
 static void outlet_close(struct outlet *outlet)
 {
+    outlet->closed_errno = errno;
     io_watch_stop(&outlet->watch);
     buffer_clear(&outlet->pending);
     outlet->closed = true;
@@ -111,6 +112,7 @@ bool outlet_write(struct outlet *outlet, const void *data, size_t length)
     if (length == 0)
         return outlet_is_empty(outlet);
     if (buffer_append(&outlet->pending, data, length) < 0) {
+        errno = ENOBUFS;
         outlet_close(outlet);
         return true;
     }

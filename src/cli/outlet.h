@@ -24,8 +24,9 @@ struct outlet {
     struct io_watch watch;
     struct buffer pending;
     outlet_fn *on_drained; /* all of it was taken, after outlet_write() said to wait */
-    outlet_fn *on_closed;  /* the reader is gone: once */
+    outlet_fn *on_closed;  /* the reader is gone, or the disk is full: once */
     bool closed;           /* further bytes are dropped */
+    int closed_errno;      /* why: EPIPE, ENOSPC, … */
 };
 
 /* `fd` is borrowed. */

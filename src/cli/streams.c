@@ -56,6 +56,7 @@ int streams_copy(struct cli *cli, const struct streams_options *options, struct 
         follower_start(&streams.second, cli, &follow, on_second_finished, NULL);
     }
     loop_run(cli->loop);
+    (void)follower_check_written(&streams.first, &streams.err);
     follower_fini(&streams.first);
     follower_fini(&streams.second);
     if (streams.err.code == ERR_NONE)

@@ -106,6 +106,13 @@ def test_a_reader_that_stops_reading_ends_the_program(daemon, session):
     wait_for(lambda: "running" not in daemon.cli("ps", session).stdout, "the end of the program")
 
 
+def test_a_full_disk_is_said_and_ends_the_program(daemon, session):
+    with open("/dev/full", "wb") as full:
+        code, _, err = finish(start(daemon, "exec", session, "--", "sh", "-c", "while echo y; do :; done", stdout=full))
+    assert code == 125 and b"No space left" in err
+    assert "running" not in daemon.cli("ps", session).stdout
+
+
 def test_a_reader_that_pauses_loses_nothing(daemon, session):
     process = start(daemon, "exec", session, "--", "seq", "1", "400000")
     first = process.stdout.read(10)
