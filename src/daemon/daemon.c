@@ -14,6 +14,7 @@
 #include "loop/loop.h"
 #include "loop/worker.h"
 #include "net/http_server.h"
+#include "net/tls.h"
 #include "store/lock.h"
 #include "store/store.h"
 
@@ -44,6 +45,7 @@ struct daemon {
     struct auth *auth;
     struct audit *audit;
     struct api *api;
+    struct tls *tls;
     struct http_server *server;
 
     struct signal_watch on_term, on_int, on_hup;
@@ -86,11 +88,15 @@ static void on_terminate(struct signal_watch *watch, int signal_number)
     daemon_stop(daemon, daemon->config.shutdown.policy == SHUTDOWN_DESTROY);
 }
 
-/* Keys are read again and the audit log begins a new file. A closed terminal is no reason to stop.
- */
+/* Keys and certificates are read again and the audit log begins a new file. A closed terminal is no
+ * reason to stop. */
 static void on_hangup(struct signal_watch *watch, int signal_number UNUSED)
 {
     struct daemon *daemon = container_of(watch, struct daemon, on_hup);
+    struct error err = { 0 };
+
+    if (daemon->tls && tls_reload(daemon->tls, &err) < 0)
+        log_error("the certificate stays as it was", kv("error", err.message));
 
     auth_reload(daemon->auth);
     if (daemon->audit)
@@ -248,6 +254,12 @@ static int open_door(struct daemon *daemon, struct error *err)
                             err);
     if (!daemon->auth)
         return -1;
+    if (*daemon->config.tls.certificate) {
+        daemon->tls =
+            tls_new(daemon->loop, daemon->config.tls.certificate, daemon->config.tls.key, err);
+        if (!daemon->tls)
+            return -1;
+    }
     if (!daemon->config.audit.enabled)
         return 0;
     daemon->audit = audit_open(daemon->loop, daemon->config.audit.file, err);
@@ -300,6 +312,7 @@ static int listen_everywhere(struct daemon *daemon, struct error *err)
     struct http_server_limits limits = server_limits(&daemon->config);
 
     daemon->server = http_server_new(daemon->loop, &limits, api_handle, daemon->api);
+    http_server_set_tls(daemon->server, daemon->tls);
     for (size_t i = 0; i < daemon->config.listen.count; i++) {
         const char *address = daemon->config.listen.items[i];
 
@@ -356,6 +369,7 @@ static void daemon_run(struct daemon *daemon)
 static void daemon_fini(struct daemon *daemon)
 {
     http_server_free(daemon->server);
+    tls_free(daemon->tls);
     auth_free(daemon->auth);
     api_free(daemon->api);
     audit_close(daemon->audit);

@@ -95,6 +95,7 @@ struct http_server {
     unsigned count;      /* of connections that are not refused */
     unsigned refused;
     bool draining;
+    struct tls *tls;             /* borrowed; NULL without it */
     struct listener **listeners; /* owned, each too */
     size_t listener_count;
     char id[ID_SIZE]; /* of the last request */

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "net/http_connection.h"
+#include "net/tls.h"
 
 #include <assert.h>
 #include <signal.h>
@@ -69,6 +70,10 @@ static void on_accept(void *context, int fd, const struct address *peer)
     struct http_server *server = context;
     bool refused = server->count >= server->limits.connections && !server_evict(server);
 
+    if (server->tls && !peer->is_unix)
+        fd = tls_accept(server->tls, fd);
+    if (fd < 0)
+        return;
     if (refused && server->refused >= REFUSED_AT_ONCE)
         fd_close(fd);
     else
@@ -96,6 +101,11 @@ int http_server_listen(struct http_server *server, const char *address, struct e
         xrealloc(server->listeners, server->listener_count + 1, sizeof(server->listeners[0]));
     server->listeners[server->listener_count++] = listener;
     return 0;
+}
+
+void http_server_set_tls(struct http_server *server, struct tls *tls)
+{
+    server->tls = tls;
 }
 
 unsigned http_server_port(const struct http_server *server)

@@ -29,6 +29,7 @@
 
 struct http_exchange;
 struct http_server;
+struct tls;
 
 struct http_server_limits {
     struct http_limits message;
@@ -57,6 +58,11 @@ SCOPED_DEFINE(http_server_free, struct http_server);
 /* "unix:PATH" or "HOST:PORT" ("[::1]:PORT"); port 0 picks one. May be called more than once. See
  * net/listener.h for what happens to the socket file. */
 int http_server_listen(struct http_server *server, const char *address, struct error *err);
+
+/* TCP connections speak TLS from now on; unix sockets never do. Borrowed, and freed after the
+ * server. */
+void http_server_set_tls(struct http_server *server, struct tls *tls);
+
 unsigned
 http_server_port(const struct http_server *server); /* of the first TCP listener, 0 if none */
 

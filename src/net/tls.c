@@ -1,0 +1,138 @@
+#include "net/tls.h"
+
+#include "base/alloc.h"
+#include "net/tls_relay.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+struct tls {
+    struct loop *loop; /* borrowed */
+    char *certificate; /* owned, as is all below */
+    char *key;
+    SSL_CTX *context;
+    struct list relays;
+};
+
+/* We speak HTTP/1.1 and say so to those who ask; those who speak only other things may go. */
+static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_length,
+                   const unsigned char *in, unsigned in_length, void *context)
+{
+    static const unsigned char ours[] = "\x08http/1.1";
+
+    (void)ssl;
+    (void)context;
+    if (SSL_select_next_proto((unsigned char **)out, out_length, ours, sizeof(ours) - 1, in,
+                              in_length) == OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_OK;
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+}
+
+static int fail(struct error *err, const char *what, const char *path)
+{
+    char reason[200] = "unknown reason";
+    unsigned long number = ERR_peek_last_error();
+
+    if (number)
+        ERR_error_string_n(number, reason, sizeof(reason));
+    ERR_clear_error();
+    return error_set(err, ERR_INVALID, "%s %s: %s", what, path, reason);
+}
+
+static int context_load(struct tls *tls, SSL_CTX *context, struct error *err)
+{
+    if (SSL_CTX_use_certificate_chain_file(context, tls->certificate) != 1)
+        return fail(err, "read the certificate", tls->certificate);
+    if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) != 1)
+        return fail(err, "read the key", tls->key);
+    if (SSL_CTX_check_private_key(context) != 1)
+        return fail(err, "the key does not belong to the certificate", tls->certificate);
+    return 0;
+}
+
+static int no_passphrase(char *text, int size, int writing, void *context)
+{
+    (void)text;
+    (void)size;
+    (void)writing;
+    (void)context;
+    return -1;
+}
+
+static SSL_CTX *context_new(struct tls *tls, struct error *err)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+
+    if (!context || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1 ||
+        SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1) {
+        SSL_CTX_free(context);
+        error_set(err, ERR_INTERNAL, "TLS cannot be set up");
+        return NULL;
+    }
+    SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                     SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                  SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_default_passwd_cb(context, no_passphrase);
+    SSL_CTX_set_alpn_select_cb(context, on_alpn, NULL);
+    if (context_load(tls, context, err) == 0)
+        return context;
+    SSL_CTX_free(context);
+    return NULL;
+}
+
+struct tls *tls_new(struct loop *loop, const char *certificate, const char *key, struct error *err)
+{
+    struct tls *tls = xnew(struct tls);
+
+    tls->loop = loop;
+    tls->certificate = xstrdup(certificate);
+    tls->key = xstrdup(key);
+    list_init(&tls->relays);
+    tls->context = context_new(tls, err);
+    if (!tls->context) {
+        tls_free(tls);
+        return NULL;
+    }
+    return tls;
+}
+
+void tls_free(struct tls *tls)
+{
+    if (!tls)
+        return;
+    tls_relays_close(&tls->relays);
+    SSL_CTX_free(tls->context);
+    free(tls->certificate);
+    free(tls->key);
+    free(tls);
+}
+
+int tls_reload(struct tls *tls, struct error *err)
+{
+    SSL_CTX *context = context_new(tls, err);
+
+    if (!context)
+        return -1;
+    SSL_CTX_free(tls->context);
+    tls->context = context;
+    return 0;
+}
+
+int tls_accept(struct tls *tls, int socket)
+{
+    scoped(fd_close) int client = socket;
+    SSL *ssl = SSL_new(tls->context);
+    int pair[2];
+
+    if (!ssl || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0) {
+        SSL_free(ssl);
+        return -1;
+    }
+    SSL_set_accept_state(ssl);
+    tls_relay_start(tls->loop, &tls->relays, ssl, steal_fd(&client), pair[0]);
+    return pair[1];
+}

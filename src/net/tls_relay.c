@@ -1,0 +1,302 @@
+#include "net/tls_relay.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum {
+    CHUNK_BYTES = 16 * 1024, /* the most that one record of TLS holds */
+    ROUNDS_PER_TURN = 16,
+    LINGER_US = 3 * 1000 * 1000,
+    LINGER_BYTES = 16 * 1024 * 1024,
+};
+
+/* Bytes on their way; the next ones are taken when these are gone. */
+struct chunk {
+    uint8_t *data; /* owned; NULL while there is none */
+    size_t sent, length;
+    bool ended; /* no more come */
+};
+
+struct relay {
+    struct loop *loop; /* borrowed */
+    struct list node;
+    SSL *ssl;               /* owned */
+    struct io_watch secure; /* the fds of both are owned */
+    struct io_watch plain;
+    struct chunk in;  /* from the client */
+    struct chunk out; /* to the client */
+    unsigned secure_wants, plain_wants;
+    bool broken;
+    bool deaf;     /* the plain side takes nothing more, but may still have something to say */
+    bool told_end; /* the plain side knows that the client has ended */
+    bool lingers;  /* all is sent: what still comes is dropped until the client closes */
+    size_t dropped;
+    struct timer linger;
+};
+
+static void relay_close(struct relay *relay)
+{
+    list_remove(&relay->node);
+    timer_stop(&relay->linger);
+    io_watch_stop(&relay->secure);
+    io_watch_stop(&relay->plain);
+    SSL_free(relay->ssl);
+    fd_close(relay->secure.fd);
+    fd_close(relay->plain.fd);
+    free(relay->in.data);
+    free(relay->out.data);
+    free(relay);
+}
+
+/* --- chunks ---------------------------------------------------------------------------------- */
+
+static bool chunk_is_empty(const struct chunk *chunk)
+{
+    return chunk->sent == chunk->length;
+}
+
+static uint8_t *chunk_room(struct chunk *chunk)
+{
+    if (!chunk->data)
+        chunk->data = xmalloc(CHUNK_BYTES);
+    return chunk->data;
+}
+
+/* An idle connection holds no memory for bytes. */
+static void chunk_trim(struct chunk *chunk)
+{
+    if (!chunk_is_empty(chunk))
+        return;
+    free(chunk->data);
+    *chunk = (struct chunk){ .ended = chunk->ended };
+}
+
+/* --- steps: each returns whether it got anywhere --------------------------------------------- */
+
+/* What OpenSSL waits for, or how it ended. */
+static void secure_blocked(struct relay *relay, int result, struct chunk *chunk)
+{
+    switch (SSL_get_error(relay->ssl, result)) {
+    case SSL_ERROR_WANT_READ:
+        relay->secure_wants |= IO_READ;
+        return;
+    case SSL_ERROR_WANT_WRITE:
+        relay->secure_wants |= IO_WRITE;
+        return;
+    case SSL_ERROR_ZERO_RETURN:
+        chunk->ended = true;
+        return;
+    }
+    relay->broken = true;
+}
+
+static bool secure_read(struct relay *relay)
+{
+    struct chunk *in = &relay->in;
+    int length;
+
+    if (in->ended || relay->deaf || !chunk_is_empty(in))
+        return false;
+    ERR_clear_error();
+    length = SSL_read(relay->ssl, chunk_room(in), CHUNK_BYTES);
+    in->sent = 0;
+    in->length = length > 0 ? (size_t)length : 0;
+    if (length <= 0)
+        secure_blocked(relay, length, in);
+    return length > 0 || in->ended;
+}
+
+static bool secure_write(struct relay *relay)
+{
+    struct chunk *out = &relay->out;
+    int length;
+
+    if (chunk_is_empty(out))
+        return false;
+    ERR_clear_error();
+    length = SSL_write(relay->ssl, out->data + out->sent, (int)(out->length - out->sent));
+    if (length > 0)
+        out->sent += (size_t)length;
+    else
+        secure_blocked(relay, length, out);
+    return length > 0;
+}
+
+static bool errno_is_passing(void)
+{
+    return errno == EAGAIN || errno == EINTR;
+}
+
+static bool plain_write(struct relay *relay)
+{
+    struct chunk *in = &relay->in;
+    ssize_t length;
+
+    if (chunk_is_empty(in)) {
+        if (in->ended && !relay->told_end)
+            (void)shutdown(relay->plain.fd, SHUT_WR);
+        relay->told_end |= in->ended;
+        return false;
+    }
+    length = send(relay->plain.fd, in->data + in->sent, in->length - in->sent,
+                  MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (length > 0) {
+        in->sent += (size_t)length;
+    } else if (errno_is_passing()) {
+        relay->plain_wants |= IO_WRITE;
+    } else {
+        in->sent = in->length;
+        relay->deaf = true;
+    }
+    return length > 0;
+}
+
+static bool plain_read(struct relay *relay)
+{
+    struct chunk *out = &relay->out;
+    ssize_t length;
+
+    if (out->ended || !chunk_is_empty(out))
+        return false;
+    length = recv(relay->plain.fd, chunk_room(out), CHUNK_BYTES, MSG_DONTWAIT);
+    out->sent = 0;
+    out->length = length > 0 ? (size_t)length : 0;
+    if (length < 0 && errno_is_passing())
+        relay->plain_wants |= IO_READ;
+    else
+        out->ended = length <= 0;
+    return length > 0;
+}
+
+static bool relay_step(struct relay *relay)
+{
+    bool moved;
+
+    relay->secure_wants = relay->plain_wants = 0;
+    moved = secure_read(relay);
+    moved |= plain_write(relay);
+    moved |= plain_read(relay);
+    moved |= secure_write(relay);
+    return moved && !relay->broken;
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+/* Closing at once would reset the connection, and with it what the client has not read yet. */
+static void relay_drop(struct relay *relay)
+{
+    uint8_t scratch[4096];
+    ssize_t length;
+
+    do {
+        length = recv(relay->secure.fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+        relay->dropped += length > 0 ? (size_t)length : 0;
+    } while (length > 0 && relay->dropped < LINGER_BYTES);
+    if (length >= 0 || errno != EAGAIN)
+        relay->broken = true;
+}
+
+static void on_linger_end(struct timer *timer)
+{
+    relay_close(container_of(timer, struct relay, linger));
+}
+
+static void relay_linger(struct relay *relay)
+{
+    ERR_clear_error();
+    (void)SSL_shutdown(relay->ssl);
+    ERR_clear_error();
+    relay->lingers = true;
+    io_watch_stop(&relay->plain);
+    fd_close(relay->plain.fd);
+    relay->plain.fd = -1;
+    relay->broken = relay->in.ended || shutdown(relay->secure.fd, SHUT_WR) < 0;
+    timer_arm_in(&relay->linger, LINGER_US);
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+static void on_secure_ready(struct io_watch *watch, unsigned events);
+static void on_plain_ready(struct io_watch *watch, unsigned events);
+
+static void watch_for(struct relay *relay, struct io_watch *watch, unsigned wants)
+{
+    io_ready_fn *on_ready = watch == &relay->secure ? on_secure_ready : on_plain_ready;
+
+    if (!wants)
+        io_watch_stop(watch);
+    else if (wants != watch->events)
+        io_watch_start(watch, relay->loop, watch->fd, wants, on_ready);
+}
+
+static void relay_settle(struct relay *relay)
+{
+    int rounds = 0;
+
+    while (!relay->lingers && rounds++ < ROUNDS_PER_TURN && relay_step(relay))
+        ;
+    if (!relay->lingers && !relay->broken && relay->out.ended && chunk_is_empty(&relay->out))
+        relay_linger(relay);
+    if (relay->lingers)
+        relay_drop(relay);
+    if (relay->broken) {
+        relay_close(relay);
+        return;
+    }
+    chunk_trim(&relay->in);
+    chunk_trim(&relay->out);
+    if (relay->lingers) {
+        watch_for(relay, &relay->secure, IO_READ);
+        return;
+    }
+    /* Cut short for the sake of others: the rest comes with the next turn. */
+    if (rounds > ROUNDS_PER_TURN)
+        relay->plain_wants |= IO_WRITE;
+    watch_for(relay, &relay->secure, relay->secure_wants);
+    watch_for(relay, &relay->plain, relay->plain_wants);
+}
+
+static void on_secure_ready(struct io_watch *watch, unsigned events UNUSED)
+{
+    relay_settle(container_of(watch, struct relay, secure));
+}
+
+static void on_plain_ready(struct io_watch *watch, unsigned events UNUSED)
+{
+    relay_settle(container_of(watch, struct relay, plain));
+}
+
+void tls_relay_start(struct loop *loop, struct list *relays, SSL *ssl, int secure, int plain)
+{
+    struct relay *relay = xnew(struct relay);
+
+    relay->loop = loop;
+    relay->ssl = ssl;
+    relay->secure.fd = secure;
+    relay->plain.fd = plain;
+    timer_init(&relay->linger, loop, on_linger_end);
+    list_append(relays, &relay->node);
+    SSL_set_fd(ssl, secure);
+    watch_for(relay, &relay->secure, IO_READ);
+    watch_for(relay, &relay->plain, IO_READ);
+}
+
+void tls_relays_close(struct list *relays)
+{
+    struct relay *relay, *following;
+
+    list_for_each_safe (relay, following, relays, node) {
+        if (!relay->lingers)
+            while (relay_step(relay))
+                ;
+        if (!relay->lingers && !relay->broken)
+            (void)SSL_shutdown(relay->ssl);
+        ERR_clear_error();
+        relay_close(relay);
+    }
+}
