@@ -167,9 +167,9 @@ static void gathered_close(struct gathered *gathered)
 /* The new root is mounted over /proc, the one folder that every host has. */
 static int enter_empty_root(struct launcher *launcher, struct fail *fail)
 {
-    static const char *const folders[] = { HOST_TEMPLATES,   HOST_SKELETON, HOST_DEVICES,
-                                           HOST_MASK_FOLDER, HOST_LOWER,    HOST_LOWER_USR,
-                                           HOST_STORE,       HOST_ROOT,     HOST_PROC };
+    static const char *const folders[] = { HOST_TEMPLATES, HOST_SKELETON,     HOST_DEVICES,
+                                           HOST_LOWER,     HOST_MASKS_FOLDER, HOST_LOWER_USR,
+                                           HOST_STORE,     HOST_ROOT,         HOST_PROC };
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "1m" }, { 0 } };
     int file;
 
@@ -184,15 +184,33 @@ static int enter_empty_root(struct launcher *launcher, struct fail *fail)
         if (mkdir(folders[i], 0755) < 0)
             return fail_sys(fail, "make folders");
     }
-    (void)chmod(HOST_MASK_FOLDER, 0555);
-    file = open(HOST_MASK_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-    if (file < 0)
-        return fail_sys(fail, "make folders");
-    (void)fchmod(file, 0444);
-    close(file);
     file = openat(launcher->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
     launcher->host.own = file;
     return file < 0 ? fail_sys(fail, "find own namespace") : 0;
+}
+
+/* On a file system of their own that is read-only as a whole: what is bound from it is so too. */
+static int make_masks(struct fail *fail)
+{
+    static const struct mount_option options[] = { { "mode", "0755" }, { "size", "4k" }, { 0 } };
+    struct sys_mount_attr locked = { .set = SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV |
+                                            SYS_MOUNT_NOEXEC };
+    int mount = mount_make("tmpfs", options, 0);
+    int result = -1;
+    int file;
+
+    if (mount < 0)
+        return fail_sys(fail, "make masks");
+    file = openat(mount, "file", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (file >= 0)
+        close(file);
+    if (file >= 0 && fchmodat(mount, "file", 0444, 0) == 0 && mkdirat(mount, "folder", 0555) == 0 &&
+        fchmodat(mount, "folder", 0555, 0) == 0 && sys_mount_setattr(mount, 0, &locked) == 0)
+        result = sys_attach(mount, AT_FDCWD, HOST_MASKS_FOLDER);
+    if (result < 0)
+        fail_sys(fail, "make masks");
+    close(mount);
+    return result;
 }
 
 /* Real nodes where we may make them, the host's own by a mount where we may not. */
@@ -249,17 +267,11 @@ static int make_devices(struct launcher *launcher, const struct gathered *gather
 static void find_masks(struct launcher *launcher)
 {
     static const char *const candidates[] = {
-        "acpi",          "asound",        "bootconfig",   "buddyinfo",
-        "bus",           "cmdline",       "config.gz",    "consoles",
-        "devices",       "diskstats",     "dma",          "driver",
-        "dynamic_debug", "execdomains",   "fb",           "fs",
-        "interrupts",    "iomem",         "ioports",      "irq",
-        "kallsyms",      "kcore",         "key-users",    "keys",
-        "kmsg",          "latency_stats", "locks",        "misc",
-        "modules",       "mtrr",          "pagetypeinfo", "partitions",
-        "pressure",      "sched_debug",   "schedstat",    "scsi",
-        "slabinfo",      "softirqs",      "swaps",        "sysrq-trigger",
-        "timer_list",    "tty",           "vmallocinfo",  "zoneinfo",
+        "acpi",          "asound",        "bootconfig",  "bus",        "cmdline",  "config.gz",
+        "driver",        "dynamic_debug", "fs",          "interrupts", "iomem",    "ioports",
+        "irq",           "kallsyms",      "kcore",       "key-users",  "keys",     "kmsg",
+        "latency_stats", "modules",       "sched_debug", "scsi",       "slabinfo", "sysrq-trigger",
+        "timer_list",    "vmallocinfo",
     };
     struct host *host = &launcher->host;
     struct stat status;
@@ -307,7 +319,7 @@ static int share(struct launcher *launcher, const struct gathered *gathered, str
     if (!template)
         return -1;
     template->split = true;
-    return make_devices(launcher, gathered, fail);
+    return make_masks(fail) < 0 ? -1 : make_devices(launcher, gathered, fail);
 }
 
 int host_open(struct launcher *launcher, struct fail *fail)

@@ -24,6 +24,8 @@ struct filter_instruction {
     uint32_t value;
 };
 
+enum { NAMESPACES = 7 };
+
 struct launcher {
     struct launch_setup setup;
     struct state state;
@@ -34,9 +36,10 @@ struct launcher {
     struct filter_instruction filter[LAUNCH_MAX_FILTER];
     uint16_t filter_length; /* 0: no seccomp */
     uint32_t landlock_abi;
-    bool ready;  /* SETUP was done */
-    bool sealed; /* no more templates */
-    bool root;   /* has power over the host's user namespace */
+    uint64_t namespaces[NAMESPACES]; /* inodes of the host's, in the order of sandbox.c */
+    bool ready;                      /* SETUP was done */
+    bool sealed;                     /* no more templates */
+    bool root;                       /* has power over the host's user namespace */
     int socket;
     int init; /* the bytes of sandglass-init */
     int epoll;
@@ -58,6 +61,9 @@ int sandbox_freeze(struct launcher *launcher, const struct launch_freeze *freeze
                    struct fail *fail);
 int sandbox_inspect(struct launcher *launcher, const struct launch_inspect *inspect,
                     struct launch_usage *out_usage, struct fail *fail);
+
+/* Once, at the end of the setup: what the namespaces of sandboxes are compared with. */
+void sandbox_note_host(struct launcher *launcher);
 
 /* Sends an answer; `pidfd` is borrowed, -1 for none. */
 void launcher_reply(struct launcher *launcher, struct launch_reply *reply, int pidfd);

@@ -159,6 +159,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     slots_scan(&self->slots, &self->state);
     if (setup->flags & LAUNCH_SETUP_NATIVE && host_open(self, &missing) == 0)
         self->host.native = true;
+    sandbox_note_host(self);
     kits_open(self, KITS_READY);
     trash_start(self);
     self->ready = true;

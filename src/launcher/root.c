@@ -155,9 +155,8 @@ static int mask_proc(struct spawn *spawn)
 
     for (unsigned i = 0; i < host->mask_count; i++) {
         snprintf(path, sizeof(path), HOST_ROOT "/proc/%s", host->masks[i]);
-        if (mount_bind(host->mask_is_folder[i] ? HOST_MASK_FOLDER : HOST_MASK_FILE, path,
-                       SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC, 0,
-                       -1) < 0)
+        if (mount(host->mask_is_folder[i] ? HOST_MASK_FOLDER : HOST_MASK_FILE, path, NULL, MS_BIND,
+                  NULL) < 0)
             return fail_sys(&spawn->fail, "mask /proc");
     }
     return 0;

@@ -16,34 +16,45 @@
 static const struct {
     const char *name;
     uint32_t bit;
-} namespaces[] = {
+} namespaces[NAMESPACES] = {
     { "user", LAUNCH_NS_USER },     { "pid", LAUNCH_NS_PID }, { "mnt", LAUNCH_NS_MNT },
     { "net", LAUNCH_NS_NET },       { "ipc", LAUNCH_NS_IPC }, { "uts", LAUNCH_NS_UTS },
     { "cgroup", LAUNCH_NS_CGROUP },
 };
 
+static uint64_t namespace_of(const struct launcher *launcher, const char *process, size_t i)
+{
+    char path[48];
+    struct stat status;
+
+    snprintf(path, sizeof(path), "%s/ns/%s", process, namespaces[i].name);
+    return fstatat(launcher->state.proc, path, &status, 0) < 0 ? 0 : status.st_ino;
+}
+
+void sandbox_note_host(struct launcher *launcher)
+{
+    struct stat mounts;
+
+    for (size_t i = 0; i < NAMESPACES; i++) {
+        launcher->namespaces[i] = namespace_of(launcher, "self", i);
+        /* The launcher has left the host's mount namespace itself. */
+        if (namespaces[i].bit == LAUNCH_NS_MNT && launcher->host.mounts >= 0 &&
+            fstat(launcher->host.mounts, &mounts) == 0)
+            launcher->namespaces[i] = mounts.st_ino;
+    }
+}
+
 /* Read back from /proc: which namespaces are not those of the host. */
 static uint32_t read_namespaces(const struct launcher *launcher, pid_t pid)
 {
     uint32_t found = 0;
+    char process[16];
 
-    for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++) {
-        char path[48];
-        struct stat own;
-        struct stat theirs;
+    snprintf(process, sizeof(process), "%d", (int)pid);
+    for (size_t i = 0; i < NAMESPACES; i++) {
+        uint64_t theirs = namespace_of(launcher, process, i);
 
-        snprintf(path, sizeof(path), "%d/ns/%s", (int)pid, namespaces[i].name);
-        if (fstatat(launcher->state.proc, path, &theirs, 0) < 0)
-            continue;
-        snprintf(path, sizeof(path), "self/ns/%s", namespaces[i].name);
-        /* The launcher has left the host's mount namespace itself. */
-        if (launcher->host.mounts >= 0 && namespaces[i].bit == LAUNCH_NS_MNT) {
-            if (fstat(launcher->host.mounts, &own) < 0)
-                continue;
-        } else if (fstatat(launcher->state.proc, path, &own, 0) < 0) {
-            continue;
-        }
-        if (own.st_ino != theirs.st_ino)
+        if (theirs && theirs != launcher->namespaces[i])
             found |= namespaces[i].bit;
     }
     return found;
