@@ -69,7 +69,8 @@ static double samples_show(struct samples *samples, double floor)
 
     qsort(samples->values, samples->count, sizeof(double), by_value);
     median = samples->values[samples->count / 2];
-    printf("%-34s p50 %9.0f  p99 %9.0f  %6.2f F0\n", samples->name, median,
+    printf("%-26s best %7.0f  p10 %7.0f  p50 %7.0f  p99 %7.0f  %6.2f F0\n", samples->name,
+           samples->values[0], samples->values[samples->count / 10], median,
            samples->values[samples->count * 99 / 100], floor > 0 ? median / floor : 1.0);
     free(samples->values);
     return median;
