@@ -233,7 +233,7 @@ void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn
     free(core->shutdown);
     core->shutdown = shutdown;
     core->stopping = true;
-    pool_stop(core->pool, destroy);
+    pool_stop(core->pool); /* the next daemon makes its own */
     list_for_each_safe (session, following, &core->sessions, node) {
         if (destroy)
             session_end(session, END_SHUTDOWN, NULL, NULL, NULL);

@@ -72,11 +72,11 @@ void pool_start(struct pool *pool)
     pool_kick(pool);
 }
 
-void pool_stop(struct pool *pool, bool destroy)
+void pool_stop(struct pool *pool)
 {
     pool->active = false;
     timer_stop(&pool->retry);
-    while (destroy && pool_yield(pool))
+    while (pool_yield(pool))
         ;
 }
 

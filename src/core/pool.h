@@ -16,7 +16,7 @@ struct pool *pool_new(struct core *core);
 void pool_free(struct pool *pool);
 
 void pool_start(struct pool *pool);
-void pool_stop(struct pool *pool, bool destroy); /* refills no more */
+void pool_stop(struct pool *pool); /* refills no more, and all members go */
 
 /* A ready member that fits the session and for whose owner there is room, taken out of the pool;
  * NULL without one. */

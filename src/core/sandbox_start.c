@@ -147,6 +147,7 @@ static void connect_to_init(struct workflow *workflow)
     }
     fd = backend_connect(sandbox->core->parts.backend, sandbox->id, &err);
     if (fd < 0) {
+        err.code = ERR_BACKEND; /* whatever the system calls it */
         workflow_step_done(workflow, &err);
         return;
     }

@@ -22,7 +22,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SESSIONS = 6, USES = 12, STEPS = 40, SCHEDULES = 20000, GRACE_MS = 5000 };
+enum { SESSIONS = 6, USES = 12, STEPS = 40, GRACE_MS = 5000 };
+
+#ifdef __SANITIZE_ADDRESS__
+enum { SCHEDULES = 2000 };
+#else
+enum { SCHEDULES = 20000 };
+#endif
 
 /* What the test knows of a session, by what it was told. */
 struct model {
