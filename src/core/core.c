@@ -179,7 +179,7 @@ static bool is_quiet(const struct core *core)
         if (!session->durable)
             return false;
     }
-    return !core->recovery;
+    return !core->recovery && !retention_is_busy(core->retention);
 }
 
 static bool is_finished(const struct core_shutdown *shutdown)

@@ -8,6 +8,7 @@
 #include "core/sandbox.h"
 #include "core/sandbox_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct pool {
@@ -22,13 +23,36 @@ struct pool {
 
 /* --- refilling ----------------------------------------------------------------------------- */
 
+enum { LEAST_FREE_PERCENT = 5, TIGHT_RETRY_US = 30 * 1000 * 1000 };
+
+/* A host that is short of memory needs it for sandboxes that somebody uses. */
+static bool memory_is_tight(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    unsigned long long total_kb = 0;
+    unsigned long long free_kb = 0;
+    unsigned long long available_kb = 0;
+    bool known;
+
+    if (!file)
+        return false;
+    known = fscanf(file, "MemTotal: %llu kB MemFree: %llu kB MemAvailable: %llu kB", &total_kb,
+                   &free_kb, &available_kb) == 3;
+    fclose(file);
+    return known && available_kb * 100 < total_kb * LEAST_FREE_PERCENT;
+}
+
 static void refill(struct pool *pool)
 {
     if (!pool->active || pool->creating || timer_is_armed(&pool->retry))
         return;
     if (pool_ready(pool) >= (size_t)pool->core->parts.config->pool_size)
         return;
-    if (capacity_has_spare(pool->core->capacity))
+    if (!capacity_has_spare(pool->core->capacity))
+        return;
+    if (memory_is_tight())
+        timer_arm_in(&pool->retry, TIGHT_RETRY_US);
+    else
         pool->creating = sandbox_start(pool->core, NULL);
 }
 

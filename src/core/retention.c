@@ -203,6 +203,11 @@ void retention_start(struct retention *retention)
     find_next(retention);
 }
 
+bool retention_is_busy(const struct retention *retention)
+{
+    return retention->running;
+}
+
 void retention_note(struct retention *retention, int64_t until_wall_us)
 {
     arm(retention, until_wall_us);

@@ -14,5 +14,8 @@ struct retention *retention_new(struct core *core);
 void retention_free(struct retention *retention);
 void retention_start(struct retention *retention);
 
+/* The store or the worker has still to answer. */
+bool retention_is_busy(const struct retention *retention);
+
 /* A session has ended and is kept until then. */
 void retention_note(struct retention *retention, int64_t until_wall_us);

@@ -67,6 +67,7 @@ void world_start(struct world *world)
         .store = world->store,
         .backend = world->backend,
         .state_dir = world->state_dir,
+        .worker = world->worker,
     });
     core_start(world->core, on_started, &started);
     world_settle(world);

@@ -17,8 +17,9 @@ struct world {
     struct store *store;
     struct backend *backend;
     struct config config;
-    struct core *core; /* NULL while the daemon is down */
-    int state_dir;     /* borrowed; -1 where a test needs none */
+    struct core *core;     /* NULL while the daemon is down */
+    int state_dir;         /* borrowed; -1 where a test needs none */
+    struct worker *worker; /* borrowed; NULL where a test needs none */
 };
 
 /* The settings are those of the manual, without a pool. Change them before world_start(). */

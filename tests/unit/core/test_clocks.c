@@ -1,13 +1,19 @@
 #include "core/clocks.h"
 #include "core/sandbox.h"
 #include "harness/world.h"
+#include "loop/worker.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { MINUTE_MS = 60 * 1000 };
 
@@ -492,6 +498,48 @@ static void retention_goes_on_after_a_restart_and_takes_all_that_is_over(void **
     assert_int_equal(fake_store_count(world->store, STORE_SESSIONS), 0);
 }
 
+/* The ids of one execution and its spool file in a state directory. */
+static void put_execution(struct world *world, const char *session_id, char file[64])
+{
+    struct execution_record record = { .state = "exited" };
+
+    id_make(record.id, ID_EXECUTION);
+    memcpy(record.session_id, session_id, sizeof(record.session_id));
+    store_put_execution(world->store, &record);
+    snprintf(file, 64, "output/%s.out", record.id);
+    fd_close(openat(world->state_dir, file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    assert_int_equal(faccessat(world->state_dir, file, F_OK, 0), 0);
+}
+
+static void the_output_of_an_ended_session_goes_with_its_record(void **state)
+{
+    struct world *world = *state;
+    char directory[] = "/tmp/sandglass-retention-XXXXXX";
+    int64_t deadline_us = clock_now_us(&clock_system) + 10 * 1000000;
+    struct ended ended;
+    char file[64];
+
+    assert_non_null(mkdtemp(directory));
+    world->state_dir = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    world->worker = worker_new(world->loop, 1, "test");
+    assert_int_equal(mkdirat(world->state_dir, "output", 0700), 0);
+    world_restart(world);
+    world_end(world, open_with(world, 0, 0, 0), END_DELETED, &ended);
+    put_execution(world, ended.op.id, file);
+    world_advance(world, world->config.session.retention_ms + 1000);
+    while (fake_store_count(world->store, STORE_SESSIONS) &&
+           clock_now_us(&clock_system) < deadline_us)
+        loop_turn(world->loop, 10);
+    assert_int_equal(faccessat(world->state_dir, file, F_OK, 0), -1);
+    assert_int_equal(fake_store_count(world->store, STORE_SESSIONS), 0);
+    assert_int_equal(fake_store_count(world->store, STORE_EXECUTIONS), 0);
+    world_settle(world);
+    worker_free(world->worker);
+    assert_int_equal(unlinkat(world->state_dir, "output", AT_REMOVEDIR), 0);
+    fd_close(world->state_dir);
+    assert_int_equal(rmdir(directory), 0);
+}
+
 /* --- cost ---------------------------------------------------------------------------------- */
 
 static void the_next_end_always_agrees_with_what_happens(void **state)
@@ -547,6 +595,7 @@ int main(void)
         TEST(a_damaged_record_lives_on_with_defaults_and_ends),
         TEST(an_ended_session_is_readable_until_retention_is_over),
         TEST(retention_goes_on_after_a_restart_and_takes_all_that_is_over),
+        TEST(the_output_of_an_ended_session_goes_with_its_record),
         TEST(the_next_end_always_agrees_with_what_happens),
     };
 
