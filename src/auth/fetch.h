@@ -1,9 +1,8 @@
 #pragma once
 
 /*
- * One document from an https:// or http:// address, on a thread that may block. Certificates are
- * checked against those that the system trusts (SSL_CERT_FILE and SSL_CERT_DIR say others). It
- * follows no redirection: keys come from where the settings say.
+ * One document from an https:// or http:// address, on a thread that may block. It follows no
+ * redirection: keys come from where the settings say.
  */
 
 #include "base/buffer.h"

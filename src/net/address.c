@@ -61,7 +61,8 @@ static int address_split(char *text, char **out_host, char **out_port)
 
 int address_parse(struct address *address, const char *text, struct error *err)
 {
-    bool is_url = str_starts_with(text, "http://");
+    bool is_secure = str_starts_with(text, "https://");
+    bool is_url = is_secure || str_starts_with(text, "http://");
     scoped(free) char *copy = NULL;
     uint64_t number = 80;
     size_t length;
@@ -70,14 +71,14 @@ int address_parse(struct address *address, const char *text, struct error *err)
 
     if (str_starts_with(text, "unix:"))
         return address_parse_unix(address, text + strlen("unix:"), err);
-    copy = xstrdup(is_url ? text + strlen("http://") : text);
+    copy = xstrdup(is_url ? strstr(text, "://") + 3 : text);
     length = strlen(copy);
     if (is_url && length && copy[length - 1] == '/')
         copy[length - 1] = '\0';
     if (address_split(copy, &host, &port) < 0 || (!port && !is_url) ||
         (port && str_to_u64(port, &number) < 0) || number > 65535)
         return error_set(err, ERR_INVALID, "\"%s\" is not unix:PATH or HOST:PORT", text);
-    return address_look_up(address, host, port ? port : "80", err);
+    return address_look_up(address, host, port ? port : is_secure ? "443" : "80", err);
 }
 
 void address_format(const struct address *address, char text[ADDRESS_TEXT_SIZE])

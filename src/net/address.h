@@ -16,7 +16,7 @@ struct address {
     bool is_unix;
 };
 
-/* "unix:PATH", "unix://PATH", "http://HOST[:PORT]", "HOST:PORT" or "[::1]:PORT". A host name is
+/* "unix:PATH", "unix://PATH", "http[s]://HOST[:PORT]", "HOST:PORT" or "[::1]:PORT". A host name is
  * looked up, which blocks. */
 int address_parse(struct address *address, const char *text, struct error *err);
 

@@ -86,6 +86,12 @@ static bool call_retry(struct http_call *call)
     return true;
 }
 
+static void call_fail_unanswered(struct http_call *call)
+{
+    call_fail(call, ERR_UNAVAILABLE, "closed the connection without an answer");
+    error_hint(&call->err, "%s", tls_failure(call->client->tls));
+}
+
 static bool step_end_of_input(struct http_call *call)
 {
     bool is_idle = http_parser_is_idle(call->parser);
@@ -95,7 +101,7 @@ static bool step_end_of_input(struct http_call *call)
     else if (!is_idle)
         call_fail(call, ERR_BACKEND, "cut its answer off");
     else if (!call_retry(call))
-        call_fail(call, ERR_UNAVAILABLE, "closed the connection without an answer");
+        call_fail_unanswered(call);
     return true;
 }
 

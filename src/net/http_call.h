@@ -9,10 +9,13 @@
 #include "net/address.h"
 #include "net/http_client.h"
 #include "net/output.h"
+#include "net/tls.h"
 
 struct http_client {
     struct loop *loop; /* borrowed */
     struct address address;
+    struct tls *tls;       /* owned; NULL without it */
+    char *name;            /* owned: who the server has to be, for TLS */
     char *host;            /* owned: for the Host header */
     char *url;             /* owned: for messages */
     struct buffer headers; /* of every request, as they go out */

@@ -16,22 +16,40 @@ static char *host_of(const char *url, bool is_unix)
 
     if (is_unix)
         return xstrdup("localhost");
-    host = xstrdup(str_starts_with(url, "http://") ? url + strlen("http://") : url);
+    host = strstr(url, "://");
+    host = xstrdup(host ? host + 3 : url);
     host[strcspn(host, "/")] = '\0';
     return host;
+}
+
+/* The host without its port and without brackets. */
+static char *name_of(const char *host)
+{
+    const char *end = *host == '[' ? strchr(host, ']') : strrchr(host, ':');
+    size_t skip = *host == '[' ? 1 : 0;
+
+    return xstrndup(host + skip, (end ? (size_t)(end - host) : strlen(host)) - skip);
 }
 
 struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err)
 {
     struct http_client *client;
     struct address address;
+    struct tls *tls = NULL;
 
     if (address_parse(&address, url, err) < 0)
         return NULL;
+    if (str_starts_with(url, "https://")) {
+        tls = tls_new_client(loop, err);
+        if (!tls)
+            return NULL;
+    }
     client = xnew(struct http_client);
+    client->tls = tls;
     client->loop = loop;
     client->address = address;
     client->host = host_of(url, address.is_unix);
+    client->name = name_of(client->host);
     client->url = xstrdup(url);
     client->headers = BUFFER_INIT(HEADERS_MAXIMUM);
     client->idle_fd = -1;
@@ -48,7 +66,9 @@ void http_client_free(struct http_client *client)
     while (!list_is_empty(&client->calls))
         call_free(list_first(&client->calls, struct http_call, link));
     fd_close(client->idle_fd);
+    tls_free(client->tls);
     buffer_fini(&client->headers);
+    free(client->name);
     free(client->host);
     free(client->url);
     free(client->scratch);

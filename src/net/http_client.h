@@ -18,7 +18,7 @@
 struct http_client;
 struct http_call;
 
-/* "unix:PATH", "http://HOST:PORT" or "HOST:PORT". The loop is borrowed. */
+/* "unix:PATH", "http://HOST:PORT", "https://HOST:PORT" or "HOST:PORT". The loop is borrowed. */
 struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err);
 
 /* Cancels open calls without telling them. Not from a callback of one. */

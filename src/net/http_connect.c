@@ -39,6 +39,20 @@ static bool take_idle(struct http_call *call)
     return false;
 }
 
+static void connect_succeeded(struct http_call *call)
+{
+    struct http_client *client = call->client;
+
+    if (client->tls) {
+        io_watch_stop(&call->socket);
+        call->socket.fd = tls_connect(client->tls, call->socket.fd, client->name);
+    }
+    if (call->socket.fd < 0)
+        connect_failed(call, errno);
+    else
+        call_connected(call);
+}
+
 static void connect_try(struct http_call *call)
 {
     const struct address *address = &call->client->address;
@@ -49,7 +63,7 @@ static void connect_try(struct http_call *call)
         0) {
         if (!address->is_unix)
             (void)setsockopt(call->socket.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        call_connected(call);
+        connect_succeeded(call);
     } else if (errno == EAGAIN) {
         call->backlogged = true;
         timer_arm_in(&call->timer, BACKLOG_RETRY_US);
@@ -101,7 +115,7 @@ void call_connect_ready(struct http_call *call)
     if (number)
         connect_failed(call, number);
     else
-        call_connected(call);
+        connect_succeeded(call);
 }
 
 void call_give_back(struct http_call *call)

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "net/tls_relay.h"
 
+#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdlib.h>
@@ -10,11 +11,10 @@
 #include <sys/socket.h>
 
 struct tls {
-    struct loop *loop; /* borrowed */
-    char *certificate; /* owned, as is all below */
+    char *certificate; /* owned, as is all below; NULL for a client, as is the key */
     char *key;
     SSL_CTX *context;
-    struct list relays;
+    struct tls_relays relays;
 };
 
 /* We speak HTTP/1.1 and say so to those who ask; those who speak only other things may go. */
@@ -62,9 +62,9 @@ static int no_passphrase(char *text, int size, int writing, void *context)
     return -1;
 }
 
-static SSL_CTX *context_new(struct tls *tls, struct error *err)
+static SSL_CTX *context_new(const SSL_METHOD *method, struct error *err)
 {
-    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    SSL_CTX *context = SSL_CTX_new(method);
 
     if (!context || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1 ||
         SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1) {
@@ -76,6 +76,15 @@ static SSL_CTX *context_new(struct tls *tls, struct error *err)
                                      SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                   SSL_MODE_RELEASE_BUFFERS);
+    return context;
+}
+
+static SSL_CTX *server_context_new(struct tls *tls, struct error *err)
+{
+    SSL_CTX *context = context_new(TLS_server_method(), err);
+
+    if (!context)
+        return NULL;
     SSL_CTX_set_default_passwd_cb(context, no_passphrase);
     SSL_CTX_set_alpn_select_cb(context, on_alpn, NULL);
     if (context_load(tls, context, err) == 0)
@@ -84,19 +93,40 @@ static SSL_CTX *context_new(struct tls *tls, struct error *err)
     return NULL;
 }
 
-struct tls *tls_new(struct loop *loop, const char *certificate, const char *key, struct error *err)
+static struct tls *tls_make(struct loop *loop)
 {
     struct tls *tls = xnew(struct tls);
 
-    tls->loop = loop;
+    tls->relays.loop = loop;
+    list_init(&tls->relays.list);
+    return tls;
+}
+
+struct tls *tls_new(struct loop *loop, const char *certificate, const char *key, struct error *err)
+{
+    struct tls *tls = tls_make(loop);
+
     tls->certificate = xstrdup(certificate);
     tls->key = xstrdup(key);
-    list_init(&tls->relays);
-    tls->context = context_new(tls, err);
+    tls->context = server_context_new(tls, err);
     if (!tls->context) {
         tls_free(tls);
         return NULL;
     }
+    return tls;
+}
+
+struct tls *tls_new_client(struct loop *loop, struct error *err)
+{
+    struct tls *tls = tls_make(loop);
+
+    tls->context = context_new(TLS_client_method(), err);
+    if (!tls->context) {
+        tls_free(tls);
+        return NULL;
+    }
+    (void)SSL_CTX_set_default_verify_paths(tls->context);
+    SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
     return tls;
 }
 
@@ -113,7 +143,7 @@ void tls_free(struct tls *tls)
 
 int tls_reload(struct tls *tls, struct error *err)
 {
-    SSL_CTX *context = context_new(tls, err);
+    SSL_CTX *context = server_context_new(tls, err);
 
     if (!context)
         return -1;
@@ -122,17 +152,52 @@ int tls_reload(struct tls *tls, struct error *err)
     return 0;
 }
 
-int tls_accept(struct tls *tls, int socket)
+/* Gives the plain end, or -1; both the socket and the SSL are taken over. */
+static int relay_through(struct tls *tls, SSL *ssl, int socket)
 {
-    scoped(fd_close) int client = socket;
-    SSL *ssl = SSL_new(tls->context);
+    scoped(fd_close) int secure = socket;
     int pair[2];
 
     if (!ssl || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) < 0) {
         SSL_free(ssl);
         return -1;
     }
-    SSL_set_accept_state(ssl);
-    tls_relay_start(tls->loop, &tls->relays, ssl, steal_fd(&client), pair[0]);
+    tls_relay_start(&tls->relays, ssl, steal_fd(&secure), pair[0]);
     return pair[1];
+}
+
+int tls_accept(struct tls *tls, int socket)
+{
+    SSL *ssl = SSL_new(tls->context);
+
+    if (ssl)
+        SSL_set_accept_state(ssl);
+    return relay_through(tls, ssl, socket);
+}
+
+static bool is_address(const char *host)
+{
+    struct in6_addr address;
+
+    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
+int tls_connect(struct tls *tls, int socket, const char *host)
+{
+    SSL *ssl = SSL_new(tls->context);
+
+    *tls->relays.failure = '\0';
+    if (ssl && (!SSL_set1_host(ssl, host) ||
+                (!is_address(host) && !SSL_set_tlsext_host_name(ssl, host)))) {
+        SSL_free(ssl);
+        ssl = NULL;
+    }
+    if (ssl)
+        SSL_set_connect_state(ssl);
+    return relay_through(tls, ssl, socket);
+}
+
+const char *tls_failure(const struct tls *tls)
+{
+    return tls ? tls->relays.failure : "";
 }

@@ -19,6 +19,10 @@ struct tls;
  * PEM files. The loop is borrowed. */
 struct tls *tls_new(struct loop *loop, const char *certificate, const char *key, struct error *err);
 
+/* The other side: shows nothing, and trusts those whom the system trusts (SSL_CERT_FILE and
+ * SSL_CERT_DIR say others). */
+struct tls *tls_new_client(struct loop *loop, struct error *err);
+
 /* Ends all connections; what can be sent at once is sent. NULL is fine. */
 void tls_free(struct tls *tls);
 SCOPED_DEFINE(tls_free, struct tls);
@@ -29,3 +33,11 @@ int tls_reload(struct tls *tls, struct error *err);
 /* Takes the client's socket over and gives the plain end, non-blocking; -1 on failure, and then the
  * socket is closed. */
 int tls_accept(struct tls *tls, int socket);
+
+/* As tls_accept(), for a socket that is connected to a server, which has to prove that it is
+ * `host`. */
+int tls_connect(struct tls *tls, int socket, const char *host);
+
+/* Why the last connection could not be made: the plain end only shows that it was closed. "" when
+ * there is nothing to say, and for NULL. */
+const char *tls_failure(const struct tls *tls);

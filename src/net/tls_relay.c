@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -23,7 +25,7 @@ struct chunk {
 };
 
 struct relay {
-    struct loop *loop; /* borrowed */
+    struct tls_relays *relays; /* borrowed */
     struct list node;
     SSL *ssl;               /* owned */
     struct io_watch secure; /* the fds of both are owned */
@@ -78,6 +80,21 @@ static void chunk_trim(struct chunk *chunk)
 
 /* --- steps: each returns whether it got anywhere --------------------------------------------- */
 
+static void note_failure(struct relay *relay)
+{
+    char *failure = relay->relays->failure;
+    long verified = SSL_get_verify_result(relay->ssl);
+    unsigned long number = ERR_peek_last_error();
+
+    if (verified != X509_V_OK)
+        snprintf(failure, sizeof(relay->relays->failure), "its certificate is not trusted: %s",
+                 X509_verify_cert_error_string(verified));
+    else if (number)
+        ERR_error_string_n(number, failure, sizeof(relay->relays->failure));
+    else
+        snprintf(failure, sizeof(relay->relays->failure), "it does not speak TLS");
+}
+
 /* What OpenSSL waits for, or how it ended. */
 static void secure_blocked(struct relay *relay, int result, struct chunk *chunk)
 {
@@ -92,6 +109,8 @@ static void secure_blocked(struct relay *relay, int result, struct chunk *chunk)
         chunk->ended = true;
         return;
     }
+    if (!SSL_is_init_finished(relay->ssl))
+        note_failure(relay);
     relay->broken = true;
 }
 
@@ -231,7 +250,7 @@ static void watch_for(struct relay *relay, struct io_watch *watch, unsigned want
     if (!wants)
         io_watch_stop(watch);
     else if (wants != watch->events)
-        io_watch_start(watch, relay->loop, watch->fd, wants, on_ready);
+        io_watch_start(watch, relay->relays->loop, watch->fd, wants, on_ready);
 }
 
 static void relay_settle(struct relay *relay)
@@ -271,26 +290,26 @@ static void on_plain_ready(struct io_watch *watch, unsigned events UNUSED)
     relay_settle(container_of(watch, struct relay, plain));
 }
 
-void tls_relay_start(struct loop *loop, struct list *relays, SSL *ssl, int secure, int plain)
+void tls_relay_start(struct tls_relays *relays, SSL *ssl, int secure, int plain)
 {
     struct relay *relay = xnew(struct relay);
 
-    relay->loop = loop;
+    relay->relays = relays;
     relay->ssl = ssl;
     relay->secure.fd = secure;
     relay->plain.fd = plain;
-    timer_init(&relay->linger, loop, on_linger_end);
-    list_append(relays, &relay->node);
+    timer_init(&relay->linger, relays->loop, on_linger_end);
+    list_append(&relays->list, &relay->node);
     SSL_set_fd(ssl, secure);
-    watch_for(relay, &relay->secure, IO_READ);
+    watch_for(relay, &relay->secure, IO_READ | (SSL_is_server(ssl) ? 0U : IO_WRITE));
     watch_for(relay, &relay->plain, IO_READ);
 }
 
-void tls_relays_close(struct list *relays)
+void tls_relays_close(struct tls_relays *relays)
 {
     struct relay *relay, *following;
 
-    list_for_each_safe (relay, following, relays, node) {
+    list_for_each_safe (relay, following, &relays->list, node) {
         if (!relay->lingers)
             while (relay_step(relay))
                 ;

@@ -7,8 +7,15 @@
 
 #include <openssl/types.h>
 
-/* Takes all three over and adds itself to the list; it removes itself when it has ended. */
-void tls_relay_start(struct loop *loop, struct list *relays, SSL *ssl, int secure, int plain);
+/* What the relays of one side share. */
+struct tls_relays {
+    struct loop *loop; /* borrowed */
+    struct list list;
+    char failure[160]; /* why the last handshake failed */
+};
+
+/* Takes all three over; it ends by itself. */
+void tls_relay_start(struct tls_relays *relays, SSL *ssl, int secure, int plain);
 
 /* Sends what can be sent at once, then ends them all. */
-void tls_relays_close(struct list *relays);
+void tls_relays_close(struct tls_relays *relays);

@@ -168,3 +168,17 @@ def test_a_key_that_does_not_fit_stops_the_start(make_daemon, work):
                          settings={"tls": {"certificate": str(one.chain), "key": str(other.key)}})
     with pytest.raises(pytest.fail.Exception, match="key"):
         daemon.start()
+
+
+def test_the_command_line_speaks_tls_with_whom_it_trusts(secure, work):
+    url = f"https://127.0.0.1:{secure.port}"
+    trusted = {"SSL_CERT_FILE": str(secure.certificate.chain)}
+    created = secure.daemon.cli("--url", url, "session", "create", "--json", environment=trusted)
+    assert created.returncode == 0, created.stderr
+    done = secure.daemon.cli("--url", url, "exec", json.loads(created.stdout)["id"], "--", "head", "-c", "1000000", "/dev/zero",
+                             environment=trusted)
+    assert done.returncode == 0 and done.stdout == "\0" * 1000000, done.stderr
+    doubted = secure.daemon.cli("--url", url, "ls", environment={"SSL_CERT_FILE": str(issuer.Certificate(work, "other").chain)})
+    assert doubted.returncode != 0 and "not trusted" in doubted.stderr
+    named = secure.daemon.cli("--url", f"https://localhost:{secure.port}", "ls", environment=trusted)
+    assert named.returncode == 0, named.stderr
