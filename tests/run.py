@@ -23,7 +23,8 @@ BUILDS = [
     ("fuzz", "clang", ["-Dwerror=true", "-Dfuzz=true", *SANITIZERS], []),
 ]
 
-FUZZ_SECONDS = 8
+FUZZ_SECONDS = 5
+END_TO_END_WORKERS = 4  # most of their time is waiting
 SANITIZER_ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:handle_abort=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -127,8 +128,8 @@ def run_end_to_end(tally, name, directory, word):
     begin = time.monotonic()
     report = directory / "e2e.xml"
     report.unlink(missing_ok=True)
-    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/e2e",
-               f"--junit-xml={report}", *(["-k", word] if word else [])]
+    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(END_TO_END_WORKERS),
+               "tests/e2e", f"--junit-xml={report}", *(["-k", word] if word else [])]
     result = run(command, {"SANDGLASS_BUILD": str(directory), **SANITIZER_ENVIRONMENT})
     if not report.exists():
         tally.add(f"{name} end to end", "failed", result.stdout[-6000:])
