@@ -15,6 +15,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+enum { LEAVING_TIMEOUT_US = 30 * 1000 * 1000 };
+
 struct capacity_owner {
     char *name; /* owned */
     size_t held;
@@ -197,6 +199,14 @@ static void on_wait_timeout(struct timer *timer)
     sandbox_on_slot(sandbox, &err);
 }
 
+/* Also a slot that is becoming free may not come: what makes room for it may fail to go. */
+static int64_t wait_timeout_us(const struct config *config)
+{
+    if (config->capacity.overflow == OVERFLOW_WAIT)
+        return config->capacity.wait_timeout_ms * 1000;
+    return LEAVING_TIMEOUT_US;
+}
+
 static void enqueue(struct capacity *capacity, struct capacity_slot *slot)
 {
     timer_init(&slot->timeout, capacity->core->loop, on_wait_timeout);
@@ -204,7 +214,7 @@ static void enqueue(struct capacity *capacity, struct capacity_slot *slot)
     list_append(&capacity->queue, &slot->node);
     capacity->waiting++;
     slot->owner->waiting++;
-    timer_arm_in(&slot->timeout, capacity->core->parts.config->capacity.wait_timeout_ms * 1000);
+    timer_arm_in(&slot->timeout, wait_timeout_us(capacity->core->parts.config));
 }
 
 /* In order of arrival; one whose owner has no room does not hold up the others. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TURNS_TO_SETTLE = 4 };
+enum { TURNS_TO_SETTLE = 3 };
 
 static char template_name[] = "host";
 static char flavor_name[] = "cpu-basic";

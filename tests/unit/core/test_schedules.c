@@ -385,8 +385,8 @@ static void step_wait(struct schedule *schedule)
     int64_t ms = (int64_t)draw(schedule, (uint64_t)longest_ms[draw(schedule, 3)]);
 
     /* In small moves, so that what happens on the way is seen when it happens. */
-    for (int i = 0; i < 4; i++) {
-        world_advance(&schedule->world, ms / 4);
+    for (int i = 0; i < 2; i++) {
+        world_advance(&schedule->world, ms / 2);
         check_all(schedule);
     }
 }
