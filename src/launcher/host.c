@@ -98,7 +98,7 @@ static int reopen(int fd)
     if (length <= 0)
         return -1;
     path[length] = '\0';
-    again = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    again = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (again < 0)
         return -1;
     if (fstat(fd, &given) < 0 || fstat(again, &found) < 0 || given.st_dev != found.st_dev ||
@@ -144,6 +144,7 @@ static int gather(struct launcher *launcher, struct gathered *gathered, struct f
         snprintf(path, sizeof(path), "/dev/%s", nodes[i].name);
         gathered->nodes[i] = sys_clone_tree(AT_FDCWD, path, 0);
     }
+    network_open(launcher);
     gathered->skeleton = mount_make("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
     if (gathered->skeleton < 0)
         return fail_sys(fail, "make a tmpfs");
@@ -167,9 +168,10 @@ static void gathered_close(struct gathered *gathered)
 /* The new root is mounted over /proc, the one folder that every host has. */
 static int enter_empty_root(struct launcher *launcher, struct fail *fail)
 {
-    static const char *const folders[] = { HOST_TEMPLATES, HOST_SKELETON,     HOST_DEVICES,
-                                           HOST_LOWER,     HOST_MASKS_FOLDER, HOST_LOWER_USR,
-                                           HOST_STORE,     HOST_ROOT,         HOST_PROC };
+    static const char *const folders[] = { HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON,
+                                           HOST_DEVICES,   HOST_LOWER,  HOST_MASKS_FOLDER,
+                                           HOST_LOWER_USR, HOST_STORE,  HOST_ROOT,
+                                           HOST_PROC };
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "1m" }, { 0 } };
     int file;
 
@@ -390,6 +392,35 @@ int host_add_template(struct launcher *launcher, const char *name, int dir, stru
     template = add_mounted(&launcher->host, name, tree, fail);
     close(tree);
     return template ? 0 : -1;
+}
+
+int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, int fd,
+                   struct fail *fail)
+{
+    struct host *host = &launcher->host;
+    struct host_mount *shared = &host->shared[host->shared_count];
+    struct stat status;
+    int result;
+    int tree;
+
+    if (!host->native || host->shared_count == LAUNCH_MAX_MOUNTS || fstat(fd, &status) < 0)
+        return fail_set(fail, "add a mount", ENOSPC);
+    *shared =
+        (struct host_mount){ .read_only = mount->read_only, .is_folder = S_ISDIR(status.st_mode) };
+    snprintf(shared->source, sizeof(shared->source), HOST_MOUNTS "/%u", host->shared_count);
+    memcpy(shared->path, mount->path, sizeof(shared->path));
+    if (shared->is_folder ? mkdir(shared->source, 0755) : mknod(shared->source, S_IFREG | 0600, 0))
+        return fail_sys(fail, "make a place for a mount");
+    tree = clone_in_host(host, fd, false, fail);
+    if (tree < 0)
+        return -1;
+    result = sys_attach(tree, AT_FDCWD, shared->source);
+    if (result < 0)
+        fail_sys(fail, "keep a mount");
+    else
+        host->shared_count++;
+    close(tree);
+    return result;
 }
 
 /* Imported templates are folders of the state directory. Only who has our own rights can have put

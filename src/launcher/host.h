@@ -20,6 +20,7 @@ struct launcher;
 enum { HOST_MASKS = 48 };
 
 #define HOST_TEMPLATES "/templates"
+#define HOST_MOUNTS "/mounts"
 #define HOST_SKELETON "/skeleton"
 #define HOST_DEVICES "/devices"
 #define HOST_PROC "/proc"
@@ -38,6 +39,14 @@ struct template
     bool split;    /* the root is the skeleton, and this is its /usr */
 };
 
+/* Something of the host that the operator wants in every sandbox. */
+struct host_mount {
+    char source[32]; /* where we have it */
+    char path[LAUNCH_PATH_SIZE];
+    bool read_only;
+    bool is_folder;
+};
+
 struct host {
     int mounts;  /* owned: the namespace with the host's files; -1 outside of native */
     int own;     /* owned: ours */
@@ -46,6 +55,8 @@ struct host {
     bool native;
     struct template templates[LAUNCH_MAX_TEMPLATES];
     unsigned template_count;
+    struct host_mount shared[LAUNCH_MAX_MOUNTS];
+    unsigned shared_count;
     const char *masks[HOST_MASKS]; /* in /proc: what others than root could read */
     bool mask_is_folder[HOST_MASKS];
     unsigned mask_count;
@@ -56,6 +67,10 @@ int host_open(struct launcher *launcher, struct fail *fail);
 
 /* A directory that the operator named. */
 int host_add_template(struct launcher *launcher, const char *name, int dir, struct fail *fail);
+
+/* Something of the host that the operator named. */
+int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, int fd,
+                   struct fail *fail);
 
 /* NULL with a failure when there is none of that name. Imported ones are found when they are asked
  * for. */

@@ -67,6 +67,32 @@ static const char *check_template(const void *message)
     return launch_name_is_valid(template->name) ? NULL : "template name";
 }
 
+bool launch_path_is_valid(const char path[LAUNCH_PATH_SIZE])
+{
+    const char *at = path;
+
+    if (!memchr(path, '\0', LAUNCH_PATH_SIZE) || *path != '/' || !path[1])
+        return false;
+    while (*at == '/') {
+        size_t length = strcspn(++at, "/");
+
+        if (length == 0 || (length == 1 && at[0] == '.') ||
+            (length == 2 && at[0] == '.' && at[1] == '.'))
+            return false;
+        at += length;
+    }
+    return true;
+}
+
+static const char *check_mount(const void *message)
+{
+    const struct launch_mount *mount = message;
+
+    if (!launch_path_is_valid(mount->path))
+        return "path";
+    return mount->read_only <= 1 && !mount->reserved ? NULL : "flags";
+}
+
 static const char *check_create(const void *message)
 {
     const struct launch_create *create = message;
@@ -130,6 +156,7 @@ static const struct {
 } requests[LAUNCH_TYPES] = {
     [LAUNCH_SETUP] = { sizeof(struct launch_setup), 1, check_setup },
     [LAUNCH_TEMPLATE] = { sizeof(struct launch_template), 1, check_template },
+    [LAUNCH_MOUNT] = { sizeof(struct launch_mount), 1, check_mount },
     [LAUNCH_SEAL] = { sizeof(struct launch_seal), 0, check_nothing },
     [LAUNCH_CREATE] = { sizeof(struct launch_create), 0, check_create },
     [LAUNCH_ADOPT] = { sizeof(struct launch_adopt), 0, check_adopt },

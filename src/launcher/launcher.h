@@ -10,6 +10,7 @@
 #include "launcher/fail.h"
 #include "launcher/host.h"
 #include "launcher/kit.h"
+#include "launcher/network.h"
 #include "launcher/slots.h"
 #include "launcher/state.h"
 
@@ -33,6 +34,7 @@ struct launcher {
     struct slots slots;
     struct host host;
     struct kits kits;
+    struct network network;
     struct filter_instruction filter[LAUNCH_MAX_FILTER];
     uint16_t filter_length; /* 0: no seccomp */
     uint32_t landlock_abi;

@@ -21,6 +21,7 @@ union request {
     struct launch_header header;
     struct launch_setup setup;
     struct launch_template template;
+    struct launch_mount mount;
     struct launch_create create;
     struct launch_adopt adopt;
     struct launch_update update;
@@ -168,7 +169,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
                     (self->host.native ? LAUNCH_HAS_NATIVE : 0) |
                     (self->root ? LAUNCH_HAS_UID_RANGE : 0) |
                     (self->filter_length ? LAUNCH_HAS_SECCOMP : 0) |
-                    (native_has_open_network(self) ? LAUNCH_HAS_NETWORK_OPEN : 0),
+                    (self->network.available ? LAUNCH_HAS_NETWORK_OPEN : 0),
         .landlock_abi = self->landlock_abi,
         .missing_errno = missing.error,
     };
@@ -189,6 +190,10 @@ static int serve(struct launcher *self, const union request *request, int fd,
         if (self->sealed)
             return fail_set(fail, "templates are sealed", EPERM);
         return host_add_template(self, request->template.name, fd, fail);
+    case LAUNCH_MOUNT:
+        if (self->sealed)
+            return fail_set(fail, "mounts are sealed", EPERM);
+        return host_add_mount(self, &request->mount, fd, fail);
     case LAUNCH_SEAL:
         self->sealed = true;
         return 0;
@@ -375,6 +380,7 @@ int main(void)
     run(&launcher, signals);
     if (launcher.ready) {
         kits_close(&launcher);
+        network_close(&launcher);
         slots_close(&launcher.slots);
         cgroups_close(&launcher.cgroups, launcher.setup.instance);
     }

@@ -33,12 +33,6 @@ enum {
 
 _Static_assert(PAYLOAD_CAPABILITIES == 0x800404fbu, "the argument of init says the same");
 
-bool native_has_open_network(const struct launcher *launcher)
-{
-    (void)launcher;
-    return false;
-}
-
 static int drop_capabilities(void)
 {
     struct {
@@ -102,5 +96,8 @@ int native_child(struct spawn *spawn)
 
 int native_start(struct spawn *spawn)
 {
+    if (spawn->mark.network == LAUNCH_NETWORK_OPEN &&
+        network_attach(spawn->launcher, spawn->mark.slot, spawn->netns, &spawn->fail) < 0)
+        return -1;
     return spawn_run(spawn, CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS, native_child);
 }

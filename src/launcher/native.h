@@ -4,12 +4,14 @@
 
 #include "launcher/spawn.h"
 
-bool native_has_open_network(const struct launcher *launcher);
 int native_start(struct spawn *spawn);
 int native_resize_store(int store, const struct launch_limits *limits, struct fail *fail);
 
 /* Assembles the root in the child's own mount namespace and changes to it. */
 int root_build(struct spawn *spawn);
+
+/* Users, host name and resolver in the new root, before it is entered. */
+int account_write(struct spawn *spawn);
 
 /* A user namespace with the ids of this slot, in which no other can be made. */
 int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail);

@@ -175,10 +175,74 @@ static int mount_proc(struct spawn *spawn)
     return mask_proc(spawn);
 }
 
+/* Opens the place in the new root, making what is missing. Links are followed, but never out. */
+static int open_place(const char *path, bool is_folder)
+{
+    const uint64_t inside = SYS_RESOLVE_IN_ROOT | SYS_RESOLVE_NO_MAGICLINKS;
+    char part[LAUNCH_PATH_SIZE];
+    int root = open(HOST_ROOT, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int at = root < 0 ? -1 : dup(root);
+
+    for (const char *end = path; at >= 0 && *end;) {
+        const char *begin = end + 1;
+        int next;
+
+        end = begin + strcspn(begin, "/");
+        snprintf(part, sizeof(part), "%.*s", (int)(end - begin), begin);
+        if (*end || is_folder)
+            (void)mkdirat(at, part, 0755);
+        else
+            (void)mknodat(at, part, S_IFREG | 0644, 0);
+        snprintf(part, sizeof(part), "%.*s", (int)(end - path), path);
+        next = sys_openat2(root, part, O_PATH, inside);
+        close(at);
+        at = next;
+    }
+    if (root >= 0)
+        close(root);
+    return at;
+}
+
+static int mount_shared(struct spawn *spawn, const struct host_mount *shared)
+{
+    struct sys_mount_attr attributes = { .set = SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV |
+                                                (shared->read_only ? SYS_MOUNT_RDONLY : 0) };
+    struct sys_mount_attr mapped = { .set = SYS_MOUNT_IDMAP, .userns_fd = (uint64_t)spawn->userns };
+    int tree = sys_clone_tree(AT_FDCWD, shared->source, 0);
+    int place = tree < 0 ? -1 : open_place(shared->path, shared->is_folder);
+    int result = -1;
+
+    if (place >= 0 && sys_mount_setattr(tree, 0, &attributes) == 0) {
+        /* A file system that cannot do this shows owners that are nobody inside. */
+        if (spawn->launcher->root)
+            (void)sys_mount_setattr(tree, 0, &mapped);
+        result = (int)syscall(SYS_move_mount, tree, "", place, "",
+                              SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
+    }
+    if (result < 0)
+        fail_sys(&spawn->fail, "mount something of the host");
+    if (place >= 0)
+        close(place);
+    if (tree >= 0)
+        close(tree);
+    return result;
+}
+
+static int mount_all_shared(struct spawn *spawn)
+{
+    const struct host *host = &spawn->launcher->host;
+
+    for (unsigned i = 0; i < host->shared_count; i++) {
+        if (mount_shared(spawn, &host->shared[i]) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int root_build(struct spawn *spawn)
 {
-    if (make_store(spawn) < 0 || mount_layers(spawn) < 0 || mount_devices(spawn) < 0 ||
-        mount_proc(spawn) < 0)
+    if (make_store(spawn) < 0 || mount_layers(spawn) < 0 || account_write(spawn) < 0 ||
+        mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0 || mount_proc(spawn) < 0)
         return -1;
     if (make_mount_point(HOST_ROOT "/sys") < 0)
         return fail_sys(&spawn->fail, "make /sys");

@@ -124,7 +124,7 @@ static int check_mode(const struct launcher *launcher, const struct launch_creat
     if (create->mode == LAUNCH_DIRECT && !launcher->root && launcher->host.mounts >= 0)
         return fail_set(fail, "direct sandboxes need a launcher of their own", EOPNOTSUPP);
     if (create->network == LAUNCH_NETWORK_OPEN && create->mode == LAUNCH_NATIVE &&
-        !native_has_open_network(launcher))
+        !launcher->network.available)
         return fail_set(fail, "network open is not available", EOPNOTSUPP);
     return 0;
 }

@@ -3,7 +3,8 @@
 /*
  * The messages between the daemon and the launcher: a closed list of fixed-size structs over one
  * SOCK_SEQPACKET socket, descriptors beside them. The launcher is privileged and trusts nothing in
- * them: every field has a checked range, names have an alphabet, and there is no path anywhere.
+ * them: every field has a checked range, names have an alphabet, and the only paths are those that
+ * the operator configured for the inside of every sandbox.
  *
  * The launcher starts with three descriptors: its socket, the bytes of sandglass-init and the state
  * directory. SETUP and TEMPLATE come first, while the daemon has not yet listened to anybody; SEAL
@@ -22,6 +23,8 @@ enum {
     LAUNCH_STEP_SIZE = 48,
     LAUNCH_LIST_IDS = 64,
     LAUNCH_MAX_TEMPLATES = 64,
+    LAUNCH_MAX_MOUNTS = 16,
+    LAUNCH_PATH_SIZE = 256,
     LAUNCH_MAX_FILTER = 4096, /* instructions of the seccomp program, as the kernel has it */
     LAUNCH_IDS_PER_SLOT = 65536,
 };
@@ -32,6 +35,7 @@ enum { LAUNCH_FD_SOCKET = 3, LAUNCH_FD_INIT = 4, LAUNCH_FD_STATE = 5 };
 enum launch_type {
     LAUNCH_SETUP = 1, /* descriptor: the seccomp program */
     LAUNCH_TEMPLATE,  /* descriptor: a directory that the operator named; before SEAL only */
+    LAUNCH_MOUNT,     /* descriptor: a file or directory for every sandbox; before SEAL only */
     LAUNCH_SEAL,
     LAUNCH_CREATE, /* the answer carries a pidfd */
     LAUNCH_ADOPT,  /* the answer carries a pidfd */
@@ -74,6 +78,13 @@ struct launch_setup {
 struct launch_template {
     struct launch_header header;
     char name[LAUNCH_NAME_SIZE]; /* [a-z0-9._-], not starting with '.' */
+};
+
+struct launch_mount {
+    struct launch_header header;
+    char path[LAUNCH_PATH_SIZE]; /* where, inside: absolute, no "." or ".." in it */
+    uint32_t read_only;
+    uint32_t reserved;
 };
 
 struct launch_limits {
@@ -214,3 +225,4 @@ const char *launch_check(const void *message, size_t length, unsigned descriptor
 /* The parts of it that both ends use. */
 bool launch_id_is_valid(const char id[LAUNCH_ID_SIZE]);
 bool launch_name_is_valid(const char name[LAUNCH_NAME_SIZE]);
+bool launch_path_is_valid(const char path[LAUNCH_PATH_SIZE]);
