@@ -65,7 +65,9 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
         return -1;
     if ((unsigned)spec->network >= NETWORK_MODES)
         return error_set(err, ERR_INVALID, "unknown network mode");
-    if (spec->template_name && *spec->template_name && !path_is_plain_name(spec->template_name))
+    /* A path can only be that of the settings, which the implementation knows. */
+    if (!str_is_empty(spec->template_name) && spec->template_name[0] != '/' &&
+        !path_is_plain_name(spec->template_name))
         return error_set(err, ERR_INVALID, "\"%s\" is no name of a template", spec->template_name);
     return 0;
 }

@@ -3,6 +3,8 @@
 #include "backend/report.h"
 #include "base/alloc.h"
 #include "base/macros.h"
+#include "base/str.h"
+#include "config/config.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -20,6 +22,7 @@ struct call {
     const char *what;
     char id[LAUNCH_ID_SIZE];
     struct sandbox_limits limits;
+    struct deferred refusal;
 };
 
 struct launched_backend *launched_from(struct backend *backend)
@@ -50,6 +53,7 @@ void launched_free(struct backend *backend)
 
     list_for_each_safe (call, following, &launched->calls, link) {
         launcher_cancel(launched->launcher, &call->base);
+        loop_undefer(backend->loop, &call->refusal);
         free(call);
     }
     map_for_each (slot, &launched->sandboxes)
@@ -193,6 +197,26 @@ static struct launch_limits limits_for(const struct sandbox_limits *limits)
                                    .pids = limits->pids };
 }
 
+/* False when it is a path that the settings do not name. */
+static bool name_template(const struct launched_backend *launched, const char *name,
+                          char out_name[LAUNCH_NAME_SIZE])
+{
+    if (str_is_empty(name))
+        name = "host";
+    if (*name == '/') {
+        if (!launched->config || !str_equal(name, launched->config->sandbox.template_name))
+            return false;
+        name = LAUNCHER_CONFIGURED_TEMPLATE;
+    }
+    snprintf(out_name, LAUNCH_NAME_SIZE, "%s", name);
+    return strlen(name) < LAUNCH_NAME_SIZE && launch_name_is_valid(out_name);
+}
+
+static void on_refuse(struct deferred *deferred)
+{
+    call_finish(container_of(deferred, struct call, refusal));
+}
+
 void launched_create(struct backend *backend, const struct sandbox_spec *spec,
                      struct backend_op *op)
 {
@@ -206,8 +230,12 @@ void launched_create(struct backend *backend, const struct sandbox_spec *spec,
 
     call->limits = spec->limits;
     memcpy(message.id, call->id, sizeof(message.id));
-    snprintf(message.template_name, sizeof(message.template_name), "%s",
-             spec->template_name && *spec->template_name ? spec->template_name : "host");
+    if (!name_template(launched, spec->template_name, message.template_name)) {
+        error_named(&op->err, ERR_NOT_FOUND, "template_not_found", "there is no template \"%s\"",
+                    spec->template_name);
+        loop_defer(backend->loop, &call->refusal, on_refuse);
+        return;
+    }
     launcher_send(launched->launcher, &call->base, LAUNCH_CREATE, &message, sizeof(message),
                   on_made);
 }

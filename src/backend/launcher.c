@@ -2,8 +2,10 @@
 
 #include "backend/launcher_process.h"
 #include "base/alloc.h"
+#include "config/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -242,6 +244,49 @@ static int exchange(struct launcher *launcher, enum launch_type type, void *mess
     return out_reply->error ? launcher_error(out_reply, "launcher", err) : 0;
 }
 
+static int send_template(struct launcher *launcher, const char *path, struct error *err)
+{
+    struct launch_template message = { .name = LAUNCHER_CONFIGURED_TEMPLATE };
+    struct launch_reply reply;
+    scoped(fd_close) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return error_sys(err, "sandbox.template: open %s", path);
+    return exchange(launcher, LAUNCH_TEMPLATE, &message, sizeof(message), fd, &reply, err);
+}
+
+static int send_mount(struct launcher *launcher, const struct config_mount *mount,
+                      struct error *err)
+{
+    struct launch_mount message = { .read_only = mount->read_only };
+    struct launch_reply reply;
+    scoped(fd_close) int fd = open(mount->host_path, O_PATH | O_CLOEXEC);
+
+    if (fd < 0)
+        return error_sys(err, "sandbox.mounts: open %s", mount->host_path);
+    snprintf(message.path, sizeof(message.path), "%s", mount->path);
+    if (strlen(mount->path) >= sizeof(message.path) || !launch_path_is_valid(message.path))
+        return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is no path for a mount",
+                         mount->path);
+    return exchange(launcher, LAUNCH_MOUNT, &message, sizeof(message), fd, &reply, err);
+}
+
+/* What the operator gives to all sandboxes; only native ones can have it. */
+static int send_configured(struct launcher *launcher, const struct config *config,
+                           struct error *err)
+{
+    if (!config || !(launcher->host.features & LAUNCH_HAS_NATIVE))
+        return 0;
+    if (*config->sandbox.template_name == '/' &&
+        send_template(launcher, config->sandbox.template_name, err) < 0)
+        return -1;
+    for (size_t i = 0; i < config->sandbox.mounts.count; i++) {
+        if (send_mount(launcher, &config->sandbox.mounts.items[i], err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int set_up(struct launcher *launcher, const struct launcher_options *options,
                   struct error *err)
 {
@@ -258,6 +303,8 @@ static int set_up(struct launcher *launcher, const struct launcher_options *opti
         return -1;
     launcher->host = reply.body.host;
     launcher->host.missing[sizeof(launcher->host.missing) - 1] = '\0';
+    if (send_configured(launcher, options->config, err) < 0)
+        return -1;
     return exchange(launcher, LAUNCH_SEAL, &seal, sizeof(seal), -1, &reply, err);
 }
 

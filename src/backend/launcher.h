@@ -17,6 +17,9 @@
 struct config;
 struct launcher;
 
+/* What the launcher calls a template that sandbox.template names by its path. */
+#define LAUNCHER_CONFIGURED_TEMPLATE "configured"
+
 struct launcher_options {
     struct loop *loop;           /* borrowed */
     const struct config *config; /* borrowed */
