@@ -68,7 +68,7 @@ int64_t ground_now_ms(void);
 bool running_as_root(void);
 
 /* Runs all tests as root, and as an ordinary user those before the last `root_only` ones. */
-#define run_tests(name, tests, root_only)                                                        \
+#define run_ground_tests(name, tests, root_only)                                                 \
     _cmocka_run_group_tests(name, tests,                                                         \
                             ARRAY_LENGTH(tests) - (running_as_root() ? 0 : (size_t)(root_only)), \
                             NULL, NULL)

@@ -570,5 +570,5 @@ int main(void)
         TEST(frozen_means_not_running),
     };
 
-    return run_tests("native", tests, 4);
+    return run_ground_tests("native", tests, 4);
 }
