@@ -438,11 +438,16 @@ void agent_file(struct agent *agent, const struct agent_file *file, struct agent
         .flags = file->flags,
         .mode = file->mode,
         .depth = file->depth,
+        .limit = file->limit,
+        .context = file->context,
+        .bytes = file->bytes,
+        .expected = file->expected,
     };
     struct protocol_file_texts texts = {
         .user = file->user ? file->user : "",
         .path = file->path,
         .second = file->second ? file->second : "",
+        .third = file->third,
     };
     struct error err = { 0 };
     long length;

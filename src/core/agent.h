@@ -126,16 +126,20 @@ void agent_configure(struct agent *agent, const char *hostname, struct agent_req
                      agent_done_fn *done);
 
 /*
- * FILE_OPEN_READ and FILE_OPEN_WRITE give a descriptor of a regular file, FILE_LIST one of a pipe
- * to be read with protocol_entry_decode() until its last entry. A few are done at a time, the rest
- * wait here.
+ * FILE_OPEN_READ and FILE_OPEN_WRITE give a descriptor of a regular file, FILE_UNPACK one of a
+ * stream socket, on which only calls with MSG_DONTWAIT are sure not to wait, and FILE_LIST, GLOB,
+ * GREP, PACK and WATCH one of a pipe: see protocol.h for what comes through it. A few are done at a
+ * time, the rest wait here.
  */
 struct agent_file {
     enum protocol_file_kind kind;
     const char *user;
     const char *path;
     const char *second; /* NULL without one */
-    uint32_t flags, mode, depth;
+    const char *third;  /* NULL without one */
+    uint32_t flags, mode, depth, limit, context;
+    uint64_t bytes;
+    struct protocol_version expected;
 };
 
 void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,

@@ -62,6 +62,37 @@ static bool fd_is_file(int fd, int access)
     return (flags & O_ACCMODE) == access || (flags & O_ACCMODE) == O_RDWR;
 }
 
+static bool fd_is_stream_socket(int fd)
+{
+    int type = 0;
+    int domain = 0;
+    socklen_t length = sizeof(type);
+
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM &&
+           getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+}
+
+/* What the answer to a file operation brings along; true without one for the kinds that do not. */
+static bool fd_fits_file_kind(int fd, enum protocol_file_kind kind)
+{
+    switch (kind) {
+    case FILE_OPEN_READ:
+        return fd_is_file(fd, O_RDONLY);
+    case FILE_OPEN_WRITE:
+        return fd_is_file(fd, O_WRONLY);
+    case FILE_LIST:
+    case FILE_GLOB:
+    case FILE_GREP:
+    case FILE_PACK:
+    case FILE_WATCH:
+        return fd_is_pipe(fd, O_RDONLY);
+    case FILE_UNPACK:
+        return fd_is_stream_socket(fd);
+    default:
+        return fd < 0;
+    }
+}
+
 static bool pipes_are_sound(const struct incoming *incoming, uint32_t flags)
 {
     unsigned at = 0;
@@ -135,10 +166,12 @@ static enum error_code file_error_code(int number)
     case ENOTDIR:
     case EBUSY:
     case EXDEV:
+    case ESTALE:
         return ERR_CONFLICT;
     case EINVAL:
     case ELOOP:
     case ENAMETOOLONG:
+    case EBADMSG:
         return ERR_INVALID;
     case ENOSPC:
     case EDQUOT:
@@ -282,18 +315,12 @@ static bool file_answer_is_sound(const struct agent_request *request,
                                  const struct protocol_file_done *done,
                                  const struct incoming *incoming)
 {
-    bool wants_fd = request->flags == FILE_OPEN_READ || request->flags == FILE_OPEN_WRITE ||
-                    request->flags == FILE_LIST;
-
-    if (request->type != PROTOCOL_FILE)
+    if (request->type != PROTOCOL_FILE || incoming->fd_count > 1)
         return false;
-    if (done->error || !wants_fd)
+    if (done->error)
         return !incoming->fd_count;
-    if (incoming->fd_count != 1)
-        return false;
-    if (request->flags == FILE_LIST)
-        return fd_is_pipe(incoming->fds[0], O_RDONLY);
-    return fd_is_file(incoming->fds[0], request->flags == FILE_OPEN_READ ? O_RDONLY : O_WRONLY);
+    return fd_fits_file_kind(incoming->fd_count ? incoming->fds[0] : -1,
+                             (enum protocol_file_kind)request->flags);
 }
 
 static int handle_file_done(struct agent *agent, struct incoming *incoming)

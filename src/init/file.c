@@ -55,8 +55,10 @@ static __attribute__((noreturn)) void helper_run(void *argument)
         error = -file_work_do(&work);
     work.done.error = error;
     answer(job, &work.done, error ? "" : work.temporary, error ? -1 : work.fd);
-    if (!error && work.listed >= 0)
-        file_list_write(&work);
+    if (!error && work.go_on) {
+        sys_drop(&work.fd);
+        work.go_on(&work);
+    }
     sys_exit(0);
 }
 
@@ -77,7 +79,8 @@ int file_begin(struct job *job, size_t length)
     if (!job->file || !job->file->header.request)
         return -1;
     job->request = job->file->header.request;
-    if (job->file->kind == FILE_LIST && job_count_listings() >= MAX_LISTINGS) {
+    if ((file_is_stream(job->file->kind) && job_count_streams() >= MAX_STREAMS) ||
+        (job->file->kind == FILE_WATCH && job_count_watches() >= MAX_WATCHES)) {
         refuse(job->request, EAGAIN);
         return 0;
     }

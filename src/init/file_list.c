@@ -1,126 +1,80 @@
+/* Lists of entries: all of a directory, or those that a pattern matches. */
+
+#include "init/file_output.h"
 #include "init/file_work.h"
 #include "init/sys.h"
+#include "wire/glob.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { DIRECTORY = O_RDONLY | O_DIRECTORY | O_NONBLOCK };
+enum { DIRECTORY = O_RDONLY | O_DIRECTORY | O_NONBLOCK, WALK_SECONDS = 20, LOOK_EVERY = 1024 };
 
 struct listing {
-    union file_room *room;
-    int pipe;
-    unsigned depth; /* how many directories are open */
-    unsigned maximum;
-    size_t filled; /* of the output */
+    struct walk *walk;
+    char *target;
+    struct file_output output;
     uint64_t count;
-    bool is_broken; /* nobody reads any more */
+    uint64_t limit;
 };
-
-static void write_out(struct listing *listing)
-{
-    size_t written = 0;
-
-    while (written < listing->filled && !listing->is_broken) {
-        long result = sys(write, listing->pipe, listing->room->list.output + written,
-                          listing->filled - written);
-
-        if (result < 0 && result != -EINTR)
-            listing->is_broken = true;
-        else if (result > 0)
-            written += (size_t)result;
-    }
-    listing->filled = 0;
-}
 
 static void put(struct listing *listing, const struct protocol_entry *entry, const char *path,
                 const char *target)
 {
-    char *output = listing->room->list.output;
-    long length = protocol_entry_encode(output + listing->filled,
-                                        FILE_OUTPUT_SIZE - listing->filled, entry, path, target);
+    struct file_output *output = &listing->output;
+    long length = protocol_entry_encode(output->bytes + output->filled,
+                                        output->size - output->filled, entry, path, target);
 
     if (length < 0) {
-        write_out(listing);
-        length = protocol_entry_encode(output, FILE_OUTPUT_SIZE, entry, path, target);
+        file_output_flush(output);
+        length = protocol_entry_encode(output->bytes, output->size, entry, path, target);
     }
     if (length > 0)
-        listing->filled += (size_t)length;
+        output->filled += (size_t)length;
 }
 
-static const char *read_target(struct listing *listing, int dir, const char *name)
+static const char *read_target(const struct listing *listing, const struct walk_entry *entry)
 {
-    char *target = listing->room->list.target;
-    long length = sys(readlinkat, dir, name, target, PROTOCOL_MAX_PATH - 1);
+    long length = sys(readlinkat, entry->dir, entry->name, listing->target, PROTOCOL_MAX_PATH - 1);
 
-    target[length < 0 ? 0 : length] = 0;
-    return target;
+    listing->target[length < 0 ? 0 : length] = 0;
+    return listing->target;
 }
 
-static void push(struct listing *listing, int fd, size_t path_length)
+static void tell(struct listing *listing, const struct walk_entry *entry, int error)
 {
-    listing->room->list.levels[listing->depth] = fd;
-    listing->room->list.path_lengths[listing->depth] = path_length;
-    listing->depth++;
-}
+    struct protocol_entry record = { .error = error };
 
-/* True when the listing goes on inside the entry. */
-static bool take_entry(struct listing *listing, int dir, size_t parent_length, const char *name)
-{
-    char *path = listing->room->list.path;
-    size_t name_length = strlen(name);
-    struct protocol_entry entry = { 0 };
-    struct stat status;
-    const char *target = "";
-    int fd = -1;
-
-    if (parent_length + name_length + 2 > FILE_PATH_SIZE ||
-        sys(newfstatat, dir, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
-        return false;
-    memcpy(path + parent_length, name, name_length + 1);
-    file_stat_fill(&entry.stat, &status);
-    if (S_ISLNK(status.st_mode))
-        target = read_target(listing, dir, name);
-    if (S_ISDIR(status.st_mode) && listing->depth < listing->maximum) {
-        fd = sys_open(dir, name, DIRECTORY | O_NOFOLLOW, 0, 0);
-        entry.error = fd < 0 ? -fd : 0;
-    }
-    put(listing, &entry, path, target);
+    file_stat_fill(&record.stat, &entry->status);
+    put(listing, &record, entry->path,
+        S_ISLNK(entry->status.st_mode) ? read_target(listing, entry) : "");
     listing->count++;
-    if (fd < 0)
-        return false;
-    path[parent_length + name_length] = '/';
-    push(listing, fd, parent_length + name_length + 1);
-    return true;
 }
 
-/* Reads on in the innermost directory. A directory inside is read at once: then the kernel's place
- * in the outer one is moved back to behind it. */
-static void read_on(struct listing *listing)
+static struct listing listing_begin(const struct file_work *work, unsigned depth)
 {
-    unsigned level = listing->depth - 1;
-    int dir = listing->room->list.levels[level];
-    size_t path_length = listing->room->list.path_lengths[level];
-    char *entries = listing->room->list.entries;
-    long length = sys(getdents64, dir, entries, FILE_ENTRIES_SIZE);
+    union file_room *room = file_room(work);
+    struct listing listing = {
+        .walk = &room->list.walk,
+        .target = room->list.target,
+        .output = { .fd = work->stream, .bytes = room->list.output, .size = FILE_OUTPUT_SIZE },
+        .limit = work->job->file->limit,
+    };
 
-    for (long at = 0; at < length;) {
-        const struct sys_dirent *entry = (const struct sys_dirent *)(entries + at);
-
-        at += entry->length;
-        if (!strcmp(entry->name, ".") || !strcmp(entry->name, ".."))
-            continue;
-        if (take_entry(listing, dir, path_length, entry->name)) {
-            (void)sys(lseek, dir, entry->offset, SEEK_SET);
-            return;
-        }
-    }
-    if (length <= 0) {
-        sys_close(dir);
-        listing->depth--;
-    }
+    walk_begin(listing.walk, work->base, depth);
+    return listing;
 }
 
-int file_list_open(struct file_work *work)
+static void listing_end(struct listing *listing, int error)
+{
+    struct protocol_entry last = { .stat.size = listing->count, .error = error };
+
+    walk_end(listing->walk);
+    put(listing, &last, "", "");
+    file_output_flush(&listing->output);
+}
+
+int file_open_stream(struct file_work *work)
 {
     struct stat status;
     int ends[2];
@@ -137,27 +91,63 @@ int file_list_open(struct file_work *work)
         return (int)result;
     }
     file_stat_fill(&work->done.stat, &status);
-    work->listed = fd;
+    work->base = fd;
     work->fd = ends[0];
-    work->list_pipe = ends[1];
+    work->stream = ends[1];
     return 0;
 }
 
 void file_list_write(struct file_work *work)
 {
     uint32_t depth = work->job->file->depth;
-    struct listing listing = {
-        .room = file_room(work),
-        .pipe = work->list_pipe,
-        .maximum = depth ? depth : 1,
-    };
-    struct protocol_entry last = { 0 };
+    struct listing listing = listing_begin(work, depth ? depth : 1);
+    struct walk_entry entry;
 
-    sys_drop(&work->fd);
-    push(&listing, work->listed, 0);
-    while (listing.depth && !listing.is_broken)
-        read_on(&listing);
-    last.stat.size = listing.count;
-    put(&listing, &last, "", "");
-    write_out(&listing);
+    while (!listing.output.is_broken && walk_next(listing.walk, &entry)) {
+        int error = 0;
+
+        if (S_ISDIR(entry.status.st_mode) && listing.walk->depth < listing.walk->maximum)
+            error = walk_enter(listing.walk, &entry, 0);
+        tell(&listing, &entry, -error);
+    }
+    listing_end(&listing, 0);
+}
+
+int file_glob_open(struct file_work *work)
+{
+    struct glob glob;
+
+    if (glob_parse(&glob, work->job->file_texts.second, false) < 0)
+        return -EBADMSG;
+    return file_open_stream(work);
+}
+
+void file_glob_write(struct file_work *work)
+{
+    struct listing listing = listing_begin(work, PROTOCOL_MAX_DEPTH);
+    struct walk *walk = listing.walk;
+    struct walk_entry entry;
+    struct glob glob;
+    bool is_full = false;
+
+    (void)glob_parse(&glob, work->job->file_texts.second, work->job->file->flags & FILE_HIDDEN);
+    walk->stays = true;
+    walk->states[0] = glob_start(&glob);
+    walk->deadline_us = sys_now_us() + WALK_SECONDS * 1000000ll;
+    for (unsigned seen = 1; !listing.output.is_broken && walk_next(walk, &entry); seen++) {
+        glob_state state = glob_step(&glob, entry.state, entry.name);
+
+        if (seen % LOOK_EVERY == 0 && !file_output_is_wanted(&listing.output))
+            break;
+        if (S_ISDIR(entry.status.st_mode) && glob_goes_on(&glob, state))
+            (void)walk_enter(walk, &entry, state);
+        if (!glob_is_match(&glob, state))
+            continue;
+        if (listing.limit && listing.count == listing.limit) {
+            is_full = true;
+            break;
+        }
+        tell(&listing, &entry, 0);
+    }
+    listing_end(&listing, is_full || walk->was_cut ? E2BIG : 0);
 }

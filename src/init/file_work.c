@@ -43,9 +43,9 @@ static int check_regular(int fd, struct stat *out_status)
     return system.f_type == PROC_MAGIC ? -EACCES : 0;
 }
 
-static int open_regular(const char *path, int flags, struct stat *out_status)
+int file_open_regular(int dir, const char *name, int flags, struct stat *out_status)
 {
-    int fd = sys_open(AT_FDCWD, path, flags, 0, 0);
+    int fd = sys_open(dir, name, flags, 0, 0);
     int result;
 
     if (fd < 0)
@@ -61,12 +61,12 @@ static int do_open_read(struct file_work *work)
 {
     const char *path = work->job->file_texts.path;
     struct stat status;
-    int fd = open_regular(path, O_PATH, &status);
+    int fd = file_open_regular(AT_FDCWD, path, O_PATH, &status);
 
     if (fd < 0)
         return fd;
     sys_close(fd);
-    fd = open_regular(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, &status);
+    fd = file_open_regular(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, &status);
     if (fd < 0)
         return fd;
     file_stat_fill(&work->done.stat, &status);
@@ -92,7 +92,7 @@ static int do_stat(struct file_work *work)
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static void make_temporary_name(char name[PROTOCOL_MAX_TEMPORARY])
+void file_make_temporary_name(char name[PROTOCOL_MAX_TEMPORARY])
 {
     static const char digits[] = "0123456789abcdef";
     unsigned char bytes[RANDOM_BYTES] = { 0 };
@@ -107,7 +107,7 @@ static void make_temporary_name(char name[PROTOCOL_MAX_TEMPORARY])
     name[at] = 0;
 }
 
-static bool is_temporary_name(const char *name)
+bool file_is_temporary(const char *name)
 {
     return !strncmp(name, TEMPORARY_PREFIX, sizeof TEMPORARY_PREFIX - 1) && !strchr(name, '/');
 }
@@ -127,13 +127,13 @@ static int choose_mode(const struct file_work *work, int dir, const char *name)
     return !result && S_ISREG(status.st_mode) ? (int)(status.st_mode & 0777) : 0644;
 }
 
-static int create_temporary(struct file_work *work, int dir)
+int file_create_temporary(int dir, char name[PROTOCOL_MAX_TEMPORARY])
 {
     int fd = -EEXIST;
 
     for (int i = 0; i < TEMPORARY_TRIES && fd == -EEXIST; i++) {
-        make_temporary_name(work->temporary);
-        fd = sys_open(dir, work->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, 0);
+        file_make_temporary_name(name);
+        fd = sys_open(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, 0);
     }
     return fd;
 }
@@ -146,7 +146,7 @@ static int open_write(struct file_work *work, int dir, const char *name)
 
     if (mode < 0)
         return mode;
-    fd = create_temporary(work, dir);
+    fd = file_create_temporary(dir, work->temporary);
     if (fd < 0)
         return fd;
     (void)sys(fchmod, fd, mode);
@@ -174,30 +174,75 @@ static long rename_at(const struct file_work *work, int from_dir, const char *fr
     return sys(renameat2, from_dir, from, to_dir, to, flags);
 }
 
+/* What was there when the daemon looked is still there. */
+static int check_expected(const struct protocol_file *file, int dir, const char *name)
+{
+    struct protocol_stat found;
+    struct stat status;
+    long result;
+
+    if (!(file->flags & FILE_EXPECT))
+        return 0;
+    result = sys(newfstatat, dir, name, &status, AT_SYMLINK_NOFOLLOW);
+    if (result < 0)
+        return result == -ENOENT ? -ESTALE : (int)result;
+    file_stat_fill(&found, &status);
+    return found.size == file->expected.size && found.inode == file->expected.inode &&
+                   found.modified_us == file->expected.modified_us
+               ? 0
+               : -ESTALE;
+}
+
+static int sync_file(int dir, const char *name)
+{
+    int fd = sys_open(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, 0);
+    int result;
+
+    if (fd == -EACCES)
+        fd = sys_open(dir, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK, 0, 0);
+    result = fd < 0 ? fd : (int)sys(fsync, fd);
+    sys_close(fd);
+    return result;
+}
+
+static int replace(struct file_work *work, int dir, const char *name)
+{
+    const struct protocol_file *file = work->job->file;
+    const char *temporary = work->job->file_texts.second;
+    struct stat status;
+    int result = file->flags & FILE_SYNC ? sync_file(dir, temporary) : 0;
+
+    if (!result)
+        result = check_expected(file, dir, name);
+    if (!result)
+        result = (int)rename_at(work, dir, temporary, dir, name);
+    if (result < 0) {
+        (void)sys(unlinkat, dir, temporary, 0);
+        return result;
+    }
+    if (!sys(newfstatat, dir, name, &status, AT_SYMLINK_NOFOLLOW))
+        file_stat_fill(&work->done.stat, &status);
+    return file->flags & FILE_SYNC ? sync_file(dir, ".") : 0;
+}
+
 static int do_commit(struct file_work *work)
 {
     const char *temporary = work->job->file_texts.second;
     char name[PATH_NAME_SIZE];
-    struct stat status;
-    long result;
+    int result;
     int dir;
 
-    if (!is_temporary_name(temporary))
+    if (!file_is_temporary(temporary))
         return -EINVAL;
     dir = path_open_parent(work->job->file_texts.path, false, name);
     if (dir < 0)
         return dir;
-    if (work->job->file->flags & FILE_ABANDON) {
-        result = sys(unlinkat, dir, temporary, 0);
-    } else {
-        result = rename_at(work, dir, temporary, dir, name);
-        if (result < 0)
-            (void)sys(unlinkat, dir, temporary, 0);
-        else if (!sys(newfstatat, dir, name, &status, AT_SYMLINK_NOFOLLOW))
-            file_stat_fill(&work->done.stat, &status);
-    }
+    if (work->job->file->flags & FILE_ABANDON)
+        result = (int)sys(unlinkat, dir, temporary, 0);
+    else
+        result = replace(work, dir, name);
     sys_close(dir);
-    return (int)result;
+    return result;
 }
 
 /* --- names ----------------------------------------------------------------------------------- */
@@ -241,9 +286,17 @@ static int do_remove(struct file_work *work)
     return result;
 }
 
+/* The kinds that go on after the answer. */
+static int begin_stream(struct file_work *work, int result, file_go_on_fn *go_on)
+{
+    if (!result)
+        work->go_on = go_on;
+    return result;
+}
+
 int file_work_do(struct file_work *work)
 {
-    work->listed = work->list_pipe = -1;
+    work->base = work->stream = -1;
     switch ((enum protocol_file_kind)work->job->file->kind) {
     case FILE_OPEN_READ:
         return do_open_read(work);
@@ -260,7 +313,17 @@ int file_work_do(struct file_work *work)
     case FILE_MOVE:
         return do_move(work);
     case FILE_LIST:
-        return file_list_open(work);
+        return begin_stream(work, file_open_stream(work), file_list_write);
+    case FILE_GLOB:
+        return begin_stream(work, file_glob_open(work), file_glob_write);
+    case FILE_GREP:
+        return begin_stream(work, file_open_stream(work), file_grep_write);
+    case FILE_PACK:
+        return begin_stream(work, file_pack_open(work), file_pack_write);
+    case FILE_UNPACK:
+        return begin_stream(work, file_unpack_open(work), file_unpack_read);
+    case FILE_WATCH:
+        return begin_stream(work, file_open_stream(work), file_watch_write);
     case FILE_KINDS:
         break;
     }

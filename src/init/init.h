@@ -21,8 +21,9 @@
 enum {
     FD_LISTEN = 3,
     FD_SECCOMP = 4,
-    MAX_JOBS = 20,
-    MAX_LISTINGS = 8, /* that go on after their answer, until the daemon has read them */
+    MAX_JOBS = 28,
+    MAX_STREAMS = 8, /* that go on after their answer, until the daemon has read them */
+    MAX_WATCHES = 4, /* that go on for as long as the daemon likes */
     SUPERVISOR_STACK = 4096,
     JOB_STACK = 32 * 1024,
     JOB_SPARE_STRINGS = 8,
@@ -149,7 +150,9 @@ unsigned process_places(void);
 
 struct job *job_get_free(void); /* NULL when all are busy */
 void job_release(struct job *job);
-unsigned job_count_listings(void); /* that are answered and go on */
+unsigned job_count_streams(void); /* that are answered and go on */
+unsigned job_count_watches(void);
+bool file_is_stream(uint32_t kind); /* goes on after its answer, but not for ever */
 struct job *job_find_helper(int pid);
 
 /* --- reports of supervisors ----------------------------------------------------------------- */

@@ -111,13 +111,28 @@ void job_release(struct job *job)
     job->helper = 0;
 }
 
-unsigned job_count_listings(void)
+bool file_is_stream(uint32_t kind)
+{
+    return kind == FILE_LIST || kind == FILE_GLOB || kind == FILE_GREP || kind == FILE_PACK ||
+           kind == FILE_UNPACK;
+}
+
+unsigned job_count_streams(void)
 {
     unsigned count = 0;
 
     for (unsigned i = 0; i < MAX_JOBS; i++)
-        count += jobs[i].kind == JOB_FILE && jobs[i].file->kind == FILE_LIST &&
+        count += jobs[i].kind == JOB_FILE && file_is_stream(jobs[i].file->kind) &&
                  atomic_load(&jobs[i].answered);
+    return count;
+}
+
+unsigned job_count_watches(void)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < MAX_JOBS; i++)
+        count += jobs[i].kind == JOB_FILE && jobs[i].file->kind == FILE_WATCH;
     return count;
 }
 

@@ -164,12 +164,15 @@ const struct protocol_start *protocol_start_decode(const void *message, size_t l
 
 static bool file_is_sound(const struct protocol_file *file, const struct protocol_file_texts *texts)
 {
-    bool has_second = file->kind == FILE_COMMIT || file->kind == FILE_MOVE;
+    bool has_second = file->kind == FILE_COMMIT || file->kind == FILE_MOVE ||
+                      file->kind == FILE_GLOB || file->kind == FILE_GREP;
 
     if (file->kind < FILE_OPEN_READ || file->kind >= FILE_KINDS)
         return false;
     if (file->flags & ~(uint32_t)FILE_FLAGS || file->mode > 07777 ||
-        file->depth > PROTOCOL_MAX_DEPTH)
+        file->depth > PROTOCOL_MAX_DEPTH || file->context > PROTOCOL_MAX_CONTEXT)
+        return false;
+    if (texts->third[0] && file->kind != FILE_GREP)
         return false;
     return texts->path[0] && has_second == (texts->second[0] != 0);
 }
@@ -178,14 +181,18 @@ long protocol_file_encode(void *buffer, size_t capacity, const struct protocol_f
                           const struct protocol_file_texts *texts)
 {
     struct protocol_file file = *fixed;
+    struct protocol_file_texts all = *texts;
     struct cursor cursor = cursor_for(buffer, capacity, sizeof file);
     size_t length;
 
-    if (capacity < sizeof file || put_text(&cursor, texts->user, PROTOCOL_MAX_USER) < 0 ||
-        put_text(&cursor, texts->path, PROTOCOL_MAX_PATH) < 0 ||
-        put_text(&cursor, texts->second, PROTOCOL_MAX_PATH) < 0)
+    if (!all.third)
+        all.third = "";
+    if (capacity < sizeof file || put_text(&cursor, all.user, PROTOCOL_MAX_USER) < 0 ||
+        put_text(&cursor, all.path, PROTOCOL_MAX_PATH) < 0 ||
+        put_text(&cursor, all.second, PROTOCOL_MAX_PATH) < 0 ||
+        put_text(&cursor, all.third, PROTOCOL_MAX_PATH) < 0)
         return -1;
-    if (!file_is_sound(&file, texts))
+    if (!file_is_sound(&file, &all))
         return -1;
 
     length = (size_t)(cursor.at - (char *)buffer);
@@ -206,7 +213,8 @@ const struct protocol_file *protocol_file_decode(const void *message, size_t len
     texts.user = take_text(&cursor, PROTOCOL_MAX_USER);
     texts.path = texts.user ? take_text(&cursor, PROTOCOL_MAX_PATH) : NULL;
     texts.second = texts.path ? take_text(&cursor, PROTOCOL_MAX_PATH) : NULL;
-    if (!texts.second || cursor.at != cursor.end || !file_is_sound(file, &texts))
+    texts.third = texts.second ? take_text(&cursor, PROTOCOL_MAX_PATH) : NULL;
+    if (!texts.third || cursor.at != cursor.end || !file_is_sound(file, &texts))
         return NULL;
 
     *out_texts = texts;
@@ -348,6 +356,46 @@ long protocol_entry_decode(const void *bytes, size_t length, struct protocol_ent
 
     *out_entry = entry;
     return (long)entry.fixed.length;
+}
+
+/* --- notes ---------------------------------------------------------------------------------- */
+
+long protocol_note_encode(void *buffer, size_t capacity, const struct protocol_note *fixed,
+                          const char *path, size_t path_length, const char *text,
+                          size_t text_length)
+{
+    struct protocol_note note = *fixed;
+    size_t length = sizeof note + path_length + text_length;
+
+    if (path_length > UINT16_MAX || text_length > UINT16_MAX || length > capacity)
+        return -1;
+    note.length = (uint32_t)length;
+    note.path_length = (uint16_t)path_length;
+    note.text_length = (uint16_t)text_length;
+    memcpy(buffer, &note, sizeof note);
+    memcpy((char *)buffer + sizeof note, path, path_length);
+    memcpy((char *)buffer + sizeof note + path_length, text, text_length);
+    return (long)length;
+}
+
+long protocol_note_decode(const void *bytes, size_t length, struct protocol_note_view *out_note)
+{
+    struct protocol_note_view note;
+
+    if (length < sizeof note.fixed)
+        return 0;
+    memcpy(&note.fixed, bytes, sizeof note.fixed);
+    if (note.fixed.length != sizeof note.fixed + note.fixed.path_length + note.fixed.text_length ||
+        note.fixed.kind < NOTE_LAST || note.fixed.kind >= NOTE_KINDS ||
+        note.fixed.flags & ~NOTE_FLAGS || note.fixed.error < 0 || note.fixed.number > INT64_MAX ||
+        note.fixed.amount > INT64_MAX)
+        return -1;
+    if (length < note.fixed.length)
+        return 0;
+    note.path = (const char *)bytes + sizeof note.fixed;
+    note.text = note.path + note.fixed.path_length;
+    *out_note = note;
+    return (long)note.fixed.length;
 }
 
 /* --- of fixed size -------------------------------------------------------------------------- */

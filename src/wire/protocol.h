@@ -36,7 +36,8 @@ enum {
     PROTOCOL_MAX_HOSTNAME = 65,
     PROTOCOL_MAX_TEMPORARY = 64,
     PROTOCOL_MAX_SCRIPT_BYTES = 16 * 1024 * 1024,
-    PROTOCOL_MAX_DEPTH = 128, /* of FILE_LIST */
+    PROTOCOL_MAX_DEPTH = 512,  /* of a walk through directories */
+    PROTOCOL_MAX_CONTEXT = 20, /* of FILE_GREP */
 };
 
 enum protocol_type {
@@ -199,35 +200,58 @@ enum protocol_file_kind {
     FILE_COMMIT,     /* path, second = the temporary name that FILE_OPEN_WRITE gave back */
     FILE_STAT,
     FILE_REMOVE,
-    FILE_MKDIR, /* with parents */
-    FILE_MOVE,  /* path → second */
-    FILE_LIST,  /* the entries come through a pipe: see struct protocol_entry */
+    FILE_MKDIR,  /* with parents */
+    FILE_MOVE,   /* path → second */
+    FILE_LIST,   /* the entries come through a pipe: see struct protocol_entry */
+    FILE_GLOB,   /* as LIST: what the pattern in `second` matches, `limit` at most */
+    FILE_GREP,   /* second = pattern, third = a glob for the paths or "": notes through a pipe */
+    FILE_PACK,   /* the directory as a tar through a pipe */
+    FILE_UNPACK, /* a stream socket: a tar goes in, notes about what was refused come back */
+    FILE_WATCH,  /* notes about changes through a pipe, for as long as somebody reads them */
     FILE_KINDS
 };
 
 enum protocol_file_flags {
-    FILE_TREE = 1 << 0,       /* REMOVE: a directory with all that is in it */
-    FILE_ABANDON = 1 << 1,    /* COMMIT: remove the temporary file instead */
-    FILE_NO_FOLLOW = 1 << 2,  /* STAT: of a symbolic link itself */
-    FILE_NO_REPLACE = 1 << 3, /* COMMIT, MOVE: EEXIST when the target exists */
-    FILE_EXCLUSIVE = 1 << 4,  /* MKDIR: EEXIST when it exists */
-    FILE_FLAGS = (1 << 5) - 1,
+    FILE_TREE = 1 << 0,        /* REMOVE: a directory with all that is in it */
+    FILE_ABANDON = 1 << 1,     /* COMMIT: remove the temporary file instead */
+    FILE_NO_FOLLOW = 1 << 2,   /* STAT: of a symbolic link itself */
+    FILE_NO_REPLACE = 1 << 3,  /* COMMIT, MOVE: EEXIST when the target exists */
+    FILE_EXCLUSIVE = 1 << 4,   /* MKDIR: EEXIST when it exists */
+    FILE_SYNC = 1 << 5,        /* COMMIT: on the disk before it is answered */
+    FILE_EXPECT = 1 << 6,      /* COMMIT: ESTALE unless what is replaced is as `expected` */
+    FILE_HIDDEN = 1 << 7,      /* GLOB, GREP: names that begin with a dot too */
+    FILE_FIXED = 1 << 8,       /* GREP: the pattern is a text, not an expression */
+    FILE_IGNORE_CASE = 1 << 9, /* GREP */
+    FILE_RECURSIVE = 1 << 10,  /* WATCH: the directories inside too */
+    FILE_FLAGS = (1 << 11) - 1,
 };
 
-/* FILE: fixed part, then three texts: user, path, second. Paths are resolved inside the sandbox
- * with the user's rights; relative ones begin where its processes do. */
+/* What a version of a file is told by. */
+struct protocol_version {
+    uint64_t size;
+    uint64_t inode;
+    int64_t modified_us;
+};
+
+/* FILE: fixed part, then four texts: user, path, second, third. Paths are resolved inside the
+ * sandbox with the user's rights; relative ones begin where its processes do. */
 struct protocol_file {
     struct protocol_header header;
     uint32_t kind;
     uint32_t flags;
-    uint32_t mode;  /* OPEN_WRITE: 0 takes that of the file to be replaced, else 0644; MKDIR */
-    uint32_t depth; /* LIST: 1 is the directory's own entries */
+    uint32_t mode;    /* OPEN_WRITE: 0 takes that of the file to be replaced, else 0644; MKDIR */
+    uint32_t depth;   /* LIST: 1 is the directory's own entries */
+    uint32_t limit;   /* GLOB, GREP: results; 0 is none */
+    uint32_t context; /* GREP: lines before and after each match */
+    uint64_t bytes;   /* UNPACK: all contents together; 0 is no limit */
+    struct protocol_version expected;
 };
 
 struct protocol_file_texts {
     const char *user;
     const char *path;
     const char *second;
+    const char *third; /* encoding: NULL is "" */
 };
 
 struct protocol_stat {
@@ -270,6 +294,42 @@ struct protocol_entry_view {
     bool is_last;
 };
 
+/*
+ * What comes through the pipe of FILE_GREP and FILE_WATCH and back from FILE_UNPACK: one of these
+ * for each thing told, then a path and a text, without NULs. Except for FILE_WATCH the last one is
+ * NOTE_LAST; a pipe that ends without it was broken.
+ */
+enum protocol_note_kind {
+    NOTE_LAST = 1, /* number: of matches or members, amount: see there, error: what ended it */
+    NOTE_MATCH,    /* number: of the line, text: the line */
+    NOTE_CONTEXT,  /* the same for a line around a match */
+    NOTE_REFUSED,  /* path: as the archive has it, text: why */
+    NOTE_CHANGED,  /* number: what inotify says */
+    NOTE_KINDS
+};
+
+enum protocol_note_flags {
+    NOTE_CUT = 1 << 0, /* the text is longer, or there is more than was told */
+    NOTE_FLAGS = (1 << 1) - 1,
+};
+
+struct protocol_note {
+    uint32_t length; /* with the texts */
+    uint16_t kind;
+    uint16_t flags;
+    uint16_t path_length;
+    uint16_t text_length;
+    int32_t error;
+    uint64_t number;
+    uint64_t amount; /* GREP: files that were not searched, UNPACK: bytes of contents */
+};
+
+struct protocol_note_view {
+    struct protocol_note fixed;
+    const char *path; /* borrowed; not terminated */
+    const char *text;
+};
+
 static inline struct protocol_header protocol_header(enum protocol_type type, size_t length,
                                                      uint64_t process, uint64_t request)
 {
@@ -299,6 +359,9 @@ long protocol_configure_encode(void *buffer, size_t capacity, uint64_t request,
                                const char *hostname);
 long protocol_entry_encode(void *buffer, size_t capacity, const struct protocol_entry *fixed,
                            const char *path, const char *target);
+long protocol_note_encode(void *buffer, size_t capacity, const struct protocol_note *fixed,
+                          const char *path, size_t path_length, const char *text,
+                          size_t text_length);
 
 /* `strings` has room for PROTOCOL_MAX_STRINGS + 2 pointers: argv and env end up in it, env last. */
 const struct protocol_start *protocol_start_decode(const void *message, size_t length,
@@ -313,6 +376,7 @@ int protocol_configure_decode(const void *message, size_t length, const char **o
 /* The next entry of a list: how many bytes it takes, 0 when more are needed, -1 when it is wrong.
  */
 long protocol_entry_decode(const void *bytes, size_t length, struct protocol_entry_view *out_entry);
+long protocol_note_decode(const void *bytes, size_t length, struct protocol_note_view *out_note);
 
 /* --- of fixed size -------------------------------------------------------------------------- */
 
