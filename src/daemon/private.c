@@ -55,11 +55,13 @@ static char *temporary_directory(struct error *err)
 
 /* The settings given, and those that make it private. */
 static void collect_settings(struct daemon_setting rows[MAX_SETTINGS],
-                             const struct daemon_setting *given, const char *state_dir)
+                             const struct daemon_setting *given, const char *state_dir,
+                             const char *instance)
 {
     size_t used = 0;
 
     rows[used++] = (struct daemon_setting){ "state_dir", state_dir };
+    rows[used++] = (struct daemon_setting){ "instance", instance };
     rows[used++] = (struct daemon_setting){ "shutdown.policy", "destroy" };
     rows[used++] = (struct daemon_setting){ "store.sync", "off" };
     rows[used++] = (struct daemon_setting){ "pool.size", "0" };
@@ -69,10 +71,11 @@ static void collect_settings(struct daemon_setting rows[MAX_SETTINGS],
     rows[used] = (struct daemon_setting){ 0 };
 }
 
-static _Noreturn void run_child(const struct private_daemon *daemon,
-                                const struct daemon_setting *given, int ready_fd, int leash_fd)
+static int run_daemon(const struct private_daemon *daemon, const struct daemon_setting *given,
+                      int ready_fd, int leash_fd)
 {
     scoped(free) char *state_dir = path_join(daemon->directory, "state");
+    scoped(free) char *instance = xasprintf("private-%d", (int)getpid());
     const char *listen[] = { daemon->url, NULL };
     struct daemon_setting settings[MAX_SETTINGS];
     struct daemon_options options = {
@@ -82,10 +85,30 @@ static _Noreturn void run_child(const struct private_daemon *daemon,
         .leash_fd = leash_fd,
     };
 
+    collect_settings(settings, given, state_dir, instance);
+    return daemon_main(&options);
+}
+
+/* The guardian keeps the rights that the daemon gives up, so that it can remove the directory after
+ * it, also when the command that wanted it has been killed. */
+static _Noreturn void run_guardian(const struct private_daemon *daemon,
+                                   const struct daemon_setting *given, int ready_fd, int leash_fd)
+{
+    int status = 0;
+    pid_t pid;
+
     /* Signals of the terminal are for the command, which tells us by the leash. */
     setsid();
-    collect_settings(settings, given, state_dir);
-    _exit(daemon_main(&options));
+    pid = fork();
+    if (pid == 0)
+        _exit(run_daemon(daemon, given, ready_fd, leash_fd));
+    close(ready_fd);
+    close(leash_fd);
+    if (pid > 0)
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            continue;
+    remove_tree(daemon->directory);
+    _exit(pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE);
 }
 
 /* The child writes a line when it serves; the end of file before that means that it failed. */
@@ -126,7 +149,7 @@ int daemon_start_private(struct private_daemon *daemon, const struct daemon_sett
     if (daemon->pid == 0) {
         close(ready[0]);
         close(leash[1]);
-        run_child(daemon, settings, ready[1], leash[0]);
+        run_guardian(daemon, settings, ready[1], leash[0]);
     }
     close(ready[1]);
     close(leash[0]);
@@ -146,8 +169,8 @@ void daemon_stop_private(struct private_daemon *daemon)
     if (daemon->pid > 0)
         while (waitpid(daemon->pid, NULL, 0) < 0 && errno == EINTR)
             continue;
-
-    remove_tree(daemon->directory);
+    else
+        remove_tree(daemon->directory);
     free(daemon->directory);
     free(daemon->url);
     *daemon = (struct private_daemon){ .leash_fd = -1 };
