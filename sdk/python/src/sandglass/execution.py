@@ -108,7 +108,7 @@ class Process:
 
     def refresh(self, wait: float = 0) -> Dict[str, Any]:
         """What the daemon knows of it now; with `wait`, at its end but not later than that many seconds."""
-        query = [("wait", wait or None)]
+        query = [("wait", f"{wait:.3f}" if wait else None)]
         self.raw = self.session.transport.call("GET", self.path, query, timeout=wait + 60)
         return self.raw
 
