@@ -224,7 +224,7 @@ def test_two_hundred_tests_in_four_workers_of_which_one_is_killed(daemon, suite)
                     return
                 os.kill(os.getpid(), signal.SIGKILL)
     """)
-    before = set(our_processes())
+    before = set(our_processes(daemon.directory))
     done = suite.run("-n", "4", "--sandglass-url", daemon.url, seconds=60)
     assert re.search(r"1 failed, 199 passed", done.stdout), done.stdout[-3000:]
     assert "crashed while running" in done.stdout
@@ -232,7 +232,7 @@ def test_two_hundred_tests_in_four_workers_of_which_one_is_killed(daemon, suite)
     assert len(done.owners) == 5  # four workers and the one in place of the killed one
     assert sessions_left(daemon, done.owners) == []
     assert programs("sleep", "12321") == []
-    wait_for(lambda: len(set(our_processes()) - before) <= POOL, "nothing but the pool", 10)
+    wait_for(lambda: len(set(our_processes(daemon.directory)) - before) <= POOL, "nothing but the pool", 10)
     ids = [name for ids in suite.properties().values() for name in ids]
     assert len(ids) == len(set(ids)) >= 199
 
