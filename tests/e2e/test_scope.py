@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from conftest import SANDGLASS, UnixConnection, wait_for
+from key_file import bearer, keyed, keys  # noqa: F401  (fixtures)
 
 OWNER = "X-Sandglass-On-Behalf-Of"
 
@@ -232,3 +233,33 @@ def test_an_owner_that_is_held_is_refused_until_it_is_free(make_daemon):
                                   {"owner": 7}, {"who": "x"}])
 def test_a_name_that_no_header_can_carry_is_refused(make_daemon, body):
     make_daemon(backend="direct").api("POST", "/scopes", body, expect=400)
+
+
+# --- with authentication ---------------------------------------------------------------------------
+
+
+def test_a_delegate_has_scopes_of_its_own(keys, keyed):
+    key = keys.create("ann", "delegate")["key"]
+    other = keys.create("bob", "delegate")["key"]
+    daemon = keyed()
+    mine = daemon.api("POST", "/sessions", {}, headers=bearer(key), expect=201).json["id"]
+    process = scope(daemon, "sh", "-c", f"echo $SANDGLASS_ON_BEHALF_OF; {SANDGLASS} session create; read wait",
+                    environment={"SANDGLASS_API_KEY": key})
+    owner, session = process.stdout.readline().strip(), process.stdout.readline().strip()
+    scoped = {**bearer(key), OWNER: owner}
+    assert daemon.api("GET", f"/sessions/{session}", headers=scoped, expect=200).json["owner"] == f"ann/{owner}"
+    daemon.api("GET", f"/sessions/{session}", headers={**bearer(other), OWNER: owner}, expect=404)
+    assert process.communicate("\n", timeout=20)[1] == "[scope] destroyed 1 session(s)\n"
+    daemon.api("GET", f"/sessions/{mine}", headers=bearer(key), expect=200)
+    daemon.api("POST", "/sessions", {}, headers=scoped, expect=410)
+
+
+def test_without_the_role_there_is_no_scope(keys, keyed):
+    key = keys.create("ann")["key"]
+    daemon = keyed()
+    answer = daemon.api("POST", "/scopes", {}, headers=bearer(key), expect=403)
+    assert answer.json["error"]["code"] == "delegate_required"
+    process = scope(daemon, "echo", "must not run", environment={"SANDGLASS_API_KEY": key})
+    code, out, err = finish(process)
+    assert (code, out) == (125, "") and "delegate" in err
+    daemon.api("POST", "/scopes", {}, expect=401)
