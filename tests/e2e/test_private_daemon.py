@@ -1,0 +1,40 @@
+"""`run` without a daemon: a private one that leaves nothing, however it ends."""
+import os
+import signal
+import subprocess
+
+import pytest
+
+from conftest import SANDGLASS, wait_for
+
+
+@pytest.fixture
+def environment(work):
+    return {**os.environ, "TMPDIR": str(work), "SANDGLASS_URL": f"unix:{work}/nobody-listens.sock",
+            "SANDGLASS_CONFIG": ""}
+
+
+def start(environment, *command):
+    return subprocess.Popen([SANDGLASS, "run", "--", *command], env=environment, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, text=True)
+
+
+def test_it_is_gone_when_run_returns(work, environment):
+    environment.pop("SANDGLASS_URL")
+    environment["XDG_RUNTIME_DIR"] = str(work)
+    program = start(environment, "/bin/sh", "-c", "echo alone; exit 3")
+    assert program.communicate(timeout=30)[0] == "alone\n"
+    assert program.returncode == 3
+    assert os.listdir(work) == []
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_it_is_gone_when_run_is_killed(work, environment, how):
+    environment.pop("SANDGLASS_URL")
+    environment["XDG_RUNTIME_DIR"] = str(work)
+    program = start(environment, "/bin/sh", "-c", "echo up; exec sleep 1000")
+    assert program.stdout.readline() == "up\n"
+    program.send_signal(how)
+    program.wait(30)
+    program.stdout.close()
+    wait_for(lambda: os.listdir(work) == [], "nothing is left of the private daemon")
