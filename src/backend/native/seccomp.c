@@ -1,11 +1,14 @@
 #include "backend/native/seccomp.h"
 
+#include "backend/native/filter.h"
+#include "base/alloc.h"
 #include "base/macros.h"
 #include "base/scoped.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <seccomp.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -88,42 +91,39 @@ bool seccomp_allows(const char *name)
     return false;
 }
 
-/* A rule is added for the call if this architecture has it. */
-static int allow_if(scmp_filter_ctx filter, const char *name, unsigned count,
-                    const struct scmp_arg_cmp *conditions)
+static int number_of(const char *name)
 {
-    int number = seccomp_syscall_resolve_name(name);
-
-    if (number == __NR_SCMP_ERROR || number < 0)
-        return 0;
-    return seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, number, count, conditions);
+    return seccomp_syscall_resolve_name(name); /* negative where this architecture lacks it */
 }
 
-static int add_plain(scmp_filter_ctx filter)
+static void add_plain(struct filter *filter)
 {
-    for (size_t i = 0; i < ARRAY_LENGTH(allowed); i++) {
-        if (allow_if(filter, allowed[i], 0, NULL) < 0)
-            return -1;
-    }
-    for (size_t i = 0; i < ARRAY_LENGTH(allowed_numbers); i++) {
-        if (seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed_numbers[i], 0) < 0)
-            return -1;
-    }
-    return 0;
+    for (size_t i = 0; i < ARRAY_LENGTH(allowed); i++)
+        filter_allow(filter, number_of(allowed[i]));
+    for (size_t i = 0; i < ARRAY_LENGTH(allowed_numbers); i++)
+        filter_allow(filter, allowed_numbers[i]);
 }
 
-static int add_clone(scmp_filter_ctx filter)
-{
-    struct scmp_arg_cmp no_namespace = SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_NAMESPACES, 0);
-    int clone3 = seccomp_syscall_resolve_name("clone3");
+/* An argument with a value, and one of which only some bits count. */
+#define IS(argument, value)                       \
+    {                                             \
+        (argument), UINT32_MAX, (uint32_t)(value) \
+    }
+#define HAS(argument, mask, value)                      \
+    {                                                   \
+        (argument), (uint32_t)(mask), (uint32_t)(value) \
+    }
 
-    if (allow_if(filter, "clone", 1, &no_namespace) < 0)
-        return -1;
-    return seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), clone3, 0);
+static void add_clone(struct filter *filter)
+{
+    const struct filter_condition no_namespace[] = { HAS(0, CLONE_NAMESPACES, 0) };
+
+    filter_add_row(filter_allow_if(filter, number_of("clone")), no_namespace, 1);
+    filter_hide(filter, number_of("clone3"));
 }
 
 /* Unix sockets, TCP and UDP, and the one netlink family that resolvers ask for addresses. */
-static int add_sockets(scmp_filter_ctx filter)
+static void add_sockets(struct filter *filter)
 {
     static const struct {
         int family, type, protocol;
@@ -133,104 +133,85 @@ static int add_sockets(scmp_filter_ctx filter)
         { AF_INET6, SOCK_DGRAM, 0 },   { AF_INET6, SOCK_DGRAM, 17 }, { AF_NETLINK, SOCK_RAW, 0 },
         { AF_NETLINK, SOCK_DGRAM, 0 },
     };
-    struct scmp_arg_cmp is_unix = SCMP_A0(SCMP_CMP_EQ, AF_UNIX);
+    const struct filter_condition is_unix[] = { IS(0, AF_UNIX) };
+    struct filter_check *check = filter_allow_if(filter, number_of("socket"));
 
+    filter_add_row(check, is_unix, 1);
     for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++) {
-        const struct scmp_arg_cmp conditions[] = {
-            SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)kinds[i].family),
-            SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff & ~(SOCK_CLOEXEC | SOCK_NONBLOCK),
-                    (scmp_datum_t)kinds[i].type),
-            SCMP_A2(SCMP_CMP_EQ, (scmp_datum_t)kinds[i].protocol),
+        const struct filter_condition conditions[] = {
+            IS(0, kinds[i].family),
+            HAS(1, ~(SOCK_CLOEXEC | SOCK_NONBLOCK), kinds[i].type),
+            IS(2, kinds[i].protocol),
         };
 
-        if (allow_if(filter, "socket", ARRAY_LENGTH(conditions), conditions) < 0)
-            return -1;
+        filter_add_row(check, conditions, ARRAY_LENGTH(conditions));
     }
-    if (allow_if(filter, "socket", 1, &is_unix) < 0)
-        return -1;
-    return allow_if(filter, "socketpair", 1, &is_unix);
+    filter_add_row(filter_allow_if(filter, number_of("socketpair")), is_unix, 1);
 }
 
-/*
- * All ioctls but TIOCSTI (0x5412) and TIOCLINUX (0x541c), which put characters into a terminal. The
- * kernel looks at the low 32 bits only, so "not equal" over 64 bits would let both through; the
- * complement is written with masks instead. The two have all bits but 0x0e in common.
- */
-static int add_ioctl(scmp_filter_ctx filter)
+/* All ioctls but the two that put characters into a terminal. */
+static void add_ioctl(struct filter *filter)
 {
-    const uint32_t common = 0x5410;
-    const uint32_t differing = 0x0e;
+    const struct filter_condition types[] = { IS(1, TIOCSTI) };
+    const struct filter_condition pastes[] = { IS(1, TIOCLINUX) };
+    struct filter_check *check = filter_refuse_if(filter, number_of("ioctl"));
 
-    for (unsigned bit = 0; bit < 32; bit++) {
-        uint32_t mask = (uint32_t)1 << bit;
-        struct scmp_arg_cmp differs = SCMP_A1(SCMP_CMP_MASKED_EQ, mask, ~common & mask);
-
-        if (!(mask & differing) && allow_if(filter, "ioctl", 1, &differs) < 0)
-            return -1;
-    }
-    for (uint32_t value = 0; value <= differing; value += 2) {
-        struct scmp_arg_cmp is_other = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, common | value);
-
-        if (value == 0x02 || value == 0x0c)
-            continue;
-        if (allow_if(filter, "ioctl", 1, &is_other) < 0)
-            return -1;
-    }
-    return 0;
+    filter_add_row(check, types, 1);
+    filter_add_row(check, pastes, 1);
 }
 
 /* No device nodes: overlayfs takes a character device 0:0 for a deletion. */
-static int add_nodes(scmp_filter_ctx filter)
+static void add_nodes(struct filter *filter)
 {
     static const unsigned kinds[] = { 0, S_IFREG, S_IFIFO, S_IFSOCK };
+    struct filter_check *mknod_check = filter_allow_if(filter, number_of("mknod"));
+    struct filter_check *mknodat_check = filter_allow_if(filter, number_of("mknodat"));
 
     for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++) {
-        struct scmp_arg_cmp second = SCMP_A1(SCMP_CMP_MASKED_EQ, S_IFMT, kinds[i]);
-        struct scmp_arg_cmp third = SCMP_A2(SCMP_CMP_MASKED_EQ, S_IFMT, kinds[i]);
+        const struct filter_condition second[] = { HAS(1, S_IFMT, kinds[i]) };
+        const struct filter_condition third[] = { HAS(2, S_IFMT, kinds[i]) };
 
-        if (allow_if(filter, "mknod", 1, &second) < 0 || allow_if(filter, "mknodat", 1, &third) < 0)
-            return -1;
+        filter_add_row(mknod_check, second, 1);
+        filter_add_row(mknodat_check, third, 1);
     }
-    return 0;
 }
 
 /* The plain personality and the question which one it is; limits of oneself alone, because root of
  * the sandbox has init's user id. */
-static int add_others(scmp_filter_ctx filter)
+static void add_others(struct filter *filter)
 {
-    struct scmp_arg_cmp plain = SCMP_A0(SCMP_CMP_EQ, 0);
-    struct scmp_arg_cmp query = SCMP_A0(SCMP_CMP_EQ, 0xffffffff);
+    const struct filter_condition zero[] = { IS(0, 0) };
+    const struct filter_condition query[] = { IS(0, UINT32_MAX) };
+    struct filter_check *check = filter_allow_if(filter, number_of("personality"));
 
-    if (allow_if(filter, "personality", 1, &plain) < 0 ||
-        allow_if(filter, "prlimit64", 1, &plain) < 0)
-        return -1;
-    return allow_if(filter, "personality", 1, &query);
+    filter_add_row(check, zero, 1);
+    filter_add_row(check, query, 1);
+    filter_add_row(filter_allow_if(filter, number_of("prlimit64")), zero, 1);
 }
 
-static void scoped_filter(scmp_filter_ctx *filter)
+static int write_program(const struct filter *filter, struct error *err)
 {
-    if (*filter)
-        seccomp_release(*filter);
+    size_t size = filter->length * sizeof(filter->code[0]);
+    scoped(fd_close) int fd = memfd_create("seccomp", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0 || write(fd, filter->code, size) != (ssize_t)size)
+        return error_sys(err, "seccomp: write the program");
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        return error_sys(err, "seccomp: seal the program");
+    return steal_fd(&fd);
 }
 
 int seccomp_compile(struct error *err)
 {
-    scoped(filter) scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    scoped(fd_close) int fd = -1;
+    scoped(free) struct filter *filter = xnew(struct filter);
 
-    if (!filter)
-        return error_set(err, ERR_INTERNAL, "seccomp: cannot make a filter");
-    /* 2 is the binary tree: the kernel runs the filter once for each call number. */
-    if (seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2) < 0 ||
-        seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(EPERM)) < 0)
-        return error_set(err, ERR_INTERNAL, "seccomp: the library is too old");
-    if (add_plain(filter) < 0 || add_clone(filter) < 0 || add_sockets(filter) < 0 ||
-        add_ioctl(filter) < 0 || add_nodes(filter) < 0 || add_others(filter) < 0)
-        return error_set(err, ERR_INTERNAL, "seccomp: a rule was refused");
-    fd = memfd_create("seccomp", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
-        return error_sys(err, "seccomp: make a memory file");
-    if (seccomp_export_bpf(filter, fd) < 0)
-        return error_set(err, ERR_INTERNAL, "seccomp: export failed");
-    return steal_fd(&fd);
+    add_plain(filter);
+    add_clone(filter);
+    add_sockets(filter);
+    add_ioctl(filter);
+    add_nodes(filter);
+    add_others(filter);
+    if (filter_compile(filter, seccomp_arch_native()) < 0)
+        return error_set(err, ERR_INTERNAL, "seccomp: the program is too long");
+    return write_program(filter, err);
 }

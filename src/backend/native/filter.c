@@ -1,0 +1,197 @@
+#include "backend/native/filter.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <string.h>
+
+enum { REFUSED, ALLOWED, HIDDEN, CHECKED };
+
+/* Calls from `first` up to the next range's first have the same verdict. */
+struct range {
+    uint32_t first;
+    uint8_t verdict;
+};
+
+static const uint32_t results[] = {
+    [REFUSED] = SECCOMP_RET_ERRNO | EPERM,
+    [ALLOWED] = SECCOMP_RET_ALLOW,
+    [HIDDEN] = SECCOMP_RET_ERRNO | ENOSYS,
+};
+
+static void set(struct filter *filter, int number, uint8_t verdict)
+{
+    if (number >= 0 && number < FILTER_CALLS)
+        filter->verdicts[number] = verdict;
+}
+
+void filter_allow(struct filter *filter, int number)
+{
+    set(filter, number, ALLOWED);
+}
+
+void filter_hide(struct filter *filter, int number)
+{
+    set(filter, number, HIDDEN);
+}
+
+struct filter_check *filter_allow_if(struct filter *filter, int number)
+{
+    assert(filter->check_count < FILTER_CHECKS);
+    set(filter, number, (uint8_t)(CHECKED + filter->check_count));
+    return &filter->checks[filter->check_count++];
+}
+
+struct filter_check *filter_refuse_if(struct filter *filter, int number)
+{
+    struct filter_check *check = filter_allow_if(filter, number);
+
+    check->refuses = true;
+    return check;
+}
+
+void filter_add_row(struct filter_check *check, const struct filter_condition *conditions,
+                    unsigned count)
+{
+    struct filter_row *row = &check->rows[check->count];
+
+    assert(check->count < FILTER_ROWS && count <= FILTER_CONDITIONS);
+    memcpy(row->conditions, conditions, sizeof(*conditions) * count);
+    row->count = count;
+    check->count++;
+}
+
+/* --- emitting ------------------------------------------------------------------------------ */
+
+static void emit(struct filter *filter, uint16_t code, uint32_t k, uint8_t jt, uint8_t jf)
+{
+    if (filter->length < FILTER_CODE)
+        filter->code[filter->length] = (struct sock_filter){ code, jt, jf, k };
+    filter->length++;
+}
+
+static void emit_result(struct filter *filter, uint8_t verdict)
+{
+    emit(filter, BPF_RET | BPF_K, results[verdict], 0, 0);
+}
+
+/* Where the leaves of a call that is checked stand: they jump to its check. */
+struct fixup {
+    size_t place;
+    uint8_t check;
+};
+
+struct emitter {
+    struct filter *filter;
+    const struct range *ranges;
+    struct fixup fixups[FILTER_CHECKS];
+    unsigned fixup_count;
+};
+
+static void emit_leaf(struct emitter *emitter, uint8_t verdict)
+{
+    if (verdict < CHECKED) {
+        emit_result(emitter->filter, verdict);
+        return;
+    }
+    emitter->fixups[emitter->fixup_count++] =
+        (struct fixup){ emitter->filter->length, (uint8_t)(verdict - CHECKED) };
+    emit(emitter->filter, BPF_JMP | BPF_JA, 0, 0, 0);
+}
+
+/* The ranges [begin, end), as a tree: each has one leaf and all but one a comparison. */
+static void emit_tree(struct emitter *emitter, size_t begin, size_t end)
+{
+    size_t middle = begin + (end - begin) / 2;
+    size_t left = 2 * (middle - begin) - 1;
+
+    if (end - begin == 1) {
+        emit_leaf(emitter, emitter->ranges[begin].verdict);
+        return;
+    }
+    /* The offset of a jump is a byte. */
+    if (left > UINT8_MAX)
+        emitter->filter->length = FILTER_CODE + 1;
+    emit(emitter->filter, BPF_JMP | BPF_JGE | BPF_K, emitter->ranges[middle].first, (uint8_t)left,
+         0);
+    emit_tree(emitter, begin, middle);
+    emit_tree(emitter, middle, end);
+}
+
+static unsigned row_size(const struct filter_row *row)
+{
+    unsigned size = 1;
+
+    for (unsigned i = 0; i < row->count; i++)
+        size += row->conditions[i].mask == UINT32_MAX ? 2 : 3;
+    return size;
+}
+
+/* A condition that fails goes on behind the row; behind the last one stands its result. */
+static void emit_row(struct filter *filter, const struct filter_row *row, uint8_t verdict)
+{
+    unsigned left = row_size(row);
+
+    for (unsigned i = 0; i < row->count; i++) {
+        const struct filter_condition *condition = &row->conditions[i];
+        bool masked = condition->mask != UINT32_MAX;
+
+        left -= masked ? 3 : 2;
+        emit(filter, BPF_LD | BPF_W | BPF_ABS,
+             (uint32_t)offsetof(struct seccomp_data, args) + 8 * condition->argument, 0, 0);
+        if (masked)
+            emit(filter, BPF_ALU | BPF_AND | BPF_K, condition->mask, 0, 0);
+        emit(filter, BPF_JMP | BPF_JEQ | BPF_K, condition->value, 0, (uint8_t)left);
+    }
+    emit_result(filter, verdict);
+}
+
+static void emit_check(struct filter *filter, const struct filter_check *check)
+{
+    for (unsigned i = 0; i < check->count; i++)
+        emit_row(filter, &check->rows[i], check->refuses ? REFUSED : ALLOWED);
+    emit_result(filter, check->refuses ? ALLOWED : REFUSED);
+}
+
+static size_t find_ranges(const struct filter *filter, struct range ranges[FILTER_CALLS + 1])
+{
+    size_t count = 0;
+
+    for (uint32_t number = 0; number < FILTER_CALLS; number++) {
+        if (count > 0 && ranges[count - 1].verdict == filter->verdicts[number])
+            continue;
+        ranges[count++] = (struct range){ number, filter->verdicts[number] };
+    }
+    /* Whatever comes after, the foreign calls above 0x40000000 among it. */
+    if (ranges[count - 1].verdict != REFUSED)
+        ranges[count++] = (struct range){ FILTER_CALLS, REFUSED };
+    return count;
+}
+
+static void resolve(struct emitter *emitter)
+{
+    struct filter *filter = emitter->filter;
+
+    for (unsigned i = 0; i < emitter->fixup_count; i++) {
+        size_t place = emitter->fixups[i].place;
+
+        if (place < FILTER_CODE)
+            filter->code[place].k = (uint32_t)(filter->length - place - 1);
+        emit_check(filter, &filter->checks[emitter->fixups[i].check]);
+    }
+}
+
+int filter_compile(struct filter *filter, uint32_t architecture)
+{
+    static struct range ranges[FILTER_CALLS + 1];
+    struct emitter emitter = { .filter = filter, .ranges = ranges };
+
+    filter->length = 0;
+    emit(filter, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
+    emit(filter, BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0);
+    emit_result(filter, REFUSED);
+    emit(filter, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
+    emit_tree(&emitter, 0, find_ranges(filter, ranges));
+    resolve(&emitter);
+    return filter->length <= FILTER_CODE ? 0 : -1;
+}

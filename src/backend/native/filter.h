@@ -1,0 +1,55 @@
+#pragma once
+
+/*
+ * A system call filter in the kernel's own form: a balanced tree over ranges of call numbers, which
+ * the kernel walks once for every number, and behind it short checks of arguments for the calls
+ * that need them. Comparisons look at the low 32 bits of an argument: all arguments that are
+ * checked are ints to the kernel.
+ */
+
+#include <linux/filter.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FILTER_CALLS = 1024, FILTER_CHECKS = 16, FILTER_ROWS = 16, FILTER_CODE = 2048 };
+
+/* One way for a call to be allowed: every condition of the row holds. */
+struct filter_condition {
+    unsigned argument;
+    uint32_t mask;
+    uint32_t value;
+};
+
+enum { FILTER_CONDITIONS = 3 };
+
+struct filter_row {
+    struct filter_condition conditions[FILTER_CONDITIONS];
+    unsigned count;
+};
+
+struct filter_check {
+    struct filter_row rows[FILTER_ROWS];
+    unsigned count;
+    bool refuses; /* a row that matches refuses instead */
+};
+
+struct filter {
+    uint8_t verdicts[FILTER_CALLS]; /* 0: refused, 1: allowed, 2: ENOSYS, 3 + n: by check n */
+    struct filter_check checks[FILTER_CHECKS];
+    unsigned check_count;
+    struct sock_filter code[FILTER_CODE];
+    size_t length;
+};
+
+void filter_allow(struct filter *filter, int number);
+void filter_hide(struct filter *filter, int number); /* as if the kernel did not have it */
+
+/* Rows are added to what this gives. */
+struct filter_check *filter_allow_if(struct filter *filter, int number);
+struct filter_check *filter_refuse_if(struct filter *filter, int number);
+void filter_add_row(struct filter_check *check, const struct filter_condition *conditions,
+                    unsigned count);
+
+/* Writes the program into `code`: 0, or -1 when it does not fit. */
+int filter_compile(struct filter *filter, uint32_t architecture);
