@@ -42,7 +42,7 @@ struct event_stream {
 static void stream_release(struct event_stream *events)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
-        if (events->streams[i].output)
+        if (list_is_linked(&events->streams[i].follower.node))
             output_unfollow(events->streams[i].output, &events->streams[i].follower);
     }
     timer_stop(&events->heartbeat);
@@ -57,6 +57,10 @@ static void on_gone(struct api_request *request)
 
     if (events->cancels && !execution_state_is_final(events->execution->state))
         execution_cancel(events->execution);
+    for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
+        if (events->streams[i].output)
+            output_follower_vanished(events->streams[i].output, &events->streams[i].follower);
+    }
     stream_release(events);
 }
 

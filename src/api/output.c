@@ -1,9 +1,9 @@
 /*
  * The output of an execution as raw bytes, by offset.
  *
- * Bytes go from the spool to the socket by sendfile. The reader is a follower of the spool: the
- * program is held back rather than a byte dropped, until the reader stalls; then the connection is
- * cut, so that nobody takes what is missing for the end.
+ * Bytes go from the spool to the socket by sendfile where that is safe. The reader is a follower of
+ * the spool: the program is held back rather than a byte dropped, until the reader stalls; then the
+ * connection is cut, so that nobody takes what is missing for the end.
  */
 
 #include "core/output.h"
@@ -14,8 +14,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { PIECE_BYTES = 512 * 1024 };
+enum { PIECE_BYTES = 512 * 1024, COPY_BYTES = 64 * 1024 };
 
 struct reader {
     struct api_request *request;
@@ -32,7 +33,7 @@ struct reader {
 
 static void reader_free(struct reader *reader)
 {
-    if (reader->output)
+    if (reader->output && list_is_linked(&reader->follower.node))
         output_unfollow(reader->output, &reader->follower);
     execution_unwatch(&reader->watcher);
     if (reader->execution)
@@ -43,7 +44,11 @@ static void reader_free(struct reader *reader)
 
 static void on_gone(struct api_request *request)
 {
-    reader_free(request->state);
+    struct reader *reader = request->state;
+
+    if (reader->follows)
+        output_follower_vanished(reader->output, &reader->follower);
+    reader_free(reader);
 }
 
 static void finish(struct reader *reader, bool complete)
@@ -105,6 +110,24 @@ static bool is_complete(const struct reader *reader)
     return !reader->execution || execution_state_is_final(reader->execution->state);
 }
 
+/* How much was sent: 0 when the spool cannot be read. */
+static size_t send_piece(struct reader *reader, size_t length)
+{
+    static uint8_t bytes[COPY_BYTES];
+    int fd = output_fd(reader->output);
+    ssize_t count;
+
+    if (output_may_be_sent(reader->output)) {
+        http_respond_write_file(reader->request->exchange, fd, (int64_t)reader->offset, length);
+        return length;
+    }
+    count = pread(fd, bytes, MIN(length, sizeof(bytes)), (off_t)reader->offset);
+    if (count <= 0)
+        return 0;
+    http_respond_write(reader->request->exchange, bytes, (size_t)count);
+    return (size_t)count;
+}
+
 static void pump(struct reader *reader)
 {
     struct http_exchange *exchange = reader->request->exchange;
@@ -118,8 +141,11 @@ static void pump(struct reader *reader)
             finish(reader, false);
             return;
         }
-        http_respond_write_file(exchange, output_fd(reader->output), (int64_t)reader->offset,
-                                length);
+        length = send_piece(reader, length);
+        if (!length) {
+            finish(reader, false);
+            return;
+        }
         reader->offset += length;
     }
     output_follower_moved(reader->output, &reader->follower, taken_offset(reader));

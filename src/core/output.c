@@ -18,7 +18,13 @@ enum {
     PIPE_FULL_BYTES = 64 * 1024,
     TERMINAL_BYTES = 128 * 1024, /* at most this much is on its way through a terminal */
     PUNCH_BYTES = 4 * 1024 * 1024,
+    ON_ITS_WAY_BYTES = 8 * 1024 * 1024, /* sent to a follower, and perhaps not received */
     PAGE_BYTES = 4096,
+
+    /* Sockets that bytes were sent to refer to the very pages of the file. A hole takes whole
+     * folios of the page cache away, which does them no harm, but it fills the rest of one that it
+     * cuts with zeros. None is larger than this. */
+    FOLIO_BYTES = 4 * 1024 * 1024,
 };
 
 struct output {
@@ -26,8 +32,9 @@ struct output {
     struct io_watch source; /* fd: the pipe or terminal, owned; -1 without */
     struct timer stall;     /* armed while the pipe waits for a follower */
     struct list followers;
-    int file;            /* owned; -1 until the first byte */
-    uint64_t length;     /* bytes that came */
+    struct output_follower ghost; /* the place of one that vanished; not linked without one */
+    int file;                     /* owned; -1 until the first byte */
+    uint64_t length;              /* bytes that came */
     uint64_t stored;     /* bytes of them that have a place in the file: all, unless it failed */
     uint64_t hole_start; /* where the dropped middle begins and ends; both 0 without one */
     uint64_t hole_end;
@@ -35,20 +42,30 @@ struct output {
     unsigned busy_turns;
     bool is_terminal;
     bool cannot_splice;
+    bool is_marked; /* as being followed, by the sticky bit */
     bool is_grown;
     bool finishing;
     bool finished;
     struct error error;
 };
 
-static uint64_t page_floor(uint64_t bytes)
+bool output_may_be_sent(const struct output *output)
 {
-    return bytes / PAGE_BYTES * PAGE_BYTES;
+    return output->source.fd < 0 || output->options.cap_bytes >= 8 * (uint64_t)FOLIO_BYTES;
+}
+
+/* Where a hole may begin and end. */
+static uint64_t hole_floor(const struct output *output, uint64_t bytes)
+{
+    uint64_t unit = output->options.cap_bytes >= 8 * (uint64_t)FOLIO_BYTES ? FOLIO_BYTES
+                                                                           : PAGE_BYTES;
+
+    return bytes / unit * unit;
 }
 
 static uint64_t head_bytes(const struct output *output)
 {
-    return page_floor(output->options.cap_bytes / 2);
+    return hole_floor(output, output->options.cap_bytes / 2);
 }
 
 /* --- the file ------------------------------------------------------------------------------ */
@@ -68,6 +85,7 @@ static void find_earlier(struct output *output)
         return;
     }
     output->length = output->stored = (uint64_t)status.st_size;
+    output->is_marked = status.st_mode & S_ISVTX;
     hole = lseek(output->file, 0, SEEK_HOLE);
     if (hole < 0 || hole >= status.st_size)
         return;
@@ -102,16 +120,18 @@ static int create_file(struct output *output)
     return output->file < 0 ? error_sys(&output->error, "create the spool %s", name) : 0;
 }
 
-/* How far the middle may be dropped: the tail stays, and what a follower has yet to read. */
+/* How far the middle may be dropped: the tail stays, and what a follower has yet to read. What was
+ * sent to it but perhaps not received stays too: a client that is cut off asks for it again. */
 static uint64_t drop_limit(const struct output *output)
 {
     uint64_t tail = output->options.cap_bytes - head_bytes(output);
     uint64_t limit = output->stored > tail ? output->stored - tail : 0;
+    uint64_t margin = MIN(output->options.cap_bytes / 4, (uint64_t)ON_ITS_WAY_BYTES);
     const struct output_follower *follower;
 
     list_for_each (follower, &output->followers, node)
-        limit = MIN(limit, follower->offset);
-    return page_floor(limit);
+        limit = MIN(limit, follower->offset > margin ? follower->offset - margin : 0);
+    return hole_floor(output, limit);
 }
 
 /* In big steps, because each one costs about the same. */
@@ -294,25 +314,43 @@ static void changed(struct output *output)
         output->options.on_change(output->options.context);
 }
 
-/* A follower that has read everything begins to stall only when there is something to read. */
+/* Whether somebody follows who must not lose bytes even if the daemon goes meanwhile. */
+static void mark_followed(struct output *output)
+{
+    bool followed = !list_is_empty(&output->followers);
+
+    if (output->is_marked == followed || output->file < 0)
+        return;
+    output->is_marked = followed;
+    (void)fchmod(output->file, followed ? 0600 | S_ISVTX : 0600);
+}
+
+/* A follower that has read everything begins to stall only when there is something to read. The
+ * place of one that vanished is not kept for longer than it would be waited for. */
 static void restart_stall_clocks(struct output *output)
 {
+    int64_t now_us = loop_now_us(output->options.loop);
     struct output_follower *follower;
 
+    if (list_is_linked(&output->ghost.node) &&
+        output->ghost.moved_at_us + output->options.stall_timeout_us <= now_us)
+        list_remove(&output->ghost.node);
     list_for_each (follower, &output->followers, node) {
-        if (follower->offset >= output->length)
-            follower->moved_at_us = loop_now_us(output->options.loop);
+        if (follower->offset >= output->length && follower != &output->ghost)
+            follower->moved_at_us = now_us;
     }
+    mark_followed(output);
 }
 
 static void drain(struct output *output)
 {
     uint64_t before = output->length;
     bool was_finished = output->finished;
-    uint64_t room = follower_room(output);
+    uint64_t room;
     int result;
 
     restart_stall_clocks(output);
+    room = follower_room(output);
     result = room ? take_turn(output, room) : 1;
     if (result < 0)
         close_source(output);
@@ -329,6 +367,12 @@ static void drain(struct output *output)
 static void on_source_ready(struct io_watch *watch, unsigned events UNUSED)
 {
     drain(container_of(watch, struct output, source));
+}
+
+static void continue_source(struct output *output)
+{
+    if (output->source.fd >= 0 && timer_is_armed(&output->stall))
+        watch_source(output);
 }
 
 /* --- life ---------------------------------------------------------------------------------- */
@@ -381,6 +425,16 @@ void output_free(struct output *output)
     free(output);
 }
 
+static void keep_place(struct output *output, uint64_t offset)
+{
+    bool is_kept = list_is_linked(&output->ghost.node);
+
+    output->ghost.offset = is_kept ? MIN(output->ghost.offset, offset) : offset;
+    output->ghost.moved_at_us = loop_now_us(output->options.loop);
+    if (!is_kept)
+        list_append(&output->followers, &output->ghost.node);
+}
+
 void output_attach(struct output *output, int fd)
 {
     struct stat status;
@@ -392,6 +446,8 @@ void output_attach(struct output *output, int fd)
     output->is_terminal = fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode);
     output->cannot_splice = output->is_terminal;
     output->source.fd = fd;
+    if (output->is_marked)
+        keep_place(output, output->hole_end);
     watch_source(output);
 }
 
@@ -464,15 +520,12 @@ int output_fd(const struct output *output)
 
 void output_follow(struct output *output, struct output_follower *follower, uint64_t offset)
 {
+    list_remove(&output->ghost.node);
     follower->offset = offset;
     follower->moved_at_us = loop_now_us(output->options.loop);
     list_append(&output->followers, &follower->node);
-}
-
-static void continue_source(struct output *output)
-{
-    if (output->source.fd >= 0 && timer_is_armed(&output->stall))
-        watch_source(output);
+    mark_followed(output);
+    continue_source(output);
 }
 
 void output_follower_moved(struct output *output, struct output_follower *follower, uint64_t offset)
@@ -488,5 +541,17 @@ void output_follower_moved(struct output *output, struct output_follower *follow
 void output_unfollow(struct output *output, struct output_follower *follower)
 {
     list_remove(&follower->node);
+    mark_followed(output);
     continue_source(output);
+}
+
+void output_follower_vanished(struct output *output, struct output_follower *follower)
+{
+    bool was_waited_for = list_is_linked(&follower->node);
+
+    list_remove(&follower->node);
+    if (was_waited_for && output->source.fd >= 0)
+        keep_place(output, follower->offset);
+    else
+        output_unfollow(output, follower);
 }

@@ -10,7 +10,9 @@
  * out of the file, and is found there again after a restart. A follower that keeps reading is
  * waited for: the pipe is not drained further than the cap ahead of it, until it has stalled for
  * exec.stall_timeout. So a reader that reads gets everything, and one that does not stops nobody
- * for long.
+ * for long. One that vanishes, because its client or the daemon was cut off, may come back within
+ * that time and finds what it has not read; the file's sticky bit tells the next daemon that
+ * somebody was reading.
  *
  * When the spool cannot be written (disk full), the program is not stopped: its further bytes are
  * counted and dropped, and output_error() says why.
@@ -75,6 +77,10 @@ const struct error *output_error(const struct output *output);
 /* A descriptor of the spool for reading, borrowed; -1 while nothing was written. */
 int output_fd(const struct output *output);
 
+/* Whether bytes may be handed to a socket by reference, as sendfile(2) does: otherwise they could
+ * be dropped before they are received. */
+bool output_may_be_sent(const struct output *output);
+
 /* Head and tail, at most `capture` bytes in all; *out_truncated if some are missing between them. A
  * marker line with the number of bytes left out stands between them. */
 int output_capture(struct output *output, size_t capture, struct buffer *text, bool *out_truncated);
@@ -96,3 +102,7 @@ void output_follow(struct output *output, struct output_follower *follower, uint
 void output_follower_moved(struct output *output, struct output_follower *follower,
                            uint64_t offset);
 void output_unfollow(struct output *output, struct output_follower *follower);
+
+/* As output_unfollow(), of one that has not read everything it wanted: its place is kept for a
+ * while, until another follower comes. */
+void output_follower_vanished(struct output *output, struct output_follower *follower);

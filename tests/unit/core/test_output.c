@@ -334,6 +334,64 @@ static void silence_of_the_program_is_no_stall_of_the_reader(void **state)
     output_unfollow(fixture->output, &follower);
 }
 
+static void a_vanished_follower_finds_its_place_when_it_comes_back_in_time(void **state)
+{
+    struct fixture *fixture = *state;
+    struct output_follower follower = { 0 };
+    uint64_t written, start, end;
+
+    output_follow(fixture->output, &follower, 0);
+    written = program_streams(fixture, 0, 1000);
+    output_follower_moved(fixture->output, &follower, 1000);
+    output_follower_vanished(fixture->output, &follower);
+    written += program_streams(fixture, written, 16 * CAP);
+    assert_true(output_length(fixture->output) <= CAP + 1000);
+    assert_true(output_extent(fixture->output, 1000, &start, &end));
+    assert_int_equal(start, 1000);
+
+    output_follow(fixture->output, &follower, 1000);
+    output_follower_moved(fixture->output, &follower, CAP);
+    written += program_streams(fixture, written, 1);
+    assert_true(output_length(fixture->output) > CAP + 1000);
+    output_unfollow(fixture->output, &follower);
+}
+
+static void a_place_is_not_kept_for_longer_than_the_stall_timeout(void **state)
+{
+    struct fixture *fixture = *state;
+    struct output_follower follower = { 0 };
+    uint64_t written;
+
+    output_follow(fixture->output, &follower, 0);
+    output_follower_vanished(fixture->output, &follower);
+    written = program_streams(fixture, 0, 16 * CAP);
+    assert_true(output_length(fixture->output) <= CAP);
+    loop_advance(fixture->loop, &fixture->clock, 11 * SECOND_US);
+    written += program_streams(fixture, written, 16 * CAP - written);
+    assert_int_equal(output_length(fixture->output), 16 * CAP);
+}
+
+static void a_reader_of_the_last_daemon_finds_its_place_in_the_next(void **state)
+{
+    struct fixture *fixture = *state;
+    struct output_follower follower = { 0 };
+    uint64_t start, end;
+
+    output_follow(fixture->output, &follower, 0);
+    program_streams(fixture, 0, CAP / 2);
+    output_free(fixture->output);
+    fd_close(fixture->writer);
+
+    fixture->output = open_output(fixture);
+    attach_pipe(fixture);
+    program_streams(fixture, CAP / 2, 16 * CAP);
+    assert_true(output_length(fixture->output) <= CAP);
+    assert_true(output_extent(fixture->output, 1000, &start, &end));
+    assert_int_equal(start, 1000);
+    loop_advance(fixture->loop, &fixture->clock, 11 * SECOND_US);
+    assert_true(output_length(fixture->output) > CAP);
+}
+
 static void an_unwritable_spool_drops_and_counts_without_stopping_the_program(void **state)
 {
     struct fixture *fixture = *state;
@@ -479,6 +537,9 @@ int main(void)
         TEST(a_follower_that_reads_gets_every_byte),
         TEST(a_stalled_follower_is_given_up_and_stops_nobody),
         TEST(silence_of_the_program_is_no_stall_of_the_reader),
+        TEST(a_vanished_follower_finds_its_place_when_it_comes_back_in_time),
+        TEST(a_place_is_not_kept_for_longer_than_the_stall_timeout),
+        TEST(a_reader_of_the_last_daemon_finds_its_place_in_the_next),
         TEST(an_unwritable_spool_drops_and_counts_without_stopping_the_program),
         TEST(a_full_disk_keeps_what_was_written_and_drops_the_rest),
         TEST(a_terminal_is_read_although_it_cannot_be_spliced),
