@@ -6,6 +6,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@ enum {
     CHUNK_BYTES = 16 * 1024, /* the most that one record of TLS holds */
     ROUNDS_PER_TURN = 16,
     LINGER_US = 3 * 1000 * 1000,
+    PEER_CHECK_US = 1000 * 1000,
     LINGER_BYTES = 16 * 1024 * 1024,
 };
 
@@ -38,13 +40,13 @@ struct relay {
     bool told_end; /* the plain side knows that the client has ended */
     bool lingers;  /* all is sent: what still comes is dropped until the client closes */
     size_t dropped;
-    struct timer linger;
+    struct timer timer; /* while it lingers, and while the client is not read from */
 };
 
 static void relay_close(struct relay *relay)
 {
     list_remove(&relay->node);
-    timer_stop(&relay->linger);
+    timer_stop(&relay->timer);
     io_watch_stop(&relay->secure);
     io_watch_stop(&relay->plain);
     SSL_free(relay->ssl);
@@ -220,11 +222,6 @@ static void relay_drop(struct relay *relay)
         relay->broken = true;
 }
 
-static void on_linger_end(struct timer *timer)
-{
-    relay_close(container_of(timer, struct relay, linger));
-}
-
 static void relay_linger(struct relay *relay)
 {
     ERR_clear_error();
@@ -235,7 +232,7 @@ static void relay_linger(struct relay *relay)
     fd_close(relay->plain.fd);
     relay->plain.fd = -1;
     relay->broken = relay->in.ended || shutdown(relay->secure.fd, SHUT_WR) < 0;
-    timer_arm_in(&relay->linger, LINGER_US);
+    timer_arm_in(&relay->timer, LINGER_US);
 }
 
 /* --- events ---------------------------------------------------------------------------------- */
@@ -257,7 +254,7 @@ static void relay_settle(struct relay *relay)
 {
     int rounds = 0;
 
-    while (!relay->lingers && rounds++ < ROUNDS_PER_TURN && relay_step(relay))
+    while (!relay->lingers && !relay->broken && rounds++ < ROUNDS_PER_TURN && relay_step(relay))
         ;
     if (!relay->lingers && !relay->broken && relay->out.ended && chunk_is_empty(&relay->out))
         relay_linger(relay);
@@ -278,6 +275,21 @@ static void relay_settle(struct relay *relay)
         relay->plain_wants |= IO_WRITE;
     watch_for(relay, &relay->secure, relay->secure_wants);
     watch_for(relay, &relay->plain, relay->plain_wants);
+    if (!(relay->secure_wants & IO_READ) && !timer_is_armed(&relay->timer))
+        timer_arm_in(&relay->timer, PEER_CHECK_US);
+}
+
+/* A client that is not read from, because it has ended or because nobody takes what it sends, may
+ * be gone: then what was sent to it was answered with a reset. */
+static void on_timer(struct timer *timer)
+{
+    struct relay *relay = container_of(timer, struct relay, timer);
+    struct pollfd look = { .fd = relay->secure.fd };
+
+    relay->broken |= relay->lingers;
+    if (poll(&look, 1, 0) == 1 && look.revents & (POLLHUP | POLLERR | POLLNVAL))
+        relay->broken = true;
+    relay_settle(relay);
 }
 
 static void on_secure_ready(struct io_watch *watch, unsigned events UNUSED)
@@ -298,7 +310,7 @@ void tls_relay_start(struct tls_relays *relays, SSL *ssl, int secure, int plain)
     relay->ssl = ssl;
     relay->secure.fd = secure;
     relay->plain.fd = plain;
-    timer_init(&relay->linger, relays->loop, on_linger_end);
+    timer_init(&relay->timer, relays->loop, on_timer);
     list_append(&relays->list, &relay->node);
     SSL_set_fd(ssl, secure);
     watch_for(relay, &relay->secure, IO_READ | (SSL_is_server(ssl) ? 0U : IO_WRITE));
