@@ -36,7 +36,7 @@ struct api_parts {
     struct backend *backend;
     struct auth *auth;   /* NULL: nobody has to prove who he is */
     struct audit *audit; /* NULL: nothing is written */
-    int64_t started_at; /* wall clock, for /healthz */
+    int64_t started_at;  /* wall clock, for /healthz */
 };
 
 struct api *api_new(const struct api_parts *parts);
