@@ -39,12 +39,16 @@ class _Runner:
                 item = await self(next, items, _END)
                 if item is _END:
                     return
-                yield item  # type: ignore[misc]
+                yield item
         finally:
             close()
 
     def shutdown(self) -> None:
         self._pool.shutdown(wait=False)
+
+
+def _next_chunk(stream: Stream) -> Optional[Chunk]:
+    return next(stream, None)
 
 
 class AsyncProcess:
@@ -87,7 +91,7 @@ class AsyncStream:
         return self
 
     async def __anext__(self) -> Chunk:
-        chunk = await self._run(next, self.sync, None)
+        chunk: Optional[Chunk] = await self._run(_next_chunk, self.sync)
         if chunk is None:
             raise StopAsyncIteration
         return chunk

@@ -5,6 +5,7 @@ import os
 import shutil
 from typing import IO, TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Union
 
+from ._transport import Answer
 from .errors import NotFound
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Files:
         """Renames a file or directory; one that is in its place goes only with `replace`."""
         self._call("POST", "/move", body={"from": source, "to": target, "replace": replace})
 
-    def _open(self, path: str) -> Any:
+    def _open(self, path: str) -> Answer:
         return self._session.transport.open("GET", self._session.path + "/files", [("path", path)])
 
     def _call(self, method: str, route: str, query: Any = (), body: Any = None) -> Dict[str, Any]:

@@ -146,7 +146,7 @@ class _Plugin:
     # --- each test ----------------------------------------------------------------------------------
 
     def cleans_tests(self) -> bool:
-        return self.config.getini("sandglass_cleanup") != "run"
+        return bool(self.config.getini("sandglass_cleanup") != "run")
 
     def ids(self) -> Set[str]:
         return {session.id for session in self.enter().sessions()}

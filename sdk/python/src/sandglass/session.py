@@ -49,10 +49,10 @@ class Session:
 
     def __init__(self, client: "Client", document: Mapping[str, Any]) -> None:
         self.client = client
-        self.transport = client.transport
+        self.transport: Transport = client.transport
         self.raw: Dict[str, Any] = dict(document)
         self.id = str(document["id"])
-        self.path = f"/sessions/{self.id}"
+        self.path: str = f"/sessions/{self.id}"
         self.files = Files(self)
 
     def __enter__(self) -> "Session":
