@@ -89,9 +89,10 @@ static bool is_dead(int pidfd)
 /* Everything is dead: what is left are names. True when the sandbox is gone. */
 static bool clean(struct launcher *launcher, struct destroy *destroy, const char **out_step)
 {
-    bool trash = false;
+    bool native = destroy->mark.mode == LAUNCH_NATIVE;
+    int trash;
 
-    if (destroy->mark.mode != LAUNCH_NATIVE && kill_stragglers(launcher, &destroy->mark) > 0) {
+    if (!native && kill_stragglers(launcher, &destroy->mark) > 0) {
         *out_step = "wait for its processes to die";
         return false;
     }
@@ -99,13 +100,16 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
         *out_step = "remove cgroup";
         return false;
     }
-    if (state_discard(&launcher->state, destroy->id, &trash) < 0) {
+    trash = state_discard(&launcher->state, destroy->id);
+    if (trash < 0) {
         *out_step = "discard files";
         return false;
     }
-    if (trash)
+    /* A native one leaves two small files. The ids of a direct one own files in the trash, and are
+     * free again when those are gone. */
+    if (trash > 0 && !(native && kits_sweep(launcher)))
         trash_start(launcher);
-    else if (destroy->mark.magic)
+    if (native)
         slots_release(&launcher->slots, destroy->mark.slot);
     return true;
 }

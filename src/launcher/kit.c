@@ -1,11 +1,17 @@
 #include "launcher/kit.h"
 
+#include "launcher/destroy.h"
 #include "launcher/launcher.h"
 #include "launcher/native.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
+
+enum { KIT_FDS = CGROUP_PARTS + 2 };
 
 static void kit_init(struct kit *kit)
 {
@@ -29,9 +35,6 @@ static void kit_drop(struct launcher *launcher, struct kit *kit)
 
 static int make_namespaces(struct launcher *launcher, struct kit *kit, struct fail *fail)
 {
-    kit->slot = slots_take(&launcher->slots);
-    if (kit->slot == SLOTS_NONE)
-        return fail_set(fail, "all uid ranges are in use", EAGAIN);
     kit->userns = userns_make(launcher, (uint32_t)kit->slot, fail);
     if (kit->userns < 0)
         return -1;
@@ -39,16 +42,127 @@ static int make_namespaces(struct launcher *launcher, struct kit *kit, struct fa
     return kit->netns < 0 ? -1 : 0;
 }
 
-static int make_ahead(struct launcher *launcher, struct kit *kit, struct fail *fail)
+static int make_now(struct launcher *launcher, struct kit *kit, struct fail *fail)
 {
     kit_init(kit);
-    if (make_namespaces(launcher, kit, fail) < 0)
-        return -1;
-    if (!cgroups_can_rename(&launcher->cgroups))
-        return 0;
-    snprintf(kit->name, sizeof(kit->name), "kit-%d", kit->slot);
-    return cgroups_make(&launcher->cgroups, kit->name, &launcher->kits.limits, &kit->cgroup, fail);
+    kit->slot = slots_take(&launcher->slots);
+    if (kit->slot == SLOTS_NONE)
+        return fail_set(fail, "all uid ranges are in use", EAGAIN);
+    return make_namespaces(launcher, kit, fail);
 }
+
+/* --- the maker ------------------------------------------------------------------------------ */
+
+/* Both ways; an order has no descriptors, and a kit that could not be made has none either. */
+struct delivery {
+    int slot;
+    int made;
+    struct launch_limits limits;
+    int parts[KIT_FDS]; /* which of the descriptors come along */
+};
+
+static void collect_fds(struct kit *kit, int fds[KIT_FDS])
+{
+    memcpy(fds, kit->cgroup.fds, sizeof(kit->cgroup.fds));
+    fds[CGROUP_PARTS] = kit->userns;
+    fds[CGROUP_PARTS + 1] = kit->netns;
+}
+
+static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
+{
+    memcpy(kit->cgroup.fds, fds, sizeof(kit->cgroup.fds));
+    kit->userns = fds[CGROUP_PARTS];
+    kit->netns = fds[CGROUP_PARTS + 1];
+}
+
+static void set_name(const struct launcher *launcher, struct kit *kit)
+{
+    if (cgroups_can_rename(&launcher->cgroups))
+        snprintf(kit->name, sizeof(kit->name), "kit-%d", kit->slot);
+}
+
+static void make_ordered(struct launcher *launcher, struct delivery *delivery, struct kit *kit)
+{
+    struct fail ignored;
+
+    kit->slot = delivery->slot;
+    set_name(launcher, kit);
+    delivery->made = make_namespaces(launcher, kit, &ignored) == 0 &&
+                     (!*kit->name || cgroups_make(&launcher->cgroups, kit->name, &delivery->limits,
+                                                  &kit->cgroup, &ignored) == 0);
+}
+
+static int send_delivery(int socket, struct delivery *delivery, struct kit *kit)
+{
+    char control[CMSG_SPACE(sizeof(int) * KIT_FDS)] = { 0 };
+    struct iovec part = { .iov_base = delivery, .iov_len = sizeof(*delivery) };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control };
+    struct cmsghdr *header = (struct cmsghdr *)control;
+    int fds[KIT_FDS];
+    size_t count = 0;
+
+    collect_fds(kit, fds);
+    for (size_t i = 0; i < KIT_FDS; i++) {
+        delivery->parts[i] = delivery->made && fds[i] >= 0;
+        if (delivery->parts[i])
+            memcpy(CMSG_DATA(header) + sizeof(int) * count++, &fds[i], sizeof(int));
+    }
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    message.msg_controllen = count ? CMSG_SPACE(sizeof(int) * count) : 0;
+    return sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? -1 : 0;
+}
+
+/* Ends with the launcher, when its end of the socket is closed. */
+static _Noreturn void run_maker(struct launcher *launcher, int socket)
+{
+    struct delivery delivery;
+    struct kit kit;
+
+    (void)prctl(PR_SET_NAME, "sandglass-maker");
+    close(launcher->socket);
+    close(launcher->epoll);
+    leases_forget(&launcher->slots.leases);
+    while (recv(socket, &delivery, sizeof(delivery), 0) == sizeof(delivery)) {
+        kit_init(&kit);
+        if (delivery.slot == SLOTS_NONE)
+            (void)remove_content(launcher->state.trash);
+        else
+            make_ordered(launcher, &delivery, &kit);
+        if (send_delivery(socket, &delivery, &kit) < 0)
+            break;
+        if (delivery.made)
+            kit.name[0] = '\0'; /* its groups are the launcher's now */
+        kit.slot = SLOTS_NONE;
+        kit_drop(launcher, &kit);
+    }
+    _exit(0);
+}
+
+static void start_maker(struct launcher *launcher)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &launcher->kits };
+    int pair[2];
+    pid_t child;
+
+    launcher->kits.maker = -1;
+    if (!launcher->host.native || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return;
+    child = fork();
+    if (child == 0) {
+        close(pair[0]);
+        run_maker(launcher, pair[1]);
+    }
+    close(pair[1]);
+    if (child < 0 || epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, pair[0], &event) < 0) {
+        close(pair[0]);
+        return;
+    }
+    launcher->kits.maker = pair[0];
+}
+
+/* --- the launcher's end --------------------------------------------------------------------- */
 
 void kits_open(struct launcher *launcher, unsigned wanted)
 {
@@ -59,46 +173,127 @@ void kits_open(struct launcher *launcher, unsigned wanted)
     launcher->kits.limits = (struct launch_limits){
         .memory_bytes = 2 * gigabyte, .disk_bytes = 4 * gigabyte, .cpu_millis = 1000, .pids = 256
     };
+    start_maker(launcher);
+}
+
+static void lose_maker(struct launcher *launcher)
+{
+    (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, launcher->kits.maker, NULL);
+    close(launcher->kits.maker);
+    launcher->kits.maker = -1;
+    launcher->kits.ordered = 0;
+    launcher->kits.sweeping = false;
 }
 
 void kits_close(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
 
+    /* What is on its way is waited for: its groups have to go too. */
+    while (kits->maker >= 0 && (kits->ordered > 0 || kits->sweeping))
+        kits_receive(launcher);
+    if (kits->maker >= 0)
+        lose_maker(launcher);
     while (kits->count > 0)
         kit_drop(launcher, &kits->items[--kits->count]);
 }
 
-bool kits_are_short(const struct launcher *launcher)
-{
-    return launcher->host.native && launcher->sealed && !launcher->kits.failed &&
-           launcher->kits.count < launcher->kits.wanted;
-}
-
-void kits_refill(struct launcher *launcher)
+void kits_order(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
-    struct kit *kit = &kits->items[kits->count];
-    struct fail ignored;
 
-    if (make_ahead(launcher, kit, &ignored) == 0) {
-        kits->count++;
-        return;
+    while (kits->maker >= 0 && launcher->sealed && kits->count + kits->ordered < kits->wanted) {
+        struct delivery order = { .slot = slots_take(&launcher->slots), .limits = kits->limits };
+
+        if (order.slot == SLOTS_NONE)
+            return;
+        if (send(kits->maker, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+            slots_release(&launcher->slots, (uint32_t)order.slot);
+            return;
+        }
+        kits->slots[kits->ordered++] = order.slot;
     }
-    kit_drop(launcher, kit);
-    kits->failed = true;
 }
 
-void kits_mark(struct launcher *launcher)
+bool kits_sweep(struct launcher *launcher)
 {
-    for (unsigned i = 0; i < launcher->kits.count; i++)
-        slots_mark(&launcher->slots, (uint32_t)launcher->kits.items[i].slot);
+    struct kits *kits = &launcher->kits;
+    struct delivery order = { .slot = SLOTS_NONE };
+
+    if (kits->maker < 0)
+        return false;
+    kits->swept_late = kits->sweeping;
+    if (!kits->sweeping)
+        kits->sweeping = send(kits->maker, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+    return kits->sweeping;
 }
 
 static bool same_groups(const struct launch_limits *a, const struct launch_limits *b)
 {
     return a->memory_bytes == b->memory_bytes && a->cpu_millis == b->cpu_millis &&
            a->pids == b->pids;
+}
+
+static void store(struct launcher *launcher, const struct delivery *delivery, const int *fds)
+{
+    struct kits *kits = &launcher->kits;
+    struct kit *kit = &kits->items[kits->count];
+    int placed[KIT_FDS];
+    struct fail ignored;
+
+    for (size_t i = 0; i < KIT_FDS; i++)
+        placed[i] = delivery->parts[i] ? *fds++ : -1;
+    kit_init(kit);
+    spread_fds(kit, placed);
+    kit->slot = delivery->slot;
+    set_name(launcher, kit);
+    /* The limits may have changed since it was ordered. */
+    if (!delivery->made ||
+        (*kit->name && !same_groups(&delivery->limits, &kits->limits) &&
+         cgroups_limit(&launcher->cgroups, kit->name, &kits->limits, &ignored) < 0)) {
+        /* The next creation makes its own and tells why that fails; no more are ordered. */
+        kits->wanted = 0;
+        kit_drop(launcher, kit);
+        return;
+    }
+    kits->count++;
+}
+
+void kits_receive(struct launcher *launcher)
+{
+    struct kits *kits = &launcher->kits;
+    char control[CMSG_SPACE(sizeof(int) * KIT_FDS)] = { 0 };
+    struct delivery delivery;
+    struct iovec part = { .iov_base = &delivery, .iov_len = sizeof(delivery) };
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+    };
+    int fds[KIT_FDS] = { 0 };
+    struct cmsghdr *header;
+
+    if (recvmsg(kits->maker, &message, MSG_CMSG_CLOEXEC) != sizeof(delivery)) {
+        lose_maker(launcher);
+        return;
+    }
+    header = CMSG_FIRSTHDR(&message);
+    if (header)
+        memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    if (delivery.slot == SLOTS_NONE) {
+        kits->sweeping = false;
+        if (kits->swept_late)
+            (void)kits_sweep(launcher);
+        return;
+    }
+    memmove(&kits->slots[0], &kits->slots[1], sizeof(kits->slots[0]) * --kits->ordered);
+    store(launcher, &delivery, fds);
+}
+
+void kits_mark(struct launcher *launcher)
+{
+    for (unsigned i = 0; i < launcher->kits.count; i++)
+        slots_mark(&launcher->slots, (uint32_t)launcher->kits.items[i].slot);
+    for (unsigned i = 0; i < launcher->kits.ordered; i++)
+        slots_mark(&launcher->slots, (uint32_t)launcher->kits.slots[i]);
 }
 
 /* Gives the groups of the kit their name and limits, or makes them now. */
@@ -122,14 +317,10 @@ int kit_take(struct launcher *launcher, const char *id, const struct launch_limi
     if (kits->count > 0) {
         *out_kit = kits->items[0];
         memmove(&kits->items[0], &kits->items[1], sizeof(kits->items[0]) * --kits->count);
-    } else {
-        kit_init(out_kit);
-        if (make_namespaces(launcher, out_kit, fail) < 0) {
-            kit_drop(launcher, out_kit);
-            return -1;
-        }
+    } else if (make_now(launcher, out_kit, fail) < 0) {
+        kit_drop(launcher, out_kit);
+        return -1;
     }
-    kits->failed = false;
     if (settle_groups(launcher, out_kit, id, limits, current, fail) < 0) {
         kit_drop(launcher, out_kit);
         return -1;

@@ -1,9 +1,12 @@
 #pragma once
 
 /*
- * Kits: what a native sandbox needs and what does not depend on whose it is, made ahead while there
- * is nothing else to do. A slot with its user namespace, a network namespace, and on v1 a set of
- * control groups that only has to be renamed. Each is used once.
+ * Kits: what a native sandbox needs and what does not depend on whose it is, made ahead. A slot
+ * with its user namespace, a network namespace, and on v1 a set of control groups that only has to
+ * be renamed. Each is used once.
+ *
+ * They are made by a child of the launcher, the maker, so that a request never waits for one that
+ * is being made.
  */
 
 #include "launcher/cgroup.h"
@@ -28,22 +31,31 @@ struct kits {
     struct kit items[KITS_MAX];
     unsigned count;
     unsigned wanted;
-    struct launch_limits limits; /* of its groups: those that were asked for last */
-    bool failed;                 /* the last attempt; the next creation will tell why */
+    unsigned ordered;            /* the maker has yet to deliver these */
+    int slots[KITS_MAX];         /* of what is ordered, oldest first */
+    bool sweeping;               /* the maker has been asked to empty the trash */
+    bool swept_late;             /* there was more trash after that */
+    struct launch_limits limits; /* of their groups: those that were asked for last */
+    int maker;                   /* owned: its socket; -1 without one */
 };
 
-/* Removes what an earlier launcher has left. */
+/* Removes what an earlier launcher has left and starts the maker. */
 void kits_open(struct launcher *launcher, unsigned wanted);
 void kits_close(struct launcher *launcher);
 
-/* Whether one is missing, and making it. */
-bool kits_are_short(const struct launcher *launcher);
-void kits_refill(struct launcher *launcher);
+/* Orders what is missing. */
+void kits_order(struct launcher *launcher);
+
+/* Has the maker empty the trash, which is small. False without a maker. */
+bool kits_sweep(struct launcher *launcher);
+
+/* The maker's socket is readable. */
+void kits_receive(struct launcher *launcher);
 
 /* A kit made ahead, or a new one. The receiver owns it; its groups have the limits and the name
  * that are given. */
 int kit_take(struct launcher *launcher, const char *id, const struct launch_limits *limits,
              struct kit *out_kit, struct fail *fail);
 
-/* Marks the slots of all kits as taken. */
+/* Marks the slots of all kits, and of those that are ordered, as taken. */
 void kits_mark(struct launcher *launcher);

@@ -141,3 +141,12 @@ void leases_release(struct leases *leases, uint32_t block)
     close(leases->locks[block]);
     leases->locks[block] = -1;
 }
+
+void leases_forget(struct leases *leases)
+{
+    for (uint32_t block = 0; block < leases->blocks; block++) {
+        if (leases->locks[block] >= 0)
+            close(leases->locks[block]);
+        leases->locks[block] = -1;
+    }
+}

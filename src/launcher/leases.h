@@ -29,3 +29,6 @@ int leases_open(struct leases *leases, uint32_t slots, int state, bool shared, s
 int leases_take(struct leases *leases);
 bool leases_has(const struct leases *leases, uint32_t block);
 void leases_release(struct leases *leases, uint32_t block);
+
+/* In a child that must not hold them: closes the descriptors, the leases stay. */
+void leases_forget(struct leases *leases);

@@ -320,12 +320,7 @@ static void run(struct launcher *self, int signals)
     struct epoll_event events[EVENTS];
 
     for (;;) {
-        int wait_ms = destroy_turn(self);
-        bool idle = kits_are_short(self);
-        int count = epoll_wait(self->epoll, events, EVENTS, idle ? 0 : wait_ms);
-
-        if (count == 0 && idle)
-            kits_refill(self);
+        int count = epoll_wait(self->epoll, events, EVENTS, destroy_turn(self));
 
         for (int i = 0; i < count; i++) {
             if (events[i].data.ptr == self) {
@@ -333,11 +328,14 @@ static void run(struct launcher *self, int signals)
                     return;
             } else if (events[i].data.ptr == &signals_token) {
                 reap(self, signals);
+            } else if (events[i].data.ptr == &self->kits) {
+                kits_receive(self);
             } else {
                 /* A destroy ends only in its own event or in destroy_turn(), so it is alive. */
                 destroy_on_death(self, events[i].data.ptr);
             }
         }
+        kits_order(self);
     }
 }
 

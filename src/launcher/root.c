@@ -49,8 +49,7 @@ static int make_store(struct spawn *spawn)
     if (mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
         return fail_sys(&spawn->fail, "mount the store");
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-        if (mkdir(folders[i], 0755) < 0 || chmod(folders[i], 0755) < 0 ||
-            (launcher->root && chown(folders[i], owner, owner) < 0))
+        if (mkdir(folders[i], 0755) < 0 || (launcher->root && chown(folders[i], owner, owner) < 0))
             return fail_sys(&spawn->fail, "make folders of the store");
     }
     return chmod(HOST_STORE "/shm", 01777);

@@ -192,6 +192,18 @@ static void copy_bytes(int from, int to)
     }
 }
 
+/* Everybody inside may look into it, whatever our umask says. */
+static int make_folder(int dir, const char *name)
+{
+    int folder;
+
+    (void)mkdirat(dir, name, 0755);
+    folder = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder >= 0)
+        (void)fchmod(folder, 0755);
+    return folder;
+}
+
 static void copy_entry(int from, int to, const char *name, int depth);
 
 static void copy_folder(int from, int to, const char *name, int depth)
@@ -201,8 +213,7 @@ static void copy_folder(int from, int to, const char *name, int depth)
     struct dirent *entry;
     int target;
 
-    (void)mkdirat(to, name, 0755);
-    target = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    target = make_folder(to, name);
     while (stream && target >= 0 && (entry = readdir(stream))) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             copy_entry(source, target, entry->d_name, depth + 1);
@@ -268,8 +279,7 @@ static void copy_listed(int from, int to, const char *path)
     source = openat(from, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (source < 0)
         return;
-    (void)mkdirat(to, folder, 0755);
-    target = openat(to, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    target = make_folder(to, folder);
     if (target >= 0) {
         copy_entry(source, target, slash + 1, 0);
         close(target);

@@ -126,27 +126,14 @@ bool mark_is_ours(const struct state *state, const struct mark *mark, const char
     return strcmp(mark->instance, state->instance) == 0 && strcmp(mark->id, id) == 0;
 }
 
-int state_discard(struct state *state, const char *id, bool *out_trash)
+int state_discard(struct state *state, const char *id)
 {
     char name[LAUNCH_ID_SIZE + 32];
-    int dir;
 
-    *out_trash = false;
-    dir = state_open_sandbox(state, id);
-    if (dir < 0)
-        return errno == ENOENT ? 0 : -1;
-    (void)unlinkat(dir, "init.sock", 0);
-    /* Only a direct sandbox has files of its own here; the mark goes last, with the directory. */
-    if (faccessat(dir, "workspace", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-        (void)unlinkat(dir, "mark", 0);
-    close(dir);
-    if (unlinkat(state->sandboxes, id, AT_REMOVEDIR) == 0)
-        return 0;
     snprintf(name, sizeof(name), "%s.%llu", id, (unsigned long long)state->trash_number++);
     if (renameat(state->sandboxes, id, state->trash, name) < 0)
-        return -1;
-    *out_trash = true;
-    return 0;
+        return errno == ENOENT ? 0 : -1;
+    return 1;
 }
 
 int state_each(struct state *state, state_visit_fn *visit, void *user)

@@ -55,8 +55,9 @@ int mark_read(int dir, struct mark *out_mark);
 int mark_write(int dir, const struct mark *mark);
 bool mark_is_ours(const struct state *state, const struct mark *mark, const char *id);
 
-/* The directory goes away at once by name, its content later: true when there is trash now. */
-int state_discard(struct state *state, const char *id, bool *out_trash);
+/* The directory goes away at once by name, its content later: 1 when there is trash now, 0 when
+ * there was nothing. */
+int state_discard(struct state *state, const char *id);
 
 typedef void state_visit_fn(void *user, const char *id);
 int state_each(struct state *state, state_visit_fn *visit, void *user);
