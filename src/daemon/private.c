@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_SETTINGS = 16 };
+enum { MAX_SETTINGS = 24 };
 
 static int remove_entry(const char *path, const struct stat *status UNUSED, int kind UNUSED,
                         struct FTW *position UNUSED)
@@ -66,6 +66,10 @@ static void collect_settings(struct daemon_setting rows[MAX_SETTINGS],
     rows[used++] = (struct daemon_setting){ "store.sync", "off" };
     rows[used++] = (struct daemon_setting){ "pool.size", "0" };
     rows[used++] = (struct daemon_setting){ "log.level", "error" };
+    rows[used++] = (struct daemon_setting){ "auth.mode", "none" };
+    rows[used++] = (struct daemon_setting){ "tls.certificate", "" };
+    rows[used++] = (struct daemon_setting){ "tls.key", "" };
+    rows[used++] = (struct daemon_setting){ "audit.enabled", "false" };
     for (; given && given->key && used < MAX_SETTINGS - 1; given++)
         rows[used++] = *given;
     rows[used] = (struct daemon_setting){ 0 };
