@@ -1,5 +1,6 @@
 #include "auth/auth.h"
 
+#include "auth/credentials.h"
 #include "auth/keys.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -302,6 +303,29 @@ static void a_principal_may_not_ask_more_often_than_the_rate(void **state UNUSED
         assert_int_equal(auth_admit(scene.auth, &nobody, &scene.err), 0);
 }
 
+static void assert_peer(const char *address, const char *expected)
+{
+    struct http_peer peer = { 0 };
+    char name[PEER_NAME_SIZE];
+
+    snprintf(peer.address, sizeof(peer.address), "%s", address);
+    peer_name(&peer, name);
+    assert_string_equal(name, expected);
+}
+
+static void an_address_is_known_whatever_its_port(void **state UNUSED)
+{
+    struct http_peer peer = { .is_unix = true, .uid = 1000 };
+    char name[PEER_NAME_SIZE];
+
+    assert_peer("10.0.0.1:4242", "10.0.0.1");
+    assert_peer("[2001:db8:1:2:3:4:5:6]:80", "2001:db8:1:2::");
+    assert_peer("[2001:db8:1:2:ffff::1]:81", "2001:db8:1:2::");
+    assert_peer("[::1]:80", "::");
+    peer_name(&peer, name);
+    assert_string_equal(name, "uid 1000");
+}
+
 /* --- tokens ---------------------------------------------------------------------------------- */
 
 static void write_jwks(EVP_PKEY *key, const char *more)
@@ -384,6 +408,7 @@ int main(void)
         SCENE(an_expired_key_ends_although_it_is_known),
         SCENE(an_address_that_fails_too_often_has_to_wait),
         SCENE(a_principal_may_not_ask_more_often_than_the_rate),
+        cmocka_unit_test(an_address_is_known_whatever_its_port),
         SCENE(the_owner_is_the_subject_of_the_token),
         SCENE(a_token_of_a_key_that_was_rotated_away_is_refused),
     };
