@@ -47,6 +47,14 @@ static void send_file(struct file_call *call, int status, uint64_t start, uint64
     http_respond_end(exchange);
 }
 
+/* With If-Range the range is for one version only. */
+static bool range_applies(const struct api_request *request, const char *etag)
+{
+    const char *version = api_header(request, "if-range");
+
+    return !version || str_equal(version, etag);
+}
+
 static void on_opened_for_reading(struct file_call *call)
 {
     const struct protocol_stat *stat = &call->operation.result.file.stat;
@@ -64,11 +72,13 @@ static void on_opened_for_reading(struct file_call *call)
     file_etag(stat, etag);
     http_respond_header(request->exchange, "ETag", etag);
     http_respond_header(request->exchange, "Accept-Ranges", "bytes");
-    if (known && (str_equal(known, etag) || str_equal(known, "*"))) {
+    if (known && file_etag_is_in(known, etag)) {
         http_respond(request->exchange, 304, NULL, NULL, 0);
         return;
     }
-    range = file_range(api_header(request, "range"), stat->size, &start, &end);
+    range = range_applies(request, etag)
+                ? file_range(api_header(request, "range"), stat->size, &start, &end)
+                : 0;
     if (range < 0) {
         fail_range(call, stat->size);
         return;
@@ -109,38 +119,50 @@ static void on_committed(struct file_call *call)
     api_reply(call->request, 201, &text);
 }
 
+static void commit(struct file_call *call)
+{
+    struct agent_file file = { .kind = FILE_COMMIT,
+                               .user = "",
+                               .path = call->path,
+                               .second = call->temporary,
+                               .flags = call->flags,
+                               .expected = call->expected };
+
+    fd_close(steal_fd(&call->fd));
+    if (!call->in_use || !call->use.agent)
+        file_call_fail(call, EIO, call->path);
+    else
+        file_call_do(call, &file, on_committed);
+}
+
+/* What a sandbox's disk cannot hold anyway is not worth sending. */
+static uint64_t largest_upload(const struct file_call *call)
+{
+    uint64_t disk = call->in_use ? call->use.session->limits.disk_bytes : 0;
+
+    return disk ? disk : INT64_MAX;
+}
+
+static void fail_upload(struct file_call *call, int number)
+{
+    fd_close(steal_fd(&call->fd));
+    file_call_fail(call, number, call->path);
+}
+
 static void on_upload_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
 {
     struct api_request *request = http_exchange_user(exchange);
     struct file_call *call = request->state;
-    struct agent_file commit = { .kind = FILE_COMMIT,
-                                 .user = "",
-                                 .path = call->path,
-                                 .second = call->temporary,
-                                 .flags = call->flags };
 
-    if (length == 0) {
-        fd_close(steal_fd(&call->fd));
-        if (!call->in_use || !call->use.agent)
-            file_call_fail(call, EIO, call->path);
-        else
-            file_call_do(call, &commit, on_committed);
+    if (call->fd < 0)
         return;
-    }
-    while (length && call->fd >= 0) {
-        ssize_t count = write(call->fd, data, length);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0) {
-            fd_close(steal_fd(&call->fd));
-            file_call_fail(call, errno, call->path);
-            return;
-        }
-        data += count;
-        length -= (size_t)count;
-        call->size += (uint64_t)count;
-    }
+    call->size += length;
+    if (length == 0)
+        commit(call);
+    else if (call->size > largest_upload(call))
+        fail_upload(call, EFBIG);
+    else if (file_write(call->fd, data, length) < 0)
+        fail_upload(call, errno);
 }
 
 static void on_opened_for_writing(struct file_call *call)
@@ -173,38 +195,86 @@ static void open_for_writing(struct file_call *call)
 {
     struct agent_file file = { .kind = FILE_OPEN_WRITE, .user = "", .path = call->path };
 
+    call->on_failure = NULL;
     (void)read_mode(call->request, &file.mode, NULL);
     file_call_do(call, &file, on_opened_for_writing);
 }
 
-static void on_stat_before(struct file_call *call)
+static void fail_precondition(struct file_call *call, const char *why)
 {
-    const char *wanted = api_header(call->request, "if-match");
-    char etag[ETAG_SIZE];
     struct error err = { 0 };
 
-    file_etag(&call->operation.result.file.stat, etag);
-    if (str_equal(wanted, etag) || str_equal(wanted, "*")) {
-        open_for_writing(call);
+    error_named(&err, ERR_CONFLICT, "precondition_failed", "%.200s %s", call->path, why);
+    api_fail(call->request, &err);
+}
+
+/* If-Match: what is replaced is looked at now, and again when it is. */
+static void on_stat_for_match(struct file_call *call)
+{
+    const struct protocol_stat *stat = &call->operation.result.file.stat;
+    char etag[ETAG_SIZE];
+
+    file_etag(stat, etag);
+    if (!file_etag_is_in(api_header(call->request, "if-match"), etag)) {
+        fail_precondition(call, "has changed");
         return;
     }
-    error_named(&err, ERR_CONFLICT, "precondition_failed", "%.200s has changed: it is %s now",
-                call->path, etag);
-    api_fail(call->request, &err);
+    call->flags |= FILE_EXPECT;
+    call->expected = file_version(stat);
+    open_for_writing(call);
+}
+
+static bool on_nothing_to_match(struct file_call *call, int number)
+{
+    if (number != ENOENT && number != ENOTDIR)
+        return false;
+    fail_precondition(call, "does not exist");
+    return true;
+}
+
+/* If-None-Match: * */
+static void on_stat_for_absence(struct file_call *call)
+{
+    fail_precondition(call, "exists already");
+}
+
+static bool on_absent(struct file_call *call, int number)
+{
+    if (number != ENOENT)
+        return false;
+    open_for_writing(call);
+    return true;
+}
+
+static void look_before(struct file_call *call, file_call_fn *next,
+                        bool (*on_failure)(struct file_call *, int))
+{
+    struct agent_file file = {
+        .kind = FILE_STAT, .user = "", .path = call->path, .flags = FILE_NO_FOLLOW
+    };
+
+    call->on_failure = on_failure;
+    file_call_do(call, &file, next);
 }
 
 static void start_put(struct file_call *call)
 {
+    const struct http_head *head = http_exchange_head(call->request->exchange);
     const char *unless = api_header(call->request, "if-none-match");
+    bool sync = false;
 
-    if (unless && str_equal(unless, "*"))
-        call->flags = FILE_NO_REPLACE;
-    if (api_header(call->request, "if-match"))
-        file_call_do(call,
-                     &(struct agent_file){ .kind = FILE_STAT, .user = "", .path = call->path },
-                     on_stat_before);
-    else
+    (void)api_parameter_bool(call->request, "fsync", &sync, NULL);
+    call->flags = sync ? FILE_SYNC : 0;
+    if (head->content_length > 0 && (uint64_t)head->content_length > largest_upload(call)) {
+        file_call_fail(call, EFBIG, call->path);
+    } else if (api_header(call->request, "if-match")) {
+        look_before(call, on_stat_for_match, on_nothing_to_match);
+    } else if (unless && str_equal(unless, "*")) {
+        call->flags |= FILE_NO_REPLACE;
+        look_before(call, on_stat_for_absence, on_absent);
+    } else {
         open_for_writing(call);
+    }
 }
 
 static void put_file(struct api_request *request)
@@ -212,8 +282,10 @@ static void put_file(struct api_request *request)
     struct error err = { 0 };
     const char *path = file_path(request, &err);
     uint32_t mode;
+    bool sync;
 
-    if (path && read_mode(request, &mode, &err) == 0)
+    if (path && read_mode(request, &mode, &err) == 0 &&
+        api_parameter_bool(request, "fsync", &sync, &err) == 0)
         file_call_begin(request, path, NULL, start_put);
     else
         api_fail(request, &err);
@@ -284,24 +356,36 @@ static void get_stat(struct api_request *request)
         api_fail(request, &err);
 }
 
-static void put_entry(struct json_writer *json, const struct protocol_entry_view *entry)
+static void write_page(struct file_call *call, struct json_writer *json, const size_t *places,
+                       size_t count)
 {
-    file_write_json(json, NULL, entry->path, entry->fixed.path_length, &entry->fixed.stat);
-    if (entry->fixed.target_length)
-        json_put_bytes(json, "target", entry->target, entry->fixed.target_length);
-    if (entry->fixed.error)
-        json_put_text(json, "error", strerror(entry->fixed.error));
-    json_end_object(json);
+    uint64_t limit = 10000, skip = 0;
+    struct protocol_entry_view entry;
+
+    (void)api_parameter_u64(call->request, "limit", 100000, &limit, NULL);
+    (void)api_parameter_u64(call->request, "cursor", INT64_MAX, &skip, NULL);
+    json_begin_array(json, "entries");
+    for (size_t i = skip < count ? (size_t)skip : count; i < count && i - skip < limit; i++) {
+        size_t at = places[i];
+
+        if (listing_next(&call->listing, &at, &entry))
+            file_write_entry(json, &entry);
+    }
+    json_end_array(json);
+    json_put_int(json, "total", (int64_t)count);
+    if (skip < count && count - skip > limit && limit)
+        json_put_int(json, "next_cursor", (int64_t)(skip + limit));
+    else
+        json_put_null(json, "next_cursor");
 }
 
 static void on_list(struct listing *listing)
 {
     struct file_call *call = container_of(listing, struct file_call, listing);
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(free) size_t *places = NULL;
     struct json_writer json = JSON_WRITER(&text);
-    struct protocol_entry_view entry;
-    uint64_t limit = 10000, skip = 0, count = 0;
-    size_t at = 0;
+    size_t count;
 
     if (listing->err.code) {
         if (listing->sys_errno)
@@ -310,20 +394,9 @@ static void on_list(struct listing *listing)
             api_fail(call->request, &listing->err);
         return;
     }
-    (void)api_parameter_u64(call->request, "limit", 100000, &limit, NULL);
-    (void)api_parameter_u64(call->request, "cursor", INT64_MAX, &skip, NULL);
+    places = listing_sort(listing, &count);
     json_begin_object(&json, NULL);
-    json_begin_array(&json, "entries");
-    for (; listing_next(listing, &at, &entry); count++) {
-        if (count >= skip && count - skip < limit)
-            put_entry(&json, &entry);
-    }
-    json_end_array(&json);
-    json_put_int(&json, "total", (int64_t)count);
-    if (count > skip + limit)
-        json_put_int(&json, "next_cursor", (int64_t)(skip + limit));
-    else
-        json_put_null(&json, "next_cursor");
+    write_page(call, &json, places, count);
     json_put_bool(&json, "truncated", listing_cut(listing) != 0);
     json_end_object(&json);
     api_reply(call->request, 200, &text);
@@ -433,6 +506,7 @@ static const struct api_parameter get_parameters[] = {
 static const struct api_parameter put_parameters[] = {
     { "path", "string", "of the file; relative ones begin in the workspace" },
     { "mode", "string", "octal permissions; by default those of the file it replaces, or 0644" },
+    { "fsync", "boolean", "1: on the disk before it is answered" },
     { 0 },
 };
 
@@ -469,8 +543,9 @@ static const struct api_answer get_answers[] = {
 static const struct api_answer put_answers[] = {
     { 201, "the file is there, whole" },
     { 404, "session_not_found, not_a_directory" },
-    { 409, "is_a_directory, file_exists (If-None-Match: *)" },
-    { 412, "precondition_failed (If-Match)" },
+    { 409, "is_a_directory, file_exists" },
+    { 412, "precondition_failed (If-Match, If-None-Match: *)" },
+    { 413, "file_too_large: more than the sandbox's disk, told before the body is read" },
     { 507, "no_space" },
     { 0 },
 };

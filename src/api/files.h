@@ -20,6 +20,7 @@ struct file_call {
     bool in_use;
     struct agent_request operation;
     file_call_fn *next; /* after the operation, when it succeeded */
+    bool (*on_failure)(struct file_call *call, int number); /* true when it has answered; NULL */
     struct listing listing;
 
     const char *path;   /* borrowed from the request */
@@ -30,7 +31,10 @@ struct file_call {
     char *temporary;
     uint64_t size;
     uint32_t flags;
-    bool is_body_done;
+    struct protocol_version expected; /* with FILE_EXPECT */
+
+    void *extra; /* of the route's own; released by `release` */
+    void (*release)(struct file_call *call);
 };
 
 /* Begins: `start` is called when the sandbox is there. */
@@ -55,3 +59,18 @@ const char *file_path(const struct api_request *request, struct error *err);
 /* A bytes=START-END header for a file of `size`: 1 when there is one range, 0 when the whole file
  * is meant, -1 when it lies outside. */
 int file_range(const char *header, uint64_t size, uint64_t *out_start, uint64_t *out_end);
+
+/* Whether a list of tags, or "*", names this one. */
+bool file_etag_is_in(const char *header, const char *etag);
+
+/* The version that the stat tells of, for FILE_EXPECT. */
+static inline struct protocol_version file_version(const struct protocol_stat *stat)
+{
+    return (struct protocol_version){ stat->size, stat->inode, stat->modified_us };
+}
+
+/* Writes all of it; -1 with errno. */
+int file_write(int fd, const void *data, size_t length);
+
+/* One entry of a list as JSON. */
+void file_write_entry(struct json_writer *json, const struct protocol_entry_view *entry);

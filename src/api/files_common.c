@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const struct {
     int number;
@@ -29,6 +30,8 @@ static const struct {
     { ENODEV, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
     { ENAMETOOLONG, ERR_INVALID, "invalid_path", "the path is too long" },
     { EINVAL, ERR_INVALID, "invalid_path", "neither a regular file nor a valid path" },
+    { ESTALE, ERR_CONFLICT, "precondition_failed", "it has changed meanwhile" },
+    { EBADMSG, ERR_INVALID, "invalid_pattern", "the pattern is malformed" },
     { EFBIG, ERR_TOO_LARGE, "file_too_large", "the file is too large" },
     { ENOSPC, ERR_NO_SPACE, "no_space", "no space is left" },
     { EDQUOT, ERR_NO_SPACE, "no_space", "the quota is used up" },
@@ -85,6 +88,52 @@ void file_write_json(struct json_writer *json, const char *key, const char *path
     json_put_time(json, "modified", stat->modified_us);
     file_etag(stat, text);
     json_put_text(json, "etag", text);
+}
+
+bool file_etag_is_in(const char *header, const char *etag)
+{
+    size_t length = strlen(etag);
+
+    while (*header) {
+        header += strspn(header, " \t,");
+        if (*header == '*')
+            return true;
+        if (str_starts_with(header, "W/"))
+            header += 2;
+        if (strncmp(header, etag, length) == 0 && strspn(header + length, " \t,") > 0)
+            return true;
+        if (strcmp(header, etag) == 0)
+            return true;
+        header += strcspn(header, ",");
+    }
+    return false;
+}
+
+int file_write(int fd, const void *data, size_t length)
+{
+    const uint8_t *at = data;
+
+    while (length) {
+        ssize_t count = write(fd, at, length);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return -1;
+        at += count;
+        length -= (size_t)count;
+    }
+    return 0;
+}
+
+void file_write_entry(struct json_writer *json, const struct protocol_entry_view *entry)
+{
+    file_write_json(json, NULL, entry->path, entry->fixed.path_length, &entry->fixed.stat);
+    if (entry->fixed.target_length)
+        json_put_bytes(json, "target", entry->target, entry->fixed.target_length);
+    if (entry->fixed.error)
+        json_put_text(json, "error", strerror(entry->fixed.error));
+    json_end_object(json);
 }
 
 const char *file_path(const struct api_request *request, struct error *err)
@@ -166,6 +215,8 @@ static void file_call_free(struct api_request *request)
     agent_cancel(&call->operation);
     listing_fini(&call->listing);
     abandon_upload(call);
+    if (call->release)
+        call->release(call);
     if (call->in_use)
         session_use_end(&call->use);
     fd_close(call->fd);
@@ -193,6 +244,10 @@ static void on_lost(struct session_use *use)
     char reason[END_TEXT_SIZE];
 
     call->in_use = false;
+    if (http_exchange_status(call->request->exchange)) { /* an answer is on its way: it is cut */
+        http_exchange_abort(call->request->exchange);
+        return;
+    }
     end_reason_text(&use->lost, reason);
     error_named(&err, ERR_BACKEND, "sandbox_lost", "the sandbox went away meanwhile: %s", reason);
     err.retryable = true;
@@ -229,6 +284,9 @@ static void on_done(struct agent_request *operation)
 
     if (!operation->err.code)
         call->next(call);
+    else if (operation->sys_errno && call->on_failure &&
+             call->on_failure(call, operation->sys_errno))
+        return;
     else if (operation->sys_errno)
         file_call_fail(call, operation->sys_errno, call->path);
     else

@@ -17,7 +17,7 @@ enum {
     RESOLVE_NO_SYMLINKS_ = 0x04,
     RESOLVE_BENEATH_ = 0x08,
     INSIDE = RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_,
-    DIRECTORY = O_PATH | O_DIRECTORY | O_NOFOLLOW,
+    DIRECTORY = O_PATH | O_DIRECTORY, /* INSIDE tells links apart */
     MAX_MEMBERS = 150 * 1000,
     SEEN_PLACES = 1 << 18, /* of names; more than there may be members */
     MAX_TOLD = 200,

@@ -1,0 +1,204 @@
+/*
+ * Changes of files as Server-Sent Events. Watching is looking: it does not keep a session from
+ * being idle, and it ends with the sandbox.
+ */
+
+#include "api/files.h"
+#include "base/alloc.h"
+#include "core/metrics.h"
+#include "wire/sse.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+enum { PIECE = 32 * 1024, HEARTBEAT_US = 15 * 1000 * 1000 };
+
+struct watch {
+    struct file_call *call;
+    struct io_watch pipe; /* its fd is owned; -1 without */
+    struct buffer bytes;
+    struct timer heartbeat;
+};
+
+static void release(struct file_call *call)
+{
+    struct watch *watch = call->extra;
+
+    timer_stop(&watch->heartbeat);
+    io_watch_stop(&watch->pipe);
+    fd_close(watch->pipe.fd);
+    buffer_fini(&watch->bytes);
+    free(watch);
+}
+
+static const char *change_name(uint64_t mask)
+{
+    static const struct {
+        uint32_t bit;
+        const char *name;
+    } names[] = {
+        { IN_Q_OVERFLOW, "overflow" },   { IN_CREATE, "created" },    { IN_DELETE, "deleted" },
+        { IN_MOVED_FROM, "moved_from" }, { IN_MOVED_TO, "moved_to" }, { IN_CLOSE_WRITE, "written" },
+        { IN_MODIFY, "modified" },       { IN_ATTRIB, "attributes" }, { IN_DELETE_SELF, "deleted" },
+        { IN_MOVE_SELF, "moved_from" },  { IN_UNMOUNT, "deleted" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+        if (mask & names[i].bit)
+            return names[i].name;
+    return "attributes";
+}
+
+static void send_event(struct watch *watch, const char *name, struct buffer *data)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(256 * 1024);
+
+    if (sse_write(&text, NULL, name, data->data, data->length) == 0)
+        http_respond_write(watch->call->request->exchange, text.data, text.length);
+}
+
+static void send_note(struct watch *watch, const struct protocol_note_view *note)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(128 * 1024);
+    struct json_writer json = JSON_WRITER(&data);
+
+    json_begin_object(&json, NULL);
+    if (note->fixed.kind == NOTE_LAST) {
+        json_put_int(&json, "directories", (int64_t)note->fixed.number);
+        json_put_bool(&json, "truncated", note->fixed.flags & NOTE_CUT);
+    } else {
+        json_put_bytes(&json, "path", note->path, note->fixed.path_length);
+        json_put_bool(&json, "is_directory", note->fixed.number & IN_ISDIR);
+    }
+    json_end_object(&json);
+    send_event(watch, note->fixed.kind == NOTE_LAST ? "watching" : change_name(note->fixed.number),
+               &data);
+}
+
+/* False when what init says makes no sense. */
+static bool take_notes(struct watch *watch)
+{
+    struct protocol_note_view note;
+    long used;
+
+    while ((used = protocol_note_decode(watch->bytes.data, watch->bytes.length, &note)) > 0) {
+        if (note.fixed.error)
+            return false;
+        send_note(watch, &note);
+        buffer_consume(&watch->bytes, (size_t)used);
+    }
+    return used == 0;
+}
+
+static void on_notes(struct io_watch *pipe, unsigned events UNUSED)
+{
+    struct watch *watch = container_of(pipe, struct watch, pipe);
+    struct http_exchange *exchange = watch->call->request->exchange;
+    void *place = buffer_reserve(&watch->bytes, PIECE);
+    ssize_t count = place ? read(pipe->fd, place, PIECE) : 0;
+
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (count > 0)
+        buffer_advance(&watch->bytes, (size_t)count);
+    if (count <= 0 || !take_notes(watch)) {
+        io_watch_stop(pipe);
+        timer_stop(&watch->heartbeat);
+        http_respond_end(exchange);
+        return;
+    }
+    if (http_respond_pending(exchange) >= HTTP_HIGH_WATER)
+        io_watch_stop(pipe);
+}
+
+static void on_drain(struct http_exchange *exchange)
+{
+    struct api_request *request = http_exchange_user(exchange);
+    struct file_call *call = request->state;
+    struct watch *watch = call->extra;
+
+    io_watch_start(&watch->pipe, request->core->loop, watch->pipe.fd, IO_READ, on_notes);
+}
+
+static void on_heartbeat(struct timer *timer)
+{
+    struct watch *watch = container_of(timer, struct watch, heartbeat);
+    struct http_exchange *exchange = watch->call->request->exchange;
+
+    if (http_respond_pending(exchange) == 0)
+        http_respond_write(exchange, ":\n\n", 3);
+    timer_arm_in(&watch->heartbeat, HEARTBEAT_US);
+}
+
+static void on_opened(struct file_call *call)
+{
+    struct api_request *request = call->request;
+    struct watch *watch = xnew(struct watch);
+
+    watch->call = call;
+    watch->bytes = BUFFER_INIT(4 * PIECE);
+    watch->pipe.fd = call->operation.result.file.fd;
+    timer_init(&watch->heartbeat, request->core->loop, on_heartbeat);
+    call->extra = watch;
+    call->release = release;
+    session_use_end(&call->use);
+    call->in_use = false;
+
+    metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
+    http_respond_on_drain(request->exchange, on_drain);
+    http_respond_start(request->exchange, 200, "text/event-stream", -1);
+    if (request->is_head) {
+        http_respond_end(request->exchange);
+        return;
+    }
+    timer_arm_in(&watch->heartbeat, HEARTBEAT_US);
+    io_watch_start(&watch->pipe, request->core->loop, watch->pipe.fd, IO_READ, on_notes);
+}
+
+static void start_watch(struct file_call *call)
+{
+    struct agent_file file = { .kind = FILE_WATCH, .user = "", .path = call->path };
+    bool recursive = false;
+
+    (void)api_parameter_bool(call->request, "recursive", &recursive, NULL);
+    if (recursive)
+        file.flags = FILE_RECURSIVE;
+    file_call_do(call, &file, on_opened);
+}
+
+static void get_watch(struct api_request *request)
+{
+    const char *path = api_parameter(request, "path");
+    struct error err = { 0 };
+    bool recursive;
+
+    if ((path && !file_path(request, &err)) ||
+        api_parameter_bool(request, "recursive", &recursive, &err) < 0)
+        api_fail(request, &err);
+    else
+        file_call_begin(request, path ? path : ".", NULL, start_watch);
+}
+
+static const struct api_parameter parameters[] = {
+    { "path", "string", "of the directory; the workspace by default" },
+    { "recursive", "boolean", "1: the directories inside too, 1024 at most" },
+    { 0 },
+};
+
+static const struct api_answer answers[] = {
+    { 200, "text/event-stream: watching, then created, modified, written, deleted, moved_from, "
+           "moved_to, attributes, overflow" },
+    { 404, "session_not_found, file_not_found, not_a_directory" },
+    { 429, "too_many_file_operations: four watches for each session" },
+    { 0 },
+};
+
+const struct api_route api_watch_routes[] = {
+    { HTTP_GET, "/api/v1/sessions/{session}/files/watch", get_watch,
+      "Changes of files, as they happen", .session = API_LIVE_SESSION, .parameters = parameters,
+      .answers = answers },
+    { 0 },
+};
