@@ -15,12 +15,13 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SANITIZERS = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
 
-# name, compiler, meson options, test suites to run in it
+# name, compiler, meson options, what to build, test suites to run in it
 BUILDS = [
-    ("gcc", "gcc", ["-Dwerror=true"], ["unit", "contract", "integration", "fuzz"]),
-    ("asan", "gcc", SANITIZERS, ["unit", "contract", "integration", "fuzz"]),
-    ("clang", "clang", ["-Dwerror=true"], []),
-    ("fuzz", "clang", ["-Dwerror=true", "-Dfuzz=true", *SANITIZERS], []),
+    ("gcc", "gcc", ["-Dwerror=true"], "all", ["unit", "contract", "integration", "fuzz"]),
+    ("asan", "gcc", ["-Dbuildtype=debug", "-Doptimization=1", *SANITIZERS], "all",
+     ["unit", "contract", "integration", "fuzz"]),
+    ("clang", "clang", ["-Dwerror=true"], "all", []),
+    ("fuzz", "clang", ["-Dwerror=true", "-Dfuzz=true", "-Doptimization=1", *SANITIZERS], "fuzz", []),
 ]
 
 FUZZ_SECONDS = 5
@@ -69,14 +70,14 @@ def check_tree(tally):
     step(tally, "clang-format agrees", ["clang-format", "--dry-run", "-Werror", *sources])
 
 
-def build(tally, name, compiler, options):
+def build(tally, name, compiler, options, target):
     directory = ROOT / f"build-{name}"
     if not (directory / "build.ninja").exists():
         setup = run(["meson", "setup", str(directory), *options], {"CC": compiler})
         if setup.returncode != 0:
             tally.add(f"build {name}", "failed", setup.stdout[-4000:])
             return None
-    return directory if step(tally, f"build {name}", ["ninja", "-C", str(directory)]) else None
+    return directory if step(tally, f"build {name}", ["ninja", "-C", str(directory), target]) else None
 
 
 TAP_LINE = re.compile(r"^(ok|not ok) \d+ - (.*?)(?: # SKIP ?(.*))?$")
@@ -179,8 +180,8 @@ def main():
     tally = Tally()
 
     check_tree(tally)
-    for name, compiler, arguments, suites in BUILDS[:1] if options.quick else BUILDS:
-        directory = build(tally, name, compiler, arguments)
+    for name, compiler, arguments, target, suites in BUILDS[:1] if options.quick else BUILDS:
+        directory = build(tally, name, compiler, arguments, target)
         if not directory:
             continue
         run_c_tests(tally, name, directory, suites, options.k)
