@@ -373,14 +373,13 @@ def local(make_daemon):
     return over_tcp(make_daemon(start=False, backend="direct", settings={"pool": {"size": 0}, "http": {"hosts": ["sand.test"]}}))
 
 
-@pytest.mark.parametrize("host, expected", [
-    ("localhost", 200), ("LOCALHOST:1", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("sand.test", 200),
-    ("sand.test:8080", 200), ("evil.example", 403), ("localhost.evil.example", 403), ("127.0.0.1.evil.example", 403),
-    ("evil.sand.test", 403), ("0.0.0.0", 403), ("169.254.1.1", 403), ("[::ffff:127.0.0.1]", 403),
-])
-def test_only_names_of_the_daemon_are_answered_over_tcp(local, host, expected):
+def test_only_names_of_the_daemon_are_answered_over_tcp(local):
+    good = ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:80", "sand.test", "sand.test:8080"]
+    bad = ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.sand.test", "0.0.0.0", "169.254.1.1",
+           "[::ffff:127.0.0.1]"]
     for path in ("/api/v1/sessions", "/healthz", "/openapi.json"):
-        assert local.request("GET", path, {"Host": host}).status == expected
+        assert [host for host in good if local.request("GET", path, {"Host": host}).status != 200] == []
+        assert [host for host in bad if local.request("GET", path, {"Host": host}).status != 403] == []
 
 
 def test_web_pages_of_others_are_refused(local):
