@@ -19,7 +19,9 @@ struct waiter {
 
 struct destroy {
     struct destroy *next;
-    struct waiter *waiters; /* owned */
+    struct destroy *previous;
+    struct destroy *next_retry; /* while what is left of it is busy */
+    struct waiter *waiters;     /* owned */
     char id[LAUNCH_ID_SIZE];
     struct mark mark; /* zero when it could not be read */
     int pidfd;        /* owned; -1 once it is dead */
@@ -59,12 +61,12 @@ static void stop_watching(struct launcher *launcher, struct destroy *destroy)
 
 static void finish(struct launcher *launcher, struct destroy *destroy, int error, const char *step)
 {
-    struct destroy **place = &launcher->destroys;
-
-    while (*place && *place != destroy)
-        place = &(*place)->next;
-    if (*place)
-        *place = destroy->next;
+    if (destroy->previous)
+        destroy->previous->next = destroy->next;
+    else
+        launcher->destroys = destroy->next;
+    if (destroy->next)
+        destroy->next->previous = destroy->previous;
     stop_watching(launcher, destroy);
     while (destroy->waiters) {
         struct waiter *waiter = destroy->waiters;
@@ -129,8 +131,12 @@ static void go_on(struct launcher *launcher, struct destroy *destroy)
         finish(launcher, destroy, 0, NULL);
         return;
     }
-    if (now_ms() >= destroy->deadline_ms)
+    if (now_ms() >= destroy->deadline_ms) {
         finish(launcher, destroy, EBUSY, step);
+    } else if (destroy->pidfd < 0) {
+        destroy->next_retry = launcher->retries;
+        launcher->retries = destroy;
+    }
 }
 
 static void watch_death(struct launcher *launcher, struct destroy *destroy)
@@ -190,6 +196,8 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
     destroy->deadline_ms = now_ms() + GIVE_UP_MS;
     memcpy(destroy->id, id, sizeof(destroy->id));
     destroy->next = launcher->destroys;
+    if (destroy->next)
+        destroy->next->previous = destroy;
     launcher->destroys = destroy;
     add_waiter(destroy, request);
     (void)read_mark_of(launcher, id, &destroy->mark, &foreign);
@@ -206,20 +214,36 @@ void destroy_on_death(struct launcher *launcher, struct destroy *destroy)
     go_on(launcher, destroy);
 }
 
-int destroy_turn(struct launcher *launcher)
+/* Those that wait for a death are told by its descriptor: only their deadlines are looked at, and
+ * not every time, because there may be thousands. */
+static void check_deadlines(struct launcher *launcher, int64_t now)
 {
     struct destroy *following;
-    bool busy = false;
 
+    if (now < launcher->next_deadline_check_ms)
+        return;
+    launcher->next_deadline_check_ms = now + GIVE_UP_MS / 8;
     for (struct destroy *destroy = launcher->destroys; destroy; destroy = following) {
         following = destroy->next;
-        /* Those that wait for a death are told by its descriptor, within their deadline. */
-        if (destroy->pidfd < 0 || now_ms() >= destroy->deadline_ms)
+        if (destroy->pidfd >= 0 && now >= destroy->deadline_ms)
             go_on(launcher, destroy);
     }
-    for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next)
-        busy |= destroy->pidfd < 0;
-    if (busy)
+}
+
+int destroy_turn(struct launcher *launcher)
+{
+    struct destroy *retries = launcher->retries;
+    struct destroy *following;
+
+    if (!launcher->destroys)
+        return -1;
+    check_deadlines(launcher, now_ms());
+    launcher->retries = NULL;
+    for (struct destroy *destroy = retries; destroy; destroy = following) {
+        following = destroy->next_retry;
+        go_on(launcher, destroy);
+    }
+    if (launcher->retries)
         return RETRY_MS;
     return launcher->destroys ? GIVE_UP_MS / 8 : -1;
 }

@@ -46,7 +46,9 @@ struct launcher {
     int init; /* the bytes of sandglass-init */
     int epoll;
     struct destroy *destroys; /* owned list: those under way */
-    int remover;              /* pid of the process that empties the trash; 0: none */
+    struct destroy *retries;  /* of them, those that are tried again soon */
+    int64_t next_deadline_check_ms;
+    int remover; /* pid of the process that empties the trash; 0: none */
     bool trash_waits;
 };
 
