@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/capacity.h"
 #include "core/events.h"
+#include "core/context.h"
 #include "core/execution.h"
 #include "core/idempotency.h"
 #include "core/metrics.h"
@@ -122,6 +123,7 @@ void core_free(struct core *core)
     if (!core)
         return;
     core->parts.store->on_lost = NULL;
+    contexts_drop_all(core);
     executions_drop_all(core);
     free_sessions(core);
     free_sandboxes(core);

@@ -11,6 +11,7 @@
  *     pool.h       ready sandboxes that belong to nobody yet
  *     retention.h  when the record of an ended session goes
  *     scopes.h     owners whose sessions end with whoever holds a lease on them
+ *     context.h    an interpreter that keeps its state between runs of code
  *     execution.h  one run of a program: its states, streams and end
  *     output.h     the spool of one stream, readable by offset while it grows
  *     agent.h      the protocol with a sandbox's init

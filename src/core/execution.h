@@ -46,8 +46,9 @@ struct execution_request {
     bool terminal;
     unsigned columns, rows;
     bool background;
-    int64_t timeout_ms;  /* -1: the setting's default; 0: none */
-    uint64_t generation; /* 0: any */
+    int64_t timeout_ms;     /* -1: the setting's default; 0: none */
+    uint64_t generation;    /* 0: any */
+    const char *context_id; /* code is the driver of this context; NULL otherwise */
 };
 
 /* Whether `code` in this language could be run: NULL stands for python. */
@@ -75,6 +76,7 @@ struct execution {
     uint64_t generation, number;
     int exit_code, signal;
     bool background, terminal;
+    bool is_context;       /* the driver of a context: it rests until it is used */
     bool files_were_reset; /* the first execution after the sandbox was replaced */
     int64_t timeout_ms, cpu_us;
     uint64_t max_rss_bytes;

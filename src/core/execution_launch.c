@@ -22,6 +22,7 @@ struct language {
 static const struct language languages[] = {
     { "python", "python3", "py" },
     { "bash", "bash", "sh" },
+    { "javascript", "node", "js" },
 };
 
 static const struct language *language_find(const char *name)
@@ -38,7 +39,7 @@ int execution_check_language(const char *language, struct error *err)
     if (!language || language_find(language))
         return 0;
     error_named(err, ERR_INVALID, "unsupported_language",
-                "language \"%.32s\" is not supported; known are python and bash", language);
+                "language \"%.32s\" is not supported; known are python, bash and javascript", language);
     return error_hint(err, "use argv to run any other interpreter that the template has");
 }
 

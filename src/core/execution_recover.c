@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "core/context.h"
 #include "core/execution_internal.h"
 #include "wire/json.h"
 
@@ -241,5 +242,13 @@ struct execution *execution_restore(struct session *session, const struct execut
     execution->state = EXECUTION_RUNNING;
     run->in_use = true;
     session_use_restore(&run->use, session, execution_use_lost);
+    if (request_has(record, "context")) {
+        struct stamp last_activity = session->last_activity;
+
+        execution->is_context = true;
+        session_use_rest(&run->use);
+        session->last_activity = last_activity;
+        context_restore(session, execution);
+    }
     return execution;
 }

@@ -353,6 +353,8 @@ static void on_started(struct agent_request *request)
         tell_start(execution);
         execution_arm_timeout(execution);
         execution_changed(execution);
+        if (execution->is_context)
+            session_use_rest(&run->use);
     }
 }
 

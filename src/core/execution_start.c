@@ -62,7 +62,10 @@ static char *request_to_json(const struct execution_request *request)
     if (request->command)
         json_put_bytes(&json, "command", request->command,
                        MIN(strlen(request->command), (size_t)REQUEST_TEXT_SHOWN));
-    if (request->code) {
+    if (request->context_id) {
+        json_put_text(&json, "context", request->context_id);
+        json_put_text(&json, "language", request->language);
+    } else if (request->code) {
         json_put_text(&json, "language", request->language ? request->language : "python");
         json_put_int(&json, "code_bytes", (int64_t)request->code_length);
         json_put_bytes(&json, "code", request->code,
@@ -137,6 +140,7 @@ static void fill(struct execution *execution, const struct execution_request *re
     execution->key = request->key ? xstrdup(request->key) : NULL;
     execution->request_json = request_to_json(request);
     execution->background = request->background;
+    execution->is_context = request->context_id != NULL;
     execution->terminal = request->terminal;
     execution->timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms : request->timeout_ms;
     execution->created = clocks_stamp(execution->core);

@@ -134,7 +134,7 @@ static void on_settled(struct sandbox *sandbox)
 /* Executions that an earlier daemon left running in a sandbox that is not there to be adopted. */
 static void lose_uses(struct session *session)
 {
-    if (session && session->active_uses)
+    if (session && (session->active_uses || !list_is_empty(&session->resting)))
         session_on_sandbox_leaving(session, &lost_meanwhile);
 }
 

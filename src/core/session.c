@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/clocks.h"
+#include "core/context.h"
 #include "core/events.h"
 #include "core/execution.h"
 #include "core/metrics.h"
@@ -95,6 +96,8 @@ struct session *session_new(struct core *core)
     list_init(&session->node);
     list_init(&session->uses);
     list_init(&session->waiting);
+    list_init(&session->resting);
+    list_init(&session->contexts);
     list_init(&session->executions);
     list_init(&session->end_waiters);
     list_init(&session->open_waiters);
@@ -379,6 +382,7 @@ void session_end_resume(struct session *session)
     timer_stop(&session->clock);
     unlink_key(session);
     session_ops_finish(&session->control_waiters, session, &gone);
+    contexts_end_all(session, &session->end);
     executions_end_all(session, &session->end);
     session_serve_soon(session);
     if (session->sandbox)

@@ -113,6 +113,8 @@ struct session {
     struct sandbox *sandbox; /* owned; NULL when the slot is empty */
     struct list uses;        /* struct session_use: granted ones */
     struct list waiting;     /* struct session_use: waiting for the sandbox */
+    struct list resting;     /* struct session_use: granted, but it may be idle all the same */
+    struct list contexts;    /* struct context */
     struct list executions;  /* struct execution: known in memory, oldest first */
     unsigned active_uses;    /* granted uses: idle stands still while there are any */
     uint64_t next_execution_number;
@@ -225,6 +227,7 @@ struct session_use {
     struct list node;
     uint64_t generation; /* the one asked for, then the one it has */
     bool granted;
+    bool is_resting;
     bool waited; /* it had to wait: that it was refused in the end makes it no less a use */
 };
 
@@ -237,6 +240,10 @@ void session_use_begin(struct session_use *use, struct session *session, uint64_
  * from now on; sandbox and agent are set when its sandbox has been adopted, before
  * executions_on_process(); on_lost comes when the sandbox turns out to be dead. */
 void session_use_restore(struct session_use *use, struct session *session, session_use_fn *on_lost);
+
+/* A granted use of something that only waits to be used: the idle clock goes on and the sandbox may
+ * be evicted, but its loss is told as before. */
+void session_use_rest(struct session_use *use);
 
 /* Gives up waiting, or ends the use: the idle clock starts again when it was the last. Safe on an
  * ended use. */

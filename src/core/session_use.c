@@ -310,7 +310,21 @@ static void end_granted(struct session *session, struct session_use *use)
     use->granted = false;
     use->agent = NULL;
     use->sandbox = NULL;
+    if (!use->is_resting)
+        session->active_uses--;
+}
+
+void session_use_rest(struct session_use *use)
+{
+    struct session *session = use->session;
+
+    if (!use->granted || use->is_resting)
+        return;
+    use->is_resting = true;
     session->active_uses--;
+    list_remove(&use->node);
+    list_append(&session->resting, &use->node);
+    mark_idle(session);
 }
 
 /* Nobody waits any more for a sandbox that has not even got a slot. */
@@ -422,15 +436,21 @@ void session_on_sandbox_failed(struct session *session, const struct error *err)
     session_fail_waiting(session, err);
 }
 
-void session_on_sandbox_agent(struct session *session)
+static void set_agent(struct session *session, struct list *uses)
 {
     struct session_use *use;
 
-    list_for_each (use, &session->uses, node) {
+    list_for_each (use, uses, node) {
         use->sandbox = session->sandbox;
         use->agent = session->sandbox->agent;
         use->generation = session->sandbox->generation;
     }
+}
+
+void session_on_sandbox_agent(struct session *session)
+{
+    set_agent(session, &session->uses);
+    set_agent(session, &session->resting);
 }
 
 static bool lived_shortly(const struct sandbox *sandbox)
@@ -438,23 +458,30 @@ static bool lived_shortly(const struct sandbox *sandbox)
     return loop_now_us(sandbox->core->loop) - sandbox->ready_at_us < SHORT_LIFE_US;
 }
 
-void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason)
+static void lose_uses(struct session *session, struct list *uses, const struct end_reason *reason)
 {
-    bool was_used = session->active_uses > 0;
     struct session_use *use;
 
-    if (reason->kind == END_CRASHED) {
-        session->crashed = true;
-        if (session->sandbox && lived_shortly(session->sandbox))
-            count_failure(session);
-    }
-    while ((use = list_first(&session->uses, struct session_use, node))) {
+    while ((use = list_first(uses, struct session_use, node))) {
         list_remove(&use->node);
         use->lost = *reason;
         end_granted(session, use);
         if (use->on_lost)
             use->on_lost(use);
     }
+}
+
+void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason)
+{
+    bool was_used = session->active_uses > 0;
+
+    if (reason->kind == END_CRASHED) {
+        session->crashed = true;
+        if (session->sandbox && lived_shortly(session->sandbox))
+            count_failure(session);
+    }
+    lose_uses(session, &session->uses, reason);
+    lose_uses(session, &session->resting, reason);
     if (was_used)
         mark_idle(session);
     session_serve_soon(session);

@@ -1,0 +1,389 @@
+/*
+ * The answer to a run of code in a context: one JSON document when it has ended, or as Server-Sent
+ * Events
+ *
+ *     stdout, stderr   {"text"}
+ *     display, result  {"data": {MIME type: value}}
+ *     error            {"name", "value", "frames", "traceback"}
+ *     done             how it ended
+ */
+
+#include "api/contexts.h"
+#include "api/sessions.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/metrics.h"
+#include "wire/sse.h"
+
+#include <string.h>
+
+enum { HEARTBEAT_US = 15 * 1000 * 1000, RESULTS_MAXIMUM = 32 * 1024 * 1024 };
+
+/* Head and tail of a stream. */
+struct capture {
+    struct buffer head, tail;
+    uint64_t dropped; /* between them */
+};
+
+struct answer {
+    struct api_request *request;
+    struct context_run *run; /* borrowed until it is done */
+    bool is_stream, has_started, cancels, is_truncated;
+    size_t half; /* of what is captured of a stream */
+    struct capture captures[2];
+    struct buffer unfinished[2]; /* the beginning of a character */
+    struct buffer results;       /* JSON values with commas between them */
+    char *error_json;            /* owned; NULL without one */
+    struct timer heartbeat;
+};
+
+struct fields {
+    const char *code;
+    int64_t timeout_ms;
+    bool cancel_on_disconnect;
+};
+
+const struct json_field context_run_fields[3] = {
+    { "code", JSON_KIND_TEXT, offsetof(struct fields, code), .required = true,
+      .max_length = CONTEXT_CODE_MAXIMUM },
+    { "timeout", JSON_KIND_SECONDS, offsetof(struct fields, timeout_ms),
+      .maximum = SECONDS_MAXIMUM },
+    { "cancel_on_disconnect", JSON_KIND_BOOL, offsetof(struct fields, cancel_on_disconnect) },
+};
+
+static void answer_free(struct answer *answer)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(answer->captures); i++) {
+        buffer_fini(&answer->captures[i].head);
+        buffer_fini(&answer->captures[i].tail);
+        buffer_fini(&answer->unfinished[i]);
+    }
+    buffer_fini(&answer->results);
+    timer_stop(&answer->heartbeat);
+    free(answer->error_json);
+    free(answer);
+}
+
+/* --- as events ------------------------------------------------------------------------------- */
+
+static void start_stream(struct answer *answer)
+{
+    if (answer->has_started)
+        return;
+    answer->has_started = true;
+    metrics_add(answer->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
+    http_respond_start(answer->request->exchange, 200, "text/event-stream", -1);
+}
+
+static void send_event(struct answer *answer, const char *name, const void *data, size_t length)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+
+    start_stream(answer);
+    if (sse_write(&text, NULL, name, data, length) == 0)
+        http_respond_write(answer->request->exchange, text.data, text.length);
+}
+
+static void send_text(struct answer *answer, size_t stream, const void *data, size_t length)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    if (length == 0)
+        return;
+    json_begin_object(&json, NULL);
+    json_put_bytes(&json, "text", data, length);
+    json_end_object(&json);
+    send_event(answer, stream == 1 ? "stderr" : "stdout", text.data, text.length);
+}
+
+/* How many bytes at the end may be the beginning of a character. */
+static size_t count_unfinished(const uint8_t *bytes, size_t length)
+{
+    for (size_t back = 1; back <= 3 && back <= length; back++) {
+        uint8_t byte = bytes[length - back];
+        size_t wants = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+
+        if ((byte & 0xc0) != 0x80)
+            return wants > back ? back : 0;
+    }
+    return 0;
+}
+
+static void send_output(struct answer *answer, size_t stream, const void *data, size_t length)
+{
+    struct buffer *text = &answer->unfinished[stream];
+    size_t rest;
+
+    buffer_append(text, data, length);
+    rest = count_unfinished(text->data, text->length);
+    send_text(answer, stream, text->data, text->length - rest);
+    buffer_consume(text, text->length - rest);
+}
+
+static void flush_output(struct answer *answer)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(answer->unfinished); i++) {
+        send_text(answer, i, answer->unfinished[i].data, answer->unfinished[i].length);
+        buffer_clear(&answer->unfinished[i]);
+    }
+}
+
+static void on_heartbeat(struct timer *timer)
+{
+    struct answer *answer = container_of(timer, struct answer, heartbeat);
+
+    start_stream(answer);
+    if (http_respond_pending(answer->request->exchange) == 0)
+        http_respond_write(answer->request->exchange, ":\n\n", 3);
+    timer_arm_in(&answer->heartbeat, HEARTBEAT_US);
+}
+
+static void on_drain(struct http_exchange *exchange)
+{
+    struct api_request *request = http_exchange_user(exchange);
+    struct answer *answer = request->on_gone ? request->state : NULL;
+
+    if (answer)
+        context_run_resume(answer->run);
+}
+
+/* --- in one piece ---------------------------------------------------------------------------- */
+
+static void capture(struct answer *answer, size_t stream, const uint8_t *data, size_t length)
+{
+    struct capture *into = &answer->captures[stream];
+    size_t room = answer->half - into->head.length;
+    size_t count = MIN(room, length);
+
+    buffer_append(&into->head, data, count);
+    data += count;
+    length -= count;
+    if (length > answer->half) {
+        into->dropped += length - answer->half;
+        data += length - answer->half;
+        length = answer->half;
+    }
+    if (into->tail.length + length > answer->half) {
+        size_t excess = into->tail.length + length - answer->half;
+
+        into->dropped += excess;
+        buffer_consume(&into->tail, excess);
+    }
+    buffer_append(&into->tail, data, length);
+}
+
+static void put_capture(struct answer *answer, struct json_writer *json, const char *key,
+                        size_t stream)
+{
+    struct capture *from = &answer->captures[stream];
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(answer->half * 2 + 128);
+
+    buffer_append(&text, from->head.data, from->head.length);
+    if (from->dropped) {
+        buffer_appendf(&text, "\n[… %llu bytes left out …]\n", (unsigned long long)from->dropped);
+        answer->is_truncated = true;
+    }
+    buffer_append(&text, from->tail.data, from->tail.length);
+    json_put_bytes(json, key, text.data ? (const void *)text.data : "", text.length);
+}
+
+static void keep_result(struct answer *answer, const char *type, const json_t *message)
+{
+    scoped(free) char *data = json_dumps(json_object_get(message, "data"), JSON_COMPACT);
+
+    if (!data || buffer_appendf(&answer->results, "%s{\"type\":\"%s\",\"data\":%s}",
+                                answer->results.length ? "," : "", type, data) < 0)
+        answer->is_truncated = true;
+}
+
+/* --- how it ended ---------------------------------------------------------------------------- */
+
+static void put_end(struct json_writer *json, const struct context_run *run)
+{
+    json_put_text(json, "context_id", run->context->id);
+    json_put_int(json, "number", (int64_t)run->number);
+    json_put_text(json, "state", context_run_state_name(run->state));
+    if (run->exit_code >= 0)
+        json_put_int(json, "exit_code", run->exit_code);
+    else
+        json_put_null(json, "exit_code");
+    json_put_text(json, "cause", run->cause);
+    json_put_text(json, "replaced", run->replaced);
+    json_put_bool(json, "context_lost", run->is_driver_killed || run->state == RUN_CRASHED);
+    json_put_int(json, "dropped_messages", run->dropped);
+    json_put_int(json, "stdout_bytes", (int64_t)run->bytes[0]);
+    json_put_int(json, "stderr_bytes", (int64_t)run->bytes[1]);
+    json_put_double(json, "duration_seconds", (double)run->duration_us / 1e6);
+}
+
+static void send_done(struct answer *answer, const struct context_run *run)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
+    struct json_writer json = JSON_WRITER(&text);
+
+    flush_output(answer);
+    if (run->state == RUN_CRASHED && answer->error_json)
+        send_event(answer, "error", answer->error_json, strlen(answer->error_json));
+    json_begin_object(&json, NULL);
+    put_end(&json, run);
+    json_end_object(&json);
+    send_event(answer, "done", text.data, text.length);
+    http_respond_end(answer->request->exchange);
+}
+
+static void reply(struct answer *answer, const struct context_run *run)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+    scoped(free) char *results = NULL;
+
+    results = xasprintf("[%s]", buffer_text(&answer->results));
+    json_begin_object(&json, NULL);
+    put_end(&json, run);
+    put_capture(answer, &json, "stdout", 0);
+    put_capture(answer, &json, "stderr", 1);
+    json_put_raw(&json, "results", results);
+    json_put_raw(&json, "error", answer->error_json ? answer->error_json : "null");
+    json_put_bool(&json, "truncated", answer->is_truncated);
+    json_end_object(&json);
+    api_reply(answer->request, 200, &text);
+}
+
+static void note_crash(struct answer *answer, const struct context_run *run)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(8192);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "name", "context_crashed");
+    json_put_text(&json, "value", run->cause);
+    json_begin_array(&json, "frames");
+    json_end_array(&json);
+    json_end_object(&json);
+    free(answer->error_json);
+    answer->error_json = buffer_steal_text(&text);
+}
+
+/* --- what the run tells ---------------------------------------------------------------------- */
+
+static bool has_room(const struct context_run *run)
+{
+    const struct answer *answer = run->user;
+
+    return !answer->is_stream || http_respond_pending(answer->request->exchange) < HTTP_HIGH_WATER;
+}
+
+static void on_output(struct context_run *run, bool is_stderr, const void *data, size_t length)
+{
+    struct answer *answer = run->user;
+
+    if (answer->is_stream)
+        send_output(answer, is_stderr, data, length);
+    else
+        capture(answer, is_stderr, data, length);
+}
+
+static void on_message(struct context_run *run, const char *type, const json_t *message)
+{
+    struct answer *answer = run->user;
+    scoped(free) char *text = NULL;
+
+    if (!answer->is_stream && !str_equal(type, "error")) {
+        keep_result(answer, type, message);
+        return;
+    }
+    text = json_dumps(message, JSON_COMPACT);
+    if (answer->is_stream && text) {
+        flush_output(answer);
+        send_event(answer, type, text, strlen(text));
+    } else if (text) {
+        free(answer->error_json);
+        answer->error_json = steal_ptr(&text);
+    }
+}
+
+static void on_stalled(struct context_run *run)
+{
+    struct answer *answer = run->user;
+
+    http_exchange_abort(answer->request->exchange);
+}
+
+static void on_done(struct context_run *run)
+{
+    struct answer *answer = run->user;
+
+    answer->request->on_gone = NULL;
+    if (run->state == RUN_CRASHED)
+        note_crash(answer, run);
+    if (run->state == RUN_FAILED && !answer->has_started)
+        api_fail(answer->request, &run->err);
+    else if (answer->is_stream)
+        send_done(answer, run);
+    else
+        reply(answer, run);
+    answer_free(answer);
+}
+
+static const struct context_handler run_handler = {
+    .has_room = has_room,
+    .on_output = on_output,
+    .on_message = on_message,
+    .on_stalled = on_stalled,
+    .on_done = on_done,
+};
+
+static void on_gone(struct api_request *request)
+{
+    struct answer *answer = request->state;
+
+    context_run_leave(answer->run, answer->cancels);
+    answer_free(answer);
+}
+
+static struct answer *answer_new(struct api_request *request, const struct fields *fields)
+{
+    struct answer *answer = xnew(struct answer);
+    const char *accept = api_header(request, "accept");
+
+    answer->request = request;
+    answer->is_stream = accept && strstr(accept, "text/event-stream");
+    answer->cancels = fields->cancel_on_disconnect;
+    answer->half = (size_t)request->core->parts.config->exec.output_capture_bytes / 2;
+    answer->results = BUFFER_INIT(RESULTS_MAXIMUM);
+    for (size_t i = 0; i < ARRAY_LENGTH(answer->captures); i++) {
+        answer->captures[i].head = BUFFER_INIT(answer->half);
+        answer->captures[i].tail = BUFFER_INIT(answer->half);
+        answer->unfinished[i] = BUFFER_INIT(DRIVER_INPUT_MAXIMUM + 8);
+    }
+    timer_init(&answer->heartbeat, request->core->loop, on_heartbeat);
+    return answer;
+}
+
+void api_run_context(struct api_request *request, struct context *context)
+{
+    struct fields fields = { .timeout_ms = -1 };
+    struct answer *answer;
+    struct error err = { 0 };
+
+    if (api_decode(request, &fields, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    answer = answer_new(request, &fields);
+    answer->run = context_run_start(context, fields.code, strlen(fields.code), fields.timeout_ms,
+                                    &run_handler, answer, &err);
+    if (!answer->run) {
+        api_fail(request, &err);
+        answer_free(answer);
+        return;
+    }
+    if (answer->is_stream) {
+        http_respond_on_drain(request->exchange, on_drain);
+        timer_arm_in(&answer->heartbeat, HEARTBEAT_US);
+    }
+    request->state = answer;
+    request->on_gone = on_gone;
+}

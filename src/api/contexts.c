@@ -1,0 +1,259 @@
+#include "api/contexts.h"
+
+#include "api/sessions.h"
+#include "base/alloc.h"
+#include "base/str.h"
+
+#include <string.h>
+
+static void context_reply(struct api_request *request, int status, const struct context *context)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    context_write_json(context, &json, NULL);
+    api_reply(request, status, &text);
+}
+
+struct context *api_find_context(struct api_request *request)
+{
+    struct context *context = context_find(request->session, api_path(request, "context"));
+    struct error err = { 0 };
+
+    if (context)
+        return context;
+    error_named(&err, ERR_NOT_FOUND, "context_not_found",
+                "context \"%.60s\" not found in session %s", api_path(request, "context"),
+                request->session_id);
+    api_fail(request, &err);
+    return NULL;
+}
+
+/* --- starting: the answer comes when the interpreter is there --------------------------------- */
+
+struct start {
+    struct api_request *request;
+    struct context_run *run;
+    int status;
+    bool is_new; /* removed again when it cannot be started */
+};
+
+static void on_start_gone(struct api_request *request)
+{
+    struct start *start = request->state;
+
+    context_run_leave(start->run, false);
+    free(start);
+}
+
+static bool always_has_room(const struct context_run *run UNUSED)
+{
+    return true;
+}
+
+static void start_failure(const struct context_run *run, struct error *err)
+{
+    if (run->state == RUN_FAILED)
+        *err = run->err;
+    else if (run->exit_code == 127)
+        error_named(err, ERR_CONFLICT, "language_unavailable", "the sandbox has no interpreter: %s",
+                    run->cause);
+    else
+        error_named(err, ERR_CONFLICT, "context_crashed", "the interpreter did not start: %s",
+                    run->cause ? run->cause : context_run_state_name(run->state));
+}
+
+static void on_start_done(struct context_run *run)
+{
+    struct start *start = run->user;
+    struct api_request *request = start->request;
+    struct context *context = run->context;
+    struct error err = { 0 };
+
+    request->on_gone = NULL;
+    if (run->state == RUN_OK) {
+        context_reply(request, start->status, context);
+    } else {
+        start_failure(run, &err);
+        api_fail(request, &err);
+        if (start->is_new && run->state != RUN_CANCELLED)
+            context_remove(context);
+    }
+    free(start);
+}
+
+static const struct context_handler start_handler = {
+    .has_room = always_has_room,
+    .on_done = on_start_done,
+};
+
+static void start_interpreter(struct api_request *request, struct context *context, int status,
+                              bool is_new)
+{
+    struct start *start = xnew(struct start);
+    struct error err = { 0 };
+
+    *start = (struct start){ .request = request, .status = status, .is_new = is_new };
+    start->run = context_run_start(context, NULL, 0, -1, &start_handler, start, &err);
+    if (!start->run) {
+        api_fail(request, &err);
+        free(start);
+        return;
+    }
+    request->state = start;
+    request->on_gone = on_start_gone;
+}
+
+struct fields {
+    const char *language, *cwd;
+    json_t *env;
+};
+
+static const struct json_field context_fields[] = {
+    { "language", JSON_KIND_TEXT, offsetof(struct fields, language), .max_length = 64 },
+    { "cwd", JSON_KIND_TEXT, offsetof(struct fields, cwd), .max_length = 4095 },
+    { "env", JSON_KIND_TEXT_MAP, offsetof(struct fields, env) },
+};
+
+static void post_context(struct api_request *request)
+{
+    struct fields fields = { .language = "python" };
+    scoped(free) char *env = NULL;
+    struct context *context;
+    struct error err = { 0 };
+
+    if (api_decode(request, &fields, &err) < 0) {
+        api_fail(request, &err);
+        return;
+    }
+    env = json_to_text(fields.env);
+    context = context_new(request->session, fields.language, fields.cwd, env, &err);
+    if (context)
+        start_interpreter(request, context, 201, true);
+    else
+        api_fail(request, &err);
+}
+
+/* --- the rest -------------------------------------------------------------------------------- */
+
+static void get_contexts(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+    const struct context *context;
+
+    json_begin_object(&json, NULL);
+    json_begin_array(&json, "contexts");
+    list_for_each (context, &request->session->contexts, node)
+        context_write_json(context, &json, NULL);
+    json_end_array(&json);
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static void get_context(struct api_request *request)
+{
+    struct context *context = api_find_context(request);
+
+    if (context)
+        context_reply(request, 200, context);
+}
+
+static void delete_context(struct api_request *request)
+{
+    struct context *context = api_find_context(request);
+
+    if (!context)
+        return;
+    context_reply(request, 200, context);
+    context_remove(context);
+}
+
+static void post_interrupt(struct api_request *request)
+{
+    struct context *context = api_find_context(request);
+    struct error err = { 0 };
+
+    if (!context)
+        return;
+    if (context_interrupt(context, &err) < 0)
+        api_fail(request, &err);
+    else
+        context_reply(request, 200, context);
+}
+
+static void post_restart(struct api_request *request)
+{
+    struct context *context = api_find_context(request);
+
+    if (!context)
+        return;
+    context_restart(context);
+    start_interpreter(request, context, 200, false);
+}
+
+static void post_run(struct api_request *request)
+{
+    struct context *context = api_find_context(request);
+
+    if (context)
+        api_run_context(request, context);
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+#define CONTEXTS "/api/v1/sessions/{session}/contexts"
+#define CONTEXT CONTEXTS "/{context}"
+
+static const struct api_answer start_answers[] = {
+    { 201, "the context; its interpreter runs" },
+    { 400, "unsupported_language, or a field is unknown or of the wrong type" },
+    { 404, "session_not_found: unknown, or somebody else's" },
+    { 409, "language_unavailable or context_crashed: the interpreter could not be started" },
+    { 410, "session_ended: with the reason and the final record" },
+    { 0 },
+};
+
+static const struct api_answer list_answers[] = {
+    { 200, "{contexts}" },
+    { 404, "session_not_found: unknown, or somebody else's" },
+    { 0 },
+};
+
+static const struct api_answer context_answers[] = {
+    { 200, "the context" },
+    { 404, "session_not_found or context_not_found" },
+    { 409, "it cannot be done in the state it is in" },
+    { 0 },
+};
+
+static const struct api_answer run_answers[] = {
+    { 200, "{state, stdout, stderr, results, error, …}; with Accept: text/event-stream the events "
+           "stdout, stderr, display, result, error and done" },
+    { 400, "a field is unknown, of the wrong type or out of range" },
+    { 404, "session_not_found or context_not_found" },
+    { 409, "it cannot be done in the state the session is in" },
+    { 429, "too_many_runs: so many wait for this context already" },
+    { 0 },
+};
+
+const struct api_route api_context_routes[] = {
+    { HTTP_POST, CONTEXTS, post_context, "Start an interpreter that keeps its state",
+      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .fields = context_fields,
+      .field_count = ARRAY_LENGTH(context_fields), .answers = start_answers },
+    { HTTP_GET, CONTEXTS, get_contexts, "The contexts of a session", .session = API_LIVE_SESSION,
+      .answers = list_answers },
+    { HTTP_GET, CONTEXT, get_context, "One context", .session = API_LIVE_SESSION,
+      .answers = context_answers },
+    { HTTP_DELETE, CONTEXT, delete_context, "Remove a context and what runs in it",
+      .session = API_LIVE_SESSION, .answers = context_answers },
+    { HTTP_POST, CONTEXT "/interrupt", post_interrupt,
+      "Interrupt the code that runs; the interpreter stays", .body = API_JSON_BODY,
+      .session = API_LIVE_SESSION, .answers = context_answers },
+    { HTTP_POST, CONTEXT "/restart", post_restart, "Replace the interpreter by a new one",
+      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .answers = context_answers },
+    { HTTP_POST, CONTEXT "/run", post_run, "Run code in a context", .body = API_JSON_BODY,
+      .session = API_LIVE_SESSION, .fields = context_run_fields,
+      .field_count = ARRAY_LENGTH(context_run_fields), .answers = run_answers },
+    { 0 },
+};

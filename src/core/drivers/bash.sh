@@ -1,0 +1,37 @@
+# The bash of a context: evaluates code after code in one shell, so that directory, variables and functions live on.
+#
+# Requests come on the original stdin, each ending with a NUL: a line "TOKEN NUMBER", then the code. The end of a run is
+# told in a frame in the original stdout and in the original stderr.
+rm -f -- "$0"
+exec 107<&0 108>&1 109>&2 </dev/null
+
+__sandglass_frame() {
+    local LC_ALL=C
+    printf '\x1e%sm%04x\n%s' "$__sandglass_token" "${#1}" "$1"
+}
+
+__sandglass_both() {
+    __sandglass_frame "$1" >&108
+    __sandglass_frame "$1" >&109
+}
+
+__sandglass_tell() {
+    trap : INT
+    local state=ok
+    [ "$__sandglass_interrupted" = 1 ] && state=error &&
+        __sandglass_frame '{"type":"error","name":"Interrupted","value":"interrupted","frames":[]}' >&108
+    __sandglass_both "{\"type\":\"done\",\"state\":\"$state\",\"exit_code\":$1}"
+}
+
+trap : INT
+while IFS= read -r -d '' -u 107 __sandglass_code; do
+    __sandglass_head=${__sandglass_code%%$'\n'*}
+    __sandglass_token=${__sandglass_head% *}
+    __sandglass_code=${__sandglass_code#*$'\n'}
+    __sandglass_interrupted=0
+    __sandglass_both '{"type":"begin"}'
+    # Sourced, not evaluated in a function: what it declares is global, and an interrupt can leave it.
+    trap '__sandglass_interrupted=1; return 130' INT
+    . /proc/self/fd/110 107<&- 108>&- 109>&- 110<<<"exec 110<&-; $__sandglass_code"
+    __sandglass_tell $?
+done

@@ -1,0 +1,7 @@
+#pragma once
+
+/* The programs that run the code of contexts, one for each language, as text. */
+
+extern const char driver_python[];
+extern const char driver_bash[];
+extern const char driver_node[];

@@ -1,0 +1,18 @@
+    .section .rodata
+
+    .global driver_python
+driver_python:
+    .incbin PYTHON_PATH
+    .byte 0
+
+    .global driver_bash
+driver_bash:
+    .incbin BASH_PATH
+    .byte 0
+
+    .global driver_node
+driver_node:
+    .incbin NODE_PATH
+    .byte 0
+
+    .section .note.GNU-stack, "", %progbits
