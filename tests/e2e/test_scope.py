@@ -64,36 +64,29 @@ def test_a_command_has_an_owner_of_its_own_and_its_sessions_go_with_it(daemon):
     assert sessions_of(daemon, "") == [mine] and sessions_of(daemon, "somebody") == [others]
 
 
-@pytest.mark.parametrize("script, code", [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 137), ("kill -TERM $$", 143)])
-def test_the_exit_code_is_the_commands(make_daemon, script, code):
+def test_the_exit_code_is_the_commands(make_daemon):
     daemon = make_daemon(backend="direct")
-    result = finish(scope(daemon, "sh", "-c", f"{SANDGLASS} session create >&2; {script}"))
-    assert (result[0], result[2].splitlines()[-1]) == (code, "[scope] destroyed 1 session(s)")
-
-
-def test_what_cannot_be_run_is_127_or_126(make_daemon):
-    daemon = make_daemon(backend="direct")
+    for script, code in (("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 137), ("kill -TERM $$", 143)):
+        result = finish(scope(daemon, "sh", "-c", f"{SANDGLASS} session create >&2; {script}"))
+        assert (result[0], result[2].splitlines()[-1]) == (code, "[scope] destroyed 1 session(s)")
     plain = {"PATH": "/usr/bin:/bin"}  # others may have directories in it that they cannot look into
     assert finish(scope(daemon, "no-such-program", environment=plain))[0] == 127
     assert finish(scope(daemon, "/etc/passwd", environment=plain))[0] == 126
     assert daemon.cli("scope").returncode == 125
 
 
-def test_stdio_passes_through(make_daemon):
-    process = scope(make_daemon(backend="direct"), "cat")
-    assert process.communicate("text\n", timeout=20) == ("text\n", "[scope] destroyed 0 session(s)\n")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_the_commands(make_daemon, number):
+def test_stdio_and_signals_are_the_commands(make_daemon):
     daemon = make_daemon(backend="direct")
-    name = number.name[3:]
-    process = scope(daemon, "bash", "-c", f"trap 'echo {name}; exit 9' {name}; {SANDGLASS} session create; echo ready; "
-                                          f"while :; do sleep 0.02; done")
-    session = process.stdout.readline().strip()
-    assert session and process.stdout.readline() == "ready\n"
-    process.send_signal(number)
-    assert finish(process) == (9, f"{name}\n", "[scope] destroyed 1 session(s)\n")
+    process = scope(daemon, "cat")
+    assert process.communicate("text\n", timeout=20) == ("text\n", "[scope] destroyed 0 session(s)\n")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        name = number.name[3:]
+        process = scope(daemon, "bash", "-c", f"trap 'echo {name}; exit 9' {name}; {SANDGLASS} session create; "
+                                              f"echo ready; while :; do sleep 0.02; done")
+        session = process.stdout.readline().strip()
+        assert session and process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert finish(process) == (9, f"{name}\n", "[scope] destroyed 1 session(s)\n")
 
 
 def test_a_signal_of_the_terminal_comes_once(make_daemon):
@@ -229,10 +222,11 @@ def test_an_owner_that_is_held_is_refused_until_it_is_free(make_daemon):
     Lease(daemon, {"owner": "team"}).close()
 
 
-@pytest.mark.parametrize("body", [{"owner": ""}, {"owner": " x"}, {"owner": "x\n"}, {"owner": "ä"}, {"owner": "x" * 300},
-                                  {"owner": 7}, {"who": "x"}])
-def test_a_name_that_no_header_can_carry_is_refused(make_daemon, body):
-    make_daemon(backend="direct").api("POST", "/scopes", body, expect=400)
+def test_a_name_that_no_header_can_carry_is_refused(make_daemon):
+    daemon = make_daemon(backend="direct")
+    for body in ({"owner": ""}, {"owner": " x"}, {"owner": "x\n"}, {"owner": "ä"}, {"owner": "x" * 300}, {"owner": 7},
+                 {"who": "x"}):
+        daemon.api("POST", "/scopes", body, expect=400)
 
 
 # --- with authentication ---------------------------------------------------------------------------
