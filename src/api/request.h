@@ -194,6 +194,7 @@ void api_write_error(struct json_writer *json, const char *key, const struct err
 
 extern const struct api_route api_session_routes[];
 extern const struct api_route api_context_routes[];
+extern const struct api_route api_wait_routes[];
 extern const struct api_route api_control_routes[];
 extern const struct api_route api_execution_routes[];
 extern const struct api_route api_input_routes[];
