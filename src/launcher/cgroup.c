@@ -447,6 +447,14 @@ int cgroups_rename(struct cgroups *cgroups, const char *from, const char *to, st
     return 0;
 }
 
+/* Another launcher of the same instance may be alive, with a state directory of its own. */
+static bool is_abandoned(const char *pid_text)
+{
+    int pid = atoi(pid_text);
+
+    return pid <= 0 || pid == getpid() || (kill(pid, 0) < 0 && errno == ESRCH);
+}
+
 static void sweep_part(int base, const char *prefix)
 {
     int fd = openat(base, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -459,7 +467,8 @@ static void sweep_part(int base, const char *prefix)
         return;
     }
     while ((entry = readdir(stream))) {
-        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
+            is_abandoned(entry->d_name + strlen(prefix)))
             (void)unlinkat(base, entry->d_name, AT_REMOVEDIR);
     }
     closedir(stream);

@@ -48,7 +48,7 @@ void cgroups_close(struct cgroups *cgroups, const char *instance);
 bool cgroups_can_rename(const struct cgroups *cgroups);
 int cgroups_rename(struct cgroups *cgroups, const char *from, const char *to, struct fail *fail);
 
-/* Removes empty groups whose names begin like this. */
+/* Removes empty groups whose names are this prefix and the pid of a process that is gone. */
 void cgroups_sweep(struct cgroups *cgroups, const char *prefix);
 
 int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,

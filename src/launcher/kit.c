@@ -78,7 +78,7 @@ static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
 static void set_name(const struct launcher *launcher, struct kit *kit)
 {
     if (cgroups_can_rename(&launcher->cgroups))
-        snprintf(kit->name, sizeof(kit->name), "kit-%d", kit->slot);
+        snprintf(kit->name, sizeof(kit->name), "kit-%d-%d", (int)launcher->pid, kit->slot);
 }
 
 static void make_ordered(struct launcher *launcher, struct delivery *delivery, struct kit *kit)

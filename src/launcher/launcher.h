@@ -42,6 +42,7 @@ struct launcher {
     bool ready;                      /* SETUP was done */
     bool sealed;                     /* no more templates */
     bool root;                       /* has power over the host's user namespace */
+    int pid;                         /* the launcher's own, also in the maker */
     int socket;
     int init; /* the bytes of sandglass-init */
     int epoll;

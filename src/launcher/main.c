@@ -151,7 +151,8 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     self->root = has_power() && maps_all_ids();
     if (load_filter(self, filter) < 0)
         return fail_set(fail, "load seccomp program", EINVAL);
-    if (state_open(&self->state, LAUNCH_FD_STATE, self->setup.instance, fail) < 0)
+    if (state_open(&self->state, LAUNCH_FD_STATE, self->setup.instance, fail) < 0 ||
+        state_lock(&self->state, self->socket, fail) < 0)
         return -1;
     cgroups_open(&self->cgroups, self->setup.instance);
     self->landlock_abi = landlock_abi();
@@ -324,7 +325,8 @@ static void run(struct launcher *self, int signals)
 
         for (int i = 0; i < count; i++) {
             if (events[i].data.ptr == self) {
-                if (!receive(self))
+                /* What a dead daemon still wanted is for the next one to decide. */
+                if (events[i].events & EPOLLHUP || !receive(self))
                     return;
             } else if (events[i].data.ptr == &signals_token) {
                 reap(self, signals);
@@ -356,6 +358,7 @@ int main(void)
     sigset_t children;
     int signals;
 
+    launcher.pid = getpid();
     launcher.socket = LAUNCH_FD_SOCKET;
     launcher.init = LAUNCH_FD_INIT;
     launcher.host.mounts = -1;
@@ -381,6 +384,7 @@ int main(void)
         network_close(&launcher);
         slots_close(&launcher.slots);
         cgroups_close(&launcher.cgroups, launcher.setup.instance);
+        state_unlock(&launcher.state);
     }
     return 0;
 }

@@ -3,6 +3,7 @@
 #include "launcher/sys.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,9 @@
 #include <time.h>
 
 enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 1 };
+#define LOCK_NAME "launcher.lock"
+
+enum { LOCK_TIMEOUT_MS = 15000, LOCK_LOOK_MS = 2 };
 
 static int open_folder(int root, const char *name, mode_t mode)
 {
@@ -34,6 +38,7 @@ int state_open(struct state *state, int root, const char *instance, struct fail 
     *state = (struct state){ .root = root,
                              .sandboxes = -1,
                              .trash = -1,
+                             .lock = -1,
                              .proc = -1,
                              .instance = instance,
                              .trash_number = (uint64_t)now.tv_sec * 1000000 };
@@ -47,6 +52,51 @@ int state_open(struct state *state, int root, const char *instance, struct fail 
     if (fstat(state->sandboxes, &status) < 0 || status.st_uid != geteuid())
         return fail_set(fail, "state folders belong to another user", EPERM);
     return 0;
+}
+
+/* 1: it is ours; 0: somebody else has it. */
+static int try_lock(struct state *state)
+{
+    struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    struct stat status;
+    int fd =
+        openat(state->root, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return -1;
+    if (fcntl(fd, F_SETLK, &whole) == 0) {
+        /* A file that its owner removed after we opened it protects nothing. */
+        if (fstat(fd, &status) == 0 && status.st_nlink > 0) {
+            state->lock = fd;
+            return 1;
+        }
+    } else if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
+        close(fd);
+        return -1;
+    }
+    close(fd);
+    return 0;
+}
+
+int state_lock(struct state *state, int daemon, struct fail *fail)
+{
+    struct pollfd peer = { .fd = daemon };
+    int locked;
+
+    for (int waited_ms = 0; (locked = try_lock(state)) == 0; waited_ms += LOCK_LOOK_MS) {
+        if (waited_ms >= LOCK_TIMEOUT_MS)
+            return fail_set(fail, "the launcher of an earlier daemon does not end", EBUSY);
+        if (poll(&peer, 1, LOCK_LOOK_MS) > 0 && peer.revents & POLLHUP)
+            return fail_set(fail, "the daemon is gone", EPIPE);
+    }
+    return locked < 0 ? fail_sys(fail, "lock the state directory") : 0;
+}
+
+void state_unlock(struct state *state)
+{
+    (void)unlinkat(state->root, LOCK_NAME, 0);
+    close(state->lock);
+    state->lock = -1;
 }
 
 static int write_new(int dir, const char *name, const void *data, size_t length)

@@ -36,12 +36,19 @@ struct state {
     int root;      /* owned: the state directory */
     int sandboxes; /* owned */
     int trash;     /* owned */
+    int lock;      /* owned; open for as long as we live */
     int proc;      /* owned: the host's /proc */
     const char *instance;
     uint64_t trash_number;
 };
 
 int state_open(struct state *state, int root, const char *instance, struct fail *fail);
+
+/* One launcher at a time: waits until that of an earlier daemon has finished the request it was at.
+ * The lock is the process's own, so it ends with us and no child has it. `daemon` is our socket:
+ * without a daemon there is nothing to wait for. */
+int state_lock(struct state *state, int daemon, struct fail *fail);
+void state_unlock(struct state *state);
 
 /* A mark of ours without a process or a slot. */
 void mark_init(struct mark *mark, const struct state *state, const char *id);
