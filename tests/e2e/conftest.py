@@ -66,13 +66,17 @@ class Daemon:
         self.process = None
         self.log_path = self.directory / "daemon.log"
 
-    def start(self):
+    def spawn(self):
+        """Starts it without waiting until it serves."""
         config = self.directory / "sandglass.yaml"
         config.write_text(json.dumps(self.settings))  # JSON is YAML
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen([SANDGLASS, "serve", "--config", config, "--listen", self.url],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env={**os.environ, **self.environment})
+
+    def start(self):
+        self.spawn()
         wait_for(self.is_ready, "the daemon is ready:\n" + self.log(), 20)
         return self
 

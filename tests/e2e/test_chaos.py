@@ -1,0 +1,238 @@
+"""kill -9 of the daemon at random moments under load: nothing acknowledged is lost, nothing is left over.
+
+SANDGLASS_KILLS sets how often it is killed, SANDGLASS_SEED repeats the moments of an earlier run."""
+import http.client
+import json
+import os
+import pathlib
+import random
+import threading
+import time
+
+from conftest import INSTANCE, wait_for
+
+KILLS = int(os.environ.get("SANDGLASS_KILLS", "12"))
+SEED = int(os.environ.get("SANDGLASS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
+POOL = 2
+LINES = 1500
+COUNTER = f"i=0; while [ $i -lt {LINES} ]; do echo $i; i=$((i+1)); [ $((i % 50)) = 0 ] && sleep 0.01; done; true"
+EXPECTED = "".join(f"{n}\n" for n in range(LINES)).encode()
+
+
+class Worker(threading.Thread):
+    """Does one thing after the other until it is told to stop. A request that got no answer may or may not have happened."""
+
+    def __init__(self, daemon, number, stop):
+        super().__init__(name=f"worker-{number}", daemon=True)
+        self.server, self.number, self.stop = daemon, number, stop
+        self.random = random.Random(SEED * 100 + number)
+        self.made = 0
+        self.requests = 0
+        self.problems = []
+
+    def ask(self, method, path, body=None):
+        """The answer, or None when the daemon died meanwhile."""
+        try:
+            answer = self.server.api(method, path, body, timeout=30)
+        except TimeoutError:
+            self.problems.append(f"{method} {path}: no answer in 30 s")
+            return None
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.01)
+            return None
+        if answer.status in (429, 503):
+            return None
+        self.requests += 1
+        return answer
+
+    def insist(self, method, path, body=None):
+        while not self.stop.is_set() or self.finishing:
+            answer = self.ask(method, path, body)
+            if answer is not None:
+                return answer
+        return None
+
+    finishing = False
+
+    def run(self):
+        try:
+            while not self.stop.is_set():
+                self.step()
+        except Exception as problem:  # told by the test, which sees all of them
+            self.problems.append(repr(problem))
+
+    def key(self, kind):
+        self.made += 1
+        return f"{kind}-{self.number}-{self.made}"
+
+
+class Caller(Worker):
+    """Creates, uses, extends and deletes sessions of its own."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.live, self.deleted, self.doubtful = set(), set(), set()
+
+    def step(self):
+        actions = [self.create] * (3 if len(self.live) < 3 else len(self.live) < 24)
+        if self.live:
+            actions += [self.use, self.use, self.extend, self.delete]
+        self.random.choice(actions)()
+
+    def pick(self):
+        return self.random.choice(sorted(self.live))
+
+    def create(self):
+        answer = self.insist("POST", "/sessions", {"key": self.key("c"), "idle_timeout": 3600})
+        if answer is None:
+            return
+        assert answer.status in (200, 201), answer.body
+        self.live.add(answer.json["id"])
+
+    def use(self):
+        word = f"word {self.random.random()}"
+        answer = self.ask("POST", f"/sessions/{self.pick()}/executions", {"argv": ["/bin/echo", word]})
+        if answer is None:
+            return
+        if answer.status != 201 or (answer.json["state"], answer.json["stdout"]) != ("exited", word + "\n"):
+            self.problems.append(f"use: {answer.status} {answer.body[:600]!r}")
+
+    def extend(self):
+        answer = self.ask("POST", f"/sessions/{self.pick()}/keepalive", {"timeout": 3600})
+        if answer is not None and answer.status != 200:
+            self.problems.append(f"extend: {answer.status} {answer.body[:600]!r}")
+
+    def delete(self):
+        session = self.pick()
+        self.live.discard(session)
+        answer = self.ask("DELETE", f"/sessions/{session}")
+        if answer is None:
+            self.doubtful.add(session)
+        elif answer.status == 200:
+            self.deleted.add(session)
+        else:
+            self.problems.append(f"delete: {answer.status} {answer.body[:600]!r}")
+
+
+class Counter(Worker):
+    """Runs one counting program after the other in the background and reads what it printed."""
+    counted = 0
+    session = None
+
+    def step(self):
+        if self.session is None:
+            answer = self.insist("POST", "/sessions", {"key": f"counter-{self.number}"})
+            self.session = answer and answer.json["id"]
+            return
+        self.finishing = True  # one that was begun is counted to its end
+        try:
+            self.count()
+        finally:
+            self.finishing = False
+
+    def count(self):
+        base = f"/sessions/{self.session}/executions"
+        body = {"command": COUNTER, "background": True, "key": self.key("run")}
+        answer = self.ask("POST", base, body)
+        if answer is None:
+            return
+        assert answer.status in (200, 201), answer.body
+        path = f"{base}/{answer.json['id']}"
+        while (answer := self.insist("GET", path + "?wait=5")).json["state"] in ("queued", "running"):
+            pass
+        result = answer.json
+        output = self.insist("GET", path + "/output?stream=stdout").body
+        if result["started_at"] is None and (result["reason"] or "").startswith("lost: the daemon ended before"):
+            return  # it was accepted and never ran, and says so
+        if (result["state"], result["exit_code"]) != ("exited", 0):
+            self.problems.append(f"counter: {json.dumps(result)[:800]}")
+        elif output != EXPECTED:
+            self.problems.append(f"counter {path}: {len(output)} bytes of {len(EXPECTED)}: {first_difference(output)}")
+        self.counted += 1
+
+
+def first_difference(output):
+    for line, (got, expected) in enumerate(zip(output.splitlines(), EXPECTED.splitlines())):
+        if got != expected:
+            return f"line {line}: {got!r} instead of {expected!r}"
+    return "cut short"
+
+
+def crash(daemon, chance):
+    """One kill -9, and now and then another one while the next daemon is starting."""
+    time.sleep(chance.choice((0.02, 0.1, 0.3, 0.8)) * chance.random())
+    daemon.kill()
+    if chance.random() < 0.2:
+        daemon.spawn()
+        time.sleep(0.2 * chance.random())
+        daemon.kill()
+    before = time.monotonic()
+    daemon.start()
+    return time.monotonic() - before
+
+
+def groups_of_sandboxes():
+    """Names of the control groups of our sandboxes, and whether anything runs in them."""
+    found = {}
+    for holder in pathlib.Path("/sys/fs/cgroup").glob(f"**/sandglass.{INSTANCE}"):
+        for group in holder.glob("sbx_*"):
+            try:
+                found.setdefault(group.name, set()).update((group / "cgroup.procs").read_text().split())
+            except OSError:
+                pass
+    return found
+
+
+def unaccounted(daemon):
+    """What exists and belongs to no session, beyond what the pool may have."""
+    listed = daemon.api("GET", "/sessions?limit=1000", expect=200).json["sessions"]
+    known = {session["sandbox"]["id"] for session in listed if session["sandbox"] and session["sandbox"].get("id")}
+    directories = {entry.name for entry in (daemon.state / "sandboxes").iterdir()}
+    groups = groups_of_sandboxes()
+    spare = directories - known
+    problems = []
+    if len(spare) > POOL + 1:
+        problems.append(f"directories without a session: {sorted(spare)}")
+    if set(groups) - directories:
+        problems.append(f"control groups without a directory: {sorted(set(groups) - directories)}")
+    return problems
+
+
+def test_nothing_is_lost_or_left_when_the_daemon_is_killed_at_random_moments(make_daemon):
+    print(f"SANDGLASS_SEED={SEED} SANDGLASS_KILLS={KILLS}")
+    chance = random.Random(SEED)
+    daemon = make_daemon(backend="native", settings={"pool": {"size": POOL}, "shutdown": {"policy": "destroy", "timeout": 20}})
+    stop = threading.Event()
+    callers = [Caller(daemon, number, stop) for number in range(4)]
+    counters = [Counter(daemon, 100 + number, stop) for number in range(2)]
+    slowest = 0
+    for worker in callers + counters:
+        worker.start()
+    try:
+        for _ in range(KILLS):
+            slowest = max(slowest, crash(daemon, chance))
+            if any(worker.problems for worker in callers + counters):
+                break
+    finally:
+        stop.set()
+        for worker in callers + counters:
+            worker.join(60)
+    print(f"requests={sum(w.requests for w in callers + counters)} counted={sum(c.counted for c in counters)} "
+          f"live={sum(len(c.live) for c in callers)} deleted={sum(len(c.deleted) for c in callers)} slowest_start={slowest:.2f}s")
+    log = daemon.log()
+    assert not any(worker.is_alive() for worker in callers + counters), log[-4000:]
+    assert not (problems := [p for worker in callers + counters for p in worker.problems]), f"seed {SEED}: {problems[:5]}\n{log[-6000:]}"
+    assert sum(counter.counted for counter in counters) > 0
+    for caller in callers:
+        for session in caller.live:
+            assert daemon.api("GET", f"/sessions/{session}").status == 200, f"seed {SEED}: lost {session}"
+        for session in caller.deleted:
+            assert daemon.api("GET", f"/sessions/{session}").status == 410, f"seed {SEED}: {session} came back"
+        for session in caller.doubtful:
+            assert daemon.api("GET", f"/sessions/{session}").status in (200, 410), f"seed {SEED}: {session} is neither"
+    wait_for(lambda: not unaccounted(daemon), f"seed {SEED}: no orphans: {unaccounted(daemon)}")
+    daemon.api("DELETE", "/sessions", expect=200, timeout=60)
+    daemon.stop()
+    wait_for(lambda: not groups_of_sandboxes(), f"seed {SEED}: no control group left")
+    assert not list((daemon.state / "sandboxes").iterdir())
+    assert "panic" not in log and "assert" not in log.lower(), log[-4000:]
