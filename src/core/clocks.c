@@ -148,6 +148,9 @@ static bool is_set(const struct stamp *stamp)
     return stamp->wall_us || stamp->boot_us;
 }
 
+/* Further away than any clock can run. */
+static const int64_t HORIZON_US = (int64_t)1000 * 366 * 24 * 3600 * 1000000;
+
 /* What lies in the future was stamped by a clock that was wrong: now is the best we know. */
 static void complete(struct stamp *stamp, const struct stamp *fallback, const struct stamp *now)
 {
@@ -155,6 +158,7 @@ static void complete(struct stamp *stamp, const struct stamp *fallback, const st
         *stamp = *fallback;
     if (stamp->boot_us > now->boot_us)
         stamp->boot_us = now->boot_us;
+    stamp->boot_us = MAX(stamp->boot_us, -HORIZON_US);
 }
 
 void clocks_complete_stamps(struct session *session)
@@ -166,6 +170,7 @@ void clocks_complete_stamps(struct session *session)
         complete(&session->started, &session->created, &now);
     complete(&session->last_activity,
              is_set(&session->started) ? &session->started : &session->created, &now);
+    session->expires.boot_us = MAX(MIN(session->expires.boot_us, HORIZON_US), -HORIZON_US);
     if (session->was_in_use && session->state != SESSION_ENDING)
         session->last_activity = now;
 }

@@ -236,6 +236,11 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     struct session *session = map_get(&core->sessions_by_id, record->session_id);
     enum sandbox_state state = sandbox_state_parse(record->state);
 
+    if (!id_is_valid(record->id, ID_SANDBOX)) {
+        log_warn("record of a sandbox that cannot exist; removing it", kv("sandbox", record->id));
+        store_forget_sandbox(core->parts.store, record->id);
+        return;
+    }
     if (session && session->sandbox)
         session = NULL; /* it has another one: this one goes */
     sandbox_restore(core, session, record);
@@ -294,15 +299,12 @@ static void on_session(struct store_query *query, const struct session_record *r
 
 void recovery_start(struct core *core, core_done_fn *done, void *user)
 {
-    static const enum session_state live[] = { SESSION_OPEN, SESSION_PAUSED, SESSION_ENDING };
     struct recovery *recovery = xnew(struct recovery);
 
     *recovery = (struct recovery){ .core = core, .done = done, .user = user };
     core->recovery = recovery;
     begin_stage(recovery, load_rest);
-    for (size_t i = 0; i < ARRAY_LENGTH(live); i++)
-        ask(recovery, STORE_SESSIONS,
-            (struct store_query){ .on_session = on_session, .state = session_state_name(live[i]) });
+    ask(recovery, STORE_SESSIONS, (struct store_query){ .on_session = on_session, .live = true });
     answer_came(recovery);
 }
 

@@ -25,6 +25,8 @@ struct spec {
 
 enum { SPEC_MAXIMUM = 1024 * 1024 };
 
+static const int64_t DURATION_MAXIMUM_MS = (int64_t)100 * 366 * 24 * 3600 * 1000;
+
 char *session_spec_text(const struct session *session)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(SPEC_MAXIMUM);
@@ -138,15 +140,48 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->env_json = spec->env ? json_dumps(spec->env, JSON_COMPACT) : NULL;
 }
 
+static bool parse_state(const char *name, enum session_state *out_state)
+{
+    for (unsigned state = 0; state < SESSION_ENDED; state++) {
+        if (!str_equal(name, session_state_name(state)))
+            continue;
+        *out_state = state;
+        return true;
+    }
+    return false;
+}
+
+/* A state that nobody knows is open: its clocks end it. */
 static void restore_state(struct session *session, const struct session_record *record)
 {
-    if (str_equal(record->state, session_state_name(SESSION_PAUSED)))
-        session->state = SESSION_PAUSED;
-    if (str_equal(record->state, session_state_name(SESSION_ENDING)))
-        session->state = SESSION_ENDING;
+    if (!parse_state(record->state, &session->state)) {
+        log_warn("session record has an unknown state; continuing as open",
+                 kv("session", record->id), kv("state", record->state));
+        session_changed(session);
+    }
     session->end = end_reason_parse(record->end_reason);
     if (session->state == SESSION_ENDING && session->end.kind == END_NONE)
         session->end.kind = END_DELETED;
+}
+
+/* Zero is off; what cannot be meant takes the setting. */
+static int64_t sane_ms(int64_t recorded_ms, int64_t fallback_ms)
+{
+    return recorded_ms < 0 || recorded_ms > DURATION_MAXIMUM_MS ? fallback_ms : recorded_ms;
+}
+
+static void restore_clocks(struct session *session, const struct session_record *record)
+{
+    const struct config *config = session->core->parts.config;
+
+    session->timeout_ms = sane_ms(session->timeout_ms, config->session.timeout_ms);
+    session->idle_timeout_ms = sane_ms(record->idle_timeout_ms, config->session.idle_timeout_ms);
+    session->max_lifetime_ms = sane_ms(record->max_lifetime_ms, config->session.max_lifetime_ms);
+    session->created = record->created;
+    session->started = record->started;
+    session->last_activity = record->last_activity;
+    session->expires = record->expires;
+    clocks_complete_stamps(session);
 }
 
 struct session *session_restore(struct core *core, const struct session_record *record)
@@ -169,14 +204,8 @@ struct session *session_restore(struct core *core, const struct session_record *
     apply_spec(session, &spec);
     restore_state(session, record);
     session->generation = record->generation;
-    session->idle_timeout_ms = record->idle_timeout_ms;
-    session->max_lifetime_ms = record->max_lifetime_ms;
-    session->created = record->created;
-    session->started = record->started;
-    session->last_activity = record->last_activity;
-    session->expires = record->expires;
     session->durable = true;
-    clocks_complete_stamps(session);
+    restore_clocks(session, record);
     session_link(session);
     return session;
 }

@@ -209,12 +209,18 @@ unsigned record_filters(const struct record_type *type, const struct store_query
     }
     if ((filters & FILTER_STATE) && strcmp(query->state, STORE_STATE_ENDED) == 0)
         filters ^= FILTER_STATE | FILTER_ENDED;
+    if (query->live && type == &record_types[STORE_SESSIONS])
+        filters |= FILTER_LIVE;
     return filters;
 }
 
 bool record_matches(const struct record_type *type, const void *record, unsigned filters,
                     const struct store_query *query)
 {
+    const struct session_record *session = record;
+
+    if (filters & FILTER_LIVE && strcmp(session->state, STORE_STATE_ENDED) == 0)
+        return false;
     if (filters & FILTER_ENDED)
         filters ^= FILTER_STATE | FILTER_ENDED;
     for (size_t i = 0; i < type->field_count; i++) {

@@ -32,7 +32,8 @@ enum filter {
     FILTER_KIND = 1 << 4,
     FILTER_STATE = 1 << 5,
     FILTER_ENDED = 1 << 6,
-    FILTER_COMBINATIONS = 1 << 7,
+    FILTER_LIVE = 1 << 7, /* sessions only */
+    FILTER_COMBINATIONS = 1 << 8,
 };
 
 struct record_field {

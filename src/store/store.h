@@ -150,6 +150,7 @@ struct store_query {
     uint64_t after; /* events: sequence greater than this; others: skip that many */
     uint32_t limit; /* 0: no limit */
     bool newest_first;
+    bool live;     /* sessions: those whose state is not "ended", whatever it is */
     void *private; /* the store's own */
 };
 

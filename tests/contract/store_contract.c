@@ -483,6 +483,23 @@ static void sessions_are_found_by_state_with_and_without_an_owner(void **state)
     assert_int_equal(found.count, 1);
 }
 
+static void live_sessions_are_all_but_the_ended_ones(void **state)
+{
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct store *store = store_of(state);
+
+    put_sessions_of(store, 0, 4, "ada", STORE_STATE_ENDED);
+    put_sessions_of(store, 4, 3, "ada", "open");
+    put_sessions_of(store, 7, 2, "bob", "never heard of");
+    found.query.live = true;
+    found_records_ask(&found, store, STORE_SESSIONS);
+    assert_int_equal(found.count, 5);
+    assert_string_equal(found_session(&found, 0)->id, sample_session(4).id);
+    found.query.owner = "bob";
+    found_records_ask(&found, store, STORE_SESSIONS);
+    assert_int_equal(found.count, 2);
+}
+
 static void sessions_are_found_by_key(void **state)
 {
     scoped(found_records_free) struct found_records found = { 0 };
@@ -820,6 +837,7 @@ int store_contract_run(const struct store_contract *which)
         contract_test(a_query_sees_every_put_made_before_it),
         contract_test(no_owner_means_any_and_an_empty_one_means_ownerless),
         contract_test(sessions_are_found_by_state_with_and_without_an_owner),
+        contract_test(live_sessions_are_all_but_the_ended_ones),
         contract_test(sessions_are_found_by_key),
         contract_test(pages_follow_each_other_without_gap_or_overlap),
         contract_test(executions_are_found_by_session_key_and_state),

@@ -310,15 +310,18 @@ static int note_boot(struct sqlite_db *db, const struct store_options *options,
     return write_meta(db, "boot", NULL, db->boot, err);
 }
 
+/* An ended session that does not say how long it is kept would be kept for ever. */
 static int clean_up(struct sqlite_db *db, int64_t now_wall_us, struct error *err)
 {
-    char sql[256];
+    char sql[512];
 
     snprintf(sql, sizeof(sql),
+             "UPDATE sessions SET retain_until_wall_us = %lld WHERE state = 'ended' AND "
+             "(typeof(retain_until_wall_us) <> 'integer' OR retain_until_wall_us <= 0);"
              "DELETE FROM documents WHERE expires_wall_us > 0 AND expires_wall_us <= %lld;"
              "DELETE FROM events WHERE session_id = '' AND sequence <= "
              "(SELECT max(sequence) FROM events) - %d",
-             (long long)now_wall_us, INSTANCE_EVENTS_KEPT);
+             (long long)now_wall_us, (long long)now_wall_us, INSTANCE_EVENTS_KEPT);
     return sqlite_exec(db->handle, db->path, sql, err);
 }
 

@@ -27,6 +27,7 @@ static const struct {
     { STORE_SESSIONS, FILTER_KEY | FILTER_STATE, "sessions_live_key" },
     { STORE_SESSIONS, FILTER_KEY, "sessions_key" },
     { STORE_SESSIONS, FILTER_STATE, "sessions_live" },
+    { STORE_SESSIONS, FILTER_LIVE, "sessions_live" },
     { STORE_SESSIONS, FILTER_OWNER, "sessions_owner" },
     { STORE_SANDBOXES, FILTER_ID, "" },
     { STORE_SANDBOXES, FILTER_SESSION, "sandboxes_session" },
@@ -91,6 +92,8 @@ sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, uns
     buffer_append_text(&sql, " WHERE true");
     for (size_t i = 0; i < type->field_count; i++)
         append_filter(&sql, type, &type->fields[i], filters);
+    if (filters & FILTER_LIVE)
+        buffer_append_text(&sql, " AND state <> 'ended'");
     if (table == STORE_DOCUMENTS)
         buffer_append_text(&sql, " AND (ifnull(expires_wall_us, 0) <= 0 OR expires_wall_us > ?)");
     if (table == STORE_EVENTS)

@@ -270,6 +270,20 @@ static void a_record_with_an_unknown_state_is_delivered_as_it_is(void **state)
     assert_string_equal(found_session(&found, 0)->state, "hibernating");
 }
 
+static void an_ended_session_without_a_retention_time_is_due(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    sqlite_place_fill(place, 4);
+    sqlite_place_exec(place, "UPDATE sessions SET state = 'ended', retain_until_wall_us ="
+                             " CASE seq WHEN 1 THEN NULL WHEN 2 THEN 0 WHEN 3 THEN -5"
+                             " ELSE 'soon' END");
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask_expired(&found, place->store, clock_wall_us(&clock_system) + 1000000);
+    assert_int_equal(found.count, 4);
+}
+
 static void records_without_id_or_state_are_set_aside_and_counted(void **state)
 {
     struct sqlite_place *place = *state;
@@ -473,6 +487,7 @@ int main(void)
         place_test(flipped_bits_are_refused_or_survived),
         place_test(a_record_without_timestamps_is_delivered_with_zeroes),
         place_test(a_record_with_an_unknown_state_is_delivered_as_it_is),
+        place_test(an_ended_session_without_a_retention_time_is_due),
         place_test(records_without_id_or_state_are_set_aside_and_counted),
         place_test(a_record_that_breaks_while_the_store_is_open_is_set_aside_by_the_query),
         place_test(a_database_that_is_removed_under_the_store_fails_commits),

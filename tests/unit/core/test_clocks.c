@@ -468,6 +468,77 @@ static void a_damaged_record_lives_on_with_defaults_and_ends(void **state)
     assert_ended(world, id, "lifetime");
 }
 
+static void put_odd(struct world *world, struct session_record record, char id[ID_SIZE])
+{
+    id_make(id, ID_SESSION);
+    memcpy(record.id, id, ID_SIZE);
+    record.owner = "ann";
+    store_put_session(world->store, &record);
+    world_settle(world);
+    world_restart(world);
+}
+
+static void a_record_with_an_unknown_state_is_a_live_session_and_expires(void **state)
+{
+    struct world *world = *state;
+    struct session_record record = { .state = "hibernating",
+                                     .idle_timeout_ms = MINUTE_MS,
+                                     .created = clocks_stamp(world->core),
+                                     .retain_until_wall_us = 1 };
+    struct world_record found;
+    char id[ID_SIZE];
+
+    put_odd(world, record, id);
+    assert_int_equal(world_find(world, id)->state, SESSION_OPEN);
+    world_advance(world, 1000);
+    assert_true(world_record(world, id, &found));
+    assert_string_equal(found.state, "open");
+    world_advance(world, MINUTE_MS);
+    assert_ended(world, id, "idle");
+}
+
+static void a_record_without_any_time_expires_counted_from_loading(void **state)
+{
+    struct world *world = *state;
+    char id[ID_SIZE];
+
+    put_odd(world, (struct session_record){ .state = "open", .idle_timeout_ms = MINUTE_MS }, id);
+    world_advance(world, MINUTE_MS - 1);
+    assert_non_null(world_find(world, id));
+    world_advance(world, 1);
+    assert_ended(world, id, "idle");
+}
+
+static void a_record_with_impossible_numbers_takes_the_settings_and_expires(void **state)
+{
+    struct world *world = *state;
+    struct session_record record = { .state = "paused",
+                                     .idle_timeout_ms = INT64_MIN,
+                                     .max_lifetime_ms = INT64_MAX,
+                                     .created = { INT64_MIN, INT64_MAX },
+                                     .last_activity = { INT64_MAX, INT64_MIN },
+                                     .expires = { INT64_MAX, INT64_MAX } };
+    char id[ID_SIZE];
+
+    put_odd(world, record, id);
+    assert_int_equal(world_find(world, id)->idle_timeout_ms, world->config.session.idle_timeout_ms);
+    world_advance(world, world->config.session.max_lifetime_ms);
+    assert_ended(world, id, "lifetime");
+}
+
+static void a_record_of_a_sandbox_that_cannot_exist_is_dropped(void **state)
+{
+    struct world *world = *state;
+    struct sandbox_record record = { .id = "../../etc", .state = "ready" };
+
+    store_put_sandbox(world->store, &record);
+    world_settle(world);
+    world_restart(world);
+    world_settle(world);
+    assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 0);
+    assert_int_equal(world->core->sandboxes_by_id.count, 0);
+}
+
 /* --- retention ----------------------------------------------------------------------------- */
 
 static void an_ended_session_is_readable_until_retention_is_over(void **state)
@@ -593,6 +664,10 @@ int main(void)
         TEST(a_use_that_was_running_when_the_daemon_died_counts_until_then),
         TEST(a_record_without_stamps_still_expires),
         TEST(a_damaged_record_lives_on_with_defaults_and_ends),
+        TEST(a_record_with_an_unknown_state_is_a_live_session_and_expires),
+        TEST(a_record_without_any_time_expires_counted_from_loading),
+        TEST(a_record_with_impossible_numbers_takes_the_settings_and_expires),
+        TEST(a_record_of_a_sandbox_that_cannot_exist_is_dropped),
         TEST(an_ended_session_is_readable_until_retention_is_over),
         TEST(retention_goes_on_after_a_restart_and_takes_all_that_is_over),
         TEST(the_output_of_an_ended_session_goes_with_its_record),

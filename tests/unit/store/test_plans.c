@@ -61,7 +61,7 @@ static bool may_scan(enum store_table table, unsigned filters)
     if (table == STORE_DOCUMENTS)
         return !(filters & FILTER_KIND);
     if (table == STORE_SESSIONS)
-        return !filters || filters == FILTER_ENDED;
+        return !filters || filters == FILTER_ENDED || filters == (FILTER_ENDED | FILTER_LIVE);
     return !filters;
 }
 
@@ -70,7 +70,7 @@ static bool may_sort(enum store_table table, unsigned filters)
 {
     if (filters & FILTER_KEY)
         return true;
-    return (table == STORE_SESSIONS && filters & FILTER_STATE) ||
+    return (table == STORE_SESSIONS && filters & (FILTER_STATE | FILTER_LIVE)) ||
            (table == STORE_DOCUMENTS && filters & FILTER_KIND);
 }
 
@@ -101,7 +101,8 @@ static void every_query_is_answered_by_an_index(void **state)
 {
     (void)state;
     for (unsigned table = 0; table < RECORD_TABLES; table++) {
-        unsigned possible = possible_filters(&record_types[table]);
+        unsigned possible = possible_filters(&record_types[table]) |
+                            (table == STORE_SESSIONS ? (unsigned)FILTER_LIVE : 0);
 
         for (unsigned filters = 0; filters < FILTER_COMBINATIONS; filters++) {
             if ((filters & possible) != filters ||
