@@ -1,7 +1,7 @@
 /*
  * POST /execute: one call for code. The session is made on demand; one that was made for this call
- * goes again when the code could not be run to its end. Afterwards the top level of the workspace
- * is listed: what is there, and what is new or changed since the run began.
+ * goes again when the code could not be run to its end. Afterwards the workspace is
+ * looked through for what is new or changed since the run began.
  */
 
 #include "api/executions.h"
@@ -17,6 +17,8 @@
 
 enum {
     TIMEOUT_DEFAULT_MS = 60 * 1000,
+    FILES_DEPTH = 8, /* how deep a run's files are looked for */
+    FILES_TOLD = 1000,
     CLOCK_SLACK_US = 20 * 1000 /* time stamps of files are a bit behind the clock */
 };
 
@@ -104,9 +106,30 @@ static void fail(struct execute *execute, const struct error *err)
 
 /* --- the answer ------------------------------------------------------------------------------ */
 
-static bool is_shown(const struct protocol_entry_view *entry)
+/* No part of its path is hidden. */
+static bool is_visible(const char *path, size_t length)
 {
-    return S_ISREG(entry->fixed.stat.mode) && entry->fixed.path_length > 0 && entry->path[0] != '.';
+    for (size_t i = 0; i < length; i++)
+        if (path[i] == '.' && (i == 0 || path[i - 1] == '/'))
+            return false;
+    return length > 0;
+}
+
+/* A file that the run has made or changed. By the time that the kernel keeps: unpacked files have
+ * older times of their own. */
+static bool is_of_the_run(const struct execute *execute, const struct protocol_entry_view *entry)
+{
+    return S_ISREG(entry->fixed.stat.mode) && is_visible(entry->path, entry->fixed.path_length) &&
+           entry->fixed.stat.changed_us >= execute->execution->started.wall_us - CLOCK_SLACK_US;
+}
+
+static bool next_file(const struct execute *execute, size_t *at,
+                      struct protocol_entry_view *out_entry)
+{
+    while (execute->listing.loop && listing_next(&execute->listing, at, out_entry))
+        if (is_of_the_run(execute, out_entry))
+            return true;
+    return false;
 }
 
 static void put_session_files(const struct execute *execute, struct json_writer *json)
@@ -115,9 +138,7 @@ static void put_session_files(const struct execute *execute, struct json_writer 
     size_t at = 0;
 
     json_begin_array(json, "session_files");
-    while (execute->listing.loop && listing_next(&execute->listing, &at, &entry)) {
-        if (!is_shown(&entry))
-            continue;
+    for (unsigned count = 0; count < FILES_TOLD && next_file(execute, &at, &entry); count++) {
         json_begin_object(json, NULL);
         json_put_bytes(json, "name", entry.path, entry.fixed.path_length);
         json_put_int(json, "size", (int64_t)entry.fixed.stat.size);
@@ -129,15 +150,12 @@ static void put_session_files(const struct execute *execute, struct json_writer 
 
 static void put_output_files(const struct execute *execute, struct json_writer *json)
 {
-    int64_t since_us = execute->execution->started.wall_us - CLOCK_SLACK_US;
     struct protocol_entry_view entry;
     size_t at = 0;
 
     json_begin_array(json, "output_files");
-    while (execute->listing.loop && listing_next(&execute->listing, &at, &entry)) {
-        if (is_shown(&entry) && entry.fixed.stat.modified_us >= since_us)
-            json_put_bytes(json, NULL, entry.path, entry.fixed.path_length);
-    }
+    for (unsigned count = 0; count < FILES_TOLD && next_file(execute, &at, &entry); count++)
+        json_put_bytes(json, NULL, entry.path, entry.fixed.path_length);
     json_end_array(json);
 }
 
@@ -244,7 +262,7 @@ static void on_list_ready(struct session_use *use)
         answer(execute);
         return;
     }
-    listing_start(&execute->listing, execute->request->core->loop, use->agent, "", ".", 1,
+    listing_start(&execute->listing, execute->request->core->loop, use->agent, "", ".", FILES_DEPTH,
                   on_listed);
 }
 

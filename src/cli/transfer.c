@@ -12,7 +12,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIECE_BYTES = 256 * 1024, PENDING_BYTES = 512 * 1024, REFUSAL_MAXIMUM = 65536 };
+enum {
+    PIECE_BYTES = 256 * 1024,
+    PENDING_BYTES = 512 * 1024,
+    REFUSAL_MAXIMUM = 512 * 1024,
+    PROGRESS_EVERY_US = 200 * 1000,
+};
+
+struct progress {
+    bool is_shown;
+    uint64_t done;
+    uint64_t total; /* 0 when nobody knows */
+    int64_t began_us, told_us;
+};
 
 struct transfer {
     struct cli *cli; /* borrowed */
@@ -20,7 +32,43 @@ struct transfer {
     struct buffer refusal;
     struct error err; /* ERR_NONE on success */
     bool body_ended;
+    struct progress progress;
 };
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+static void progress_begin(struct transfer *transfer, uint64_t total)
+{
+    transfer->progress = (struct progress){
+        .is_shown = !transfer->cli->json && isatty(STDERR_FILENO) && !isatty(transfer->fd),
+        .total = total,
+        .began_us = loop_now_us(transfer->cli->loop),
+    };
+    transfer->progress.told_us = transfer->progress.began_us;
+}
+
+static void progress_add(struct transfer *transfer, size_t length)
+{
+    struct progress *progress = &transfer->progress;
+    int64_t now_us = loop_now_us(transfer->cli->loop);
+    double seconds = (double)(now_us - progress->began_us) / 1e6;
+    double mib = (double)(progress->done += length) / (1 << 20);
+
+    if (!progress->is_shown || now_us - progress->told_us < PROGRESS_EVERY_US)
+        return;
+    progress->told_us = now_us;
+    if (progress->total)
+        fprintf(stderr, "\r%3.0f%%  %.1f MiB  %.1f MiB/s\033[K",
+                100 * (double)progress->done / (double)progress->total, mib, mib / seconds);
+    else
+        fprintf(stderr, "\r%.1f MiB  %.1f MiB/s\033[K", mib, mib / seconds);
+}
+
+static void progress_end(const struct progress *progress)
+{
+    if (progress->is_shown && progress->told_us != progress->began_us)
+        fputs("\r\033[K", stderr);
+}
 
 /* Our own side failed: the exchange is of no use any more. */
 static void transfer_abandon(struct transfer *transfer, struct http_call *call)
@@ -46,7 +94,7 @@ static void on_end(struct http_call *call, const struct error *err)
 static int transfer_run(struct transfer *transfer, struct error *err)
 {
     loop_run(transfer->cli->loop);
-    buffer_fini(&transfer->refusal);
+    progress_end(&transfer->progress);
     if (transfer->err.code == ERR_NONE)
         return 0;
     *err = transfer->err;
@@ -83,6 +131,7 @@ static void on_writable(struct http_call *call)
             return;
         }
         http_call_write(call, piece, (size_t)count);
+        progress_add(transfer, (size_t)count);
     }
 }
 
@@ -92,14 +141,28 @@ static const struct http_call_handler send_handler = {
     .on_end = on_end,
 };
 
+static uint64_t size_of(int fd)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
+}
+
 int transfer_send(struct cli *cli, const char *target, const char *content_type, int fd,
-                  struct error *err)
+                  struct buffer *answer, struct error *err)
 {
     struct transfer transfer = { .cli = cli, .fd = fd, .refusal = BUFFER_INIT(REFUSAL_MAXIMUM) };
+    int result;
 
+    progress_begin(&transfer, size_of(fd));
     http_client_request(cli->client, HTTP_PUT, target, content_type, NULL, -1, NULL, &send_handler,
                         &transfer);
-    return transfer_run(&transfer, err);
+    result = transfer_run(&transfer, err);
+    if (answer)
+        *answer = transfer.refusal;
+    else
+        buffer_fini(&transfer.refusal);
+    return result;
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -128,6 +191,8 @@ static void on_content(struct http_call *call, const uint8_t *data, size_t lengt
     } else if (write_all(transfer->fd, data, length) < 0) {
         error_sys(&transfer->err, "write the file");
         transfer_abandon(transfer, call);
+    } else {
+        progress_add(transfer, length);
     }
 }
 
@@ -139,10 +204,14 @@ static const struct http_call_handler receive_handler = {
 int transfer_receive_into(struct cli *cli, const char *target, int fd, struct error *err)
 {
     struct transfer transfer = { .cli = cli, .fd = fd, .refusal = BUFFER_INIT(REFUSAL_MAXIMUM) };
+    int result;
 
+    progress_begin(&transfer, 0);
     http_client_request(cli->client, HTTP_GET, target, NULL, NULL, 0, NULL, &receive_handler,
                         &transfer);
-    return transfer_run(&transfer, err);
+    result = transfer_run(&transfer, err);
+    buffer_fini(&transfer.refusal);
+    return result;
 }
 
 /* A new file has the mode that any new file of the user has; one that is replaced keeps its own. */

@@ -4,9 +4,11 @@
 
 #include "cli/cli.h"
 
-/* PUT target with what `fd` has, to its end. */
+/* How far it has come is told in a line on stderr while that is a terminal. */
+
+/* PUT target with what `fd` has, to its end. The answer goes to `answer` unless that is NULL. */
 int transfer_send(struct cli *cli, const char *target, const char *content_type, int fd,
-                  struct error *err);
+                  struct buffer *answer, struct error *err);
 
 /* GET target into `fd`, as it comes. */
 int transfer_receive_into(struct cli *cli, const char *target, int fd, struct error *err);

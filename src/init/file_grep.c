@@ -140,6 +140,15 @@ static void take_line(const char *line, size_t length)
     }
 }
 
+/* A line ends before its CR. */
+static size_t end_line(char *line, size_t length)
+{
+    if (length && line[length - 1] == '\r')
+        length--;
+    line[length] = 0;
+    return length;
+}
+
 /* Takes the whole lines of the window; returns how many bytes they are. */
 static size_t take_lines(size_t filled, bool is_end)
 {
@@ -151,8 +160,7 @@ static size_t take_lines(size_t filled, bool is_end)
 
         if (!newline && !is_end && (at || filled < WINDOW_SIZE))
             break;
-        window[at + length] = 0;
-        take_line(window + at, length && window[at + length - 1] == '\r' ? length - 1 : length);
+        take_line(window + at, end_line(window + at, length));
         at += length + (newline ? 1 : 0);
         if (!newline && !is_end) /* longer than the window: the rest of it is passed over */
             return WINDOW_SIZE + 1;

@@ -16,6 +16,7 @@ struct packing {
     struct walk *walk;
     struct file_output output;
     unsigned left_out;
+    bool ends_with_comment; /* which some readers take for a broken end */
 };
 
 int file_pack_open(struct file_work *work)
@@ -46,22 +47,24 @@ static void leave_out(struct packing *packing, const char *path, const char *why
             *at = '?';
     length = tar_write_comment(packing->room->pack.header, TAR_HEADER_SIZE, text);
     file_output_put(&packing->output, packing->room->pack.header, length);
+    packing->ends_with_comment = true;
 }
 
-static bool put_header(struct packing *packing, const struct walk_entry *entry,
-                       const struct stat *status, enum tar_type type, const char *link)
+static bool put_header(struct packing *packing, const char *path, const struct stat *status,
+                       enum tar_type type, const char *link)
 {
     struct tar_member member = {
         .type = type,
         .mode = status->st_mode & 07777,
         .size = type == TAR_FILE ? (uint64_t)status->st_size : 0,
         .modified_s = status->st_mtim.tv_sec,
-        .path = entry->path,
+        .path = path,
         .link = link,
     };
     size_t length = tar_write_member(packing->room->pack.header, TAR_HEADER_SIZE, &member);
 
     file_output_put(&packing->output, packing->room->pack.header, length);
+    packing->ends_with_comment = false;
     return length > 0;
 }
 
@@ -112,7 +115,7 @@ static void pack_file(struct packing *packing, const struct walk_entry *entry)
         leave_out(packing, entry->path, "cannot be read");
     else if ((uint64_t)status.st_size > largest_file)
         leave_out(packing, entry->path, "too large");
-    else if (put_header(packing, entry, &status, TAR_FILE, ""))
+    else if (put_header(packing, entry->path, &status, TAR_FILE, ""))
         put_content(packing, fd, (uint64_t)status.st_size);
     sys_close(fd);
 }
@@ -125,14 +128,14 @@ static void pack_link(struct packing *packing, const struct walk_entry *entry)
     if (length <= 0)
         return;
     target[length] = 0;
-    put_header(packing, entry, &entry->status, TAR_LINK, target);
+    put_header(packing, entry->path, &entry->status, TAR_LINK, target);
 }
 
 static void pack_directory(struct packing *packing, const struct walk_entry *entry)
 {
     int result = walk_enter(packing->walk, entry, 0);
 
-    put_header(packing, entry, &entry->status, TAR_DIRECTORY, "");
+    put_header(packing, entry->path, &entry->status, TAR_DIRECTORY, "");
     if (result < 0)
         leave_out(packing, entry->path, "cannot be opened");
 }
@@ -146,7 +149,9 @@ void file_pack_write(struct file_work *work)
         .output = { .fd = work->stream, .bytes = room->pack.output, .size = FILE_OUTPUT_SIZE },
     };
     struct walk_entry entry;
+    struct stat base = { .st_mode = 0755 };
 
+    (void)sys(fstat, work->base, &base);
     walk_begin(packing.walk, work->base, PROTOCOL_MAX_DEPTH);
     packing.walk->stays = true;
     while (!packing.output.is_broken && walk_next(packing.walk, &entry)) {
@@ -160,6 +165,8 @@ void file_pack_write(struct file_work *work)
             leave_out(&packing, entry.path, "not a file");
     }
     walk_end(packing.walk);
+    if (packing.ends_with_comment)
+        put_header(&packing, ".", &base, TAR_DIRECTORY, "");
     put_zeros(&packing, 2 * TAR_BLOCK);
     file_output_flush(&packing.output);
 }

@@ -396,14 +396,14 @@ static void take_content(struct unpacking *unpacking, const char *data, size_t l
 /* True at the end of the archive. */
 static bool take_input(struct unpacking *unpacking, size_t filled)
 {
-    struct tar_reader *tar = &unpacking->room->unpack.tar;
+    struct tar_parser *tar = &unpacking->room->unpack.tar;
     size_t at = 0;
 
     while (!unpacking->error) {
         const void *piece = NULL;
         size_t piece_length = 0;
         size_t used = 0;
-        enum tar_event event = tar_reader_feed(tar, unpacking->room->unpack.input + at, filled - at,
+        enum tar_event event = tar_parser_feed(tar, unpacking->room->unpack.input + at, filled - at,
                                                &used, &piece, &piece_length);
 
         at += used;
@@ -446,7 +446,7 @@ static void read_archive(struct unpacking *unpacking)
         if (count == -EINTR)
             continue;
         if (count <= 0) {
-            if (!tar_reader_is_between(&unpacking->room->unpack.tar))
+            if (!tar_parser_is_between(&unpacking->room->unpack.tar))
                 stop(unpacking, EBADMSG, "the archive ends in the middle of a member");
             return;
         }
@@ -486,7 +486,7 @@ void file_unpack_read(struct file_work *work)
     size_t size = SEEN_PLACES * sizeof *unpacking.seen;
     long seen = sys(mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    tar_reader_init(&room->unpack.tar);
+    tar_parser_init(&room->unpack.tar);
     if (seen < 0 && seen > -4096) {
         stop(&unpacking, ENOMEM, "");
         tell_end(&unpacking);

@@ -16,6 +16,7 @@ void file_stat_fill(struct protocol_stat *out, const struct stat *status)
         .size = (uint64_t)status->st_size,
         .inode = status->st_ino,
         .modified_us = (int64_t)status->st_mtim.tv_sec * 1000000 + status->st_mtim.tv_nsec / 1000,
+        .changed_us = (int64_t)status->st_ctim.tv_sec * 1000000 + status->st_ctim.tv_nsec / 1000,
         .mode = status->st_mode,
         .uid = status->st_uid,
         .gid = status->st_gid,

@@ -47,7 +47,7 @@ union file_room {
         char output[FILE_OUTPUT_SIZE];
     } pack;
     struct {
-        struct tar_reader tar;
+        struct tar_parser tar;
         char path[TAR_PATH_SIZE];
         char other[TAR_PATH_SIZE];
         char input[FILE_INPUT_SIZE];

@@ -258,7 +258,8 @@ struct protocol_stat {
     uint64_t size;
     uint64_t inode;
     int64_t modified_us;
-    uint32_t mode; /* type and permissions */
+    int64_t changed_us; /* content or anything else; no program can set it */
+    uint32_t mode;      /* type and permissions */
     uint32_t uid;
     uint32_t gid;
     uint32_t reserved;

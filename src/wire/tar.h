@@ -62,14 +62,14 @@ static inline size_t tar_padding(uint64_t size)
 
 enum tar_event {
     TAR_NEED_MORE,  /* all input is consumed */
-    TAR_MEMBER,     /* reader->member is the next one */
+    TAR_MEMBER,     /* parser->member is the next one */
     TAR_DATA,       /* a piece of its content */
     TAR_MEMBER_END, /* its content is complete; comes for each member */
     TAR_END,        /* of the archive; whatever follows is of no meaning */
-    TAR_BAD,        /* reader->problem says why; there is no going on */
+    TAR_BAD,        /* parser->problem says why; there is no going on */
 };
 
-struct tar_reader {
+struct tar_parser {
     struct tar_member member; /* its texts are below */
     const char *problem;
 
@@ -90,12 +90,12 @@ struct tar_reader {
     char extra[TAR_EXTRA_SIZE];
 };
 
-void tar_reader_init(struct tar_reader *reader);
-enum tar_event tar_reader_feed(struct tar_reader *reader, const void *data, size_t length,
+void tar_parser_init(struct tar_parser *parser);
+enum tar_event tar_parser_feed(struct tar_parser *parser, const void *data, size_t length,
                                size_t *out_used, const void **out_piece, size_t *out_length);
 
 /* Whether the input may end here. */
-bool tar_reader_is_between(const struct tar_reader *reader);
+bool tar_parser_is_between(const struct tar_parser *parser);
 
 /* --- what may be unpacked -------------------------------------------------------------------- */
 

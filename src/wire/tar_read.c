@@ -20,28 +20,28 @@ enum {
 
 enum step { STEP_HEADER, STEP_EXTRA, STEP_SPARSE, STEP_DATA, STEP_PADDING, STEP_END, STEP_BAD };
 
-static enum tar_event fail(struct tar_reader *reader, const char *problem)
+static enum tar_event fail(struct tar_parser *parser, const char *problem)
 {
-    reader->step = STEP_BAD;
-    reader->problem = problem;
+    parser->step = STEP_BAD;
+    parser->problem = problem;
     return TAR_BAD;
 }
 
-void tar_reader_init(struct tar_reader *reader)
+void tar_parser_init(struct tar_parser *parser)
 {
-    reader->problem = NULL;
-    reader->step = STEP_HEADER;
-    reader->filled = 0;
-    reader->left = reader->extra_left = 0;
-    reader->padding = 0;
-    reader->has_path = reader->has_link = reader->has_size = false;
-    reader->is_too_long = reader->has_nul = reader->is_sparse = false;
+    parser->problem = NULL;
+    parser->step = STEP_HEADER;
+    parser->filled = 0;
+    parser->left = parser->extra_left = 0;
+    parser->padding = 0;
+    parser->has_path = parser->has_link = parser->has_size = false;
+    parser->is_too_long = parser->has_nul = parser->is_sparse = false;
 }
 
-bool tar_reader_is_between(const struct tar_reader *reader)
+bool tar_parser_is_between(const struct tar_parser *parser)
 {
-    return reader->step == STEP_END || (reader->step == STEP_HEADER && !reader->filled &&
-                                        !reader->has_path && !reader->has_link);
+    return parser->step == STEP_END || (parser->step == STEP_HEADER && !parser->filled &&
+                                        !parser->has_path && !parser->has_link);
 }
 
 /* --- fields ---------------------------------------------------------------------------------- */
@@ -98,35 +98,35 @@ static bool is_zero(const unsigned char *block)
     return true;
 }
 
-static void set_text(struct tar_reader *reader, char *text, const char *value, size_t length)
+static void set_text(struct tar_parser *parser, char *text, const char *value, size_t length)
 {
     if (memchr(value, 0, length))
-        reader->has_nul = true;
+        parser->has_nul = true;
     if (length >= TAR_PATH_SIZE) {
-        reader->is_too_long = true;
+        parser->is_too_long = true;
         length = TAR_PATH_SIZE - 1;
     }
     memcpy(text, value, length);
     text[length] = 0;
 }
 
-static void read_names(struct tar_reader *reader)
+static void read_names(struct tar_parser *parser)
 {
-    const char *block = (const char *)reader->block;
+    const char *block = (const char *)parser->block;
     size_t name_length = strnlen(block + NAME, NAME_SIZE);
     size_t prefix_length = 0;
 
     if (!memcmp(block + MAGIC, "ustar\0", 6))
         prefix_length = strnlen(block + PREFIX, PREFIX_SIZE);
-    if (!reader->has_path) {
-        memcpy(reader->path, block + PREFIX, prefix_length);
+    if (!parser->has_path) {
+        memcpy(parser->path, block + PREFIX, prefix_length);
         if (prefix_length)
-            reader->path[prefix_length++] = '/';
-        memcpy(reader->path + prefix_length, block + NAME, name_length);
-        reader->path[prefix_length + name_length] = 0;
+            parser->path[prefix_length++] = '/';
+        memcpy(parser->path + prefix_length, block + NAME, name_length);
+        parser->path[prefix_length + name_length] = 0;
     }
-    if (!reader->has_link)
-        set_text(reader, reader->link, block + LINK, strnlen(block + LINK, NAME_SIZE));
+    if (!parser->has_link)
+        set_text(parser, parser->link, block + LINK, strnlen(block + LINK, NAME_SIZE));
 }
 
 /* --- headers before the header ---------------------------------------------------------------- */
@@ -151,29 +151,29 @@ static bool read_decimal(const char *text, size_t length, uint64_t *out_value)
     return true;
 }
 
-static bool take_record(struct tar_reader *reader, const char *key, size_t key_length,
+static bool take_record(struct tar_parser *parser, const char *key, size_t key_length,
                         const char *value, size_t length)
 {
     if (key_is(key, key_length, "path")) {
-        set_text(reader, reader->path, value, length);
-        reader->has_path = true;
+        set_text(parser, parser->path, value, length);
+        parser->has_path = true;
     } else if (key_is(key, key_length, "linkpath")) {
-        set_text(reader, reader->link, value, length);
-        reader->has_link = true;
+        set_text(parser, parser->link, value, length);
+        parser->has_link = true;
     } else if (key_is(key, key_length, "size")) {
-        reader->has_size = true;
-        return read_decimal(value, length, &reader->size);
+        parser->has_size = true;
+        return read_decimal(value, length, &parser->size);
     } else if (key_length > 10 && !memcmp(key, "GNU.sparse", 10)) {
-        reader->is_sparse = true;
+        parser->is_sparse = true;
     }
     return true;
 }
 
 /* "LENGTH key=value\n", the length being that of the whole record. */
-static bool read_records(struct tar_reader *reader)
+static bool read_records(struct tar_parser *parser)
 {
-    const char *at = reader->extra;
-    const char *end = reader->extra + reader->filled;
+    const char *at = parser->extra;
+    const char *end = parser->extra + parser->filled;
 
     while (at < end) {
         const char *space = memchr(at, ' ', (size_t)(end - at));
@@ -185,7 +185,7 @@ static bool read_records(struct tar_reader *reader)
             at[length - 1] != '\n')
             return false;
         equals = memchr(space + 1, '=', (size_t)(at + length - space - 1));
-        if (!equals || !take_record(reader, space + 1, (size_t)(equals - space - 1), equals + 1,
+        if (!equals || !take_record(parser, space + 1, (size_t)(equals - space - 1), equals + 1,
                                     (size_t)(at + length - 1 - equals - 1)))
             return false;
         at += length;
@@ -193,19 +193,19 @@ static bool read_records(struct tar_reader *reader)
     return true;
 }
 
-static bool use_extra(struct tar_reader *reader)
+static bool use_extra(struct tar_parser *parser)
 {
-    size_t length = reader->filled;
+    size_t length = parser->filled;
 
-    switch (reader->extra_type) {
+    switch (parser->extra_type) {
     case 'x':
-        return read_records(reader);
+        return read_records(parser);
     case 'L':
     case 'K':
-        length = strnlen(reader->extra, length);
-        set_text(reader, reader->extra_type == 'L' ? reader->path : reader->link, reader->extra,
+        length = strnlen(parser->extra, length);
+        set_text(parser, parser->extra_type == 'L' ? parser->path : parser->link, parser->extra,
                  length);
-        *(reader->extra_type == 'L' ? &reader->has_path : &reader->has_link) = true;
+        *(parser->extra_type == 'L' ? &parser->has_path : &parser->has_link) = true;
         return true;
     default: /* 'g' is for all members and says nothing that we ask for */
         return true;
@@ -214,14 +214,14 @@ static bool use_extra(struct tar_reader *reader)
 
 /* --- the steps -------------------------------------------------------------------------------- */
 
-static enum tar_event begin_extra(struct tar_reader *reader, char type, uint64_t size)
+static enum tar_event begin_extra(struct tar_parser *parser, char type, uint64_t size)
 {
     if (size > TAR_EXTRA_SIZE)
-        return fail(reader, "a header is too long");
-    reader->extra_type = type;
-    reader->extra_left = size;
-    reader->padding = tar_padding(size);
-    reader->step = STEP_EXTRA;
+        return fail(parser, "a header is too long");
+    parser->extra_type = type;
+    parser->extra_left = size;
+    parser->padding = tar_padding(size);
+    parser->step = STEP_EXTRA;
     return TAR_NEED_MORE;
 }
 
@@ -236,106 +236,106 @@ static enum tar_type member_type(char type, const char *path)
     return type >= '0' && type <= '6' ? (enum tar_type)type : TAR_OTHER;
 }
 
-static void begin_data(struct tar_reader *reader)
+static void begin_data(struct tar_parser *parser)
 {
-    reader->left = reader->has_data ? reader->member.size : 0;
-    reader->padding = tar_padding(reader->left);
-    reader->step = STEP_DATA;
+    parser->left = parser->has_data ? parser->member.size : 0;
+    parser->padding = tar_padding(parser->left);
+    parser->step = STEP_DATA;
 }
 
-static enum tar_event begin_member(struct tar_reader *reader, uint64_t size)
+static enum tar_event begin_member(struct tar_parser *parser, uint64_t size)
 {
-    const unsigned char *block = reader->block;
+    const unsigned char *block = parser->block;
     char type = (char)block[TYPE];
     uint64_t mode = 0;
     uint64_t modified = 0;
 
-    read_names(reader);
+    read_names(parser);
     (void)read_number(block + MODE, 8, &mode);
     (void)read_number(block + MODIFIED, 12, &modified);
-    reader->member = (struct tar_member){
-        .type = member_type(type, reader->path),
+    parser->member = (struct tar_member){
+        .type = member_type(type, parser->path),
         .mode = (uint32_t)mode & 07777,
-        .size = reader->has_size ? reader->size : size,
+        .size = parser->has_size ? parser->size : size,
         .modified_s = modified >> 40 ? 0 : (int64_t)modified,
-        .path = reader->path,
-        .link = reader->link,
-        .is_too_long = reader->is_too_long,
-        .has_nul = reader->has_nul,
-        .is_sparse = reader->is_sparse || type == 'S',
+        .path = parser->path,
+        .link = parser->link,
+        .is_too_long = parser->is_too_long,
+        .has_nul = parser->has_nul,
+        .is_sparse = parser->is_sparse || type == 'S',
     };
     /* Links, devices and directories have no content, whatever their size says. */
-    reader->has_data = reader->member.type == TAR_FILE || reader->member.type == TAR_OTHER;
-    reader->has_path = reader->has_link = reader->has_size = false;
-    reader->is_too_long = reader->has_nul = reader->is_sparse = false;
+    parser->has_data = parser->member.type == TAR_FILE || parser->member.type == TAR_OTHER;
+    parser->has_path = parser->has_link = parser->has_size = false;
+    parser->is_too_long = parser->has_nul = parser->is_sparse = false;
     if (type == 'S' && block[SPARSE_GOES_ON])
-        reader->step = STEP_SPARSE;
+        parser->step = STEP_SPARSE;
     else
-        begin_data(reader);
+        begin_data(parser);
     return TAR_MEMBER;
 }
 
-static enum tar_event take_header(struct tar_reader *reader)
+static enum tar_event take_header(struct tar_parser *parser)
 {
-    char type = (char)reader->block[TYPE];
+    char type = (char)parser->block[TYPE];
     uint64_t size;
 
-    if (is_zero(reader->block)) {
-        reader->step = STEP_END;
+    if (is_zero(parser->block)) {
+        parser->step = STEP_END;
         return TAR_END;
     }
-    if (!checksum_is_right(reader->block))
-        return fail(reader, "a header is damaged, or this is not a tar archive");
-    if (!read_number(reader->block + SIZE, 12, &size))
-        return fail(reader, "the size of a member is negative or not a number");
+    if (!checksum_is_right(parser->block))
+        return fail(parser, "a header is damaged, or this is not a tar archive");
+    if (!read_number(parser->block + SIZE, 12, &size))
+        return fail(parser, "the size of a member is negative or not a number");
     if (type == 'x' || type == 'g' || type == 'L' || type == 'K')
-        return begin_extra(reader, type, size);
-    return begin_member(reader, size);
+        return begin_extra(parser, type, size);
+    return begin_member(parser, size);
 }
 
 /* Fills the block; true when it is complete. */
-static bool fill_block(struct tar_reader *reader, const char *data, size_t length, size_t *used)
+static bool fill_block(struct tar_parser *parser, const char *data, size_t length, size_t *used)
 {
-    size_t wanted = TAR_BLOCK - reader->filled;
+    size_t wanted = TAR_BLOCK - parser->filled;
     size_t count = length - *used < wanted ? length - *used : wanted;
 
-    memcpy(reader->block + reader->filled, data + *used, count);
+    memcpy(parser->block + parser->filled, data + *used, count);
     *used += count;
-    reader->filled += count;
-    if (reader->filled < TAR_BLOCK)
+    parser->filled += count;
+    if (parser->filled < TAR_BLOCK)
         return false;
-    reader->filled = 0;
+    parser->filled = 0;
     return true;
 }
 
-static enum tar_event step_extra(struct tar_reader *reader, const char *data, size_t length,
+static enum tar_event step_extra(struct tar_parser *parser, const char *data, size_t length,
                                  size_t *used)
 {
     size_t room = length - *used;
-    size_t count = reader->extra_left < room ? (size_t)reader->extra_left : room;
+    size_t count = parser->extra_left < room ? (size_t)parser->extra_left : room;
 
-    memcpy(reader->extra + reader->filled, data + *used, count);
+    memcpy(parser->extra + parser->filled, data + *used, count);
     *used += count;
-    reader->filled += count;
-    reader->extra_left -= count;
-    if (reader->extra_left)
+    parser->filled += count;
+    parser->extra_left -= count;
+    if (parser->extra_left)
         return TAR_NEED_MORE;
-    if (!use_extra(reader))
-        return fail(reader, "an extended header is malformed");
-    reader->filled = 0;
-    reader->extra_type = 0;
-    reader->step = STEP_PADDING;
+    if (!use_extra(parser))
+        return fail(parser, "an extended header is malformed");
+    parser->filled = 0;
+    parser->extra_type = 0;
+    parser->step = STEP_PADDING;
     return TAR_NEED_MORE;
 }
 
-static enum tar_event step_data(struct tar_reader *reader, const char *data, size_t length,
+static enum tar_event step_data(struct tar_parser *parser, const char *data, size_t length,
                                 size_t *used, const void **out_piece, size_t *out_length)
 {
     size_t room = length - *used;
-    size_t count = reader->left < room ? (size_t)reader->left : room;
+    size_t count = parser->left < room ? (size_t)parser->left : room;
 
-    if (!reader->left) {
-        reader->step = STEP_PADDING;
+    if (!parser->left) {
+        parser->step = STEP_PADDING;
         return TAR_MEMBER_END;
     }
     if (!count)
@@ -343,50 +343,50 @@ static enum tar_event step_data(struct tar_reader *reader, const char *data, siz
     *out_piece = data + *used;
     *out_length = count;
     *used += count;
-    reader->left -= count;
+    parser->left -= count;
     return TAR_DATA;
 }
 
-static void step_padding(struct tar_reader *reader, size_t length, size_t *used)
+static void step_padding(struct tar_parser *parser, size_t length, size_t *used)
 {
     size_t room = length - *used;
-    size_t count = reader->padding < room ? reader->padding : room;
+    size_t count = parser->padding < room ? parser->padding : room;
 
     *used += count;
-    reader->padding -= count;
-    if (!reader->padding)
-        reader->step = STEP_HEADER;
+    parser->padding -= count;
+    if (!parser->padding)
+        parser->step = STEP_HEADER;
 }
 
-enum tar_event tar_reader_feed(struct tar_reader *reader, const void *data, size_t length,
+enum tar_event tar_parser_feed(struct tar_parser *parser, const void *data, size_t length,
                                size_t *out_used, const void **out_piece, size_t *out_length)
 {
     enum tar_event event = TAR_NEED_MORE;
     size_t used = 0;
 
     while (event == TAR_NEED_MORE) {
-        unsigned step = reader->step;
+        unsigned step = parser->step;
 
         if (step == STEP_BAD)
             event = TAR_BAD;
         else if (step == STEP_END)
             event = TAR_END;
         else if (step == STEP_DATA)
-            event = step_data(reader, data, length, &used, out_piece, out_length);
-        else if (step == STEP_PADDING && !reader->padding)
-            reader->step = STEP_HEADER;
-        else if (step == STEP_EXTRA && !reader->extra_left)
-            event = step_extra(reader, data, length, &used);
+            event = step_data(parser, data, length, &used, out_piece, out_length);
+        else if (step == STEP_PADDING && !parser->padding)
+            parser->step = STEP_HEADER;
+        else if (step == STEP_EXTRA && !parser->extra_left)
+            event = step_extra(parser, data, length, &used);
         else if (used == length)
             break;
         else if (step == STEP_EXTRA)
-            event = step_extra(reader, data, length, &used);
+            event = step_extra(parser, data, length, &used);
         else if (step == STEP_PADDING)
-            step_padding(reader, length, &used);
-        else if (fill_block(reader, data, length, &used) && step == STEP_HEADER)
-            event = take_header(reader);
-        else if (step == STEP_SPARSE && !reader->filled && !reader->block[SPARSE_BLOCK_GOES_ON])
-            begin_data(reader);
+            step_padding(parser, length, &used);
+        else if (fill_block(parser, data, length, &used) && step == STEP_HEADER)
+            event = take_header(parser);
+        else if (step == STEP_SPARSE && !parser->filled && !parser->block[SPARSE_BLOCK_GOES_ON])
+            begin_data(parser);
         if (event == TAR_NEED_MORE && step == STEP_DATA)
             break;
     }
