@@ -102,6 +102,7 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
         *out_step = "remove cgroup";
         return false;
     }
+    host_leave_template(launcher, &destroy->mark);
     trash = state_discard(&launcher->state, destroy->id);
     if (trash < 0) {
         *out_step = "discard files";

@@ -290,21 +290,27 @@ static void find_masks(struct launcher *launcher)
 static struct template *add_mounted(struct host *host, const char *name, int tree,
                                     struct fail *fail)
 {
-    struct template *template = &host->templates[host->template_count];
+    unsigned place = 0;
+    struct template *template;
 
-    if (host->template_count == LAUNCH_MAX_TEMPLATES) {
+    while (place < host->template_count && *host->templates[place].name)
+        place++;
+    if (place == LAUNCH_MAX_TEMPLATES) {
         fail_set(fail, "too many templates", ENOSPC);
         return NULL;
     }
+    template = &host->templates[place];
     *template = (struct template){ 0 };
-    snprintf(template->path, sizeof(template->path), HOST_TEMPLATES "/%u", host->template_count);
+    snprintf(template->path, sizeof(template->path), HOST_TEMPLATES "/%u", place);
     strncpy(template->name, name, sizeof(template->name) - 1);
     if ((mkdir(template->path, 0755) < 0 && errno != EEXIST) ||
         sys_attach(tree, AT_FDCWD, template->path) < 0) {
         fail_sys(fail, "mount template");
+        template->name[0] = '\0';
         return NULL;
     }
-    host->template_count++;
+    if (place == host->template_count)
+        host->template_count++;
     return template;
 }
 
@@ -425,41 +431,103 @@ int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, 
 
 /* Imported templates are folders of the state directory. Only who has our own rights can have put
  * them there. */
-static int open_imported(struct launcher *launcher, const char *name, struct fail *fail)
+static int open_imported(struct launcher *launcher, const char *name, struct stat *out_status,
+                         struct fail *fail)
 {
     char path[LAUNCH_NAME_SIZE + 32];
-    struct stat status;
+    struct stat owner;
     int dir;
 
-    snprintf(path, sizeof(path), "templates/%s/root", name);
+    snprintf(path, sizeof(path), "templates/%s/files/root", name);
     dir = sys_open_beneath(launcher->host.state, path, O_RDONLY | O_DIRECTORY);
     if (dir < 0)
         return fail_set(fail, "no such template", ENOENT);
     snprintf(path, sizeof(path), "templates/%s", name);
-    if (fstatat(launcher->host.state, path, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
-        status.st_uid != geteuid()) {
+    if (fstat(dir, out_status) < 0 ||
+        fstatat(launcher->host.state, path, &owner, AT_SYMLINK_NOFOLLOW) < 0 ||
+        owner.st_uid != geteuid()) {
         close(dir);
         return fail_set(fail, "template belongs to another user", EPERM);
     }
     return dir;
 }
 
-const struct template *host_template(struct launcher *launcher, const char *name, struct fail *fail)
+/* One that was removed and imported anew is another. */
+static void forget_template(struct template *template)
 {
-    struct template *template = find(&launcher->host, name);
-    int dir;
-    int tree;
+    (void)umount2(template->path, MNT_DETACH);
+    template->name[0] = '\0';
+}
 
-    if (template)
-        return template;
-    dir = open_imported(launcher, name, fail);
-    if (dir < 0)
-        return NULL;
-    tree = clone_in_host(&launcher->host, dir, true, fail);
-    close(dir);
+static struct template *mount_imported(struct launcher *launcher, const char *name, int dir,
+                                       const struct stat *status, struct fail *fail)
+{
+    struct template *template;
+    int tree = clone_in_host(&launcher->host, dir, true, fail);
+
     if (tree < 0)
         return NULL;
     template = add_mounted(&launcher->host, name, tree, fail);
     close(tree);
+    if (template) {
+        template->imported = true;
+        template->inode = status->st_ino;
+    }
     return template;
+}
+
+const struct template *host_template(struct launcher *launcher, const char *name, struct fail *fail)
+{
+    struct template *template = find(&launcher->host, name);
+    struct stat status;
+    int dir;
+
+    if (template && !template->imported)
+        return template;
+    dir = open_imported(launcher, name, &status, fail);
+    if (template && (dir < 0 || template->inode != status.st_ino)) {
+        forget_template(template);
+        template = NULL;
+    }
+    if (dir >= 0 && !template)
+        template = mount_imported(launcher, name, dir, &status, fail);
+    if (dir >= 0)
+        close(dir);
+    return template;
+}
+
+int host_use_template(struct launcher *launcher, const struct mark *mark, struct fail *fail)
+{
+    char path[LAUNCH_NAME_SIZE + LAUNCH_ID_SIZE + 32];
+    int fd;
+
+    if (!*mark->template_name)
+        return 0;
+    snprintf(path, sizeof(path), "templates/%s/users", mark->template_name);
+    fd = sys_open_beneath(launcher->host.state, path, O_PATH | O_DIRECTORY);
+    if (fd >= 0) {
+        int user = openat(fd, mark->id, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+        close(fd);
+        fd = user;
+    }
+    if (fd < 0)
+        return fail_sys(fail, "note the use of the template");
+    close(fd);
+    return 0;
+}
+
+void host_leave_template(struct launcher *launcher, const struct mark *mark)
+{
+    char path[LAUNCH_NAME_SIZE + LAUNCH_ID_SIZE + 32];
+    int fd;
+
+    if (!*mark->template_name || launcher->host.state < 0)
+        return;
+    snprintf(path, sizeof(path), "templates/%s/users", mark->template_name);
+    fd = sys_open_beneath(launcher->host.state, path, O_PATH | O_DIRECTORY);
+    if (fd < 0)
+        return;
+    (void)unlinkat(fd, mark->id, 0);
+    close(fd);
 }

@@ -11,6 +11,7 @@
  */
 
 #include "launcher/fail.h"
+#include "launcher/state.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,6 +38,8 @@ struct template
     char name[LAUNCH_NAME_SIZE];
     char path[32]; /* where it is mounted */
     bool split;    /* the root is the skeleton, and this is its /usr */
+    bool imported;
+    uint64_t inode; /* of an imported one: another may have come in its place */
 };
 
 /* Something of the host that the operator wants in every sandbox. */
@@ -76,3 +79,7 @@ int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, 
  * for. */
 const struct template *host_template(struct launcher *launcher, const char *name,
                                      struct fail *fail);
+
+/* Notes that a sandbox uses an imported template, or no longer does. */
+int host_use_template(struct launcher *launcher, const struct mark *mark, struct fail *fail);
+void host_leave_template(struct launcher *launcher, const struct mark *mark);

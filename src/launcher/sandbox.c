@@ -102,7 +102,8 @@ static int make(struct spawn *spawn, const struct launch_create *create)
     spawn->mark_fd = openat(spawn->dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (spawn->mark_fd < 0)
         return fail_sys(&spawn->fail, "open mark");
-    if (equip(spawn, create) < 0)
+    if (host_use_template(spawn->launcher, &spawn->mark, &spawn->fail) < 0 ||
+        equip(spawn, create) < 0)
         return -1;
     /* Before anything runs with its ids: who finds the folder knows that they are taken. */
     if (pwrite(spawn->mark_fd, &spawn->mark, sizeof(spawn->mark), 0) != sizeof(spawn->mark))
@@ -147,6 +148,8 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
     spawn.mark.network = create->network;
     spawn.mark.limits = create->limits;
     spawn.mark.landlock_abi = launcher->landlock_abi;
+    if (spawn.template && spawn.template->imported)
+        memcpy(spawn.mark.template_name, spawn.template->name, sizeof(spawn.mark.template_name));
     spawn.dir = state_create(&launcher->state, &spawn.mark, fail);
     if (spawn.dir < 0)
         return -1;

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 1 };
+enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 2 };
 #define LOCK_NAME "launcher.lock"
 
 enum { LOCK_TIMEOUT_MS = 15000, LOCK_LOOK_MS = 2 };
@@ -151,7 +151,8 @@ int mark_read(int dir, struct mark *out_mark)
     length = read(fd, &mark, sizeof(mark));
     close(fd);
     if (length != sizeof(mark) || mark.magic != MARK_MAGIC || mark.version != MARK_VERSION ||
-        !memchr(mark.instance, '\0', sizeof(mark.instance)) || !launch_id_is_valid(mark.id)) {
+        !memchr(mark.instance, '\0', sizeof(mark.instance)) || !launch_id_is_valid(mark.id) ||
+        (*mark.template_name && !launch_name_is_valid(mark.template_name))) {
         errno = EBADMSG;
         return -1;
     }

@@ -30,6 +30,7 @@ struct mark {
     uint32_t landlock_abi;
     uint32_t uid; /* direct: whom it runs as; 0: the launcher's own user */
     struct launch_limits limits;
+    char template_name[LAUNCH_NAME_SIZE]; /* of an imported template; "" otherwise */
 };
 
 struct state {

@@ -2,6 +2,8 @@
 
 #include "ground.h"
 
+#include "backend/template.h"
+
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,6 +145,56 @@ static void a_hostile_template_reaches_nothing(void **state)
     ground_close(&ground);
 }
 
+static void import_box(struct ground *ground)
+{
+    struct template_info info;
+    struct error err = { 0 };
+    char path[96];
+    int fd;
+
+    make_template();
+    on_host("tar -C %s/t -czf %s/box.tgz .", folder, folder);
+    snprintf(path, sizeof(path), "%s/box.tgz", folder);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (template_import(ground->path, "box", fd, &info, &err) < 0)
+        fail_msg("import: %s", err.message);
+    close(fd);
+}
+
+static void an_imported_template_is_used_by_name_and_kept_while_it_is(void **state)
+{
+    struct ground ground;
+    struct backend_sandbox sandbox;
+    struct sandbox_spec spec;
+    struct error err = { 0 };
+
+    (void)state;
+    open_with(&ground, "%s", "");
+    import_box(&ground);
+    ground_spec(&spec);
+    spec.template_name = "box";
+    if (ground_create(&ground, &spec, &sandbox, &err) < 0)
+        fail_msg("create: %s", err.message);
+    ground_expect(&ground, sandbox.id, "", "cat /data/mark; ls /usr/bin",
+                  "marked\ncat\nid\nls\nsh\n");
+    assert_int_equal(template_remove(ground.path, "box", &err), -1);
+    assert_string_equal(err.name, "template_in_use");
+    destroy(&ground, sandbox.id);
+    assert_int_equal(template_remove(ground.path, "box", &err), 0);
+    ground_spec(&spec);
+    spec.template_name = "box";
+    assert_int_equal(ground_create(&ground, &spec, &sandbox, &err), -1);
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+    /* Imported anew under the same name, it is the new one. */
+    on_host("rm -rf %s/t", folder);
+    import_box(&ground);
+    assert_int_equal(ground_create(&ground, &spec, &sandbox, &err), 0);
+    ground_expect(&ground, sandbox.id, "", "cat /data/mark", "marked\n");
+    destroy(&ground, sandbox.id);
+    assert_int_equal(template_remove(ground.path, "box", &err), 0);
+    ground_close(&ground);
+}
+
 static void only_the_configured_directory_is_one(void **state)
 {
     struct ground ground;
@@ -260,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_directory_is_a_template),
         TEST(a_hostile_template_reaches_nothing),
+        TEST(an_imported_template_is_used_by_name_and_kept_while_it_is),
         TEST(only_the_configured_directory_is_one),
         TEST(mounts_of_the_settings_are_there),
         /* more than one id, a control group, or the host's network */

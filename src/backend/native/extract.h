@@ -1,0 +1,28 @@
+#pragma once
+
+/*
+ * Extracting an archive below one directory. Every name is resolved inside that directory as if it
+ * were the root, so links of the archive lead nowhere else; what is there already is replaced and
+ * never written through.
+ */
+
+#include "backend/native/archive.h"
+
+#include <sys/types.h>
+
+struct extract {
+    int root;       /* borrowed */
+    bool owners;    /* as root: files get the owners that the archive names */
+    bool whiteouts; /* a layer of an image: .wh. names delete */
+    uint64_t bytes; /* written so far */
+    uint64_t entries;
+};
+
+int extract_archive(struct extract *extract, archive_source_fn *source, void *user,
+                    struct error *err);
+
+/* A file, plain or gzipped. */
+int extract_file(struct extract *extract, int fd, struct error *err);
+
+/* Removes a name and everything below it. */
+int tree_remove(int dir, const char *name);

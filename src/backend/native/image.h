@@ -1,0 +1,14 @@
+#pragma once
+
+/*
+ * Images: an archive of layers with a manifest, as `docker save` (manifest.json) and OCI tools
+ * (index.json) write it. The outer archive is a directory here already.
+ */
+
+#include "backend/native/extract.h"
+
+/* Whether the directory holds an image rather than a root file system. */
+bool image_is_here(int dir);
+
+/* Applies its layers, lowest first. */
+int image_unpack(int dir, struct extract *extract, struct error *err);
