@@ -1,0 +1,195 @@
+/* sandglass template: imported root file systems. Works on the state directory; needs no daemon. */
+
+#include "backend/template.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/table.h"
+#include "config/config.h"
+#include "wire/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct template_args {
+    struct common_args common;
+    const char *config;
+    const char *state;
+};
+
+static const struct option place_options[] = {
+    { "state", 0, OPTION_TEXT, offsetof(struct template_args, state), "DIR", NULL,
+      "the state directory; else that of the settings" },
+    { "config", 'c', OPTION_TEXT, offsetof(struct template_args, config), "FILE", NULL,
+      "the settings; else $SANDGLASS_CONFIG, else the usual places" },
+    { 0 },
+};
+
+/* The state directory that is meant; the config owns it unless it was given. */
+static const char *find_state(const struct template_args *args, struct config *config,
+                              struct error *err)
+{
+    if (args->state)
+        return args->state;
+    return config_load(config, args->config, err) < 0 ? NULL : config->state_dir;
+}
+
+static json_t *to_json(const struct template_info *info)
+{
+    char time[CLOCK_TEXT_SIZE];
+
+    clock_format(info->imported_us, time);
+    return json_pack("{s:s, s:I, s:I, s:s}", "name", info->name, "bytes", (json_int_t)info->bytes,
+                     "entries", (json_int_t)info->entries, "imported_at", time);
+}
+
+/* --- import ---------------------------------------------------------------------------------- */
+
+static int import_run(struct cli *cli, const void *args, const struct option_result *given)
+{
+    scoped(config_fini) struct config config = { 0 };
+    scoped(json_decref) json_t *document = NULL;
+    scoped(fd_close) int opened = -1;
+    struct template_info info;
+    struct error err = { 0 };
+    const char *state;
+    const char *file;
+
+    if (given->operands.count != 2)
+        return cli_misuse(cli, "name the template and the archive, - for stdin");
+    file = given->operands.items[1];
+    state = find_state(args, &config, &err);
+    if (!state)
+        return cli_fail(cli, &err);
+    if (!str_equal(file, "-")) {
+        opened = open(file, O_RDONLY | O_CLOEXEC);
+        if (opened < 0) {
+            error_sys(&err, "open %s", file);
+            return cli_fail(cli, &err);
+        }
+    }
+    if (template_import(state, given->operands.items[0], opened < 0 ? STDIN_FILENO : opened, &info,
+                        &err) < 0)
+        return cli_fail(cli, &err);
+    if (cli->json) {
+        document = to_json(&info);
+        return cli_print_json(cli, document);
+    }
+    return 0;
+}
+
+static const struct command template_import_command = {
+    .name = "import",
+    .summary = "Make a template from a tar archive, or an image of docker save",
+    .usage = "[--state DIR] NAME FILE",
+    .details = "FILE may be gzipped; - reads from stdin. Run it as who runs the daemon's launcher: "
+               "root, or\n"
+               "the user of a daemon without root.",
+    .sets = { { place_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct template_args),
+    .plain_after = OPERANDS_MIXED,
+    .operand = OPERAND_FILE,
+    .run = import_run,
+};
+
+/* --- ls -------------------------------------------------------------------------------------- */
+
+static int print_list(struct cli *cli, const struct template_info *infos, size_t count)
+{
+    static const char *const headings[] = { "NAME", "SIZE", "FILES", "IMPORTED", NULL };
+    scoped(table_fini) struct table table;
+
+    table_init(&table, headings);
+    for (size_t i = 0; i < count; i++) {
+        char size[STR_UNIT_SIZE];
+        char time[CLOCK_TEXT_SIZE];
+
+        str_format_size(infos[i].bytes, size);
+        clock_format(infos[i].imported_us, time);
+        table_add(&table, infos[i].name);
+        table_add(&table, size);
+        table_addf(&table, "%llu", (unsigned long long)infos[i].entries);
+        table_add(&table, time);
+    }
+    return table_print(&table, cli);
+}
+
+static int ls_run(struct cli *cli, const void *args, const struct option_result *given)
+{
+    scoped(config_fini) struct config config = { 0 };
+    scoped(free) struct template_info *infos = NULL;
+    scoped(json_decref) json_t *document = NULL;
+    struct error err = { 0 };
+    const char *state;
+    size_t count = 0;
+
+    if (given->operands.count)
+        return cli_misuse(cli, "ls takes no operand: \"%s\"", given->operands.items[0]);
+    state = find_state(args, &config, &err);
+    if (!state || template_list(state, &infos, &count, &err) < 0)
+        return cli_fail(cli, &err);
+    if (!cli->json)
+        return print_list(cli, infos, count);
+    document = json_pack("{s:[]}", "templates");
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(json_object_get(document, "templates"), to_json(&infos[i]));
+    return cli_print_json(cli, document);
+}
+
+static const struct command template_ls_command = {
+    .name = "ls",
+    .summary = "List imported templates",
+    .usage = "[--state DIR]",
+    .sets = { { place_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct template_args),
+    .plain_after = OPERANDS_MIXED,
+    .run = ls_run,
+};
+
+/* --- rm -------------------------------------------------------------------------------------- */
+
+static int rm_run(struct cli *cli, const void *args, const struct option_result *given)
+{
+    scoped(config_fini) struct config config = { 0 };
+    struct error err = { 0 };
+    const char *state;
+
+    if (given->operands.count == 0)
+        return cli_misuse(cli, "name the templates to remove");
+    state = find_state(args, &config, &err);
+    if (!state)
+        return cli_fail(cli, &err);
+    for (size_t i = 0; i < given->operands.count; i++) {
+        if (template_remove(state, given->operands.items[i], &err) < 0)
+            return cli_fail(cli, &err);
+    }
+    return cli->json ? cli_print(cli, "{\"ok\":true}\n", 12) : 0;
+}
+
+static const struct command template_rm_command = {
+    .name = "rm",
+    .summary = "Remove templates that no sandbox uses",
+    .usage = "[--state DIR] NAME...",
+    .sets = { { place_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct template_args),
+    .plain_after = OPERANDS_MIXED,
+    .run = rm_run,
+};
+
+static const struct command *const template_commands[] = {
+    &template_import_command,
+    &template_ls_command,
+    &template_rm_command,
+    NULL,
+};
+
+const struct command cmd_template = {
+    .name = "template",
+    .summary = "Import, list and remove root file systems for sandboxes",
+    .usage = "COMMAND",
+    .subcommands = template_commands,
+};
