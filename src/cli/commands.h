@@ -22,6 +22,7 @@ extern const struct command cmd_run;
 extern const struct command cmd_scope;
 extern const struct command cmd_serve;
 extern const struct command cmd_session;
+extern const struct command cmd_sweep;
 extern const struct command cmd_template;
 extern const struct command cmd_version;
 extern const struct command cmd_why;

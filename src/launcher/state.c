@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 2 };
 #define LOCK_NAME "launcher.lock"
 
 enum { LOCK_TIMEOUT_MS = 15000, LOCK_LOOK_MS = 2 };

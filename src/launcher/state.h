@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { MARK_NO_SLOT = 0xffffff };
+enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 2, MARK_NO_SLOT = 0xffffff };
 
 struct mark {
     uint32_t magic;

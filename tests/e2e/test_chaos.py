@@ -106,9 +106,11 @@ class Caller(Worker):
         session = self.pick()
         self.live.discard(session)
         answer = self.ask("DELETE", f"/sessions/{session}")
+        asked_again = answer is None
+        answer = answer or self.insist("DELETE", f"/sessions/{session}")
         if answer is None:
             self.doubtful.add(session)
-        elif answer.status == 200:
+        elif answer.status == 200 or (asked_again and answer.status == 410):
             self.deleted.add(session)
         else:
             self.problems.append(f"delete: {answer.status} {answer.body[:600]!r}")
@@ -183,9 +185,18 @@ def groups_of_sandboxes():
     return found
 
 
+def all_sessions(daemon):
+    listed, cursor = [], ""
+    while cursor is not None:
+        page = daemon.api("GET", f"/sessions?limit=100&cursor={cursor}" if cursor else "/sessions?limit=100", expect=200).json
+        listed += page["sessions"]
+        cursor = page["next_cursor"]
+    return listed
+
+
 def unaccounted(daemon):
     """What exists and belongs to no session, beyond what the pool may have."""
-    listed = daemon.api("GET", "/sessions?limit=1000", expect=200).json["sessions"]
+    listed = all_sessions(daemon)
     known = {session["sandbox"]["id"] for session in listed if session["sandbox"] and session["sandbox"].get("id")}
     directories = {entry.name for entry in (daemon.state / "sandboxes").iterdir()}
     groups = groups_of_sandboxes()

@@ -1,0 +1,82 @@
+#pragma once
+
+/*
+ * What `sandglass sweep` shares: what is found is offered to sweep_may_remove(), which says whether
+ * it is to go, and each thing is reported once.
+ *
+ * Only what carries our mark is ever touched: sandboxes with their mark file in a state directory
+ * whose lock is free, control groups `sandglass.<instance>/sbx_…` of an instance without a living
+ * launcher, and temporary directories of private daemons that are gone.
+ */
+
+#include "cli/cli.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct sweep_item {
+    const char *kind; /* "sandbox", "cgroup", "directory" */
+    const char *id;
+    const char *instance; /* "" where there is none */
+    const char *where;    /* the path */
+};
+
+enum sweep_outcome { SWEEP_REMOVED, SWEEP_WOULD_REMOVE, SWEEP_SKIPPED, SWEEP_FAILED };
+
+struct sweep {
+    struct cli *cli;
+    bool dry_run;
+    int64_t older_than_s;
+    uint64_t maximum;           /* how many may be removed */
+    struct text_list instances; /* only these; empty: all. Borrowed texts */
+    unsigned counts[SWEEP_FAILED + 1];
+    struct buffer text; /* the report */
+    struct buffer seen; /* ids of sandboxes that were reported, each between line feeds */
+};
+
+/* False for what is not to be removed, which is reported then. */
+bool sweep_may_remove(struct sweep *sweep, const struct sweep_item *item, int64_t age_s);
+
+void sweep_report(struct sweep *sweep, const struct sweep_item *item, enum sweep_outcome outcome,
+                  const char *detail);
+
+bool sweep_has_seen(const struct sweep *sweep, const char *id);
+
+/* Removed, or failed with errno. */
+void sweep_report_result(struct sweep *sweep, const struct sweep_item *item, int result);
+
+/* --- state directories ---------------------------------------------------------------------- */
+
+/* Sandboxes in a state directory whose daemon is dead; nothing where there is no such directory. */
+void sweep_state(struct sweep *sweep, const char *path);
+
+/* The same; when it is that of a private daemon, its directory goes with it. */
+void sweep_named_state(struct sweep *sweep, const char *path);
+
+/* Directories of private daemons in `base`, and what is in them. */
+void sweep_private(struct sweep *sweep, const char *base);
+
+/* State directories that have leased user ids on this host, for sweep_state(). */
+void sweep_leased(struct sweep *sweep);
+
+/* --- control groups ------------------------------------------------------------------------- */
+
+/* Groups of instances that nobody serves any more and whose state directory is not known. */
+void sweep_groups(struct sweep *sweep);
+
+/* Kills what is in the groups of one sandbox and removes them. 0 when nothing is left. */
+int groups_remove(const char *instance, const char *id);
+
+/* --- processes ------------------------------------------------------------------------------ */
+
+/* Kills a process, which is certainly the one that started then, and everything below it. */
+int process_remove(pid_t pid, uint64_t start_time);
+
+/* 0 when there is no such process. */
+uint64_t process_start_time(pid_t pid);
+
+/* Calls `visit` for each process until it returns false. */
+void processes_each(bool (*visit)(void *user, pid_t pid), void *user);
+
+/* Whether the process has this name; at most 15 characters of it are known. */
+bool process_is_named(pid_t pid, const char *name);

@@ -1,0 +1,138 @@
+"""`sandglass sweep`: what dead instances left goes, what lives or is not ours stays."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from conftest import INSTANCE, SANDGLASS, our_cgroups, wait_for
+
+
+def sweep(*arguments, environment=None):
+    result = subprocess.run([SANDGLASS, "sweep", "--json", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+                            env={**os.environ, **(environment or {})})
+    return result.returncode, [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def outcomes(found):
+    return sorted(item["outcome"] for item in found)
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def dead(make_daemon, backend):
+    """A daemon that was killed while two sessions had sandboxes."""
+    daemon = make_daemon(backend=backend, settings={"pool": {"size": 0}})
+    daemon.pids = []
+    for _ in range(2):
+        session = daemon.session()
+        daemon.api("POST", f"/sessions/{session}/executions", {"command": "sleep 1000 & sleep 1000", "background": True}, expect=201)
+        wait_for(lambda: daemon.api("GET", f"/sessions/{session}").json["sandbox"]["state"] == "ready", "a sandbox")
+        daemon.pids.append(daemon.api("GET", f"/sessions/{session}").json["sandbox"]["pid"])
+    daemon.kill()
+    yield daemon
+    daemon.start()
+
+
+def sandboxes(daemon):
+    return sorted(entry.name for entry in (daemon.state / "sandboxes").iterdir())
+
+
+def test_sandboxes_of_a_dead_daemon_are_removed(dead):
+    expected = sandboxes(dead)
+    wait_for(lambda: outcomes(sweep("--dry-run", "--older-than", "0s", "--state", dead.state)[1]) == ["would_remove"] * 2,
+             "its launcher is gone too")
+    assert sandboxes(dead) == expected
+    code, found = sweep("--older-than", "0s", "--state", dead.state)
+    assert code == 0
+    assert sorted(item["id"] for item in found) == expected
+    assert {(item["kind"], item["outcome"], item["instance"]) for item in found} == {("sandbox", "removed", INSTANCE)}
+    assert sandboxes(dead) == []
+    assert our_cgroups() == []
+    assert not any(is_alive(pid) for pid in dead.pids)
+    assert sweep("--older-than", "0s", "--state", dead.state) == (0, [])
+
+
+def test_a_daemon_that_may_come_back_is_given_time(dead):
+    wait_for(lambda: outcomes(sweep("--state", dead.state)[1]) == ["skipped"] * 2, "it is dead, and not for long")
+    assert all(is_alive(pid) for pid in dead.pids)
+
+
+def test_no_more_than_the_maximum_is_removed(dead):
+    wait_for(lambda: outcomes(sweep("--dry-run", "--older-than", "0s", "--state", dead.state)[1]) == ["would_remove"] * 2,
+             "its launcher is gone too")
+    assert outcomes(sweep("--older-than", "0s", "--max", "1", "--state", dead.state)[1]) == ["removed", "skipped"]
+    assert len(sandboxes(dead)) == 1
+
+
+def test_nothing_of_a_living_daemon_is_touched(daemon):
+    session = daemon.session()
+    daemon.execute(session, ["/bin/true"])
+    code, found = sweep("--older-than", "0s", "--state", daemon.state, "--instance", INSTANCE)
+    assert (code, found) == (0, [])
+    assert daemon.execute(session, ["/bin/echo", "still here"])["stdout"] == "still here\n"
+
+
+def test_what_has_no_mark_stays(dead):
+    stranger = dead.state / "sandboxes" / "sbx_00000000000000000000000000"
+    stranger.mkdir()
+    (stranger / "precious").write_text("mine")
+    other = dead.state / "sandboxes" / "something"
+    other.mkdir()
+    wait_for(lambda: "would_remove" in outcomes(sweep("--dry-run", "--older-than", "0s", "--state", dead.state)[1]), "it is dead")
+    assert outcomes(sweep("--older-than", "0s", "--state", dead.state)[1]) == ["removed", "removed", "skipped"]
+    assert (stranger / "precious").read_text() == "mine"
+    shutil.rmtree(stranger)
+    other.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root")
+def test_control_groups_go_when_their_state_directory_is_gone(make_daemon):
+    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}, "instance": INSTANCE + "-gone"})
+    session = daemon.session()
+    daemon.execute(session, ["/bin/true"])
+    pid = daemon.api("GET", f"/sessions/{session}").json["sandbox"]["pid"]
+    assert sweep("--older-than", "0s", "--instance", INSTANCE + "-gone") == (0, [])
+    daemon.kill()
+    shutil.rmtree(daemon.state)
+    found = wait_for(lambda: sweep("--older-than", "0s", "--instance", INSTANCE + "-gone")[1], "its launcher is gone too")
+    assert {(item["kind"], item["outcome"]) for item in found} == {("cgroup", "removed")}
+    assert not is_alive(pid)
+    assert our_cgroups() == []
+
+
+def test_the_directory_of_a_private_daemon_that_was_killed_goes(work):
+    environment = {**os.environ, "TMPDIR": str(work), "XDG_RUNTIME_DIR": str(work), "SANDGLASS_CONFIG": ""}
+    environment.pop("SANDGLASS_URL", None)
+    program = subprocess.Popen([SANDGLASS, "run", "--", "/bin/sh", "-c", "echo up; exec sleep 1000"], env=environment,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    assert program.stdout.readline() == "up\n"
+    directory = next(work.glob("sandglass.*"))
+    state = directory / "state"
+    daemon = int((state / "lock").read_text().split()[1])
+    guardian = int(pathlib.Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    for pid in (program.pid, guardian, daemon):
+        os.kill(pid, signal.SIGKILL)
+    program.wait(10)
+    program.stdout.close()
+    only = ("--older-than", "0s", "--state", state)
+    wait_for(lambda: outcomes(sweep("--dry-run", *only, environment=environment)[1]) == ["would_remove"] * 2, "its launcher is gone too")
+    code, found = sweep(*only, environment=environment)
+    assert (code, sorted(item["kind"] for item in found), outcomes(found)) == (0, ["directory", "sandbox"], ["removed"] * 2)
+    assert list(work.glob("sandglass.*")) == []
+
+
+def test_it_speaks_plainly_and_refuses_what_it_does_not_know(work):
+    result = subprocess.run([SANDGLASS, "sweep", "--state", work / "nowhere"], capture_output=True, text=True, timeout=20)
+    assert (result.returncode, result.stdout) == (0, "0 removed, 0 skipped, 0 failed\n")
+    assert subprocess.run([SANDGLASS, "sweep", "everything"], capture_output=True, timeout=20).returncode == 2
+    assert subprocess.run([SANDGLASS, "sweep", "--older-than", "soon"], capture_output=True, timeout=20).returncode == 2
