@@ -357,8 +357,7 @@ static void request_start(int fd, const char *user, const char *command)
     const char *env[] = { "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                           NULL };
     static uint64_t number;
-    struct protocol_start fixed = { .header = { .process = ++number, .request = number },
-                                    .umask = 022 };
+    struct protocol_start fixed = { .header.request = ++number, .umask = 022 };
     struct protocol_start_texts texts = {
         .user = user, .cwd = "", .script_path = "", .argv = argv, .env = env
     };

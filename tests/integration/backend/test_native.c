@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -104,6 +105,26 @@ static void it_is_found_again_after_a_restart(void **state)
     destroy(ground, sandbox.id);
     assert_int_equal(ground_adopt(ground, &sandbox, &err), -1);
     assert_int_equal(err.code, ERR_GONE);
+}
+
+static void a_killed_launcher_leaves_everything_to_the_next(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox = ground_sandbox(ground);
+    struct sandbox_usage usage;
+    struct error err = { 0 };
+
+    ground_expect(ground, sandbox.id, "", "echo kept > file", "");
+    assert_int_equal(kill(launcher_pid(ground->launcher), SIGKILL), 0);
+    assert_int_equal(ground_inspect(ground, sandbox.id, &usage, &err), -1);
+    assert_int_equal(err.code, ERR_UNAVAILABLE);
+    ground_expect(ground, sandbox.id, "", "cat file", "kept\n");
+    ground_restart(ground);
+    assert_int_equal(ground_adopt(ground, &sandbox, &err), 0);
+    ground_expect(ground, sandbox.id, "", "cat file", "kept\n");
+    destroy(ground, sandbox.id);
+    destroy(ground, ground_sandbox(ground).id);
+    assert_int_equal(ground_count(ground), 0);
 }
 
 static void a_half_made_one_is_undone(void **state)
@@ -552,6 +573,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_program_runs_as_the_user_at_home),
         TEST(it_is_found_again_after_a_restart),
+        TEST(a_killed_launcher_leaves_everything_to_the_next),
         TEST(a_half_made_one_is_undone),
         TEST(sandboxes_do_not_meet),
         TEST(the_user_finds_no_way_out),
