@@ -21,6 +21,11 @@ from conftest import INSTANCE, Daemon, UnixConnection, leftovers, wait_for
 PYTHON = "/usr/bin/python3"
 
 
+def is_ours(path):
+    """The directory that sessions have for interpreters."""
+    return path == ".sandglass" or path.startswith(".sandglass/")
+
+
 class Box:
     """A session, with what the tests do to it."""
 
@@ -50,7 +55,7 @@ class Box:
 
     def names(self, path=".", depth=1):
         entries = self.api("GET", "files/list", path=path, depth=depth, expect=200).json["entries"]
-        return [entry["path"] for entry in entries]
+        return [entry["path"] for entry in entries if not is_ours(entry["path"])]
 
     def nothing_is_half_done(self, path="."):
         def is_clean():
@@ -347,7 +352,7 @@ os.symlink('/dev/zero', 'zero'); os.symlink('/dev/tty', 'tty')""")
     assert box.api("POST", "files/edit", {"path": "fifo", "old": "a", "new": "b"}).status == 400
     box.put("fifo", b"a file now")  # the name is replaced, nobody writes into the pipe
     assert box.get("fifo").body == b"a file now"
-    assert box.api("GET", "files/list", expect=200).json["total"] == 5
+    assert len(box.names()) == 5
     assert time.monotonic() - began < 5
 
 
@@ -473,7 +478,8 @@ while time.monotonic() < end:
 
 
 def found(box, pattern, **options):
-    return [entry["path"] for entry in box.api("GET", "files/glob", pattern=pattern, expect=200, **options).json["entries"]]
+    entries = box.api("GET", "files/glob", pattern=pattern, expect=200, **options).json["entries"]
+    return [entry["path"] for entry in entries if not is_ours(entry["path"])]
 
 
 def test_glob(box):
@@ -761,7 +767,8 @@ class Watch:
 def test_changes_are_told_as_they_happen(box):
     box.put("d/old", b"")
     watch = Watch(box, path=".", recursive=1)
-    assert watch.response.status == 200 and watch.next() == ("watching", {"directories": 2, "truncated": False})
+    event, told = watch.next()
+    assert watch.response.status == 200 and event == "watching" and told["directories"] >= 2 and not told["truncated"]
     box.run("open('f', 'w').write('x')")
     assert watch.until("written", "f")[0] == ("created", "f")
     box.run("import os; os.rename('f', 'd/g'); os.makedirs('n/m'); open('n/m/late', 'w').close()")
