@@ -46,6 +46,7 @@ ROWS = {
     ("POST", EXECUTION + "/signal"): Row("session", body={"signal": "CONT"}),
     ("POST", EXECUTION + "/resize"): Row("session", body={"cols": 80, "rows": 24}),
     ("GET", EXECUTION + "/output"): Row("session", query="?stream=stdout"),
+    ("GET", EXECUTION + "/wait"): Row("session", query="?output=x&timeout=0"),
     ("POST", "/api/v1/execute"): Row("caller", body={"code": "true", "language": "bash"}),
     ("GET", SESSION + "/files"): Row("session", query="?path=note"),
     ("PUT", SESSION + "/files"): Row("session", query="?path=other", data=b"x"),
