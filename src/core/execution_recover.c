@@ -25,7 +25,9 @@ void executions_on_exited(struct session *session, uint64_t number, const struct
 {
     struct execution *execution = find_number(session, number);
 
-    if (execution)
+    /* One that an earlier daemon started may end before init has listed it and handed over its
+     * pipes: the list tells the end as well, and what is in the pipes comes first. */
+    if (execution && execution->run && execution->run->attached)
         execution_on_exit(execution, end);
 }
 

@@ -668,6 +668,30 @@ static void bytes_written_while_no_daemon_ran_are_found(void **state)
     assert_int_equal(fake_store_count(world.store, STORE_EXECUTIONS), 1);
 }
 
+static void an_end_that_is_told_before_the_pipes_came_loses_no_byte(void **state)
+{
+    const struct agent_exit end = { .code = 0 };
+    struct execution *execution = start_simple();
+
+    (void)state;
+    fake_program_write(fake_programs_last(), "before ");
+    world_settle(&world);
+    release(execution);
+    fake_backend_refuse(world.backend, FAKE_ADOPT, 1, ERR_BACKEND);
+    restart();
+    execution = first_execution();
+    execution_ref(execution);
+    fake_program_write(fake_programs_last(), "after");
+    executions_on_exited(session, execution->number, &end);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    fake_program_exit(fake_programs_last(), 0);
+    world_advance(&world, 5000);
+    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(output_length(execution->out), 12);
+    release(execution);
+}
+
 static void a_timeout_goes_on_in_the_next_daemon(void **state)
 {
     struct execution *execution =
@@ -774,6 +798,7 @@ int main(void)
         TEST(deleting_the_session_keeps_the_result_of_what_runs),
         TEST(a_new_daemon_goes_on_with_a_running_program_without_losing_a_byte),
         TEST(bytes_written_while_no_daemon_ran_are_found),
+        TEST(an_end_that_is_told_before_the_pipes_came_loses_no_byte),
         TEST(a_timeout_goes_on_in_the_next_daemon),
         TEST(a_running_record_that_init_does_not_know_is_lost),
         TEST(a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon),
