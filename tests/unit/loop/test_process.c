@@ -99,7 +99,7 @@ static void a_signal_ends_a_child_and_is_told(void **state UNUSED)
     close(gate[1]);
 }
 
-static void a_stranger_is_only_known_to_be_gone(void **state UNUSED)
+static void how_a_stranger_ended_is_told_where_the_kernel_knows(void **state UNUSED)
 {
     scoped(loop_free) struct loop *loop = loop_new(&clock_system);
     struct process process;
@@ -123,7 +123,8 @@ static void a_stranger_is_only_known_to_be_gone(void **state UNUSED)
     assert_int_equal(waitpid(middle, NULL, 0), middle);
     close(gate[1]);
     wait_for_exit(loop);
-    assert_false(process.exit.known);
+    assert_int_equal(process.exit.code, process.exit.known ? 3 : -1);
+    assert_int_equal(process.exit.signal, 0);
     close(gate[0]);
     close(report[0]);
 }
@@ -151,7 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_exit_code_of_a_child_is_told_and_the_child_is_reaped, reset),
         cmocka_unit_test_setup(a_signal_ends_a_child_and_is_told, reset),
-        cmocka_unit_test_setup(a_stranger_is_only_known_to_be_gone, reset),
+        cmocka_unit_test_setup(how_a_stranger_ended_is_told_where_the_kernel_knows, reset),
         cmocka_unit_test_setup(an_unwatched_process_is_not_reported, reset),
     };
 
