@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { END_RETRY_US = 2 * 1000 * 1000 };
+enum { END_RETRY_US = 2 * 1000 * 1000, END_PATIENCE_US = 30 * 1000 * 1000 };
 
 /* --- tables -------------------------------------------------------------------------------- */
 
@@ -87,6 +87,7 @@ struct end_reason end_reason_parse(const char *text)
 /* --- memory -------------------------------------------------------------------------------- */
 
 static void on_end_retry(struct timer *timer);
+static void on_patience_over(struct timer *timer);
 
 struct session *session_new(struct core *core)
 {
@@ -103,6 +104,7 @@ struct session *session_new(struct core *core)
     list_init(&session->open_waiters);
     list_init(&session->control_waiters);
     timer_init(&session->retry, core->loop, on_end_retry);
+    timer_init(&session->patience, core->loop, on_patience_over);
     session->clock.loop = core->loop;
     return session;
 }
@@ -141,6 +143,7 @@ void session_free(struct session *session)
     unlink_all(session);
     timer_stop(&session->clock);
     timer_stop(&session->retry);
+    timer_stop(&session->patience);
     loop_undefer(loop, &session->serve);
     loop_undefer(loop, &session->save);
     loop_undefer(loop, &session->release);
@@ -330,6 +333,24 @@ static void on_end_retry(struct timer *timer)
     record_end(container_of(timer, struct session, retry));
 }
 
+static void on_patience_over(struct timer *timer)
+{
+    struct session *session = container_of(timer, struct session, patience);
+    const struct sandbox *sandbox = session->sandbox;
+    struct error err = { 0 };
+
+    if (sandbox && sandbox->last_error.code != ERR_NONE)
+        error_named(&err, ERR_TIMEOUT, "session_ending",
+                    "session %s is ending; its sandbox is not gone after %u attempts: %.200s",
+                    session->id, sandbox->attempts, sandbox->last_error.message);
+    else
+        error_named(&err, ERR_TIMEOUT, "session_ending",
+                    "session %s is ending; its sandbox is not gone yet", session->id);
+    error_hint(&err, "it goes on by itself: look at the session, or ask again");
+    err.retryable = true;
+    session_ops_finish(&session->end_waiters, session, &err);
+}
+
 static void emit_end(struct session *session)
 {
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
@@ -395,6 +416,8 @@ void session_end(struct session *session, enum end_kind kind, const char *detail
 {
     if (op) {
         session_op_join(op, session, &session->end_waiters, done);
+        if (!timer_is_armed(&session->patience))
+            timer_arm_in(&session->patience, END_PATIENCE_US);
     }
     if (session->state == SESSION_ENDING || session->state == SESSION_ENDED)
         return;

@@ -134,6 +134,7 @@ struct session {
     struct list control_waiters; /* struct session_op waiting for pause or resume */
     struct store_ticket ticket;  /* of its creation, later of its end */
     struct timer retry;          /* writes the end again when the store failed */
+    struct timer patience;       /* of those who wait for the end */
     struct deferred serve, save, release;
     bool durable;        /* its creation is committed */
     bool unborn;         /* its creation could not be committed: it leaves no record */
@@ -174,7 +175,8 @@ struct session *session_find(struct core *core, const char *owner, bool any_owne
 
 /* Ends a session: executions are stopped, the sandbox is destroyed and confirmed gone, the record
  * is written; done then. Callers that come while it is ending wait for the same end and the first
- * reason stays. `op` may be NULL. */
+ * reason stays. `op` may be NULL. What takes longer than 30 seconds is told as ERR_TIMEOUT, and goes
+ * on. */
 void session_end(struct session *session, enum end_kind kind, const char *detail,
                  struct session_op *op, session_done_fn *done);
 

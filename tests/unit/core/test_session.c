@@ -300,10 +300,12 @@ static void a_removal_that_never_works_is_tried_at_a_bounded_rate(void **state)
     before = fake_backend_calls(world->backend, FAKE_DESTROY);
     world_advance(world, 10 * 60 * 1000);
     assert_in_range(fake_backend_calls(world->backend, FAKE_DESTROY) - before, 19, 21);
-    assert_int_equal(ended.done, 0);
+    assert_int_equal(ended.op.err.code, ERR_TIMEOUT);
+    world_end(world, session, END_DELETED, &ended);
     fake_backend_refuse(world->backend, FAKE_DESTROY, 0, ERR_NONE);
     world_advance(world, 30 * 1000);
     assert_int_equal(ended.done, 1);
+    assert_null(world_find(world, ended.op.id));
 }
 
 static void a_store_that_fails_does_not_keep_the_sandbox_alive(void **state)
@@ -525,6 +527,32 @@ static void deleting_a_paused_session_works(void **state)
     assert_int_equal(fake_backend_count(world->backend), 0);
 }
 
+static void a_delete_that_hangs_is_answered_in_time_and_goes_on(void **state)
+{
+    struct world *world = *state;
+    struct session *session = open_used(world);
+    struct ended first;
+    struct ended second;
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    fake_backend_hold(world->backend, FAKE_DESTROY, true);
+    world_end(world, session, END_DELETED, &first);
+    world_advance(world, 29000);
+    assert_int_equal(first.done, 0);
+    world_advance(world, 1000);
+    assert_int_equal(first.done, 1);
+    assert_int_equal(first.op.err.code, ERR_TIMEOUT);
+    assert_int_equal(world_find(world, id)->state, SESSION_ENDING);
+    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_DESTROYING);
+    world_end(world, session, END_DELETED, &second);
+    fake_backend_hold(world->backend, FAKE_DESTROY, false);
+    world_settle(world);
+    assert_int_equal(second.done, 1);
+    assert_int_equal(second.op.err.code, ERR_NONE);
+    assert_null(world_find(world, id));
+}
+
 /* --- shutdown ------------------------------------------------------------------------------ */
 
 struct stopped {
@@ -667,6 +695,7 @@ int main(void)
         TEST(a_pause_that_fails_leaves_the_session_open_and_says_why),
         TEST(a_pause_during_creation_holds_when_the_sandbox_is_there),
         TEST(deleting_a_paused_session_works),
+        TEST(a_delete_that_hangs_is_answered_in_time_and_goes_on),
         TEST(a_shutdown_that_destroys_ends_everything_with_its_reason),
         TEST(a_shutdown_that_destroys_gives_up_after_its_timeout),
         TEST(a_shutdown_that_keeps_leaves_sandboxes_for_the_next_daemon),
