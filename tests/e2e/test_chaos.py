@@ -149,7 +149,8 @@ class Counter(Worker):
         if (result["state"], result["exit_code"]) != ("exited", 0):
             self.problems.append(f"counter: {json.dumps(result)[:800]}")
         elif output != EXPECTED:
-            self.problems.append(f"counter {path}: {len(output)} bytes of {len(EXPECTED)}: {first_difference(output)}")
+            self.problems.append(f"counter {path}: {len(output)} bytes of {len(EXPECTED)}: {first_difference(output)}; "
+                                 f"{json.dumps({**result, 'stdout': None, 'request': None})}")
         self.counted += 1
 
 
