@@ -145,6 +145,11 @@ struct config {
     } exec;
 
     struct {
+        bool warm;
+        struct config_list preload;
+    } python;
+
+    struct {
         int64_t connections;
         int64_t header_count;
         uint64_t line_bytes;

@@ -481,6 +481,20 @@ const struct setting settings[] = {
         .help = "Output of each stream that is kept on disk.",
     },
     {
+        .key = "python.warm",
+        .type = SETTING_BOOL,
+        .offset = FIELD(python.warm),
+        .fallback = "true",
+        .help = "Keep a Python that has started in ready sandboxes, for the next Python code.",
+    },
+    {
+        .key = "python.preload",
+        .type = SETTING_LIST,
+        .offset = FIELD(python.preload),
+        .fallback = "json re",
+        .help = "Modules that such a Python has imported already.",
+    },
+    {
         .key = "flavors",
         .type = SETTING_ITEMS,
         .offset = FIELD(flavors),

@@ -24,8 +24,13 @@ struct launch {
     char *cwd, *user;
     char *script_name; /* NULL without a script; its path is the argument behind the interpreter */
     int script_fd;     /* owned; -1 without */
+    bool is_python;    /* a script for the Python that PATH leads to */
     bool may_use_sh;   /* shell text: /bin/sh where there is no bash */
 };
+
+/* A Python that waits for its script, see warm.h. */
+int launch_prepare_warm(struct launch *launch, const struct config *config, const char *name,
+                        struct error *err);
 
 /* -1 when the request is wrong; then there is nothing to release. */
 int launch_prepare(struct launch *launch, const struct session *session,
@@ -33,8 +38,8 @@ int launch_prepare(struct launch *launch, const struct session *session,
                    struct error *err);
 void launch_use_sh(struct launch *launch);
 
-/* Where the script goes depends on the sandbox: the absolute path of a folder inside it. */
-void launch_place_script(struct launch *launch, const char *folder);
+/* Where the script goes depends on the sandbox. */
+void launch_place_script(struct launch *launch, const struct sandbox *sandbox);
 void launch_fini(struct launch *launch);
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -52,6 +57,7 @@ struct execution_run {
     struct execution *execution; /* borrowed */
     struct session_use use;
     bool in_use;
+    bool is_python; /* it runs Python code, and more of it may follow */
     struct launch launch;
     struct agent_request start;
     bool starting;  /* init has not answered yet */
@@ -115,6 +121,7 @@ void execution_use_ready(struct session_use *use);
 void execution_use_lost(struct session_use *use);
 void execution_arm_timeout(struct execution *execution);
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes);
+uint64_t execution_next_number(struct session *session);
 void execution_on_exit(struct execution *execution, const struct agent_exit *end);
 void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope);
 void execution_send_signals(struct execution *execution);

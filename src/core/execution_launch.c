@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/drivers/drivers.h"
 #include "core/execution_internal.h"
 #include "wire/json.h"
 
@@ -39,7 +40,8 @@ int execution_check_language(const char *language, struct error *err)
     if (!language || language_find(language))
         return 0;
     error_named(err, ERR_INVALID, "unsupported_language",
-                "language \"%.32s\" is not supported; known are python, bash and javascript", language);
+                "language \"%.32s\" is not supported; known are python, bash and javascript",
+                language);
     return error_hint(err, "use argv to run any other interpreter that the template has");
 }
 
@@ -117,13 +119,9 @@ static int add_json(struct vector *env, const char *json, struct error *err)
     return 0;
 }
 
-/* From nothing: the allowlist, the settings, the session, the request, and who it is. */
-static int make_env(struct vector *env, const struct session *session,
-                    const struct execution_request *request, const char *execution_id,
-                    struct error *err)
+/* What all have in common. */
+static void make_common_env(struct vector *env, const struct config *config)
 {
-    const struct config *config = session->core->parts.config;
-
     for (size_t i = 0; i < config->sandbox.env_pass.count; i++) {
         const char *name = config->sandbox.env_pass.items[i];
         const char *value = getenv(name);
@@ -134,6 +132,14 @@ static int make_env(struct vector *env, const struct session *session,
     for (size_t i = 0; i < config->sandbox.env_set.count; i++)
         vector_set(env, config->sandbox.env_set.items[i].name,
                    config->sandbox.env_set.items[i].value);
+}
+
+/* From nothing: the allowlist, the settings, the session, the request, and who it is. */
+static int make_env(struct vector *env, const struct session *session,
+                    const struct execution_request *request, const char *execution_id,
+                    struct error *err)
+{
+    make_common_env(env, session->core->parts.config);
     if (add_json(env, session->env_json, err) < 0 || add_json(env, request->env_json, err) < 0)
         return -1;
     if (request->terminal && !vector_has(env, "TERM"))
@@ -185,7 +191,8 @@ static int use_code(struct launch *launch, struct vector *argv, struct vector *e
     if (request->code_length == 0)
         return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
     /* The script is not in the working directory, but modules there are expected to be found. */
-    if (language == &languages[0] && !vector_has(env, "PYTHONPATH"))
+    launch->is_python = language == &languages[0];
+    if (launch->is_python && !vector_has(env, "PYTHONPATH"))
         vector_set(env, "PYTHONPATH", ".");
     return use_script(launch, argv, language, execution_id, request->code, request->code_length,
                       err);
@@ -288,12 +295,48 @@ void launch_use_sh(struct launch *launch)
     launch->may_use_sh = false;
 }
 
-void launch_place_script(struct launch *launch, const char *folder)
+int launch_prepare_warm(struct launch *launch, const struct config *config, const char *name,
+                        struct error *err)
 {
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(PROTOCOL_MAX_SCRIPT_BYTES);
+    struct vector argv = { 0 }, env = { 0 };
+    int result;
+
+    *launch = (struct launch){ .script_fd = -1, .is_python = true };
+    make_common_env(&env, config);
+    if (!vector_has(&env, "PYTHONPATH"))
+        vector_set(&env, "PYTHONPATH", ".");
+    buffer_append_text(&text, "_sandglass_preload = \"");
+    for (size_t i = 0; i < config->python.preload.count; i++) {
+        const char *module = config->python.preload.items[i];
+
+        if (!strpbrk(module, "\"\\\n")) /* it goes between quotes */
+            buffer_appendf(&text, "%s ", module);
+    }
+    buffer_appendf(&text, "\"\n%s", driver_warm);
+    result = use_script(launch, &argv, &languages[0], name, buffer_text(&text), text.length, err);
+    launch->argv = argv.items;
+    launch->env = env.items;
+    launch->cwd = xstrdup("");
+    launch->user = xstrdup("");
+    if (result < 0)
+        launch_fini(launch);
+    return result;
+}
+
+/* Without a namespace /tmp is the host's, and only the workspace may be written to. */
+void launch_place_script(struct launch *launch, const struct sandbox *sandbox)
+{
+    const struct protocol_hello *hello = agent_hello(sandbox->agent);
+    scoped(free) char *folder = NULL;
+
     if (!launch->script_name)
         return;
+    if (hello && !(hello->features & FEATURE_NAMESPACE))
+        folder = xasprintf("%s/sandboxes/%s/workspace/.sandglass", sandbox->core->parts.state_path,
+                           sandbox->id);
     free(launch->argv[1]);
-    launch->argv[1] = path_join(folder, launch->script_name);
+    launch->argv[1] = path_join(folder ? folder : "/tmp/.sandglass", launch->script_name);
 }
 
 void launch_fini(struct launch *launch)

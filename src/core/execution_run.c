@@ -6,6 +6,7 @@
 #include "core/events.h"
 #include "core/execution_internal.h"
 #include "core/metrics.h"
+#include "core/warm.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -50,6 +51,8 @@ void execution_leave_sandbox(struct execution *execution)
         agent_cancel(&run->signal);
     run->starting = run->signalling = false;
     run->signal_count = 0;
+    if (run->in_use && run->is_python && run->use.sandbox)
+        warm_prepare_soon(run->use.sandbox);
     if (run->in_use)
         session_use_end(&run->use);
     run->in_use = false;
@@ -330,6 +333,26 @@ static void on_start_refused(struct execution *execution, const struct agent_req
 
 static void start_process(struct execution *execution);
 
+static void begin_running(struct execution *execution, const struct agent_pipes *pipes)
+{
+    struct execution_run *run = execution->run;
+
+    run->is_python = run->launch.is_python;
+    execution_attach(execution, pipes);
+    launch_fini(&run->launch);
+    execution->state = EXECUTION_RUNNING;
+    execution->started = clocks_stamp(execution->core);
+    execution_save(execution);
+    tell_start(execution);
+    execution_arm_timeout(execution);
+    execution_changed(execution);
+    if (!execution->is_context)
+        return;
+    if (run->is_python)
+        warm_prepare_soon(run->use.sandbox);
+    session_use_rest(&run->use);
+}
+
 static void on_started(struct agent_request *request)
 {
     struct execution_run *run = container_of(request, struct execution_run, start);
@@ -345,39 +368,18 @@ static void on_started(struct agent_request *request)
     } else if (request->err.code) {
         on_start_refused(execution, request);
     } else {
-        execution_attach(execution, &request->result.started.pipes);
-        launch_fini(&run->launch);
-        execution->state = EXECUTION_RUNNING;
-        execution->started = clocks_stamp(execution->core);
-        execution_save(execution);
-        tell_start(execution);
-        execution_arm_timeout(execution);
-        execution_changed(execution);
-        if (execution->is_context)
-            session_use_rest(&run->use);
+        begin_running(execution, &request->result.started.pipes);
     }
 }
 
 /* Never used twice, not even by another daemon: time moves on. */
-static uint64_t next_number(struct session *session)
+uint64_t execution_next_number(struct session *session)
 {
     int64_t now_us = clock_wall_us(loop_clock(session->core->loop));
 
     session->next_execution_number =
         MAX(session->next_execution_number + 1, now_us > 0 ? (uint64_t)now_us : 1);
     return session->next_execution_number;
-}
-
-/* Without a namespace /tmp is the host's, and only the workspace may be written to. */
-static void place_script(struct execution *execution)
-{
-    const struct protocol_hello *hello = agent_hello(execution->run->use.agent);
-    scoped(free) char *folder = NULL;
-
-    if (hello && !(hello->features & FEATURE_NAMESPACE))
-        folder = xasprintf("%s/sandboxes/%s/workspace/.sandglass",
-                           execution->core->parts.state_path, execution->sandbox_id);
-    launch_place_script(&execution->run->launch, folder ? folder : "/tmp/.sandglass");
 }
 
 static void start_process(struct execution *execution)
@@ -397,10 +399,24 @@ static void start_process(struct execution *execution)
         .rows = run->rows,
     };
 
-    execution->number = start.number = next_number(execution->session);
+    execution->number = start.number = execution_next_number(execution->session);
     execution_save(execution);
     run->starting = true;
     agent_start(run->use.agent, &start, &run->start, on_started);
+}
+
+/* A Python that waits in the sandbox takes the script, if it is what would be started. */
+static bool execution_start_warm(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    struct agent_pipes pipes;
+
+    if (execution->terminal || !warm_take(run->use.sandbox->warm, &run->launch, run->wants_stdin,
+                                          &run->stdin_data, &execution->number, &pipes))
+        return false;
+    run->stdin_ends = run->stdin_ends || !run->wants_stdin;
+    begin_running(execution, &pipes);
+    return true;
 }
 
 void execution_use_ready(struct session_use *use)
@@ -422,6 +438,8 @@ void execution_use_ready(struct session_use *use)
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
         return;
     }
-    place_script(execution);
+    if (execution_start_warm(execution))
+        return;
+    launch_place_script(&run->launch, use->sandbox);
     start_process(execution);
 }

@@ -7,6 +7,7 @@
 #include "core/metrics.h"
 #include "core/sandbox.h"
 #include "core/sandbox_private.h"
+#include "core/warm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,7 @@ void pool_on_ready(struct pool *pool, struct sandbox *sandbox)
     pool->creating = NULL;
     pool->failures = 0;
     list_append(&pool->ready, &sandbox->pool_node);
+    warm_prepare(sandbox);
     pool_kick(pool);
 }
 

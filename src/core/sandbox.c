@@ -6,6 +6,7 @@
 #include "core/clocks.h"
 #include "core/events.h"
 #include "core/sandbox_private.h"
+#include "core/warm.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -158,6 +159,7 @@ void sandbox_free(struct sandbox *sandbox)
     loop_undefer(core->loop, &sandbox->drop_agent);
     loop_undefer(core->loop, &sandbox->release);
     process_unwatch(&sandbox->process);
+    warm_free(sandbox->warm);
     agent_free(sandbox->agent);
     free(sandbox->report);
     free(sandbox);

@@ -58,6 +58,7 @@ struct sandbox {
     struct error last_error; /* of creating, connecting or destroying */
     char *report;            /* owned; what the backend reported, NULL until asked */
 
+    struct warm *warm;   /* owned; NULL until it was asked for */
     struct agent *agent; /* owned; NULL while there is no connection */
     bool connected;      /* uses may be granted: init has told what it runs */
     struct process process;

@@ -5,6 +5,7 @@
 #include "core/metrics.h"
 #include "core/pool.h"
 #include "core/session_private.h"
+#include "core/warm.h"
 
 #include <stdio.h>
 
@@ -133,6 +134,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
         workflow_cancel(&sandbox->workflow, &err);
         sandbox_abort_step(sandbox, &err);
     }
+    warm_free(steal_ptr(&sandbox->warm));
     sandbox_drop_agent_soon(sandbox);
     sandbox_destroy_next(sandbox);
 }

@@ -6,6 +6,7 @@
 #include "core/execution.h"
 #include "core/pool.h"
 #include "core/session_private.h"
+#include "core/warm.h"
 
 #include <stdio.h>
 
@@ -18,7 +19,7 @@ static void on_exited(struct agent *agent, uint64_t number, const struct agent_e
 {
     struct sandbox *sandbox = agent_user(agent);
 
-    if (sandbox->session)
+    if (!warm_on_exited(sandbox->warm, number) && sandbox->session)
         executions_on_exited(sandbox->session, number, end);
 }
 
@@ -27,7 +28,7 @@ static void on_process(struct agent *agent, uint64_t number, int pid UNUSED,
 {
     struct sandbox *sandbox = agent_user(agent);
 
-    if (sandbox->session) {
+    if (sandbox->session && !warm_has(sandbox->warm, number)) {
         executions_on_process(sandbox->session, agent, number, pipes, end);
         return;
     }

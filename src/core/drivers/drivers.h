@@ -5,3 +5,6 @@
 extern const char driver_python[];
 extern const char driver_bash[];
 extern const char driver_node[];
+
+/* A Python that waits for its script. */
+extern const char driver_warm[];
