@@ -242,6 +242,15 @@ static void serve(struct session *session)
     }
 }
 
+/* Those who wait are served by the sandbox there is, when it is made, thawed or reconnected. */
+static bool has_sandbox_to_wait_for(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return sandbox && (sandbox->state == SANDBOX_CREATING || sandbox->state == SANDBOX_READY ||
+                       sandbox->state == SANDBOX_FROZEN);
+}
+
 static void on_serve(struct deferred *deferred)
 {
     struct session *session = container_of(deferred, struct session, serve);
@@ -252,7 +261,7 @@ static void on_serve(struct deferred *deferred)
     if (!list_is_empty(&session->waiting)) {
         if (session->state == SESSION_PAUSED)
             session_resume(session, NULL, NULL);
-        session->wanted = true;
+        session->wanted = session->wanted || !has_sandbox_to_wait_for(session);
     }
     if (session->wanted)
         session_want_sandbox(session);
@@ -410,6 +419,7 @@ void session_on_sandbox_ready(struct session *session)
     session->generation = session->sandbox->generation;
     session->start_error = (struct error){ 0 };
     session->crashed = false;
+    session->wanted = false;
     if (!session->started.wall_us)
         session->started = clocks_stamp(session->core);
     if (session->generation > 1) {

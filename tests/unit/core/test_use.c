@@ -104,6 +104,24 @@ static void the_sandbox_of_a_waiter_that_left_is_there_for_the_next(void **state
     session_use_end(&tried.use);
 }
 
+static void a_sandbox_that_was_waited_for_and_is_gone_is_not_made_again_by_itself(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", NULL);
+    struct tried tried;
+
+    fake_backend_hold(world->backend, FAKE_CREATE, true);
+    session_preload(session);
+    world_use(world, session, &tried);
+    fake_backend_hold(world->backend, FAKE_CREATE, false);
+    world_settle(world);
+    session_use_end(&tried.use);
+    session_teardown(session, END_EVICTED);
+    world_advance(world, 1000);
+    assert_null(session->sandbox);
+    assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
+}
+
 static void the_error_of_a_creation_reaches_every_waiter_and_is_remembered(void **state)
 {
     struct world *world = *state;
@@ -384,6 +402,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(several_waiters_share_one_creation),
         TEST(different_sessions_get_different_sandboxes),
+        TEST(a_sandbox_that_was_waited_for_and_is_gone_is_not_made_again_by_itself),
         TEST(a_waiter_that_gives_up_does_not_cancel_the_creation),
         TEST(the_sandbox_of_a_waiter_that_left_is_there_for_the_next),
         TEST(the_error_of_a_creation_reaches_every_waiter_and_is_remembered),
