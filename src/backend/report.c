@@ -54,7 +54,7 @@ static bool is_in_force(const char *name, const struct launch_made *made,
     if (str_equal(name, "namespaces"))
         return has_all_namespaces(made);
     if (str_equal(name, "uid_range"))
-        return view->uid_count >= LAUNCH_IDS_PER_SLOT;
+        return view->uid_count >= LAUNCH_IDS_PER_SLOT && made->own_ids;
     if (str_equal(name, "cgroup") || str_equal(name, "limits"))
         return view->memory_bytes && view->pids && view->cpu_millis;
     if (str_equal(name, "memory"))

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { USER_ID = 1000, MAX_ACCOUNTS = 64 * 1024 };
+enum { MAX_ACCOUNTS = 64 * 1024 };
 
 static int open_etc(void)
 {
@@ -26,7 +26,7 @@ static int open_etc(void)
 static int replace(struct spawn *spawn, int etc, const char *name, const char *text, size_t length)
 {
     const struct launcher *launcher = spawn->launcher;
-    uid_t owner = launcher->setup.uid_base + spawn->mark.slot * LAUNCH_IDS_PER_SLOT;
+    uid_t owner = ids_first(launcher, spawn->mark.slot);
     ssize_t written;
     int fd;
 
@@ -36,7 +36,7 @@ static int replace(struct spawn *spawn, int etc, const char *name, const char *t
     if (fd < 0)
         return -1;
     written = write(fd, text, length);
-    if (fchmod(fd, 0644) < 0 || (launcher->root && fchown(fd, owner, owner) < 0))
+    if (fchmod(fd, 0644) < 0 || (ids_are_many(launcher) && fchown(fd, owner, owner) < 0))
         written = -1;
     close(fd);
     return written == (ssize_t)length ? 0 : -1;
@@ -75,7 +75,7 @@ static int add_user(struct spawn *spawn, int etc, const char *name, const char *
 static int make_home(struct spawn *spawn)
 {
     const struct launcher *launcher = spawn->launcher;
-    uid_t owner = launcher->setup.uid_base + spawn->mark.slot * LAUNCH_IDS_PER_SLOT + USER_ID;
+    uid_t owner = ids_first(launcher, spawn->mark.slot) + IDS_USER;
     int home;
     int result = 0;
 
@@ -86,7 +86,7 @@ static int make_home(struct spawn *spawn)
         return -1;
     if (mkdirat(home, "user", 0755) < 0)
         result = errno == EEXIST ? 0 : -1;
-    else if (launcher->root)
+    else if (ids_are_many(launcher))
         result = fchownat(home, "user", owner, owner, AT_SYMLINK_NOFOLLOW);
     close(home);
     return result;

@@ -155,7 +155,7 @@ static void kill_all(struct launcher *launcher, struct destroy *destroy)
 
     destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
     if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE)
-        (void)sys_pidfd_kill(destroy->pidfd, SIGKILL);
+        kill_init(launcher, destroy->pidfd);
     else
         kill_tree(launcher, mark, destroy->pidfd, destroy->id);
     /* A group frozen by v1 dies only when it is thawed. */

@@ -34,18 +34,6 @@ struct gathered {
 
 /* --- namespaces ----------------------------------------------------------------------------- */
 
-static int write_file(const char *path, const char *text)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    ssize_t written;
-
-    if (fd < 0)
-        return -1;
-    written = write(fd, text, strlen(text));
-    close(fd);
-    return written < 0 ? -1 : 0;
-}
-
 /* Once we have left the user namespace there is no way back, and direct sandboxes need it: a child
  * tries first. */
 static int try_user_namespace(void)
@@ -61,25 +49,21 @@ static int try_user_namespace(void)
     return errno ? -1 : 0;
 }
 
-static int enter_user_namespace(struct fail *fail)
+static int enter_user_namespace(struct launcher *launcher, struct fail *fail)
 {
     unsigned uid = geteuid();
     unsigned gid = getegid();
-    char text[64];
+    int helper;
 
-    if (try_user_namespace() < 0 || unshare(CLONE_NEWUSER) < 0)
+    if (try_user_namespace() < 0)
+        return fail_sys(fail, "make a user namespace");
+    helper = ids_prepare();
+    if (unshare(CLONE_NEWUSER) < 0)
         return fail_sys(fail, "make a user namespace");
     /* The files of /proc by which ids are mapped, ours and those of our children, belong to us only
      * as long as we may be traced; by this user's other processes, that is. */
     (void)prctl(PR_SET_DUMPABLE, 1);
-    (void)write_file("/proc/self/setgroups", "deny");
-    snprintf(text, sizeof(text), "0 %u 1", uid);
-    if (write_file("/proc/self/uid_map", text) < 0)
-        return fail_sys(fail, "map the user");
-    snprintf(text, sizeof(text), "0 %u 1", gid);
-    if (write_file("/proc/self/gid_map", text) < 0)
-        return fail_sys(fail, "map the group");
-    return 0;
+    return ids_map(launcher, helper, uid, gid, fail);
 }
 
 /* The state directory as seen in this namespace: a descriptor from another one cannot be mounted.
@@ -131,6 +115,29 @@ static int copy_host_namespace(struct launcher *launcher, struct fail *fail)
 
 /* --- what all sandboxes share --------------------------------------------------------------- */
 
+/* Made by the one who owns it: root of the host, whose ids are mapped later, or, where they cannot
+ * be, the root of all sandboxes. */
+static int fill_skeleton(struct launcher *launcher, int dir, struct fail *fail)
+{
+    uint32_t owner = launcher->ids == IDS_RANGE ? ids_first(launcher, 0) : 0;
+    int result;
+
+    if (owner && fchown(dir, owner, owner) < 0)
+        return fail_sys(fail, "give the skeleton away");
+    (void)syscall(SYS_setfsgid, owner);
+    (void)syscall(SYS_setfsuid, owner);
+    result = skeleton_fill(dir, launcher->setup.hostname, fail);
+    (void)syscall(SYS_setfsuid, 0);
+    (void)syscall(SYS_setfsgid, 0);
+    /* Another id takes away what enter_user_namespace() needed, and what our children need too. */
+    if (owner)
+        (void)prctl(PR_SET_DUMPABLE, 1);
+    if (result == 0 && ids_are_many(launcher) &&
+        fchownat(dir, "home/user", owner + IDS_USER, owner + IDS_USER, 0) < 0)
+        return fail_sys(fail, "give the home away");
+    return result;
+}
+
 static int gather(struct launcher *launcher, struct gathered *gathered, struct fail *fail)
 {
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "64m" }, { 0 } };
@@ -148,7 +155,7 @@ static int gather(struct launcher *launcher, struct gathered *gathered, struct f
     gathered->skeleton = mount_make("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
     if (gathered->skeleton < 0)
         return fail_sys(fail, "make a tmpfs");
-    return skeleton_fill(gathered->skeleton, launcher->setup.hostname, fail);
+    return fill_skeleton(launcher, gathered->skeleton, fail);
 }
 
 static void gathered_close(struct gathered *gathered)
@@ -269,11 +276,10 @@ static int make_devices(struct launcher *launcher, const struct gathered *gather
 static void find_masks(struct launcher *launcher)
 {
     static const char *const candidates[] = {
-        "acpi",          "asound",        "bootconfig",  "bus",        "cmdline",  "config.gz",
-        "driver",        "dynamic_debug", "fs",          "interrupts", "iomem",    "ioports",
-        "irq",           "kallsyms",      "kcore",       "key-users",  "keys",     "kmsg",
-        "latency_stats", "modules",       "sched_debug", "scsi",       "slabinfo", "sysrq-trigger",
-        "timer_list",    "vmallocinfo",
+        "acpi",       "asound",   "bootconfig",    "cmdline",    "fs",
+        "interrupts", "iomem",    "kallsyms",      "kcore",      "key-users",
+        "keys",       "kmsg",     "latency_stats", "modules",    "sched_debug",
+        "scsi",       "slabinfo", "sysrq-trigger", "timer_list", "vmallocinfo",
     };
     struct host *host = &launcher->host;
     struct stat status;
@@ -337,7 +343,7 @@ int host_open(struct launcher *launcher, struct fail *fail)
 
     for (size_t i = 0; i < NODES; i++)
         gathered.nodes[i] = -1;
-    if (!launcher->root && enter_user_namespace(fail) < 0)
+    if (!launcher->root && enter_user_namespace(launcher, fail) < 0)
         return -1;
     result = copy_host_namespace(launcher, fail);
     if (result == 0)

@@ -39,6 +39,28 @@ static int kill_by_uid(uid_t uid)
     return errno == ESRCH ? 0 : 1;
 }
 
+/* --- native ------------------------------------------------------------------------------- */
+
+/* Without root, a sandbox that an earlier launcher made is in a user namespace that we have no
+ * power over, but the ids are the same: who has them may signal it. */
+void kill_init(struct launcher *launcher, int pidfd)
+{
+    pid_t child;
+
+    if (sys_pidfd_kill(pidfd, SIGKILL) == 0 || errno != EPERM || launcher->ids != IDS_RANGE)
+        return;
+    child = fork();
+    if (child == 0) {
+        uid_t uid = ids_first(launcher, 0);
+
+        if (syscall(SYS_setresuid, uid, uid, uid) == 0)
+            (void)sys_pidfd_kill(pidfd, SIGKILL);
+        _exit(0);
+    }
+    if (child > 0)
+        (void)waitpid(child, NULL, 0);
+}
+
 /* --- by descent ---------------------------------------------------------------------------- */
 
 static pid_t parent_of(const struct state *state, pid_t pid)

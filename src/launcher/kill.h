@@ -8,6 +8,9 @@
 
 #include "launcher/launcher.h"
 
+/* Kills PID 1 of a native sandbox. */
+void kill_init(struct launcher *launcher, int pidfd);
+
 /* `pidfd` of init, -1 when it is dead already. */
 void kill_tree(struct launcher *launcher, const struct mark *mark, int pidfd, const char *id);
 

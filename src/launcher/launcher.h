@@ -9,6 +9,7 @@
 #include "launcher/cgroup.h"
 #include "launcher/fail.h"
 #include "launcher/host.h"
+#include "launcher/ids.h"
 #include "launcher/kit.h"
 #include "launcher/network.h"
 #include "launcher/slots.h"
@@ -42,7 +43,8 @@ struct launcher {
     bool ready;                      /* SETUP was done */
     bool sealed;                     /* no more templates */
     bool root;                       /* has power over the host's user namespace */
-    int pid;                         /* the launcher's own, also in the maker */
+    enum ids_kind ids;
+    int pid; /* the launcher's own, also in the maker */
     int socket;
     int init; /* the bytes of sandglass-init */
     int epoll;

@@ -149,6 +149,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
         return fail_set(fail, "set up twice", EALREADY);
     self->setup = *setup;
     self->root = has_power() && maps_all_ids();
+    self->ids = self->root ? IDS_OWN : IDS_SINGLE;
     if (load_filter(self, filter) < 0)
         return fail_set(fail, "load seccomp program", EINVAL);
     if (state_open(&self->state, LAUNCH_FD_STATE, self->setup.instance, fail) < 0 ||

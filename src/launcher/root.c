@@ -37,8 +37,7 @@ static int make_store(struct spawn *spawn)
                                            HOST_STORE "/usr-upper", HOST_STORE "/usr-work",
                                            HOST_STORE "/shm" };
     const struct launcher *launcher = spawn->launcher;
-    uid_t owner = launcher->root ? launcher->setup.uid_base + spawn->mark.slot * LAUNCH_IDS_PER_SLOT
-                                 : 0;
+    uid_t owner = ids_first(launcher, spawn->mark.slot);
     char size[24];
     char inodes[24];
     const struct mount_option options[] = {
@@ -49,7 +48,7 @@ static int make_store(struct spawn *spawn)
     if (mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
         return fail_sys(&spawn->fail, "mount the store");
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-        if (mkdir(folders[i], 0755) < 0 || (launcher->root && chown(folders[i], owner, owner) < 0))
+        if (mkdir(folders[i], 0755) < 0 || (owner && chown(folders[i], owner, owner) < 0))
             return fail_sys(&spawn->fail, "make folders of the store");
     }
     return chmod(HOST_STORE "/shm", 01777);

@@ -7,5 +7,6 @@
 
 #include "launcher/fail.h"
 
-/* Fills the empty directory; the host's files are under "/". */
+/* Fills the empty directory; the host's files are under "/". Owners are who we are; the home of the
+ * user is given away by the caller. */
 int skeleton_fill(int dir, const char *hostname, struct fail *fail);

@@ -95,6 +95,9 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
 
     spawn->fail = (struct fail){ 0 };
     pid = clone_on_stack(&args, call_child, &call);
+    /* A child that changes its ids takes this from the memory that it shares with us. */
+    if (!spawn->launcher->root && spawn->launcher->host.native)
+        (void)prctl(PR_SET_DUMPABLE, 1);
     if (pid < 0)
         return fail_set(&spawn->fail, "clone", (int)-pid);
     if (spawn->fail.step) {

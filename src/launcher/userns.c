@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { SINGLE_ID = 1000, CAPABILITY_VERSION = 0x20080522 };
+enum { CAPABILITY_VERSION = 0x20080522 };
 
 static int write_at(int dir, const char *path, const char *text)
 {
@@ -47,7 +47,7 @@ static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int c
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (launcher->root)
-        change_owner(launcher->setup.uid_base + slot * LAUNCH_IDS_PER_SLOT);
+        change_owner(ids_first(launcher, slot));
     if (unshare(CLONE_NEWUSER) < 0)
         _exit(1);
     if (write(channel, &byte, 1) != 1 || read(channel, &byte, 1) != 1)
@@ -65,15 +65,14 @@ static int write_maps(struct launcher *launcher, pid_t pid, uint32_t slot)
     char path[48];
     char map[64];
 
-    if (launcher->root)
-        snprintf(map, sizeof(map), "0 %u %u", launcher->setup.uid_base + slot * LAUNCH_IDS_PER_SLOT,
-                 LAUNCH_IDS_PER_SLOT);
+    if (ids_are_many(launcher))
+        snprintf(map, sizeof(map), "0 %u %u", ids_first(launcher, slot), LAUNCH_IDS_PER_SLOT);
     else
-        snprintf(map, sizeof(map), "%u 0 1", SINGLE_ID);
+        snprintf(map, sizeof(map), "%u 0 1", IDS_USER);
     snprintf(path, sizeof(path), "%d/uid_map", (int)pid);
     if (write_at(launcher->state.proc, path, map) < 0)
         return -1;
-    if (!launcher->root) {
+    if (!ids_are_many(launcher)) {
         snprintf(path, sizeof(path), "%d/setgroups", (int)pid);
         (void)write_at(launcher->state.proc, path, "deny");
     }

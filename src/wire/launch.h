@@ -185,6 +185,8 @@ struct launch_made {
     uint32_t landlock_abi; /* in force; 0: none */
     uint32_t mode;
     uint32_t network;
+    uint32_t own_ids; /* no other sandbox has the same */
+    uint32_t reserved;
 };
 
 struct launch_usage {

@@ -1,0 +1,31 @@
+#pragma once
+
+/*
+ * Whose ids a native sandbox has. Root gives each sandbox 65536 of the host's; a user to whom
+ * /etc/subuid and /etc/subgid give at least as many has one range for all sandboxes, mapped into
+ * the launcher's user namespace by newuidmap and newgidmap; everybody else has a single id.
+ */
+
+#include "launcher/fail.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct launcher;
+
+enum ids_kind { IDS_SINGLE, IDS_RANGE, IDS_OWN };
+
+enum { IDS_USER = 1000 /* the default user inside, and the only one with a single id */ };
+
+/* A helper that stays in the user namespace which the launcher leaves next: its socket, -1 without
+ * one. */
+int ids_prepare(void);
+
+/* Maps the ids of the user namespace that the launcher has just entered; closes the socket. */
+int ids_map(struct launcher *launcher, int helper, unsigned uid, unsigned gid, struct fail *fail);
+
+/* The first id of a sandbox in that slot, as the launcher sees it. */
+uint32_t ids_first(const struct launcher *launcher, uint32_t slot);
+
+/* Whether files can be given to them. */
+bool ids_are_many(const struct launcher *launcher);
