@@ -1,5 +1,6 @@
 #include "launcher/cgroup.h"
 
+#include "launcher/cgroup_files.h"
 #include "launcher/sys.h"
 
 #include <dirent.h>
@@ -10,198 +11,6 @@
 #include <sys/stat.h>
 
 enum { CPU_PERIOD_US = 100000, FREEZE_ATTEMPTS = 2000 };
-
-static int write_text(int dir, const char *name, const char *text)
-{
-    int fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
-    ssize_t written;
-    int error;
-
-    if (fd < 0)
-        return -1;
-    written = write(fd, text, strlen(text));
-    error = errno;
-    close(fd);
-    errno = error;
-    return written < 0 ? -1 : 0;
-}
-
-static int write_number(int dir, const char *name, uint64_t value)
-{
-    char text[24];
-
-    snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    return write_text(dir, name, text);
-}
-
-static ssize_t read_text(int dir, const char *name, char *text, size_t size)
-{
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-    ssize_t length;
-
-    text[0] = '\0';
-    if (fd < 0)
-        return -1;
-    length = read(fd, text, size - 1);
-    close(fd);
-    text[length > 0 ? length : 0] = '\0';
-    return length;
-}
-
-static uint64_t read_number(int dir, const char *name)
-{
-    char text[32];
-
-    return read_text(dir, name, text, sizeof(text)) > 0 ? strtoull(text, NULL, 10) : 0;
-}
-
-/* The value behind "key " in a file of such lines. */
-static uint64_t read_keyed(int dir, const char *name, const char *key)
-{
-    char text[2048];
-    char *save = NULL;
-    size_t length = strlen(key);
-
-    if (read_text(dir, name, text, sizeof(text)) <= 0)
-        return 0;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        if (strncmp(line, key, length) == 0 && line[length] == ' ')
-            return strtoull(line + length + 1, NULL, 10);
-    }
-    return 0;
-}
-
-/* --- finding the hierarchies --------------------------------------------------------------- */
-
-static const struct {
-    const char *controller;
-    enum cgroup_part part;
-    uint32_t feature;
-} controllers[] = {
-    { "memory", CGROUP_MEMORY, LAUNCH_HAS_MEMORY },
-    { "cpu", CGROUP_CPU, LAUNCH_HAS_CPU },
-    { "cpuacct", CGROUP_CPUACCT, 0 },
-    { "pids", CGROUP_PIDS, LAUNCH_HAS_PIDS },
-    { "freezer", CGROUP_FREEZER, LAUNCH_HAS_FREEZER },
-};
-
-static bool has_word(const char *list, const char *word, const char *separators)
-{
-    size_t length = strlen(word);
-
-    while (*list) {
-        size_t span = strcspn(list, separators);
-
-        if (span == length && strncmp(list, word, length) == 0)
-            return true;
-        list += span + strspn(list + span, separators);
-    }
-    return false;
-}
-
-static int open_base(int root, const char *instance)
-{
-    char name[LAUNCH_NAME_SIZE + 16];
-
-    snprintf(name, sizeof(name), "sandglass.%s", instance);
-    if (mkdirat(root, name, 0755) < 0 && errno != EEXIST)
-        return -1;
-    return openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-}
-
-static void add_v1(struct cgroups *cgroups, const char *path, const char *options,
-                   const char *instance)
-{
-    int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (root < 0)
-        return;
-    for (size_t i = 0; i < sizeof(controllers) / sizeof(controllers[0]); i++) {
-        int *base = &cgroups->base[controllers[i].part];
-
-        if (*base >= 0 || !has_word(options, controllers[i].controller, ",\n"))
-            continue;
-        *base = open_base(root, instance);
-        if (*base >= 0)
-            cgroups->features |= controllers[i].feature | LAUNCH_HAS_CGROUP_V1;
-    }
-    close(root);
-}
-
-/* Root works at the top of the hierarchy, an ordinary user in the group that was delegated. */
-static int open_unified_root(const char *path)
-{
-    char text[4096];
-    char *own;
-    int root;
-    int proc;
-    int top = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (top < 0 || geteuid() == 0)
-        return top;
-    proc = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    own = proc >= 0 && read_text(proc, "cgroup", text, sizeof(text)) > 0 ? strstr(text, "0::/")
-                                                                         : NULL;
-    if (proc >= 0)
-        close(proc);
-    if (!own || strlen(own) < 6) {
-        close(top);
-        return -1;
-    }
-    own += 4;
-    own[strcspn(own, "\n")] = '\0';
-    root = openat(top, own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    close(top);
-    return root;
-}
-
-static void add_v2(struct cgroups *cgroups, const char *path, const char *instance)
-{
-    char text[512];
-    int root = open_unified_root(path);
-    int base;
-
-    if (root < 0)
-        return;
-    if (read_text(root, "cgroup.controllers", text, sizeof(text)) <= 0 ||
-        !has_word(text, "memory", " \n")) {
-        close(root);
-        return;
-    }
-    (void)write_text(root, "cgroup.subtree_control", "+memory +pids +cpu");
-    base = open_base(root, instance);
-    close(root);
-    if (base < 0)
-        return;
-    (void)write_text(base, "cgroup.subtree_control", "+memory +pids +cpu");
-    (void)read_text(base, "cgroup.subtree_control", text, sizeof(text));
-    cgroups->base[CGROUP_UNIFIED] = base;
-    cgroups->features = LAUNCH_HAS_CGROUP_V2 | LAUNCH_HAS_FREEZER;
-    cgroups->features |= has_word(text, "memory", " \n") ? LAUNCH_HAS_MEMORY : 0;
-    cgroups->features |= has_word(text, "pids", " \n") ? LAUNCH_HAS_PIDS : 0;
-    cgroups->features |= has_word(text, "cpu", " \n") ? LAUNCH_HAS_CPU : 0;
-}
-
-void cgroups_open(struct cgroups *cgroups, const char *instance)
-{
-    FILE *mounts = fopen("/proc/self/mounts", "re");
-    char line[4096];
-    char path[1024];
-    char type[64];
-    char options[1024];
-
-    *cgroups = (struct cgroups){ .base = { -1, -1, -1, -1, -1, -1 } };
-    while (mounts && fgets(line, sizeof(line), mounts)) {
-        if (sscanf(line, "%*s %1023s %63s %1023s", path, type, options) != 3)
-            continue;
-        if (strcmp(type, "cgroup2") == 0 && !(cgroups->features & LAUNCH_HAS_CGROUP_V1))
-            add_v2(cgroups, path, instance);
-        else if (strcmp(type, "cgroup") == 0 && !cgroups_are_v2(cgroups))
-            add_v1(cgroups, path, options, instance);
-    }
-    if (mounts)
-        fclose(mounts);
-}
 
 /* --- one group ----------------------------------------------------------------------------- */
 
@@ -218,10 +27,10 @@ static int limit_memory(int group, const struct launch_limits *limits)
 {
     /* Swap is counted with memory; where the host does not account it there is no such file. The
      * two may only move so that the first never passes the second. */
-    (void)write_text(group, "memory.memsw.limit_in_bytes", "-1");
-    if (write_number(group, "memory.limit_in_bytes", limits->memory_bytes) < 0)
+    (void)cgroup_write_text(group, "memory.memsw.limit_in_bytes", "-1");
+    if (cgroup_write_number(group, "memory.limit_in_bytes", limits->memory_bytes) < 0)
         return -1;
-    (void)write_number(group, "memory.memsw.limit_in_bytes", limits->memory_bytes);
+    (void)cgroup_write_number(group, "memory.memsw.limit_in_bytes", limits->memory_bytes);
     return 0;
 }
 
@@ -229,7 +38,7 @@ static int limit_cpu(int group, const struct launch_limits *limits)
 {
     uint64_t quota = (uint64_t)limits->cpu_millis * CPU_PERIOD_US / 1000;
 
-    return write_number(group, "cpu.cfs_quota_us", quota);
+    return cgroup_write_number(group, "cpu.cfs_quota_us", quota);
 }
 
 static int limit_unified(int group, const struct launch_limits *limits, uint32_t features)
@@ -239,13 +48,14 @@ static int limit_unified(int group, const struct launch_limits *limits, uint32_t
 
     snprintf(text, sizeof(text), "%llu %d", (unsigned long long)quota, CPU_PERIOD_US);
     if ((features & LAUNCH_HAS_MEMORY) &&
-        write_number(group, "memory.max", limits->memory_bytes) < 0)
+        cgroup_write_number(group, "memory.max", limits->memory_bytes) < 0)
         return -1;
-    (void)write_text(group, "memory.swap.max", "0");
-    if ((features & LAUNCH_HAS_CPU) && write_text(group, "cpu.max", text) < 0)
+    (void)cgroup_write_text(group, "memory.swap.max", "0");
+    if ((features & LAUNCH_HAS_CPU) && cgroup_write_text(group, "cpu.max", text) < 0)
         return -1;
     /* One more for init. */
-    if ((features & LAUNCH_HAS_PIDS) && write_number(group, "pids.max", limits->pids + 1) < 0)
+    if ((features & LAUNCH_HAS_PIDS) &&
+        cgroup_write_number(group, "pids.max", limits->pids + 1) < 0)
         return -1;
     return 0;
 }
@@ -259,7 +69,7 @@ static int limit_part(const struct cgroups *cgroups, enum cgroup_part part, int 
     case CGROUP_CPU:
         return limit_cpu(group, limits);
     case CGROUP_PIDS:
-        return write_number(group, "pids.max", limits->pids + 1);
+        return cgroup_write_number(group, "pids.max", limits->pids + 1);
     case CGROUP_UNIFIED:
         return limit_unified(group, limits, cgroups->features);
     case CGROUP_CPUACCT:
@@ -337,16 +147,16 @@ static bool is_frozen(int group, bool unified)
     char text[256];
 
     if (unified)
-        return read_keyed(group, "cgroup.events", "frozen") == 1;
-    return read_text(group, "freezer.state", text, sizeof(text)) > 0 &&
+        return cgroup_read_keyed(group, "cgroup.events", "frozen") == 1;
+    return cgroup_read_text(group, "freezer.state", text, sizeof(text)) > 0 &&
            strncmp(text, "FROZEN", 6) == 0;
 }
 
 static int set_frozen(int group, bool unified, bool frozen)
 {
     if (unified)
-        return write_text(group, "cgroup.freeze", frozen ? "1" : "0");
-    return write_text(group, "freezer.state", frozen ? "FROZEN" : "THAWED");
+        return cgroup_write_text(group, "cgroup.freeze", frozen ? "1" : "0");
+    return cgroup_write_text(group, "freezer.state", frozen ? "FROZEN" : "THAWED");
 }
 
 int cgroups_freeze(struct cgroups *cgroups, const char *id, bool frozen, struct fail *fail)
@@ -443,55 +253,6 @@ int cgroups_rename(struct cgroups *cgroups, const char *from, const char *to, st
     return 0;
 }
 
-/* Another launcher of the same instance may be alive, with a state directory of its own. */
-static bool is_abandoned(const char *pid_text)
-{
-    int pid = atoi(pid_text);
-
-    return pid <= 0 || pid == getpid() || (kill(pid, 0) < 0 && errno == ESRCH);
-}
-
-static void sweep_part(int base, const char *prefix)
-{
-    int fd = openat(base, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-
-    if (!stream) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    while ((entry = readdir(stream))) {
-        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
-            is_abandoned(entry->d_name + strlen(prefix)))
-            (void)unlinkat(base, entry->d_name, AT_REMOVEDIR);
-    }
-    closedir(stream);
-}
-
-void cgroups_sweep(struct cgroups *cgroups, const char *prefix)
-{
-    for (int part = 0; part < CGROUP_PARTS; part++) {
-        if (cgroups->base[part] >= 0)
-            sweep_part(cgroups->base[part], prefix);
-    }
-}
-
-void cgroups_close(struct cgroups *cgroups, const char *instance)
-{
-    char name[LAUNCH_NAME_SIZE + 16];
-
-    snprintf(name, sizeof(name), "../sandglass.%s", instance);
-    for (int part = 0; part < CGROUP_PARTS; part++) {
-        if (cgroups->base[part] < 0)
-            continue;
-        (void)unlinkat(cgroups->base[part], name, AT_REMOVEDIR);
-        close(cgroups->base[part]);
-        cgroups->base[part] = -1;
-    }
-}
-
 /* --- usage --------------------------------------------------------------------------------- */
 
 static void usage_v1(struct cgroups *cgroups, const char *id, struct launch_usage *usage)
@@ -501,17 +262,17 @@ static void usage_v1(struct cgroups *cgroups, const char *id, struct launch_usag
     int pids = open_group(cgroups, CGROUP_PIDS, id);
 
     if (memory >= 0) {
-        usage->memory_bytes = read_number(memory, "memory.usage_in_bytes");
-        usage->memory_peak_bytes = read_number(memory, "memory.max_usage_in_bytes");
-        usage->oom_kills = (uint32_t)read_keyed(memory, "memory.oom_control", "oom_kill");
+        usage->memory_bytes = cgroup_read_number(memory, "memory.usage_in_bytes");
+        usage->memory_peak_bytes = cgroup_read_number(memory, "memory.max_usage_in_bytes");
+        usage->oom_kills = (uint32_t)cgroup_read_keyed(memory, "memory.oom_control", "oom_kill");
         close(memory);
     }
     if (cpuacct >= 0) {
-        usage->cpu_us = read_number(cpuacct, "cpuacct.usage") / 1000;
+        usage->cpu_us = cgroup_read_number(cpuacct, "cpuacct.usage") / 1000;
         close(cpuacct);
     }
     if (pids >= 0) {
-        usage->pids = (uint32_t)read_number(pids, "pids.current");
+        usage->pids = (uint32_t)cgroup_read_number(pids, "pids.current");
         close(pids);
     }
 }
@@ -522,11 +283,11 @@ static void usage_v2(struct cgroups *cgroups, const char *id, struct launch_usag
 
     if (group < 0)
         return;
-    usage->memory_bytes = read_number(group, "memory.current");
-    usage->memory_peak_bytes = read_number(group, "memory.peak");
-    usage->oom_kills = (uint32_t)read_keyed(group, "memory.events", "oom_kill");
-    usage->cpu_us = read_keyed(group, "cpu.stat", "usage_usec");
-    usage->pids = (uint32_t)read_number(group, "pids.current");
+    usage->memory_bytes = cgroup_read_number(group, "memory.current");
+    usage->memory_peak_bytes = cgroup_read_number(group, "memory.peak");
+    usage->oom_kills = (uint32_t)cgroup_read_keyed(group, "memory.events", "oom_kill");
+    usage->cpu_us = cgroup_read_keyed(group, "cpu.stat", "usage_usec");
+    usage->pids = (uint32_t)cgroup_read_number(group, "pids.current");
     close(group);
 }
 

@@ -68,6 +68,12 @@ struct host {
 /* Prepares the host for native sandboxes; fails with the step that this host refuses. */
 int host_open(struct launcher *launcher, struct fail *fail);
 
+/* For templates.c: a detached tree becomes a template; a directory as our copy of the host's
+ * namespace has it. */
+struct template *host_mount_template(struct host *host, const char *name, int tree,
+                                     struct fail *fail);
+int host_reopen(int fd);
+
 /* A directory that the operator named. */
 int host_add_template(struct launcher *launcher, const char *name, int dir, struct fail *fail);
 

@@ -1,0 +1,17 @@
+#pragma once
+
+/* The files of control groups: short texts and numbers, below an open folder. */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+int cgroup_write_text(int dir, const char *name, const char *text);
+int cgroup_write_number(int dir, const char *name, uint64_t value);
+
+/* Always terminated; -1 when there is no such file. */
+ssize_t cgroup_read_text(int dir, const char *name, char *text, size_t size);
+uint64_t cgroup_read_number(int dir, const char *name); /* 0 when there is none */
+
+/* The value behind "key " in a file of such lines. */
+uint64_t cgroup_read_keyed(int dir, const char *name, const char *key);
