@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,6 +23,7 @@
 enum {
     UID_BASE = 0x40000000,
     SLOTS = 12288,
+    END_TIMEOUT_MS = 5000,
     SPARE_FD = 64, /* above everything that is placed */
 };
 
@@ -102,10 +104,17 @@ int launcher_process_start(const char *state_path, pid_t *out_pid, struct error 
     return steal_fd(&ours);
 }
 
+/* One that hangs is not waited for: the launcher of the next daemon waits until it is gone. */
 void launcher_process_end(pid_t pid)
 {
-    if (pid > 0)
-        (void)waitpid(pid, NULL, 0);
+    scoped(fd_close) int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    struct pollfd end = { .fd = pidfd, .events = POLLIN };
+
+    if (pid <= 0)
+        return;
+    if (pidfd >= 0 && poll(&end, 1, END_TIMEOUT_MS) == 0)
+        (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, pidfd >= 0 ? WNOHANG : 0);
 }
 
 int launcher_process_send(int socket, const void *message, size_t length, int fd)
