@@ -3,7 +3,6 @@
 #include "base/scoped.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -19,55 +18,69 @@ struct pidfd_exit {
 
 #define PIDFD_GET_EXIT _IOWR(0xFF, 11, struct pidfd_exit)
 
-enum { PIDFD_EXIT_KNOWN = 1 << 3, REAP_TIMEOUT_MS = 20 };
+enum { PIDFD_EXIT_KNOWN = 1 << 3, LOOK_US = 2 * 1000, LOOKS = 100 };
 
-/* How a process ended that is somebody else's child: the kernel tells once its parent has reaped
- * it, which is a moment after its death. */
-static struct process_exit ask_kernel(int pidfd)
+static const struct process_exit unknown_exit = { .known = false, .code = -1 };
+
+/* How a process ended that is somebody else's child. The kernel tells once its parent has reaped
+ * it; true in *out_later when that is yet to come. */
+static struct process_exit ask_kernel(int pidfd, bool *out_later)
 {
     struct pidfd_exit info = { .mask = PIDFD_EXIT_KNOWN };
-    struct pollfd reaped = { .fd = pidfd };
-    bool known = ioctl(pidfd, PIDFD_GET_EXIT, &info) == 0 && info.mask & PIDFD_EXIT_KNOWN;
+    bool answered = ioctl(pidfd, PIDFD_GET_EXIT, &info) == 0;
 
-    if (!known && errno != ENOTTY && poll(&reaped, 1, REAP_TIMEOUT_MS) > 0) {
-        info.mask = PIDFD_EXIT_KNOWN;
-        known = ioctl(pidfd, PIDFD_GET_EXIT, &info) == 0 && info.mask & PIDFD_EXIT_KNOWN;
-    }
-    if (!known)
-        return (struct process_exit){ .known = false, .code = -1 };
+    *out_later = answered ? !(info.mask & PIDFD_EXIT_KNOWN) : errno == ESRCH;
+    if (!answered || *out_later)
+        return unknown_exit;
     if (WIFSIGNALED(info.exit_code))
         return (
             struct process_exit){ .known = true, .code = -1, .signal = WTERMSIG(info.exit_code) };
     return (struct process_exit){ .known = true, .code = WEXITSTATUS(info.exit_code) };
 }
 
-static struct process_exit reap(int pidfd)
+static struct process_exit reap(int pidfd, bool *out_later)
 {
     siginfo_t info = { 0 };
 
     while (waitid(P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG) < 0)
         if (errno != EINTR)
-            return ask_kernel(pidfd);
+            return ask_kernel(pidfd, out_later);
     if (info.si_pid == 0)
-        return (struct process_exit){ .known = false, .code = -1 };
+        return unknown_exit;
     if (info.si_code == CLD_EXITED)
         return (struct process_exit){ .known = true, .code = info.si_status };
     return (struct process_exit){ .known = true, .code = -1, .signal = info.si_status };
 }
 
-static void on_pidfd_ready(struct io_watch *watch, unsigned events UNUSED)
+static void look(struct process *process)
 {
-    struct process *process = container_of(watch, struct process, watch);
     process_exit_fn *on_exit = process->on_exit;
+    bool later = false;
 
-    process->exit = reap(process->pidfd);
+    process->exit = reap(process->pidfd, &later);
+    if (later && process->looks++ < LOOKS) {
+        timer_arm_in(&process->again, LOOK_US);
+        return;
+    }
     process_unwatch(process);
     on_exit(process);
+}
+
+static void on_look_again(struct timer *timer)
+{
+    look(container_of(timer, struct process, again));
+}
+
+static void on_pidfd_ready(struct io_watch *watch, unsigned events UNUSED)
+{
+    io_watch_stop(watch);
+    look(container_of(watch, struct process, watch));
 }
 
 void process_watch(struct process *process, struct loop *loop, int pidfd, process_exit_fn *on_exit)
 {
     *process = (struct process){ .pidfd = pidfd, .on_exit = on_exit };
+    timer_init(&process->again, loop, on_look_again);
     io_watch_start(&process->watch, loop, pidfd, IO_READ, on_pidfd_ready);
 }
 
@@ -77,6 +90,7 @@ void process_unwatch(struct process *process)
     if (!process->on_exit)
         return;
     io_watch_stop(&process->watch);
+    timer_stop(&process->again);
     fd_close(process->pidfd);
     process->pidfd = -1;
     process->on_exit = NULL;

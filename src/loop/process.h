@@ -22,6 +22,8 @@ struct process_exit {
 struct process {
     int pidfd; /* owned; -1 when not watched */
     struct io_watch watch;
+    struct timer again; /* dead, and not reaped yet by its parent */
+    unsigned looks;
     process_exit_fn *on_exit;
     struct process_exit exit; /* valid in and after on_exit */
 };
