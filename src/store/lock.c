@@ -6,14 +6,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define LOCK_NAME "lock"
+
+enum { RELEASE_TIMEOUT_MS = 2000, RELEASE_LOOK_MS = 10 };
 
 struct holder {
     char pid[24];
@@ -43,6 +48,15 @@ static bool read_holder(int fd, struct holder *holder)
     text[length] = '\0';
     return sscanf(text, "pid %23s\nhost %64s\nsince %31s", holder->pid, holder->host,
                   holder->since) == 3;
+}
+
+/* A daemon that was killed while it started a child: the child lets go of the lock at its exec. */
+static bool may_be_released(int fd)
+{
+    struct holder holder;
+    pid_t pid = read_holder(fd, &holder) ? atoi(holder.pid) : 0;
+
+    return pid > 0 && kill(pid, 0) < 0 && errno == ESRCH;
 }
 
 static int refuse_taken(int dir_fd, int fd, struct error *err)
@@ -89,7 +103,7 @@ static bool is_current(int dir_fd, int fd)
 
 int store_lock(int state_dir_fd, struct error *err)
 {
-    for (;;) {
+    for (int waited_ms = 0;; waited_ms += RELEASE_LOOK_MS) {
         scoped(fd_close) int fd = openat(
             state_dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
         char path[PATH_MAX];
@@ -98,7 +112,13 @@ int store_lock(int state_dir_fd, struct error *err)
         if (fd < 0)
             return error_sys(err, "open the lock file in %.300s", path);
         if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-            if (errno == EWOULDBLOCK)
+            bool is_taken = errno == EWOULDBLOCK;
+
+            if (is_taken && waited_ms < RELEASE_TIMEOUT_MS && may_be_released(fd)) {
+                (void)poll(NULL, 0, RELEASE_LOOK_MS);
+                continue;
+            }
+            if (is_taken)
                 return refuse_taken(state_dir_fd, fd, err);
             if (errno == EINTR)
                 continue;
