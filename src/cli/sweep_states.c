@@ -3,7 +3,7 @@
 #include "base/scoped.h"
 #include "base/str.h"
 #include "cli/sweep.h"
-#include "launcher/state.h"
+#include "wire/mark.h"
 
 #include <ctype.h>
 #include <dirent.h>

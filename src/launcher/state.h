@@ -10,28 +10,11 @@
  */
 
 #include "launcher/fail.h"
+#include "wire/mark.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 2, MARK_NO_SLOT = 0xffffff };
-
-struct mark {
-    uint32_t magic;
-    uint32_t version;
-    char instance[LAUNCH_NAME_SIZE];
-    char id[LAUNCH_ID_SIZE];
-    uint64_t start_time;
-    int32_t pid; /* 0 until there is a process */
-    uint32_t slot;
-    uint32_t mode;
-    uint32_t network;
-    uint32_t landlock_abi;
-    uint32_t uid; /* direct: whom it runs as; 0: the launcher's own user */
-    struct launch_limits limits;
-    char template_name[LAUNCH_NAME_SIZE]; /* of an imported template; "" otherwise */
-};
 
 struct state {
     int root;      /* owned: the state directory */
