@@ -175,8 +175,8 @@ struct session *session_find(struct core *core, const char *owner, bool any_owne
 
 /* Ends a session: executions are stopped, the sandbox is destroyed and confirmed gone, the record
  * is written; done then. Callers that come while it is ending wait for the same end and the first
- * reason stays. `op` may be NULL. What takes longer than 30 seconds is told as ERR_TIMEOUT, and goes
- * on. */
+ * reason stays. `op` may be NULL. What takes longer than 30 seconds is told as ERR_TIMEOUT, and
+ * goes on. */
 void session_end(struct session *session, enum end_kind kind, const char *detail,
                  struct session_op *op, session_done_fn *done);
 
