@@ -18,13 +18,20 @@ struct pool {
     struct sandbox *creating; /* borrowed; one at a time */
     struct deferred refill;
     struct timer retry;
+    struct timer look; /* at the memory, while there are members */
+    bool (*memory_is_tight)(void);
     unsigned failures; /* in a row */
     bool active;
 };
 
 /* --- refilling ----------------------------------------------------------------------------- */
 
-enum { LEAST_FREE_PERCENT = 5, TIGHT_RETRY_US = 30 * 1000 * 1000 };
+enum {
+    LEAST_FREE_PERCENT = 5,
+    TIGHT_RETRY_US = 30 * 1000 * 1000,
+    LOOK_US = 10 * 1000 * 1000,
+    SHRINK_US = 1000 * 1000, /* one by one: each that goes may be enough */
+};
 
 /* A host that is short of memory needs it for sandboxes that somebody uses. */
 static bool memory_is_tight(void)
@@ -51,7 +58,7 @@ static void refill(struct pool *pool)
         return;
     if (!capacity_has_spare(pool->core->capacity))
         return;
-    if (memory_is_tight())
+    if (pool->memory_is_tight())
         timer_arm_in(&pool->retry, TIGHT_RETRY_US);
     else
         pool->creating = sandbox_start(pool->core, NULL);
@@ -67,6 +74,19 @@ static void on_retry(struct timer *timer)
     refill(container_of(timer, struct pool, retry));
 }
 
+static void on_look(struct timer *timer)
+{
+    struct pool *pool = container_of(timer, struct pool, look);
+    bool is_tight = pool->memory_is_tight();
+
+    if (is_tight && pool_yield(pool)) {
+        metrics_add(pool->core->metrics, METRIC_POOL_SHRUNK, 0, 1);
+        log_info("memory is short: a member of the pool goes", kv("left", pool_ready(pool)));
+    }
+    if (!list_is_empty(&pool->ready))
+        timer_arm_in(&pool->look, is_tight ? SHRINK_US : LOOK_US);
+}
+
 void pool_kick(struct pool *pool)
 {
     loop_defer(pool->core->loop, &pool->refill, on_refill);
@@ -79,6 +99,8 @@ struct pool *pool_new(struct core *core)
     pool->core = core;
     list_init(&pool->ready);
     timer_init(&pool->retry, core->loop, on_retry);
+    timer_init(&pool->look, core->loop, on_look);
+    pool->memory_is_tight = memory_is_tight;
     return pool;
 }
 
@@ -87,6 +109,7 @@ void pool_free(struct pool *pool)
     if (!pool)
         return;
     timer_stop(&pool->retry);
+    timer_stop(&pool->look);
     loop_undefer(pool->core->loop, &pool->refill);
     free(pool);
 }
@@ -101,6 +124,7 @@ void pool_stop(struct pool *pool)
 {
     pool->active = false;
     timer_stop(&pool->retry);
+    timer_stop(&pool->look);
     while (pool_yield(pool))
         ;
 }
@@ -143,6 +167,11 @@ bool pool_yield(struct pool *pool)
     return true;
 }
 
+void pool_judge_memory(struct pool *pool, bool (*is_tight)(void))
+{
+    pool->memory_is_tight = is_tight;
+}
+
 size_t pool_ready(const struct pool *pool)
 {
     struct sandbox *member;
@@ -159,6 +188,8 @@ void pool_on_ready(struct pool *pool, struct sandbox *sandbox)
     pool->failures = 0;
     list_append(&pool->ready, &sandbox->pool_node);
     warm_prepare(sandbox);
+    if (!timer_is_armed(&pool->look))
+        timer_arm_in(&pool->look, LOOK_US);
     pool_kick(pool);
 }
 

@@ -55,6 +55,36 @@ static void the_pool_is_filled_one_at_a_time(void **state)
     assert_int_equal(capacity_held(world->core->capacity), 3);
 }
 
+static bool tight;
+
+static bool memory_is_tight(void)
+{
+    return tight;
+}
+
+static void under_memory_pressure_members_are_given_back_one_by_one(void **state)
+{
+    struct world *world = *state;
+    struct pool *pool;
+
+    start_with(world, 3);
+    pool = world->core->pool;
+    pool_judge_memory(pool, memory_is_tight);
+    tight = true;
+    world_advance(world, 10000);
+    assert_int_equal(pool_ready(pool), 2);
+    world_advance(world, 1000);
+    assert_int_equal(pool_ready(pool), 1);
+    world_advance(world, 5000);
+    assert_int_equal(pool_ready(pool), 0);
+    assert_int_equal(fake_backend_count(world->backend), 0);
+    assert_int_equal(metric(world, METRIC_POOL_SHRUNK), 3);
+    tight = false;
+    world_advance(world, 60000);
+    assert_int_equal(pool_ready(pool), 3);
+    assert_int_equal(metric(world, METRIC_POOL_SHRUNK), 3);
+}
+
 static void a_session_takes_a_member_and_the_pool_is_refilled(void **state)
 {
     struct world *world = *state;
@@ -274,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_pool_is_filled_one_at_a_time),
+        TEST(under_memory_pressure_members_are_given_back_one_by_one),
         TEST(a_session_takes_a_member_and_the_pool_is_refilled),
         TEST(a_claim_is_durable_before_it_is_used),
         TEST(a_claimed_member_gets_the_limits_of_its_session),
