@@ -170,10 +170,11 @@ void sandbox_free(struct sandbox *sandbox)
 void sandbox_save(struct sandbox *sandbox)
 {
     struct core *core = sandbox->core;
+    bool ready = sandbox->state == SANDBOX_CREATING && sandbox->complete;
     char reason[END_TEXT_SIZE];
     struct sandbox_record record = {
         .backend = core->parts.backend->ops->name,
-        .state = sandbox_state_name(sandbox->state),
+        .state = sandbox_state_name(ready ? SANDBOX_READY : sandbox->state),
         .end_reason = reason,
         .last_error = sandbox->last_error.message,
         .generation = sandbox->generation,

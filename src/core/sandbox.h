@@ -70,10 +70,11 @@ struct sandbox {
     struct backend_op op;
     struct agent_request request;
     struct store_ticket ticket;
-    struct timer timer;    /* start timeout; later: connect again, or destroy again */
-    unsigned reconnects;   /* in a row */
-    bool recorded;         /* its intent is in the store */
-    bool op_running;       /* the backend has not answered yet */
+    struct timer timer;  /* start timeout; later: connect again, or destroy again */
+    unsigned reconnects; /* in a row */
+    bool recorded;       /* its intent is in the store */
+    bool complete;   /* its record says ready, before anybody uses it: the next daemon adopts it */
+    bool op_running; /* the backend has not answered yet */
     bool request_running;  /* init has not answered yet */
     bool ticket_running;   /* the store has not answered about destroying yet */
     bool destroy_recorded; /* it has */

@@ -82,7 +82,6 @@ static void on_built(struct backend_op *op)
             sandbox_watch(sandbox, op->result.made.pidfd);
         else
             fd_close(op->result.made.pidfd);
-        sandbox_save(sandbox);
     }
     workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
 }
@@ -103,6 +102,16 @@ static void build(struct workflow *workflow)
     sandbox->op = (struct backend_op){ .done = on_built };
     sandbox->op_running = true;
     backend_create(core->parts.backend, &spec, &sandbox->op);
+}
+
+/* Before anything runs in it: a program that was told of must be found again by the next daemon. */
+static void record_made(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    sandbox->complete = true;
+    sandbox_save(sandbox);
+    store_commit(sandbox->core->parts.store, &sandbox->ticket, on_recorded);
 }
 
 static void on_adopt_answer(struct backend_op *op)
@@ -160,16 +169,6 @@ static void connect_to_init(struct workflow *workflow)
     agent_list(sandbox->agent, &sandbox->request, on_listed);
 }
 
-static void record_claim(struct workflow *workflow)
-{
-    struct sandbox *sandbox = sandbox_of(workflow);
-
-    timer_arm_in(&sandbox->timer, START_TIMEOUT_US);
-    sandbox_emit(sandbox, "sandbox.creating", NULL);
-    sandbox_save(sandbox);
-    store_commit(sandbox->core->parts.store, &sandbox->ticket, on_recorded);
-}
-
 static void on_limits_set(struct backend_op *op)
 {
     struct sandbox *sandbox = container_of(op, struct sandbox, op);
@@ -189,6 +188,7 @@ static void set_limits(struct workflow *workflow)
     struct sandbox *sandbox = sandbox_of(workflow);
     const struct sandbox_limits *wanted = &sandbox->session->limits;
 
+    timer_arm_in(&sandbox->timer, START_TIMEOUT_US);
     if (limits_equal(&sandbox->limits, wanted)) {
         workflow_step_done(workflow, NULL);
         return;
@@ -199,18 +199,27 @@ static void set_limits(struct workflow *workflow)
     backend_update(sandbox->core->parts.backend, sandbox->id, wanted, &sandbox->op);
 }
 
+/* With its limits set nothing is left to do: the record can say that it is the session's, and
+ * ready. */
+static void record_claim(struct workflow *workflow)
+{
+    sandbox_emit(sandbox_of(workflow), "sandbox.creating", NULL);
+    record_made(workflow);
+}
+
 /* What was done is undone by the one way out, sandbox_destroy(). */
 static const struct workflow_step create_steps[] = {
     { "reserve a slot", reserve_slot, NULL },
     { "record the intent", record_intent, NULL },
     { "build the sandbox", build, NULL },
+    { "record what was made", record_made, NULL },
     { "connect to its init", connect_to_init, NULL },
     { 0 },
 };
 
 static const struct workflow_step claim_steps[] = {
-    { "record the claim", record_claim, NULL },
     { "set its limits", set_limits, NULL },
+    { "record the claim", record_claim, NULL },
     { 0 },
 };
 
