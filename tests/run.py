@@ -25,7 +25,7 @@ BUILDS = [
 ]
 
 FUZZ_SECONDS = 5
-END_TO_END_WORKERS = 4  # most of their time is waiting
+END_TO_END_WORKERS = 3  # most of their time is waiting
 SANITIZER_ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:handle_abort=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",

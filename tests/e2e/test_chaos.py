@@ -9,7 +9,7 @@ import random
 import threading
 import time
 
-from conftest import INSTANCE, wait_for
+from conftest import our_cgroups, wait_for
 
 KILLS = int(os.environ.get("SANDGLASS_KILLS", "12"))
 SEED = int(os.environ.get("SANDGLASS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
@@ -177,12 +177,12 @@ def crash(daemon, chance):
 def groups_of_sandboxes():
     """Names of the control groups of our sandboxes, and whether anything runs in them."""
     found = {}
-    for holder in pathlib.Path("/sys/fs/cgroup").glob(f"**/sandglass.{INSTANCE}"):
-        for group in holder.glob("sbx_*"):
-            try:
-                found.setdefault(group.name, set()).update((group / "cgroup.procs").read_text().split())
-            except OSError:
-                pass
+    for path in our_cgroups():
+        group = pathlib.Path(path)
+        try:
+            found.setdefault(group.name, set()).update((group / "cgroup.procs").read_text().split())
+        except OSError:
+            pass
     return found
 
 
