@@ -162,17 +162,35 @@ static void own_cgroup(char *path, size_t size)
         snprintf(path, size, "/sys/fs/cgroup%s", line + 3);
 }
 
+/* Version 1, one hierarchy for each controller; only root can use it. */
+static void check_cgroups_v1(struct finding *finding)
+{
+    static const char *const controllers[] = { "memory", "cpu", "pids", "freezer" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(controllers); i++) {
+        char path[64];
+
+        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/tasks", controllers[i]);
+        if (access(path, W_OK) == 0)
+            continue;
+        finding_set(finding, FINDING_WARN,
+                    "run the daemon as root, or boot with systemd.unified_cgroup_hierarchy=1; in a "
+                    "container: mount cgroup v2 writable (--cgroupns=private)",
+                    "no %s controller is ours: limits hold for processes, not for sandboxes",
+                    controllers[i]);
+        return;
+    }
+    finding_set(finding, FINDING_OK, NULL, "v1 with memory, cpu, pids and freezer");
+}
+
 static void check_cgroups(const struct doctor *doctor UNUSED, struct finding *finding)
 {
-    static const char remedy[] = "boot with systemd.unified_cgroup_hierarchy=1; in a container: "
-                                 "mount cgroup v2 writable (--cgroupns=private)";
     char controllers[256] = "";
     char path[320];
     struct statfs fs;
 
     if (statfs("/sys/fs/cgroup", &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC) {
-        finding_set(finding, FINDING_WARN, remedy,
-                    "there is no cgroup v2: limits hold for processes, not for sandboxes");
+        check_cgroups_v1(finding);
         return;
     }
     (void)read_text("/sys/fs/cgroup/cgroup.controllers", controllers, sizeof(controllers));
