@@ -337,6 +337,7 @@ int main(int argc, char **argv)
     config_fini(&config);
     (void)unlinkat(state_dir, "sandboxes", AT_REMOVEDIR);
     (void)unlinkat(state_dir, "trash", AT_REMOVEDIR);
+    (void)unlinkat(state_dir, "ahead", AT_REMOVEDIR);
     close(state_dir);
     return rmdir(path) == 0 ? 0 : 1;
 }

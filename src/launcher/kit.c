@@ -11,12 +11,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { KIT_FDS = CGROUP_PARTS + 2 };
+enum { KIT_FDS = CGROUP_PARTS + 5 };
 
 static void kit_init(struct kit *kit)
 {
-    *kit =
-        (struct kit){ .slot = SLOTS_NONE, .userns = -1, .netns = -1, .cgroup = CGROUP_ENTRY_NONE };
+    *kit = (struct kit){ .slot = SLOTS_NONE,
+                         .userns = -1,
+                         .netns = -1,
+                         .cgroup = CGROUP_ENTRY_NONE,
+                         .folder = FOLDER_NONE };
 }
 
 static void kit_drop(struct launcher *launcher, struct kit *kit)
@@ -26,6 +29,7 @@ static void kit_drop(struct launcher *launcher, struct kit *kit)
     if (kit->netns >= 0)
         close(kit->netns);
     cgroup_entry_close(&kit->cgroup);
+    folder_drop(launcher, &kit->folder);
     if (*kit->name)
         (void)cgroups_remove(&launcher->cgroups, kit->name);
     if (kit->slot != SLOTS_NONE)
@@ -39,7 +43,9 @@ static int make_namespaces(struct launcher *launcher, struct kit *kit, struct fa
     if (kit->userns < 0)
         return -1;
     kit->netns = netns_make(launcher, fail);
-    return kit->netns < 0 ? -1 : 0;
+    if (kit->netns < 0)
+        return -1;
+    return folder_make(launcher, &kit->folder, (unsigned)kit->slot, fail);
 }
 
 static int make_now(struct launcher *launcher, struct kit *kit, struct fail *fail)
@@ -59,6 +65,7 @@ struct delivery {
     int made;
     struct launch_limits limits;
     int parts[KIT_FDS]; /* which of the descriptors come along */
+    char folder[FOLDER_NAME_SIZE];
 };
 
 static void collect_fds(struct kit *kit, int fds[KIT_FDS])
@@ -66,6 +73,9 @@ static void collect_fds(struct kit *kit, int fds[KIT_FDS])
     memcpy(fds, kit->cgroup.fds, sizeof(kit->cgroup.fds));
     fds[CGROUP_PARTS] = kit->userns;
     fds[CGROUP_PARTS + 1] = kit->netns;
+    fds[CGROUP_PARTS + 2] = kit->folder.dir;
+    fds[CGROUP_PARTS + 3] = kit->folder.mark;
+    fds[CGROUP_PARTS + 4] = kit->folder.socket;
 }
 
 static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
@@ -73,6 +83,9 @@ static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
     memcpy(kit->cgroup.fds, fds, sizeof(kit->cgroup.fds));
     kit->userns = fds[CGROUP_PARTS];
     kit->netns = fds[CGROUP_PARTS + 1];
+    kit->folder.dir = fds[CGROUP_PARTS + 2];
+    kit->folder.mark = fds[CGROUP_PARTS + 3];
+    kit->folder.socket = fds[CGROUP_PARTS + 4];
 }
 
 static void set_name(const struct launcher *launcher, struct kit *kit)
@@ -102,6 +115,7 @@ static int send_delivery(int socket, struct delivery *delivery, struct kit *kit)
     size_t count = 0;
 
     collect_fds(kit, fds);
+    memcpy(delivery->folder, kit->folder.name, sizeof(delivery->folder));
     for (size_t i = 0; i < KIT_FDS; i++) {
         delivery->parts[i] = delivery->made && fds[i] >= 0;
         if (delivery->parts[i])
@@ -133,7 +147,7 @@ static _Noreturn void run_maker(struct launcher *launcher, int socket)
         if (send_delivery(socket, &delivery, &kit) < 0)
             break;
         if (delivery.made)
-            kit.name[0] = '\0'; /* its groups are the launcher's now */
+            kit.name[0] = kit.folder.name[0] = '\0'; /* these are the launcher's now */
         kit.slot = SLOTS_NONE;
         kit_drop(launcher, &kit);
     }
@@ -169,6 +183,7 @@ void kits_open(struct launcher *launcher, unsigned wanted)
     const uint64_t gigabyte = (uint64_t)1 << 30;
 
     cgroups_sweep(&launcher->cgroups, "kit-");
+    folders_sweep(launcher);
     launcher->kits.wanted = wanted < KITS_MAX ? wanted : KITS_MAX;
     launcher->kits.limits = (struct launch_limits){
         .memory_bytes = 2 * gigabyte, .disk_bytes = 4 * gigabyte, .cpu_millis = 1000, .pids = 256
@@ -245,6 +260,7 @@ static void store(struct launcher *launcher, const struct delivery *delivery, co
         placed[i] = delivery->parts[i] ? *fds++ : -1;
     kit_init(kit);
     spread_fds(kit, placed);
+    memcpy(kit->folder.name, delivery->folder, sizeof(kit->folder.name));
     kit->slot = delivery->slot;
     set_name(launcher, kit);
     /* The limits may have changed since it was ordered. */
@@ -321,7 +337,8 @@ int kit_take(struct launcher *launcher, const char *id, const struct launch_limi
         kit_drop(launcher, out_kit);
         return -1;
     }
-    if (settle_groups(launcher, out_kit, id, limits, current, fail) < 0) {
+    if (folder_rename(launcher, &out_kit->folder, id, fail) < 0 ||
+        settle_groups(launcher, out_kit, id, limits, current, fail) < 0) {
         kit_drop(launcher, out_kit);
         return -1;
     }

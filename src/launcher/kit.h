@@ -2,8 +2,8 @@
 
 /*
  * Kits: what a native sandbox needs and what does not depend on whose it is, made ahead. A slot
- * with its user namespace, a network namespace, and on v1 a set of control groups that only has to
- * be renamed. Each is used once.
+ * with its user namespace, a network namespace, and what only has to be renamed: its folder, and on
+ * v1 a set of control groups. Each is used once.
  *
  * They are made by a child of the launcher, the maker, so that a request never waits for one that
  * is being made.
@@ -11,6 +11,7 @@
 
 #include "launcher/cgroup.h"
 #include "launcher/fail.h"
+#include "launcher/folder.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,6 +25,7 @@ struct kit {
     int userns;                 /* owned */
     int netns;                  /* owned */
     struct cgroup_entry cgroup; /* owned */
+    struct folder folder;       /* owned */
     char name[KIT_NAME_SIZE];   /* of its groups; "" without */
 };
 
@@ -52,8 +54,9 @@ bool kits_sweep(struct launcher *launcher);
 /* The maker's socket is readable. */
 void kits_receive(struct launcher *launcher);
 
-/* A kit made ahead, or a new one. The receiver owns it; its groups have the limits and the name
- * that are given. */
+/* A kit made ahead, or a new one. The receiver owns it; its folder and its groups have the name,
+ * and the groups the limits, that are given. EEXIST when there is a sandbox of that id; what any
+ * other failure leaves under the id is for destroy. */
 int kit_take(struct launcher *launcher, const char *id, const struct launch_limits *limits,
              struct kit *out_kit, struct fail *fail);
 

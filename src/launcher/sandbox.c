@@ -74,44 +74,60 @@ static void fill_made(struct launcher *launcher, const struct mark *mark, struct
     };
 }
 
-/* The slot and what goes with it: from a kit, or just the number for a direct one. */
-static int equip(struct spawn *spawn, const struct launch_create *create)
+static void take_folder(struct spawn *spawn, const struct folder *folder)
+{
+    spawn->dir = folder->dir;
+    spawn->mark_fd = folder->mark;
+    spawn->socket = folder->socket;
+}
+
+/* The slot and what goes with it, its folder to begin with. */
+static int equip_native(struct spawn *spawn, const struct launch_create *create)
+{
+    struct kit kit;
+
+    if (kit_take(spawn->launcher, create->id, &create->limits, &kit, &spawn->fail) < 0)
+        return -1;
+    take_folder(spawn, &kit.folder);
+    spawn->mark.slot = (uint32_t)kit.slot;
+    spawn->userns = kit.userns;
+    spawn->netns = kit.netns;
+    spawn->cgroup = kit.cgroup;
+    return 0;
+}
+
+static int equip_direct(struct spawn *spawn, const struct launch_create *create)
 {
     struct launcher *launcher = spawn->launcher;
-    struct kit kit;
-    int slot;
+    struct folder folder;
+    int slot = slots_take(&launcher->slots);
 
-    if (create->mode == LAUNCH_NATIVE) {
-        if (kit_take(launcher, create->id, &create->limits, &kit, &spawn->fail) < 0)
-            return -1;
-        spawn->mark.slot = (uint32_t)kit.slot;
-        spawn->userns = kit.userns;
-        spawn->netns = kit.netns;
-        spawn->cgroup = kit.cgroup;
-        return 0;
-    }
-    slot = slots_take(&launcher->slots);
     if (slot == SLOTS_NONE)
         return fail_set(&spawn->fail, "all uid ranges are in use", EAGAIN);
     spawn->mark.slot = (uint32_t)slot;
+    if (folder_make(launcher, &folder, spawn->mark.slot, &spawn->fail) < 0 ||
+        folder_rename(launcher, &folder, create->id, &spawn->fail) < 0) {
+        folder_drop(launcher, &folder);
+        slots_release(&launcher->slots, spawn->mark.slot);
+        return -1;
+    }
+    take_folder(spawn, &folder);
     return cgroups_make(&launcher->cgroups, create->id, &create->limits, &spawn->cgroup,
                         &spawn->fail);
 }
 
 static int make(struct spawn *spawn, const struct launch_create *create)
 {
-    spawn->mark_fd = openat(spawn->dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (spawn->mark_fd < 0)
-        return fail_sys(&spawn->fail, "open mark");
-    if (host_use_template(spawn->launcher, &spawn->mark, &spawn->fail) < 0 ||
-        equip(spawn, create) < 0)
+    bool native = create->mode == LAUNCH_NATIVE;
+
+    if ((native ? equip_native(spawn, create) : equip_direct(spawn, create)) < 0)
         return -1;
     /* Before anything runs with its ids: who finds the folder knows that they are taken. */
     if (pwrite(spawn->mark_fd, &spawn->mark, sizeof(spawn->mark), 0) != sizeof(spawn->mark))
         return fail_sys(&spawn->fail, "write mark");
-    if (spawn_listen(spawn) < 0)
+    if (host_use_template(spawn->launcher, &spawn->mark, &spawn->fail) < 0)
         return -1;
-    if (create->mode == LAUNCH_NATIVE)
+    if (native)
         return native_start(spawn);
     if (direct_prepare(spawn) < 0)
         return -1;
@@ -138,6 +154,9 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
 
     if (check_mode(launcher, create, fail) < 0)
         return -1;
+    /* Looked at first: whatever fails later may undo what there is of this id. */
+    if (faccessat(launcher->state.sandboxes, create->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return fail_set(fail, "name sandbox folder", EEXIST);
     spawn_init(&spawn, launcher);
     if (create->mode == LAUNCH_NATIVE) {
         spawn.template = host_template(launcher, create->template_name, fail);
@@ -151,13 +170,12 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
     spawn.mark.landlock_abi = launcher->landlock_abi;
     if (spawn.template && spawn.template->imported)
         memcpy(spawn.mark.template_name, spawn.template->name, sizeof(spawn.mark.template_name));
-    spawn.dir = state_create(&launcher->state, &spawn.mark, fail);
-    if (spawn.dir < 0)
-        return -1;
     if (make(&spawn, create) < 0) {
         *fail = spawn.fail;
         spawn_fini(&spawn);
-        destroy_start(launcher, create->id, NULL);
+        /* Whose folder it is that was there before us, that one stays. */
+        if (fail->error != EEXIST)
+            destroy_start(launcher, create->id, NULL);
         return -1;
     }
     fill_made(launcher, &spawn.mark, out_made);

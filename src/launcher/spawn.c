@@ -9,9 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 enum { STACK_SIZE = 128 * 1024, MAX_NOFILE = 16384 };
@@ -207,48 +205,6 @@ int spawn_exec(struct spawn *spawn, const char *const argv[])
         return fail_sys(&spawn->fail, "install seccomp filter");
     syscall(SYS_execveat, launcher->init, "", argv, no_environment, AT_EMPTY_PATH);
     return fail_sys(&spawn->fail, "execute init");
-}
-
-/* Init admits whoever it was that listened: the daemon. */
-static int listen_as(int socket, uid_t uid)
-{
-    int result;
-
-    if (uid && seteuid(uid) < 0)
-        return -1;
-    result = listen(socket, 16);
-    if (uid && seteuid(0) < 0)
-        return -1;
-    return result;
-}
-
-static int listen_here(struct spawn *spawn)
-{
-    struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "init.sock" };
-    const struct launch_setup *setup = &spawn->launcher->setup;
-
-    if (bind(spawn->socket, (struct sockaddr *)&address, sizeof(address)) < 0)
-        return -1;
-    if (fchmodat(spawn->dir, "init.sock", 0600, 0) < 0)
-        return -1;
-    if (spawn->launcher->root && fchownat(spawn->dir, "init.sock", setup->daemon_uid,
-                                          setup->daemon_gid, AT_SYMLINK_NOFOLLOW) < 0)
-        return -1;
-    return listen_as(spawn->socket, spawn->launcher->root ? setup->daemon_uid : 0);
-}
-
-int spawn_listen(struct spawn *spawn)
-{
-    int result;
-
-    spawn->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (spawn->socket < 0 || fchdir(spawn->dir) < 0)
-        return fail_sys(&spawn->fail, "make init socket");
-    result = listen_here(spawn);
-    if (result < 0)
-        fail_sys(&spawn->fail, "listen for init");
-    (void)!chdir("/");
-    return result;
 }
 
 void spawn_init(struct spawn *spawn, struct launcher *launcher)

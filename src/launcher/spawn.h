@@ -41,8 +41,5 @@ int native_child(struct spawn *spawn);
 int direct_child(struct spawn *spawn);
 int direct_prepare(struct spawn *spawn); /* the workspace */
 
-/* Makes the socket that init listens on, connectable for the daemon alone. */
-int spawn_listen(struct spawn *spawn);
-
 void spawn_init(struct spawn *spawn, struct launcher *launcher);
 void spawn_fini(struct spawn *spawn); /* leaves the pidfd */

@@ -37,6 +37,7 @@ int state_open(struct state *state, int root, const char *instance, struct fail 
     *state = (struct state){ .root = root,
                              .sandboxes = -1,
                              .trash = -1,
+                             .ahead = -1,
                              .lock = -1,
                              .proc = -1,
                              .instance = instance,
@@ -46,7 +47,8 @@ int state_open(struct state *state, int root, const char *instance, struct fail 
         return fail_sys(fail, "open /proc");
     state->sandboxes = open_folder(root, "sandboxes", 0711);
     state->trash = open_folder(root, "trash", 0700);
-    if (state->sandboxes < 0 || state->trash < 0)
+    state->ahead = open_folder(root, "ahead", 0700);
+    if (state->sandboxes < 0 || state->trash < 0 || state->ahead < 0)
         return fail_sys(fail, "open state folders");
     if (fstat(state->sandboxes, &status) < 0 || status.st_uid != geteuid())
         return fail_set(fail, "state folders belong to another user", EPERM);
@@ -98,40 +100,11 @@ void state_unlock(struct state *state)
     state->lock = -1;
 }
 
-static int write_new(int dir, const char *name, const void *data, size_t length)
-{
-    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    ssize_t written;
-
-    if (fd < 0)
-        return -1;
-    written = write(fd, data, length);
-    close(fd);
-    return written == (ssize_t)length ? 0 : -1;
-}
-
 void mark_init(struct mark *mark, const struct state *state, const char *id)
 {
     *mark = (struct mark){ .magic = MARK_MAGIC, .version = MARK_VERSION, .slot = MARK_NO_SLOT };
     strncpy(mark->instance, state->instance, sizeof(mark->instance) - 1);
     strncpy(mark->id, id, sizeof(mark->id) - 1);
-}
-
-int state_create(struct state *state, const struct mark *mark, struct fail *fail)
-{
-    int dir;
-
-    if (mkdirat(state->sandboxes, mark->id, 0711) < 0)
-        return fail_sys(fail, "make sandbox folder");
-    dir = sys_open_beneath(state->sandboxes, mark->id, O_RDONLY | O_DIRECTORY);
-    if (dir < 0)
-        return fail_sys(fail, "open sandbox folder");
-    /* The daemon, who is somebody else, passes through to the socket of init. */
-    if (fchmod(dir, 0711) < 0 || write_new(dir, "mark", mark, sizeof(*mark)) < 0) {
-        close(dir);
-        return fail_sys(fail, "write mark");
-    }
-    return dir;
 }
 
 int state_open_sandbox(struct state *state, const char *id)

@@ -20,6 +20,7 @@ struct state {
     int root;      /* owned: the state directory */
     int sandboxes; /* owned */
     int trash;     /* owned */
+    int ahead;     /* owned: folders that have no sandbox yet */
     int lock;      /* owned; open for as long as we live */
     int proc;      /* owned: the host's /proc */
     const char *instance;
@@ -36,9 +37,6 @@ void state_unlock(struct state *state);
 
 /* A mark of ours without a process or a slot. */
 void mark_init(struct mark *mark, const struct state *state, const char *id);
-
-/* A new directory for a sandbox, with its mark. The descriptor is the caller's. */
-int state_create(struct state *state, const struct mark *mark, struct fail *fail);
 
 /* -1 with ENOENT when there is none. */
 int state_open_sandbox(struct state *state, const char *id);

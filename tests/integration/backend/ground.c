@@ -200,6 +200,7 @@ void ground_close(struct ground *ground)
         check_no_group(hierarchies[i]);
     (void)unlinkat(ground->state_dir, "sandboxes", AT_REMOVEDIR);
     (void)unlinkat(ground->state_dir, "trash", AT_REMOVEDIR);
+    (void)unlinkat(ground->state_dir, "ahead", AT_REMOVEDIR);
     (void)unlinkat(ground->state_dir, "templates", AT_REMOVEDIR);
     fd_close(ground->state_dir);
     if (rmdir(ground->path) < 0)
