@@ -399,7 +399,7 @@ static void start_process(struct execution *execution)
         .rows = run->rows,
     };
 
-    execution->number = start.number = execution_next_number(execution->session);
+    start.number = execution->number;
     execution_save(execution);
     run->starting = true;
     agent_start(run->use.agent, &start, &run->start, on_started);

@@ -166,6 +166,9 @@ struct execution *execution_start(struct session *session, const struct executio
     execution->run->launch = launch;
     fill(execution, request);
     prepare_stdin(execution->run, request);
+
+    /* In its first record, so that the next daemon knows the process by it. */
+    execution->number = execution_next_number(session);
     execution_save(execution);
     execution->run->in_use = true;
     session_use_begin(&execution->run->use, session, request->generation, execution_use_ready,
