@@ -288,6 +288,7 @@ static void executions_are_listed_newest_first_in_pages(void **state)
     json_t *items;
 
     (void)state;
+    assert_non_null(first);
     world_advance(&front.world, 10);
     second = run_in_background("{\"argv\":[\"b\"],\"background\":true}");
     page = call(&front, "GET", path, "", NULL);
