@@ -144,11 +144,18 @@ static void wait_release(struct wait *wait)
     free(wait);
 }
 
+/* What has not begun is not worth a slot once nobody waits for it. */
+static bool waits_for_its_turn(const struct execution *execution)
+{
+    return execution->state == EXECUTION_QUEUED && !execution->background;
+}
+
 static void on_wait_gone(struct api_request *request)
 {
     struct wait *wait = request->state;
 
-    if (wait->cancels && !execution_state_is_final(wait->execution->state))
+    if ((wait->cancels && !execution_state_is_final(wait->execution->state)) ||
+        (wait->status == 201 && waits_for_its_turn(wait->execution)))
         execution_cancel(wait->execution);
     wait_release(wait);
 }
