@@ -406,8 +406,7 @@ static void whatever_clings_is_gone_in_time(void **state)
         "b() { b | b & }; b; b; sleep 1000",
         "while :; do sleep 0.001 & done",
         "exec python3 -c 'import os, time\nwhile True:\n  if os.fork(): os._exit(0)\n'",
-        "exec python3 -c 'import threading, time\nfor i in range(30): "
-        "threading.Thread(target=time.sleep, args=(1000,)).start()'",
+        "exec python3 -c 'import threading as t\nfor i in range(30): t.Timer(1000, print).start()'",
         "head -c 1G /dev/zero > x; sleep 1000",
         "mkfifo p; cat p",
         "exec python3 -c 'import os, ctypes\nctypes.CDLL(None).vfork()\n'",
