@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "core/context.h"
 #include "core/execution_internal.h"
+#include "core/sandbox.h"
 #include "wire/json.h"
 
 #include <signal.h>
@@ -185,6 +186,8 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
     execution_send_signals(execution);
 }
 
+static const char never_started[] = "lost: the daemon ended before it was started";
+
 void executions_on_listed(struct session *session)
 {
     struct execution *execution, *following;
@@ -195,7 +198,9 @@ void executions_on_listed(struct session *session)
         if (!run || run->starting || execution->state != EXECUTION_RUNNING)
             continue;
         if (!run->is_listed)
-            execution_begin_end(execution, EXECUTION_CRASHED, "lost: its sandbox does not know it");
+            execution_begin_end(execution, EXECUTION_CRASHED,
+                                execution->started.wall_us ? "lost: its sandbox does not know it"
+                                                           : never_started);
         run->is_listed = false;
     }
 }
@@ -228,14 +233,19 @@ static struct execution *restore(struct session *session, const struct execution
     return execution;
 }
 
+/* A record of it says ready before anything is started in it. */
+static bool sandbox_was_made(const struct sandbox *sandbox)
+{
+    return sandbox && (sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN);
+}
+
 struct execution *execution_restore(struct session *session, const struct execution_record *record)
 {
     struct execution *execution = restore(session, record);
     struct execution_run *run = execution->run;
 
-    if (!record->number) {
-        execution_begin_end(execution, EXECUTION_CRASHED,
-                            "lost: the daemon ended before it was started");
+    if (!record->number || (!record->started.wall_us && !sandbox_was_made(session->sandbox))) {
+        execution_begin_end(execution, EXECUTION_CRASHED, never_started);
         return execution;
     }
     /* Input that came with the request and was not written yet went with the daemon. */
