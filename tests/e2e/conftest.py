@@ -152,7 +152,7 @@ INSTANCE = f"e2e-{os.getpid()}"
 
 
 def read_process(pid):
-    """Name, command line, parent and cgroups of a process that still lives, or None."""
+    """Name, command line and cgroups of a process that still lives, or None."""
     entry = pathlib.Path("/proc") / str(pid)
     try:
         status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
@@ -161,19 +161,27 @@ def read_process(pid):
         name = (entry / "comm").read_text().strip()
     except OSError:
         return None
-    return None if status[0] == "Z" else (name, command, int(status[1]), cgroups)
+    return None if status[0] == "Z" else (name, command, cgroups)
+
+
+def has_open(pid, directory):
+    """Whether a process has something below the directory open."""
+    try:
+        return any(str(directory) in os.readlink(entry) for entry in os.scandir(f"/proc/{pid}/fd"))
+    except OSError:
+        return False
 
 
 def our_processes(directory):
-    """Daemons and commands of this test, launchers that lost their daemon, and all that is in our cgroups."""
+    """Daemons and commands of this test, their launchers, and all that is in our cgroups."""
     found = {}
     for entry in os.listdir("/proc"):
         process = read_process(entry) if entry.isdigit() else None
         if not process or int(entry) == os.getpid():
             continue
-        name, command, parent, cgroups = process
+        name, command, cgroups = process
         mine = "sandglass" in command and str(directory) in command
-        if mine or INSTANCE in cgroups or (name == "sandglass-launch" and parent == 1):
+        if mine or INSTANCE in cgroups or (name.startswith("sandglass-") and has_open(entry, directory)):
             found[int(entry)] = f"{name}: {command}"
     return found
 
