@@ -7,8 +7,10 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 
@@ -25,7 +27,7 @@ BUILDS = [
 ]
 
 FUZZ_SECONDS = 5
-END_TO_END_WORKERS = 3  # most of their time is waiting
+END_TO_END_WORKERS = 4  # most of their time is waiting
 SANITIZER_ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:handle_abort=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -36,18 +38,20 @@ class Tally:
     """What passed, failed and was skipped, with the reasons."""
 
     def __init__(self):
+        self.lock = threading.Lock()
         self.passed = 0
         self.failed = []
         self.skipped = []
 
     def add(self, name, outcome, detail=""):
-        if outcome == "passed":
-            self.passed += 1
-        elif outcome == "skipped":
-            self.skipped.append((name, detail or "no reason given"))
-        else:
-            self.failed.append((name, detail))
-            print(f"FAILED {name}\n{detail}", flush=True)
+        with self.lock:
+            if outcome == "passed":
+                self.passed += 1
+            elif outcome == "skipped":
+                self.skipped.append((name, detail or "no reason given"))
+            else:
+                self.failed.append((name, detail))
+                print(f"FAILED {name}\n{detail}", flush=True)
 
 
 def run(command, environment=None, **options):
@@ -172,6 +176,54 @@ def check_skips(tally):
             tally.add(name, "failed", f"skipped, which tests/expected-skips.txt does not expect: {reason}")
 
 
+class Later(threading.Thread):
+    """What waits for nobody, at low priority, while the end-to-end tests wait for things to happen: the other builds, fuzzing."""
+
+    def __init__(self, tally, builds):
+        super().__init__(daemon=True)
+        self.tally = tally
+        self.builds = builds
+        self.directories = {}
+        self.is_built = {name: threading.Event() for name, *_ in builds}
+
+    def run(self):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # its children inherit it
+        for name, compiler, arguments, target, _ in self.builds:
+            try:
+                self.directories[name] = build(self.tally, name, compiler, arguments, target)
+            except Exception as problem:  # whoever waits for this build must not wait for ever
+                self.tally.add(f"build {name}", "failed", repr(problem))
+            self.is_built[name].set()
+        if self.directories.get("fuzz"):
+            run_fuzzers(self.tally, self.directories["fuzz"])
+
+    def directory(self, name):
+        """The build of that name once it is there, or None when it failed."""
+        self.is_built[name].wait()
+        return self.directories.get(name)
+
+
+def run_tests(tally, name, directory, suites, word):
+    run_c_tests(tally, name, directory, suites, word)
+    if suites:
+        run_end_to_end(tally, name, directory, word)
+
+
+def run_all(tally, quick, word):
+    check_tree(tally)
+    name, compiler, arguments, target, suites = BUILDS[0]
+    directory = build(tally, name, compiler, arguments, target)
+    later = Later(tally, [] if quick else BUILDS[1:])
+    later.start()
+    if directory:
+        run_tests(tally, name, directory, suites, word)
+    for name, _, _, _, suites in later.builds:
+        directory = later.directory(name)
+        if directory:
+            run_tests(tally, name, directory, suites, word)
+    later.join()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="one build, no sanitizers, no fuzzing")
@@ -179,18 +231,12 @@ def main():
     options = parser.parse_args()
     tally = Tally()
 
-    check_tree(tally)
-    for name, compiler, arguments, target, suites in BUILDS[:1] if options.quick else BUILDS:
-        directory = build(tally, name, compiler, arguments, target)
-        if not directory:
-            continue
-        run_c_tests(tally, name, directory, suites, options.k)
-        if name in ("gcc", "asan"):
-            run_end_to_end(tally, name, directory, options.k)
-        if name == "fuzz":
-            run_fuzzers(tally, directory)
-
+    # Whoever starts us in the background has SIGINT ignored, and so would everything that we start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    begin = time.monotonic()
+    run_all(tally, options.quick, options.k)
     check_skips(tally)
+    print(f"all: {time.monotonic() - begin:.0f} s")
     for name, reason in tally.skipped:
         print(f"skipped {name}: {reason}")
     for name, _ in tally.failed:
