@@ -3,6 +3,7 @@
 #include "api/request.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
@@ -53,6 +54,7 @@ static void request_free(struct api_request *request)
     free(request->owner);
     free(request->principal);
     free(request->on_behalf_of);
+    mask_free(request->secrets);
     free(request->audited);
     json_decref(request->body);
     free(request);

@@ -1,15 +1,17 @@
 /* What was asked for, and what ended, for the audit log. */
 
 #include "audit/audit.h"
-#include "api/request.h"
+#include "api/sessions.h"
 #include "audit/redact.h"
 #include "auth/credentials.h"
 #include "base/alloc.h"
+#include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/events.h"
 #include "core/execution.h"
 #include "core/output.h"
+#include "core/secrets.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,14 +60,39 @@ static void put_caller(struct json_writer *json, const struct api_request *reque
     json_put_text(json, "peer", peer);
 }
 
+static void put_masked(struct json_writer *json, const char *name, const struct mask *secrets,
+                       const void *text, size_t length)
+{
+    scoped(buffer_fini) struct buffer masked = BUFFER_INIT(LINE_MAXIMUM);
+
+    mask_append(secrets, text, length, &masked);
+    json_put_bytes(json, name, masked.data ? masked.data : (const void *)"", masked.length);
+}
+
 static void put_target(struct json_writer *json, const struct api_request *request)
 {
     const struct http_head *head = http_exchange_head(request->exchange);
 
     json_put_text(json, "method", http_method_name(head->method));
     json_put_text(json, "route", request->route ? request->route->path : "");
-    json_put_bytes(json, "target", head->target, strnlen(head->target, TARGET_MAXIMUM));
+    put_masked(json, "target", request->secrets, head->target,
+               strnlen(head->target, TARGET_MAXIMUM));
     json_put_text(json, "session", *request->session_id ? request->session_id : NULL);
+}
+
+/* Of the session that is meant, if it is the caller's, and of the request itself. */
+static struct mask *find_secrets(const struct api_request *request)
+{
+    const char *in_body = json_string_value(json_object_get(request->body, "session_id"));
+    const char *in_path = request->route->session ? api_path(request, "session") : NULL;
+    const char *reference = in_path ? in_path : in_body;
+    scoped(free) char *given = json_to_text(json_object_get(request->body, "secrets"));
+    struct error err;
+    const struct session *session =
+        reference ? session_find(request->core, request->owner, request->any_owner, reference, &err)
+                  : NULL;
+
+    return secrets_join(session ? session->secrets : NULL, given);
 }
 
 void api_audit_body(struct api_request *request)
@@ -74,7 +101,8 @@ void api_audit_body(struct api_request *request)
 
     if (!request->api->audit || !changes_something(request))
         return;
-    redact_body(request->body, request->api->parts.config->audit.code, &text);
+    request->secrets = find_secrets(request);
+    redact_body(request->body, request->secrets, request->api->parts.config->audit.code, &text);
     request->audited = buffer_steal_text(&text);
 }
 
@@ -100,13 +128,14 @@ void api_audit_request(struct api_request *request)
 
 /* --- what ended ------------------------------------------------------------------------------ */
 
-static void put_stream(struct json_writer *json, const char *name, struct output *output)
+static void put_stream(struct json_writer *json, const char *name, const struct mask *secrets,
+                       struct output *output)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(2 * OUTPUT_MAXIMUM);
     bool truncated;
 
     if (output && output_capture(output, OUTPUT_MAXIMUM, &text, &truncated) == 0)
-        json_put_bytes(json, name, text.data, text.length);
+        put_masked(json, name, secrets, text.data, text.length);
 }
 
 static void put_output(struct json_writer *json, struct api *api, const struct event_record *event)
@@ -118,8 +147,8 @@ static void put_output(struct json_writer *json, struct api *api, const struct e
 
     if (!execution)
         return;
-    put_stream(json, "stdout", execution->out);
-    put_stream(json, "stderr", execution->err);
+    put_stream(json, "stdout", execution_mask(execution), execution->out);
+    put_stream(json, "stderr", execution_mask(execution), execution->err);
 }
 
 static void on_event(struct events_watcher *watcher, const struct event_record *event)

@@ -12,7 +12,7 @@
 /* --- policy and lease ------------------------------------------------------------------------ */
 
 struct patch {
-    json_t *labels;
+    json_t *labels, *secrets;
     const char *on_timeout;
     int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
     bool auto_restart, auto_resume, has_auto_restart, has_auto_resume;
@@ -22,6 +22,7 @@ struct patch {
 
 static const struct json_field patch_fields[] = {
     { "labels", JSON_KIND_TEXT_MAP, PATCH(labels), .max_length = 256 },
+    { "secrets", JSON_KIND_TEXT_MAP, PATCH(secrets), .max_length = ENVIRONMENT_MAXIMUM },
     { "timeout", JSON_KIND_SECONDS, PATCH(timeout_ms), .maximum = SECONDS_MAXIMUM },
     { "idle_timeout", JSON_KIND_SECONDS, PATCH(idle_timeout_ms), .maximum = SECONDS_MAXIMUM },
     { "max_lifetime", JSON_KIND_SECONDS, PATCH(max_lifetime_ms), .maximum = SECONDS_MAXIMUM },
@@ -35,10 +36,12 @@ static void patch_session(struct api_request *request)
 {
     struct patch body = { .timeout_ms = -1, .idle_timeout_ms = -1, .max_lifetime_ms = -1 };
     scoped(free) char *labels = NULL;
+    scoped(free) char *secrets = NULL;
     struct session_patch patch;
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0) {
+    if (api_decode(request, &body, &err) < 0 ||
+        check_variables("secrets", body.secrets, &err) < 0) {
         api_fail(request, &err);
         return;
     }
@@ -49,8 +52,10 @@ static void patch_session(struct api_request *request)
         return;
     }
     labels = json_to_text(body.labels);
+    secrets = json_to_text(body.secrets);
     patch = (struct session_patch){
         .labels_json = labels,
+        .secrets_json = secrets,
         .timeout_ms = body.timeout_ms,
         .idle_timeout_ms = body.idle_timeout_ms,
         .max_lifetime_ms = body.max_lifetime_ms,

@@ -24,7 +24,7 @@ enum {
 
 struct execute_body {
     const char *code, *language, *session_id, *key, *cwd;
-    json_t *env;
+    json_t *env, *secrets;
     int64_t timeout_ms;
 };
 
@@ -38,6 +38,7 @@ static const struct json_field fields[] = {
     { "key", JSON_KIND_TEXT, BODY(key), .max_length = 256 },
     { "timeout", JSON_KIND_SECONDS, BODY(timeout_ms), .minimum = 0, .maximum = SECONDS_MAXIMUM },
     { "env", JSON_KIND_TEXT_MAP, BODY(env) },
+    { "secrets", JSON_KIND_TEXT_MAP, BODY(secrets) },
     { "cwd", JSON_KIND_TEXT, BODY(cwd), .max_length = 4095 },
 };
 
@@ -311,11 +312,13 @@ static void on_change(struct execution_watcher *watcher)
 static void run(struct execute *execute, struct session *session)
 {
     scoped(free) char *env = json_to_text(execute->body.env);
+    scoped(free) char *secrets = json_to_text(execute->body.secrets);
     struct execution_request wanted = {
         .code = execute->body.code,
         .code_length = strlen(execute->body.code),
         .language = execute->body.language,
         .env_json = env,
+        .secrets_json = secrets,
         .cwd = execute->body.cwd,
         .timeout_ms = execute->body.timeout_ms,
     };

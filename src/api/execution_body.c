@@ -7,7 +7,7 @@
 
 /* The body of POST …/executions. */
 struct fields {
-    json_t *argv, *env;
+    json_t *argv, *env, *secrets;
     const char *command, *code, *language, *cwd, *user, *key;
     int64_t timeout_ms, generation;
     bool background, cancel_on_disconnect;
@@ -21,6 +21,7 @@ const struct json_field execution_fields[EXECUTION_FIELDS] = {
     { "code", JSON_KIND_TEXT, FIELD(code), .max_length = PROTOCOL_MAX_SCRIPT_BYTES },
     { "language", JSON_KIND_TEXT, FIELD(language), .max_length = 64 },
     { "env", JSON_KIND_TEXT_MAP, FIELD(env) },
+    { "secrets", JSON_KIND_TEXT_MAP, FIELD(secrets) },
     { "cwd", JSON_KIND_TEXT, FIELD(cwd), .max_length = 4095 },
     { "user", JSON_KIND_TEXT, FIELD(user), .max_length = 63 },
     { "timeout", JSON_KIND_SECONDS, FIELD(timeout_ms), .maximum = SECONDS_MAXIMUM },
@@ -108,6 +109,7 @@ int execution_body_read(struct api_request *request, struct execution_body *body
     if (fields.argv)
         wanted->argv = (const char *const *)(body->argv = list_texts(fields.argv));
     wanted->env_json = body->env_json = json_to_text(fields.env);
+    wanted->secrets_json = body->secrets_json = json_to_text(fields.secrets);
     wanted->command = fields.command;
     wanted->code = fields.code;
     wanted->code_length = fields.code ? strlen(fields.code) : 0;
@@ -126,6 +128,7 @@ void execution_body_fini(struct execution_body *body)
 {
     free(body->argv);
     free(body->env_json);
+    free(body->secrets_json);
     json_decref(body->any_stdin);
     *body = (struct execution_body){ 0 };
 }

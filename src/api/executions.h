@@ -30,9 +30,10 @@ void execution_stream(struct api_request *request, struct execution *execution, 
  * released by execution_body_fini(). */
 struct execution_body {
     struct execution_request request;
-    const char **argv; /* owned */
-    char *env_json;    /* owned */
-    json_t *any_stdin; /* owned */
+    const char **argv;  /* owned */
+    char *env_json;     /* owned */
+    char *secrets_json; /* owned */
+    json_t *any_stdin;  /* owned */
     bool cancel_on_disconnect;
 };
 
@@ -45,6 +46,6 @@ static inline void scoped_execution_body_fini(struct execution_body *body)
     execution_body_fini(body);
 }
 
-enum { EXECUTION_FIELDS = 12 };
+enum { EXECUTION_FIELDS = 13 };
 extern const struct json_field execution_fields[EXECUTION_FIELDS];
 extern const struct api_extra execution_extras[];

@@ -105,8 +105,9 @@ struct api_request {
     unsigned roles;        /* enum role */
     bool any_owner;        /* an administrator */
     bool is_head;
-    json_t *body;  /* owned; an object, empty without a body */
-    char *audited; /* owned: of the body, what the audit log may have; NULL without one */
+    json_t *body;         /* owned; an object, empty without a body */
+    struct mask *secrets; /* owned; for the audit log: what no line may tell */
+    char *audited;        /* owned: of the body, what the audit log may have; NULL without one */
     int64_t began_us;
 
     char session_id[ID_SIZE];

@@ -8,13 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    KEY_MAXIMUM = 256,
-    LABELS_MAXIMUM = 64,
-    TEXT_MAXIMUM = 128 * 1024,
-    PAGE_DEFAULT = 100,
-    PAGE_MAXIMUM = 1000
-};
+enum { KEY_MAXIMUM = 256, LABELS_MAXIMUM = 64, PAGE_DEFAULT = 100, PAGE_MAXIMUM = 1000 };
 
 /* --- shared ---------------------------------------------------------------------------------- */
 
@@ -121,7 +115,7 @@ void session_call_ended(struct session_op *op)
 
 struct create {
     const char *key, *template_name, *flavor, *backend, *network, *on_timeout;
-    json_t *labels, *env;
+    json_t *labels, *env, *secrets;
     uint64_t memory, disk;
     double cpus;
     int64_t pids, timeout_ms, idle_timeout_ms, max_lifetime_ms;
@@ -137,7 +131,8 @@ static const struct json_field create_fields[] = {
     { "flavor", JSON_KIND_TEXT, CREATE(flavor), .max_length = 128 },
     { "backend", JSON_KIND_TEXT, CREATE(backend), .max_length = 32 },
     { "labels", JSON_KIND_TEXT_MAP, CREATE(labels), .max_length = 256 },
-    { "env", JSON_KIND_TEXT_MAP, CREATE(env), .max_length = TEXT_MAXIMUM },
+    { "env", JSON_KIND_TEXT_MAP, CREATE(env), .max_length = ENVIRONMENT_MAXIMUM },
+    { "secrets", JSON_KIND_TEXT_MAP, CREATE(secrets), .max_length = ENVIRONMENT_MAXIMUM },
     { "memory", JSON_KIND_SIZE, CREATE(memory), .minimum = 4 << 20, .maximum = 1e15 },
     { "disk", JSON_KIND_SIZE, CREATE(disk), .minimum = 1 << 20, .maximum = 1e15 },
     { "cpus", JSON_KIND_NUMBER, CREATE(cpus), .minimum = 0.01, .maximum = 1024 },
@@ -197,22 +192,22 @@ static int check_labels(const json_t *labels, struct error *err)
     return 0;
 }
 
-static int check_env(const json_t *env, struct error *err)
+int check_variables(const char *field, const json_t *variables, struct error *err)
 {
     const char *name;
     json_t *value;
     size_t bytes = 0;
 
-    json_object_foreach((json_t *)env, name, value)
+    json_object_foreach((json_t *)variables, name, value)
     {
         if (!*name || strchr(name, '='))
             return error_named(err, ERR_INVALID, "invalid_field",
-                               "env: \"%.64s\" is not a name for a variable", name);
+                               "%s: \"%.64s\" is not a name for a variable", field, name);
         bytes += strlen(name) + json_string_length(value) + 2;
     }
-    if (bytes > TEXT_MAXIMUM)
-        return error_named(err, ERR_TOO_LARGE, "env_too_large", "env is larger than %d bytes",
-                           TEXT_MAXIMUM);
+    if (bytes > ENVIRONMENT_MAXIMUM)
+        return error_named(err, ERR_TOO_LARGE, "env_too_large", "%s is larger than %d bytes", field,
+                           ENVIRONMENT_MAXIMUM);
     return 0;
 }
 
@@ -224,7 +219,8 @@ static int read_create(struct api_request *request, struct create *create,
     if (api_decode(request, create, err) < 0 || check_template(create->template_name, err) < 0 ||
         choose("network", create->network, network_names, &network, err) < 0 ||
         choose("on_timeout", create->on_timeout, timeout_names, &on_timeout, err) < 0 ||
-        check_labels(create->labels, err) < 0 || check_env(create->env, err) < 0)
+        check_labels(create->labels, err) < 0 || check_variables("env", create->env, err) < 0 ||
+        check_variables("secrets", create->secrets, err) < 0)
         return -1;
     if (create->key && !*create->key)
         return error_named(err, ERR_INVALID, "invalid_field", "key must not be empty");
@@ -260,6 +256,7 @@ static void post_session(struct api_request *request)
     struct create create = { .timeout_ms = -1, .idle_timeout_ms = -1, .max_lifetime_ms = -1 };
     scoped(free) char *labels = NULL;
     scoped(free) char *env = NULL;
+    scoped(free) char *secrets = NULL;
     struct session_request wanted;
     struct session_call *call;
     struct error err = { 0 };
@@ -270,6 +267,7 @@ static void post_session(struct api_request *request)
     }
     wanted.labels_json = labels = json_to_text(create.labels);
     wanted.env_json = env = json_to_text(create.env);
+    wanted.secrets_json = secrets = json_to_text(create.secrets);
     call = session_call_new(request);
     session_open(request->core, &wanted, &call->op, session_call_done);
 }

@@ -4,7 +4,13 @@
 
 #include "api/request.h"
 
-enum { SECONDS_MAXIMUM = 315360000 }; /* ten years: longer is taken for a mistake */
+enum {
+    SECONDS_MAXIMUM = 315360000,     /* ten years: longer is taken for a mistake */
+    ENVIRONMENT_MAXIMUM = 128 * 1024 /* bytes of all variables together */
+};
+
+/* Whether an object of texts can be variables of a program. Values are never told. */
+int check_variables(const char *field, const json_t *variables, struct error *err);
 
 struct session_filter {
     const struct api_request *request; /* for its labels */

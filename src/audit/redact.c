@@ -1,6 +1,7 @@
 #include "audit/redact.h"
 
 #include "base/macros.h"
+#include "base/mask.h"
 #include "wire/json.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@ enum { BODY_MAXIMUM = 16 * 1024 };
 
 static const char *const secret_words[] = { "token", "secret", "passw", "credential",
                                             "authorization" };
-static const char *const environments[] = { "env", "envs", "environment", "secrets" };
+static const char *const environments[] = { "env", "envs", "environment" };
 static const char *const code_fields[] = { "argv", "code",     "command", "content",  "edits",
                                            "new",  "new_text", "old",     "old_text", "stdin" };
 
@@ -30,44 +31,76 @@ bool redact_is_secret(const char *name, bool is_variable)
     return strcasestr(name, is_variable ? "key" : "api_key") != NULL;
 }
 
-static json_t *redacted_variables(const json_t *variables)
+static json_t *redacted_variables(const json_t *variables, bool all)
 {
     json_t *copy = json_object();
     const char *name;
     json_t *value;
 
     json_object_foreach((json_t *)variables, name, value) json_object_set_new(
-        copy, name, redact_is_secret(name, true) ? json_string("[redacted]") : json_incref(value));
+        copy, name,
+        all || redact_is_secret(name, true) ? json_string(MASK_TEXT) : json_incref(value));
     return copy;
 }
 
 static json_t *redacted(const char *name, json_t *value, bool with_code)
 {
+    bool is_secrets = strcmp(name, "secrets") == 0;
     bool is_environment = is_one_of(name, environments, ARRAY_LENGTH(environments));
 
-    if (is_environment && json_is_object(value))
-        return redacted_variables(value);
+    if ((is_environment || is_secrets) && json_is_object(value))
+        return redacted_variables(value, is_secrets);
     if (redact_is_secret(name, false))
-        return json_string("[redacted]");
+        return json_string(MASK_TEXT);
     if (!with_code && is_one_of(name, code_fields, ARRAY_LENGTH(code_fields)))
         return json_string("[left out]");
     return json_incref(value);
 }
 
-void redact_body(const json_t *body, bool with_code, struct buffer *out)
+/* A copy without the values of secrets, in texts and in names. The depth of a body is limited. */
+static json_t *masked(const json_t *value, const struct mask *secrets)
 {
-    json_t *copy = json_object();
+    const char *name;
+    json_t *item;
+    json_t *copy;
+    size_t i;
+
+    if (json_is_string(value)) {
+        scoped(free) char *text = mask_text(secrets, json_string_value(value));
+
+        return json_string(text);
+    }
+    if (json_is_array(value)) {
+        copy = json_array();
+        json_array_foreach(value, i, item) json_array_append_new(copy, masked(item, secrets));
+        return copy;
+    }
+    if (!json_is_object(value))
+        return json_incref((json_t *)value);
+    copy = json_object();
+    json_object_foreach((json_t *)value, name, item)
+    {
+        scoped(free) char *known = mask_text(secrets, name);
+
+        json_object_set_new(copy, known, masked(item, secrets));
+    }
+    return copy;
+}
+
+void redact_body(const json_t *body, const struct mask *secrets, bool with_code, struct buffer *out)
+{
+    scoped(json_decref) json_t *copy = json_object();
+    scoped(json_decref) json_t *shown = NULL;
+    scoped(free) char *text = NULL;
     const char *name;
     json_t *value;
-    char *text;
 
     json_object_foreach((json_t *)body, name, value)
         json_object_set_new(copy, name, redacted(name, value, with_code));
-    text = json_dumps(copy, JSON_COMPACT | JSON_ENSURE_ASCII);
+    shown = mask_is_empty(secrets) ? json_incref(copy) : masked(copy, secrets);
+    text = json_dumps(shown, JSON_COMPACT | JSON_ENSURE_ASCII);
     if (text && strlen(text) <= BODY_MAXIMUM)
         buffer_append_text(out, text);
     else
         buffer_appendf(out, "{\"bytes\":%zu}", text ? strlen(text) : 0);
-    free(text);
-    json_decref(copy);
 }

@@ -6,12 +6,11 @@
 struct exec_args {
     struct common_args common;
     struct program_args program;
-    struct text_list env;
+    struct variable_args variables;
 };
 
 static const struct option env_options[] = {
-    { "env", 'e', OPTION_LIST, offsetof(struct exec_args, env), "K[=V]", NULL,
-      "a variable for this program; a bare K passes yours on; may be repeated" },
+    VARIABLE_OPTIONS(offsetof(struct exec_args, variables)),
     { 0 },
 };
 
@@ -24,7 +23,8 @@ static int exec_run(struct cli *cli, const void *given_args, const struct option
         return cli_misuse(cli, "exec needs a session");
     if (operands->count == 1)
         return cli_misuse(cli, "exec needs a command behind --");
-    return program_run(cli, operands->items[0], &args->program, &args->env, operands->items + 1);
+    return program_run(cli, operands->items[0], &args->program, &args->variables,
+                       operands->items + 1);
 }
 
 const struct command cmd_exec = {

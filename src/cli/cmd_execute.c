@@ -23,7 +23,7 @@ struct execute_args {
     const char *timeout;
     const char *code;
     const char *file;
-    struct text_list env;
+    struct variable_args variables;
 };
 
 #define PLACE(field) offsetof(struct execute_args, field)
@@ -38,8 +38,7 @@ static const struct option execute_options[] = {
       "kill it after this long: exit code 124" },
     { "code", 'c', OPTION_TEXT, PLACE(code), "TEXT", NULL, "the code itself" },
     { "file", 'f', OPTION_TEXT, PLACE(file), "FILE", NULL, "a file with the code; - is stdin" },
-    { "env", 'e', OPTION_LIST, PLACE(env), "K[=V]", NULL,
-      "a variable for the code; a bare K passes yours on; may be repeated" },
+    VARIABLE_OPTIONS(PLACE(variables)),
     { 0 },
 };
 
@@ -119,7 +118,7 @@ static int write_request(const struct execute_args *args, const struct buffer *c
         json_put_text(&json, "key", args->key);
     if (args->timeout)
         json_put_text(&json, "timeout", args->timeout);
-    if (env_write(&args->env, &json, "env", err) < 0)
+    if (variables_write(&args->variables, &json, err) < 0)
         return -1;
     json_end_object(&json);
     return 0;

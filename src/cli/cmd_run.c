@@ -85,7 +85,8 @@ static int run_in_new_session(struct cli *cli, const struct run_args *args, cons
     if (early_signal)
         code = EXIT_SIGNAL_BASE + early_signal;
     else
-        code = program_run(cli, session, &args->program, &args->create.env, argv);
+        code = program_run(cli, session, &args->program,
+                           &(struct variable_args){ .env = args->create.variables.env }, argv);
     note_signals();
     if (!keep && remove_session(cli, session, &err) < 0)
         cli_note("%s", err.message);

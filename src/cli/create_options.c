@@ -18,8 +18,7 @@ const struct option create_options[] = {
     { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL,
       "which walls: native, direct and the like" },
     { "label", 'l', OPTION_PAIRS, PLACE(labels), "K=V", NULL, "a label; may be repeated" },
-    { "env", 'e', OPTION_LIST, PLACE(env), "K[=V]", NULL,
-      "a variable for every program in it; a bare K passes yours on; may be repeated" },
+    VARIABLE_OPTIONS(PLACE(variables)),
     { "memory", 'm', OPTION_SIZE, PLACE(memory), "SIZE", NULL, "memory limit: 512m, 2g" },
     { "cpus", 0, OPTION_NUMBER, PLACE(cpus), "N", NULL, "processors: 0.5, 2" },
     { "pids", 0, OPTION_COUNT, PLACE(pids), "N", NULL, "how many processes" },
@@ -37,46 +36,6 @@ const struct option create_options[] = {
       "whether a crashed sandbox is replaced" },
     { 0 },
 };
-
-static int pair_write(const char *pair, struct json_writer *json, struct error *err)
-{
-    size_t length = strcspn(pair, "=");
-    scoped(free) char *name = xstrndup(pair, length);
-    const char *value = pair[length] ? pair + length + 1 : getenv(name);
-
-    if (length == 0)
-        return error_set(err, ERR_INVALID, "--env needs NAME or NAME=VALUE; \"%s\" is not that",
-                         pair);
-    if (!value)
-        return error_set(err, ERR_INVALID, "--env %s: there is no such variable here", name);
-    json_put_text(json, name, value);
-    return 0;
-}
-
-/* As in a shell, the last one of a name counts. */
-static bool is_set_again(const struct text_list *pairs, size_t place)
-{
-    size_t length = strcspn(pairs->items[place], "=");
-
-    for (size_t i = place + 1; i < pairs->count; i++)
-        if (strcspn(pairs->items[i], "=") == length &&
-            memcmp(pairs->items[i], pairs->items[place], length) == 0)
-            return true;
-    return false;
-}
-
-int env_write(const struct text_list *pairs, struct json_writer *json, const char *key,
-              struct error *err)
-{
-    if (pairs->count == 0)
-        return 0;
-    json_begin_object(json, key);
-    for (size_t i = 0; i < pairs->count; i++)
-        if (!is_set_again(pairs, i) && pair_write(pairs->items[i], json, err) < 0)
-            return -1;
-    json_end_object(json);
-    return 0;
-}
 
 static void put_given(struct json_writer *json, const char *key, const char *value)
 {
@@ -110,7 +69,7 @@ int create_write_body(const struct create_args *args, const char *lease, struct 
     put_given(&json, "flavor", args->flavor);
     put_given(&json, "backend", args->backend);
     if (env_write(&args->labels, &json, "labels", err) < 0 ||
-        env_write(&args->env, &json, "env", err) < 0)
+        variables_write(&args->variables, &json, err) < 0)
         return -1;
     put_given(&json, "memory", args->memory);
     put_number(&json, "cpus", args->cpus);

@@ -3,8 +3,7 @@
 /* What a new session is like: the create options that `run` and `session create` share. */
 
 #include "cli/cli.h"
-
-struct json_writer;
+#include "cli/variables.h"
 
 struct create_args {
     const char *key;
@@ -12,7 +11,7 @@ struct create_args {
     const char *flavor;
     const char *backend;
     struct text_list labels;
-    struct text_list env;
+    struct variable_args variables;
     const char *memory;
     const char *cpus;
     const char *pids;
@@ -27,10 +26,6 @@ struct create_args {
 
 extern const struct option create_options[];
 
-/* The body of POST /sessions. `lease` may be NULL. -1 when an --env names nothing we have. */
+/* The body of POST /sessions. `lease` may be NULL. -1 when a variable names nothing we have. */
 int create_write_body(const struct create_args *args, const char *lease, struct buffer *body,
                       struct error *err);
-
-/* {"K":"V", …} of K=V texts under `key`; a bare K takes the value that we have ourselves. */
-int env_write(const struct text_list *pairs, struct json_writer *json, const char *key,
-              struct error *err);

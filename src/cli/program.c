@@ -43,19 +43,23 @@ static bool passes_input(const struct program_args *args)
 }
 
 /* A program on our terminal has to know what kind it is. */
-static int write_env(const struct program_args *args, const struct text_list *env,
-                     struct json_writer *json, struct error *err)
+static int write_variables(const struct program_args *args, const struct variable_args *variables,
+                           struct json_writer *json, struct error *err)
 {
-    scoped(text_list_fini) struct text_list all = { 0 };
+    struct variable_args all = *variables;
+    int result;
 
+    all.env = (struct text_list){ 0 };
     if (args->terminal && getenv("TERM"))
-        text_list_add(&all, "TERM");
-    for (size_t i = 0; i < env->count; i++)
-        text_list_add(&all, env->items[i]);
-    return env_write(&all, json, "env", err);
+        text_list_add(&all.env, "TERM");
+    for (size_t i = 0; i < variables->env.count; i++)
+        text_list_add(&all.env, variables->env.items[i]);
+    result = variables_write(&all, json, err);
+    text_list_fini(&all.env);
+    return result;
 }
 
-static int write_request(const struct program_args *args, const struct text_list *env,
+static int write_request(const struct program_args *args, const struct variable_args *variables,
                          const char *const *argv, struct buffer *body, struct error *err)
 {
     struct json_writer json = JSON_WRITER(body);
@@ -65,7 +69,7 @@ static int write_request(const struct program_args *args, const struct text_list
     for (; *argv; argv++)
         json_put_text(&json, NULL, *argv);
     json_end_array(&json);
-    if (write_env(args, env, &json, err) < 0)
+    if (write_variables(args, variables, &json, err) < 0)
         return -1;
     if (args->cwd)
         json_put_text(&json, "cwd", args->cwd);
@@ -110,7 +114,7 @@ static int finish(struct cli *cli, const struct attach_options *attached, const 
 }
 
 int program_run(struct cli *cli, const char *session, const struct program_args *args,
-                const struct text_list *env, const char *const *argv)
+                const struct variable_args *variables, const char *const *argv)
 {
     scoped(buffer_fini) struct buffer body = BUFFER_INIT(BODY_MAXIMUM);
     scoped(reply_fini) struct reply started = { 0 };
@@ -120,7 +124,7 @@ int program_run(struct cli *cli, const char *session, const struct program_args 
     struct error err;
     int signal_number = 0;
 
-    if (write_request(args, env, argv, &body, &err) < 0 ||
+    if (write_request(args, variables, argv, &body, &err) < 0 ||
         cli_call(cli, HTTP_POST, target, &body, &started, &err) < 0)
         return cli_fail(cli, &err);
     if (args->detach)

@@ -14,6 +14,7 @@
 #include "core/sandbox.h"
 #include "core/scopes.h"
 #include "core/session_private.h"
+#include "core/vault.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -92,6 +93,7 @@ struct core *core_new(const struct core_parts *parts)
     core->pool = pool_new(core);
     core->retention = retention_new(core);
     core->scopes = scopes_new(core);
+    core->vault = vault_new(parts->state_dir);
     parts->store->on_lost = on_lost;
     parts->store->on_lost_data = core;
     return core;
@@ -131,6 +133,7 @@ void core_free(struct core *core)
     shutdown_free(core);
     recovery_free(core->recovery);
     scopes_free(core->scopes);
+    vault_free(core->vault);
     retention_free(core->retention);
     pool_free(core->pool);
     idempotency_free(core->idempotency);

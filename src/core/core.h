@@ -16,6 +16,8 @@
  *     output.h     the spool of one stream, readable by offset while it grows
  *     agent.h      the protocol with a sandbox's init
  *     events.h     what happened, numbered, persisted, replayed
+ *     secrets.h    variables whose values nobody is shown
+ *     vault.h      the key of this instance, for sealing and signing
  *     recovery.h   at start: records meet reality
  *     metrics.h    counters
  */
@@ -40,6 +42,7 @@ struct recovery;
 struct retention;
 struct scopes;
 struct store;
+struct vault;
 struct worker;
 
 struct core_parts {
@@ -73,6 +76,7 @@ struct core {
     struct recovery *recovery;       /* owned; NULL once it is done */
     struct retention *retention;     /* owned */
     struct scopes *scopes;           /* owned */
+    struct vault *vault;             /* owned */
     struct core_shutdown *shutdown;  /* owned; NULL until core_stop() */
     struct list leftovers;           /* private: records that the store did not forget */
     struct timer repair;             /* puts again what a failed transaction has lost */

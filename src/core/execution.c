@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/clocks.h"
@@ -137,6 +138,7 @@ static void free_execution(struct execution *execution)
     free(execution->request_json);
     free(execution->error);
     free(execution->reason);
+    mask_free(execution->mask);
     free(execution);
 }
 
@@ -214,6 +216,13 @@ void execution_changed(struct execution *execution)
 {
     if (!list_is_empty(&execution->watchers))
         loop_defer(execution->core->loop, &execution->notify, on_notify);
+}
+
+const struct mask *execution_mask(const struct execution *execution)
+{
+    if (execution->mask)
+        return execution->mask;
+    return execution->session ? session_mask(execution->session) : NULL;
 }
 
 struct execution *execution_find(struct core *core, const char *session_id, const char *id)

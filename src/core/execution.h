@@ -36,11 +36,12 @@ struct execution_request {
     const char *command;     /* shell text */
     const char *code;
     size_t code_length;
-    const char *language;   /* with code: "python" or "bash" */
-    const char *env_json;   /* object of texts, or NULL */
-    const char *cwd, *user; /* NULL: defaults */
-    const char *key;        /* the caller's own id; a repeated one returns the same execution */
-    const char *stdin_data; /* whole input, then end of file; NULL without */
+    const char *language;     /* with code: "python" or "bash" */
+    const char *env_json;     /* object of texts, or NULL */
+    const char *secrets_json; /* as env_json; the values are shown to nobody */
+    const char *cwd, *user;   /* NULL: defaults */
+    const char *key;          /* the caller's own id; a repeated one returns the same execution */
+    const char *stdin_data;   /* whole input, then end of file; NULL without */
     size_t stdin_length;
     bool wants_stdin; /* input comes later through execution_write_stdin() */
     bool terminal;
@@ -72,6 +73,8 @@ struct execution {
     struct list watchers;
     char id[ID_SIZE], session_id[ID_SIZE], sandbox_id[ID_SIZE];
     char *key, *request_json, *error, *reason; /* owned; may be NULL */
+    struct mask
+        *mask; /* owned; values of its session's and its own secrets; NULL without its own */
     enum execution_state state;
     uint64_t generation, number;
     int exit_code, signal;
@@ -100,6 +103,9 @@ void execution_unref(struct execution *execution);
 void execution_watch(struct execution *execution, struct execution_watcher *watcher,
                      execution_watch_fn *on_change);
 void execution_unwatch(struct execution_watcher *watcher);
+
+/* What has to be taken out of its output where it is not for whoever ran it; NULL for nothing. */
+const struct mask *execution_mask(const struct execution *execution);
 
 /* In memory only; NULL otherwise. */
 struct execution *execution_find(struct core *core, const char *session_id, const char *id);

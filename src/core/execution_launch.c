@@ -3,6 +3,7 @@
 #include "config/config.h"
 #include "core/drivers/drivers.h"
 #include "core/execution_internal.h"
+#include "core/secrets.h"
 #include "wire/json.h"
 
 #include <string.h>
@@ -96,7 +97,7 @@ static bool vector_has(const struct vector *env, const char *name)
 
 /* --- environment ----------------------------------------------------------------------------- */
 
-static int add_json(struct vector *env, const char *json, struct error *err)
+static int add_json(struct vector *env, const char *field, const char *json, struct error *err)
 {
     scoped(json_decref) json_t *object = NULL;
     const char *name;
@@ -106,14 +107,15 @@ static int add_json(struct vector *env, const char *json, struct error *err)
         return 0;
     object = json_read(json, strlen(json), err);
     if (!object)
-        return error_wrap(err, "env");
+        return error_wrap(err, "%s", field);
     json_object_foreach(object, name, value)
     {
         if (!*name || strchr(name, '='))
             return error_named(err, ERR_INVALID, "invalid_env",
-                               "env: \"%.64s\" is not a name for a variable", name);
+                               "%s: \"%.64s\" is not a name for a variable", field, name);
         if (!json_is_string(value))
-            return error_named(err, ERR_INVALID, "invalid_env", "env.%.64s must be a text", name);
+            return error_named(err, ERR_INVALID, "invalid_env", "%s.%.64s must be a text", field,
+                               name);
         vector_set(env, name, json_string_value(value));
     }
     return 0;
@@ -139,8 +141,16 @@ static int make_env(struct vector *env, const struct session *session,
                     const struct execution_request *request, const char *execution_id,
                     struct error *err)
 {
+    if (session->secrets_lost) {
+        error_named(err, ERR_CONFLICT, "secrets_lost",
+                    "the secrets of session %s are lost: the daemon has another key", session->id);
+        return error_hint(err, "give them again with PATCH, or open a new session");
+    }
     make_common_env(env, session->core->parts.config);
-    if (add_json(env, session->env_json, err) < 0 || add_json(env, request->env_json, err) < 0)
+    if (add_json(env, "env", session->env_json, err) < 0 ||
+        (session->secrets && add_json(env, "secrets", session->secrets->json, err) < 0) ||
+        add_json(env, "env", request->env_json, err) < 0 ||
+        add_json(env, "secrets", request->secrets_json, err) < 0)
         return -1;
     if (request->terminal && !vector_has(env, "TERM"))
         vector_set(env, "TERM", "xterm-256color");

@@ -1,8 +1,10 @@
 #include "base/alloc.h"
+#include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/clocks.h"
 #include "core/execution_internal.h"
+#include "core/secrets.h"
 #include "wire/json.h"
 
 #include <errno.h>
@@ -17,7 +19,21 @@ enum {
 
 /* --- the request, as the record keeps it ------------------------------------------------------ */
 
-static void put_argv(struct json_writer *json, const char *const *argv)
+/* Of a text that is too long the beginning, without what may be the first half of a secret. */
+static void put_masked(struct json_writer *json, const char *key, const struct mask *mask,
+                       const char *text, size_t maximum)
+{
+    scoped(mask_stream_fini) struct mask_stream stream = MASK_STREAM(mask);
+    scoped(buffer_fini) struct buffer masked = BUFFER_INIT(REQUEST_MAXIMUM);
+    size_t length = strlen(text);
+
+    mask_feed(&stream, text, MIN(length, maximum), &masked);
+    if (length <= maximum)
+        mask_end(&stream, &masked);
+    json_put_bytes(json, key, buffer_text(&masked), masked.length);
+}
+
+static void put_argv(struct json_writer *json, const struct mask *mask, const char *const *argv)
 {
     size_t bytes = 0;
 
@@ -25,7 +41,7 @@ static void put_argv(struct json_writer *json, const char *const *argv)
     for (size_t i = 0; argv[i] && bytes < REQUEST_TEXT_SHOWN; i++) {
         size_t length = strlen(argv[i]);
 
-        json_put_bytes(json, NULL, argv[i], MIN(length, (size_t)REQUEST_TEXT_SHOWN - bytes));
+        put_masked(json, NULL, mask, argv[i], REQUEST_TEXT_SHOWN - bytes);
         bytes += length;
     }
     json_end_array(json);
@@ -51,27 +67,26 @@ static void put_env_names(struct json_writer *json, const char *env_json)
     json_end_array(json);
 }
 
-static char *request_to_json(const struct execution_request *request)
+static char *request_to_json(const struct execution_request *request, const struct mask *mask)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_MAXIMUM * 2);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
     if (request->argv)
-        put_argv(&json, request->argv);
+        put_argv(&json, mask, request->argv);
     if (request->command)
-        json_put_bytes(&json, "command", request->command,
-                       MIN(strlen(request->command), (size_t)REQUEST_TEXT_SHOWN));
+        put_masked(&json, "command", mask, request->command, REQUEST_TEXT_SHOWN);
     if (request->context_id) {
         json_put_text(&json, "context", request->context_id);
         json_put_text(&json, "language", request->language);
     } else if (request->code) {
         json_put_text(&json, "language", request->language ? request->language : "python");
         json_put_int(&json, "code_bytes", (int64_t)request->code_length);
-        json_put_bytes(&json, "code", request->code,
-                       MIN(request->code_length, (size_t)REQUEST_TEXT_SHOWN));
+        put_masked(&json, "code", mask, request->code, REQUEST_TEXT_SHOWN);
     }
     put_env_names(&json, request->env_json);
+    secrets_write_names(request->secrets_json, &json, "secrets");
     if (request->cwd)
         json_put_text(&json, "cwd", request->cwd);
     if (request->user)
@@ -138,7 +153,9 @@ static void fill(struct execution *execution, const struct execution_request *re
     const struct config *config = execution->core->parts.config;
 
     execution->key = request->key ? xstrdup(request->key) : NULL;
-    execution->request_json = request_to_json(request);
+    if (request->secrets_json)
+        execution->mask = secrets_join(execution->session->secrets, request->secrets_json);
+    execution->request_json = request_to_json(request, execution_mask(execution));
     execution->background = request->background;
     execution->is_context = request->context_id != NULL;
     execution->terminal = request->terminal;

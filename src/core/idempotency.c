@@ -84,6 +84,7 @@ static uint64_t fingerprint(const struct session_request *request)
                                 request->preload,
                                 request->auto_restart,
                                 request->auto_resume };
+    /* Not the secrets: nothing that is recorded depends on their values. */
     const char *const texts[] = { request->key,    request->labels_json, request->env_json,
                                   request->flavor, request->backend,     request->template_name };
     uint64_t hash = 0xcbf29ce484222325U;

@@ -11,6 +11,7 @@
 #include "core/metrics.h"
 #include "core/retention.h"
 #include "core/sandbox.h"
+#include "core/secrets.h"
 #include "core/session_private.h"
 #include "wire/json.h"
 
@@ -152,6 +153,7 @@ void session_free(struct session *session)
     free(session->on_behalf_of);
     free(session->labels_json);
     free(session->env_json);
+    secrets_free(session->secrets);
     free(session->template_name);
     free(session->flavor);
     free(session);
@@ -179,6 +181,11 @@ struct session *session_find(struct core *core, const char *owner, bool any_owne
     error_named(err, ERR_NOT_FOUND, "session_not_found", "there is no session \"%.80s\"",
                 reference);
     return NULL;
+}
+
+const struct mask *session_mask(const struct session *session)
+{
+    return session->secrets ? session->secrets->mask : NULL;
 }
 
 /* --- the record ---------------------------------------------------------------------------- */

@@ -21,7 +21,9 @@
 
 struct agent;
 struct json_writer;
+struct mask;
 struct sandbox;
+struct secrets;
 struct session;
 
 enum session_state { SESSION_OPEN, SESSION_PAUSED, SESSION_ENDING, SESSION_ENDED, SESSION_STATES };
@@ -69,6 +71,7 @@ struct session_request {
     const char *idempotency_key; /* NULL without one */
     const char *labels_json;     /* object of texts, or NULL */
     const char *env_json;        /* object of texts, or NULL */
+    const char *secrets_json;    /* as env_json; the values are shown to nobody */
     const char *template_name;
     const char *flavor;
     const char *backend;
@@ -98,6 +101,8 @@ struct session {
     char *owner, *key, *on_behalf_of;                      /* owned; key may be NULL */
     char *labels_json, *env_json, *template_name, *flavor; /* owned; the two JSON may be NULL */
     char *map_key;                                         /* owned; in core->sessions_by_key */
+    struct secrets *secrets;                               /* owned; NULL without any */
+    bool secrets_lost; /* it had some, and the key that they were sealed with is gone */
     struct sandbox_limits limits;
     enum network_mode network;
     bool auto_restart, auto_resume, preload;
@@ -187,8 +192,9 @@ void session_op_cancel(struct session_op *op);
 int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, struct error *err);
 
 struct session_patch {
-    const char *labels_json; /* NULL: unchanged */
-    int64_t timeout_ms;      /* -1: unchanged, here and below */
+    const char *labels_json;  /* NULL: unchanged */
+    const char *secrets_json; /* NULL: unchanged; they are replaced for programs that start later */
+    int64_t timeout_ms;       /* -1: unchanged, here and below */
     int64_t idle_timeout_ms;
     int64_t max_lifetime_ms;
     int auto_restart, auto_resume;
@@ -267,6 +273,10 @@ void session_write_json(const struct session *session, struct json_writer *json,
 /* The same shape for an ended session, from its record. */
 void session_record_write_json(const struct session_record *record, struct json_writer *json,
                                const char *key);
+
+/* The values of its secrets, to be taken out of what is shown to others than the programs in it;
+ * NULL without any. */
+const struct mask *session_mask(const struct session *session);
 
 /* Writes the current state to the store (no commit). */
 void session_save(struct session *session);

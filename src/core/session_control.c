@@ -4,7 +4,9 @@
 #include "core/capacity.h"
 #include "core/clocks.h"
 #include "core/sandbox.h"
+#include "core/secrets.h"
 #include "core/session_private.h"
+#include "core/vault.h"
 
 #include <stdlib.h>
 
@@ -42,6 +44,20 @@ int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, s
     return 0;
 }
 
+static int patch_secrets(struct session *session, const char *json, struct error *err)
+{
+    struct vault *vault = session->core->vault;
+
+    if (vault_open(vault, err) < 0)
+        return -1;
+    secrets_free(session->secrets);
+    session->secrets = secrets_new(json);
+    session->secrets_lost = false;
+    if (session->secrets)
+        secrets_seal(session->secrets, vault, session->owner);
+    return 0;
+}
+
 static void patch_policy(struct session *session, const struct session_patch *patch)
 {
     if (patch->labels_json) {
@@ -58,7 +74,8 @@ static void patch_policy(struct session *session, const struct session_patch *pa
 
 int session_patch(struct session *session, const struct session_patch *patch, struct error *err)
 {
-    if (check_alive(session, err) < 0)
+    if (check_alive(session, err) < 0 ||
+        (patch->secrets_json && patch_secrets(session, patch->secrets_json, err) < 0))
         return -1;
     patch_policy(session, patch);
     if (patch->timeout_ms >= 0) {

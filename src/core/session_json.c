@@ -5,6 +5,7 @@
 #include "core/clocks.h"
 #include "core/execution.h"
 #include "core/sandbox.h"
+#include "core/secrets.h"
 #include "core/session_private.h"
 #include "wire/json.h"
 
@@ -35,6 +36,22 @@ static void put_labels(struct json_writer *json, const char *labels_json)
     json_put_raw(json, "labels", str_is_empty(labels_json) ? "{}" : labels_json);
 }
 
+static void put_secrets(struct json_writer *json, const struct session *session)
+{
+    if (session->secrets)
+        secrets_write_names(session->secrets->json, json, "secrets");
+    else
+        json_put_raw(json, "secrets", "[]");
+}
+
+static void put_record_secrets(struct json_writer *json, const json_t *spec)
+{
+    const json_t *names = json_object_get(spec, "secrets");
+    scoped(free) char *text = json_is_array(names) ? json_dumps(names, JSON_COMPACT) : NULL;
+
+    json_put_raw(json, "secrets", text ? text : "[]");
+}
+
 static void put_limits(struct json_writer *json, const struct sandbox_limits *limits)
 {
     json_begin_object(json, "limits");
@@ -52,6 +69,7 @@ static void put_policy(struct json_writer *json, const struct session *session)
     json_put_text(json, "backend", session->core->parts.backend->ops->name);
     json_put_text(json, "network", session->network == NETWORK_OPEN ? "open" : "none");
     put_limits(json, &session->limits);
+    put_secrets(json, session);
     json_put_bool(json, "auto_restart", session->auto_restart);
     json_put_bool(json, "auto_resume", session->auto_resume);
     json_put_text(json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
@@ -205,6 +223,7 @@ static void put_record_policy(struct json_writer *json, const struct session_rec
                          .cpu_millis = (uint32_t)get_int(spec, "cpu_millis"),
                          .pids = (uint32_t)get_int(spec, "pids"),
                      });
+    put_record_secrets(json, spec);
     put_timeout(json, "timeout", get_int(spec, "timeout_ms"));
     put_timeout(json, "idle_timeout", record->idle_timeout_ms);
     put_timeout(json, "max_lifetime", record->max_lifetime_ms);

@@ -8,7 +8,9 @@
 #include "core/idempotency.h"
 #include "core/metrics.h"
 #include "core/scopes.h"
+#include "core/secrets.h"
 #include "core/session_private.h"
+#include "core/vault.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +84,9 @@ static struct session *make(struct core *core, const struct session_request *req
     session->key = text_or_null(request->key);
     session->labels_json = text_or_null(request->labels_json);
     session->env_json = text_or_null(request->env_json);
+    session->secrets = secrets_new(request->secrets_json);
+    if (session->secrets)
+        secrets_seal(session->secrets, core->vault, session->owner);
     session->template_name = text_or(request->template_name, config->sandbox.template_name);
     session->flavor =
         text_or(request->flavor, config->flavors.count ? config->flavors.items[0].name : "");
@@ -223,7 +228,7 @@ static int check_request(struct core *core, const struct session_request *reques
     if (!str_is_empty(request->flavor) && !config_flavor_find(core->parts.config, request->flavor))
         return error_named(err, ERR_INVALID, "flavor_unknown", "there is no flavor \"%.40s\"",
                            request->flavor);
-    return 0;
+    return request->secrets_json ? vault_open(core->vault, err) : 0;
 }
 
 /* The put of the session and the intent of its sandbox are one transaction. */

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/clocks.h"
+#include "core/secrets.h"
 #include "wire/json.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ struct spec {
     int64_t timeout_ms, next_execution_number, executions, events;
     bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed;
     json_t *env;
+    const char *sealed;
 };
 
 enum { SPEC_MAXIMUM = 1024 * 1024 };
@@ -55,6 +57,10 @@ char *session_spec_text(const struct session *session)
     json_put_int(&json, "events", (int64_t)session->event_sequence);
     if (session->env_json)
         json_put_raw(&json, "env", session->env_json);
+    if (session->secrets) {
+        secrets_write_names(session->secrets->json, &json, "secrets");
+        json_put_text(&json, "sealed", session->secrets->sealed);
+    }
     json_end_object(&json);
     return buffer_steal_text(&text);
 }
@@ -82,6 +88,7 @@ static const struct json_field fields[] = {
     { "executions", JSON_KIND_INT, FIELD(executions) },
     { "events", JSON_KIND_INT, FIELD(events) },
     { "env", JSON_KIND_OBJECT, FIELD(env) },
+    { "sealed", JSON_KIND_TEXT, FIELD(sealed) },
 };
 
 static struct spec spec_defaults(const struct config *config)
@@ -138,6 +145,20 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->executions_started = (uint64_t)spec->executions;
     session->event_sequence = (uint64_t)spec->events;
     session->env_json = spec->env ? json_dumps(spec->env, JSON_COMPACT) : NULL;
+}
+
+/* Without its key the session lives on, and says so when something is to be run in it. */
+static void restore_secrets(struct session *session, const char *sealed)
+{
+    struct error err = { 0 };
+
+    if (!sealed)
+        return;
+    session->secrets = secrets_unseal(session->core->vault, session->owner, sealed, &err);
+    session->secrets_lost = !session->secrets;
+    if (session->secrets_lost)
+        log_error("the secrets of a session are lost", kv("session", session->id),
+                  kv("error", err.message));
 }
 
 static bool parse_state(const char *name, enum session_state *out_state)
@@ -202,6 +223,7 @@ struct session *session_restore(struct core *core, const struct session_record *
     session->key = record->key ? xstrdup(record->key) : spec.key ? xstrdup(spec.key) : NULL;
     session->labels_json = str_is_empty(record->labels_json) ? NULL : xstrdup(record->labels_json);
     apply_spec(session, &spec);
+    restore_secrets(session, spec.sealed);
     restore_state(session, record);
     session->generation = record->generation;
     session->durable = true;

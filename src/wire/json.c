@@ -40,8 +40,13 @@ json_t *json_read(const void *data, size_t length, struct error *err)
     }
     document = json_loadb(data, length, JSON_REJECT_DUPLICATES, &problem);
     if (!document) {
-        error_named(err, ERR_INVALID, "invalid_json", "not valid JSON, line %d, column %d: %s",
-                    problem.line, problem.column, problem.text);
+        /* Without the text near it, which may be a secret. */
+        char *quoted = strstr(problem.text, " near '");
+
+        error_named(err, ERR_INVALID, "invalid_json", "not valid JSON, line %d, column %d: %.*s",
+                    problem.line, problem.column,
+                    (int)(quoted ? quoted - problem.text : (ptrdiff_t)strlen(problem.text)),
+                    problem.text);
         return NULL;
     }
     if (!json_is_object(document)) {

@@ -84,7 +84,7 @@ static void the_body_of_a_new_session_has_what_was_given_and_no_more(void **stat
         .memory = "512m",
         .cpus = "1.5",
         .pids = "64",
-        .env = { env, 3 },
+        .variables.env = { env, 3 },
         .auto_restart = "off",
         .no_preload = true,
     };
@@ -101,7 +101,7 @@ static void the_body_of_a_new_session_has_what_was_given_and_no_more(void **stat
 static void a_bare_name_takes_our_own_variable(void **state UNUSED)
 {
     const char *env[] = { "SANDGLASS_TEST_VARIABLE", NULL };
-    struct create_args args = { .env = { env, 1 } };
+    struct create_args args = { .variables.env = { env, 1 } };
     scoped(buffer_fini) struct buffer body = BUFFER_INIT(65536);
     struct error err;
 

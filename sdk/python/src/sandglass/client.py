@@ -65,8 +65,8 @@ class Client:
             with client.session(memory="512m", labels={"run": "7"}) as session:
                 print(session.run("uname -a").stdout)
 
-        Options are those of the API: `key`, `template`, `flavor`, `backend`, `labels`, `env`, `memory`, `cpus`,
-        `pids`, `disk`, `network`, `timeout` (lease), `idle_timeout`, `max_lifetime`, `on_timeout`, `preload`,
+        Options are those of the API: `key`, `template`, `flavor`, `backend`, `labels`, `env`, `secrets`, `memory`,
+        `cpus`, `pids`, `disk`, `network`, `timeout` (lease), `idle_timeout`, `max_lifetime`, `on_timeout`, `preload`,
         `auto_restart`, `auto_resume`. A `key` that has a session already returns that one.
         """
         body = {name: value for name, value in options.items() if value is not None}
@@ -102,9 +102,10 @@ class Client:
 
     def execute(self, code: str, language: str = "python", *, session_id: Optional[str] = None,
                 key: Optional[str] = None, env: Optional[Mapping[str, str]] = None,
-                timeout: Optional[float] = None) -> Result:
+                secrets: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None) -> Result:
         """Runs code in one call. The session is made on demand and stays: `result.session`."""
-        given = dict(code=code, language=language, session_id=session_id, key=key, env=env, timeout=timeout)
+        given = dict(code=code, language=language, session_id=session_id, key=key, env=env,
+                     secrets=secrets, timeout=timeout)
         document = self.transport.call("POST", "/execute",
                                        body={name: value for name, value in given.items() if value is not None})
         return Result(Session(self, {"id": document["session_id"]}), document)

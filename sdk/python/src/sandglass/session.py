@@ -68,15 +68,16 @@ class Session:
 
     def run(self, program: Argv, *, env: Optional[Mapping[str, str]] = None, cwd: Optional[str] = None,
             user: Optional[str] = None, timeout: Optional[float] = None, stdin: Union[str, None] = None,
-            key: Optional[str] = None, generation: Optional[int] = None, check: bool = False) -> Result:
+            key: Optional[str] = None, generation: Optional[int] = None, check: bool = False,
+            secrets: Optional[Mapping[str, str]] = None) -> Result:
         """Runs a program to its end: a list is its argv, a text is a line for the shell.
 
-        `timeout` in seconds kills it with everything it started: the state is "timeout" then. `stdin` is all of its
+        `secrets` are variables as in `env` whose values nobody is shown. `timeout` in seconds kills it with everything it started: the state is "timeout" then. `stdin` is all of its
         input. `key` is the caller's own id: a repeated one returns the same execution. `check=True` raises
         `ExecutionFailed` unless it ends with exit code 0. If we are interrupted meanwhile, the program is cancelled.
         """
         body = request_body(program, dict(env=env, cwd=cwd, user=user, timeout=timeout, stdin=stdin, key=key,
-                                          generation=generation, cancel_on_disconnect=True))
+                                          secrets=secrets, generation=generation, cancel_on_disconnect=True))
         document = self.transport.call("POST", self.path + "/executions", body=body,
                                        timeout=None if timeout is None else timeout + SLACK_SECONDS,
                                        repeatable=key is not None)
@@ -84,10 +85,12 @@ class Session:
         return result.check() if check else result
 
     def execute(self, code: str, language: str = "python", *, env: Optional[Mapping[str, str]] = None,
-                cwd: Optional[str] = None, timeout: Optional[float] = None, check: bool = False) -> Result:
+                cwd: Optional[str] = None, timeout: Optional[float] = None, check: bool = False,
+                secrets: Optional[Mapping[str, str]] = None) -> Result:
         """Runs code, 60 seconds at most unless `timeout` says otherwise. The result has `output_files`, the names of
         files in the workspace that are new or changed, and `session_files`, all of them with size and time."""
-        given = dict(code=code, language=language, session_id=self.id, env=env, cwd=cwd, timeout=timeout)
+        given = dict(code=code, language=language, session_id=self.id, env=env, secrets=secrets, cwd=cwd,
+                     timeout=timeout)
         document = self.transport.call("POST", "/execute",
                                        body={name: value for name, value in given.items() if value is not None})
         result = Result(self, document)

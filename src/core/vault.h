@@ -1,0 +1,40 @@
+#pragma once
+
+/*
+ * One key of this instance, and what is done with it: secrets are sealed before they go into the
+ * store, and short-lived permissions are signed.
+ *
+ * The key is 32 random bytes in `secret.key` of the state directory, readable by the daemon alone,
+ * and is made when it is first needed. A copy of the store without that file tells no secret;
+ * whoever loses the file loses what was sealed with it and nothing else.
+ */
+
+#include "base/error.h"
+#include "base/scoped.h"
+
+#include <stdbool.h>
+
+enum { VAULT_SIGNATURE_SIZE = 2 * 32 + 1 };
+
+struct vault;
+
+struct vault *vault_new(int state_dir); /* borrowed */
+void vault_free(struct vault *vault);   /* NULL is fine */
+SCOPED_DEFINE(vault_free, struct vault);
+
+/* Reads the key, or makes it. The functions below need it and do not fail for it any more. */
+int vault_open(struct vault *vault, struct error *err);
+
+/* As allocated text; only vault_unseal() with the same `about` gives it back. */
+char *vault_seal(struct vault *vault, const char *about, const char *text);
+
+/* NULL when it was sealed with another key, about something else, or was changed. */
+char *vault_unseal(struct vault *vault, const char *about, const char *sealed, struct error *err);
+
+/* A text that nobody else can make, in lower-case hexadecimal digits. */
+void vault_sign(struct vault *vault, const char *about, const char *text,
+                char out[VAULT_SIGNATURE_SIZE]);
+
+/* Takes the same time whatever the difference is. */
+bool vault_is_signed(struct vault *vault, const char *about, const char *text,
+                     const char *signature);
