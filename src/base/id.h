@@ -13,5 +13,8 @@ enum { ID_SIZE = 32 }; /* bytes for any id with its NUL: "ses_" + 26 characters 
 
 void id_make(char id[ID_SIZE], const char *prefix);
 
+/* The same text gives the same id: for what has a name of its own and needs no secret. */
+void id_derive(char id[ID_SIZE], const char *prefix, const char *text);
+
 /* Whether the text has the exact form of an id of that kind; safe for file names if so. */
 bool id_is_valid(const char *text, const char *prefix);

@@ -84,6 +84,18 @@ bool str_is_utf8(const char *text, size_t length)
     return true;
 }
 
+size_t str_utf8_unfinished(const unsigned char *text, size_t length)
+{
+    for (size_t back = 1; back <= 3 && back <= length; back++) {
+        unsigned char byte = text[length - back];
+        size_t wants = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+
+        if ((byte & 0xc0) != 0x80)
+            return wants > back ? back : 0;
+    }
+    return 0;
+}
+
 unsigned str_distance(const char *a, const char *b)
 {
     size_t width = MIN(strlen(b), (size_t)63);

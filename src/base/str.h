@@ -24,6 +24,9 @@ bool str_is_utf8(const char *text, size_t length);
  * NUL and for anything else. */
 size_t str_utf8_sequence(const unsigned char *text, size_t left);
 
+/* How many bytes at the end may be the beginning of a character whose rest is still to come. */
+size_t str_utf8_unfinished(const unsigned char *text, size_t length);
+
 /* How many edits apart two words are, for "did you mean". */
 unsigned str_distance(const char *a, const char *b);
 
