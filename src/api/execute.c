@@ -5,11 +5,11 @@
  */
 
 #include "api/executions.h"
-#include "api/listing.h"
 #include "api/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/listing.h"
 #include "core/sandbox.h"
 
 #include <string.h>

@@ -5,9 +5,10 @@
  * the sandbox's rights, and hands a descriptor over.
  */
 
-#include "api/listing.h"
 #include "api/request.h"
 #include "core/agent.h"
+#include "core/files.h"
+#include "core/listing.h"
 
 struct file_call;
 typedef void file_call_fn(struct file_call *call);
@@ -45,9 +46,6 @@ void file_call_begin(struct api_request *request, const char *path, const char *
 void file_call_do(struct file_call *call, const struct agent_file *file, file_call_fn *next);
 void file_call_fail(struct file_call *call, int number, const char *path);
 
-/* What init gave as errno becomes an answer that names the path. */
-int file_error(struct error *err, int number, const char *path);
-
 enum { ETAG_SIZE = 80 };
 void file_etag(const struct protocol_stat *stat, char etag[ETAG_SIZE]);
 void file_write_json(struct json_writer *json, const char *key, const char *path,
@@ -62,15 +60,6 @@ int file_range(const char *header, uint64_t size, uint64_t *out_start, uint64_t 
 
 /* Whether a list of tags, or "*", names this one. */
 bool file_etag_is_in(const char *header, const char *etag);
-
-/* The version that the stat tells of, for FILE_EXPECT. */
-static inline struct protocol_version file_version(const struct protocol_stat *stat)
-{
-    return (struct protocol_version){ stat->size, stat->inode, stat->modified_us };
-}
-
-/* Writes all of it; -1 with errno. */
-int file_write(int fd, const void *data, size_t length);
 
 /* One entry of a list as JSON. */
 void file_write_entry(struct json_writer *json, const struct protocol_entry_view *entry);

@@ -8,46 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct {
-    int number;
-    enum error_code code;
-    const char *name;
-    const char *text;
-} failures[] = {
-    { ENOENT, ERR_NOT_FOUND, "file_not_found", "there is no such file or directory" },
-    { ENOTDIR, ERR_NOT_FOUND, "not_a_directory", "a part of the path is not a directory" },
-    { EACCES, ERR_FORBIDDEN, "permission_denied", "permission denied" },
-    { EPERM, ERR_FORBIDDEN, "permission_denied", "not permitted" },
-    { EROFS, ERR_FORBIDDEN, "read_only", "the file system is read-only" },
-    { EISDIR, ERR_CONFLICT, "is_a_directory", "it is a directory" },
-    { EEXIST, ERR_CONFLICT, "file_exists", "it exists already" },
-    { ENOTEMPTY, ERR_CONFLICT, "directory_not_empty", "the directory is not empty" },
-    { ETXTBSY, ERR_CONFLICT, "file_busy", "the program is being run" },
-    { EBUSY, ERR_CONFLICT, "file_busy", "it is in use" },
-    { EXDEV, ERR_CONFLICT, "cross_device", "source and target are on different file systems" },
-    { ELOOP, ERR_CONFLICT, "too_many_links", "too many symbolic links" },
-    { ENXIO, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
-    { ENODEV, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
-    { ENAMETOOLONG, ERR_INVALID, "invalid_path", "the path is too long" },
-    { EINVAL, ERR_INVALID, "invalid_path", "neither a regular file nor a valid path" },
-    { ESTALE, ERR_CONFLICT, "precondition_failed", "it has changed meanwhile" },
-    { EBADMSG, ERR_INVALID, "invalid_pattern", "the pattern is malformed" },
-    { EFBIG, ERR_TOO_LARGE, "file_too_large", "the file is too large" },
-    { ENOSPC, ERR_NO_SPACE, "no_space", "no space is left" },
-    { EDQUOT, ERR_NO_SPACE, "no_space", "the quota is used up" },
-    { EAGAIN, ERR_LIMIT, "too_many_file_operations", "too many file operations at one time" },
-};
-
-int file_error(struct error *err, int number, const char *path)
-{
-    for (size_t i = 0; i < ARRAY_LENGTH(failures); i++) {
-        if (failures[i].number == number)
-            return error_named(err, failures[i].code, failures[i].name, "%.200s: %s", path,
-                               failures[i].text);
-    }
-    return error_named(err, ERR_BACKEND, "file_failed", "%.200s: %s", path, strerror(number));
-}
-
 void file_etag(const struct protocol_stat *stat, char etag[ETAG_SIZE])
 {
     snprintf(etag, ETAG_SIZE, "\"%llx-%llx-%llx\"", (unsigned long long)stat->inode,
@@ -107,23 +67,6 @@ bool file_etag_is_in(const char *header, const char *etag)
         header += strcspn(header, ",");
     }
     return false;
-}
-
-int file_write(int fd, const void *data, size_t length)
-{
-    const uint8_t *at = data;
-
-    while (length) {
-        ssize_t count = write(fd, at, length);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        at += count;
-        length -= (size_t)count;
-    }
-    return 0;
 }
 
 void file_write_entry(struct json_writer *json, const struct protocol_entry_view *entry)

@@ -7,11 +7,8 @@
 #include "base/alloc.h"
 #include "base/str.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { EDIT_MAXIMUM = 16 * 1024 * 1024 };
 
@@ -22,8 +19,9 @@ struct edit_body {
 
 struct edit {
     struct edit_body body; /* borrowed from the request */
-    struct protocol_stat stat;
-    struct buffer content;
+    struct file_reader reader;
+    struct file_writer writer;
+    struct file_call *call;
     size_t count;
 };
 
@@ -40,13 +38,9 @@ static void release(struct file_call *call)
 {
     struct edit *edit = call->extra;
 
-    buffer_fini(&edit->content);
+    file_reader_fini(&edit->reader);
+    file_writer_fini(&edit->writer, call->in_use ? call->use.agent : NULL);
     free(edit);
-}
-
-static void fail_changed(struct file_call *call)
-{
-    file_call_fail(call, ESTALE, call->path);
 }
 
 /* --- the text --------------------------------------------------------------------------------- */
@@ -65,21 +59,22 @@ static size_t count_matches(const struct buffer *content, const char *text)
     return count;
 }
 
-static int write_replaced(int fd, const struct edit *edit)
+static int write_replaced(struct edit *edit)
 {
-    const uint8_t *at = edit->content.data;
-    const uint8_t *end = at + edit->content.length;
+    struct file_writer *writer = &edit->writer;
+    const uint8_t *at = edit->reader.content.data;
+    const uint8_t *end = at + edit->reader.content.length;
     size_t old_length = strlen(edit->body.old);
     size_t new_length = strlen(edit->body.new);
     const uint8_t *match;
 
     while (at < end && (match = memmem(at, (size_t)(end - at), edit->body.old, old_length))) {
-        if (file_write(fd, at, (size_t)(match - at)) < 0 ||
-            file_write(fd, edit->body.new, new_length) < 0)
+        if (file_writer_add(writer, at, (size_t)(match - at)) < 0 ||
+            file_writer_add(writer, edit->body.new, new_length) < 0)
             return -1;
         at = match + old_length;
     }
-    return file_write(fd, at, (size_t)(end - at));
+    return file_writer_add(writer, at, (size_t)(end - at));
 }
 
 static void fail_count(struct file_call *call, size_t count)
@@ -102,108 +97,59 @@ static void fail_count(struct file_call *call, size_t count)
 
 /* --- the steps -------------------------------------------------------------------------------- */
 
-static void on_committed(struct file_call *call)
+static void on_committed(struct file_writer *writer)
 {
-    struct edit *edit = call->extra;
+    struct edit *edit = container_of(writer, struct edit, writer);
+    struct file_call *call = edit->call;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
-    free(steal_ptr(&call->temporary));
-    file_write_json(&json, NULL, call->path, strlen(call->path), &call->operation.result.file.stat);
+    if (writer->err.code) {
+        api_fail(call->request, &writer->err);
+        return;
+    }
+    file_write_json(&json, NULL, call->path, strlen(call->path), &writer->stat);
     json_put_int(&json, "replacements", (int64_t)edit->count);
     json_end_object(&json);
     api_reply(call->request, 200, &text);
 }
 
-static void on_opened_for_writing(struct file_call *call)
+static void on_opened(struct file_writer *writer)
 {
-    struct edit *edit = call->extra;
-    struct agent_file file = { .kind = FILE_COMMIT,
-                               .user = "",
-                               .path = call->path,
-                               .flags = FILE_EXPECT,
-                               .expected = file_version(&edit->stat) };
+    struct edit *edit = container_of(writer, struct edit, writer);
+    struct protocol_version expected = file_version(&edit->reader.stat);
 
-    call->fd = call->operation.result.file.fd;
-    call->temporary = xstrdup(call->operation.result.file.temporary);
-    if (write_replaced(call->fd, edit) < 0) {
-        file_call_fail(call, errno, call->path);
-        return;
-    }
-    fd_close(steal_fd(&call->fd));
-    file.second = call->temporary;
-    file_call_do(call, &file, on_committed);
+    if (writer->err.code || write_replaced(edit) < 0)
+        api_fail(edit->call->request, &writer->err);
+    else
+        file_writer_commit(writer, FILE_EXPECT, &expected, on_committed);
 }
 
-static int read_content(int fd, struct buffer *content)
+static void on_read(struct file_reader *reader)
 {
-    for (;;) {
-        void *place = buffer_reserve(content, 64 * 1024);
-        ssize_t count;
+    struct edit *edit = container_of(reader, struct edit, reader);
+    struct file_call *call = edit->call;
 
-        if (!place) {
-            errno = EFBIG;
-            return -1;
-        }
-        count = read(fd, place, 64 * 1024);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return (int)count;
-        buffer_advance(content, (size_t)count);
-    }
-}
-
-static void on_opened_for_reading(struct file_call *call)
-{
-    struct edit *edit = call->extra;
-    scoped(fd_close) int fd = call->operation.result.file.fd;
-    struct agent_file file = { .kind = FILE_OPEN_WRITE, .user = "", .path = call->path };
-
-    if (call->operation.result.file.stat.inode != edit->stat.inode) {
-        fail_changed(call);
+    if (reader->err.code) {
+        api_fail(call->request, &reader->err);
         return;
     }
-    edit->stat = call->operation.result.file.stat;
-    edit->content = BUFFER_INIT(EDIT_MAXIMUM + 64 * 1024);
-    if (read_content(fd, &edit->content) < 0) {
-        file_call_fail(call, errno, call->path);
-        return;
-    }
-    edit->count = count_matches(&edit->content, edit->body.old);
+    edit->count = count_matches(&reader->content, edit->body.old);
     if (edit->count == 1 || (edit->count && edit->body.replace_all))
-        file_call_do(call, &file, on_opened_for_writing);
+        file_writer_open(&edit->writer, call->use.agent, call->path, 0, on_opened);
     else
         fail_count(call, edit->count);
 }
 
-static void on_stat(struct file_call *call)
-{
-    struct edit *edit = call->extra;
-    struct agent_file file = { .kind = FILE_OPEN_READ, .user = "", .path = call->path };
-    struct error err = { 0 };
-
-    edit->stat = call->operation.result.file.stat;
-    if (S_ISLNK(edit->stat.mode)) {
-        error_named(&err, ERR_CONFLICT, "is_a_link", "%.200s is a symbolic link", call->path);
-        error_hint(&err, "edit the file that it leads to: files/list tells its target");
-        api_fail(call->request, &err);
-        return;
-    }
-    file_call_do(call, &file, on_opened_for_reading);
-}
-
 static void start_edit(struct file_call *call)
 {
-    struct agent_file file = {
-        .kind = FILE_STAT, .user = "", .path = call->path, .flags = FILE_NO_FOLLOW
-    };
     struct edit *edit = xnew(struct edit);
 
     (void)api_decode(call->request, &edit->body, NULL);
+    edit->call = call;
     call->extra = edit;
     call->release = release;
-    file_call_do(call, &file, on_stat);
+    file_reader_start(&edit->reader, call->use.agent, call->path, EDIT_MAXIMUM, true, on_read);
 }
 
 static int check_body(const struct edit_body *body, struct error *err)

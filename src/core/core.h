@@ -15,6 +15,8 @@
  *     execution.h  one run of a program: its states, streams and end
  *     output.h     the spool of one stream, readable by offset while it grows
  *     agent.h      the protocol with a sandbox's init
+ *     files.h      reading and writing files of a sandbox
+ *     listing.h    what init tells of many files
  *     events.h     what happened, numbered, persisted, replayed
  *     secrets.h    variables whose values nobody is shown
  *     vault.h      the key of this instance, for sealing and signing

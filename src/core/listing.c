@@ -1,4 +1,4 @@
-#include "api/listing.h"
+#include "core/listing.h"
 
 #include "base/alloc.h"
 
