@@ -98,26 +98,13 @@ static void send_text(struct answer *answer, size_t stream, const void *data, si
     send_event(answer, stream == 1 ? "stderr" : "stdout", text.data, text.length);
 }
 
-/* How many bytes at the end may be the beginning of a character. */
-static size_t count_unfinished(const uint8_t *bytes, size_t length)
-{
-    for (size_t back = 1; back <= 3 && back <= length; back++) {
-        uint8_t byte = bytes[length - back];
-        size_t wants = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-
-        if ((byte & 0xc0) != 0x80)
-            return wants > back ? back : 0;
-    }
-    return 0;
-}
-
 static void send_output(struct answer *answer, size_t stream, const void *data, size_t length)
 {
     struct buffer *text = &answer->unfinished[stream];
     size_t rest;
 
     buffer_append(text, data, length);
-    rest = count_unfinished(text->data, text->length);
+    rest = str_utf8_unfinished(text->data, text->length);
     send_text(answer, stream, text->data, text->length - rest);
     buffer_consume(text, text->length - rest);
 }

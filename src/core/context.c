@@ -157,6 +157,20 @@ struct context *context_find(const struct session *session, const char *id)
     return NULL;
 }
 
+struct context *context_open(struct session *session, const char *language, const char *name,
+                             struct error *err)
+{
+    scoped(free) char *text = xasprintf("%s\n%s\n%s", session->id, language, name);
+    struct context *context;
+    char id[ID_SIZE];
+
+    id_derive(id, ID_CONTEXT, text);
+    context = context_find(session, id);
+    if (!context && (context = context_new(session, language, NULL, NULL, err)))
+        memcpy(context->id, id, sizeof(context->id));
+    return context;
+}
+
 static void free_context(struct context *context)
 {
     list_remove(&context->node);

@@ -80,7 +80,7 @@ struct context_run {
     struct buffer input; /* for the driver, not written yet */
     struct timer timer;
     int64_t timeout_ms, began_us;
-    bool is_interrupted, is_timed_out, is_stalled;
+    bool is_interrupted, is_timed_out, is_cancelled, is_stalled;
     bool is_over[2]; /* stdout and stderr have told its end */
     enum context_run_state end;
     char token[DRIVER_TOKEN_SIZE];
@@ -117,6 +117,10 @@ struct context {
 /* Python, bash or javascript; texts are copied. Its driver is started by the first run. */
 struct context *context_new(struct session *session, const char *language, const char *cwd,
                             const char *env_json, struct error *err);
+
+/* The one of this name and language, made when there is none; the next daemon finds it again. */
+struct context *context_open(struct session *session, const char *language, const char *name,
+                             struct error *err);
 struct context *context_find(const struct session *session, const char *id);
 
 /* Whatever runs in it is cancelled and its process tree killed. */
@@ -137,6 +141,11 @@ void context_run_resume(struct context_run *run);
 
 /* Nobody listens any more; with `cancels` it is interrupted, or does not even begin. */
 void context_run_leave(struct context_run *run, bool cancels);
+
+/* Interrupts it, and kills the interpreter if that does not end it within exec.grace; on_done
+ * comes.
+ */
+void context_run_cancel(struct context_run *run);
 
 void context_write_json(const struct context *context, struct json_writer *json, const char *key);
 

@@ -276,7 +276,7 @@ static void on_timer(struct timer *timer)
     struct context *context = run->context;
     struct error err = { 0 };
 
-    if (!run->is_timed_out) {
+    if (!run->is_timed_out && !run->is_cancelled) {
         run->is_timed_out = true;
         timer_arm_in(&run->timer, context->core->parts.config->exec.grace_ms * 1000);
         (void)context_interrupt(context, &err);
@@ -285,7 +285,7 @@ static void on_timer(struct timer *timer)
     }
     run->is_driver_killed = true;
     context_drop_driver(context, true, "a run did not end in time");
-    context_run_finish(run, RUN_TIMEOUT, NULL);
+    context_run_finish(run, run->is_timed_out ? RUN_TIMEOUT : RUN_INTERRUPTED, NULL);
 }
 
 static void on_stalled(struct output_follower *follower)
@@ -393,10 +393,26 @@ struct context_run *context_run_start(struct context *context, const char *code,
     timer_init(&run->timer, context->core->loop, on_timer);
     run->input = BUFFER_INIT(CONTEXT_CODE_MAXIMUM + 128);
     buffer_appendf(&run->input, "%s %llu\n", run->token, (unsigned long long)run->number);
-    buffer_append(&run->input, code ? code : "", length + 1);
+    buffer_append(&run->input, code, length);
+    buffer_append_byte(&run->input, 0);
     list_append(&context->runs, &run->node);
     begin_next(context);
     return run;
+}
+
+void context_run_cancel(struct context_run *run)
+{
+    struct context *context = run->context;
+
+    if (run->state == RUN_WAITING) {
+        context_run_finish(run, RUN_CANCELLED, NULL);
+        return;
+    }
+    if (run->is_cancelled || run->is_timed_out)
+        return;
+    run->is_cancelled = true;
+    timer_arm_in(&run->timer, context->core->parts.config->exec.grace_ms * 1000);
+    (void)context_interrupt(context, NULL);
 }
 
 void context_run_leave(struct context_run *run, bool cancels)
@@ -404,10 +420,8 @@ void context_run_leave(struct context_run *run, bool cancels)
     struct context *context = run->context;
 
     run->handler = NULL;
-    if (cancels && run->state == RUN_WAITING)
-        context_run_finish(run, RUN_CANCELLED, NULL);
-    else if (cancels)
-        (void)context_interrupt(context, NULL);
+    if (cancels)
+        context_run_cancel(run);
     else if (run->state == RUN_ACTIVE)
         context_pump(context);
 }
