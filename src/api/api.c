@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
+#include "tools/tool.h"
 
 #include <string.h>
 #include <strings.h>
@@ -17,6 +18,7 @@ struct api *api_new(const struct api_parts *parts)
 
     api->parts = *parts;
     api->audit = api_audit_new(api);
+    api->tools = tools_new(parts->core);
     return api;
 }
 
@@ -25,6 +27,7 @@ void api_free(struct api *api)
     if (!api)
         return;
     api_audit_free(api->audit);
+    tools_free(api->tools);
     free(api->openapi);
     free(api);
 }

@@ -26,10 +26,12 @@
 #include <stdbool.h>
 
 struct api_audit;
+struct tools;
 
 struct api {
     struct api_parts parts;
     struct api_audit *audit; /* owned; NULL when nothing is written */
+    struct tools *tools;     /* owned */
     char *openapi;           /* owned; made when it is first asked for */
 };
 
@@ -209,6 +211,7 @@ extern const struct api_route api_watch_routes[];
 extern const struct api_route api_event_routes[];
 extern const struct api_route api_scope_routes[];
 extern const struct api_route api_system_routes[];
+extern const struct api_route api_tool_routes[];
 
 /* All of them: 1 and the next route, or 0 at the end. Start with *position = 0. */
 bool api_next_route(size_t *position, const struct api_route **out_route);

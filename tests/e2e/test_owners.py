@@ -66,6 +66,9 @@ ROWS = {
     ("POST", CONTEXT + "/interrupt"): Row("session", body={}),
     ("POST", CONTEXT + "/restart"): Row("session", body={}),
     ("POST", CONTEXT + "/run"): Row("session", body={"code": "1"}),
+    ("GET", "/api/v1/tools"): Row("caller"),
+    ("POST", SESSION + "/tools/{tool}"): Row("session", body={"command": "true"}),
+    ("POST", SESSION + "/interrupt"): Row("session", body={}),
     ("GET", SESSION + "/archive"): Row("session", query="?path=."),
     ("PUT", SESSION + "/archive"): Row("session", query="?path=unpacked", data=b"\0" * 1024),
     ("GET", SESSION + "/events"): Row("session", query="?follow=0"),
@@ -110,7 +113,7 @@ class Scene:
         method, path = route
         row = ROWS[route]
         path = path.replace("{session}", session or self.session).replace("{execution}", self.execution)
-        path = path.replace("{context}", "ctx_" + "0" * 26)
+        path = path.replace("{context}", "ctx_" + "0" * 26).replace("{tool}", "bash")
         headers = dict(headers)
         if row.streams:
             return self.ask_head(method, path + row.query, headers)

@@ -1,0 +1,244 @@
+/*
+ * The tools of a model: what there is, and calls. The answer to a call is one JSON document when it
+ * is over, or as Server-Sent Events
+ *
+ *     output   {"text"}: what a command has just written
+ *     result   the document
+ *
+ * A client that leaves has interrupted its call.
+ */
+
+#include "api/request.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/metrics.h"
+#include "tools/tool.h"
+#include "wire/sse.h"
+
+#include <string.h>
+
+enum { HEARTBEAT_US = 15 * 1000 * 1000, UNFINISHED_MAXIMUM = 256 * 1024 };
+
+struct answer {
+    struct api_request *request;
+    struct tool_call call;
+    bool is_stream, has_started;
+    struct buffer unfinished; /* output whose last character is not whole */
+    struct timer heartbeat;
+};
+
+static void answer_free(struct answer *answer)
+{
+    timer_stop(&answer->heartbeat);
+    buffer_fini(&answer->unfinished);
+    tool_call_fini(&answer->call);
+    free(answer);
+}
+
+static void on_gone(struct api_request *request)
+{
+    answer_free(request->state);
+}
+
+/* --- as events ------------------------------------------------------------------------------- */
+
+static void start_stream(struct answer *answer)
+{
+    if (answer->has_started)
+        return;
+    answer->has_started = true;
+    metrics_add(answer->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
+    http_respond_start(answer->request->exchange, 200, "text/event-stream", -1);
+}
+
+static void send_event(struct answer *answer, const char *name, const struct buffer *json)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+
+    start_stream(answer);
+    if (sse_write(&text, NULL, name, json->data, json->length) == 0)
+        http_respond_write(answer->request->exchange, text.data, text.length);
+}
+
+/* Who reads too slowly misses some of the output, never the result. */
+static void on_progress(struct tool_call *call, const char *bytes, size_t length)
+{
+    struct answer *answer = container_of(call, struct answer, call);
+    struct buffer *output = &answer->unfinished;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+    size_t whole;
+
+    if (http_respond_pending(answer->request->exchange) > HTTP_HIGH_WATER)
+        return;
+    (void)buffer_append(output, bytes, length);
+    whole = output->length - str_utf8_unfinished(output->data, output->length);
+    json_begin_object(&json, NULL);
+    json_put_bytes(&json, "text", output->data, whole);
+    json_end_object(&json);
+    buffer_consume(output, whole);
+    send_event(answer, "output", &text);
+}
+
+static void on_heartbeat(struct timer *timer)
+{
+    struct answer *answer = container_of(timer, struct answer, heartbeat);
+
+    start_stream(answer);
+    if (http_respond_pending(answer->request->exchange) == 0)
+        http_respond_write(answer->request->exchange, ":\n\n", 3);
+    timer_arm_in(&answer->heartbeat, HEARTBEAT_US);
+}
+
+/* --- a call ---------------------------------------------------------------------------------- */
+
+static void on_done(struct tool_call *call)
+{
+    struct answer *answer = container_of(call, struct answer, call);
+    struct api_request *request = answer->request;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    request->on_gone = NULL;
+    tool_result_write_json(&call->result, &json, NULL);
+    if (answer->is_stream) {
+        send_event(answer, "result", &text);
+        http_respond_end(request->exchange);
+    } else {
+        api_reply(request, 200, &text);
+    }
+    answer_free(answer);
+}
+
+static const struct tool *find_tool(const struct api_request *request, struct error *err)
+{
+    const char *name = api_path(request, "tool");
+    const struct tool *tool = tool_find(name);
+
+    if (tool)
+        return tool;
+    error_named(err, ERR_NOT_FOUND, "tool_not_found", "there is no tool \"%.60s\"", name);
+    error_hint(err, "GET /api/v1/tools lists them");
+    return NULL;
+}
+
+static int check_call(const struct api_request *request, const struct tool *tool, struct error *err)
+{
+    const char *client = api_parameter(request, "client");
+
+    if (tool->needs_session && !*request->session_id) {
+        error_named(err, ERR_INVALID, "session_needed", "%s works in a session", tool->name);
+        return error_hint(err, "POST /api/v1/sessions/{id}/tools/%s", tool->name);
+    }
+    if (client && strlen(client) > 128)
+        return error_named(err, ERR_INVALID, "invalid_parameter",
+                           "parameter client is longer than 128 bytes");
+    return tool_check(tool, request->body, err);
+}
+
+static void start_call(struct api_request *request, const struct tool *tool)
+{
+    const char *accept = api_header(request, "accept");
+    struct answer *answer = xnew(struct answer);
+    struct tool_request wanted = {
+        .tool = tool,
+        .arguments = request->body,
+        .owner = request->owner,
+        .on_behalf_of = request->on_behalf_of,
+        .any_owner = request->any_owner,
+        .session = *request->session_id ? request->session_id : NULL,
+        .client = api_parameter(request, "client"),
+    };
+
+    answer->request = request;
+    answer->is_stream = accept && strstr(accept, "text/event-stream");
+    answer->unfinished = BUFFER_INIT(UNFINISHED_MAXIMUM);
+    answer->call.on_done = on_done;
+    timer_init(&answer->heartbeat, request->core->loop, on_heartbeat);
+    if (answer->is_stream) {
+        answer->call.on_progress = on_progress;
+        timer_arm_in(&answer->heartbeat, HEARTBEAT_US);
+    }
+    request->state = answer;
+    request->on_gone = on_gone;
+    tool_call_start(request->api->tools, &answer->call, &wanted);
+}
+
+static void post_tool(struct api_request *request)
+{
+    struct error err = { 0 };
+    const struct tool *tool = find_tool(request, &err);
+
+    if (tool && check_call(request, tool, &err) == 0)
+        start_call(request, tool);
+    else
+        api_fail(request, &err);
+}
+
+/* --- the rest -------------------------------------------------------------------------------- */
+
+static void get_tools(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+    const struct tool *tool;
+
+    json_begin_object(&json, NULL);
+    json_begin_array(&json, "tools");
+    for (size_t i = 0; (tool = tool_at(i)); i++)
+        tool_write_json(tool, &json, NULL);
+    json_end_array(&json);
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static void post_interrupt(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(1024);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    json_put_int(&json, "interrupted", tools_interrupt(request->api->tools, request->session_id));
+    json_end_object(&json);
+    api_reply(request, 200, &text);
+}
+
+static const struct api_parameter call_parameters[] = {
+    { "client", "string",
+      "whose shell and interpreter it is: each client of a session has its own" },
+    { 0 },
+};
+
+static const struct api_answer call_answers[] = {
+    { 200, "{content, is_error, structured}: also when the tool failed; with Accept: "
+           "text/event-stream the events output and result" },
+    { 400, "an argument is missing, unknown, of the wrong type or out of range" },
+    { 404, "session_not_found or tool_not_found" },
+    { 410, "session_ended: with the reason and the final record" },
+    { 413, "field_too_large" },
+    { 0 },
+};
+
+static const struct api_answer list_answers[] = {
+    { 200, "{tools:[{name, title, description, annotations, needs_session, input_schema}]}" },
+    { 0 },
+};
+
+static const struct api_answer interrupt_answers[] = {
+    { 200, "{interrupted}: how many calls there were; the sandbox stays" },
+    { 404, "session_not_found: unknown, or somebody else's" },
+    { 410, "session_ended: with the reason and the final record" },
+    { 0 },
+};
+
+const struct api_route api_tool_routes[] = {
+    { HTTP_GET, "/api/v1/tools", get_tools, "The tools of a model, with their JSON schemas",
+      .answers = list_answers },
+    { HTTP_POST, "/api/v1/sessions/{session}/tools/{tool}", post_tool,
+      "Call a tool; the body has its arguments", .body = API_JSON_BODY, .session = API_LIVE_SESSION,
+      .parameters = call_parameters, .answers = call_answers },
+    { HTTP_POST, "/api/v1/sessions/{session}/interrupt", post_interrupt,
+      "Interrupt all tool calls of a session; the sandbox stays", .body = API_JSON_BODY,
+      .session = API_LIVE_SESSION, .answers = interrupt_answers },
+    { 0 },
+};

@@ -1,0 +1,111 @@
+#include "tools/memory.h"
+
+#include "base/alloc.h"
+#include "core/core.h"
+#include "core/session.h"
+#include "tools/work.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FILES_MAXIMUM = 4096 }; /* of a session; a model that has seen more reads again */
+
+struct seen {
+    struct protocol_version version;
+    char path[];
+};
+
+static struct protocol_version version_of(const struct protocol_stat *stat)
+{
+    return (struct protocol_version){ stat->size, stat->inode, stat->modified_us };
+}
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+void tool_memory_forget_files(struct tool_memory *memory)
+{
+    struct map_slot *slot;
+
+    map_for_each (slot, &memory->files)
+        free(slot->value);
+    map_fini(&memory->files);
+    memory->files = (struct map){ 0 };
+}
+
+void tool_memory_saw(struct tool_memory *memory, const char *path, const struct protocol_stat *stat)
+{
+    struct seen *seen = map_get(&memory->files, path);
+
+    if (!seen) {
+        if (memory->files.count >= FILES_MAXIMUM)
+            tool_memory_forget_files(memory);
+        seen = xcalloc(1, sizeof(*seen) + strlen(path) + 1);
+        memcpy(seen->path, path, strlen(path) + 1);
+        map_put(&memory->files, seen->path, seen);
+    }
+    seen->version = version_of(stat);
+}
+
+enum tool_knowledge tool_memory_knows(const struct tool_memory *memory, const char *path,
+                                      const struct protocol_stat *stat)
+{
+    const struct seen *seen = map_get(&memory->files, path);
+    struct protocol_version now = version_of(stat);
+
+    if (!seen)
+        return TOOL_NEVER_SEEN;
+    return seen->version.size == now.size && seen->version.inode == now.inode &&
+                   seen->version.modified_us == now.modified_us
+               ? TOOL_SEEN
+               : TOOL_SEEN_OTHERWISE;
+}
+
+/* --- sessions -------------------------------------------------------------------------------- */
+
+static void memory_free(struct tool_memory *memory)
+{
+    tool_memory_forget_files(memory);
+    free(memory);
+}
+
+/* Sessions end without telling us: now and then those that are gone are looked for. */
+static void drop_ended(struct tools *tools)
+{
+    struct map kept = { 0 };
+    struct map_slot *slot;
+
+    map_for_each (slot, &tools->memories) {
+        struct tool_memory *memory = slot->value;
+
+        if (map_get(&tools->core->sessions_by_id, memory->session_id))
+            map_put(&kept, memory->session_id, memory);
+        else
+            memory_free(memory);
+    }
+    map_fini(&tools->memories);
+    tools->memories = kept;
+}
+
+struct tool_memory *tool_memory_of(struct tools *tools, const struct session *session)
+{
+    struct tool_memory *memory = map_get(&tools->memories, session->id);
+
+    if (memory)
+        return memory;
+    if (tools->memories.count >= 16 &&
+        tools->memories.count > 2 * tools->core->sessions_by_id.count)
+        drop_ended(tools);
+    memory = xnew(struct tool_memory);
+    snprintf(memory->session_id, sizeof(memory->session_id), "%s", session->id);
+    map_put(&tools->memories, memory->session_id, memory);
+    return memory;
+}
+
+void tool_memories_free(struct tools *tools)
+{
+    struct map_slot *slot;
+
+    map_for_each (slot, &tools->memories)
+        memory_free(slot->value);
+    map_fini(&tools->memories);
+}

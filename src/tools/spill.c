@@ -1,0 +1,114 @@
+#include "tools/spill.h"
+
+#include "base/alloc.h"
+#include "base/id.h"
+#include "core/core.h"
+#include "core/sandbox.h"
+
+#include <stdlib.h>
+
+enum { PENDING_MAXIMUM = 1024 * 1024 };
+
+/* Where the sandbox may write and nobody looks: without a namespace /tmp is the host's. */
+static char *make_path(const struct sandbox *sandbox, const char *name)
+{
+    const struct protocol_hello *hello = agent_hello(sandbox->agent);
+    char id[ID_SIZE];
+
+    id_make(id, ID_REQUEST);
+    if (hello && !(hello->features & FEATURE_NAMESPACE))
+        return xasprintf("%s/sandboxes/%s/workspace/.sandglass/%s-%.8s.txt",
+                         sandbox->core->parts.state_path, sandbox->id, name, id + 4);
+    return xasprintf("/tmp/.sandglass/%s-%.8s.txt", name, id + 4);
+}
+
+static void give_up(struct spill *spill)
+{
+    spill->is_failed = spill->bytes == 0;
+    spill->is_partial = true;
+    spill->limit = 0;
+    buffer_clear(&spill->pending);
+}
+
+static void take(struct spill *spill, const void *data, size_t length)
+{
+    uint64_t room = spill->limit > spill->bytes ? spill->limit - spill->bytes : 0;
+    size_t fits = (size_t)MIN((uint64_t)length, room);
+
+    if (fits < length)
+        spill->is_partial = true;
+    if (fits == 0)
+        return;
+    if (file_writer_add(&spill->writer, data, fits) < 0)
+        give_up(spill);
+    else
+        spill->bytes += fits;
+}
+
+static void on_committed(struct file_writer *writer)
+{
+    struct spill *spill = container_of(writer, struct spill, writer);
+
+    spill->is_failed = writer->err.code != ERR_NONE;
+    spill->on_closed(spill);
+}
+
+static void close_now(struct spill *spill)
+{
+    if (spill->is_failed)
+        spill->on_closed(spill);
+    else
+        file_writer_commit(&spill->writer, 0, NULL, on_committed);
+}
+
+static void on_opened(struct file_writer *writer)
+{
+    struct spill *spill = container_of(writer, struct spill, writer);
+
+    spill->is_open = true;
+    if (writer->err.code)
+        give_up(spill);
+    else
+        take(spill, spill->pending.data, spill->pending.length);
+    buffer_clear(&spill->pending);
+    if (spill->is_closing)
+        close_now(spill);
+    else
+        spill->on_room(spill);
+}
+
+void spill_start(struct spill *spill, const struct sandbox *sandbox, const char *name,
+                 uint64_t limit_bytes)
+{
+    spill->path = make_path(sandbox, name);
+    spill->limit = limit_bytes;
+    spill->pending = BUFFER_INIT(PENDING_MAXIMUM);
+    file_writer_open(&spill->writer, sandbox->agent, spill->path, 0600, on_opened);
+}
+
+bool spill_has_room(const struct spill *spill)
+{
+    return !spill->path || spill->is_open;
+}
+
+void spill_add(struct spill *spill, const void *data, size_t length)
+{
+    if (spill->is_open)
+        take(spill, data, length);
+    else if (buffer_append(&spill->pending, data, length) < 0)
+        spill->is_partial = true;
+}
+
+void spill_close(struct spill *spill)
+{
+    spill->is_closing = true;
+    if (spill->is_open)
+        close_now(spill);
+}
+
+void spill_fini(struct spill *spill, struct agent *agent)
+{
+    file_writer_fini(&spill->writer, agent);
+    buffer_fini(&spill->pending);
+    free(steal_ptr(&spill->path));
+}
