@@ -47,7 +47,7 @@ static char *make_uri(const char *session_id, const char *path)
     scoped(buffer_fini) struct buffer uri = BUFFER_INIT(16 * 1024);
 
     buffer_appendf(&uri, "sandglass://%s/", session_id);
-    for (path += strspn(path, "/"); *path; path++) {
+    for (; *path; path++) {
         if (strchr("%?# ", *path) || (unsigned char)*path < 32 || (unsigned char)*path > 126)
             buffer_appendf(&uri, "%%%02X", (unsigned char)*path);
         else

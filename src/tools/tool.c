@@ -53,7 +53,25 @@ static void write_argument(const struct tool_argument *argument, struct json_wri
     json_end_object(json);
 }
 
-void tool_write_schema(const struct tool *tool, struct json_writer *json, const char *key)
+static void write_required(const struct tool_argument *argument, struct json_writer *json)
+{
+    for (; argument->name; argument++) {
+        if (argument->required)
+            json_put_text(json, NULL, argument->name);
+    }
+}
+
+static bool has_argument(const struct tool *tool, const char *name)
+{
+    const struct tool_argument *argument = tool->arguments;
+
+    while (argument->name && strcmp(argument->name, name) != 0)
+        argument++;
+    return argument->name;
+}
+
+void tool_write_schema(const struct tool *tool, const struct tool_argument *more,
+                       struct json_writer *json, const char *key)
 {
     const struct tool_argument *argument;
 
@@ -62,12 +80,13 @@ void tool_write_schema(const struct tool *tool, struct json_writer *json, const 
     json_begin_object(json, "properties");
     for (argument = tool->arguments; argument->name; argument++)
         write_argument(argument, json);
+    for (argument = more; argument && argument->name; argument++) {
+        if (!has_argument(tool, argument->name))
+            write_argument(argument, json);
+    }
     json_end_object(json);
     json_begin_array(json, "required");
-    for (argument = tool->arguments; argument->name; argument++) {
-        if (argument->required)
-            json_put_text(json, NULL, argument->name);
-    }
+    write_required(tool->arguments, json);
     json_end_array(json);
     json_put_bool(json, "additionalProperties", false);
     json_end_object(json);
@@ -86,7 +105,7 @@ void tool_write_json(const struct tool *tool, struct json_writer *json, const ch
     json_put_bool(json, "open_world", tool->is_open_world);
     json_end_object(json);
     json_put_bool(json, "needs_session", tool->needs_session);
-    tool_write_schema(tool, json, "input_schema");
+    tool_write_schema(tool, NULL, json, "input_schema");
     json_end_object(json);
 }
 

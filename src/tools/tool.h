@@ -62,8 +62,10 @@ struct tool {
 const struct tool *tool_at(size_t place);
 const struct tool *tool_find(const char *name); /* NULL for an unknown one */
 
-/* The JSON schema of its arguments, an object that is closed. */
-void tool_write_schema(const struct tool *tool, struct json_writer *json, const char *key);
+/* The JSON schema of its arguments, an object that is closed. `more` are arguments that are not the
+ * tool's but of whoever passes its calls on, as a table like the tool's own; NULL without. */
+void tool_write_schema(const struct tool *tool, const struct tool_argument *more,
+                       struct json_writer *json, const char *key);
 
 /* {name, title, description, annotations, needs_session, input_schema} */
 void tool_write_json(const struct tool *tool, struct json_writer *json, const char *key);
@@ -86,7 +88,7 @@ struct tool_content {
     char *text; /* owned, as all here; what the kind does not have is NULL */
     char *data; /* base64 */
     char *mime;
-    char *uri; /* sandglass://SESSION/PATH */
+    char *uri; /* sandglass://SESSION/PATH, with two slashes when the path is absolute */
     char *name;
     uint64_t size; /* of the file */
 };
