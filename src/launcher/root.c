@@ -16,16 +16,26 @@
 
 enum {
     BYTES_PER_INODE = 16384,
+    MEMORY_PER_INODE = 8192, /* four times what one costs: a quarter of the memory at most */
     MIN_INODES = 4096,
     MAX_INODES = 1 << 20,
 };
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Files are memory: however many there are, some is left for the processes, so that a full disk is
+ * an error to whoever writes and not somebody's death. */
 static void format_store(const struct launch_limits *limits, char size[24], char inodes[24])
 {
-    uint64_t count = limits->disk_bytes / BYTES_PER_INODE;
+    uint64_t bytes = least(limits->disk_bytes, limits->memory_bytes / 2);
+    uint64_t count = least(limits->disk_bytes / BYTES_PER_INODE, MAX_INODES);
 
-    count = count < MIN_INODES ? MIN_INODES : count > MAX_INODES ? MAX_INODES : count;
-    snprintf(size, 24, "%llu", (unsigned long long)limits->disk_bytes);
+    count = least(count, limits->memory_bytes / MEMORY_PER_INODE);
+    count = count < MIN_INODES ? MIN_INODES : count;
+    snprintf(size, 24, "%llu", (unsigned long long)bytes);
     snprintf(inodes, 24, "%llu", (unsigned long long)count);
 }
 

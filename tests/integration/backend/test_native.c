@@ -348,6 +348,39 @@ static void disk_is_limited_however_it_is_used(void **state)
     destroy(ground, sandbox.id);
 }
 
+/* Files live in memory: bytes, names and a program's own memory all at their ends together. */
+static void a_full_disk_is_an_error_and_nobodys_death(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox;
+    struct sandbox_usage usage;
+    struct sandbox_spec spec;
+
+    ground_spec(&spec);
+    spec.limits.memory_bytes = 256 << 20;
+    spec.limits.disk_bytes = (uint64_t)4 << 30;
+    sandbox = make(ground, &spec);
+    ground_run(ground, sandbox.id, "", "e=$(head -c 1G /dev/zero 2>&1 > x); stat -c %s x; echo $e",
+               &outcome);
+    assert_non_null(strstr(outcome.output, "No space left on device"));
+    assert_in_range(atoi(outcome.output), 116 << 20, 128 << 20);
+    ground_run(ground, sandbox.id, "",
+               "rm x; exec python3 -c 'import errno\nn = 0\ntry:\n"
+               "  while n < 100000: open(f\"/tmp/f{n}\", \"w\"); n += 1\n"
+               "except OSError as e: print(n, errno.errorcode[e.errno])'",
+               &outcome);
+    assert_non_null(strstr(outcome.output, "ENOSPC"));
+    assert_in_range(atoi(outcome.output), 31000, 32768);
+    ground_run(ground, sandbox.id, "", "head -c 1G /dev/zero > /tmp/f1 2>/dev/null; echo on",
+               &outcome);
+    assert_string_equal(outcome.output, "on\n");
+    ground_expect(ground, sandbox.id, "", "python3 -c 'print(len(bytearray(24 << 20)))'",
+                  "25165824\n");
+    assert_int_equal(ground_inspect(ground, sandbox.id, &usage, NULL), 0);
+    assert_int_equal(usage.oom_kills, 0);
+    destroy(ground, sandbox.id);
+}
+
 static void limits_change_while_it_lives(void **state)
 {
     struct ground *ground = *state;
@@ -582,6 +615,7 @@ int main(void)
         TEST(the_user_finds_no_way_out),
         TEST(processes_are_limited),
         TEST(disk_is_limited_however_it_is_used),
+        TEST(a_full_disk_is_an_error_and_nobodys_death),
         TEST(limits_change_while_it_lives),
         TEST(whatever_clings_is_gone_in_time),
         TEST(nothing_is_left_behind),
