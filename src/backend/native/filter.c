@@ -5,7 +5,8 @@
 #include <linux/seccomp.h>
 #include <string.h>
 
-enum { REFUSED, ALLOWED, HIDDEN, CHECKED };
+/* Those from CHECKED on are the checks of a call; ABSENT is the result of a row only. */
+enum { REFUSED, ALLOWED, HIDDEN, CHECKED, ABSENT = UINT8_MAX };
 
 /* Calls from `first` up to the next range's first have the same verdict. */
 struct range {
@@ -61,6 +62,13 @@ void filter_add_row(struct filter_check *check, const struct filter_condition *c
     check->count++;
 }
 
+void filter_add_absent(struct filter_check *check, const struct filter_condition *conditions,
+                       unsigned count)
+{
+    filter_add_row(check, conditions, count);
+    check->rows[check->count - 1].absent = true;
+}
+
 /* --- emitting ------------------------------------------------------------------------------ */
 
 static void emit(struct filter *filter, uint16_t code, uint32_t k, uint8_t jt, uint8_t jf)
@@ -72,7 +80,8 @@ static void emit(struct filter *filter, uint16_t code, uint32_t k, uint8_t jt, u
 
 static void emit_result(struct filter *filter, uint8_t verdict)
 {
-    emit(filter, BPF_RET | BPF_K, results[verdict], 0, 0);
+    emit(filter, BPF_RET | BPF_K,
+         verdict == ABSENT ? SECCOMP_RET_ERRNO | EPROTONOSUPPORT : results[verdict], 0, 0);
 }
 
 /* Where the leaves of a call that is checked stand: they jump to its check. */
@@ -148,8 +157,11 @@ static void emit_row(struct filter *filter, const struct filter_row *row, uint8_
 
 static void emit_check(struct filter *filter, const struct filter_check *check)
 {
-    for (unsigned i = 0; i < check->count; i++)
-        emit_row(filter, &check->rows[i], check->refuses ? REFUSED : ALLOWED);
+    for (unsigned i = 0; i < check->count; i++) {
+        const struct filter_row *row = &check->rows[i];
+
+        emit_row(filter, row, row->absent ? ABSENT : check->refuses ? REFUSED : ALLOWED);
+    }
     emit_result(filter, check->refuses ? ALLOWED : REFUSED);
 }
 

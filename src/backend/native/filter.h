@@ -26,6 +26,7 @@ enum { FILTER_CONDITIONS = 3 };
 struct filter_row {
     struct filter_condition conditions[FILTER_CONDITIONS];
     unsigned count;
+    bool absent; /* the answer is EPROTONOSUPPORT, whatever the check says */
 };
 
 struct filter_check {
@@ -50,6 +51,10 @@ struct filter_check *filter_allow_if(struct filter *filter, int number);
 struct filter_check *filter_refuse_if(struct filter *filter, int number);
 void filter_add_row(struct filter_check *check, const struct filter_condition *conditions,
                     unsigned count);
+
+/* As if the kernel did not have that protocol: programs then go on without it. */
+void filter_add_absent(struct filter_check *check, const struct filter_condition *conditions,
+                       unsigned count);
 
 /* Writes the program into `code`: 0, or -1 when it does not fit. */
 int filter_compile(struct filter *filter, uint32_t architecture);

@@ -6,6 +6,7 @@
 #include "base/scoped.h"
 
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <seccomp.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -134,9 +135,13 @@ static void add_sockets(struct filter *filter)
         { AF_NETLINK, SOCK_DGRAM, 0 },
     };
     const struct filter_condition is_unix[] = { IS(0, AF_UNIX) };
+    const struct filter_condition is_audit[] = { IS(0, AF_NETLINK), IS(2, NETLINK_AUDIT) };
     struct filter_check *check = filter_allow_if(filter, number_of("socket"));
 
     filter_add_row(check, is_unix, 1);
+    /* Programs that manage accounts fail where they may not tell the audit, but not where there is
+     * none. */
+    filter_add_absent(check, is_audit, ARRAY_LENGTH(is_audit));
     for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++) {
         const struct filter_condition conditions[] = {
             IS(0, kinds[i].family),
