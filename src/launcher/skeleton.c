@@ -287,7 +287,7 @@ static void copy_listed(int from, int to, const char *path)
     close(source);
 }
 
-static void copy_host(int dir)
+static void copy_settings(int dir)
 {
     int source = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int target = openat(dir, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -298,11 +298,48 @@ static void copy_host(int dir)
         close(source);
     if (target >= 0)
         close(target);
-    /* What is installed, for apt; whose files are whose is not needed to add more. */
-    source = open("/var/lib/dpkg", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    target = openat(dir, "var/lib/dpkg", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (source >= 0 && target >= 0)
+}
+
+/* --- what is installed ---------------------------------------------------------------------- */
+
+/* Which files belong to a package of the host is not needed to add others, but dpkg complains about
+ * each list that is missing: they are names of one empty file. */
+static void link_lists(int from, int to)
+{
+    static const char suffix[] = ".list";
+    int source = openat(from, "info", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = source < 0 ? NULL : fdopendir(source);
+    struct dirent *entry;
+
+    if (!stream) {
+        if (source >= 0)
+            close(source);
+        return;
+    }
+    (void)write_file(to, "info/format", 0644, "1\n");
+    (void)write_file(to, "info/.list", 0644, "");
+    while ((entry = readdir(stream))) {
+        size_t length = strlen(entry->d_name);
+        char path[sizeof(entry->d_name) + 8];
+
+        if (length < sizeof(suffix) || strcmp(entry->d_name + length - strlen(suffix), suffix) != 0)
+            continue;
+        snprintf(path, sizeof(path), "info/%s", entry->d_name);
+        (void)linkat(to, "info/.list", to, path, 0);
+    }
+    (void)unlinkat(to, "info/.list", 0);
+    closedir(stream);
+}
+
+static void copy_packages(int dir)
+{
+    int source = open("/var/lib/dpkg", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int target = openat(dir, "var/lib/dpkg", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (source >= 0 && target >= 0) {
         copy_entry(source, target, "status", 0);
+        link_lists(source, target);
+    }
     if (source >= 0)
         close(source);
     if (target >= 0)
@@ -340,6 +377,7 @@ int skeleton_fill(int dir, const char *hostname, struct fail *fail)
     }
     if (write_names(dir, hostname) < 0)
         return fail_sys(fail, "write host name");
-    copy_host(dir);
+    copy_settings(dir);
+    copy_packages(dir);
     return 0;
 }
