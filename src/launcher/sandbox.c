@@ -250,9 +250,8 @@ int sandbox_update(struct launcher *launcher, const struct launch_update *update
     if (find_mark(launcher, update->id, &mark, fail) < 0 ||
         cgroups_limit(&launcher->cgroups, update->id, &update->limits, fail) < 0)
         return -1;
-    if (mark.mode == LAUNCH_NATIVE &&
-        (update->limits.disk_bytes != mark.limits.disk_bytes ||
-         update->limits.memory_bytes != mark.limits.memory_bytes)) {
+    if (mark.mode == LAUNCH_NATIVE && (update->limits.disk_bytes != mark.limits.disk_bytes ||
+                                       update->limits.memory_bytes != mark.limits.memory_bytes)) {
         store = open_store(launcher, &mark, fail);
         if (store < 0 || native_resize_store(store, &update->limits, fail) < 0) {
             if (store >= 0)
