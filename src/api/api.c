@@ -200,13 +200,13 @@ void api_handle(void *context, struct http_exchange *exchange)
     http_exchange_on_close(exchange, on_close);
     http_respond_header(exchange, "Cache-Control", "no-store");
     http_respond_header(exchange, "X-Content-Type-Options", "nosniff");
-    if (api_check_source(request, &err) < 0) {
-        api_fail(request, &err);
-        return;
-    }
     if (find_route(request, &err) < 0) {
         request->problem = xnew(struct error);
         *request->problem = err;
+    }
+    if (api_check_source(request, &err) < 0) {
+        api_fail(request, &err);
+        return;
     }
     api_identify(request, on_identified);
 }

@@ -75,8 +75,11 @@ static void put_target(struct json_writer *json, const struct api_request *reque
 
     json_put_text(json, "method", http_method_name(head->method));
     json_put_text(json, "route", request->route ? request->route->path : "");
-    put_masked(json, "target", request->secrets, head->target,
-               strnlen(head->target, TARGET_MAXIMUM));
+    if (request->route && strstr(request->route->path, "{token}"))
+        json_put_text(json, "target", request->route->path); /* it is a permission */
+    else
+        put_masked(json, "target", request->secrets, head->target,
+                   strnlen(head->target, TARGET_MAXIMUM));
     json_put_text(json, "session", *request->session_id ? request->session_id : NULL);
 }
 

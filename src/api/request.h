@@ -87,6 +87,7 @@ struct api_route {
     const struct api_parameter *parameters; /* as extras */
     const struct api_answer *answers;       /* ends with status 0 */
     enum api_access access;
+    bool any_origin; /* the URL itself is the permission: any web page may use it that has it */
 };
 
 struct api_request {
@@ -211,6 +212,7 @@ extern const struct api_route api_watch_routes[];
 extern const struct api_route api_event_routes[];
 extern const struct api_route api_scope_routes[];
 extern const struct api_route api_system_routes[];
+extern const struct api_route api_teardown_routes[];
 extern const struct api_route api_tool_routes[];
 
 /* All of them: 1 and the next route, or 0 at the end. Start with *position = 0. */

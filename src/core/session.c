@@ -105,6 +105,7 @@ struct session *session_new(struct core *core)
     list_init(&session->open_waiters);
     list_init(&session->control_waiters);
     timer_init(&session->retry, core->loop, on_end_retry);
+    timer_init(&session->teardown, core->loop, session_on_teardown_due);
     timer_init(&session->patience, core->loop, on_patience_over);
     session->clock.loop = core->loop;
     return session;
@@ -143,6 +144,7 @@ void session_free(struct session *session)
 
     unlink_all(session);
     timer_stop(&session->clock);
+    timer_stop(&session->teardown);
     timer_stop(&session->retry);
     timer_stop(&session->patience);
     loop_undefer(loop, &session->serve);
@@ -408,6 +410,7 @@ void session_end_resume(struct session *session)
 
     session_gone_error(session, &gone);
     timer_stop(&session->clock);
+    timer_stop(&session->teardown);
     unlink_key(session);
     session_ops_finish(&session->control_waiters, session, &gone);
     contexts_end_all(session, &session->end);

@@ -131,6 +131,7 @@ struct session {
     uint32_t oom_kills;
 
     struct timer clock;       /* armed for the next of lease, idle, lifetime */
+    struct timer teardown;    /* armed while a teardown is in its grace */
     struct list end_waiters;  /* struct session_op waiting for the end */
     struct error start_error; /* why the last sandbox could not be made; ERR_NONE if it could */
 
@@ -209,6 +210,11 @@ void session_resume(struct session *session, struct session_op *op, session_done
 /* The sandbox goes (tracked until confirmed), the session stays; the next use makes a new one.
  * Idempotent. */
 void session_teardown(struct session *session, enum end_kind why);
+
+/* The same after a grace, unless the session is used or asked for meanwhile; told twice, the first
+ * grace counts. It outlives the daemon. */
+void session_teardown_soon(struct session *session, int64_t grace_ms);
+void session_teardown_cancel(struct session *session);
 
 /* A sandbox with other limits takes the place of the one there is; started in the background. */
 void session_replace(struct session *session, const char *flavor,

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+enum { TEARDOWN_RECOVERY_US = 100 * 1000 }; /* first the daemon has to know what there is */
+
 static int check_alive(const struct session *session, struct error *err)
 {
     if (session->state == SESSION_ENDING || session->state == SESSION_ENDED)
@@ -197,6 +199,7 @@ void session_on_frozen(struct session *session, const struct error *err)
 
 void session_teardown(struct session *session, enum end_kind why)
 {
+    timer_stop(&session->teardown);
     session->crashed = false;
     session->failures = 0;
     session->retry_at_us = 0;
@@ -205,6 +208,32 @@ void session_teardown(struct session *session, enum end_kind why)
     session_changed(session);
     if (session->sandbox)
         sandbox_destroy(session->sandbox, why, NULL);
+}
+
+void session_on_teardown_due(struct timer *timer)
+{
+    struct session *session = container_of(timer, struct session, teardown);
+
+    if (session->core->recovery)
+        timer_arm_in(timer, TEARDOWN_RECOVERY_US);
+    else
+        session_teardown(session, END_TEARDOWN);
+}
+
+void session_teardown_soon(struct session *session, int64_t grace_ms)
+{
+    if (check_alive(session, NULL) < 0 || timer_is_armed(&session->teardown))
+        return;
+    timer_arm_in(&session->teardown, grace_ms * 1000);
+    session_changed(session);
+}
+
+void session_teardown_cancel(struct session *session)
+{
+    if (!timer_is_armed(&session->teardown))
+        return;
+    timer_stop(&session->teardown);
+    session_changed(session);
 }
 
 void session_replace(struct session *session, const char *flavor,

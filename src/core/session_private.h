@@ -53,5 +53,7 @@ void session_on_frozen(struct session *session, const struct error *err); /* or 
 
 /* --- session_control.c ---------------------------------------------------------------------- */
 
+void session_on_teardown_due(struct timer *timer);
+
 /* The sandbox went away: who waits for pause or resume waits no longer. */
 void session_control_settle(struct session *session);

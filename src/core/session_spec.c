@@ -20,7 +20,7 @@ struct spec {
     uint64_t memory_bytes, disk_bytes;
     int64_t cpu_millis, pids;
     int64_t timeout_ms, next_execution_number, executions, events;
-    bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed;
+    bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown;
     json_t *env;
     const char *sealed;
 };
@@ -52,6 +52,7 @@ char *session_spec_text(const struct session *session)
     json_put_bool(&json, "in_use", session_is_used(session));
     json_put_bool(&json, "reset_pending", session->reset_pending);
     json_put_bool(&json, "crashed", session->crashed);
+    json_put_bool(&json, "teardown", timer_is_armed(&session->teardown));
     json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);
     json_put_int(&json, "executions", (int64_t)session->executions_started);
     json_put_int(&json, "events", (int64_t)session->event_sequence);
@@ -84,6 +85,7 @@ static const struct json_field fields[] = {
     { "in_use", JSON_KIND_BOOL, FIELD(in_use) },
     { "reset_pending", JSON_KIND_BOOL, FIELD(reset_pending) },
     { "crashed", JSON_KIND_BOOL, FIELD(crashed) },
+    { "teardown", JSON_KIND_BOOL, FIELD(teardown) },
     { "next_execution_number", JSON_KIND_INT, FIELD(next_execution_number) },
     { "executions", JSON_KIND_INT, FIELD(executions) },
     { "events", JSON_KIND_INT, FIELD(events) },
@@ -141,6 +143,8 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->was_in_use = spec->in_use;
     session->reset_pending = spec->reset_pending;
     session->crashed = spec->crashed;
+    if (spec->teardown)
+        timer_arm_in(&session->teardown, 0);
     session->next_execution_number = (uint64_t)spec->next_execution_number;
     session->executions_started = (uint64_t)spec->executions;
     session->event_sequence = (uint64_t)spec->events;

@@ -292,6 +292,7 @@ void session_fail_waiting(struct session *session, const struct error *err)
 void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
                        session_use_fn *on_ready, session_use_fn *on_lost)
 {
+    session_teardown_cancel(session);
     *use = (struct session_use){
         .on_ready = on_ready, .on_lost = on_lost, .session = session, .generation = generation
     };

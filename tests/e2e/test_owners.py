@@ -37,6 +37,8 @@ ROWS = {
     ("POST", SESSION + "/resume"): Row("session", body={}, last=3),
     ("POST", SESSION + "/sandbox"): Row("session", body={}, last=4),
     ("POST", SESSION + "/sandbox/teardown"): Row("session", body={}, last=4),
+    ("POST", SESSION + "/teardown-token"): Row("session", body={}),
+    ("POST", "/api/v1/teardown/{token}"): Row("anybody"),
     ("POST", SESSION + "/executions"): Row("session", body={"argv": ["true"]}),
     ("GET", SESSION + "/executions"): Row("session"),
     ("GET", EXECUTION): Row("session"),

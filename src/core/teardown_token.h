@@ -1,0 +1,32 @@
+#pragma once
+
+/*
+ * A permission for one thing: to tear down the sandbox of one session, for a while. It stands in a
+ * URL, because a page that is being closed can send nothing but a URL (navigator.sendBeacon).
+ *
+ *     SESSION.EXPIRES.GRACE.SIGNATURE      seconds since 1970, milliseconds; in decimal digits
+ *
+ * Nothing is stored: the signature is the vault's. What is not signed is not even read.
+ */
+
+#include "base/id.h"
+#include "core/vault.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TEARDOWN_TOKEN_SIZE = ID_SIZE + 2 * 21 + VAULT_SIGNATURE_SIZE + 3 };
+
+struct teardown_token {
+    char session_id[ID_SIZE];
+    int64_t expires_wall_s;
+    int64_t grace_ms; /* between asking and doing: time for a page that is only reloaded */
+};
+
+/* The vault is open, here and below. */
+void teardown_token_write(const struct teardown_token *token, struct vault *vault,
+                          char out[TEARDOWN_TOKEN_SIZE]);
+
+/* Whether the text is a token of ours that has not expired. */
+bool teardown_token_read(struct teardown_token *token, struct vault *vault, const char *text,
+                         int64_t now_wall_s);
