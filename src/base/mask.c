@@ -16,17 +16,28 @@ struct value {
 struct mask {
     struct value *values; /* owned */
     size_t count;
+    unsigned references;
     bool starts[256]; /* the bytes that a value begins with */
 };
 
 struct mask *mask_new(void)
 {
-    return xnew(struct mask);
+    struct mask *mask = xnew(struct mask);
+
+    mask->references = 1;
+    return mask;
+}
+
+struct mask *mask_ref(struct mask *mask)
+{
+    if (mask)
+        mask->references++;
+    return mask;
 }
 
 void mask_free(struct mask *mask)
 {
-    if (!mask)
+    if (!mask || --mask->references > 0)
         return;
     for (size_t i = 0; i < mask->count; i++) {
         explicit_bzero(mask->values[i].bytes, mask->values[i].length);
@@ -176,7 +187,7 @@ static size_t step(struct mask_stream *stream, uint8_t byte, uint64_t end)
     const struct mask *mask = stream->mask;
     size_t longest = 0;
 
-    for (size_t i = 0; i < mask->count; i++) {
+    for (size_t i = 0; i < stream->count; i++) {
         size_t state = advance(&mask->values[i], stream->states[i], byte);
 
         stream->states[i] = state;
@@ -206,8 +217,10 @@ void mask_feed(struct mask_stream *stream, const void *data, size_t length, stru
         (void)buffer_append(out, data, length);
         return;
     }
-    if (!stream->states)
-        stream->states = xcalloc(stream->mask->count, sizeof(*stream->states));
+    if (!stream->states) {
+        stream->count = stream->mask->count;
+        stream->states = xcalloc(stream->count, sizeof(*stream->states));
+    }
     (void)buffer_append(&stream->held, data, length);
     for (size_t i = 0; i < length; i++) {
         if (kept == 0)

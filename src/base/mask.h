@@ -30,10 +30,13 @@ enum {
 struct mask;
 
 struct mask *mask_new(void);
-void mask_free(struct mask *mask); /* wipes the values; NULL is fine */
+struct mask *
+mask_ref(struct mask *mask);       /* for one who keeps it too; NULL is fine, here and below */
+void mask_free(struct mask *mask); /* the last one wipes the values */
 SCOPED_DEFINE(mask_free, struct mask);
 
-/* Without the line ends behind it. The same one twice, or one that is too short, adds nothing. */
+/* Without the line ends behind it. The same one twice, or one that is too short, adds nothing. A
+ * stream that has begun already does not look for it. */
 void mask_add(struct mask *mask, const char *value, size_t length);
 
 bool mask_is_empty(const struct mask *mask); /* also NULL */
@@ -51,10 +54,11 @@ struct mask_run {
     bool is_told;
 };
 
-/* The fields are private. The mask is borrowed, may be NULL and must not change meanwhile. */
+/* The fields are private. The mask is borrowed and may be NULL. */
 struct mask_stream {
     const struct mask *mask;
     size_t *states;        /* owned; how much of each value the last bytes are */
+    size_t count;          /* of these: values that there were when it began */
     struct buffer held;    /* owned; bytes that may still turn out to be part of a value */
     uint64_t base;         /* position of the first of them in the stream */
     struct mask_run *runs; /* owned; within `held`, in order */

@@ -218,11 +218,9 @@ void execution_changed(struct execution *execution)
         loop_defer(execution->core->loop, &execution->notify, on_notify);
 }
 
-const struct mask *execution_mask(const struct execution *execution)
+struct mask *execution_mask(const struct execution *execution)
 {
-    if (execution->mask)
-        return execution->mask;
-    return execution->session ? session_mask(execution->session) : NULL;
+    return execution->session ? session_mask(execution->session) : execution->mask;
 }
 
 struct execution *execution_find(struct core *core, const char *session_id, const char *id)

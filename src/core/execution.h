@@ -73,8 +73,7 @@ struct execution {
     struct list watchers;
     char id[ID_SIZE], session_id[ID_SIZE], sandbox_id[ID_SIZE];
     char *key, *request_json, *error, *reason; /* owned; may be NULL */
-    struct mask
-        *mask; /* owned; values of its session's and its own secrets; NULL without its own */
+    struct mask *mask; /* a reference; outlives the session; NULL without secrets */
     enum execution_state state;
     uint64_t generation, number;
     int exit_code, signal;
@@ -105,7 +104,7 @@ void execution_watch(struct execution *execution, struct execution_watcher *watc
 void execution_unwatch(struct execution_watcher *watcher);
 
 /* What has to be taken out of its output where it is not for whoever ran it; NULL for nothing. */
-const struct mask *execution_mask(const struct execution *execution);
+struct mask *execution_mask(const struct execution *execution);
 
 /* In memory only; NULL otherwise. */
 struct execution *execution_find(struct core *core, const char *session_id, const char *id);

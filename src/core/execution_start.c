@@ -86,7 +86,11 @@ static char *request_to_json(const struct execution_request *request, const stru
         put_masked(&json, "code", mask, request->code, REQUEST_TEXT_SHOWN);
     }
     put_env_names(&json, request->env_json);
-    secrets_write_names(request->secrets_json, &json, "secrets");
+    if (request->secrets_json) {
+        json_begin_array(&json, "secrets");
+        secrets_write_names(request->secrets_json, &json);
+        json_end_array(&json);
+    }
     if (request->cwd)
         json_put_text(&json, "cwd", request->cwd);
     if (request->user)
@@ -153,8 +157,8 @@ static void fill(struct execution *execution, const struct execution_request *re
     const struct config *config = execution->core->parts.config;
 
     execution->key = request->key ? xstrdup(request->key) : NULL;
-    if (request->secrets_json)
-        execution->mask = secrets_join(execution->session->secrets, request->secrets_json);
+    if (execution->session->secrets)
+        execution->mask = mask_ref(execution->session->secrets->mask);
     execution->request_json = request_to_json(request, execution_mask(execution));
     execution->background = request->background;
     execution->is_context = request->context_id != NULL;
@@ -177,6 +181,7 @@ struct execution *execution_start(struct session *session, const struct executio
         return execution;
     id_make(id, ID_EXECUTION);
     if (check_may_start(session, err) < 0 || check_stdin(request, err) < 0 ||
+        (request->secrets_json && session_learn_secrets(session, request->secrets_json, err) < 0) ||
         launch_prepare(&launch, session, request, id, err) < 0)
         return NULL;
     execution = execution_new(session, id);

@@ -185,7 +185,7 @@ struct session *session_find(struct core *core, const char *owner, bool any_owne
     return NULL;
 }
 
-const struct mask *session_mask(const struct session *session)
+struct mask *session_mask(const struct session *session)
 {
     return session->secrets ? session->secrets->mask : NULL;
 }

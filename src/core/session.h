@@ -280,9 +280,12 @@ void session_write_json(const struct session *session, struct json_writer *json,
 void session_record_write_json(const struct session_record *record, struct json_writer *json,
                                const char *key);
 
+/* The values of secrets that are for one execution alone: from now on they are masked. */
+int session_learn_secrets(struct session *session, const char *json, struct error *err);
+
 /* The values of its secrets, to be taken out of what is shown to others than the programs in it;
- * NULL without any. */
-const struct mask *session_mask(const struct session *session);
+ * NULL without any. Borrowed for this turn of the loop: keep it with mask_ref(). */
+struct mask *session_mask(const struct session *session);
 
 /* Writes the current state to the store (no commit). */
 void session_save(struct session *session);

@@ -52,11 +52,25 @@ static int patch_secrets(struct session *session, const char *json, struct error
 
     if (vault_open(vault, err) < 0)
         return -1;
-    secrets_free(session->secrets);
-    session->secrets = secrets_new(json);
+    if (!session->secrets)
+        session->secrets = secrets_new(NULL);
+    secrets_replace(session->secrets, json);
+    secrets_seal(session->secrets, vault, session->owner);
     session->secrets_lost = false;
-    if (session->secrets)
-        secrets_seal(session->secrets, vault, session->owner);
+    return 0;
+}
+
+int session_learn_secrets(struct session *session, const char *json, struct error *err)
+{
+    struct vault *vault = session->core->vault;
+
+    if (vault_open(vault, err) < 0)
+        return -1;
+    if (!session->secrets)
+        session->secrets = secrets_new(NULL);
+    secrets_learn(session->secrets, json);
+    secrets_seal(session->secrets, vault, session->owner);
+    session_changed(session);
     return 0;
 }
 

@@ -38,10 +38,10 @@ static void put_labels(struct json_writer *json, const char *labels_json)
 
 static void put_secrets(struct json_writer *json, const struct session *session)
 {
+    json_begin_array(json, "secrets");
     if (session->secrets)
-        secrets_write_names(session->secrets->json, json, "secrets");
-    else
-        json_put_raw(json, "secrets", "[]");
+        secrets_write_names(session->secrets->json, json);
+    json_end_array(json);
 }
 
 static void put_record_secrets(struct json_writer *json, const json_t *spec)

@@ -84,9 +84,10 @@ static struct session *make(struct core *core, const struct session_request *req
     session->key = text_or_null(request->key);
     session->labels_json = text_or_null(request->labels_json);
     session->env_json = text_or_null(request->env_json);
-    session->secrets = secrets_new(request->secrets_json);
-    if (session->secrets)
+    if (request->secrets_json) {
+        session->secrets = secrets_new(request->secrets_json);
         secrets_seal(session->secrets, core->vault, session->owner);
+    }
     session->template_name = text_or(request->template_name, config->sandbox.template_name);
     session->flavor =
         text_or(request->flavor, config->flavors.count ? config->flavors.items[0].name : "");

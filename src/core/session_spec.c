@@ -59,7 +59,9 @@ char *session_spec_text(const struct session *session)
     if (session->env_json)
         json_put_raw(&json, "env", session->env_json);
     if (session->secrets) {
-        secrets_write_names(session->secrets->json, &json, "secrets");
+        json_begin_array(&json, "secrets");
+        secrets_write_names(session->secrets->json, &json);
+        json_end_array(&json);
         json_put_text(&json, "sealed", session->secrets->sealed);
     }
     json_end_object(&json);

@@ -105,6 +105,23 @@ static void only_the_beginning_of_a_value_is_held_back(void **state UNUSED)
     assert_string_equal(buffer_text(&out), "the past");
 }
 
+static void a_value_that_comes_later_is_for_the_next_stream(void **state UNUSED)
+{
+    scoped(mask_free) struct mask *mask = mask_of(VALUES("password"));
+    scoped(mask_free) struct mask *kept = mask_ref(mask);
+    scoped(buffer_fini) struct buffer out = BUFFER_INIT(100);
+    scoped(mask_stream_fini) struct mask_stream stream = MASK_STREAM(mask);
+    scoped(free) char *next = NULL;
+
+    mask_feed(&stream, "pass", 4, &out);
+    mask_add(mask, "later", 5);
+    mask_feed(&stream, "word later", 10, &out);
+    mask_end(&stream, &out);
+    assert_string_equal(buffer_text(&out), "[redacted] later");
+    next = mask_text(kept, "later");
+    assert_string_equal(next, "[redacted]");
+}
+
 /* A text that is almost a long value everywhere takes no longer than any other. */
 static void a_hostile_text_takes_linear_time(void **state UNUSED)
 {
@@ -136,6 +153,7 @@ int main(void)
         cmocka_unit_test(a_value_that_is_in_every_text_is_left),
         cmocka_unit_test(bytes_that_are_no_text_are_masked_too),
         cmocka_unit_test(only_the_beginning_of_a_value_is_held_back),
+        cmocka_unit_test(a_value_that_comes_later_is_for_the_next_stream),
         cmocka_unit_test(a_hostile_text_takes_linear_time),
     };
 

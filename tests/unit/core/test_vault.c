@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -138,8 +139,6 @@ static void secrets_are_masked_and_sealed_for_their_owner(void **state)
     scoped(free) char *masked = mask_text(both, "hunter22 token-77");
     struct error err = { 0 };
 
-    assert_null(secrets_new(NULL));
-    assert_null(secrets_new("{}"));
     assert_null(secrets_join(NULL, NULL));
     assert_string_equal(masked, MASK_TEXT " " MASK_TEXT);
     secrets_seal(secrets, vault, "ann");
@@ -147,6 +146,37 @@ static void secrets_are_masked_and_sealed_for_their_owner(void **state)
     back = secrets_unseal(vault, "ann", secrets->sealed, &err);
     assert_string_equal(back->json, "{\"A\":\"hunter22\"}");
     assert_string_equal(back->sealed, secrets->sealed);
+}
+
+static void values_that_were_replaced_are_still_masked(void **state)
+{
+    scoped(vault_free) struct vault *vault = open_vault(*state);
+    scoped(secrets_free) struct secrets *secrets = secrets_new("{\"A\":\"hunter22\"}");
+    scoped(secrets_free) struct secrets *back = NULL;
+    scoped(free) char *masked = NULL;
+    struct error err = { 0 };
+
+    secrets_replace(secrets, "{\"A\":\"hunter33\"}");
+    secrets_learn(secrets, "{\"B\":\"token-77\",\"C\":\"x\"}");
+    secrets_seal(secrets, vault, "ann");
+    back = secrets_unseal(vault, "ann", secrets->sealed, &err);
+    assert_string_equal(back->json, "{\"A\":\"hunter33\"}");
+    masked = mask_text(back->mask, "hunter22 hunter33 token-77 x");
+    assert_string_equal(masked, MASK_TEXT " " MASK_TEXT " " MASK_TEXT " x");
+}
+
+static void only_so_many_values_are_known(void **state UNUSED)
+{
+    scoped(secrets_free) struct secrets *secrets = secrets_new(NULL);
+    char json[64];
+
+    for (int i = 0; i < 1000; i++) {
+        snprintf(json, sizeof(json), "{\"A\":\"value-%06d\"}", i);
+        secrets_learn(secrets, json);
+    }
+    assert_true(strlen(secrets->known) < 8192);
+    assert_non_null(strstr(secrets->known, "value-000999"));
+    assert_null(strstr(secrets->known, "value-000001"));
 }
 
 #define VAULT_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -160,6 +190,8 @@ int main(void)
         VAULT_TEST(the_key_is_for_nobody_else_and_never_replaced),
         VAULT_TEST(a_signature_is_for_one_text_about_one_thing),
         VAULT_TEST(secrets_are_masked_and_sealed_for_their_owner),
+        VAULT_TEST(values_that_were_replaced_are_still_masked),
+        VAULT_TEST(only_so_many_values_are_known),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
