@@ -181,6 +181,8 @@ void launcher_process_describe(const struct launcher_options *options, struct la
         .slots = SLOTS,
         .direct_uid = config ? (uint32_t)config->sandbox.direct_uid : 0,
         .direct_gid = config ? (uint32_t)config->sandbox.direct_gid : 0,
+        .io_bytes_per_s = config ? config->sandbox.io_bytes_per_s : 0,
+        .io_operations_per_s = config ? (uint32_t)config->sandbox.io_operations_per_s : 0,
     };
     copy_instance(config ? config->instance : "", out->instance);
 }

@@ -65,6 +65,8 @@ static bool is_in_force(const char *name, const struct launch_made *made,
         return view->cpu_millis > 0;
     if (str_equal(name, "disk"))
         return view->disk_bytes > 0;
+    if (str_equal(name, "io"))
+        return view->io_bytes_per_s > 0 || view->io_operations_per_s > 0;
     for (size_t i = 0; i < ARRAY_LENGTH(namespaces); i++) {
         if (str_equal(namespaces[i].name, name))
             return made->namespaces & namespaces[i].bit;
@@ -116,8 +118,15 @@ static void put_limits(struct json_writer *writer, const struct kernel_view *vie
     json_put_int(writer, "pids", view->pids);
     json_put_int(writer, "disk_bytes", (int64_t)view->disk_bytes);
     json_put_text(writer, "disk_kind", view->disk_bytes ? "tmpfs" : "none");
+    json_put_int(writer, "io_bytes_per_second", (int64_t)view->io_bytes_per_s);
+    json_put_int(writer, "io_operations_per_second", (int64_t)view->io_operations_per_s);
     json_put_bool(writer, "freezer", view->freezer);
     json_end_object(writer);
+}
+
+static bool wants_io_limits(const struct config *config)
+{
+    return config && (config->sandbox.io_bytes_per_s || config->sandbox.io_operations_per_s);
 }
 
 static void put_missing(struct json_writer *writer, const struct launched_backend *backend,
@@ -133,6 +142,8 @@ static void put_missing(struct json_writer *writer, const struct launched_backen
         if (!is_in_force(layers[i], made, view))
             json_put_text(writer, NULL, layers[i]);
     }
+    if (wants_io_limits(backend->config) && !is_in_force("io", made, view))
+        json_put_text(writer, NULL, "io");
     json_end_array(writer);
     json_put_text(writer, "boundary",
                   backend->mode == LAUNCH_NATIVE

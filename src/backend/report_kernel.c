@@ -147,6 +147,21 @@ static bool locate(const char *groups, const char *mounts, const char *controlle
     return snprintf(path, PATH_SIZE, "%.511s%.511s", where, group) < PATH_SIZE;
 }
 
+/* The number behind a key in the first line of a file; v1 has a file for each key instead. */
+static uint64_t read_rate(const char *dir, const char *name, const char *key)
+{
+    char path[2 * PATH_SIZE];
+    char text[256];
+    const char *at;
+    uint64_t value = 0;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    at = read_file(path, text, sizeof(text)) ? strstr(text, key) : NULL;
+    if (at)
+        (void)sscanf(at + strlen(key), "%" SCNu64, &value);
+    return value;
+}
+
 static void read_v2(const char *dir, struct kernel_view *view)
 {
     char path[2 * PATH_SIZE];
@@ -158,6 +173,8 @@ static void read_v2(const char *dir, struct kernel_view *view)
     view->freezer = true;
     view->memory_bytes = read_number(dir, "memory.max");
     view->pids = (uint32_t)read_number(dir, "pids.max");
+    view->io_bytes_per_s = read_rate(dir, "io.max", "rbps=");
+    view->io_operations_per_s = read_rate(dir, "io.max", "riops=");
     snprintf(path, sizeof(path), "%s/cpu.max", dir);
     if (read_file(path, text, sizeof(text)) &&
         sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) == 2 && period)
@@ -179,6 +196,10 @@ static void read_v1(const char *groups, const char *mounts, struct kernel_view *
         period = read_number(path, "cpu.cfs_period_us");
         if (period)
             view->cpu_millis = (uint32_t)(read_number(path, "cpu.cfs_quota_us") * 1000 / period);
+    }
+    if (locate(groups, mounts, "blkio", path)) {
+        view->io_bytes_per_s = read_rate(path, "blkio.throttle.read_bps_device", " ");
+        view->io_operations_per_s = read_rate(path, "blkio.throttle.read_iops_device", " ");
     }
     view->freezer = locate(groups, mounts, "freezer", path);
 }

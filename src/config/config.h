@@ -108,6 +108,8 @@ struct config {
         uint64_t disk_bytes;
         uint32_t cpu_millis;
         int64_t pids;
+        uint64_t io_bytes_per_s; /* 0: no limit, here and in the next */
+        int64_t io_operations_per_s;
         int network; /* enum config_network */
         struct config_list env_pass;
         struct config_map env_set; /* values that named a variable are already replaced */

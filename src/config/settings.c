@@ -274,6 +274,24 @@ const struct setting settings[] = {
         .help = "Disk space of one sandbox.",
     },
     {
+        .key = "sandbox.io.bytes_per_second",
+        .type = SETTING_SIZE,
+        .offset = FIELD(sandbox.io_bytes_per_s),
+        .fallback = "0",
+        .max = TIB,
+        .help = "What one sandbox may read from each disk of the host in a second, and what it may "
+                "write; 0: no limit.",
+    },
+    {
+        .key = "sandbox.io.operations_per_second",
+        .type = SETTING_COUNT,
+        .offset = FIELD(sandbox.io_operations_per_s),
+        .fallback = "0",
+        .max = 100000000,
+        .help = "How many times one sandbox may read from each disk of the host in a second, and "
+                "write; 0: no limit.",
+    },
+    {
         .key = "sandbox.network",
         .type = SETTING_CHOICE,
         .offset = FIELD(sandbox.network),

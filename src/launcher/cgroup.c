@@ -41,8 +41,10 @@ static int limit_cpu(int group, const struct launch_limits *limits)
     return cgroup_write_number(group, "cpu.cfs_quota_us", quota);
 }
 
-static int limit_unified(int group, const struct launch_limits *limits, uint32_t features)
+static int limit_unified(const struct cgroups *cgroups, int group,
+                         const struct launch_limits *limits)
 {
+    uint32_t features = cgroups->features;
     char text[64];
     uint64_t quota = (uint64_t)limits->cpu_millis * CPU_PERIOD_US / 1000;
 
@@ -57,7 +59,7 @@ static int limit_unified(int group, const struct launch_limits *limits, uint32_t
     if ((features & LAUNCH_HAS_PIDS) &&
         cgroup_write_number(group, "pids.max", limits->pids + 1) < 0)
         return -1;
-    return 0;
+    return features & LAUNCH_HAS_IO ? cgroup_io_limit_v2(&cgroups->io, group) : 0;
 }
 
 static int limit_part(const struct cgroups *cgroups, enum cgroup_part part, int group,
@@ -70,8 +72,10 @@ static int limit_part(const struct cgroups *cgroups, enum cgroup_part part, int 
         return limit_cpu(group, limits);
     case CGROUP_PIDS:
         return cgroup_write_number(group, "pids.max", limits->pids + 1);
+    case CGROUP_IO:
+        return cgroup_io_limit_v1(&cgroups->io, group);
     case CGROUP_UNIFIED:
-        return limit_unified(group, limits, cgroups->features);
+        return limit_unified(cgroups, group, limits);
     case CGROUP_CPUACCT:
     case CGROUP_FREEZER:
     case CGROUP_PARTS:

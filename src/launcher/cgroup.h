@@ -8,6 +8,7 @@
  * from outside stalls every fork on the machine for milliseconds.
  */
 
+#include "launcher/cgroup_io.h"
 #include "launcher/fail.h"
 
 #include <stdbool.h>
@@ -19,6 +20,7 @@ enum cgroup_part {
     CGROUP_CPUACCT,
     CGROUP_PIDS,
     CGROUP_FREEZER,
+    CGROUP_IO,      /* only when there is a limit */
     CGROUP_UNIFIED, /* the only one in use on v2 */
     CGROUP_PARTS
 };
@@ -26,6 +28,7 @@ enum cgroup_part {
 struct cgroups {
     int base[CGROUP_PARTS]; /* owned: the folder of this instance; -1 where there is none */
     uint32_t features;      /* enum launch_feature */
+    struct cgroup_io io;
 };
 
 /* The way into one group. */
@@ -33,13 +36,14 @@ struct cgroup_entry {
     int fds[CGROUP_PARTS]; /* owned; -1 where there is none */
 };
 
-#define CGROUP_ENTRY_NONE                 \
-    {                                     \
-        .fds = { -1, -1, -1, -1, -1, -1 } \
+#define CGROUP_ENTRY_NONE                     \
+    {                                         \
+        .fds = { -1, -1, -1, -1, -1, -1, -1 } \
     }
 
-/* Finds what the host has. Nothing at all is not an error: the features say so. */
-void cgroups_open(struct cgroups *cgroups, const char *instance);
+/* Finds what the host has. Nothing at all is not an error: the features say so. Of the setup it
+ * takes the instance and the limits that all sandboxes have. */
+void cgroups_open(struct cgroups *cgroups, const struct launch_setup *setup);
 
 /* Removes the folder of this instance where nothing is left in it. */
 void cgroups_close(struct cgroups *cgroups, const char *instance);

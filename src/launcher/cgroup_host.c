@@ -23,6 +23,7 @@ static const struct {
     { "cpuacct", CGROUP_CPUACCT, 0 },
     { "pids", CGROUP_PIDS, LAUNCH_HAS_PIDS },
     { "freezer", CGROUP_FREEZER, LAUNCH_HAS_FREEZER },
+    { "blkio", CGROUP_IO, LAUNCH_HAS_IO },
 };
 
 static bool has_word(const char *list, const char *word, const char *separators)
@@ -59,13 +60,26 @@ static void add_v1(struct cgroups *cgroups, const char *path, const char *option
     for (size_t i = 0; i < sizeof(controllers) / sizeof(controllers[0]); i++) {
         int *base = &cgroups->base[controllers[i].part];
 
-        if (*base >= 0 || !has_word(options, controllers[i].controller, ",\n"))
+        if (*base >= 0 || !has_word(options, controllers[i].controller, ",\n") ||
+            (controllers[i].part == CGROUP_IO && !cgroup_io_is_limited(&cgroups->io)))
             continue;
         *base = open_base(root, instance);
         if (*base >= 0)
             cgroups->features |= controllers[i].feature | LAUNCH_HAS_CGROUP_V1;
     }
     close(root);
+}
+
+#define DAEMON_GROUP "sandglass.daemon"
+
+/* Where the daemon is in the group that we have moved it to, the delegated one is above. */
+static void leave_daemon_group(char *path)
+{
+    size_t length = strlen(path);
+    size_t suffix = strlen("/" DAEMON_GROUP);
+
+    if (length > suffix && strcmp(path + length - suffix, "/" DAEMON_GROUP) == 0)
+        path[length - suffix] = '\0';
 }
 
 /* Root works at the top of the hierarchy, an ordinary user in the group that was delegated. */
@@ -91,9 +105,58 @@ static int open_unified_root(const char *path)
     }
     own += 4;
     own[strcspn(own, "\n")] = '\0';
+    leave_daemon_group(own);
     root = openat(top, own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     close(top);
     return root;
+}
+
+static const struct {
+    const char *controller;
+    uint32_t feature;
+} handed_down[] = {
+    { "memory", LAUNCH_HAS_MEMORY },
+    { "pids", LAUNCH_HAS_PIDS },
+    { "cpu", LAUNCH_HAS_CPU },
+    { "io", LAUNCH_HAS_IO },
+};
+
+/* A group that hands controllers down may have no processes itself, unless it is the root of all:
+ * those that are in it, we among them, go into one below. */
+static void move_members(int group)
+{
+    char members[4096];
+    char *save = NULL;
+
+    if (mkdirat(group, DAEMON_GROUP, 0755) < 0 && errno != EEXIST)
+        return;
+    while (cgroup_read_text(group, "cgroup.procs", members, sizeof(members)) > 0) {
+        char *pid = strtok_r(members, "\n", &save);
+
+        for (; pid; pid = strtok_r(NULL, "\n", &save)) {
+            if (cgroup_write_text(group, DAEMON_GROUP "/cgroup.procs", pid) < 0 && errno != ESRCH)
+                return;
+        }
+    }
+}
+
+/* One after the other: what is not there does not keep the others away. */
+static void hand_down(int group, const struct cgroups *cgroups)
+{
+    char text[16];
+    bool moved = false;
+
+    for (size_t i = 0; i < sizeof(handed_down) / sizeof(handed_down[0]); i++) {
+        if (handed_down[i].feature == LAUNCH_HAS_IO && !cgroup_io_is_limited(&cgroups->io))
+            continue;
+        snprintf(text, sizeof(text), "+%s", handed_down[i].controller);
+        if (cgroup_write_text(group, "cgroup.subtree_control", text) < 0 && errno == EBUSY &&
+            !moved) {
+            move_members(group);
+            moved = true;
+            (void)cgroup_write_text(group, "cgroup.subtree_control", text);
+        }
+    }
 }
 
 static void add_v2(struct cgroups *cgroups, const char *path, const char *instance)
@@ -109,21 +172,22 @@ static void add_v2(struct cgroups *cgroups, const char *path, const char *instan
         close(root);
         return;
     }
-    (void)cgroup_write_text(root, "cgroup.subtree_control", "+memory +pids +cpu");
+    hand_down(root, cgroups);
     base = open_base(root, instance);
     close(root);
     if (base < 0)
         return;
-    (void)cgroup_write_text(base, "cgroup.subtree_control", "+memory +pids +cpu");
+    hand_down(base, cgroups);
     (void)cgroup_read_text(base, "cgroup.subtree_control", text, sizeof(text));
     cgroups->base[CGROUP_UNIFIED] = base;
     cgroups->features = LAUNCH_HAS_CGROUP_V2 | LAUNCH_HAS_FREEZER;
-    cgroups->features |= has_word(text, "memory", " \n") ? LAUNCH_HAS_MEMORY : 0;
-    cgroups->features |= has_word(text, "pids", " \n") ? LAUNCH_HAS_PIDS : 0;
-    cgroups->features |= has_word(text, "cpu", " \n") ? LAUNCH_HAS_CPU : 0;
+    for (size_t i = 0; i < sizeof(handed_down) / sizeof(handed_down[0]); i++) {
+        if (has_word(text, handed_down[i].controller, " \n"))
+            cgroups->features |= handed_down[i].feature;
+    }
 }
 
-void cgroups_open(struct cgroups *cgroups, const char *instance)
+void cgroups_open(struct cgroups *cgroups, const struct launch_setup *setup)
 {
     FILE *mounts = fopen("/proc/self/mounts", "re");
     char line[4096];
@@ -131,14 +195,17 @@ void cgroups_open(struct cgroups *cgroups, const char *instance)
     char type[64];
     char options[1024];
 
-    *cgroups = (struct cgroups){ .base = { -1, -1, -1, -1, -1, -1 } };
+    *cgroups = (struct cgroups){ .base = { -1, -1, -1, -1, -1, -1, -1 },
+                                 .io = { .bytes_per_s = setup->io_bytes_per_s,
+                                         .operations_per_s = setup->io_operations_per_s } };
+    cgroup_io_find_disks(&cgroups->io);
     while (mounts && fgets(line, sizeof(line), mounts)) {
         if (sscanf(line, "%*s %1023s %63s %1023s", path, type, options) != 3)
             continue;
         if (strcmp(type, "cgroup2") == 0 && !(cgroups->features & LAUNCH_HAS_CGROUP_V1))
-            add_v2(cgroups, path, instance);
+            add_v2(cgroups, path, setup->instance);
         else if (strcmp(type, "cgroup") == 0 && !cgroups_are_v2(cgroups))
-            add_v1(cgroups, path, options, instance);
+            add_v1(cgroups, path, options, setup->instance);
     }
     if (mounts)
         fclose(mounts);

@@ -57,7 +57,7 @@ static const char *check_setup(const void *message)
     if (setup->uid_base < LAUNCH_IDS_PER_SLOT || !setup->slots || setup->slots > MAX_SLOTS ||
         end > INT32_MAX)
         return "uid range";
-    return setup->reserved ? "reserved" : NULL;
+    return setup->io_bytes_per_s > max_bytes ? "io limit" : NULL;
 }
 
 static const char *check_template(const void *message)

@@ -155,7 +155,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     if (state_open(&self->state, LAUNCH_FD_STATE, self->setup.instance, fail) < 0 ||
         state_lock(&self->state, self->socket, fail) < 0)
         return -1;
-    cgroups_open(&self->cgroups, self->setup.instance);
+    cgroups_open(&self->cgroups, &self->setup);
     self->landlock_abi = landlock_abi();
     if (slots_open(&self->slots, setup->slots, LAUNCH_FD_STATE, self->root, fail) < 0)
         return -1;

@@ -72,7 +72,8 @@ struct launch_setup {
     uint32_t slots;
     uint32_t direct_uid; /* whom direct sandboxes run as; 0: an id of the slot's range */
     uint32_t direct_gid;
-    uint32_t reserved;
+    uint32_t io_operations_per_s; /* of every sandbox and disk, reading and writing; 0: no limit */
+    uint64_t io_bytes_per_s;      /* the same */
 };
 
 struct launch_template {
@@ -156,6 +157,7 @@ enum launch_feature {
     LAUNCH_HAS_PIDS = 1 << 9,
     LAUNCH_HAS_FREEZER = 1 << 10,
     LAUNCH_HAS_NETWORK_OPEN = 1 << 11,
+    LAUNCH_HAS_IO = 1 << 12, /* only looked for when there is a limit */
 };
 
 /* Namespaces that differ from the launcher's own. */

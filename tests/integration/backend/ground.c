@@ -188,7 +188,8 @@ static size_t destroy_rest(struct ground *ground)
 
 void ground_close(struct ground *ground)
 {
-    static const char *const hierarchies[] = { "memory", "cpu", "cpuacct", "pids", "freezer" };
+    static const char *const hierarchies[] = { "memory", "cpu",     "cpuacct",
+                                               "pids",   "freezer", "blkio" };
     size_t rest = destroy_rest(ground);
 
     check_empty(ground, "sandboxes");

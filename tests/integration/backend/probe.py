@@ -136,7 +136,7 @@ def surface():
     refused("chroot" if user != "root" else "swapoff", 161 if user != "root" else 168, b"/tmp")
     refused("x32 getpid", 0x40000000 + 39)
     for name, args in {"packet": (17, 3, 0), "packet dgram": (17, 2, 0), "raw": (2, 3, 1), "raw6": (10, 3, 58), "alg": (38, 5, 0), "vsock": (40, 1, 0), "key": (15, 3, 2), "xdp": (44, 3, 0), "netlink generic": (16, 3, 16), "netlink audit": (16, 3, 9), "netlink netfilter": (16, 3, 12), "netlink kobject": (16, 3, 15), "sctp": (2, 1, 132), "sctp seq": (2, 5, 132), "dccp": (2, 6, 33), "udplite": (2, 2, 136), "mptcp": (2, 1, 262), "icmp": (2, 2, 1), "bluetooth": (31, 3, 0), "can": (29, 3, 1), "tipc": (30, 2, 0), "rds": (21, 5, 0), "nfc": (39, 3, 0), "smc": (43, 1, 0), "qipcrtr": (42, 2, 0)}.items():
-        refused("socket " + name, 41, *args)
+        refused("socket " + name, 41, *args, codes=(errno.EPERM, errno.EPROTONOSUPPORT))
     master, slave = os.openpty()
     refused("TIOCSTI", 16, slave, 0x5412, b"x", codes=(errno.EPERM,))
     refused("TIOCSTI high bits", 16, slave, 0x100005412, b"x", codes=(errno.EPERM,))

@@ -582,6 +582,44 @@ static void the_report_tells_what_is_in_force(void **state)
     destroy(ground, sandbox.id);
 }
 
+/* Something that is not in memory yet, and read past the page cache. */
+static void disks_are_read_at_the_rate_that_is_set(void **state)
+{
+    static const char read_slowly[] =
+        "exec python3 -c 'import os, mmap, time\nm = mmap.mmap(-1, 1 << 20)\n"
+        "f = os.open(\"/data/file\", os.O_RDONLY | os.O_DIRECT)\nt = time.monotonic()\n"
+        "for i in range(3): os.preadv(f, [m], i << 20)\nprint(int((time.monotonic() - t) * 1000))'";
+    scoped(buffer_fini) struct buffer json = BUFFER_INIT(65536);
+    struct backend_sandbox sandbox;
+    struct ground ground;
+    char settings[256];
+    char path[64] = "/var/tmp/sandglass-io.XXXXXX";
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_int_equal(fchmod(fd, 0644), 0);
+    for (int i = 0; i < 4 * 256; i++)
+        assert_int_equal(write(fd, outcome.output, 4096), 4096);
+    assert_int_equal(fsync(fd), 0);
+    close(fd);
+    snprintf(settings, sizeof(settings),
+             "sandbox.io.bytes_per_second: 2m\n"
+             "sandbox.mounts: [{host_path: %s, path: /data/file, read_only: true}]\n",
+             path);
+    ground_open(&ground, "native", settings);
+    sandbox = ground_sandbox(&ground);
+    ground_run(&ground, sandbox.id, "", read_slowly, &outcome);
+    assert_int_equal(backend_report(ground.backend, sandbox.id, &json, NULL), 0);
+    destroy(&ground, sandbox.id);
+    ground_close(&ground);
+    assert_int_equal(unlink(path), 0);
+    /* Three MB at two in a second. */
+    assert_int_equal(outcome.code, 0);
+    assert_true(atoi(outcome.output) >= 900);
+    assert_non_null(strstr(buffer_text(&json), "\"io_bytes_per_second\":2097152"));
+    assert_non_null(strstr(buffer_text(&json), "\"missing\":[]"));
+}
+
 static void what_is_required_and_missing_fails_creation(void **state)
 {
     struct ground ground;
@@ -627,7 +665,8 @@ int main(void)
         TEST(root_finds_no_way_out),
         TEST(memory_is_limited_and_init_survives),
         TEST(frozen_means_not_running),
+        cmocka_unit_test(disks_are_read_at_the_rate_that_is_set),
     };
 
-    return run_ground_tests("native", tests, 4);
+    return run_ground_tests("native", tests, 5);
 }
