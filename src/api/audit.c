@@ -182,7 +182,7 @@ struct api_audit *api_audit_new(struct api *api)
     audit = xnew(struct api_audit);
     audit->api = api;
     audit->watcher.on_event = on_event;
-    events_watch(api->parts.core->events, &audit->watcher);
+    events_overhear(api->parts.core->events, &audit->watcher);
     return audit;
 }
 

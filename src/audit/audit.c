@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Lines gather for a moment: the thread is not woken for each. */
+enum { GATHER_US = 5000 };
 enum { QUEUE_MAXIMUM = 8 << 20, BATCH_MAXIMUM = 64 << 20, TAIL_BYTES = 256 * 1024 };
 
 struct audit {
@@ -23,6 +25,7 @@ struct audit {
     uint64_t dropped;      /* since the last line that was queued */
     bool failing;          /* and that has been said */
 
+    struct timer gather;
     struct job job;
     bool writing;
     bool reopen; /* before the next batch */
@@ -221,6 +224,7 @@ static void write_start(struct audit *audit)
 {
     struct buffer batch = audit->batch;
 
+    timer_stop(&audit->gather);
     if (audit->writing || (!audit->queue.length && !audit->reopen))
         return;
     audit->batch = audit->queue;
@@ -245,6 +249,11 @@ static void write_done(struct job *job)
     audit->failing = audit->err.code != ERR_NONE;
     buffer_clear(&audit->batch);
     write_start(audit);
+}
+
+static void on_gathered(struct timer *timer)
+{
+    write_start(container_of(timer, struct audit, gather));
 }
 
 static void queue_line(struct audit *audit, const struct buffer *members)
@@ -276,7 +285,10 @@ void audit_write(struct audit *audit, const struct buffer *members)
         return;
     }
     queue_line(audit, members);
-    write_start(audit);
+    if (!timer_is_armed(&audit->gather)) {
+        timer_init(&audit->gather, audit->loop, on_gathered);
+        timer_arm_in(&audit->gather, GATHER_US);
+    }
 }
 
 void audit_reopen(struct audit *audit)
@@ -289,6 +301,8 @@ void audit_close(struct audit *audit)
 {
     if (!audit)
         return;
+    if (audit->worker)
+        write_start(audit);
     worker_free(audit->worker);
     buffer_fini(&audit->queue);
     buffer_fini(&audit->batch);

@@ -4,9 +4,10 @@
  * The audit log: one line for each change that somebody asked for and for each end of an execution,
  * chained (chain.h), in a file of its own that nobody else may read.
  *
- * Lines are written in order by a thread of their own. What waits is bounded: when the disk does
- * not keep up or cannot be written, lines are dropped and counted, and the next line that can be
- * written says how many. The process may be killed at any time without a broken log.
+ * Lines are written in order by a thread of their own, a few milliseconds later at most. What waits
+ * is bounded: when the disk does not keep up or cannot be written, lines are dropped and counted,
+ * and the next line that can be written says how many. The process may be killed at any time
+ * without a broken log.
  */
 
 #include "base/error.h"

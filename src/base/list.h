@@ -60,6 +60,17 @@ static inline void list_remove(struct list *node)
     list_init(node);
 }
 
+/* To the end of the other list, in their order. */
+static inline void list_move_all(struct list *from, struct list *to)
+{
+    while (!list_is_empty(from)) {
+        struct list *node = from->next;
+
+        list_remove(node);
+        list_append(to, node);
+    }
+}
+
 #define list_entry(node, type, member) container_of(node, type, member)
 
 #define list_first(head, type, member) \

@@ -19,7 +19,8 @@ struct pending_event {
 struct events {
     struct core *core; /* borrowed */
     uint64_t last;
-    struct list watchers;
+    struct list watchers; /* told when it is durable */
+    struct list overhearers;
     struct list pending; /* struct pending_event, in order */
 };
 
@@ -30,6 +31,7 @@ struct events *events_new(struct core *core, uint64_t last_sequence)
     events->core = core;
     events->last = last_sequence;
     list_init(&events->watchers);
+    list_init(&events->overhearers);
     list_init(&events->pending);
     return events;
 }
@@ -118,9 +120,12 @@ void events_emit(struct events *events, const char *session_id, const char *owne
         .data_json = data_json ? data_json : "{}",
         .wall_us = clock_wall_us(loop_clock(events->core->loop)),
     };
+    struct events_watcher *watcher;
 
     snprintf(record.session_id, sizeof(record.session_id), "%s", session_id);
     store_put_event(events->core->parts.store, &record);
+    list_for_each (watcher, &events->overhearers, node)
+        watcher->on_event(watcher, &record);
     if (!list_is_empty(&events->watchers))
         deliver_when_durable(events, &record);
 }
@@ -128,6 +133,11 @@ void events_emit(struct events *events, const char *session_id, const char *owne
 void events_watch(struct events *events, struct events_watcher *watcher)
 {
     list_append(&events->watchers, &watcher->node);
+}
+
+void events_overhear(struct events *events, struct events_watcher *watcher)
+{
+    list_append(&events->overhearers, &watcher->node);
 }
 
 void events_unwatch(struct events_watcher *watcher)

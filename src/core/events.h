@@ -14,7 +14,7 @@ struct events_watcher;
 typedef void events_fn(struct events_watcher *watcher, const struct event_record *event);
 
 struct events_watcher {
-    events_fn *on_event;      /* only durable events, in order */
+    events_fn *on_event;      /* in order */
     char session_id[ID_SIZE]; /* "" for all */
     const char *owner;        /* borrowed; NULL for all */
     struct list node;
@@ -28,5 +28,9 @@ void events_emit(struct events *events, const char *session_id, const char *owne
                  uint64_t session_sequence, const char *type, const char *data_json);
 
 void events_watch(struct events *events, struct events_watcher *watcher);
+
+/* Hears of each event when it happens, before it is durable: for what stays in this process. Its
+ * callback neither watches nor unwatches. */
+void events_overhear(struct events *events, struct events_watcher *watcher);
 void events_unwatch(struct events_watcher *watcher);
 uint64_t events_last(const struct events *events);

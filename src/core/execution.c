@@ -347,7 +347,7 @@ static void commit_end(struct execution *execution)
     if (run->recording || timer_is_armed(&run->clock))
         return;
     run->recording = true;
-    store_commit(execution->core->parts.store, &run->ticket, on_committed);
+    store_commit_as(execution->core->parts.store, &run->ticket, STORE_WRITTEN_LAZILY, on_committed);
 }
 
 static void forget_process(struct execution *execution)

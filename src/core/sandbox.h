@@ -72,7 +72,9 @@ struct sandbox {
     struct store_ticket ticket;
     struct timer timer;  /* start timeout; later: connect again, or destroy again */
     unsigned reconnects; /* in a row */
-    bool recorded;       /* its intent is in the store */
+    unsigned parts;      /* of the workflow's step that have not ended yet */
+    struct error parts_err;
+    bool recorded;   /* its intent is in the store */
     bool complete;   /* its record says ready, before anybody uses it: the next daemon adopts it */
     bool op_running; /* the backend has not answered yet */
     bool request_running;  /* init has not answered yet */

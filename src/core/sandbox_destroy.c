@@ -98,7 +98,7 @@ void sandbox_destroy_next(struct sandbox *sandbox)
     } else if (!sandbox->destroy_recorded) {
         sandbox->ticket_running = true;
         sandbox_save(sandbox);
-        store_commit(core->parts.store, &sandbox->ticket, on_recorded);
+        store_commit_as(core->parts.store, &sandbox->ticket, STORE_WRITTEN, on_recorded);
     } else {
         sandbox->op = (struct backend_op){ .done = on_destroyed };
         sandbox->op_running = true;

@@ -41,11 +41,27 @@ void sandbox_on_slot(struct sandbox *sandbox, const struct error *err)
     workflow_step_done(&sandbox->workflow, err);
 }
 
+/* One of the things that a step waits for has ended. */
+static void part_done(struct sandbox *sandbox, const struct error *err)
+{
+    if (err && sandbox->parts_err.code == ERR_NONE)
+        sandbox->parts_err = *err;
+    assert(sandbox->parts > 0);
+    if (--sandbox->parts == 0)
+        workflow_step_done(&sandbox->workflow, failure_or_null(&sandbox->parts_err));
+}
+
+static void begin_parts(struct sandbox *sandbox, unsigned parts)
+{
+    sandbox->parts = parts;
+    sandbox->parts_err = (struct error){ 0 };
+}
+
 static void on_recorded(struct store_ticket *ticket)
 {
     struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
 
-    workflow_step_done(&sandbox->workflow, failure_or_null(&ticket->err));
+    part_done(sandbox, failure_or_null(&ticket->err));
 }
 
 static void on_intent_recorded(struct store_ticket *ticket)
@@ -64,10 +80,12 @@ static void record_intent(struct workflow *workflow)
     struct sandbox *sandbox = sandbox_of(workflow);
 
     timer_arm_in(&sandbox->timer, START_TIMEOUT_US);
+    begin_parts(sandbox, 1);
     sandbox->recorded = true;
     sandbox_emit(sandbox, "sandbox.creating", NULL);
     sandbox_save(sandbox);
-    store_commit(sandbox->core->parts.store, &sandbox->ticket, on_intent_recorded);
+    store_commit_as(sandbox->core->parts.store, &sandbox->ticket, STORE_WRITTEN,
+                    on_intent_recorded);
 }
 
 static void on_built(struct backend_op *op)
@@ -105,13 +123,11 @@ static void build(struct workflow *workflow)
 }
 
 /* Before anything runs in it: a program that was told of must be found again by the next daemon. */
-static void record_made(struct workflow *workflow)
+static void record_made(struct sandbox *sandbox)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
-
     sandbox->complete = true;
     sandbox_save(sandbox);
-    store_commit(sandbox->core->parts.store, &sandbox->ticket, on_recorded);
+    store_commit_as(sandbox->core->parts.store, &sandbox->ticket, STORE_WRITTEN, on_recorded);
 }
 
 static void on_adopt_answer(struct backend_op *op)
@@ -140,24 +156,23 @@ static void on_listed(struct agent_request *request)
     struct sandbox *sandbox = container_of(request, struct sandbox, request);
 
     sandbox->request_running = false;
-    workflow_step_done(&sandbox->workflow, failure_or_null(&request->err));
+    part_done(sandbox, failure_or_null(&request->err));
 }
 
 /* A frozen init cannot answer: it is connected to when it is thawed. */
-static void connect_to_init(struct workflow *workflow)
+static void connect_part(struct sandbox *sandbox)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
     struct error err = { 0 };
     int fd;
 
     if (sandbox->state == SANDBOX_FROZEN) {
-        workflow_step_done(workflow, NULL);
+        part_done(sandbox, NULL);
         return;
     }
     fd = backend_connect(sandbox->core->parts.backend, sandbox->id, &err);
     if (fd < 0) {
         err.code = ERR_BACKEND; /* whatever the system calls it */
-        workflow_step_done(workflow, &err);
+        part_done(sandbox, &err);
         return;
     }
     loop_undefer(sandbox->core->loop, &sandbox->drop_agent);
@@ -167,6 +182,20 @@ static void connect_to_init(struct workflow *workflow)
         session_on_sandbox_agent(sandbox->session);
     sandbox->request_running = true;
     agent_list(sandbox->agent, &sandbox->request, on_listed);
+}
+
+static void connect_to_init(struct workflow *workflow)
+{
+    begin_parts(sandbox_of(workflow), 1);
+    connect_part(sandbox_of(workflow));
+}
+
+/* Side by side: nothing runs in it before both have ended. */
+static void record_and_connect(struct workflow *workflow)
+{
+    begin_parts(sandbox_of(workflow), 2);
+    record_made(sandbox_of(workflow));
+    connect_part(sandbox_of(workflow));
 }
 
 static void on_limits_set(struct backend_op *op)
@@ -203,8 +232,9 @@ static void set_limits(struct workflow *workflow)
  * ready. */
 static void record_claim(struct workflow *workflow)
 {
+    begin_parts(sandbox_of(workflow), 1);
     sandbox_emit(sandbox_of(workflow), "sandbox.creating", NULL);
-    record_made(workflow);
+    record_made(sandbox_of(workflow));
 }
 
 /* What was done is undone by the one way out, sandbox_destroy(). */
@@ -212,8 +242,7 @@ static const struct workflow_step create_steps[] = {
     { "reserve a slot", reserve_slot, NULL },
     { "record the intent", record_intent, NULL },
     { "build the sandbox", build, NULL },
-    { "record what was made", record_made, NULL },
-    { "connect to its init", connect_to_init, NULL },
+    { "record it and connect to its init", record_and_connect, NULL },
     { 0 },
 };
 
@@ -239,7 +268,7 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
     } else if (sandbox->request_running) {
         agent_cancel(&sandbox->request);
         sandbox->request_running = false;
-        workflow_step_done(&sandbox->workflow, err);
+        part_done(sandbox, err);
     }
 }
 

@@ -311,10 +311,21 @@ int session_gone_error(const struct session *session, struct error *err)
 
 /* --- the end ------------------------------------------------------------------------------- */
 
+static void record_end(struct session *session);
+
+static void finish_end(struct session *session)
+{
+    struct core *core = session->core;
+
+    unlink_all(session);
+    retention_note(core->retention, session->retain_until_wall_us);
+    session_ops_finish(&session->end_waiters, NULL, NULL);
+    loop_defer(core->loop, &session->release, release_session);
+}
+
 static void on_end_recorded(struct store_ticket *ticket)
 {
     struct session *session = container_of(ticket, struct session, ticket);
-    struct core *core = session->core;
 
     if (ticket->err.code != ERR_NONE && !session->unborn) {
         log_error("the end of a session could not be recorded; trying again",
@@ -323,18 +334,45 @@ static void on_end_recorded(struct store_ticket *ticket)
         timer_arm_in(&session->retry, END_RETRY_US);
         return;
     }
-    unlink_all(session);
-    retention_note(core->retention, session->retain_until_wall_us);
-    session_ops_finish(&session->end_waiters, NULL, NULL);
-    loop_defer(core->loop, &session->release, release_session);
+    session->end_written = true;
+    if (!session->ending_running)
+        finish_end(session);
 }
 
+/* When it is durable that the session is ending, the rest only has to outlive this process: a
+ * machine that fails now finds it ending, and ends it. */
 static void record_end(struct session *session)
 {
+    bool decided = session->ending_running || session->ending_durable;
+
     if (session->unborn)
         store_forget_session(session->core->parts.store, session->id);
     session_save(session);
-    store_commit(session->core->parts.store, &session->ticket, on_end_recorded);
+    store_commit_as(session->core->parts.store, &session->ticket,
+                    decided ? STORE_WRITTEN : STORE_SYNCED, on_end_recorded);
+}
+
+static void on_ending_recorded(struct store_ticket *ticket)
+{
+    struct session *session = container_of(ticket, struct session, ending);
+
+    session->ending_running = false;
+    session->ending_durable = ticket->err.code == ERR_NONE;
+    if (!session->end_written)
+        return;
+    session->end_written = false;
+    if (session->ending_durable)
+        finish_end(session);
+    else
+        record_end(session);
+}
+
+/* The disk gets to know while the sandbox is being removed. */
+static void record_ending(struct session *session)
+{
+    session_save(session);
+    session->ending_running = true;
+    store_commit(session->core->parts.store, &session->ending, on_ending_recorded);
 }
 
 static void on_end_retry(struct timer *timer)
@@ -434,6 +472,9 @@ void session_end(struct session *session, enum end_kind kind, const char *detail
     session_set_state(session, SESSION_ENDING);
     session->end.kind = kind;
     snprintf(session->end.detail, sizeof(session->end.detail), "%s", detail ? detail : "");
-    session_save(session);
+    if (session->unborn)
+        session_save(session);
+    else
+        record_ending(session);
     session_end_resume(session);
 }

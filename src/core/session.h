@@ -139,6 +139,10 @@ struct session {
     struct list open_waiters;    /* struct session_op waiting until its creation is durable */
     struct list control_waiters; /* struct session_op waiting for pause or resume */
     struct store_ticket ticket;  /* of its creation, later of its end */
+    struct store_ticket ending;  /* of the decision that it ends */
+    bool ending_running;         /* the store has not answered about that yet */
+    bool ending_durable;         /* it has: a machine that fails now finds it ending */
+    bool end_written;            /* its last record waits for that answer */
     struct timer retry;          /* writes the end again when the store failed */
     struct timer patience;       /* of those who wait for the end */
     struct deferred serve, save, release;

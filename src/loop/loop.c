@@ -13,15 +13,20 @@
  */
 enum { LONGEST_WAIT_US = 30 * 1000 * 1000 };
 
+struct queue {
+    struct deferred *first;
+    struct deferred *last;
+};
+
 struct loop {
     const struct clock *clock; /* borrowed */
     struct event_base *base;   /* owned */
     struct timer_heap timers;
-    uint64_t armed;         /* how many times any timer was armed */
-    struct event wake;      /* ends a wait when the first timer or wait_ms is due */
-    int64_t wake_us;        /* when that is; 0 when it is not pending */
-    struct deferred *first; /* queue of deferred calls, all borrowed */
-    struct deferred *last;
+    uint64_t armed;    /* how many times any timer was armed */
+    struct event wake; /* ends a wait when the first timer or wait_ms is due */
+    int64_t wake_us;   /* when that is; 0 when it is not pending */
+    struct queue soon; /* deferred calls, all borrowed */
+    struct queue late; /* those that come last in a turn */
     bool stopping;
 };
 
@@ -47,19 +52,35 @@ struct loop *loop_new(const struct clock *clock)
     return loop;
 }
 
+static void run_first(struct queue *queue)
+{
+    struct deferred *deferred = queue->first;
+
+    queue->first = deferred->next;
+    if (!queue->first)
+        queue->last = NULL;
+    deferred->queued = false;
+    deferred->call(deferred);
+}
+
 /* Whether there was anything to run. Calls that are queued meanwhile run too. */
 static bool run_deferred(struct loop *loop)
 {
-    bool any = loop->first != NULL;
+    bool any = loop->soon.first != NULL;
 
-    while (loop->first) {
-        struct deferred *deferred = loop->first;
+    while (loop->soon.first)
+        run_first(&loop->soon);
+    return any;
+}
 
-        loop->first = deferred->next;
-        if (!loop->first)
-            loop->last = NULL;
-        deferred->queued = false;
-        deferred->call(deferred);
+static bool run_all_deferred(struct loop *loop)
+{
+    bool any = run_deferred(loop);
+
+    while (loop->late.first) {
+        any = true;
+        run_first(&loop->late);
+        run_deferred(loop);
     }
     return any;
 }
@@ -68,7 +89,7 @@ void loop_free(struct loop *loop)
 {
     if (!loop)
         return;
-    run_deferred(loop);
+    run_all_deferred(loop);
     event_del(&loop->wake);
     event_base_free(loop->base);
     timer_heap_fini(&loop->timers);
@@ -133,11 +154,12 @@ static void wait_for_events(struct loop *loop, int64_t wait_ms)
 
 void loop_turn(struct loop *loop, int64_t wait_ms)
 {
-    if (run_deferred(loop))
+    if (run_all_deferred(loop))
         wait_ms = 0;
     wait_for_events(loop, wait_ms);
     run_deferred(loop);
     run_timers(loop);
+    run_all_deferred(loop);
 }
 
 void loop_run(struct loop *loop)
@@ -243,32 +265,51 @@ void timer_stop(struct timer *timer)
         timer_heap_remove(&timer->loop->timers, timer);
 }
 
-void loop_defer(struct loop *loop, struct deferred *deferred, deferred_fn *call)
+static void queue_append(struct queue *queue, struct deferred *deferred, deferred_fn *call)
 {
     if (deferred->queued)
         return;
     *deferred = (struct deferred){ .call = call, .queued = true };
-    if (loop->last)
-        loop->last->next = deferred;
+    if (queue->last)
+        queue->last->next = deferred;
     else
-        loop->first = deferred;
-    loop->last = deferred;
+        queue->first = deferred;
+    queue->last = deferred;
+}
+
+static bool queue_remove(struct queue *queue, struct deferred *deferred)
+{
+    struct deferred *previous = NULL;
+    struct deferred **link = &queue->first;
+
+    while (*link && *link != deferred) {
+        previous = *link;
+        link = &previous->next;
+    }
+    if (!*link)
+        return false;
+    *link = deferred->next;
+    if (queue->last == deferred)
+        queue->last = previous;
+    return true;
+}
+
+void loop_defer(struct loop *loop, struct deferred *deferred, deferred_fn *call)
+{
+    queue_append(&loop->soon, deferred, call);
+}
+
+void loop_defer_last(struct loop *loop, struct deferred *deferred, deferred_fn *call)
+{
+    queue_append(&loop->late, deferred, call);
 }
 
 void loop_undefer(struct loop *loop, struct deferred *deferred)
 {
-    struct deferred *previous = NULL;
-    struct deferred **link = &loop->first;
-
     if (!deferred->queued)
         return;
-    while (*link != deferred) {
-        previous = *link;
-        link = &previous->next;
-    }
-    *link = deferred->next;
-    if (loop->last == deferred)
-        loop->last = previous;
+    if (!queue_remove(&loop->soon, deferred))
+        (void)queue_remove(&loop->late, deferred);
     deferred->queued = false;
 }
 

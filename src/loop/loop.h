@@ -103,6 +103,9 @@ struct deferred {
 /* Calls `call` once, after the current callback has returned and before the loop waits again; in
  * the order of queueing. Queueing a queued one does nothing. */
 void loop_defer(struct loop *loop, struct deferred *deferred, deferred_fn *call);
+
+/* The same, but after everything else that happens in this turn: for what gathers. */
+void loop_defer_last(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 void loop_undefer(struct loop *loop, struct deferred *deferred);
 
 /* --- signals ------------------------------------------------------------------------------- */

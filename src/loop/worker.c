@@ -48,16 +48,19 @@ static struct job *queue_pop(struct job_queue *queue)
     return job;
 }
 
-/* One wake-up for each batch: later jobs join the queue that the loop has been told of. */
+/* One wake-up for each batch: later jobs join the queue that the loop has been told of. Without the
+ * lock, or the loop would wake up only to wait for it. */
 static void job_finish(struct worker *worker, struct job *job)
 {
     bool wake = !worker->ended.first;
 
     queue_push(&worker->ended, job);
-    if (wake) {
-        eventfd_write(worker->wake_fd, 1);
-        pthread_cond_signal(&worker->finished);
-    }
+    if (!wake)
+        return;
+    pthread_cond_signal(&worker->finished);
+    pthread_mutex_unlock(&worker->lock);
+    eventfd_write(worker->wake_fd, 1);
+    pthread_mutex_lock(&worker->lock);
 }
 
 static void *worker_thread(void *context)
@@ -179,6 +182,6 @@ void worker_submit(struct worker *worker, struct job *job)
     worker->open++;
     pthread_mutex_lock(&worker->lock);
     queue_push(&worker->waiting, job);
-    pthread_cond_signal(&worker->submitted);
     pthread_mutex_unlock(&worker->lock);
+    pthread_cond_signal(&worker->submitted);
 }

@@ -71,11 +71,17 @@ void store_forget_document(struct store *store, const char *kind, const char *id
     store->ops->change(store, change_new(STORE_DOCUMENTS, true, &record));
 }
 
-void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done)
+void store_commit_as(struct store *store, struct store_ticket *ticket, enum store_grade grade,
+                     store_done_fn *done)
 {
     assert(done);
-    *ticket = (struct store_ticket){ .done = done };
+    *ticket = (struct store_ticket){ .done = done, .grade = grade };
     store->ops->commit(store, ticket);
+}
+
+void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done)
+{
+    store_commit_as(store, ticket, STORE_SYNCED, done);
 }
 
 static bool query_can_deliver(enum store_table table, const struct store_query *query)

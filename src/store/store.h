@@ -8,6 +8,12 @@
  * failed. What accumulates until the store gets to it is one transaction, so a batch of requests
  * costs one commit. Reads see every put made before them.
  *
+ * Durable comes in two grades. What is *synced* survives a power failure, as far as `sync` says;
+ * that takes a flush of the disk, so it is for what somebody outside has been promised. What is
+ * *written* survives the end of this process at any instruction, but not that of the machine: that
+ * is enough for what ends with the machine anyway, such as sandboxes. Everything that is written is
+ * synced a moment later.
+ *
  * A transaction succeeds or fails as a whole. A failed one fails every ticket in it, and each of
  * its puts and forgets is lost: logged, counted, and told to `on_lost`. Later transactions go on as
  * if those puts had never been made, so putting the current state of such a record again repairs
@@ -119,9 +125,16 @@ struct store;
 struct store_ticket;
 typedef void store_done_fn(struct store_ticket *ticket);
 
+enum store_grade {
+    STORE_SYNCED,
+    STORE_WRITTEN,
+    STORE_WRITTEN_LAZILY, /* nobody waits for it: it may gather with what comes next */
+};
+
 /* Waits for durability; embedded by the caller, which keeps it until `done`. */
 struct store_ticket {
     store_done_fn *done;
+    enum store_grade grade;
     struct error err; /* ERR_NONE when everything put since the ticket before it is durable */
     struct list node;
 };
@@ -229,6 +242,8 @@ void store_forget_sandbox(struct store *store, const char *id);
 void store_forget_document(struct store *store, const char *kind, const char *id);
 
 void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done);
+void store_commit_as(struct store *store, struct store_ticket *ticket, enum store_grade grade,
+                     store_done_fn *done);
 void store_query(struct store *store, enum store_table table, struct store_query *query);
 
 /* Ended sessions with `retain_until_wall_us` in the past, the longest expired first. */

@@ -20,6 +20,7 @@ enum { FORGET_STATEMENTS = 8 };
 struct sqlite_db {
     sqlite3 *handle;     /* owned */
     char *path;          /* owned */
+    sqlite3_file *log;   /* borrowed: the write-ahead log, open for as long as the handle is */
     int64_t boot;        /* number of this boot; boot-clock stamps of other boots mean nothing */
     int wal_pages;       /* in the log after the last commit */
     struct error broken; /* set after a failed fsync: what is on the disk is not known any more */

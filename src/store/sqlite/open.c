@@ -223,13 +223,10 @@ static int check_writable(sqlite3 *handle, const char *path, struct error *err)
     return error_hint(err, "give the file to that user, or mount its file system writable");
 }
 
+/* A commit never flushes the log itself: for "full" the syncer does that, beside later commits. */
 static const char *sync_pragma(const char *sync)
 {
-    if (str_equal(sync, "full"))
-        return "PRAGMA synchronous = FULL";
-    if (str_equal(sync, "off"))
-        return "PRAGMA synchronous = OFF";
-    return "PRAGMA synchronous = NORMAL";
+    return str_equal(sync, "off") ? "PRAGMA synchronous = OFF" : "PRAGMA synchronous = NORMAL";
 }
 
 /* Checkpoints are made by a thread of their own and not inside a commit. */
@@ -368,6 +365,7 @@ static int open_checked(struct sqlite_db *db, const struct store_options *option
     load->damaged = sqlite_db_set_damaged_aside(db);
     sqlite3_progress_handler(db->handle, 0, NULL, NULL);
     sqlite3_wal_hook(db->handle, count_wal_pages, db);
+    (void)sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &db->log);
     return 0;
 }
 

@@ -3,14 +3,17 @@
  *
  * While a batch is being written, everything new waits in the queue, and all of it is the next
  * batch: the busier the daemon, the more requests share one commit. The thread is woken once for
- * each batch.
+ * each batch. Changes that nobody waits for gather for a moment, so that the several that one
+ * request makes do not wake it several times.
  */
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/str.h"
 #include "loop/worker.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/syncer.h"
 
 #include <assert.h>
 #include <string.h>
@@ -19,6 +22,7 @@ enum {
     CHECKPOINT_PAGES = 2000,
     /* The log is this long only if the daemon never rests; then the writer itself stops for it. */
     CHECKPOINT_PAGES_URGENT = 8 * CHECKPOINT_PAGES,
+    GATHER_US = 2000,
 };
 
 struct batch {
@@ -58,9 +62,12 @@ struct sqlite_store {
     struct asking **askings_end;
     struct batch batch;
     bool writing; /* the batch is under way */
+    bool urgent;  /* somebody waits for what is pending, or it has gathered for long enough */
     bool closing;
     struct deferred flush;
+    struct timer gather;
     struct checkpoint checkpoint;
+    struct syncer syncer;
 };
 
 static const struct store_ops sqlite_ops;
@@ -70,17 +77,6 @@ static struct sqlite_store *sqlite_from(struct store *store)
 {
     assert(store->ops == &sqlite_ops);
     return container_of(store, struct sqlite_store, base);
-}
-
-static void move_all(struct list *from, struct list *to)
-{
-    list_init(to);
-    while (!list_is_empty(from)) {
-        struct list *node = from->next;
-
-        list_remove(node);
-        list_append(to, node);
-    }
 }
 
 /* --- checkpoints --------------------------------------------------------------------------- */
@@ -132,6 +128,18 @@ static void batch_run(struct job *job)
         (void)sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
 }
 
+static void take_unsynced(struct list *tickets, struct list *unsynced)
+{
+    struct store_ticket *ticket, *following;
+
+    list_for_each_safe (ticket, following, tickets, node) {
+        if (ticket->grade != STORE_SYNCED)
+            continue;
+        list_remove(&ticket->node);
+        list_append(unsynced, &ticket->node);
+    }
+}
+
 static void batch_done(struct job *job)
 {
     struct batch *batch = container_of(job, struct batch, job);
@@ -139,15 +147,27 @@ static void batch_done(struct job *job)
     struct change_queue lost = change_queue_take(&batch->changes);
     struct error err = batch->err;
     int wal_pages = batch->wal_pages;
-    struct list tickets;
+    struct list tickets = LIST_INIT(tickets);
+    struct list unsynced = LIST_INIT(unsynced);
 
-    move_all(&batch->tickets, &tickets);
+    list_move_all(&batch->tickets, &tickets);
     store->writing = false;
-    /* The thread goes on with the next batch while callers hear about this one. */
+    /* The threads go on with what is next while callers hear about this. */
     flush(store);
+    if (err.code == ERR_NONE) {
+        take_unsynced(&tickets, &unsynced);
+        syncer_add(&store->syncer, &unsynced);
+    }
     checkpoint_if_due(store, wal_pages);
     store_transaction_ended(&store->base, &err, &lost);
     store_tickets_complete(&store->base, &tickets, &err);
+}
+
+static void on_synced(struct syncer *syncer, struct list *tickets, const struct error *err)
+{
+    struct sqlite_store *store = container_of(syncer, struct sqlite_store, syncer);
+
+    store_tickets_complete(&store->base, tickets, err);
 }
 
 static bool batch_is_wanted(const struct sqlite_store *store)
@@ -160,10 +180,13 @@ static struct batch *batch_fill(struct sqlite_store *store)
     struct batch *batch = &store->batch;
 
     store->writing = true;
+    timer_stop(&store->gather);
+    if (store->syncer.failure.code != ERR_NONE)
+        store->db.broken = store->syncer.failure;
     batch->changes = change_queue_take(&store->pending);
     batch->err = (struct error){ 0 };
     batch->now_wall_us = clock_wall_us(loop_clock(store->base.loop));
-    move_all(&store->tickets, &batch->tickets);
+    list_move_all(&store->tickets, &batch->tickets);
     return batch;
 }
 
@@ -206,8 +229,9 @@ static void flush(struct sqlite_store *store)
 {
     struct asking *asking;
 
-    if (store->closing || (store->writing && batch_is_wanted(store)))
+    if (store->closing || !store->urgent || (store->writing && batch_is_wanted(store)))
         return;
+    store->urgent = false;
     if (batch_is_wanted(store))
         worker_submit(store->worker, &batch_fill(store)->job);
     asking = take_askings(store);
@@ -224,9 +248,21 @@ static void on_end_of_turn(struct deferred *deferred)
     flush(container_of(deferred, struct sqlite_store, flush));
 }
 
-static void flush_later(struct sqlite_store *store)
+static void flush_soon(struct sqlite_store *store)
 {
-    loop_defer(store->base.loop, &store->flush, on_end_of_turn);
+    store->urgent = true;
+    loop_defer_last(store->base.loop, &store->flush, on_end_of_turn);
+}
+
+static void on_gathered(struct timer *timer)
+{
+    flush_soon(container_of(timer, struct sqlite_store, gather));
+}
+
+static void gather(struct sqlite_store *store)
+{
+    if (!store->urgent && !timer_is_armed(&store->gather))
+        timer_arm_in(&store->gather, GATHER_US);
 }
 
 static void sqlite_change(struct store *base, struct change *change)
@@ -234,7 +270,7 @@ static void sqlite_change(struct store *base, struct change *change)
     struct sqlite_store *store = sqlite_from(base);
 
     change_queue_append(&store->pending, change);
-    flush_later(store);
+    gather(store);
 }
 
 static void sqlite_commit(struct store *base, struct store_ticket *ticket)
@@ -242,7 +278,10 @@ static void sqlite_commit(struct store *base, struct store_ticket *ticket)
     struct sqlite_store *store = sqlite_from(base);
 
     list_append(&store->tickets, &ticket->node);
-    flush_later(store);
+    if (ticket->grade == STORE_WRITTEN_LAZILY)
+        gather(store);
+    else
+        flush_soon(store);
 }
 
 static void ask(struct store *base, struct store_query *query, enum store_table table,
@@ -263,7 +302,7 @@ static void ask(struct store *base, struct store_query *query, enum store_table 
     };
     *store->askings_end = asking;
     store->askings_end = &asking->next;
-    flush_later(store);
+    flush_soon(store);
 }
 
 static void sqlite_query(struct store *base, enum store_table table, struct store_query *query)
@@ -281,7 +320,7 @@ static void sqlite_query_expired(struct store *base, int64_t now_wall_us, struct
 /* The thread is gone: what is still pending, and what its callbacks add, is done here. */
 static void finish_here(struct sqlite_store *store)
 {
-    while (batch_is_wanted(store) || store->askings) {
+    while (batch_is_wanted(store) || store->askings || !list_is_empty(&store->syncer.waiting)) {
         struct asking *asking;
 
         if (batch_is_wanted(store)) {
@@ -290,6 +329,7 @@ static void finish_here(struct sqlite_store *store)
             batch_run(&batch->job);
             batch_done(&batch->job);
         }
+        syncer_finish_here(&store->syncer);
         asking = take_askings(store);
         while (asking) {
             struct asking *next = asking->next;
@@ -308,7 +348,9 @@ static void sqlite_free(struct store *base)
     store->closing = true;
     worker_free(store->checkpoint.worker);
     worker_free(store->worker);
+    syncer_stop(&store->syncer);
     finish_here(store);
+    timer_stop(&store->gather);
     loop_undefer(base->loop, &store->flush);
     sqlite3_close(store->checkpoint.handle);
     sqlite_db_close(&store->db);
@@ -352,6 +394,9 @@ struct store *store_open_sqlite(const struct store_options *options, struct erro
         error_wrap(err, "open the store");
         return NULL;
     }
+    timer_init(&store->gather, options->loop, on_gathered);
+    syncer_open(&store->syncer, options->loop, store->db.log, str_equal(options->sync, "full"),
+                on_synced);
     store->worker = worker_new(options->loop, 1, "store");
     store->checkpoint.worker = worker_new(options->loop, 1, "store-ckpt");
     return &steal_ptr(&store)->base;

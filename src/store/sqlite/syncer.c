@@ -1,0 +1,106 @@
+#include "store/sqlite/syncer.h"
+
+#include "base/macros.h"
+
+/* How long a write that nobody waits for may stay in memory: long enough that a busy daemon does
+ * not flush for each, short enough for nobody to notice. */
+enum { LATEST_US = 20 * 1000 };
+
+/* Of the file's state this reads the descriptor and nothing else, so the writer may go on. */
+static void sync_run(struct job *job)
+{
+    struct syncer *syncer = container_of(job, struct syncer, job);
+
+    syncer->code = syncer->log->pMethods->xSync(syncer->log, SQLITE_SYNC_NORMAL);
+}
+
+static void sync_start(struct syncer *syncer)
+{
+    if (syncer->running || !syncer->dirty || !syncer->worker)
+        return;
+    timer_stop(&syncer->timer);
+    syncer->running = true;
+    syncer->dirty = false;
+    list_move_all(&syncer->waiting, &syncer->syncing);
+    worker_submit(syncer->worker, &syncer->job);
+}
+
+static void note_failure(struct syncer *syncer)
+{
+    if (syncer->code != SQLITE_OK && syncer->failure.code == ERR_NONE)
+        error_named(&syncer->failure, ERR_INTERNAL, "store_failed",
+                    "the database could not be flushed to the disk: %s",
+                    sqlite3_errstr(syncer->code));
+}
+
+static void sync_done(struct job *job)
+{
+    struct syncer *syncer = container_of(job, struct syncer, job);
+    struct list done = LIST_INIT(done);
+
+    syncer->running = false;
+    note_failure(syncer);
+    list_move_all(&syncer->syncing, &done);
+    if (!list_is_empty(&syncer->waiting))
+        sync_start(syncer);
+    else if (syncer->dirty)
+        timer_arm_in(&syncer->timer, LATEST_US);
+    if (!list_is_empty(&done))
+        syncer->on_synced(syncer, &done, &syncer->failure);
+}
+
+static void on_latest(struct timer *timer)
+{
+    sync_start(container_of(timer, struct syncer, timer));
+}
+
+void syncer_open(struct syncer *syncer, struct loop *loop, sqlite3_file *log, bool enabled,
+                 synced_fn *on_synced)
+{
+    *syncer = (struct syncer){
+        .job = { .run = sync_run, .done = sync_done },
+        .loop = loop,
+        .log = log,
+        .on_synced = on_synced,
+    };
+    list_init(&syncer->waiting);
+    list_init(&syncer->syncing);
+    timer_init(&syncer->timer, loop, on_latest);
+    syncer->enabled = enabled && log;
+    if (syncer->enabled)
+        syncer->worker = worker_new(loop, 1, "store-sync");
+}
+
+void syncer_stop(struct syncer *syncer)
+{
+    timer_stop(&syncer->timer);
+    worker_free(steal_ptr(&syncer->worker));
+    timer_stop(&syncer->timer);
+}
+
+void syncer_add(struct syncer *syncer, struct list *tickets)
+{
+    if (!syncer->enabled) {
+        if (!list_is_empty(tickets))
+            syncer->on_synced(syncer, tickets, &syncer->failure);
+        return;
+    }
+    syncer->dirty = true;
+    list_move_all(tickets, &syncer->waiting);
+    if (!list_is_empty(&syncer->waiting))
+        sync_start(syncer);
+    else if (syncer->worker && !syncer->running && !timer_is_armed(&syncer->timer))
+        timer_arm_in(&syncer->timer, LATEST_US);
+}
+
+void syncer_finish_here(struct syncer *syncer)
+{
+    struct list done = LIST_INIT(done);
+
+    if (list_is_empty(&syncer->waiting))
+        return;
+    sync_run(&syncer->job);
+    note_failure(syncer);
+    list_move_all(&syncer->waiting, &done);
+    syncer->on_synced(syncer, &done, &syncer->failure);
+}

@@ -1,0 +1,49 @@
+#pragma once
+
+/*
+ * Flushes the write-ahead log to the disk, on a thread of its own, while the writer goes on.
+ *
+ * A commit only hands pages to the kernel, which survives the end of this process. Tickets that ask
+ * for more wait here for a flush that begins after their commit; all that come while one is under
+ * way share the next. What nobody waits for is flushed a moment later. The first flush that fails
+ * is the last: the kernel may have dropped what it could not write.
+ */
+
+#include "base/error.h"
+#include "base/list.h"
+#include "loop/loop.h"
+#include "loop/worker.h"
+
+#include <sqlite3.h>
+
+struct syncer;
+typedef void synced_fn(struct syncer *syncer, struct list *tickets, const struct error *err);
+
+struct syncer {
+    struct job job;
+    struct loop *loop;     /* borrowed */
+    struct worker *worker; /* owned; NULL once it was stopped */
+    sqlite3_file *log;     /* borrowed */
+    synced_fn *on_synced;
+    struct timer timer;
+    struct list waiting; /* tickets for the next flush */
+    struct list syncing; /* and of the one under way */
+    bool enabled;
+    bool running;
+    bool dirty; /* something was written since the last flush began */
+    int code;
+    struct error failure; /* of a flush, for good */
+};
+
+/* Without `enabled`, tickets complete at once. */
+void syncer_open(struct syncer *syncer, struct loop *loop, sqlite3_file *log, bool enabled,
+                 synced_fn *on_synced);
+
+/* Ends the thread. What still waits is for syncer_finish_here(). */
+void syncer_stop(struct syncer *syncer);
+
+/* A commit has succeeded; takes over the tickets that wait for more than that. */
+void syncer_add(struct syncer *syncer, struct list *tickets);
+
+/* After the thread has ended: flushes for those that wait. */
+void syncer_finish_here(struct syncer *syncer);
