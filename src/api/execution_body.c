@@ -8,7 +8,7 @@
 /* The body of POST …/executions. */
 struct fields {
     json_t *argv, *env, *secrets;
-    const char *command, *code, *language, *cwd, *user, *key;
+    const char *command, *code, *language, *cwd, *user, *key, *output_full;
     int64_t timeout_ms, generation;
     bool background, cancel_on_disconnect;
 };
@@ -28,6 +28,7 @@ const struct json_field execution_fields[EXECUTION_FIELDS] = {
     { "background", JSON_KIND_BOOL, FIELD(background) },
     { "generation", JSON_KIND_INT, FIELD(generation), .minimum = 0, .maximum = 9e15 },
     { "key", JSON_KIND_TEXT, FIELD(key), .max_length = 256 },
+    { "output_full", JSON_KIND_TEXT, FIELD(output_full), .max_length = 16 },
     { "cancel_on_disconnect", JSON_KIND_BOOL, FIELD(cancel_on_disconnect) },
 };
 
@@ -116,6 +117,7 @@ int execution_body_read(struct api_request *request, struct execution_body *body
     wanted->language = fields.language;
     wanted->cwd = fields.cwd;
     wanted->user = fields.user;
+    wanted->output_full = fields.output_full;
     wanted->key = str_is_empty(fields.key) ? NULL : fields.key;
     wanted->timeout_ms = fields.timeout_ms;
     wanted->background = fields.background;

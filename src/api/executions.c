@@ -458,7 +458,7 @@ static const struct api_parameter wait_parameters[] = {
 };
 
 static const struct api_parameter list_parameters[] = {
-    { "state", "string", "queued, running, exited, timeout, cancelled or crashed" },
+    { "state", "string", "queued, running, exited, timeout, output_limit, cancelled or crashed" },
     { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
     { "cursor", "string", "next_cursor of the page before" },
     { 0 },

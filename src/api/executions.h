@@ -46,6 +46,6 @@ static inline void scoped_execution_body_fini(struct execution_body *body)
     execution_body_fini(body);
 }
 
-enum { EXECUTION_FIELDS = 13 };
+enum { EXECUTION_FIELDS = 14 };
 extern const struct json_field execution_fields[EXECUTION_FIELDS];
 extern const struct api_extra execution_extras[];

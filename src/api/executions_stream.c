@@ -2,9 +2,9 @@
  * An execution as Server-Sent Events:
  *
  *     started          the execution, once it runs
- *     stdout, stderr   {"offset", "text"}, or {"offset", "base64"} for bytes that are not UTF-8
- *     gap              {"stream", "start", "end"}: bytes that were dropped before they were sent
- *     exit             the execution as it has ended
+ *     stdout, stderr   in the order they came: {"offset", "text"}, or {"offset", "base64"} for
+ * bytes that are not UTF-8 gap              {"stream", "start", "end"}: bytes that were dropped
+ * before they were sent exit             the execution as it has ended
  *
  * A comment every few seconds keeps the connection warm. A client that does not read is not waited
  * for longer than any other follower of the output.
@@ -146,8 +146,8 @@ static void send_gap(struct event_stream *events, const struct stream *stream, u
     send_event(events, "gap", &data);
 }
 
-/* One piece of a stream; false when there is nothing to send now. */
-static bool send_piece(struct event_stream *events, struct stream *stream)
+/* One piece of a stream, at most so many bytes; false when there is nothing to send now. */
+static bool send_piece(struct event_stream *events, struct stream *stream, uint64_t limit)
 {
     static uint8_t bytes[PIECE_BYTES];
     bool may_grow = !execution_state_is_final(events->execution->state);
@@ -160,8 +160,9 @@ static bool send_piece(struct event_stream *events, struct stream *stream)
         send_gap(events, stream, start);
         stream->offset = start;
     }
-    count = pread(output_fd(stream->output), bytes, (size_t)MIN(end - start, sizeof(bytes)),
-                  (off_t)start);
+    limit = MIN(limit, end - start);
+    count =
+        pread(output_fd(stream->output), bytes, (size_t)MIN(limit, sizeof(bytes)), (off_t)start);
     if (count <= 0)
         return false;
     if (may_grow || start + (uint64_t)count < end)
@@ -171,6 +172,23 @@ static bool send_piece(struct event_stream *events, struct stream *stream)
     send_bytes(events, stream, bytes, (size_t)count);
     stream->offset += (uint64_t)count;
     return true;
+}
+
+/* In the order in which the bytes came. A character that is cut in two by the other stream, and
+ * anything after a gap, does not wait for its turn. */
+static bool send_next(struct event_stream *events)
+{
+    const struct journal *journal = events->execution->journal;
+    struct stream *streams = events->streams;
+    struct journal_place place;
+    bool is_sent = false;
+
+    if (journal && journal_find(journal, streams[0].offset + streams[1].offset, &place) &&
+        send_piece(events, &streams[place.stream], place.run_bytes))
+        return true;
+    for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++)
+        is_sent = send_piece(events, &streams[i], UINT64_MAX) || is_sent;
+    return is_sent;
 }
 
 static bool has_room(const struct event_stream *events)
@@ -187,11 +205,8 @@ static void pump(struct event_stream *events)
         events->started = true;
         send_execution(events, "started");
     }
-    while (progress && has_room(events)) {
-        progress = false;
-        for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++)
-            progress = send_piece(events, &events->streams[i]) || progress;
-    }
+    while (progress && has_room(events))
+        progress = send_next(events);
     for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
         if (events->streams[i].output)
             output_follower_moved(events->streams[i].output, &events->streams[i].follower,

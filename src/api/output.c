@@ -1,5 +1,5 @@
 /*
- * The output of an execution as raw bytes, by offset.
+ * The output of an execution as raw bytes, by offset: of one stream, or of both as they came.
  *
  * Bytes go from the spool to the socket by sendfile where that is safe. The reader is a follower of
  * the spool: the program is held back rather than a byte dropped, until the reader stalls; then the
@@ -10,20 +10,30 @@
 #include "api/executions.h"
 #include "base/alloc.h"
 #include "base/str.h"
+#include "core/merged.h"
 #include "core/metrics.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { PIECE_BYTES = 512 * 1024, COPY_BYTES = 64 * 1024 };
+enum {
+    PIECE_BYTES = 512 * 1024,
+    COPY_BYTES = 64 * 1024,
+    SENDFILE_BYTES = 4096, /* less is copied: many short runs of two streams are one write */
+};
 
 struct reader {
     struct api_request *request;
     struct execution *execution; /* a reference; NULL when it is not in memory */
-    struct output *owned;        /* owned: the spool of one that is not in memory */
-    struct output *output;       /* borrowed: the one that is read */
-    struct output_follower follower;
+    struct merged merged;        /* what is read */
+    struct output *owned[2];     /* owned: the spools of one that is not in memory */
+    struct journal *owned_order; /* owned: the same */
+    struct reader_place {
+        struct reader *reader;
+        struct output *output; /* borrowed; NULL for one stream alone */
+        struct output_follower follower;
+    } places[JOURNAL_STREAMS];
     struct execution_watcher watcher;
     uint64_t offset;             /* of the next byte to send */
     uint64_t end;                /* of what was asked for */
@@ -33,12 +43,18 @@ struct reader {
 
 static void reader_free(struct reader *reader)
 {
-    if (reader->output && list_is_linked(&reader->follower.node))
-        output_unfollow(reader->output, &reader->follower);
+    for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
+        struct reader_place *place = &reader->places[i];
+
+        if (place->output && list_is_linked(&place->follower.node))
+            output_unfollow(place->output, &place->follower);
+    }
     execution_unwatch(&reader->watcher);
     if (reader->execution)
         execution_unref(reader->execution);
-    output_free(reader->owned);
+    journal_free(reader->owned_order);
+    output_free(reader->owned[0]);
+    output_free(reader->owned[1]);
     free(reader);
 }
 
@@ -46,8 +62,10 @@ static void on_gone(struct api_request *request)
 {
     struct reader *reader = request->state;
 
-    if (reader->follows)
-        output_follower_vanished(reader->output, &reader->follower);
+    for (size_t i = 0; i < JOURNAL_STREAMS && reader->follows; i++) {
+        if (reader->places[i].output)
+            output_follower_vanished(reader->places[i].output, &reader->places[i].follower);
+    }
     reader_free(reader);
 }
 
@@ -74,31 +92,30 @@ static uint64_t taken_offset(const struct reader *reader)
 /* A slow client has taken something since; one that takes nothing is cut off. */
 static void on_stalled(struct output_follower *follower)
 {
-    struct reader *reader = container_of(follower, struct reader, follower);
-    uint64_t taken = taken_offset(reader);
+    struct reader_place *place = container_of(follower, struct reader_place, follower);
+    struct reader *reader = place->reader;
+    uint64_t taken[JOURNAL_STREAMS];
 
-    if (taken > follower->offset)
-        output_follow(reader->output, follower, taken);
+    merged_positions(&reader->merged, taken_offset(reader), taken);
+    if (taken[place - reader->places] > follower->offset)
+        output_follow(place->output, follower, taken[place - reader->places]);
     else
         finish(reader, false);
 }
 
 /* The next piece to send; false when there is none now. Bytes dropped since the answer began are
  * told by *out_is_lost. */
-static bool next_piece(struct reader *reader, uint64_t *out_end, bool *out_is_lost)
+static bool next_piece(struct reader *reader, struct merged_piece *piece, bool *out_is_lost)
 {
-    uint64_t start;
-
     *out_is_lost = false;
     if (reader->offset >= reader->gap_start && reader->offset < reader->gap_end)
         reader->offset = reader->gap_end;
-    if (reader->offset >= reader->end ||
-        !output_extent(reader->output, reader->offset, &start, out_end))
+    if (reader->offset >= reader->end || !merged_find(&reader->merged, reader->offset, piece))
         return false;
-    *out_is_lost = start != reader->offset;
-    *out_end = MIN(*out_end, reader->end);
+    *out_is_lost = piece->start != reader->offset;
+    piece->end = MIN(piece->end, reader->end);
     if (reader->offset < reader->gap_start)
-        *out_end = MIN(*out_end, reader->gap_start);
+        piece->end = MIN(piece->end, reader->gap_start);
     return true;
 }
 
@@ -111,44 +128,52 @@ static bool is_complete(const struct reader *reader)
 }
 
 /* How much was sent: 0 when the spool cannot be read. */
-static size_t send_piece(struct reader *reader, size_t length)
+static size_t send_piece(struct reader *reader, const struct merged_piece *piece)
 {
     static uint8_t bytes[COPY_BYTES];
-    int fd = output_fd(reader->output);
+    size_t length = (size_t)MIN(piece->end - piece->start, (uint64_t)PIECE_BYTES);
+    int fd = output_fd(piece->output);
     ssize_t count;
 
-    if (output_may_be_sent(reader->output)) {
-        http_respond_write_file(reader->request->exchange, fd, (int64_t)reader->offset, length);
+    if (length >= SENDFILE_BYTES && output_may_be_sent(piece->output)) {
+        http_respond_write_file(reader->request->exchange, fd, (int64_t)piece->place, length);
         return length;
     }
-    count = pread(fd, bytes, MIN(length, sizeof(bytes)), (off_t)reader->offset);
+    count = pread(fd, bytes, MIN(length, sizeof(bytes)), (off_t)piece->place);
     if (count <= 0)
         return 0;
     http_respond_write(reader->request->exchange, bytes, (size_t)count);
     return (size_t)count;
 }
 
+static void move_followers(struct reader *reader)
+{
+    uint64_t taken[JOURNAL_STREAMS];
+
+    merged_positions(&reader->merged, taken_offset(reader), taken);
+    for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
+        if (reader->places[i].output)
+            output_follower_moved(reader->places[i].output, &reader->places[i].follower, taken[i]);
+    }
+}
+
 static void pump(struct reader *reader)
 {
     struct http_exchange *exchange = reader->request->exchange;
-    uint64_t end;
+    struct merged_piece piece;
     bool is_lost = false;
 
-    while (http_respond_pending(exchange) < HTTP_HIGH_WATER && next_piece(reader, &end, &is_lost)) {
-        size_t length = (size_t)MIN(end - reader->offset, (uint64_t)PIECE_BYTES);
+    while (http_respond_pending(exchange) < HTTP_HIGH_WATER &&
+           next_piece(reader, &piece, &is_lost)) {
+        size_t length = is_lost ? 0 : send_piece(reader, &piece);
 
-        if (is_lost) {
-            finish(reader, false);
-            return;
-        }
-        length = send_piece(reader, length);
         if (!length) {
             finish(reader, false);
             return;
         }
         reader->offset += length;
     }
-    output_follower_moved(reader->output, &reader->follower, taken_offset(reader));
+    move_followers(reader);
     if (http_respond_pending(exchange) < HTTP_HIGH_WATER && is_complete(reader))
         finish(reader, true);
 }
@@ -181,7 +206,7 @@ static void note_gap(struct reader *reader)
     uint64_t start, end;
     char text[48];
 
-    if (!output_has_hole(reader->output, &start, &end) || end <= reader->offset ||
+    if (!merged_has_gap(&reader->merged, &start, &end) || end <= reader->offset ||
         start >= reader->end)
         return;
     reader->gap_start = start;
@@ -190,17 +215,29 @@ static void note_gap(struct reader *reader)
     http_respond_header(reader->request->exchange, "X-Sandglass-Gap", text);
 }
 
+/* Of both streams: without looking at every run. */
+static uint64_t count_merged(const struct reader *reader)
+{
+    uint64_t begin = reader->offset, end = MAX(reader->end, begin);
+    uint64_t gap_start = MAX(reader->gap_start, begin), gap_end = MIN(reader->gap_end, end);
+
+    return end - begin - (gap_end > gap_start ? gap_end - gap_start : 0);
+}
+
 /* Bytes from the offset on that are there now. */
 static uint64_t count_bytes(const struct reader *reader)
 {
-    uint64_t at = reader->offset, start, end, count = 0;
+    struct merged_piece piece;
+    uint64_t at = reader->offset, count = 0;
 
-    while (at < reader->end && output_extent(reader->output, at, &start, &end)) {
-        if (start >= reader->end)
+    if (reader->merged.journal)
+        return count_merged(reader);
+    while (at < reader->end && merged_find(&reader->merged, at, &piece)) {
+        if (piece.start >= reader->end)
             break;
-        end = MIN(end, reader->end);
-        count += end - start;
-        at = end;
+        piece.end = MIN(piece.end, reader->end);
+        count += piece.end - piece.start;
+        at = piece.end;
     }
     return count;
 }
@@ -208,7 +245,7 @@ static uint64_t count_bytes(const struct reader *reader)
 static int read_range(struct reader *reader, struct error *err)
 {
     const struct api_request *request = reader->request;
-    uint64_t length = output_length(reader->output), limit = UINT64_MAX;
+    uint64_t length = merged_length(&reader->merged), limit = UINT64_MAX;
 
     if (api_parameter_u64(request, "offset", INT64_MAX, &reader->offset, err) < 0 ||
         api_parameter_u64(request, "limit", INT64_MAX, &limit, err) < 0 ||
@@ -227,19 +264,34 @@ static int read_range(struct reader *reader, struct error *err)
     return 0;
 }
 
+static void follow(struct reader *reader)
+{
+    uint64_t offsets[JOURNAL_STREAMS];
+
+    merged_positions(&reader->merged, reader->offset, offsets);
+    for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
+        struct reader_place *place = &reader->places[i];
+
+        place->reader = reader;
+        place->output = reader->merged.streams[i];
+        place->follower.on_stalled = on_stalled;
+        if (place->output)
+            output_follow(place->output, &place->follower, offsets[i]);
+    }
+}
+
 static void begin(struct reader *reader)
 {
     struct api_request *request = reader->request;
 
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
-    reader->follower.on_stalled = on_stalled;
     note_gap(reader);
-    put_number_header(request, "X-Sandglass-Length", output_length(reader->output));
+    put_number_header(request, "X-Sandglass-Length", merged_length(&reader->merged));
     put_number_header(request, "X-Sandglass-Offset",
                       reader->offset >= reader->gap_start && reader->offset < reader->gap_end
                           ? reader->gap_end
                           : reader->offset);
-    output_follow(reader->output, &reader->follower, reader->offset);
+    follow(reader);
     http_respond_on_drain(request->exchange, on_drain);
     http_respond_start(request->exchange, 200, "application/octet-stream",
                        reader->follows ? -1 : (int64_t)count_bytes(reader));
@@ -253,43 +305,74 @@ static void begin_empty(struct api_request *request, struct reader *reader)
     http_respond(request->exchange, 200, "application/octet-stream", "", 0);
 }
 
-static int read_stream(struct api_request *request, bool *out_is_stderr, struct error *err)
+enum stream { STREAM_STDOUT, STREAM_STDERR, STREAM_MERGED };
+
+static int read_stream(struct api_request *request, enum stream *out_stream, struct error *err)
 {
     const char *stream = api_parameter(request, "stream");
 
-    *out_is_stderr = stream && str_equal(stream, "stderr");
-    if (stream && !*out_is_stderr && !str_equal(stream, "stdout"))
+    if (!stream || str_equal(stream, "stdout"))
+        *out_stream = STREAM_STDOUT;
+    else if (str_equal(stream, "stderr"))
+        *out_stream = STREAM_STDERR;
+    else if (str_equal(stream, "merged"))
+        *out_stream = STREAM_MERGED;
+    else
         return error_named(err, ERR_INVALID, "invalid_parameter",
-                           "parameter stream must be stdout or stderr");
+                           "parameter stream must be stdout, stderr or merged");
     return 0;
+}
+
+static void use_live(struct reader *reader, struct execution *execution, enum stream stream)
+{
+    reader->execution = execution;
+    execution_ref(execution);
+    reader->merged.streams[0] = stream == STREAM_STDERR ? execution->err : execution->out;
+    if (stream == STREAM_MERGED && execution->err) {
+        reader->merged.streams[1] = execution->err;
+        reader->merged.journal = execution->journal;
+    }
+    execution_watch(execution, &reader->watcher, on_change);
+}
+
+static void use_record(struct reader *reader, const char *id, enum stream stream)
+{
+    struct core *core = reader->request->core;
+
+    for (unsigned i = 0; i < JOURNAL_STREAMS; i++) {
+        if (stream == STREAM_MERGED || stream == (i ? STREAM_STDERR : STREAM_STDOUT))
+            reader->owned[i] = execution_open_output(core, id, i != 0);
+    }
+    reader->merged.streams[0] = reader->owned[stream == STREAM_STDERR];
+    if (stream != STREAM_MERGED)
+        return;
+    reader->owned_order = execution_open_journal(core, id, reader->owned[0], reader->owned[1]);
+    reader->merged.streams[1] = reader->owned[1];
+    reader->merged.journal = reader->owned_order;
 }
 
 static void open_reader(struct api_request *request, struct execution *execution, const char *id)
 {
     struct reader *reader;
-    bool is_stderr;
+    enum stream stream = STREAM_STDOUT;
     struct error err = { 0 };
 
-    if (read_stream(request, &is_stderr, &err) < 0) {
+    if (read_stream(request, &stream, &err) < 0) {
         api_fail(request, &err);
         return;
     }
     reader = xnew(struct reader);
     reader->request = request;
-    if (execution) {
-        reader->execution = execution;
-        execution_ref(execution);
-        reader->output = is_stderr ? execution->err : execution->out;
-        execution_watch(execution, &reader->watcher, on_change);
-    } else {
-        reader->output = reader->owned = execution_open_output(request->core, id, is_stderr);
-    }
-    if (!reader->output) {
+    if (execution)
+        use_live(reader, execution, stream);
+    else
+        use_record(reader, id, stream);
+    if (!reader->merged.streams[0]) {
         begin_empty(request, reader);
         return;
     }
     if (read_range(reader, &err) < 0) {
-        put_number_header(request, "X-Sandglass-Length", output_length(reader->output));
+        put_number_header(request, "X-Sandglass-Length", merged_length(&reader->merged));
         api_fail(request, &err);
         reader_free(reader);
         return;
@@ -315,7 +398,7 @@ static void get_output(struct api_request *request)
 }
 
 static const struct api_parameter parameters[] = {
-    { "stream", "string", "stdout (default) or stderr" },
+    { "stream", "string", "stdout (default), stderr, or merged: both in the order they came" },
     { "offset", "integer", "from this byte on, counted from the first one the program wrote" },
     { "limit", "integer", "at most this many bytes" },
     { "follow", "boolean", "go on until the program has ended" },

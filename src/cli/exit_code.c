@@ -29,6 +29,8 @@ void execution_explain(const json_t *execution)
         cli_note("%s", error);
     else if (strcmp(state, "timeout") == 0)
         cli_note("timed out%s%s", *reason ? ": " : "", reason);
+    else if (strcmp(state, "output_limit") == 0)
+        cli_note("stopped: it wrote more than exec.output_spool");
     else if (strcmp(state, "crashed") == 0)
         cli_note("the execution ended with its sandbox%s%s", *reason ? ": " : "", reason);
     else if (strcmp(state, "cancelled") == 0)

@@ -41,7 +41,9 @@ int streams_copy(struct cli *cli, const struct streams_options *options, struct 
     struct follower_options follow = {
         .session = options->session,
         .execution = options->execution,
-        .stream = options->which == STREAMS_STDERR ? "stderr" : "stdout",
+        .stream = options->which == STREAMS_STDERR   ? "stderr"
+                  : options->which == STREAMS_MERGED ? "merged"
+                                                     : "stdout",
         .offset = options->offset,
         .follow = options->follow,
         .fd = STDOUT_FILENO,

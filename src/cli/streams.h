@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-enum streams_which { STREAMS_BOTH, STREAMS_STDOUT, STREAMS_STDERR };
+enum streams_which { STREAMS_BOTH, STREAMS_STDOUT, STREAMS_STDERR, STREAMS_MERGED };
 
 struct streams_options {
     const char *session;      /* borrowed */

@@ -144,6 +144,7 @@ struct config {
         int64_t max_concurrent;
         uint64_t output_capture_bytes;
         uint64_t output_spool_bytes;
+        int output_full; /* enum output_full */
     } exec;
 
     struct {

@@ -499,6 +499,15 @@ const struct setting settings[] = {
         .help = "Output of each stream that is kept on disk.",
     },
     {
+        .key = "exec.output_full",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(exec.output_full),
+        .fallback = "drop",
+        .choices = CHOICES("drop", "block", "stop"),
+        .help = "When a stream is longer than that: drop its middle, block the program until "
+                "somebody reads, or stop the program (it ends as output_limit).",
+    },
+    {
         .key = "python.warm",
         .type = SETTING_BOOL,
         .offset = FIELD(python.warm),

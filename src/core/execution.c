@@ -20,9 +20,13 @@
 enum { COMMIT_RETRY_US = 1000 * 1000 };
 
 static const char *const state_names[EXECUTION_STATES] = {
-    [EXECUTION_QUEUED] = "queued",       [EXECUTION_RUNNING] = "running",
-    [EXECUTION_EXITED] = "exited",       [EXECUTION_TIMEOUT] = "timeout",
-    [EXECUTION_CANCELLED] = "cancelled", [EXECUTION_CRASHED] = "crashed",
+    [EXECUTION_QUEUED] = "queued",
+    [EXECUTION_RUNNING] = "running",
+    [EXECUTION_EXITED] = "exited",
+    [EXECUTION_TIMEOUT] = "timeout",
+    [EXECUTION_CANCELLED] = "cancelled",
+    [EXECUTION_CRASHED] = "crashed",
+    [EXECUTION_OUTPUT_LIMIT] = "output_limit",
 };
 
 const char *execution_state_name(enum execution_state state)
@@ -50,6 +54,9 @@ static void on_output(void *context)
 {
     struct execution *execution = context;
 
+    if (execution->output_full == OUTPUT_STOP &&
+        (output_is_over(execution->out) || (execution->err && output_is_over(execution->err))))
+        execution_stop(execution, EXECUTION_OUTPUT_LIMIT);
     execution_changed(execution);
     execution_continue_end(execution);
 }
@@ -63,6 +70,7 @@ static struct output *open_output(struct core *core, const char *id, bool is_std
         .directory = core->parts.state_dir,
         .cap_bytes = config->exec.output_spool_bytes,
         .stall_timeout_us = config->exec.stall_timeout_ms * 1000,
+        .full = watcher ? watcher->output_full : OUTPUT_DROP,
         .on_change = watcher ? on_output : NULL,
         .context = watcher,
     };
@@ -83,17 +91,34 @@ void execution_remove_output(struct core *core, const char *id)
 {
     char name[OUTPUT_NAME_SIZE];
 
-    snprintf(name, sizeof(name), "output/%s.out", id);
-    (void)unlinkat(core->parts.state_dir, name, 0);
-    snprintf(name, sizeof(name), "output/%s.err", id);
-    (void)unlinkat(core->parts.state_dir, name, 0);
+    static const char *const endings[] = { "out", "err", "order" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(endings); i++) {
+        snprintf(name, sizeof(name), "output/%s.%s", id, endings[i]);
+        (void)unlinkat(core->parts.state_dir, name, 0);
+    }
+}
+
+struct journal *execution_open_journal(struct core *core, const char *id, const struct output *out,
+                                       const struct output *err)
+{
+    uint64_t lengths[JOURNAL_STREAMS] = { output_length(out), output_length(err) };
+    char name[OUTPUT_NAME_SIZE];
+
+    snprintf(name, sizeof(name), "output/%s.order", id);
+    return journal_new(core->parts.state_dir, name, lengths);
 }
 
 void execution_open_outputs(struct execution *execution)
 {
     execution->out = open_output(execution->core, execution->id, false, execution);
-    if (!execution->terminal)
-        execution->err = open_output(execution->core, execution->id, true, execution);
+    if (execution->terminal)
+        return;
+    execution->err = open_output(execution->core, execution->id, true, execution);
+    execution->journal =
+        execution_open_journal(execution->core, execution->id, execution->out, execution->err);
+    output_set_journal(execution->out, execution->journal, 0);
+    output_set_journal(execution->err, execution->journal, 1);
 }
 
 static uint64_t output_bytes(const struct execution *execution)
@@ -134,6 +159,7 @@ static void free_execution(struct execution *execution)
     execution_run_free(execution->run);
     output_free(execution->out);
     output_free(execution->err);
+    journal_free(execution->journal);
     free(execution->key);
     free(execution->request_json);
     free(execution->error);

@@ -3,7 +3,7 @@
 /*
  * One run of a program in a session.
  *
- *     queued → running → exited | timeout | cancelled | crashed
+ *     queued → running → exited | timeout | output_limit | cancelled | crashed
  *
  * An execution is known in memory while it runs and while anybody watches it; afterwards its record
  * is in the store and its output in the spool, both readable until retention. It holds a
@@ -14,6 +14,7 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "core/agent.h"
+#include "core/journal.h"
 #include "core/output.h"
 #include "core/session.h"
 
@@ -22,6 +23,7 @@ enum execution_state {
     EXECUTION_RUNNING,
     EXECUTION_EXITED, /* with a code or by a signal of its own */
     EXECUTION_TIMEOUT,
+    EXECUTION_OUTPUT_LIMIT, /* stopped because it wrote more than is kept, as was asked */
     EXECUTION_CANCELLED,
     EXECUTION_CRASHED, /* the sandbox went, or the OOM killer took it: see reason */
     EXECUTION_STATES
@@ -47,9 +49,10 @@ struct execution_request {
     bool terminal;
     unsigned columns, rows;
     bool background;
-    int64_t timeout_ms;     /* -1: the setting's default; 0: none */
-    uint64_t generation;    /* 0: any */
-    const char *context_id; /* code is the driver of this context; NULL otherwise */
+    int64_t timeout_ms;      /* -1: the setting's default; 0: none */
+    uint64_t generation;     /* 0: any */
+    const char *output_full; /* "drop", "block" or "stop"; NULL: the setting's */
+    const char *context_id;  /* code is the driver of this context; NULL otherwise */
 };
 
 /* Whether `code` in this language could be run: NULL stands for python. */
@@ -83,8 +86,10 @@ struct execution {
     int64_t timeout_ms, cpu_us;
     uint64_t max_rss_bytes;
     struct stamp created, started, ended;
-    struct error start_error;  /* why it never ran, as the caller's answer; ERR_NONE otherwise */
+    struct error start_error; /* why it never ran, as the caller's answer; ERR_NONE otherwise */
+    enum output_full output_full;
     struct output *out, *err;  /* owned; err is NULL with a terminal */
+    struct journal *journal;   /* owned; NULL with a terminal */
     struct execution_run *run; /* owned; private: what is needed only while it runs */
     unsigned references;
     struct deferred notify, release;
@@ -147,6 +152,10 @@ void executions_end_all(struct session *session, const struct end_reason *reason
 
 /* The spool of a stream of an execution that is no longer in memory; the caller frees it. */
 struct output *execution_open_output(struct core *core, const char *id, bool is_stderr);
+
+/* The order of both, which are not in memory either. */
+struct journal *execution_open_journal(struct core *core, const char *id, const struct output *out,
+                                       const struct output *err);
 
 /* For core_free(): all leave memory, nothing else happens to them. */
 void executions_drop_all(struct core *core);

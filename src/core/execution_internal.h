@@ -119,6 +119,8 @@ void execution_continue_end(struct execution *execution);
 
 void execution_use_ready(struct session_use *use);
 void execution_use_lost(struct session_use *use);
+/* TERM to the whole tree, KILL after exec.grace; it ends in that state. */
+void execution_stop(struct execution *execution, enum execution_state as);
 void execution_arm_timeout(struct execution *execution);
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes);
 uint64_t execution_next_number(struct session *session);

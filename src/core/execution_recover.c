@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "config/config.h"
 #include "core/context.h"
 #include "core/execution_internal.h"
 #include "core/sandbox.h"
@@ -205,12 +206,28 @@ void executions_on_listed(struct session *session)
     }
 }
 
-static bool request_has(const struct execution_record *record, const char *name)
+static json_t *read_request(const struct execution_record *record)
 {
     const char *text = record->request_json ? record->request_json : "{}";
-    scoped(json_decref) json_t *request = json_read(text, strlen(text), NULL);
+
+    return json_read(text, strlen(text), NULL);
+}
+
+static bool request_has(const struct execution_record *record, const char *name)
+{
+    scoped(json_decref) json_t *request = read_request(record);
 
     return request && json_object_get(request, name);
+}
+
+static enum output_full read_output_full(const struct core *core,
+                                         const struct execution_record *record)
+{
+    scoped(json_decref) json_t *request = read_request(record);
+    const char *name = json_string_value(json_object_get(request, "output_full"));
+    int full = name ? output_full_parse(name) : -1;
+
+    return (enum output_full)(full < 0 ? core->parts.config->exec.output_full : full);
 }
 
 /* What every execution has of its record. */
@@ -226,6 +243,7 @@ static struct execution *restore(struct session *session, const struct execution
     execution->background = record->background;
     execution->terminal = request_has(record, "tty");
     execution->timeout_ms = record->timeout_ms;
+    execution->output_full = read_output_full(session->core, record);
     execution->created = record->created;
     execution->started = record->started;
     execution_open_outputs(execution);

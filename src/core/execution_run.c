@@ -122,7 +122,7 @@ static void terminate(struct execution *execution)
     timer_arm_in(&run->clock, config_of(execution)->exec.grace_ms * 1000);
 }
 
-static void stop(struct execution *execution, enum execution_state as)
+void execution_stop(struct execution *execution, enum execution_state as)
 {
     struct execution_run *run = execution->run;
 
@@ -144,7 +144,7 @@ static void on_clock(struct timer *timer)
 
     switch (run->stop) {
     case STOP_NONE:
-        stop(execution, EXECUTION_TIMEOUT);
+        execution_stop(execution, EXECUTION_TIMEOUT);
         break;
     case STOP_TERM:
         run->stop = STOP_KILL;
@@ -172,7 +172,7 @@ void execution_arm_timeout(struct execution *execution)
 
 void execution_cancel(struct execution *execution)
 {
-    stop(execution, EXECUTION_CANCELLED);
+    execution_stop(execution, EXECUTION_CANCELLED);
 }
 
 /* --- the end of the process ------------------------------------------------------------------- */

@@ -101,6 +101,8 @@ static char *request_to_json(const struct execution_request *request, const stru
         json_put_bool(&json, "stdin", true);
     if (request->terminal)
         json_put_bool(&json, "tty", true);
+    if (request->output_full)
+        json_put_text(&json, "output_full", request->output_full);
     json_end_object(&json);
     return text.overflowed ? xstrdup("{}") : buffer_steal_text(&text);
 }
@@ -144,6 +146,15 @@ static int check_stdin(const struct execution_request *request, struct error *er
     return error_hint(err, "send \"stdin\": true and stream the bytes to …/stdin");
 }
 
+static int check_output_full(const struct execution_request *request, struct error *err)
+{
+    if (!request->output_full || output_full_parse(request->output_full) >= 0)
+        return 0;
+    return error_named(err, ERR_INVALID, "invalid_field",
+                       "output_full must be drop, block or stop, not \"%.32s\"",
+                       request->output_full);
+}
+
 static void prepare_stdin(struct execution_run *run, const struct execution_request *request)
 {
     run->wants_stdin = request->wants_stdin || request->stdin_data || request->terminal;
@@ -164,6 +175,8 @@ static void fill(struct execution *execution, const struct execution_request *re
     execution->is_context = request->context_id != NULL;
     execution->terminal = request->terminal;
     execution->timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms : request->timeout_ms;
+    execution->output_full = (enum output_full)(
+        request->output_full ? output_full_parse(request->output_full) : config->exec.output_full);
     execution->created = clocks_stamp(execution->core);
     execution->run->columns = request->columns ? request->columns : 80;
     execution->run->rows = request->rows ? request->rows : 24;
@@ -181,6 +194,7 @@ struct execution *execution_start(struct session *session, const struct executio
         return execution;
     id_make(id, ID_EXECUTION);
     if (check_may_start(session, err) < 0 || check_stdin(request, err) < 0 ||
+        check_output_full(request, err) < 0 ||
         (request->secrets_json && session_learn_secrets(session, request->secrets_json, err) < 0) ||
         launch_prepare(&launch, session, request, id, err) < 0)
         return NULL;

@@ -1,6 +1,8 @@
 #include "core/output.h"
 
 #include "base/alloc.h"
+#include "base/str.h"
+#include "core/journal.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,9 +31,12 @@ enum {
 
 struct output {
     struct output_options options;
-    struct io_watch source; /* fd: the pipe or terminal, owned; -1 without */
-    struct timer stall;     /* armed while the pipe waits for a follower */
+    struct io_watch source;  /* fd: the pipe or terminal, owned; -1 without */
+    struct timer stall;      /* armed while the pipe waits for a follower */
+    struct journal *journal; /* borrowed; may be NULL */
+    unsigned stream;         /* which one it is there */
     struct list followers;
+    uint64_t passed;              /* by the reader that has come furthest */
     struct output_follower ghost; /* the place of one that vanished; not linked without one */
     int file;                     /* owned; -1 until the first byte */
     uint64_t length;              /* bytes that came */
@@ -44,10 +49,22 @@ struct output {
     bool cannot_splice;
     bool is_marked; /* as being followed, by the sticky bit */
     bool is_grown;
+    bool is_waiting; /* for a reader: the source is not watched */
     bool finishing;
     bool finished;
     struct error error;
 };
+
+int output_full_parse(const char *name)
+{
+    static const char *const names[OUTPUT_FULL_KINDS] = { "drop", "block", "stop" };
+
+    for (int i = 0; i < OUTPUT_FULL_KINDS; i++) {
+        if (str_equal(names[i], name))
+            return i;
+    }
+    return -1;
+}
 
 bool output_may_be_sent(const struct output *output)
 {
@@ -92,6 +109,7 @@ static void find_earlier(struct output *output)
     data = lseek(output->file, hole, SEEK_DATA);
     output->hole_start = (uint64_t)hole;
     output->hole_end = data < 0 ? output->stored : (uint64_t)data;
+    output->passed = output->hole_end;
 }
 
 static int make_folder(const struct output *output)
@@ -120,6 +138,13 @@ static int create_file(struct output *output)
     return output->file < 0 ? error_sys(&output->error, "create the spool %s", name) : 0;
 }
 
+/* Whether nothing may be lost that no reader has passed. The program's own bytes count: a child
+ * that it left in the background blocks nobody for ever. */
+static bool is_blocking(const struct output *output)
+{
+    return output->options.full == OUTPUT_BLOCK && !output->finished;
+}
+
 /* How far the middle may be dropped: the tail stays, and what a follower has yet to read. What was
  * sent to it but perhaps not received stays too: a client that is cut off asks for it again. */
 static uint64_t drop_limit(const struct output *output)
@@ -131,6 +156,8 @@ static uint64_t drop_limit(const struct output *output)
 
     list_for_each (follower, &output->followers, node)
         limit = MIN(limit, follower->offset > margin ? follower->offset - margin : 0);
+    if (is_blocking(output))
+        limit = MIN(limit, output->passed > margin ? output->passed - margin : 0);
     return hole_floor(output, limit);
 }
 
@@ -222,6 +249,13 @@ static ssize_t take_some(struct output *output, size_t room)
     return take_by_copy(output, room);
 }
 
+static uint64_t room_behind(const struct output *output, uint64_t offset)
+{
+    uint64_t limit = offset + output->options.cap_bytes;
+
+    return limit > output->length ? limit - output->length : 0;
+}
+
 /* Bytes that may be taken before a follower would be left too far behind. */
 static uint64_t follower_room(const struct output *output)
 {
@@ -230,11 +264,10 @@ static uint64_t follower_room(const struct output *output)
 
     if (output->error.code)
         return room;
-    list_for_each (follower, &output->followers, node) {
-        uint64_t limit = follower->offset + output->options.cap_bytes;
-
-        room = MIN(room, limit > output->length ? limit - output->length : 0);
-    }
+    list_for_each (follower, &output->followers, node)
+        room = MIN(room, room_behind(output, follower->offset));
+    if (is_blocking(output) && !output->finishing)
+        room = MIN(room, room_behind(output, output->passed));
     return room;
 }
 
@@ -262,11 +295,14 @@ static void wait_for_followers(struct output *output)
         if (follower->offset + output->options.cap_bytes <= output->length)
             first_us = MIN(first_us, follower->moved_at_us);
     }
-    timer_arm_at(&output->stall, first_us + output->options.stall_timeout_us);
+    output->is_waiting = true;
+    if (first_us < INT64_MAX)
+        timer_arm_at(&output->stall, first_us + output->options.stall_timeout_us);
 }
 
 static void watch_source(struct output *output)
 {
+    output->is_waiting = false;
     timer_stop(&output->stall);
     io_watch_start(&output->source, output->options.loop, output->source.fd, IO_READ,
                    on_source_ready);
@@ -301,6 +337,8 @@ static int take_turn(struct output *output, uint64_t limit)
         }
         taken += (uint64_t)count;
         output->length += (uint64_t)count;
+        if (output->journal)
+            journal_took(output->journal, output->stream, output->length);
         if (output->file >= 0 && !output->error.code)
             drop_middle(output);
     }
@@ -371,7 +409,7 @@ static void on_source_ready(struct io_watch *watch, unsigned events UNUSED)
 
 static void continue_source(struct output *output)
 {
-    if (output->source.fd >= 0 && timer_is_armed(&output->stall))
+    if (output->source.fd >= 0 && output->is_waiting)
         watch_source(output);
 }
 
@@ -435,6 +473,12 @@ static void keep_place(struct output *output, uint64_t offset)
         list_append(&output->followers, &output->ghost.node);
 }
 
+void output_set_journal(struct output *output, struct journal *journal, unsigned stream)
+{
+    output->journal = journal;
+    output->stream = stream;
+}
+
 void output_attach(struct output *output, int fd)
 {
     struct stat status;
@@ -483,6 +527,11 @@ uint64_t output_length(const struct output *output)
     return output->length;
 }
 
+bool output_is_over(const struct output *output)
+{
+    return output->length > output->options.cap_bytes;
+}
+
 bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end)
 {
     if (!output->hole_end)
@@ -523,6 +572,7 @@ void output_follow(struct output *output, struct output_follower *follower, uint
     list_remove(&output->ghost.node);
     follower->offset = offset;
     follower->moved_at_us = loop_now_us(output->options.loop);
+    output->passed = MAX(output->passed, MIN(offset, output->length));
     list_append(&output->followers, &follower->node);
     mark_followed(output);
     continue_source(output);
@@ -534,6 +584,7 @@ void output_follower_moved(struct output *output, struct output_follower *follow
         return;
     follower->offset = offset;
     follower->moved_at_us = loop_now_us(output->options.loop);
+    output->passed = MAX(output->passed, MIN(offset, output->length));
     if (list_is_linked(&follower->node))
         continue_source(output);
 }

@@ -12,7 +12,8 @@
  * exec.stall_timeout. So a reader that reads gets everything, and one that does not stops nobody
  * for long. One that vanishes, because its client or the daemon was cut off, may come back within
  * that time and finds what it has not read; the file's sticky bit tells the next daemon that
- * somebody was reading.
+ * somebody was reading. With OUTPUT_BLOCK nothing is dropped that no reader has been given: the
+ * pipe is not drained further than the cap ahead of the readers, and the program waits.
  *
  * When the spool cannot be written (disk full), the program is not stopped: its further bytes are
  * counted and dropped, and output_error() says why.
@@ -27,11 +28,22 @@
 #include <sys/types.h>
 
 struct buffer;
+struct journal;
 struct output;
 
 typedef void output_changed_fn(void *context);
 
 enum { OUTPUT_NAME_SIZE = ID_SIZE + 16 };
+
+/* What happens at the cap. */
+enum output_full {
+    OUTPUT_DROP,  /* the middle is dropped */
+    OUTPUT_BLOCK, /* the program waits for a reader */
+    OUTPUT_STOP,  /* as drop; the owner stops the program when output_is_over() says so */
+    OUTPUT_FULL_KINDS
+};
+
+int output_full_parse(const char *name); /* -1 for an unknown one */
 
 struct output_options {
     struct loop *loop;           /* borrowed */
@@ -40,6 +52,7 @@ struct output_options {
                                     "output/exe_….out" */
     uint64_t cap_bytes;
     int64_t stall_timeout_us;
+    enum output_full full;
     output_changed_fn *on_change; /* new bytes, or the end; may be NULL */
     void *context;
 };
@@ -48,6 +61,9 @@ struct output_options {
 struct output *output_new(const struct output_options *options);
 void output_free(struct output *output); /* NULL is fine; closes, keeps the file */
 SCOPED_DEFINE(output_free, struct output);
+
+/* From now on the journal, which is borrowed, is told what comes; see journal.h. */
+void output_set_journal(struct output *output, struct journal *journal, unsigned stream);
 
 /* Starts reading from the pipe or terminal; takes over the descriptor. Continues at the file's
  * size. */
@@ -62,6 +78,8 @@ bool output_is_closed(
     const struct output *output); /* the pipe has been read to its end, or was never there */
 
 uint64_t output_length(const struct output *output); /* bytes written by the program so far */
+
+bool output_is_over(const struct output *output); /* more came than the spool keeps */
 
 /* The dropped middle. */
 bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end);

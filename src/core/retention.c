@@ -91,7 +91,7 @@ static void find_next(struct retention *retention)
 static void unlink_output(struct job *job)
 {
     struct retention *retention = container_of(job, struct retention, job);
-    static const char *const endings[] = { "out", "err" };
+    static const char *const endings[] = { "out", "err", "order" };
 
     for (size_t i = 0; i < retention->executions.count; i++) {
         for (size_t k = 0; k < ARRAY_LENGTH(endings); k++) {

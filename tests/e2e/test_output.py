@@ -1,5 +1,6 @@
 """Output: complete, by offset, at speed, and never at somebody else's cost."""
 import hashlib
+import json
 import socket
 import time
 
@@ -92,3 +93,116 @@ def test_every_byte_value_survives(daemon):
     daemon.api("GET", path + "?wait=20")
     assert hashlib.sha256(daemon.api("GET", path + "/output?stream=stdout").body).digest() == \
         hashlib.sha256(bytes(range(256)) * 4096).digest()
+
+
+# Writes and waits until that was taken out of the pipe: then its place in the order is certain.
+PUT = """
+import fcntl, os, time
+def put(fd, data):
+    while data:
+        data = data[os.write(fd, data):]
+    while any(fcntl.ioctl(fd, 0x541B, bytes(4))):
+        time.sleep(0.0005)
+"""
+MIXED = PUT + """
+for i in range(200):
+    put(1 + i % 2, b"%d " % i * (1 + i % 7))
+"""
+
+
+def mixed_text():
+    return b"".join(b"%d " % i * (1 + i % 7) for i in range(200))
+
+
+def test_both_streams_are_readable_as_one_in_the_order_they_came(daemon):
+    session = daemon.session()
+    path = background(daemon, session, code=MIXED)
+    live = daemon.api("GET", path + "/output?stream=merged&follow=1").body
+    assert live == mixed_text()
+    run = daemon.api("GET", path + "?wait=20").json
+    assert run["stdout_bytes"] + run["stderr_bytes"] == len(live)
+    whole = daemon.api("GET", path + "/output?stream=merged")
+    assert whole.body == live and whole.headers["x-sandglass-length"] == str(len(live))
+    for offset in (1, 7, 100, len(live) - 1, len(live)):
+        assert daemon.api("GET", path + f"/output?stream=merged&offset={offset}&limit=50").body == live[offset:offset + 50]
+    assert daemon.api("GET", path + f"/output?stream=merged&offset={len(live) + 1}").status == 416
+    shown = daemon.cli("logs", "--merged", "--offset", "10", session)
+    assert shown.stdout.encode() == live[10:] and shown.stderr == ""
+
+
+def test_the_merged_order_survives_a_crash_of_the_daemon(make_daemon, backend):
+    daemon = make_daemon(backend=backend)
+    session = daemon.session()
+    path = background(daemon, session, code=MIXED)
+    wait_for(lambda: len(daemon.api("GET", path + "/output?stream=merged").body) > 300, "some output")
+    daemon.kill()
+    daemon.start()
+    assert daemon.api("GET", path + "?wait=20").json["state"] == "exited"
+    whole = daemon.api("GET", path + "/output?stream=merged").body
+    # What came while nobody was there waited in two pipes: only its order between the streams is lost.
+    assert sorted(whole.split()) == sorted(mixed_text().split())
+    daemon.kill()
+    daemon.start()
+    assert daemon.api("GET", path + "/output?stream=merged").body == whole
+
+
+def test_live_events_come_in_that_order_too(daemon):
+    session = daemon.session()
+    answer = daemon.api("POST", f"/sessions/{session}/executions", {"code": MIXED}, headers={"Accept": "text/event-stream"})
+    text = ""
+    for event in answer.body.decode().split("\n\n"):
+        if event.startswith(("event: stdout", "event: stderr")):
+            text += json.loads(event.split("data: ", 1)[1])["text"]
+    assert text.encode() == mixed_text()
+
+
+def test_the_merged_output_leaves_one_gap_out(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "1m"}})
+    session = daemon.session()
+    path = background(daemon, session, code=PUT + """
+put(2, b"first\\n")
+put(1, b"".join(b"%d\\n" % n for n in range(1, 1000001)))
+put(2, b"last\\n")
+""")
+    run = daemon.api("GET", path + "?wait=30").json
+    answer = daemon.api("GET", path + "/output?stream=merged")
+    start, end = map(int, answer.headers["x-sandglass-gap"].split("-"))
+    total = run["stdout_bytes"] + run["stderr_bytes"]
+    assert len(answer.body) == total - (end - start) and total == 6888896 + 11
+    assert answer.body.startswith(b"first\n1\n") and answer.body.endswith(b"1000000\nlast\n")
+    assert daemon.api("GET", path + f"/output?stream=merged&offset={end}").body == answer.body[start:]
+    assert daemon.api("GET", path + f"/output?stream=merged&offset={start + 5}").headers["x-sandglass-offset"] == str(end)
+
+
+def test_a_program_may_be_stopped_when_it_writes_too_much(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "1m", "output_full": "stop", "grace": "5s"}})
+    session = daemon.session()
+    result = daemon.execute(session, command="yes")
+    assert result["state"] == "output_limit" and result["signal"] == 15 and result["stdout_bytes"] > 1 << 20
+    fine = daemon.execute(session, command="head -c 1048576 /dev/zero")
+    assert fine["state"] == "exited" and fine["stdout_bytes"] == 1 << 20
+    other = daemon.execute(session, command="head -c 8000000 /dev/zero >&2", output_full="drop")
+    assert other["state"] == "exited" and other["stderr_bytes"] == 8000000
+    answer = daemon.api("POST", f"/sessions/{session}/executions", {"command": "true", "output_full": "explode"})
+    assert answer.status == 400 and "output_full" in answer.json["error"]["message"]
+
+
+def test_a_program_may_wait_until_somebody_reads(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "1m"}})
+    session = daemon.session()
+    path = background(daemon, session, command="seq 1 1000000; touch done", output_full="block")
+    wait_for(lambda: daemon.api("GET", path).json["stdout_bytes"] >= 1 << 20, "a full spool")
+    daemon.kill()
+    daemon.start()
+    assert daemon.api("GET", path + "?wait=0.5").json["state"] == "running"
+    assert daemon.api("GET", path).json["stdout_bytes"] == 1 << 20
+    whole = b""
+    while True:  # a reader that is cut off again and again
+        piece = daemon.api("GET", path + f"/output?offset={len(whole)}&limit=300000&follow=1").body
+        whole += piece
+        if len(piece) < 300000:
+            break
+    assert whole == b"".join(b"%d\n" % n for n in range(1, 1000001))
+    assert daemon.api("GET", path + "?wait=20").json["state"] == "exited"
+    blocked = background(daemon, session, command="seq 1 1000000", output_full="block", timeout=0.5)
+    assert daemon.api("GET", blocked + "?wait=20").json["state"] == "timeout"

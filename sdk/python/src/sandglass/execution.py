@@ -32,7 +32,7 @@ def request_body(program: Argv, options: Mapping[str, Any]) -> Dict[str, Any]:
 class Result:
     """An execution that has ended.
 
-    `state` is "exited", "timeout", "cancelled" or "crashed". `exit_code` is None when a signal ended it: then `signal`
+    `state` is "exited", "timeout", "output_limit", "cancelled" or "crashed". `exit_code` is None when a signal ended it: then `signal`
     has its number. `stdout` and `stderr` are text, with U+FFFD for bytes that are not UTF-8, and hold the beginning
     and the end of a long output (`truncated`); `output()` gives every byte of it.
     """
@@ -119,7 +119,7 @@ class Process:
 
     @property
     def has_ended(self) -> bool:
-        return self.state in ("exited", "timeout", "cancelled", "crashed")
+        return self.state in ("exited", "timeout", "output_limit", "cancelled", "crashed")
 
     def wait(self, timeout: Optional[float] = None) -> Result:
         """Its result, when it has ended. `TimeoutError` after `timeout` seconds: the program goes on then."""
