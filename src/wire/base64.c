@@ -33,3 +33,38 @@ char *base64_encode(const void *data, size_t length)
     *at = '\0';
     return text;
 }
+
+static int value_of(char letter)
+{
+    if (letter >= 'A' && letter <= 'Z')
+        return letter - 'A';
+    if (letter >= 'a' && letter <= 'z')
+        return letter - 'a' + 26;
+    if (letter >= '0' && letter <= '9')
+        return letter - '0' + 52;
+    return letter == '+' ? 62 : letter == '/' ? 63 : -1;
+}
+
+int base64_decode(const char *text, size_t length, struct buffer *out)
+{
+    size_t letters = 0, padding = 0;
+    uint32_t bits = 0;
+
+    if (!buffer_reserve(out, length / 4 * 3 + 3))
+        return -1;
+    for (size_t i = 0; i < length; i++) {
+        int value = value_of(text[i]);
+
+        if (text[i] == ' ' || text[i] == '\t' || text[i] == '\r' || text[i] == '\n')
+            continue;
+        padding += text[i] == '=';
+        if (text[i] == '=')
+            continue;
+        if (value < 0 || padding)
+            return -1;
+        bits = bits << 6 | (uint32_t)value;
+        if (++letters % 4 != 1)
+            buffer_append_byte(out, (uint8_t)(bits >> (6 - 2 * ((letters - 1) % 4))));
+    }
+    return padding < 3 && (letters + padding) % 4 == 0 && letters % 4 != 1 ? 0 : -1;
+}
