@@ -252,10 +252,10 @@ static void search_tree(int base)
     while (!search.is_full && !search.output.is_broken && walk_next(search.walk, &entry)) {
         if (!hidden && entry.name[0] == '.')
             continue;
-        if (S_ISDIR(entry.status.st_mode))
-            (void)walk_enter(search.walk, &entry, 0);
-        else
+        if (!S_ISDIR(entry.status.st_mode))
             consider(&entry);
+        else if (!search.file->depth || search.walk->depth < search.file->depth)
+            (void)walk_enter(search.walk, &entry, 0);
     }
 }
 

@@ -240,7 +240,7 @@ struct protocol_file {
     uint32_t kind;
     uint32_t flags;
     uint32_t mode;    /* OPEN_WRITE: 0 takes that of the file to be replaced, else 0644; MKDIR */
-    uint32_t depth;   /* LIST: 1 is the directory's own entries */
+    uint32_t depth;   /* LIST, GREP: 1 is the directory's own entries; GREP: 0 is all */
     uint32_t limit;   /* GLOB, GREP: results; 0 is none */
     uint32_t context; /* GREP: lines before and after each match */
     uint64_t bytes;   /* UNPACK: all contents together; 0 is no limit */
