@@ -81,7 +81,8 @@ struct context_run {
     struct timer timer;
     int64_t timeout_ms, began_us;
     bool is_interrupted, is_timed_out, is_cancelled, is_stalled;
-    bool is_over[2]; /* stdout and stderr have told its end */
+    unsigned interrupts; /* because of time or because it was cancelled */
+    bool is_over[2];     /* stdout and stderr have told its end */
     enum context_run_state end;
     char token[DRIVER_TOKEN_SIZE];
 };

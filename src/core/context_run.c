@@ -11,6 +11,7 @@
 
 enum {
     RUNS_WAITING_MAXIMUM = 64,
+    INTERRUPTS = 2,
     START_TIMEOUT_MS = 60 * 1000, /* of an interpreter */
 };
 
@@ -270,17 +271,26 @@ void context_run_resume(struct context_run *run)
 
 /* --- time ------------------------------------------------------------------------------------ */
 
+/* Twice in exec.grace: the first one does not reach a command that a shell is just starting. */
+static void interrupt_again(struct context_run *run)
+{
+    const struct config *config = run->context->core->parts.config;
+
+    run->interrupts++;
+    timer_arm_in(&run->timer, config->exec.grace_ms * 1000 / INTERRUPTS);
+    (void)context_interrupt(run->context, NULL);
+}
+
 static void on_timer(struct timer *timer)
 {
     struct context_run *run = container_of(timer, struct context_run, timer);
     struct context *context = run->context;
-    struct error err = { 0 };
 
-    if (!run->is_timed_out && !run->is_cancelled) {
-        run->is_timed_out = true;
-        timer_arm_in(&run->timer, context->core->parts.config->exec.grace_ms * 1000);
-        (void)context_interrupt(context, &err);
-        leave_behind(run);
+    if (run->interrupts < INTERRUPTS) {
+        run->is_timed_out = !run->is_cancelled;
+        interrupt_again(run);
+        if (run->is_timed_out)
+            leave_behind(run);
         return;
     }
     run->is_driver_killed = true;
@@ -402,8 +412,6 @@ struct context_run *context_run_start(struct context *context, const char *code,
 
 void context_run_cancel(struct context_run *run)
 {
-    struct context *context = run->context;
-
     if (run->state == RUN_WAITING) {
         context_run_finish(run, RUN_CANCELLED, NULL);
         return;
@@ -411,8 +419,7 @@ void context_run_cancel(struct context_run *run)
     if (run->is_cancelled || run->is_timed_out)
         return;
     run->is_cancelled = true;
-    timer_arm_in(&run->timer, context->core->parts.config->exec.grace_ms * 1000);
-    (void)context_interrupt(context, NULL);
+    interrupt_again(run);
 }
 
 void context_run_leave(struct context_run *run, bool cancels)
