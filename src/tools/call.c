@@ -1,4 +1,5 @@
 #include "base/alloc.h"
+#include "base/mask.h"
 #include "base/str.h"
 #include "core/core.h"
 #include "core/session.h"
@@ -73,6 +74,27 @@ void tool_add_file(struct tool_call *call, const char *path, const char *mime, u
     content->size = size;
 }
 
+/* Whatever the tool was: a value that was given as a secret is not told. */
+static void mask_result(struct tool_call *call)
+{
+    const struct session *session = tool_session(call);
+    const struct mask *mask = session ? session_mask(session) : NULL;
+    scoped(buffer_fini) struct buffer masked = BUFFER_INIT(TOOL_RESULT_MAXIMUM);
+    struct tool_result *result = &call->result;
+    char *structured = result->structured;
+
+    if (mask_is_empty(mask))
+        return;
+    mask_append(mask, call->text.data, call->text.length, &masked);
+    buffer_fini(&call->text);
+    call->text = masked;
+    masked = (struct buffer){ 0 };
+    if (structured) {
+        result->structured = mask_text(mask, structured);
+        free(structured);
+    }
+}
+
 /* The text comes first, whatever was added before. */
 static void put_text_first(struct tool_call *call)
 {
@@ -104,6 +126,7 @@ static void on_finish(struct deferred *deferred)
     struct tool_call *call = container_of(deferred, struct tool_call, finish);
 
     drop_work(call);
+    mask_result(call);
     put_text_first(call);
     list_remove(&call->node);
     call->on_done(call);

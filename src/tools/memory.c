@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "core/core.h"
+#include "core/files.h"
 #include "core/session.h"
 #include "tools/work.h"
 
@@ -15,9 +16,9 @@ struct seen {
     char path[];
 };
 
-static struct protocol_version version_of(const struct protocol_stat *stat)
+static bool is_same(const struct protocol_version *a, const struct protocol_version *b)
 {
-    return (struct protocol_version){ stat->size, stat->inode, stat->modified_us };
+    return a->size == b->size && a->inode == b->inode && a->modified_us == b->modified_us;
 }
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -43,21 +44,24 @@ void tool_memory_saw(struct tool_memory *memory, const char *path, const struct 
         memcpy(seen->path, path, strlen(path) + 1);
         map_put(&memory->files, seen->path, seen);
     }
-    seen->version = version_of(stat);
+    seen->version = file_version(stat);
 }
 
 enum tool_knowledge tool_memory_knows(const struct tool_memory *memory, const char *path,
                                       const struct protocol_stat *stat)
 {
     const struct seen *seen = map_get(&memory->files, path);
-    struct protocol_version now = version_of(stat);
+    struct protocol_version now = file_version(stat);
+    const struct map_slot *slot;
 
-    if (!seen)
-        return TOOL_NEVER_SEEN;
-    return seen->version.size == now.size && seen->version.inode == now.inode &&
-                   seen->version.modified_us == now.modified_us
-               ? TOOL_SEEN
-               : TOOL_SEEN_OTHERWISE;
+    if (seen)
+        return is_same(&seen->version, &now) ? TOOL_SEEN : TOOL_SEEN_OTHERWISE;
+    map_for_each (slot, &memory->files) { /* by another path */
+        seen = slot->value;
+        if (is_same(&seen->version, &now))
+            return TOOL_SEEN;
+    }
+    return TOOL_NEVER_SEEN;
 }
 
 /* --- sessions -------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 #include "tools/run.h"
 
 #include "base/alloc.h"
+#include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/sandbox.h"
@@ -15,9 +16,10 @@ struct run {
     const char *language;
     struct context_run *run; /* borrowed; NULL when it is over */
     int64_t timeout_s;
+    struct mask_stream mask; /* takes the values of secrets out before anything is told or kept */
     struct text_cut cut;
     struct spill spill;
-    bool has_images, ends_line;
+    bool has_images, has_output, ends_line;
 
     /* how it ended */
     enum context_run_state state;
@@ -41,6 +43,7 @@ static void run_release(struct tool_work *work)
         context_run_leave(run->run, true);
     spill_fini(&run->spill, run->call->in_use ? run->call->use.agent : NULL);
     text_cut_fini(&run->cut);
+    mask_stream_fini(&run->mask);
     free(run->cause);
     free(run->replaced);
     free(run);
@@ -73,13 +76,13 @@ static void begin_spill(struct run *run)
     spill_add(&run->spill, run->cut.tail.data, run->cut.tail.length);
 }
 
-static void add(struct run *run, const void *data, size_t length)
+/* Nothing of a secret is in it any more. */
+static void pass(struct run *run, const void *data, size_t length)
 {
     struct tool_call *call = run->call;
 
     if (length == 0)
         return;
-    run->ends_line = ((const char *)data)[length - 1] == '\n';
     if (run->spill.path)
         spill_add(&run->spill, data, length);
     if (text_cut_add(&run->cut, data, length))
@@ -88,12 +91,36 @@ static void add(struct run *run, const void *data, size_t length)
         call->on_progress(call, data, length);
 }
 
+static void add(struct run *run, const void *data, size_t length)
+{
+    scoped(buffer_fini) struct buffer masked = BUFFER_INIT(SIZE_MAX);
+
+    if (length == 0)
+        return;
+    run->has_output = true;
+    run->ends_line = ((const char *)data)[length - 1] == '\n';
+    if (mask_is_empty(run->mask.mask)) {
+        pass(run, data, length);
+        return;
+    }
+    mask_feed(&run->mask, data, length, &masked);
+    pass(run, masked.data, masked.length);
+}
+
+static void end_mask(struct run *run)
+{
+    scoped(buffer_fini) struct buffer masked = BUFFER_INIT(SIZE_MAX);
+
+    mask_end(&run->mask, &masked);
+    pass(run, masked.data, masked.length);
+}
+
 /* On lines of its own. */
 static void add_lines(struct run *run, const char *text)
 {
     size_t length = strlen(text);
 
-    if (run->cut.bytes && !run->ends_line)
+    if (run->has_output && !run->ends_line)
         add(run, "\n", 1);
     add(run, text, length);
     if (length && text[length - 1] != '\n')
@@ -316,6 +343,7 @@ static void on_done(struct context_run *context_run)
     run->replaced = context_run->replaced ? xstrdup(context_run->replaced) : NULL;
     run->err = context_run->err;
     run->duration_us = context_run->duration_us;
+    end_mask(run);
     if (run->spill.path && run->call->in_use && run->call->use.agent)
         spill_close(&run->spill);
     else
@@ -343,6 +371,7 @@ static struct run *run_new(struct tool_call *call, const char *language, int64_t
     run->spill.on_room = on_room;
     run->spill.on_closed = on_closed;
     run->exit_code = -1;
+    run->mask = MASK_STREAM(session_mask(call->use.session));
     text_cut_init(&run->cut, TOOL_OUTPUT_CHARACTERS);
     call->work = &run->work;
     return run;

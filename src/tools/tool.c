@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const struct tool *const table[] = {
-    &tool_bash,
+    &tool_bash, &tool_python, &tool_read,   &tool_write,    &tool_edit,           &tool_ls,
+    &tool_glob, &tool_grep,   &tool_upload, &tool_download, &tool_sandbox_status,
 };
 
 const struct tool *tool_at(size_t place)

@@ -52,3 +52,13 @@ void tool_fail_error(struct tool_call *call, const struct error *err);
 /* --- the table ------------------------------------------------------------------------------- */
 
 extern const struct tool tool_bash;
+extern const struct tool tool_python;
+extern const struct tool tool_read;
+extern const struct tool tool_write;
+extern const struct tool tool_edit;
+extern const struct tool tool_ls;
+extern const struct tool tool_glob;
+extern const struct tool tool_grep;
+extern const struct tool tool_upload;
+extern const struct tool tool_download;
+extern const struct tool tool_sandbox_status;

@@ -4,15 +4,7 @@ import threading
 
 import pytest
 from conftest import UnixConnection, wait_for
-
-
-def call(daemon, session, name, client=None, **arguments):
-    query = f"?client={client}" if client else ""
-    return daemon.api("POST", f"/sessions/{session}/tools/{name}{query}", arguments, expect=200).json
-
-
-def text_of(result):
-    return "\n".join(content["text"] for content in result["content"] if content["type"] == "text")
+from toolbox import call, fails, ok, text_of
 
 
 def run(daemon, session, command, **options):
@@ -40,8 +32,8 @@ def test_a_failure_is_a_result_with_its_exit_code(daemon):
     result = run(daemon, session, "echo before; ls /nowhere")
     assert result["is_error"] and result["structured"]["exit_code"] == 2
     assert text_of(result).startswith("before\nls: ") and text_of(result).endswith("directory\n\nERROR: exit code 2.")
-    result = run(daemon, session, "cat <(echo unclosed")
-    assert result["is_error"] and "line 1: unexpected EOF" in text_of(result)
+    result = run(daemon, session, "echo a; fi")
+    assert result["is_error"] and "line 1: syntax error near" in text_of(result)
     assert text_of(run(daemon, session, "echo still here")) == "still here\n"
 
 
@@ -116,11 +108,11 @@ def test_an_interrupt_kills_what_runs_and_keeps_the_sandbox(daemon):
 def test_a_client_that_leaves_has_interrupted_its_call(daemon):
     session = daemon.session()
     connection = UnixConnection(str(daemon.socket))
-    connection.request("POST", f"/api/v1/sessions/{session}/tools/bash", json.dumps({"command": "touch begun; sleep 1000; touch ended"}),
+    connection.request("POST", f"/api/v1/sessions/{session}/tools/bash", json.dumps({"command": "touch begun; sleep 987654; touch ended"}),
                        {"Content-Type": "application/json"})
     wait_for(lambda: daemon.api("GET", f"/sessions/{session}/files/stat?path=begun").status == 200, "it runs")
     connection.close()
-    assert text_of(run(daemon, session, "pgrep -x sleep; ls")).startswith("begun\n")
+    assert text_of(run(daemon, session, "pgrep -f '[s]leep 987654'; ls")).startswith("begun\n")
 
 
 def test_output_comes_as_it_is_written(daemon):
@@ -181,3 +173,32 @@ def test_the_list_has_closed_schemas(daemon):
     assert "do not create one first" in tools["bash"]["description"]
     session = daemon.session()
     assert daemon.api("POST", f"/sessions/{session}/tools/nothing", {}, expect=404).json["error"]["code"] == "tool_not_found"
+
+
+def test_python_keeps_its_variables_and_shows_values(daemon):
+    session = daemon.session()
+    assert ok(daemon, session, "python", code="x = 20\nprint('made')") == "made\n"
+    assert ok(daemon, session, "python", code="print('sum:')\nx + 1") == "sum:\n21\n"
+    text = fails(daemon, session, "python", code="def f():\n    return 1 / 0\nprint('before')\nf()")
+    assert text.startswith("before\nTraceback") and "ZeroDivisionError: division by zero" in text
+    assert ok(daemon, session, "python", code="x") == "20\n"
+
+
+def test_an_image_that_is_shown_comes_as_an_image(daemon):
+    session = daemon.session()
+    code = "import base64\npng = base64.b64decode('iVBORw0KGgo=')\ndisplay({'image/png': base64.b64encode(png).decode(), 'text/plain': 'x'}, raw=True)"
+    result = call(daemon, session, "python", code=code)
+    assert [content["type"] for content in result["content"]] == ["text", "image"]
+    assert result["content"][1] == {"type": "image", "mime_type": "image/png", "data": "iVBORw0KGgo="}
+    assert result["content"][0]["text"] == "(no output but the image)"
+
+
+def test_a_secret_is_told_by_no_tool(daemon):
+    session = daemon.api("POST", "/sessions", {"secrets": {"API_TOKEN": "s3cret-value-42"}}, expect=201).json["id"]
+    assert ok(daemon, session, "bash", command="echo token=$API_TOKEN; printf s3cret-; sleep 0.1; echo value-42") == \
+        "token=[redacted]\n[redacted]\n"
+    assert "s3cret" not in ok(daemon, session, "python", code="import os; os.environ['API_TOKEN']")
+    ok(daemon, session, "bash", command="echo $API_TOKEN > kept")
+    assert ok(daemon, session, "read", path="kept") == "     1\t[redacted]\n"
+    assert "s3cret" not in ok(daemon, session, "grep", pattern="cret")
+    assert "s3cret" not in ok(daemon, session, "bash", command="for i in $(seq 3000); do echo $API_TOKEN; done")

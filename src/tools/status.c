@@ -1,0 +1,104 @@
+#include "base/str.h"
+#include "config/config.h"
+#include "core/execution.h"
+#include "core/sandbox.h"
+#include "tools/work.h"
+
+static const char *state_in_words(const struct session *session)
+{
+    if (session->state == SESSION_PAUSED)
+        return "paused; the next call resumes it";
+    if (!session->sandbox && session->start_error.code)
+        return "could not be started; the next call tries again";
+    if (!session->sandbox)
+        return "not started yet; the next call starts it, do not create one first";
+    switch (session->sandbox->state) {
+    case SANDBOX_READY:
+        return "ready";
+    case SANDBOX_CREATING:
+        return "starting; calls wait for it";
+    case SANDBOX_FROZEN:
+        return "paused; the next call resumes it";
+    case SANDBOX_CRASHED:
+        return "crashed; the next call starts a new one";
+    case SANDBOX_DESTROYING:
+    case SANDBOX_NONE:
+    case SANDBOX_STATES:
+        return "being removed; the next call starts a new one";
+    }
+    return "unknown";
+}
+
+static void say_limits(struct tool_call *call, const struct session *session)
+{
+    char memory[STR_UNIT_SIZE], disk[STR_UNIT_SIZE];
+
+    str_format_size(session->limits.memory_bytes, memory);
+    str_format_size(session->limits.disk_bytes, disk);
+    tool_say(call, "Flavor: %s (%g CPUs, %s memory, %s disk), network %s\n",
+             str_is_empty(session->flavor) ? "default" : session->flavor,
+             session->limits.cpu_millis / 1000.0, memory, disk,
+             session->network == NETWORK_OPEN ? "open" : "none: nothing can be downloaded");
+}
+
+static void say_end(struct tool_call *call, const struct session *session)
+{
+    int64_t remaining_ms = -1;
+    enum end_kind kind = session_next_end(session, &remaining_ms);
+    char text[STR_UNIT_SIZE];
+
+    if (kind == END_NONE)
+        return;
+    str_format_duration(remaining_ms, text);
+    tool_say(call, "Ends in %s (%s)%s\n", text, end_kind_name(kind),
+             kind == END_IDLE ? " unless it is used" : "");
+}
+
+static void say_running(struct tool_call *call, const struct session *session)
+{
+    const struct execution *execution;
+    size_t count = 0;
+
+    list_for_each (execution, &session->executions, node)
+        count += !execution_state_is_final(execution->state) && !execution->is_context;
+    tool_say(call, "Running: %zu %s\n", count, count == 1 ? "execution" : "executions");
+}
+
+static void start_status(struct tool_call *call)
+{
+    const struct session *session = tool_session(call);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(1024 * 1024);
+    struct json_writer json = JSON_WRITER(&text);
+
+    if (!session) {
+        tool_fail(call, "the session has ended.");
+        return;
+    }
+    tool_say(call, "Sandbox: %s\n", state_in_words(session));
+    if (session->start_error.code)
+        tool_say(call, "Last failure: %s\n", session->start_error.message);
+    tool_say(call, "Session: %s, generation %llu%s\n", session->id,
+             (unsigned long long)session->generation,
+             session->generation > 1 ? " (it has been reset before)" : "");
+    say_limits(call, session);
+    say_end(call, session);
+    say_running(call, session);
+    session_write_json(session, &json, NULL);
+    call->result.structured = buffer_steal_text(&text);
+    tool_finish(call);
+}
+
+static const struct tool_argument status_arguments[] = { { 0 } };
+
+const struct tool tool_sandbox_status = {
+    .name = "sandbox_status",
+    .title = "How the sandbox is",
+    .description =
+        "Tell how the sandbox is: whether it is ready, its flavor and limits, when it ends and "
+        "what runs in it. Asking does not start it and does not count as use.",
+    .arguments = status_arguments,
+    .needs_session = true,
+    .is_read_only = true,
+    .is_idempotent = true,
+    .start = start_status,
+};
