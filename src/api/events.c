@@ -57,12 +57,7 @@ static void send_event(struct event_reader *reader, const struct event_record *e
     char id[24];
 
     json_begin_object(&json, NULL);
-    json_put_int(&json, "sequence", (int64_t)event->sequence);
-    json_put_text(&json, "type", event->type);
-    json_put_text(&json, "session_id", *event->session_id ? event->session_id : NULL);
-    json_put_int(&json, "session_sequence", (int64_t)event->session_sequence);
-    json_put_time(&json, "time", event->wall_us);
-    json_put_raw(&json, "data", str_is_empty(event->data_json) ? "{}" : event->data_json);
+    event_write_members(event, &json);
     json_end_object(&json);
     snprintf(id, sizeof(id), "%llu", (unsigned long long)event->sequence);
     if (sse_write(&text, id, event->type, data.data, data.length) == 0)

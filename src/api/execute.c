@@ -19,6 +19,7 @@ enum {
     TIMEOUT_DEFAULT_MS = 60 * 1000,
     FILES_DEPTH = 8, /* how deep a run's files are looked for */
     FILES_TOLD = 1000,
+    FILES_RECORDED = 100,
     CLOCK_SLACK_US = 20 * 1000 /* time stamps of files are a bit behind the clock */
 };
 
@@ -216,6 +217,31 @@ static void put_session(const struct execute *execute, struct json_writer *json)
     put_output_files(execute, json);
 }
 
+/* For the history, which cannot look later. */
+static void record_files(const struct execute *execute)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(256 * 1024);
+    struct json_writer json = JSON_WRITER(&text);
+    struct session *session = find_session(execute);
+    struct protocol_entry_view entry;
+    size_t at = 0;
+    unsigned count = 0;
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "execution_id", execute->execution->id);
+    json_begin_array(&json, "files");
+    for (; count < FILES_RECORDED && next_file(execute, &at, &entry); count++) {
+        json_begin_object(&json, NULL);
+        json_put_bytes(&json, "name", entry.path, entry.fixed.path_length);
+        json_put_int(&json, "size", (int64_t)entry.fixed.stat.size);
+        json_end_object(&json);
+    }
+    json_end_array(&json);
+    json_end_object(&json);
+    if (session && count > 0 && !text.overflowed)
+        session_emit(session, "execution.files", buffer_text(&text));
+}
+
 static void answer(struct execute *execute)
 {
     const struct execution *execution = execute->execution;
@@ -249,6 +275,7 @@ static void on_listed(struct listing *listing)
 
     if (listing->err.code)
         buffer_clear(&listing->bytes);
+    record_files(execute);
     session_use_end(&execute->use);
     execute->in_use = false;
     answer(execute);

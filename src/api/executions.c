@@ -25,7 +25,7 @@ void execution_record_reply(struct api_request *request, int status,
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
-    execution_record_write_json(record, request->core, &json, NULL, true);
+    execution_record_write_json(record, request->core, &json, NULL, true, NULL);
     api_reply(request, status, &text);
 }
 
@@ -364,7 +364,7 @@ static void on_listed(struct store_query *query, const struct execution_record *
     if (execution)
         execution_write_json(execution, &listing->json, NULL, false);
     else
-        execution_record_write_json(record, core, &listing->json, NULL, false);
+        execution_record_write_json(record, core, &listing->json, NULL, false, NULL);
 }
 
 static void on_list_done(struct store_query *query)

@@ -259,7 +259,7 @@ static void on_record(struct api_request *request, const struct execution_record
     set_searches(&condition, &wish, out, errors);
     is_met = condition.text && has_text(&condition);
     begin_answer(&condition, &json, is_met, is_met ? NULL : "ended");
-    execution_record_write_json(record, request->core, &json, "execution", false);
+    execution_record_write_json(record, request->core, &json, "execution", false, NULL);
     json_end_object(&json);
     api_reply(request, 200, &text);
 }

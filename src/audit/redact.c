@@ -57,36 +57,6 @@ static json_t *redacted(const char *name, json_t *value, bool with_code)
     return json_incref(value);
 }
 
-/* A copy without the values of secrets, in texts and in names. The depth of a body is limited. */
-static json_t *masked(const json_t *value, const struct mask *secrets)
-{
-    const char *name;
-    json_t *item;
-    json_t *copy;
-    size_t i;
-
-    if (json_is_string(value)) {
-        scoped(free) char *text = mask_text(secrets, json_string_value(value));
-
-        return json_string(text);
-    }
-    if (json_is_array(value)) {
-        copy = json_array();
-        json_array_foreach(value, i, item) json_array_append_new(copy, masked(item, secrets));
-        return copy;
-    }
-    if (!json_is_object(value))
-        return json_incref((json_t *)value);
-    copy = json_object();
-    json_object_foreach((json_t *)value, name, item)
-    {
-        scoped(free) char *known = mask_text(secrets, name);
-
-        json_object_set_new(copy, known, masked(item, secrets));
-    }
-    return copy;
-}
-
 void redact_body(const json_t *body, const struct mask *secrets, bool with_code, struct buffer *out)
 {
     scoped(json_decref) json_t *copy = json_object();
@@ -97,7 +67,7 @@ void redact_body(const json_t *body, const struct mask *secrets, bool with_code,
 
     json_object_foreach((json_t *)body, name, value)
         json_object_set_new(copy, name, redacted(name, value, with_code));
-    shown = mask_is_empty(secrets) ? json_incref(copy) : masked(copy, secrets);
+    shown = mask_is_empty(secrets) ? json_incref(copy) : json_masked(copy, secrets);
     text = json_dumps(shown, JSON_COMPACT | JSON_ENSURE_ASCII);
     if (text && strlen(text) <= BODY_MAXIMUM)
         buffer_append_text(out, text);

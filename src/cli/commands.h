@@ -12,6 +12,7 @@ extern const struct command cmd_doctor;
 extern const struct command cmd_exec;
 extern const struct command cmd_execute;
 extern const struct command cmd_help;
+extern const struct command cmd_history;
 extern const struct command cmd_inspect;
 extern const struct command cmd_key;
 extern const struct command cmd_logs;

@@ -40,6 +40,7 @@ enum context_run_state {
 const char *context_run_state_name(enum context_run_state state);
 
 struct context;
+struct context_record;
 struct context_run;
 
 /* Called from the loop, never inside context_run_start(). */
@@ -85,6 +86,7 @@ struct context_run {
     bool is_over[2];     /* stdout and stderr have told its end */
     enum context_run_state end;
     char token[DRIVER_TOKEN_SIZE];
+    struct context_record *record; /* owned; for the history; NULL when it only starts */
 };
 
 struct context_stream {

@@ -2,6 +2,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/context_internal.h"
+#include "core/context_record.h"
 #include "core/core.h"
 #include "core/output.h"
 
@@ -77,8 +78,10 @@ void context_run_finish(struct context_run *run, enum context_run_state state, c
     timer_stop(&run->timer);
     list_remove(&run->node);
     session_use_end(&run->use);
+    context_record_emit(run->record, run, context->language->name);
     if (run->handler)
         run->handler->on_done(run);
+    context_record_free(run->record);
     buffer_fini(&run->input);
     free(run->cause);
     free(run->replaced);
@@ -92,6 +95,7 @@ void context_run_finish(struct context_run *run, enum context_run_state state, c
 static void deliver(struct context_run *run, size_t stream, const void *data, size_t length)
 {
     run->bytes[stream] += length;
+    context_record_output(run->record, stream, data, length);
     if (run->handler && run->number > 0)
         run->handler->on_output(run, stream == 1, data, length);
 }
@@ -114,6 +118,13 @@ static void take_done(struct context_run *run, size_t stream, const json_t *mess
         run->exit_code = (int)(json_integer_value(code) & 255);
 }
 
+static void tell_message(struct context_run *run, const char *type, const json_t *message)
+{
+    context_record_message(run->record, type, message);
+    if (run->handler && run->number > 0)
+        run->handler->on_message(run, type, message);
+}
+
 static void take_message(struct context_run *run, size_t stream, const void *data, size_t length)
 {
     scoped(json_decref) json_t *message = json_read(data, length, NULL);
@@ -131,8 +142,8 @@ static void take_message(struct context_run *run, size_t stream, const void *dat
         take_done(run, stream, message);
     else if (!is_known(type, message))
         run->dropped++;
-    else if (run->handler && run->number > 0)
-        run->handler->on_message(run, type, message);
+    else
+        tell_message(run, type, message);
 }
 
 static bool has_room(const struct context_run *run)
@@ -396,6 +407,7 @@ struct context_run *context_run_start(struct context *context, const char *code,
     run->user = user;
     run->exit_code = -1;
     run->number = code ? ++context->last_number : 0;
+    run->record = code ? context_record_new(code, length) : NULL;
     run->timeout_ms = !code            ? START_TIMEOUT_MS
                       : timeout_ms < 0 ? config->exec.timeout_ms
                                        : timeout_ms;

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "wire/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,6 +129,16 @@ void events_emit(struct events *events, const char *session_id, const char *owne
         watcher->on_event(watcher, &record);
     if (!list_is_empty(&events->watchers))
         deliver_when_durable(events, &record);
+}
+
+void event_write_members(const struct event_record *event, struct json_writer *json)
+{
+    json_put_int(json, "sequence", (int64_t)event->sequence);
+    json_put_text(json, "type", event->type);
+    json_put_text(json, "session_id", *event->session_id ? event->session_id : NULL);
+    json_put_int(json, "session_sequence", (int64_t)event->session_sequence);
+    json_put_time(json, "time", event->wall_us);
+    json_put_raw(json, "data", str_is_empty(event->data_json) ? "{}" : event->data_json);
 }
 
 void events_watch(struct events *events, struct events_watcher *watcher)

@@ -10,6 +10,7 @@
 
 struct events;
 struct events_watcher;
+struct json_writer;
 
 typedef void events_fn(struct events_watcher *watcher, const struct event_record *event);
 
@@ -26,6 +27,9 @@ void events_free(struct events *events);
 /* `data_json` is an object or NULL. session_id "" for the instance itself. */
 void events_emit(struct events *events, const char *session_id, const char *owner,
                  uint64_t session_sequence, const char *type, const char *data_json);
+
+/* Its members, as the API shows them. */
+void event_write_members(const struct event_record *event, struct json_writer *json);
 
 void events_watch(struct events *events, struct events_watcher *watcher);
 

@@ -165,5 +165,8 @@ void execution_remove_output(struct core *core, const char *id);
 
 void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,
                           bool with_output);
+
+/* The values of `secrets` are taken out of the output; NULL for none. */
 void execution_record_write_json(const struct execution_record *record, struct core *core,
-                                 struct json_writer *json, const char *key, bool with_output);
+                                 struct json_writer *json, const char *key, bool with_output,
+                                 const struct mask *secrets);

@@ -1,4 +1,5 @@
 #include "base/alloc.h"
+#include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/execution_internal.h"
@@ -75,25 +76,27 @@ static void put_view(struct json_writer *json, const struct view *view)
 }
 
 static bool put_stream(struct json_writer *json, const char *key, struct output *output,
-                       size_t capture)
+                       size_t capture, const struct mask *secrets)
 {
+    scoped(buffer_fini) struct buffer masked = BUFFER_INIT(16 * capture + 16 * 1024);
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(capture + 1024);
     bool truncated = false;
 
     if (output && output_capture(output, capture, &text, &truncated) < 0)
         truncated = true;
-    json_put_bytes(json, key, text.data ? (const void *)text.data : "", text.length);
+    mask_append(secrets, text.data, text.length, &masked);
+    json_put_bytes(json, key, masked.data ? (const void *)masked.data : "", masked.length);
     return truncated;
 }
 
 static void put_outputs(struct json_writer *json, struct core *core, struct output *out,
-                        struct output *err)
+                        struct output *err, const struct mask *secrets)
 {
     size_t capture = (size_t)core->parts.config->exec.output_capture_bytes;
-    bool truncated = put_stream(json, "stdout", out, capture);
+    bool truncated = put_stream(json, "stdout", out, capture, secrets);
     const struct error *failure = out ? output_error(out) : NULL;
 
-    truncated = put_stream(json, "stderr", err, capture) || truncated;
+    truncated = put_stream(json, "stderr", err, capture, secrets) || truncated;
     json_put_bool(json, "truncated", truncated);
     failure = failure || !err ? failure : output_error(err);
     if (failure)
@@ -131,12 +134,13 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
     json_begin_object(json, key);
     put_view(json, &view);
     if (with_output)
-        put_outputs(json, execution->core, execution->out, execution->err);
+        put_outputs(json, execution->core, execution->out, execution->err, NULL);
     json_end_object(json);
 }
 
 void execution_record_write_json(const struct execution_record *record, struct core *core,
-                                 struct json_writer *json, const char *key, bool with_output)
+                                 struct json_writer *json, const char *key, bool with_output,
+                                 const struct mask *secrets)
 {
     struct view view = {
         .id = record->id,
@@ -168,7 +172,7 @@ void execution_record_write_json(const struct execution_record *record, struct c
         scoped(output_free) struct output *out = execution_open_output(core, record->id, false);
         scoped(output_free) struct output *err = execution_open_output(core, record->id, true);
 
-        put_outputs(json, core, out, err);
+        put_outputs(json, core, out, err, secrets);
     }
     json_end_object(json);
 }

@@ -23,6 +23,12 @@ static inline void scoped_json_decref(json_t **value)
     json_decref(*value);
 }
 
+struct mask;
+
+/* A copy without the values of secrets, in texts and in names; of a value that json_read() has
+ * read, whose depth is bounded. */
+json_t *json_masked(const json_t *value, const struct mask *secrets);
+
 enum json_kind {
     JSON_KIND_TEXT,      /* const char *: borrowed from the document */
     JSON_KIND_BOOL,      /* bool */

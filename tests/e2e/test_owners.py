@@ -74,6 +74,7 @@ ROWS = {
     ("GET", SESSION + "/archive"): Row("session", query="?path=."),
     ("PUT", SESSION + "/archive"): Row("session", query="?path=unpacked", data=b"\0" * 1024),
     ("GET", SESSION + "/events"): Row("session", query="?follow=0"),
+    ("GET", SESSION + "/history"): Row("session"),
     ("GET", "/api/v1/events"): Row("caller", query="?follow=0"),
     ("POST", "/api/v1/scopes"): Row("delegate", body={}),
     ("GET", "/healthz"): Row("anybody"),

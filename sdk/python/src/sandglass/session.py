@@ -178,6 +178,17 @@ class Session:
             if event.type == "session.ended":
                 return
 
+    def history(self, output: bool = True) -> Iterator[Dict[str, Any]]:
+        """All that is kept of it, in order: events, those of type "execution.ended" with the `execution`. It can be read
+        until its retention is over, also when it has ended."""
+        cursor: Optional[str] = None
+        while True:
+            page = self.transport.call("GET", self.path + "/history", [("output", int(output)), ("cursor", cursor)])
+            yield from page["entries"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
     def delete(self) -> Dict[str, Any]:
         """Ends it; returns its final record when its sandbox is gone."""
         self.raw = self.transport.call("DELETE", self.path)
