@@ -1,0 +1,1 @@
+"""The parts of scripts/bench: what is started, what is measured, how it is shown."""
