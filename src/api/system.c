@@ -165,7 +165,7 @@ static void put_flavor(const struct config *config, const struct config_flavor *
                         1000.0);
     json_put_int(json, "gpus", flavor->gpus);
     if (flavor->price_per_hour >= 0)
-        json_put_double(json, "price_per_hour", flavor->price_per_hour);
+        json_put_money(json, "price_per_hour", flavor->price_per_hour);
     else
         json_put_null(json, "price_per_hour");
     json_put_bool(json, "needs_approval", flavor->needs_approval);

@@ -150,6 +150,20 @@ static int check_flavors(const struct config *config, struct error *err)
         if (config_flavor_find(config, flavor->name) != flavor)
             return error_set(err, ERR_INVALID, "flavors: two are called \"%s\"", flavor->name);
     }
+    if (config->flavors.items[0].needs_approval || config->flavors.items[0].price_per_hour > 0) {
+        error_set(err, ERR_INVALID, "flavors: \"%s\" is the first and cannot cost anything",
+                  config->flavors.items[0].name);
+        return error_hint(err,
+                          "sessions get the first one by themselves: put a free one before it");
+    }
+    return 0;
+}
+
+static int check_budget(const struct config *config, struct error *err)
+{
+    if (config->budget.session_cap < 0 || config->budget.owner_cap < 0 ||
+        config->budget.first_warning < 0)
+        return error_set(err, ERR_INVALID, "budget: amounts are numbers of dollars");
     return 0;
 }
 
@@ -164,7 +178,7 @@ int config_check(const struct config *config, struct error *err)
         return error_set(err, ERR_INVALID, "exec.output_capture is above exec.output_spool");
     if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
         check_tls(config, err) < 0 || check_sandbox(config, err) < 0 ||
-        check_flavors(config, err) < 0)
+        check_flavors(config, err) < 0 || check_budget(config, err) < 0)
         return -1;
     return 0;
 }

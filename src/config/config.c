@@ -125,8 +125,12 @@ static void derive_flavors(struct config *config)
     const struct setting *setting = setting_find(settings, "flavors");
     struct config_flavor *flavor;
 
-    if (config->flavors.count)
+    if (config->flavors.count) {
+        /* What sessions get without asking is free. */
+        if (config->flavors.items[0].price_per_hour < 0)
+            config->flavors.items[0].price_per_hour = 0;
         return;
+    }
     flavor = xnew(struct config_flavor);
     setting_item_init(setting->item->rows, flavor);
     free(flavor->name);

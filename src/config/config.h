@@ -62,9 +62,11 @@ struct config_flavor {
     char *name;
     char *backend;         /* "": sandbox.backend */
     uint64_t memory_bytes; /* 0: sandbox.memory */
+    uint64_t disk_bytes;   /* 0: sandbox.disk */
     uint32_t cpu_millis;   /* 0: sandbox.cpus */
+    int64_t pids;          /* 0: sandbox.pids */
     int64_t gpus;
-    double price_per_hour; /* in USD; negative when it is not known */
+    int64_t price_per_hour; /* in micro-dollars; negative when it is not known */
     bool needs_approval;
 };
 
@@ -115,6 +117,7 @@ struct config {
         struct config_map env_set; /* values that named a variable are already replaced */
         struct config_mounts mounts;
         bool auto_restart;
+        int64_t start_timeout_ms;
         int64_t direct_uid;
         int64_t direct_gid;
     } sandbox;
@@ -134,6 +137,17 @@ struct config {
         int overflow; /* enum config_overflow */
         int64_t wait_timeout_ms;
     } capacity;
+
+    struct {
+        int64_t timeout_ms;
+    } approvals;
+
+    struct {
+        bool auto_approve;
+        int64_t session_cap;   /* all three in micro-dollars */
+        int64_t owner_cap;     /* 0: none */
+        int64_t first_warning; /* 0: none */
+    } budget;
 
     int64_t pool_size;
 

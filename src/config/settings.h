@@ -17,7 +17,7 @@ enum setting_type {
     SETTING_SECONDS, /* int64_t, in milliseconds */
     SETTING_SIZE,    /* uint64_t, in bytes */
     SETTING_CPUS,    /* uint32_t, in thousandths of a core */
-    SETTING_MONEY,   /* double; negative when not known */
+    SETTING_MONEY,   /* int64_t, in micro-dollars; negative when not known */
     SETTING_CHOICE,  /* int: the index of one of the choices */
     SETTING_LIST,    /* struct config_list */
     SETTING_MAP,     /* struct config_map */

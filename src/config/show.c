@@ -1,4 +1,5 @@
 #include "base/macros.h"
+#include "base/money.h"
 #include "base/str.h"
 #include "config/settings.h"
 
@@ -144,10 +145,12 @@ static void append_size(struct buffer *out, uint64_t bytes, bool json)
         append_units(out, bytes, size_units);
 }
 
-static void append_money(struct buffer *out, double amount, bool json)
+static void append_money(struct buffer *out, int64_t amount, bool json)
 {
+    char text[MONEY_TEXT_SIZE];
+
     if (amount >= 0)
-        buffer_appendf(out, "%.15g", amount);
+        buffer_append_text(out, money_text(amount, text));
     else
         buffer_append_text(out, json ? "null" : "unknown");
 }
@@ -177,7 +180,7 @@ void setting_format(const struct setting *setting, const void *base, struct buff
         buffer_appendf(out, "%.15g", *(const uint32_t *)field / 1000.0);
         break;
     case SETTING_MONEY:
-        append_money(out, *(const double *)field, json);
+        append_money(out, *(const int64_t *)field, json);
         break;
     case SETTING_CHOICE:
         append_text(out, setting->choices[*(const int *)field], json);

@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 #include "base/macros.h"
+#include "base/money.h"
 #include "base/str.h"
 #include "config/settings.h"
 
@@ -193,7 +194,7 @@ static int assign_cpus(const struct setting *setting, uint32_t *field, const cha
     return 0;
 }
 
-static int assign_money(const struct setting *setting, double *field, const char *text,
+static int assign_money(const struct setting *setting, int64_t *field, const char *text,
                         struct error *err)
 {
     double amount = -1;
@@ -201,7 +202,7 @@ static int assign_money(const struct setting *setting, double *field, const char
     if (strcmp(text, "unknown") != 0 &&
         (parse_decimal(text, &amount, err) < 0 || check_range(setting, amount, text, err) < 0))
         return -1;
-    *field = amount;
+    *field = amount < 0 ? -1 : money_from_usd(amount);
     return 0;
 }
 

@@ -83,6 +83,8 @@ void json_put_int(struct json_writer *writer, const char *key, int64_t value);
 void json_put_double(struct json_writer *writer, const char *key, double value);
 void json_put_bool(struct json_writer *writer, const char *key, bool value);
 void json_put_null(struct json_writer *writer, const char *key);
+/* An amount of micro-dollars as a number of dollars. */
+void json_put_money(struct json_writer *writer, const char *key, int64_t amount);
 /* RFC 3339; 0 writes null. */
 void json_put_time(struct json_writer *writer, const char *key, int64_t wall_us);
 /* A value that is JSON already. */

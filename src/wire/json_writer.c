@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "base/money.h"
 #include "base/str.h"
 #include "wire/json.h"
 
@@ -208,6 +209,13 @@ void json_put_bool(struct json_writer *writer, const char *key, bool value)
 void json_put_null(struct json_writer *writer, const char *key)
 {
     json_put_raw(writer, key, "null");
+}
+
+void json_put_money(struct json_writer *writer, const char *key, int64_t amount)
+{
+    char text[MONEY_TEXT_SIZE];
+
+    json_put_raw(writer, key, money_text(amount, text));
 }
 
 void json_put_time(struct json_writer *writer, const char *key, int64_t wall_us)

@@ -122,7 +122,7 @@ static void lists_maps_and_items_are_read(void **state UNUSED)
     assert_int_equal(config.flavors.count, 2);
     assert_int_equal(config.flavors.items[0].memory_bytes, 1 << 30);
     assert_int_equal(config.flavors.items[0].cpu_millis, 4000);
-    assert_true(config.flavors.items[0].price_per_hour == 1.25);
+    assert_true(config.flavors.items[0].price_per_hour == 1250000);
     assert_true(config.flavors.items[1].price_per_hour < 0);
     assert_string_equal(config.flavors.items[1].backend, "");
 }
