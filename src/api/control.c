@@ -3,7 +3,8 @@
 #include "api/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "config/config.h"
+#include "core/approvals.h"
+#include "core/choice.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -152,48 +153,52 @@ static const struct json_field replacement_fields[] = {
     { "pids", JSON_KIND_INT, REPLACEMENT(pids), .minimum = 2, .maximum = 4194304 },
 };
 
-static struct sandbox_limits new_limits(const struct session *session,
-                                        const struct config_flavor *flavor,
-                                        const struct replacement *body)
+static struct sandbox_limits asked_limits(const struct replacement *body)
 {
-    struct sandbox_limits limits = session->limits;
+    return (struct sandbox_limits){ .memory_bytes = body->memory,
+                                    .disk_bytes = body->disk,
+                                    .cpu_millis = (uint32_t)lround(body->cpus * 1000),
+                                    .pids = (uint32_t)body->pids };
+}
 
-    if (flavor && flavor->memory_bytes)
-        limits.memory_bytes = flavor->memory_bytes;
-    if (flavor && flavor->cpu_millis)
-        limits.cpu_millis = flavor->cpu_millis;
-    if (body->memory)
-        limits.memory_bytes = body->memory;
-    if (body->disk)
-        limits.disk_bytes = body->disk;
-    if (body->cpus > 0)
-        limits.cpu_millis = (uint32_t)lround(body->cpus * 1000);
-    if (body->pids)
-        limits.pids = (uint32_t)body->pids;
-    return limits;
+static const int choice_statuses[] = {
+    [CHOICE_UNCHANGED] = 200,
+    [CHOICE_MADE] = 202,
+    [CHOICE_ASKED] = 202,
+};
+
+/* The approval, or the session; each with what happened in plain words. */
+static void choice_reply(struct api_request *request, const struct choice_answer *answer)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+
+    json_begin_object(&json, NULL);
+    if (answer->outcome == CHOICE_ASKED)
+        approval_write_fields(answer->approval, &json);
+    else
+        session_write_fields(request->session, &json);
+    json_put_text(&json, "message", answer->message);
+    json_end_object(&json);
+    api_reply(request, choice_statuses[answer->outcome], &text);
 }
 
 static void post_sandbox(struct api_request *request)
 {
-    const struct config *config = request->api->parts.config;
-    const struct config_flavor *flavor = NULL;
     struct replacement body = { 0 };
-    struct sandbox_limits limits;
+    struct choice_answer answer;
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0) {
+    if (api_decode(request, &body, &err) < 0 ||
+        choice_make(request->session,
+                    &(struct choice_request){ .flavor = body.flavor,
+                                              .limits = asked_limits(&body),
+                                              .principal = request->principal,
+                                              .on_behalf_of = request->on_behalf_of },
+                    &answer, &err) < 0)
         api_fail(request, &err);
-        return;
-    }
-    if (body.flavor && !(flavor = config_flavor_find(config, body.flavor))) {
-        error_named(&err, ERR_INVALID, "flavor_unknown", "there is no flavor \"%.40s\"",
-                    body.flavor);
-        api_fail(request, &err);
-        return;
-    }
-    limits = new_limits(request->session, flavor, &body);
-    session_replace(request->session, body.flavor, &limits);
-    session_reply(request, 202, request->session);
+    else
+        choice_reply(request, &answer);
 }
 
 /* --- many at once ---------------------------------------------------------------------------- */
@@ -380,6 +385,18 @@ static const struct api_answer changed_answers[] = {
     { 0 },
 };
 
+static const struct api_answer sandbox_answers[] = {
+    { 200, "the session, with a message: nothing changes" },
+    { 202, "the session, with a message: the sandbox is being made; or the approval, with kind "
+           "approval: somebody has to decide" },
+    { 400, "a field is unknown, of the wrong type or out of range; flavor_unknown, "
+           "flavor_unavailable" },
+    { 404, "session_not_found: unknown, or somebody else's" },
+    { 409, "sandbox_chosen: the one that was chosen has to be torn down first" },
+    { 410, "session_ended: with the reason and the final record" },
+    { 0 },
+};
+
 static const struct api_answer accepted_answers[] = {
     { 202, "the session; the sandbox changes meanwhile" },
     { 400, "a field is unknown, of the wrong type or out of range" },
@@ -406,9 +423,9 @@ const struct api_route api_control_routes[] = {
     { HTTP_POST, SESSION "/resume", post_resume, "Let its sandbox go on", .body = API_JSON_BODY,
       .session = API_LIVE_SESSION, .answers = changed_answers },
     { HTTP_POST, SESSION "/sandbox", post_sandbox,
-      "Replace the sandbox by one of another flavor or with other limits", .body = API_JSON_BODY,
+      "Make the sandbox, or ask for one of another flavor", .body = API_JSON_BODY,
       .session = API_LIVE_SESSION, .fields = replacement_fields,
-      .field_count = ARRAY_LENGTH(replacement_fields), .answers = accepted_answers },
+      .field_count = ARRAY_LENGTH(replacement_fields), .answers = sandbox_answers },
     { HTTP_POST, SESSION "/sandbox/teardown", post_teardown,
       "Remove the sandbox and keep the session; the next use makes a new one",
       .body = API_JSON_BODY, .session = API_LIVE_SESSION, .answers = accepted_answers },

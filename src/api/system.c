@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/capacity.h"
+#include "core/flavor.h"
 #include "core/metrics.h"
 
 #include <string.h>
@@ -151,39 +152,13 @@ static void get_templates(struct api_request *request)
     api_reply(request, 200, &text);
 }
 
-static void put_flavor(const struct config *config, const struct config_flavor *flavor,
-                       struct json_writer *json)
-{
-    json_begin_object(json, NULL);
-    json_put_text(json, "name", flavor->name);
-    json_put_text(json, "backend", *flavor->backend ? flavor->backend : config->sandbox.backend);
-    json_put_int(
-        json, "memory_bytes",
-        (int64_t)(flavor->memory_bytes ? flavor->memory_bytes : config->sandbox.memory_bytes));
-    json_put_double(json, "cpus",
-                    (flavor->cpu_millis ? flavor->cpu_millis : config->sandbox.cpu_millis) /
-                        1000.0);
-    json_put_int(json, "gpus", flavor->gpus);
-    if (flavor->price_per_hour >= 0)
-        json_put_money(json, "price_per_hour", flavor->price_per_hour);
-    else
-        json_put_null(json, "price_per_hour");
-    json_put_bool(json, "needs_approval", flavor->needs_approval);
-    json_put_bool(json, "default", flavor == config->flavors.items);
-    json_end_object(json);
-}
-
 static void get_flavors(struct api_request *request)
 {
-    const struct config *config = request->api->parts.config;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
-    json_begin_array(&json, "flavors");
-    for (size_t i = 0; i < config->flavors.count; i++)
-        put_flavor(config, &config->flavors.items[i], &json);
-    json_end_array(&json);
+    flavors_write_json(request->core, &json, "flavors");
     json_end_object(&json);
     api_reply(request, 200, &text);
 }

@@ -74,9 +74,17 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
 
 /* --- the operations ------------------------------------------------------------------------ */
 
+static int check_gpus(const struct backend *backend, const struct sandbox_spec *spec,
+                      struct error *err)
+{
+    if (!spec->gpus || backend->ops->capabilities.gpus)
+        return 0;
+    return error_set(err, ERR_INVALID, "the backend %s has no GPUs", backend->ops->name);
+}
+
 void backend_create(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op)
 {
-    if (check_spec(spec, &op->err) < 0) {
+    if (check_spec(spec, &op->err) < 0 || check_gpus(backend, spec, &op->err) < 0) {
         refuse(backend, op);
         return;
     }

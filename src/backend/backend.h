@@ -35,6 +35,7 @@ struct sandbox_spec {
     char id[ID_SIZE];          /* chosen and recorded by the core before create */
     const char *template_name; /* borrowed; "host" by default */
     struct sandbox_limits limits;
+    uint32_t gpus; /* 0 unless the backend has the capability */
     enum network_mode network;
 };
 
@@ -71,6 +72,9 @@ struct backend_op {
         struct {
             struct backend_sandbox sandbox;
             int pidfd; /* create, adopt: the receiver owns it; -1 where the backend has none */
+            /* create: what it really has, for backends that can tell; 0 elsewhere */
+            struct sandbox_limits limits;
+            uint32_t gpus;
         } made;
         struct sandbox_usage usage;
         struct {
@@ -87,7 +91,7 @@ struct backend_capabilities {
     bool limits;
     bool outlives_daemon;
     bool gpus;
-    bool serialize_per_owner;
+    bool serialize_per_owner; /* sandboxes of one owner are made one after the other */
 };
 
 struct backend_ops {
@@ -95,6 +99,8 @@ struct backend_ops {
     struct backend_capabilities capabilities;
 
     void (*free)(struct backend *backend);
+    /* A failure that may pass (err.retryable) is tried again by the core, after
+     * destroy(). */
     void (*create)(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op);
 
     /* A sandbox recorded by an earlier daemon: alive gives its pidfd; ERR_GONE says that it is

@@ -9,6 +9,7 @@ enum { ID_SIZE = 32 }; /* bytes for any id with its NUL: "ses_" + 26 characters 
 #define ID_SESSION "ses_"
 #define ID_SANDBOX "sbx_"
 #define ID_EXECUTION "exe_"
+#define ID_APPROVAL "apr_"
 #define ID_REQUEST "req_"
 
 void id_make(char id[ID_SIZE], const char *prefix);

@@ -144,6 +144,7 @@ struct config {
 
     struct {
         bool auto_approve;
+        int64_t window_ms;
         int64_t session_cap;   /* all three in micro-dollars */
         int64_t owner_cap;     /* 0: none */
         int64_t first_warning; /* 0: none */

@@ -495,6 +495,16 @@ const struct setting settings[] = {
         .help = "What all sessions of one owner may spend together, in USD, approved or not.",
     },
     {
+        .key = "budget.window",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(budget.window_ms),
+        .fallback = "1h",
+        .min = 1,
+        .max = 30 * DAY,
+        .help = "A sandbox that costs something is reserved for this long, and renewed at 95 % of "
+                "it.",
+    },
+    {
         .key = "budget.first_warning",
         .type = SETTING_MONEY,
         .offset = FIELD(budget.first_warning),

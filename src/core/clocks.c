@@ -27,6 +27,8 @@ static int64_t idle_deadline(const struct session *session)
 {
     if (!session->idle_timeout_ms || session_is_used(session) || session->state == SESSION_PAUSED)
         return -1;
+    if (session->approval && !session->sandbox)
+        return -1; /* somebody decides about it; all that it could give back is given back */
     return session->last_activity.boot_us + session->idle_timeout_ms * 1000;
 }
 
@@ -115,7 +117,10 @@ static void on_deadline(struct timer *timer)
         return;
     }
     log_debug("clock ran out", kv("session", session->id), kv("clock", end_kind_name(row->kind)));
-    if (row->effect == EFFECT_TIMEOUT && pauses_at_timeout(session))
+    if (row->kind == END_IDLE && session->approval) {
+        session_teardown(session, END_IDLE);
+        clocks_arm(session);
+    } else if (row->effect == EFFECT_TIMEOUT && pauses_at_timeout(session))
         session_pause(session, NULL, NULL);
     else
         session_end(session, row->kind, NULL, NULL, NULL);

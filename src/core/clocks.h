@@ -6,7 +6,7 @@
  *
  *     lease      at `expires`, set and extended by the caller
  *     idle       idle_timeout after the end of the last use; stands still during one and while
- *                paused
+ *                paused. While an approval is waited for, it takes the sandbox and not the session
  *     lifetime   max_lifetime after creation; work that runs then gets session.grace
  *
  * Deadlines are on the boot clock: setting the wall clock changes nothing.

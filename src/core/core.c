@@ -2,6 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "core/approvals.h"
+#include "core/budget.h"
 #include "core/capacity.h"
 #include "core/context.h"
 #include "core/events.h"
@@ -57,6 +59,8 @@ static void on_repair(struct timer *timer)
         if (sandbox->recorded)
             sandbox_save(sandbox);
     }
+    budgets_repair(core->budgets);
+    approvals_repair(core->approvals);
     forget_leftovers(core, true);
 }
 
@@ -70,7 +74,7 @@ static void on_lost(struct store *store, enum store_table table, const char *id)
         snprintf(leftover->id, sizeof(leftover->id), "%s", id);
         list_append(&core->leftovers, &leftover->node);
     }
-    if ((table == STORE_SESSIONS || table == STORE_SANDBOXES) && !timer_is_armed(&core->repair))
+    if (table != STORE_EXECUTIONS && table != STORE_EVENTS && !timer_is_armed(&core->repair))
         timer_arm_in(&core->repair, REPAIR_DELAY_US);
 }
 
@@ -87,6 +91,8 @@ struct core *core_new(const struct core_parts *parts)
     list_init(&core->leftovers);
     timer_init(&core->repair, core->loop, on_repair);
     core->metrics = xnew(struct metrics);
+    core->approvals = approvals_new(core);
+    core->budgets = budgets_new(core);
     core->capacity = capacity_new(core);
     core->events = events_new(core, parts->store->load.last_sequence);
     core->idempotency = idempotency_new(core);
@@ -139,6 +145,8 @@ void core_free(struct core *core)
     idempotency_free(core->idempotency);
     events_free(core->events);
     capacity_free(core->capacity);
+    approvals_free(core->approvals);
+    budgets_free(core->budgets);
     free(core->metrics);
     forget_leftovers(core, false);
     timer_stop(&core->repair);

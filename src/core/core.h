@@ -6,8 +6,11 @@
  *
  *     session.h    what a caller owns: open, find, use, extend, pause, end
  *     sandbox.h    one incarnation behind a session: its states and what moves it between them
- *     clocks.h     lease, idle, lifetime, retention: which deadline is next, and what it does
- *     capacity.h   slots: reserved before the first side effect, released exactly once
+ *     flavor.h     the kinds of sandboxes that there are
+ *     choice.h     a session asks for another flavor: nothing changes, it is made, or somebody
+ * decides approvals.h  what somebody has to decide, and what he did budget.h     money: caps, what
+ * is held, what is spent clocks.h     lease, idle, lifetime, retention: which deadline is next, and
+ * what it does capacity.h   slots: reserved before the first side effect, released exactly once
  *     pool.h       ready sandboxes that belong to nobody yet
  *     retention.h  when the record of an ended session goes
  *     scopes.h     owners whose sessions end with whoever holds a lease on them
@@ -32,7 +35,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct approvals;
 struct backend;
+struct budgets;
 struct capacity;
 struct config;
 struct core;
@@ -70,6 +75,8 @@ struct core {
     struct map sandboxes_by_id;
     struct map executions_by_id; /* known in memory: running, or recently ended */
 
+    struct approvals *approvals;     /* owned */
+    struct budgets *budgets;         /* owned */
     struct capacity *capacity;       /* owned */
     struct events *events;           /* owned */
     struct idempotency *idempotency; /* owned */

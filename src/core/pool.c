@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/flavor.h"
 #include "core/metrics.h"
 #include "core/sandbox.h"
 #include "core/sandbox_private.h"
@@ -136,7 +137,7 @@ static bool fits(const struct pool *pool, const struct session *session)
     const struct config *config = pool->core->parts.config;
 
     return str_equal(session->template_name, config->sandbox.template_name) &&
-           session->network == (enum network_mode)config->sandbox.network;
+           session->network == (enum network_mode)config->sandbox.network && !flavor_gpus(session);
 }
 
 struct sandbox *pool_take(struct pool *pool, const struct session *session)

@@ -3,6 +3,8 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "core/approvals.h"
+#include "core/budget.h"
 #include "core/clocks.h"
 #include "core/execution.h"
 #include "core/idempotency.h"
@@ -18,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUERIES = 4 };
+enum { QUERIES = 7 };
 
 struct recovery_query {
     struct store_query query;
@@ -115,6 +117,8 @@ static void go_on(struct recovery *recovery)
     struct core *core = recovery->core;
 
     core->recovery = NULL;
+    budgets_start(core->budgets);
+    approvals_start(core->approvals);
     resume_sessions(core);
     pool_start(core->pool);
     retention_start(core->retention);
@@ -143,6 +147,7 @@ static void finish_destroying(struct sandbox *sandbox)
     capacity_set_leaving(sandbox->core->capacity, sandbox);
     lose_uses(sandbox->session);
     sandbox->destroy_recorded = true;
+    sandbox_note_left(sandbox);
     sandbox_destroy_next(sandbox);
 }
 
@@ -272,12 +277,21 @@ static void on_execution(struct store_query *query, const struct execution_recor
 
 static void on_document(struct store_query *query, const struct document_record *record)
 {
-    idempotency_restore(recovery_of(query)->core->idempotency, record);
+    struct core *core = recovery_of(query)->core;
+
+    if (str_equal(record->kind, IDEMPOTENCY_KIND))
+        idempotency_restore(core->idempotency, record);
+    else if (str_equal(record->kind, APPROVAL_KIND))
+        approvals_restore(core->approvals, record);
+    else
+        budgets_restore(core->budgets, record);
 }
 
 static void load_rest(struct recovery *recovery)
 {
     static const enum execution_state unfinished[] = { EXECUTION_QUEUED, EXECUTION_RUNNING };
+    static const char *const documents[] = { IDEMPOTENCY_KIND, APPROVAL_KIND, BUDGET_SESSION_KIND,
+                                             BUDGET_OWNER_KIND };
 
     begin_stage(recovery, meet_reality);
     ask(recovery, STORE_SANDBOXES, (struct store_query){ .on_sandbox = on_sandbox });
@@ -285,8 +299,9 @@ static void load_rest(struct recovery *recovery)
         ask(recovery, STORE_EXECUTIONS,
             (struct store_query){ .on_execution = on_execution,
                                   .state = execution_state_name(unfinished[i]) });
-    ask(recovery, STORE_DOCUMENTS,
-        (struct store_query){ .on_document = on_document, .kind = IDEMPOTENCY_KIND });
+    for (size_t i = 0; i < ARRAY_LENGTH(documents); i++)
+        ask(recovery, STORE_DOCUMENTS,
+            (struct store_query){ .on_document = on_document, .kind = documents[i] });
     answer_came(recovery);
 }
 

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/budget.h"
 #include "core/clocks.h"
 #include "core/events.h"
 #include "core/sandbox_private.h"
@@ -86,7 +87,8 @@ static void on_timer(struct timer *timer)
 
     switch (sandbox->state) {
     case SANDBOX_CREATING:
-        error_named(&err, ERR_TIMEOUT, "sandbox_not_ready", "the sandbox was not ready in time");
+        error_named(&err, ERR_TIMEOUT, "sandbox_not_ready", "the sandbox was not ready in time%s%s",
+                    *sandbox->last_error.message ? ": " : "", sandbox->last_error.message);
         sandbox_fail(sandbox, &err);
         break;
     case SANDBOX_READY:
@@ -123,11 +125,19 @@ struct sandbox *sandbox_new(struct core *core, struct session *session)
     sandbox->limits = session ? session->limits : default_limits(core->parts.config);
     sandbox->generation = session ? session->generation + 1 : 0;
     sandbox->created = clocks_stamp(core);
+    sandbox->flavor = xstrdup(session ? session->flavor : "");
     list_init(&sandbox->pool_node);
     list_init(&sandbox->idle_node);
     timer_init(&sandbox->timer, core->loop, on_timer);
+    timer_init(&sandbox->retry, core->loop, NULL);
     list_append(&core->sandboxes, &sandbox->node);
     return sandbox;
+}
+
+void sandbox_note_left(struct sandbox *sandbox)
+{
+    if (!sandbox->left.wall_us)
+        sandbox->left = clocks_stamp(sandbox->core);
 }
 
 static void on_drop_agent(struct deferred *deferred)
@@ -153,6 +163,7 @@ void sandbox_free(struct sandbox *sandbox)
     list_remove(&sandbox->idle_node);
     list_remove(&sandbox->slot.node);
     timer_stop(&sandbox->timer);
+    timer_stop(&sandbox->retry);
     if (sandbox->slot.timeout.loop)
         timer_stop(&sandbox->slot.timeout);
     loop_undefer(core->loop, &sandbox->workflow.next);
@@ -162,11 +173,13 @@ void sandbox_free(struct sandbox *sandbox)
     warm_free(sandbox->warm);
     agent_free(sandbox->agent);
     free(sandbox->report);
+    free(sandbox->flavor);
     free(sandbox);
 }
 
 /* --- record and events --------------------------------------------------------------------- */
 
+/* With the record that it is ready or goes comes what it costs: one transaction. */
 void sandbox_save(struct sandbox *sandbox)
 {
     struct core *core = sandbox->core;
@@ -185,6 +198,8 @@ void sandbox_save(struct sandbox *sandbox)
         .created = sandbox->created,
     };
 
+    if (sandbox->session && sandbox->left.wall_us)
+        budget_settle(sandbox->session, sandbox->id, &sandbox->left);
     memcpy(record.id, sandbox->id, sizeof(record.id));
     if (sandbox->session)
         memcpy(record.session_id, sandbox->session->id, sizeof(record.session_id));
@@ -202,6 +217,7 @@ void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason)
     json_begin_object(&json, NULL);
     json_put_text(&json, "sandbox", sandbox->id);
     json_put_int(&json, "generation", (int64_t)sandbox->generation);
+    json_put_text(&json, "flavor", sandbox->flavor);
     if (reason)
         json_put_text(&json, "reason", reason);
     json_end_object(&json);

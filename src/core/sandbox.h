@@ -34,6 +34,9 @@ const char *sandbox_state_name(enum sandbox_state state);
 enum sandbox_state sandbox_state_parse(const char *name); /* SANDBOX_NONE for an unknown one */
 bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 
+/* Whether it may be made, where an owner's are made one after the other. */
+enum turn_state { TURN_NONE, TURN_WAITING, TURN_HELD };
+
 struct sandbox;
 
 /* For executions: its id, and the connection to its init, NULL while there is none. */
@@ -53,6 +56,8 @@ struct sandbox {
     struct sandbox_limits limits;
     struct backend_sandbox made; /* what the backend knows it by */
     struct stamp created;
+    struct stamp left; /* when it crashed or began to go; zero until then */
+    char *flavor;      /* owned; of its session, when it was made */
     struct end_reason end;
     uint32_t attempts;       /* of destroying */
     struct error last_error; /* of creating, connecting or destroying */
@@ -70,6 +75,11 @@ struct sandbox {
     struct backend_op op;
     struct agent_request request;
     struct store_ticket ticket;
+    struct timer retry; /* of building */
+    unsigned builds;    /* that failed */
+    uint32_t gpus;
+    enum turn_state turn;
+    bool preloaded;      /* asked for by nobody's use: it stays when they give up */
     struct timer timer;  /* start timeout; later: connect again, or destroy again */
     unsigned reconnects; /* in a row */
     unsigned parts;      /* of the workflow's step that have not ended yet */

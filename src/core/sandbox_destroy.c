@@ -1,6 +1,7 @@
 #include "core/sandbox_private.h"
 
 #include "base/log.h"
+#include "core/budget.h"
 #include "core/capacity.h"
 #include "core/metrics.h"
 #include "core/pool.h"
@@ -38,6 +39,7 @@ static void on_gone(struct sandbox *sandbox)
     map_remove(&core->sandboxes_by_id, sandbox->id);
     capacity_release(core->capacity, sandbox);
     if (session) {
+        budget_settle(session, sandbox->id, &sandbox->left);
         sandbox->session = NULL;
         session->sandbox = NULL;
         session_on_sandbox_gone(session);
@@ -128,6 +130,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
     sandbox->end.kind = kind;
     snprintf(sandbox->end.detail, sizeof(sandbox->end.detail), "%s", detail ? detail : "");
     sandbox_set_state(sandbox, SANDBOX_DESTROYING);
+    sandbox_note_left(sandbox);
     detach(sandbox);
     if (sandbox->workflow.running) {
         error_set(&err, ERR_GONE, "the sandbox is being destroyed");

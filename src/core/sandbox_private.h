@@ -9,7 +9,14 @@ struct sandbox *sandbox_new(struct core *core, struct session *session);
 void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state);
 void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason); /* or NULL */
 int64_t sandbox_backoff_us(unsigned attempts);
+void sandbox_note_left(struct sandbox *sandbox); /* now, unless it has left before */
 void sandbox_drop_agent_soon(struct sandbox *sandbox);
+
+/* sandbox_build.c: steps of its start */
+void sandbox_take_turn(struct workflow *workflow);
+void sandbox_pass_turn(struct sandbox *sandbox); /* whether it has it or not */
+void sandbox_build(struct workflow *workflow);
+bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err); /* if it waits */
 
 /* sandbox_start.c */
 void sandbox_abort_step(struct sandbox *sandbox, const struct error *err); /* if it can be */

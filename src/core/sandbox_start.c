@@ -1,16 +1,21 @@
 #include "core/sandbox_private.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "core/budget.h"
 #include "core/execution.h"
-#include "core/metrics.h"
 #include "core/pool.h"
 #include "core/session_private.h"
 
 #include <assert.h>
 #include <string.h>
 
-enum { START_TIMEOUT_US = 30 * 1000 * 1000 };
+/* From when on it has not become ready in time. */
+static void start_timeout(struct sandbox *sandbox)
+{
+    timer_arm_in(&sandbox->timer, sandbox->core->parts.config->sandbox.start_timeout_ms * 1000);
+}
 
 static struct sandbox *sandbox_of(struct workflow *workflow)
 {
@@ -79,7 +84,7 @@ static void record_intent(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
 
-    timer_arm_in(&sandbox->timer, START_TIMEOUT_US);
+    start_timeout(sandbox);
     begin_parts(sandbox, 1);
     sandbox->recorded = true;
     sandbox_emit(sandbox, "sandbox.creating", NULL);
@@ -88,44 +93,12 @@ static void record_intent(struct workflow *workflow)
                     on_intent_recorded);
 }
 
-static void on_built(struct backend_op *op)
-{
-    struct sandbox *sandbox = container_of(op, struct sandbox, op);
-
-    sandbox->op_running = false;
-    if (op->err.code == ERR_NONE) {
-        sandbox->made = op->result.made.sandbox;
-        metrics_add(sandbox->core->metrics, METRIC_SANDBOXES_CREATED, 0, 1);
-        if (sandbox->state == SANDBOX_CREATING)
-            sandbox_watch(sandbox, op->result.made.pidfd);
-        else
-            fd_close(op->result.made.pidfd);
-    }
-    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
-}
-
-static void build(struct workflow *workflow)
-{
-    struct sandbox *sandbox = sandbox_of(workflow);
-    const struct core *core = sandbox->core;
-    const struct config *config = core->parts.config;
-    const struct session *session = sandbox->session;
-    struct sandbox_spec spec = {
-        .template_name = session ? session->template_name : config->sandbox.template_name,
-        .limits = sandbox->limits,
-        .network = session ? session->network : (enum network_mode)config->sandbox.network,
-    };
-
-    memcpy(spec.id, sandbox->id, sizeof(spec.id));
-    sandbox->op = (struct backend_op){ .done = on_built };
-    sandbox->op_running = true;
-    backend_create(core->parts.backend, &spec, &sandbox->op);
-}
-
 /* Before anything runs in it: a program that was told of must be found again by the next daemon. */
 static void record_made(struct sandbox *sandbox)
 {
     sandbox->complete = true;
+    if (sandbox->session)
+        budget_run(sandbox->session, sandbox->id);
     sandbox_save(sandbox);
     store_commit_as(sandbox->core->parts.store, &sandbox->ticket, STORE_WRITTEN, on_recorded);
 }
@@ -217,7 +190,7 @@ static void set_limits(struct workflow *workflow)
     struct sandbox *sandbox = sandbox_of(workflow);
     const struct sandbox_limits *wanted = &sandbox->session->limits;
 
-    timer_arm_in(&sandbox->timer, START_TIMEOUT_US);
+    start_timeout(sandbox);
     if (limits_equal(&sandbox->limits, wanted)) {
         workflow_step_done(workflow, NULL);
         return;
@@ -239,9 +212,10 @@ static void record_claim(struct workflow *workflow)
 
 /* What was done is undone by the one way out, sandbox_destroy(). */
 static const struct workflow_step create_steps[] = {
+    { "wait for its turn", sandbox_take_turn, NULL },
     { "reserve a slot", reserve_slot, NULL },
     { "record the intent", record_intent, NULL },
-    { "build the sandbox", build, NULL },
+    { "build the sandbox", sandbox_build, NULL },
     { "record it and connect to its init", record_and_connect, NULL },
     { 0 },
 };
@@ -258,10 +232,12 @@ static const struct workflow_step adopt_steps[] = {
     { 0 },
 };
 
-/* Only waiting for a slot and for init can be cut short; what the store and the backend have begun
- * comes to its own end. */
+/* Only waiting (for a turn, a slot, the next attempt, init) can be cut short; what the store and
+ * the backend have begun comes to its own end. */
 void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
 {
+    if (sandbox_abort_build(sandbox, err))
+        return;
     if (sandbox->slot.state == SLOT_WAITING) {
         capacity_release(sandbox->core->capacity, sandbox);
         workflow_step_done(&sandbox->workflow, err);
@@ -305,6 +281,7 @@ static void on_start_end(struct workflow *workflow)
     struct sandbox *sandbox = sandbox_of(workflow);
 
     timer_stop(&sandbox->timer);
+    sandbox_pass_turn(sandbox);
     if (sandbox->died && workflow->err.code == ERR_NONE)
         error_named(&workflow->err, ERR_BACKEND, "sandbox_died", "its init ended at once");
     if (sandbox->state == SANDBOX_DESTROYING)
@@ -330,6 +307,8 @@ void sandbox_claim(struct sandbox *sandbox, struct session *session)
 {
     sandbox->session = session;
     sandbox->generation = session->generation + 1;
+    free(sandbox->flavor);
+    sandbox->flavor = xstrdup(session->flavor);
     session->sandbox = sandbox;
     sandbox_set_state(sandbox, SANDBOX_CREATING);
     sandbox->connected = false;

@@ -154,6 +154,7 @@ void sandbox_on_crash(struct sandbox *sandbox)
 {
     timer_stop(&sandbox->timer);
     sandbox_set_state(sandbox, SANDBOX_CRASHED);
+    sandbox_note_left(sandbox);
     sandbox->connected = false;
     sandbox_save(sandbox);
     if (sandbox->session)

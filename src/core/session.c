@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/approvals.h"
+#include "core/budget.h"
 #include "core/clocks.h"
 #include "core/context.h"
 #include "core/events.h"
@@ -44,6 +46,16 @@ static const char *const end_kinds[END_KINDS] = {
     [END_BUDGET] = "budget",   [END_REPLACED] = "replaced",
     [END_FAILED] = "failed",   [END_TEARDOWN] = "teardown",
 };
+
+static const char *const choices[CHOICE_KINDS] = {
+    [CHOICE_AUTOMATIC] = "automatic", [CHOICE_FREE] = "free",       [CHOICE_CAPPED] = "capped",
+    [CHOICE_ONCE] = "once",           [CHOICE_SESSION] = "session",
+};
+
+const char *session_choice_name(enum session_choice choice)
+{
+    return choices[choice];
+}
 
 const char *session_state_name(enum session_state state)
 {
@@ -158,6 +170,7 @@ void session_free(struct session *session)
     secrets_free(session->secrets);
     free(session->template_name);
     free(session->flavor);
+    free(session->base_flavor);
     free(session);
 }
 
@@ -426,6 +439,8 @@ void session_finish_end(struct session *session)
     session->ended = clocks_stamp(core);
     session->retain_until_wall_us = session->ended.wall_us +
                                     core->parts.config->session.retention_ms * 1000;
+    approvals_cancel(session, "its session has ended");
+    budget_close(session);
     if (!session->unborn) {
         metrics_add(core->metrics, METRIC_SESSIONS_ENDED, session->end.kind, 1);
         emit_end(session);

@@ -60,6 +60,18 @@ struct end_reason end_reason_parse(const char *text);
 const char *session_state_name(enum session_state state);
 bool session_may_become(enum session_state from, enum session_state to);
 
+/* How the flavor of a session's sandbox was chosen. */
+enum session_choice {
+    CHOICE_AUTOMATIC, /* not at all: it is the one that it began with */
+    CHOICE_FREE,      /* asked for; nobody had to decide */
+    CHOICE_CAPPED,    /* as long as it fits into the caps */
+    CHOICE_ONCE,      /* approved by a person, for one sandbox */
+    CHOICE_SESSION,   /* approved by a person, for all of this session */
+    CHOICE_KINDS
+};
+
+const char *session_choice_name(enum session_choice choice);
+
 enum timeout_action { TIMEOUT_KILL, TIMEOUT_PAUSE };
 
 /* What the caller asked for; texts are borrowed during the call. Unset numbers are -1 (durations)
@@ -104,6 +116,11 @@ struct session {
     struct secrets *secrets;                               /* owned; NULL without any */
     bool secrets_lost; /* it had some, and the key that they were sealed with is gone */
     struct sandbox_limits limits;
+    enum session_choice choice;
+    char *base_flavor;                 /* owned: what it has when nothing is chosen */
+    struct sandbox_limits base_limits; /* likewise */
+    int64_t spent;                     /* micro-dollars, once its account is closed */
+    struct approval *approval;         /* borrowed; the one that it waits for, or NULL */
     enum network_mode network;
     bool auto_restart, auto_resume, preload;
     enum timeout_action on_timeout;
@@ -149,6 +166,7 @@ struct session {
     bool durable;        /* its creation is committed */
     bool unborn;         /* its creation could not be committed: it leaves no record */
     bool wanted;         /* a sandbox is to be made as soon as the slot is empty */
+    bool preloads;       /* that is not for a use only */
     bool crashed;        /* the last sandbox crashed and nothing has replaced it yet */
     bool was_in_use;     /* restored: something used it when the daemon died */
     unsigned failures;   /* starts and short lives in a row */
@@ -220,8 +238,9 @@ void session_teardown(struct session *session, enum end_kind why);
 void session_teardown_soon(struct session *session, int64_t grace_ms);
 void session_teardown_cancel(struct session *session);
 
-/* A sandbox with other limits takes the place of the one there is; started in the background. */
-void session_replace(struct session *session, const char *flavor,
+/* A sandbox of another flavor, or with other limits, takes the place of the one there is; started
+ * in the background. Whether that may be is the business of choice.h. */
+void session_replace(struct session *session, enum session_choice choice, const char *flavor,
                      const struct sandbox_limits *limits);
 
 /* Starts the sandbox in the background if there is none. */
@@ -278,6 +297,7 @@ int64_t session_lifetime_remaining_ms(const struct session *session);
 enum end_kind session_next_end(const struct session *session, int64_t *out_remaining_ms);
 
 /* The JSON object of API.md: fields, sandbox, clocks, usage. */
+void session_write_fields(const struct session *session, struct json_writer *json);
 void session_write_json(const struct session *session, struct json_writer *json, const char *key);
 
 /* The same shape for an ended session, from its record. */

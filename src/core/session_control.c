@@ -1,6 +1,7 @@
 #include "core/session.h"
 
 #include "base/alloc.h"
+#include "core/budget.h"
 #include "core/capacity.h"
 #include "core/clocks.h"
 #include "core/sandbox.h"
@@ -217,11 +218,14 @@ void session_teardown(struct session *session, enum end_kind why)
     session->crashed = false;
     session->failures = 0;
     session->retry_at_us = 0;
-    session->wanted = false;
+    session->wanted = session->preloads = false;
     session->start_error = (struct error){ 0 };
     session_changed(session);
+    budget_release(session);
     if (session->sandbox)
         sandbox_destroy(session->sandbox, why, NULL);
+    else if (why != END_REPLACED)
+        session_revert_choice(session);
 }
 
 void session_on_teardown_due(struct timer *timer)
@@ -250,15 +254,29 @@ void session_teardown_cancel(struct session *session)
     session_changed(session);
 }
 
-void session_replace(struct session *session, const char *flavor,
+/* At once: a daemon that is killed must not find the approval of one sandbox for a second one. */
+void session_revert_choice(struct session *session)
+{
+    if (session->choice == CHOICE_AUTOMATIC)
+        return;
+    session->choice = CHOICE_AUTOMATIC;
+    free(session->flavor);
+    session->flavor = xstrdup(session->base_flavor);
+    session->limits = session->base_limits;
+    session_save(session);
+}
+
+void session_replace(struct session *session, enum session_choice choice, const char *flavor,
                      const struct sandbox_limits *limits)
 {
-    if (flavor) {
-        free(session->flavor);
-        session->flavor = xstrdup(flavor);
-    }
-    if (limits)
-        session->limits = *limits;
+    scoped(free) char *old = session->flavor;
+    struct error err = { 0 };
+
+    session->flavor = xstrdup(flavor);
+    session->limits = *limits;
+    session->choice = choice;
     session_teardown(session, END_REPLACED);
+    (void)budget_reserve(session, &err); /* refused: then the start is, and tells why */
     session_preload(session);
+    session_save(session);
 }

@@ -2,6 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "core/approvals.h"
+#include "core/budget.h"
 #include "core/clocks.h"
 #include "core/execution.h"
 #include "core/sandbox.h"
@@ -66,6 +68,7 @@ static void put_policy(struct json_writer *json, const struct session *session)
 {
     json_put_text(json, "template", session->template_name);
     put_text_or_null(json, "flavor", session->flavor);
+    json_put_text(json, "choice", session_choice_name(session->choice));
     json_put_text(json, "backend", session->core->parts.backend->ops->name);
     json_put_text(json, "network", session->network == NETWORK_OPEN ? "open" : "none");
     put_limits(json, &session->limits);
@@ -190,15 +193,22 @@ static void put_times(struct json_writer *json, const struct session *session)
     json_put_time(json, "ended_at", session->ended.wall_us);
 }
 
-void session_write_json(const struct session *session, struct json_writer *json, const char *key)
+void session_write_fields(const struct session *session, struct json_writer *json)
 {
-    json_begin_object(json, key);
     put_identity(json, session);
     put_policy(json, session);
     put_times(json, session);
     put_clocks(json, session);
     put_sandbox(json, session);
     put_executions(json, session);
+    json_put_money(json, "spent_usd", budget_spent(session));
+    json_put_text(json, "approval", session->approval ? session->approval->id : NULL);
+}
+
+void session_write_json(const struct session *session, struct json_writer *json, const char *key)
+{
+    json_begin_object(json, key);
+    session_write_fields(session, json);
     json_end_object(json);
 }
 
@@ -210,7 +220,8 @@ static int64_t get_int(const json_t *spec, const char *name)
 static void put_record_policy(struct json_writer *json, const struct session_record *record,
                               const json_t *spec)
 {
-    static const char *const texts[] = { "template", "flavor", "backend", "network", "on_timeout" };
+    static const char *const texts[] = { "template", "flavor",  "choice",
+                                         "backend",  "network", "on_timeout" };
     static const char *const flags[] = { "auto_restart", "auto_resume" };
 
     for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
@@ -272,5 +283,7 @@ void session_record_write_json(const struct session_record *record, struct json_
     json_put_int(json, "running", 0);
     json_put_int(json, "total", get_int(spec, "executions"));
     json_end_object(json);
+    json_put_money(json, "spent_usd", get_int(spec, "spent"));
+    json_put_null(json, "approval");
     json_end_object(json);
 }

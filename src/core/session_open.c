@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/clocks.h"
+#include "core/flavor.h"
 #include "core/idempotency.h"
 #include "core/metrics.h"
 #include "core/scopes.h"
@@ -32,34 +33,12 @@ static char *text_or_null(const char *text)
     return str_is_empty(text) ? NULL : xstrdup(text);
 }
 
-/* A flavor stands for its memory and cpus; what the caller gives itself counts more. */
-static struct sandbox_limits complete_limits(const struct config *config,
-                                             const struct session_request *request)
-{
-    const struct config_flavor *flavor =
-        str_is_empty(request->flavor) ? NULL : config_flavor_find(config, request->flavor);
-    struct sandbox_limits limits = request->limits;
-
-    if (!limits.memory_bytes && flavor)
-        limits.memory_bytes = flavor->memory_bytes;
-    if (!limits.cpu_millis && flavor)
-        limits.cpu_millis = flavor->cpu_millis;
-    if (!limits.memory_bytes)
-        limits.memory_bytes = config->sandbox.memory_bytes;
-    if (!limits.cpu_millis)
-        limits.cpu_millis = config->sandbox.cpu_millis;
-    if (!limits.pids)
-        limits.pids = (uint32_t)config->sandbox.pids;
-    if (!limits.disk_bytes)
-        limits.disk_bytes = config->sandbox.disk_bytes;
-    return limits;
-}
-
 static void fill_policy(struct session *session, const struct session_request *request)
 {
     const struct config *config = session->core->parts.config;
 
-    session->limits = complete_limits(config, request);
+    session->limits = session->base_limits =
+        flavor_limits(session->core, config_flavor_find(config, session->flavor), &request->limits);
     session->network = request->network >= 0 ? (enum network_mode)request->network
                                              : (enum network_mode)config->sandbox.network;
     session->auto_restart = or_default(request->auto_restart, config->sandbox.auto_restart);
@@ -91,6 +70,7 @@ static struct session *make(struct core *core, const struct session_request *req
     session->template_name = text_or(request->template_name, config->sandbox.template_name);
     session->flavor =
         text_or(request->flavor, config->flavors.count ? config->flavors.items[0].name : "");
+    session->base_flavor = xstrdup(session->flavor);
     fill_policy(session, request);
     session->created = session->last_activity = clocks_stamp(core);
     if (session->timeout_ms) {
@@ -118,17 +98,17 @@ static const char *find_difference(const struct session *session,
     if (!str_is_empty(request->template_name) &&
         !str_equal(request->template_name, session->template_name))
         return "template";
-    if (!str_is_empty(request->flavor) && !str_equal(request->flavor, session->flavor))
+    if (!str_is_empty(request->flavor) && !str_equal(request->flavor, session->base_flavor))
         return "flavor";
     if (request->network >= 0 && (enum network_mode)request->network != session->network)
         return "network";
-    if (limit_differs(asked->memory_bytes, session->limits.memory_bytes))
+    if (limit_differs(asked->memory_bytes, session->base_limits.memory_bytes))
         return "memory";
-    if (limit_differs(asked->cpu_millis, session->limits.cpu_millis))
+    if (limit_differs(asked->cpu_millis, session->base_limits.cpu_millis))
         return "cpus";
-    if (limit_differs(asked->pids, session->limits.pids))
+    if (limit_differs(asked->pids, session->base_limits.pids))
         return "pids";
-    if (limit_differs(asked->disk_bytes, session->limits.disk_bytes))
+    if (limit_differs(asked->disk_bytes, session->base_limits.disk_bytes))
         return "disk";
     return NULL;
 }
@@ -213,6 +193,24 @@ static void on_created(struct store_ticket *ticket)
     session_finish_end(session); /* when a clock had ended it before */
 }
 
+/* What somebody has to decide about, or what costs something, is asked for by itself. */
+static int check_flavor(const struct core *core, const char *name, struct error *err)
+{
+    const struct config_flavor *flavor = flavor_find(core, name ? name : "", err);
+
+    if (!flavor)
+        return -1;
+    if (flavor_is_free(flavor))
+        return 0;
+    error_named(err, ERR_CONFLICT, "approval_required",
+                "no session begins with the flavor \"%s\": it costs something or needs an approval",
+                flavor->name);
+    return error_hint(err,
+                      "open the session without it, then POST /sessions/{id}/sandbox "
+                      "{\"flavor\": \"%s\"}",
+                      flavor->name);
+}
+
 static int check_request(struct core *core, const struct session_request *request,
                          struct error *err)
 {
@@ -226,9 +224,8 @@ static int check_request(struct core *core, const struct session_request *reques
         return error_named(err, ERR_INVALID, "backend_unknown",
                            "the backend \"%.40s\" is not available; this daemon has \"%s\"",
                            request->backend, backend);
-    if (!str_is_empty(request->flavor) && !config_flavor_find(core->parts.config, request->flavor))
-        return error_named(err, ERR_INVALID, "flavor_unknown", "there is no flavor \"%.40s\"",
-                           request->flavor);
+    if (check_flavor(core, request->flavor, err) < 0)
+        return -1;
     return request->secrets_json ? vault_open(core->vault, err) : 0;
 }
 

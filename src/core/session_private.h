@@ -54,6 +54,8 @@ void session_on_frozen(struct session *session, const struct error *err); /* or 
 /* --- session_control.c ---------------------------------------------------------------------- */
 
 void session_on_teardown_due(struct timer *timer);
+/* The next sandbox is again what the session began with. */
+void session_revert_choice(struct session *session);
 
 /* The sandbox went away: who waits for pause or resume waits no longer. */
 void session_control_settle(struct session *session);

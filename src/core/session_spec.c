@@ -4,7 +4,9 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/budget.h"
 #include "core/clocks.h"
+#include "core/sandbox.h"
 #include "core/secrets.h"
 #include "wire/json.h"
 
@@ -17,10 +19,11 @@
  */
 struct spec {
     const char *key, *template_name, *flavor, *network, *on_timeout;
-    uint64_t memory_bytes, disk_bytes;
-    int64_t cpu_millis, pids;
+    const char *choice, *base_flavor;
+    uint64_t memory_bytes, disk_bytes, base_memory_bytes, base_disk_bytes;
+    int64_t cpu_millis, pids, base_cpu_millis, base_pids;
     int64_t timeout_ms, next_execution_number, executions, events;
-    bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown;
+    bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown, wanted;
     json_t *env;
     const char *sealed;
 };
@@ -28,6 +31,33 @@ struct spec {
 enum { SPEC_MAXIMUM = 1024 * 1024 };
 
 static const int64_t DURATION_MAXIMUM_MS = (int64_t)100 * 366 * 24 * 3600 * 1000;
+
+/* A daemon that dies meanwhile leaves a sandbox that is to be made. Uses die with it: what only
+ * they have asked for is not wanted any more. */
+static bool wants_sandbox(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return (session->wanted && session->preloads) ||
+           (sandbox && sandbox->state == SANDBOX_CREATING && sandbox->preloaded);
+}
+
+/* What it began with, when it has another now; and what it has spent. */
+static void put_choice(struct json_writer *json, const struct session *session)
+{
+    int64_t spent = budget_spent(session);
+
+    if (spent)
+        json_put_int(json, "spent", spent);
+    if (session->choice == CHOICE_AUTOMATIC)
+        return;
+    json_put_text(json, "choice", session_choice_name(session->choice));
+    json_put_text(json, "base_flavor", session->base_flavor);
+    json_put_int(json, "base_memory_bytes", (int64_t)session->base_limits.memory_bytes);
+    json_put_int(json, "base_disk_bytes", (int64_t)session->base_limits.disk_bytes);
+    json_put_int(json, "base_cpu_millis", session->base_limits.cpu_millis);
+    json_put_int(json, "base_pids", session->base_limits.pids);
+}
 
 char *session_spec_text(const struct session *session)
 {
@@ -38,6 +68,7 @@ char *session_spec_text(const struct session *session)
     json_put_text(&json, "key", session->key);
     json_put_text(&json, "template", session->template_name);
     json_put_text(&json, "flavor", session->flavor);
+    put_choice(&json, session);
     json_put_text(&json, "backend", session->core->parts.backend->ops->name);
     json_put_text(&json, "network", session->network == NETWORK_OPEN ? "open" : "none");
     json_put_int(&json, "memory_bytes", (int64_t)session->limits.memory_bytes);
@@ -53,6 +84,7 @@ char *session_spec_text(const struct session *session)
     json_put_bool(&json, "reset_pending", session->reset_pending);
     json_put_bool(&json, "crashed", session->crashed);
     json_put_bool(&json, "teardown", timer_is_armed(&session->teardown));
+    json_put_bool(&json, "wanted", wants_sandbox(session));
     json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);
     json_put_int(&json, "executions", (int64_t)session->executions_started);
     json_put_int(&json, "events", (int64_t)session->event_sequence);
@@ -74,6 +106,12 @@ static const struct json_field fields[] = {
     { "key", JSON_KIND_TEXT, FIELD(key) },
     { "template", JSON_KIND_TEXT, FIELD(template_name) },
     { "flavor", JSON_KIND_TEXT, FIELD(flavor) },
+    { "choice", JSON_KIND_TEXT, FIELD(choice) },
+    { "base_flavor", JSON_KIND_TEXT, FIELD(base_flavor) },
+    { "base_memory_bytes", JSON_KIND_SIZE, FIELD(base_memory_bytes) },
+    { "base_disk_bytes", JSON_KIND_SIZE, FIELD(base_disk_bytes) },
+    { "base_cpu_millis", JSON_KIND_INT, FIELD(base_cpu_millis) },
+    { "base_pids", JSON_KIND_INT, FIELD(base_pids) },
     { "network", JSON_KIND_TEXT, FIELD(network) },
     { "memory_bytes", JSON_KIND_SIZE, FIELD(memory_bytes) },
     { "disk_bytes", JSON_KIND_SIZE, FIELD(disk_bytes) },
@@ -88,6 +126,7 @@ static const struct json_field fields[] = {
     { "reset_pending", JSON_KIND_BOOL, FIELD(reset_pending) },
     { "crashed", JSON_KIND_BOOL, FIELD(crashed) },
     { "teardown", JSON_KIND_BOOL, FIELD(teardown) },
+    { "wanted", JSON_KIND_BOOL, FIELD(wanted) },
     { "next_execution_number", JSON_KIND_INT, FIELD(next_execution_number) },
     { "executions", JSON_KIND_INT, FIELD(executions) },
     { "events", JSON_KIND_INT, FIELD(events) },
@@ -128,6 +167,21 @@ static void read_spec(const struct session_record *record, const json_t *documen
     }
 }
 
+static void apply_choice(struct session *session, const struct spec *spec)
+{
+    for (unsigned choice = 0; choice < CHOICE_KINDS; choice++)
+        if (spec->choice && str_equal(spec->choice, session_choice_name(choice)))
+            session->choice = choice;
+    session->base_limits = session->limits;
+    session->base_flavor = xstrdup(spec->base_flavor ? spec->base_flavor : session->flavor);
+    if (session->choice == CHOICE_AUTOMATIC || !spec->base_memory_bytes)
+        return;
+    session->base_limits = (struct sandbox_limits){ .memory_bytes = spec->base_memory_bytes,
+                                                    .disk_bytes = spec->base_disk_bytes,
+                                                    .cpu_millis = (uint32_t)spec->base_cpu_millis,
+                                                    .pids = (uint32_t)spec->base_pids };
+}
+
 static void apply_spec(struct session *session, const struct spec *spec)
 {
     session->template_name = xstrdup(spec->template_name ? spec->template_name : "");
@@ -137,6 +191,8 @@ static void apply_spec(struct session *session, const struct spec *spec)
                                                .disk_bytes = spec->disk_bytes,
                                                .cpu_millis = (uint32_t)spec->cpu_millis,
                                                .pids = (uint32_t)spec->pids };
+    apply_choice(session, spec);
+    session->wanted = session->preloads = spec->wanted;
     session->timeout_ms = spec->timeout_ms;
     session->on_timeout = str_equal(spec->on_timeout, "pause") ? TIMEOUT_PAUSE : TIMEOUT_KILL;
     session->auto_restart = spec->auto_restart;

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/budget.h"
 #include "core/capacity.h"
 #include "core/clocks.h"
 #include "core/execution.h"
@@ -344,7 +345,7 @@ static void give_up_waiting(struct session *session)
 
     if (!list_is_empty(&session->waiting) || !sandbox || sandbox->state != SANDBOX_CREATING)
         return;
-    if (sandbox->slot.state == SLOT_WAITING)
+    if (sandbox->slot.state == SLOT_WAITING && !sandbox->preloaded)
         sandbox_destroy(sandbox, END_TEARDOWN, "nobody waits for it");
 }
 
@@ -366,6 +367,18 @@ void session_use_end(struct session_use *use)
 
 /* --- making the sandbox -------------------------------------------------------------------- */
 
+/* What nobody can pay for any more is not made again: the session has again what it began with. */
+static void pay_or_revert(struct session *session)
+{
+    struct error err = { 0 };
+
+    if (budget_reserve(session, &err) == 0)
+        return;
+    log_info("budget exhausted; the session has its first flavor again", kv("session", session->id),
+             kv("why", err.message));
+    session_revert_choice(session);
+}
+
 void session_want_sandbox(struct session *session)
 {
     struct core *core = session->core;
@@ -377,18 +390,25 @@ void session_want_sandbox(struct session *session)
     session->wanted = false;
     if (is_over(session, NULL) || core->stopping || is_backing_off(session, NULL))
         return;
+    pay_or_revert(session);
     member = pool_take(core->pool, session);
     if (member)
         sandbox_claim(member, session);
     else
         session->sandbox = sandbox_start(core, session);
+    session->sandbox->preloaded = session->preloads;
+    session->preloads = false;
+    budget_bind(session, session->sandbox->id);
 }
 
 void session_preload(struct session *session)
 {
-    if (session->state == SESSION_OPEN && !session->sandbox && !clocks_lifetime_is_over(session))
+    const struct sandbox *sandbox = session->sandbox;
+
+    session->preloads = true;
+    if (session->state == SESSION_OPEN && !sandbox && !clocks_lifetime_is_over(session))
         session_want_sandbox(session);
-    else if (session->sandbox && session->sandbox->state == SANDBOX_DESTROYING)
+    else if (sandbox && sandbox->state == SANDBOX_DESTROYING)
         session->wanted = true;
 }
 
@@ -482,6 +502,15 @@ static void lose_uses(struct session *session, struct list *uses, const struct e
     }
 }
 
+/* Who tears a chosen sandbox down has chosen otherwise; what was approved once is used up by any
+ * end but that of a start which failed. */
+static bool ends_choice(const struct session *session, enum end_kind kind)
+{
+    if (session->state == SESSION_ENDING || kind == END_REPLACED || kind == END_FAILED)
+        return false;
+    return session->choice == CHOICE_ONCE || kind == END_TEARDOWN || kind == END_BUDGET;
+}
+
 void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason)
 {
     bool was_used = session->active_uses > 0;
@@ -493,6 +522,8 @@ void session_on_sandbox_leaving(struct session *session, const struct end_reason
     }
     lose_uses(session, &session->uses, reason);
     lose_uses(session, &session->resting, reason);
+    if (ends_choice(session, reason->kind))
+        session_revert_choice(session);
     if (was_used)
         mark_idle(session);
     session_serve_soon(session);

@@ -27,6 +27,7 @@ struct fake_op {
     struct sandbox_limits limits;
     bool frozen;
     enum error_code refused;
+    bool may_pass;
     struct backend_op *op; /* borrowed */
 };
 
@@ -41,6 +42,9 @@ struct fake_backend {
     enum error_code refusal_code[FAKE_OPS];
     unsigned calls[FAKE_OPS];
     bool refuses_connect;
+    bool refusals_may_pass;
+    uint64_t given_memory; /* 0: it does not tell */
+    unsigned creating, most_creating;
 };
 
 static struct fake_backend *fake_from(const struct backend *backend)
@@ -138,11 +142,14 @@ static void effect(struct fake_backend *fake, struct fake_op *op)
 
     if (op->refused != ERR_NONE) {
         error_set(&op->op->err, op->refused, "refused, as the test asked");
+        op->op->err.retryable = op->may_pass;
         return;
     }
     switch (op->kind) {
     case FAKE_CREATE:
         fill_made(op->op, add(fake, op->id, op->limits.memory_bytes));
+        op->op->result.made.limits.memory_bytes = fake->given_memory;
+        fake->given_memory = 0;
         break;
     case FAKE_ADOPT:
         effect_adopt(fake, op);
@@ -185,6 +192,7 @@ static void on_answer(struct deferred *deferred)
     while ((op = take_answerable(fake))) {
         struct backend_op *answered = op->op;
 
+        fake->creating -= op->kind == FAKE_CREATE;
         effect(fake, op);
         free(op);
         answered->done(answered);
@@ -209,6 +217,7 @@ static void submit(struct backend *backend, enum fake_op_kind kind, const char *
     if (fake->refusals[kind]) {
         fake->refusals[kind]--;
         queued->refused = fake->refusal_code[kind];
+        queued->may_pass = fake->refusals_may_pass;
     }
     list_append(&fake->queue, &queued->node);
     loop_defer(backend->loop, &fake->answer, on_answer);
@@ -217,7 +226,12 @@ static void submit(struct backend *backend, enum fake_op_kind kind, const char *
 static void fake_create(struct backend *backend, const struct sandbox_spec *spec,
                         struct backend_op *op)
 {
+    struct fake_backend *fake = fake_from(backend);
+
     submit(backend, FAKE_CREATE, spec->id, &spec->limits, false, op);
+    fake->creating++;
+    if (fake->creating > fake->most_creating)
+        fake->most_creating = fake->creating;
 }
 
 static void fake_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
@@ -312,6 +326,23 @@ void fake_backend_refuse(struct backend *backend, enum fake_op_kind kind, unsign
 {
     fake_from(backend)->refusals[kind] = count;
     fake_from(backend)->refusal_code[kind] = code;
+    fake_from(backend)->refusals_may_pass = false;
+}
+
+void fake_backend_refuse_for_now(struct backend *backend, enum fake_op_kind kind, unsigned count)
+{
+    fake_backend_refuse(backend, kind, count, ERR_UNAVAILABLE);
+    fake_from(backend)->refusals_may_pass = true;
+}
+
+void fake_backend_give_memory(struct backend *backend, uint64_t memory_bytes)
+{
+    fake_from(backend)->given_memory = memory_bytes;
+}
+
+unsigned fake_backend_most_creating(const struct backend *backend)
+{
+    return fake_from(backend)->most_creating;
 }
 
 void fake_backend_hold(struct backend *backend, enum fake_op_kind kind, bool held)
@@ -357,6 +388,7 @@ void fake_backend_drop(struct backend *backend, bool with_effect)
         struct backend_op nobody = { 0 };
 
         list_remove(&op->node);
+        fake->creating -= op->kind == FAKE_CREATE;
         op->op = &nobody;
         if (with_effect && op->kind != FAKE_LIST && op->kind != FAKE_ADOPT)
             effect(fake, op);

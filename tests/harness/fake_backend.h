@@ -24,6 +24,15 @@ struct backend *fake_backend_new(struct loop *loop);
 void fake_backend_refuse(struct backend *backend, enum fake_op_kind kind, unsigned count,
                          enum error_code code);
 
+/* The same, and the failures say that they may pass. */
+void fake_backend_refuse_for_now(struct backend *backend, enum fake_op_kind kind, unsigned count);
+
+/* The next sandbox comes up with this memory, as the backend tells. */
+void fake_backend_give_memory(struct backend *backend, uint64_t memory_bytes);
+
+/* How many creations ran at the same time, at most. */
+unsigned fake_backend_most_creating(const struct backend *backend);
+
 /* Operations of this kind are not answered while held; letting go answers them. */
 void fake_backend_hold(struct backend *backend, enum fake_op_kind kind, bool held);
 

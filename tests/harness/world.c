@@ -19,6 +19,11 @@ static void fill_config(struct config *config)
     config->sandbox.cpu_millis = 1000;
     config->sandbox.pids = 256;
     config->sandbox.auto_restart = true;
+    config->sandbox.start_timeout_ms = 30 * 1000;
+    config->approvals.timeout_ms = 3600 * 1000;
+    config->budget.window_ms = 3600 * 1000;
+    config->budget.session_cap = 5000000;
+    config->budget.first_warning = 5000000;
     config->session.idle_timeout_ms = 30 * 60 * 1000;
     config->session.max_lifetime_ms = 24 * 3600 * 1000;
     config->session.grace_ms = 30 * 1000;

@@ -423,7 +423,7 @@ static void a_replacement_has_the_new_limits(void **state)
     struct sandbox_limits limits = session->limits;
 
     limits.memory_bytes = 8ULL << 30;
-    session_replace(session, NULL, &limits);
+    session_replace(session, CHOICE_FREE, "cpu-basic", &limits);
     world_settle(world);
     assert_int_equal(session->generation, 2);
     assert_int_equal(fake_backend_memory(world->backend, session->sandbox->id), 8ULL << 30);
