@@ -134,6 +134,13 @@ int api_check_source(const struct api_request *request, struct error *err);
 /* Finds out who asks and whether he may, then calls `then`, now or later; answers otherwise. */
 void api_identify(struct api_request *request, api_handler_fn *then);
 
+/* --- who decides about money: approvals.c ----------------------------------------------------- */
+
+/* With authentication the roles approver and admin decide for everybody. Without, an owner decides
+ * for himself, and a caller who is nobody, the operator of this host, for all. */
+bool api_is_approver(const struct api_request *request, const char *owner);
+int api_check_approver(const struct api_request *request, const char *owner, struct error *err);
+
 /* --- the audit log: audit.c ------------------------------------------------------------------ */
 
 struct api_audit *api_audit_new(struct api *api); /* NULL without a log */
@@ -197,6 +204,8 @@ void api_write_error(struct json_writer *json, const char *key, const struct err
 /* --- tables ---------------------------------------------------------------------------------- */
 
 extern const struct api_route api_session_routes[];
+extern const struct api_route api_approval_routes[];
+extern const struct api_route api_budget_routes[];
 extern const struct api_route api_context_routes[];
 extern const struct api_route api_wait_routes[];
 extern const struct api_route api_control_routes[];
