@@ -10,6 +10,7 @@ from key_file import bearer, keyed, keys  # noqa: F401  (fixtures)
 
 SESSION = "/api/v1/sessions/{session}"
 EXECUTION = SESSION + "/executions/{execution}"
+APPROVAL = "/api/v1/approvals/{approval}"
 CONTEXT = SESSION + "/contexts/{context}"
 
 
@@ -17,7 +18,9 @@ class Row:
     """Who may use a route, and what a request for it looks like."""
 
     def __init__(self, who, query="", body=None, data=None, last=0, streams=False):
-        self.who = who      # "session": its owner; "caller": everybody, about himself; "anybody"; "admin"; "delegate"
+        # "session": its owner; "caller": everybody, about himself; "anybody"; "admin"; "delegate"; "approver"; "approval":
+        # who asked may look, an approver decides
+        self.who = who
         self.query = query
         self.body = body
         self.data = data    # bytes instead of JSON
@@ -39,6 +42,13 @@ ROWS = {
     ("POST", SESSION + "/sandbox/teardown"): Row("session", body={}, last=4),
     ("POST", SESSION + "/teardown-token"): Row("session", body={}),
     ("POST", "/api/v1/teardown/{token}"): Row("anybody"),
+    ("GET", SESSION + "/budget"): Row("session"),
+    ("PATCH", SESSION + "/budget"): Row("session", body={"cap_usd": 1}),
+    ("GET", "/api/v1/budget"): Row("caller"),
+    ("PATCH", "/api/v1/budget"): Row("approver", body={"cap_usd": 50}),
+    ("GET", "/api/v1/approvals"): Row("caller"),
+    ("GET", APPROVAL): Row("approval"),
+    ("POST", APPROVAL): Row("approval", body={"decision": "deny"}, last=1),
     ("POST", SESSION + "/executions"): Row("session", body={"argv": ["true"]}),
     ("GET", SESSION + "/executions"): Row("session"),
     ("GET", EXECUTION): Row("session"),
@@ -90,6 +100,10 @@ ROWS = {
 }
 
 
+# With one that somebody has to approve.
+FLAVORS = [{"name": "cpu-basic"}, {"name": "big", "price_per_hour": 1, "needs_approval": True}]
+
+
 def routes_of(daemon):
     paths = daemon.request("GET", "/openapi.json").json["paths"]
     routes = [(method.upper(), path) for path, methods in paths.items() for method in methods]
@@ -109,13 +123,15 @@ class Scene:
         self.session = daemon.api("POST", "/sessions", {"key": "shown", "labels": {"a": "b"}}, expect=201, **owner).json["id"]
         self.execution = daemon.api("POST", f"/sessions/{self.session}/executions",
                                     {"argv": ["sleep", "60"], "background": True, "stdin": True}, **owner).json["id"]
+        self.approval = daemon.api("POST", f"/sessions/{self.session}/sandbox", {"flavor": "big"}, expect=202, **owner).json["id"]
         daemon.request("PUT", f"/api/v1/sessions/{self.session}/files?path=note", b"x",
                        {**callers["owner"], "Content-Type": "application/octet-stream"})
 
-    def ask(self, route, headers, session=None):
+    def ask(self, route, headers, session=None, approval=None):
         method, path = route
         row = ROWS[route]
         path = path.replace("{session}", session or self.session).replace("{execution}", self.execution)
+        path = path.replace("{approval}", approval or self.approval)
         path = path.replace("{context}", "ctx_" + "0" * 26).replace("{tool}", "bash")
         headers = dict(headers)
         if row.streams:
@@ -139,7 +155,7 @@ class Scene:
         return sorted((route for route in self.routes if ROWS[route].who in kinds), key=lambda route: ROWS[route].last)
 
 
-def check_strangers(scene, strangers):
+def check_strangers(scene, strangers, deciding=()):
     """A stranger's answer is that for a session which does not exist, whatever the route."""
     missing = "ses_" + "0" * 26
     for route in scene.of("session"):
@@ -150,8 +166,19 @@ def check_strangers(scene, strangers):
             assert theirs.body == nowhere.body.replace(missing.encode(), scene.session.encode()), (route, name)
             by_key = scene.ask(route, scene.callers[name], "key:shown")
             assert by_key.status == 404, (route, name)
+    nothing = "apr_" + "0" * 26
+    for route in scene.of("approval"):
+        for name in strangers:
+            if name in deciding:
+                continue
+            theirs = scene.ask(route, scene.callers[name])
+            assert theirs.status == 404, (route, name, theirs.status)
+            nowhere = scene.ask(route, scene.callers[name], approval=nothing)
+            assert theirs.body == nowhere.body.replace(nothing.encode(), scene.approval.encode()), (route, name)
     for route in scene.of("caller"):
         for name in strangers:
+            if name in deciding and route[1].startswith("/api/v1/approvals"):
+                continue  # they see what everybody asks for
             answer = scene.ask(route, scene.callers[name])
             assert answer.status < 400, (route, name, answer.status, answer.body[:300])
             assert scene.session.encode() not in answer.body, (route, name)
@@ -191,15 +218,22 @@ def test_with_keys_everybody_has_what_is_his(keys, keyed):
     }
     callers["spoofer"] = {**callers["other"], "X-Sandglass-On-Behalf-Of": "ann"}
     callers["delegate for the owner"] = {**callers["delegate"], "X-Sandglass-On-Behalf-Of": "ann"}
-    daemon = keyed()
+    daemon = keyed(flavors=FLAVORS)
     scene = Scene(daemon, callers)
 
-    check_strangers(scene, ["other", "approver", "delegate", "spoofer", "delegate for the owner"])
+    check_strangers(scene, ["other", "approver", "delegate", "spoofer", "delegate for the owner"], deciding=["approver"])
     for name in ("nobody", "wrong"):
-        check_refused(scene, name, 401, "session", "caller", "admin", "delegate")
+        check_refused(scene, name, 401, "session", "caller", "admin", "delegate", "approver", "approval")
         check_may_use(scene, name, scene.of("anybody"))
     for name in ("owner", "other", "approver", "delegate"):
         check_refused(scene, name, 403, "admin")
+    for name in ("owner", "other", "delegate"):
+        check_refused(scene, name, 403, "approver")
+    assert scene.ask(("GET", APPROVAL), callers["owner"]).json["state"] == "pending"
+    assert scene.ask(("POST", APPROVAL), callers["owner"]).json["error"]["code"] == "approver_required"
+    assert scene.ask(("PATCH", SESSION + "/budget"), callers["owner"]).status == 200  # less than before
+    wider = daemon.api("PATCH", f"/sessions/{scene.session}/budget", {"cap_usd": 1000}, headers=callers["owner"])
+    assert (wider.status, wider.json["error"]["code"]) == (403, "approver_required")
     for name in ("owner", "other", "admin"):
         check_refused(scene, name, 403, "delegate")
     check_session_is_untouched(scene)
@@ -207,12 +241,13 @@ def test_with_keys_everybody_has_what_is_his(keys, keyed):
     check_may_use(scene, "admin", scene.of("admin", "caller", "anybody"))
     check_may_use(scene, "admin", [route for route in scene.of("session") if route[0] == "GET"])
     check_session_is_untouched(scene)
+    check_may_use(scene, "approver", scene.of("approver", "approval"))
     check_may_use(scene, "owner", scene.of("session", "caller"))
     assert scene.ask(("GET", SESSION), callers["owner"]).status in (200, 410)
 
 
 def test_without_authentication_the_header_decides(make_daemon):
-    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False}})
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False}, "flavors": FLAVORS})
     callers = {
         "owner": {"X-Sandglass-On-Behalf-Of": "ann"},
         "other": {"X-Sandglass-On-Behalf-Of": "bob"},
@@ -222,13 +257,13 @@ def test_without_authentication_the_header_decides(make_daemon):
         "empty": {"X-Sandglass-On-Behalf-Of": "  "},
     }
     scene = Scene(daemon, callers)
-    check_strangers(scene, ["other", "other case", "part of it", "ownerless", "empty"])
+    check_strangers(scene, ["other", "other case", "part of it", "ownerless", "empty"], deciding=["ownerless", "empty"])
     check_session_is_untouched(scene)
-    check_may_use(scene, "owner", scene.of("admin", "anybody", "caller", "session"))
+    check_may_use(scene, "owner", scene.of("admin", "anybody", "caller", "approver", "approval", "session"))
 
 
 def test_an_owner_sees_nothing_of_an_ownerless_session(make_daemon):
-    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False}})
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False}, "flavors": FLAVORS})
     scene = Scene(daemon, {"owner": {}, "other": {"X-Sandglass-On-Behalf-Of": "ann"}})
     check_strangers(scene, ["other"])
     check_session_is_untouched(scene)
