@@ -4,24 +4,17 @@
  * looked through for what is new or changed since the run began.
  */
 
+#include "core/execute.h"
 #include "api/executions.h"
 #include "api/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/listing.h"
-#include "core/sandbox.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
-enum {
-    TIMEOUT_DEFAULT_MS = 60 * 1000,
-    FILES_DEPTH = 8, /* how deep a run's files are looked for */
-    FILES_TOLD = 1000,
-    FILES_RECORDED = 100,
-    CLOCK_SLACK_US = 20 * 1000 /* time stamps of files are a bit behind the clock */
-};
+enum { FILES_TOLD = 1000 };
 
 struct execute_body {
     const char *code, *language, *session_id, *key, *cwd;
@@ -43,96 +36,33 @@ static const struct json_field fields[] = {
     { "cwd", JSON_KIND_TEXT, BODY(cwd), .max_length = 4095 },
 };
 
-struct execute {
+struct answer {
     struct api_request *request;
     struct execute_body body;
-    struct session_op op;
-    bool is_opening;
-    bool made_session; /* for this call: it goes again when the run fails */
-    char session_id[ID_SIZE];
-    struct execution *execution; /* a reference */
-    struct execution_watcher watcher;
-    struct session_use use;
-    bool in_use;
-    struct listing listing;
+    char *env, *secrets; /* owned; of the body, as text */
+    struct execute execute;
 };
 
-static void execute_release(struct execute *execute)
+static void answer_free(struct answer *answer)
 {
-    if (execute->is_opening)
-        session_op_cancel(&execute->op);
-    execution_unwatch(&execute->watcher);
-    if (execute->execution)
-        execution_unref(execute->execution);
-    listing_fini(&execute->listing);
-    if (execute->in_use)
-        session_use_end(&execute->use);
-    free(execute);
+    execute_fini(&answer->execute);
+    free(answer->env);
+    free(answer->secrets);
+    free(answer);
 }
 
-static struct session *find_session(const struct execute *execute)
-{
-    return map_get(&execute->request->core->sessions_by_id, execute->session_id);
-}
-
-static void end_session(struct execute *execute, const char *why)
-{
-    struct session *session = execute->made_session ? find_session(execute) : NULL;
-
-    if (session)
-        session_end(session, END_FAILED, why, NULL, NULL);
-}
-
-/* Nobody knows the id of a session that was made for a client who has left. */
 static void on_gone(struct api_request *request)
 {
-    struct execute *execute = request->state;
-
-    if (execute->made_session && execute->execution &&
-        !execution_state_is_final(execute->execution->state))
-        end_session(execute, "the client left");
-    execute_release(execute);
+    answer_free(request->state);
 }
 
-static void finish(struct execute *execute)
+static void finish(struct answer *answer)
 {
-    execute->request->on_gone = NULL;
-    execute_release(execute);
-}
-
-static void fail(struct execute *execute, const struct error *err)
-{
-    api_fail(execute->request, err);
-    finish(execute);
+    answer->request->on_gone = NULL;
+    answer_free(answer);
 }
 
 /* --- the answer ------------------------------------------------------------------------------ */
-
-/* No part of its path is hidden. */
-static bool is_visible(const char *path, size_t length)
-{
-    for (size_t i = 0; i < length; i++)
-        if (path[i] == '.' && (i == 0 || path[i - 1] == '/'))
-            return false;
-    return length > 0;
-}
-
-/* A file that the run has made or changed. By the time that the kernel keeps: unpacked files have
- * older times of their own. */
-static bool is_of_the_run(const struct execute *execute, const struct protocol_entry_view *entry)
-{
-    return S_ISREG(entry->fixed.stat.mode) && is_visible(entry->path, entry->fixed.path_length) &&
-           entry->fixed.stat.changed_us >= execute->execution->started.wall_us - CLOCK_SLACK_US;
-}
-
-static bool next_file(const struct execute *execute, size_t *at,
-                      struct protocol_entry_view *out_entry)
-{
-    while (execute->listing.loop && listing_next(&execute->listing, at, out_entry))
-        if (is_of_the_run(execute, out_entry))
-            return true;
-    return false;
-}
 
 static void put_session_files(const struct execute *execute, struct json_writer *json)
 {
@@ -140,7 +70,8 @@ static void put_session_files(const struct execute *execute, struct json_writer 
     size_t at = 0;
 
     json_begin_array(json, "session_files");
-    for (unsigned count = 0; count < FILES_TOLD && next_file(execute, &at, &entry); count++) {
+    for (unsigned count = 0; count < FILES_TOLD && execute_next_file(execute, true, &at, &entry);
+         count++) {
         json_begin_object(json, NULL);
         json_put_bytes(json, "name", entry.path, entry.fixed.path_length);
         json_put_int(json, "size", (int64_t)entry.fixed.stat.size);
@@ -156,7 +87,8 @@ static void put_output_files(const struct execute *execute, struct json_writer *
     size_t at = 0;
 
     json_begin_array(json, "output_files");
-    for (unsigned count = 0; count < FILES_TOLD && next_file(execute, &at, &entry); count++)
+    for (unsigned count = 0; count < FILES_TOLD && execute_next_file(execute, true, &at, &entry);
+         count++)
         json_put_bytes(json, NULL, entry.path, entry.fixed.path_length);
     json_end_array(json);
 }
@@ -205,7 +137,7 @@ static int64_t least_remaining_ms(const struct session *session)
 
 static void put_session(const struct execute *execute, struct json_writer *json)
 {
-    const struct session *session = find_session(execute);
+    const struct session *session = execute_session(execute);
     int64_t remaining_ms = session ? least_remaining_ms(session) : -1;
 
     json_put_text(json, "session_id", execute->session_id);
@@ -217,33 +149,9 @@ static void put_session(const struct execute *execute, struct json_writer *json)
     put_output_files(execute, json);
 }
 
-/* For the history, which cannot look later. */
-static void record_files(const struct execute *execute)
+static void reply(struct answer *answer)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(256 * 1024);
-    struct json_writer json = JSON_WRITER(&text);
-    struct session *session = find_session(execute);
-    struct protocol_entry_view entry;
-    size_t at = 0;
-    unsigned count = 0;
-
-    json_begin_object(&json, NULL);
-    json_put_text(&json, "execution_id", execute->execution->id);
-    json_begin_array(&json, "files");
-    for (; count < FILES_RECORDED && next_file(execute, &at, &entry); count++) {
-        json_begin_object(&json, NULL);
-        json_put_bytes(&json, "name", entry.path, entry.fixed.path_length);
-        json_put_int(&json, "size", (int64_t)entry.fixed.stat.size);
-        json_end_object(&json);
-    }
-    json_end_array(&json);
-    json_end_object(&json);
-    if (session && count > 0 && !text.overflowed)
-        session_emit(session, "execution.files", buffer_text(&text));
-}
-
-static void answer(struct execute *execute)
-{
+    const struct execute *execute = &answer->execute;
     const struct execution *execution = execute->execution;
     size_t capture = (size_t)execution->core->parts.config->exec.output_capture_bytes;
     int64_t wall_us =
@@ -262,130 +170,54 @@ static void answer(struct execute *execute)
     json_put_bool(&json, "files_were_reset", execution->files_were_reset);
     put_session(execute, &json);
     json_end_object(&json);
-    api_reply(execute->request, 200, &text);
-    finish(execute);
-}
-
-/* --- files ----------------------------------------------------------------------------------- */
-
-/* The answer does not depend on the list: without one there are just no files in it. */
-static void on_listed(struct listing *listing)
-{
-    struct execute *execute = container_of(listing, struct execute, listing);
-
-    if (listing->err.code)
-        buffer_clear(&listing->bytes);
-    record_files(execute);
-    session_use_end(&execute->use);
-    execute->in_use = false;
-    answer(execute);
-}
-
-static void on_list_ready(struct session_use *use)
-{
-    struct execute *execute = container_of(use, struct execute, use);
-
-    if (use->err.code || !use->agent) {
-        execute->in_use = !use->err.code;
-        answer(execute);
-        return;
-    }
-    listing_start(&execute->listing, execute->request->core->loop, use->agent, "", ".", FILES_DEPTH,
-                  on_listed);
-}
-
-static void on_list_lost(struct session_use *use)
-{
-    struct execute *execute = container_of(use, struct execute, use);
-
-    execute->in_use = false;
-    answer(execute);
-}
-
-static void list_files(struct execute *execute)
-{
-    struct session *session = find_session(execute);
-
-    if (!session) {
-        answer(execute);
-        return;
-    }
-    execute->in_use = true;
-    session_use_begin(&execute->use, session, execute->execution->generation, on_list_ready,
-                      on_list_lost);
+    api_reply(answer->request, 200, &text);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-static void on_change(struct execution_watcher *watcher)
+static void on_done(struct execute *execute)
 {
-    struct execute *execute = container_of(watcher, struct execute, watcher);
-    struct execution *execution = execute->execution;
+    struct answer *answer = container_of(execute, struct answer, execute);
 
-    if (!execution_state_is_final(execution->state))
-        return;
-    execution_unwatch(&execute->watcher);
-    if (execution->state == EXECUTION_EXITED) {
-        list_files(execute);
-        return;
-    }
-    end_session(execute, execution_state_name(execution->state));
-    if (execution->start_error.code)
-        fail(execute, &execution->start_error);
+    if (execute->err.code)
+        api_fail(answer->request, &execute->err);
     else
-        answer(execute);
+        reply(answer);
+    finish(answer);
 }
 
-static void run(struct execute *execute, struct session *session)
+static void start(struct answer *answer, struct session *session)
 {
-    scoped(free) char *env = json_to_text(execute->body.env);
-    scoped(free) char *secrets = json_to_text(execute->body.secrets);
-    struct execution_request wanted = {
-        .code = execute->body.code,
-        .code_length = strlen(execute->body.code),
-        .language = execute->body.language,
-        .env_json = env,
-        .secrets_json = secrets,
-        .cwd = execute->body.cwd,
-        .timeout_ms = execute->body.timeout_ms,
+    struct api_request *request = answer->request;
+    const struct execute_body *body = &answer->body;
+    struct execute_request wanted = {
+        .session = session,
+        .owner = request->owner,
+        .on_behalf_of = request->on_behalf_of,
+        .key = body->key,
+        .code = body->code,
+        .language = body->language,
+        .cwd = body->cwd,
+        .env_json = answer->env,
+        .secrets_json = answer->secrets,
+        .timeout_ms = body->timeout_ms,
     };
     struct error err = { 0 };
 
-    memcpy(execute->session_id, session->id, sizeof(execute->session_id));
-    execute->execution = execution_start(session, &wanted, &err);
-    if (!execute->execution) {
-        end_session(execute, "not started");
-        fail(execute, &err);
+    if (execute_start(&answer->execute, request->core, &wanted, on_done, &err) == 0)
         return;
-    }
-    execution_ref(execute->execution);
-    execution_watch(execute->execution, &execute->watcher, on_change);
-}
-
-static void on_opened(struct session_op *op)
-{
-    struct execute *execute = container_of(op, struct execute, op);
-
-    execute->is_opening = false;
-    execute->made_session = op->created;
-    if (op->err.code)
-        fail(execute, &op->err);
-    else
-        run(execute, op->session);
+    api_fail(request, &err);
+    finish(answer);
 }
 
 static void on_found(struct api_request *request)
 {
-    struct execute *execute = request->state;
-
-    run(execute, request->session);
+    start(request->state, request->session);
 }
 
 static int read_body(struct api_request *request, struct execute_body *body, struct error *err)
 {
-    const struct config *config = request->api->parts.config;
-
-    body->timeout_ms = config->exec.timeout_ms > 0 ? config->exec.timeout_ms : TIMEOUT_DEFAULT_MS;
+    body->timeout_ms = execute_default_timeout_ms(request->core);
     if (api_decode(request, body, err) < 0)
         return -1;
     if (!*body->code)
@@ -397,27 +229,23 @@ static int read_body(struct api_request *request, struct execute_body *body, str
 
 static void post_execute(struct api_request *request)
 {
-    struct session_request wanted = SESSION_REQUEST_INIT;
-    struct execute *execute = xnew(struct execute);
+    struct answer *answer = xnew(struct answer);
     struct error err = { 0 };
 
-    if (read_body(request, &execute->body, &err) < 0) {
-        free(execute);
+    if (read_body(request, &answer->body, &err) < 0) {
+        free(answer);
         api_fail(request, &err);
         return;
     }
-    execute->request = request;
-    request->state = execute;
+    answer->request = request;
+    answer->env = json_to_text(answer->body.env);
+    answer->secrets = json_to_text(answer->body.secrets);
+    request->state = answer;
     request->on_gone = on_gone;
-    if (execute->body.session_id) {
-        api_find_session(request, execute->body.session_id, API_LIVE_SESSION, on_found);
-        return;
-    }
-    wanted.owner = request->owner;
-    wanted.on_behalf_of = request->on_behalf_of;
-    wanted.key = str_is_empty(execute->body.key) ? NULL : execute->body.key;
-    execute->is_opening = true;
-    session_open(request->core, &wanted, &execute->op, on_opened);
+    if (answer->body.session_id)
+        api_find_session(request, answer->body.session_id, API_LIVE_SESSION, on_found);
+    else
+        start(answer, NULL);
 }
 
 static const struct api_answer answers[] = {

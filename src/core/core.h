@@ -15,6 +15,7 @@
  *     retention.h  when the record of an ended session goes
  *     scopes.h     owners whose sessions end with whoever holds a lease on them
  *     context.h    an interpreter that keeps its state between runs of code
+ *     execute.h    code in one call, with the session made on demand
  *     execution.h  one run of a program: its states, streams and end
  *     output.h     the spool of one stream, readable by offset while it grows
  *     agent.h      the protocol with a sandbox's init
