@@ -234,6 +234,8 @@ static const struct api_answer interrupt_answers[] = {
 const struct api_route api_tool_routes[] = {
     { HTTP_GET, "/api/v1/tools", get_tools, "The tools of a model, with their JSON schemas",
       .answers = list_answers },
+    { HTTP_POST, "/api/v1/tools/{tool}", post_tool, "Call a tool that finds its session itself",
+      .body = API_JSON_BODY, .parameters = call_parameters, .answers = call_answers },
     { HTTP_POST, "/api/v1/sessions/{session}/tools/{tool}", post_tool,
       "Call a tool; the body has its arguments", .body = API_JSON_BODY, .session = API_LIVE_SESSION,
       .parameters = call_parameters, .answers = call_answers },

@@ -76,6 +76,10 @@ static const struct {
 static const struct {
     const char *suffix, *mime;
 } suffixes[] = {
+    { ".png", "image/png" },
+    { ".jpg", "image/jpeg" },
+    { ".pdf", "application/pdf" },
+    { ".zip", "application/zip" },
     { ".txt", "text/plain" },
     { ".md", "text/markdown" },
     { ".csv", "text/csv" },
@@ -94,6 +98,8 @@ static const struct {
 
 static const char *find_magic(const void *bytes, size_t length, bool images_only)
 {
+    if (length == 0)
+        return NULL;
     for (size_t i = 0; i < ARRAY_LENGTH(magics); i++) {
         if (length < magics[i].length || memcmp(bytes, magics[i].magic, magics[i].length) != 0)
             continue;
@@ -137,7 +143,7 @@ const char *tool_mime(const void *bytes, size_t length, const char *path)
     }
     if (mime)
         return mime;
-    return tool_is_binary(bytes, length) ? "application/octet-stream" : "text/plain";
+    return length == 0 || tool_is_binary(bytes, length) ? "application/octet-stream" : "text/plain";
 }
 
 struct tool_memory *tool_call_memory(const struct tool_call *call)

@@ -18,6 +18,7 @@ struct tools;
 struct tool_memory {
     char session_id[ID_SIZE];
     uint64_t generation; /* of the sandbox that the model was last told about; 0: none yet */
+    bool has_tip;        /* execute_python has told how it is meant */
     struct map files;    /* by path; private */
 };
 

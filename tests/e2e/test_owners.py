@@ -79,6 +79,7 @@ ROWS = {
     ("POST", CONTEXT + "/restart"): Row("session", body={}),
     ("POST", CONTEXT + "/run"): Row("session", body={"code": "1"}),
     ("GET", "/api/v1/tools"): Row("caller"),
+    ("POST", "/api/v1/tools/{tool}"): Row("caller", body={"operation": "list"}),
     ("POST", SESSION + "/tools/{tool}"): Row("session", body={"command": "true"}),
     ("POST", SESSION + "/interrupt"): Row("session", body={}),
     ("GET", SESSION + "/archive"): Row("session", query="?path=."),
@@ -132,7 +133,8 @@ class Scene:
         row = ROWS[route]
         path = path.replace("{session}", session or self.session).replace("{execution}", self.execution)
         path = path.replace("{approval}", approval or self.approval)
-        path = path.replace("{context}", "ctx_" + "0" * 26).replace("{tool}", "bash")
+        path = path.replace("{context}", "ctx_" + "0" * 26)
+        path = path.replace("{tool}", "bash" if "{session}" in route[1] else "manage_session")
         headers = dict(headers)
         if row.streams:
             return self.ask_head(method, path + row.query, headers)
