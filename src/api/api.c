@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
+#include "mcp/mcp.h"
 #include "tools/tool.h"
 
 #include <string.h>
@@ -19,6 +20,8 @@ struct api *api_new(const struct api_parts *parts)
     api->parts = *parts;
     api->audit = api_audit_new(api);
     api->tools = tools_new(parts->core);
+    api->mcp = mcp_new(&(struct mcp_parts){
+        .loop = parts->loop, .config = parts->config, .core = parts->core, .tools = api->tools });
     return api;
 }
 
@@ -27,6 +30,7 @@ void api_free(struct api *api)
     if (!api)
         return;
     api_audit_free(api->audit);
+    mcp_free(api->mcp);
     tools_free(api->tools);
     free(api->openapi);
     free(api);

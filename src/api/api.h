@@ -9,6 +9,7 @@
  *     routes.c      all routes; each resource has its own table, beside its handlers
  *     request.h     one request on its way through a handler
  *     errors.c      failures as status and JSON
+ *     mcp.c         the door of the MCP server, which is in src/mcp
  *     lookup.c      the session of a route, live or ended
  *     openapi.c     the document that the tables of routes make
  *

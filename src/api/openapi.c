@@ -52,7 +52,7 @@ static void put_fields(struct json_writer *json, const struct api_route *route)
 
 static void put_body(struct json_writer *json, const struct api_route *route)
 {
-    bool is_json = route->body == API_JSON_BODY;
+    bool is_json = route->body == API_JSON_BODY || route->body == API_MESSAGE_BODY;
 
     if (route->body == API_NO_BODY)
         return;
@@ -62,7 +62,7 @@ static void put_body(struct json_writer *json, const struct api_route *route)
     json_begin_object(json, "schema");
     json_put_text(json, "type", is_json ? "object" : "string");
     if (is_json) {
-        json_put_bool(json, "additionalProperties", false);
+        json_put_bool(json, "additionalProperties", route->body == API_MESSAGE_BODY);
         put_fields(json, route);
     } else {
         json_put_text(json, "format", "binary");

@@ -26,12 +26,14 @@
 #include <stdbool.h>
 
 struct api_audit;
+struct mcp;
 struct tools;
 
 struct api {
     struct api_parts parts;
     struct api_audit *audit; /* owned; NULL when nothing is written */
     struct tools *tools;     /* owned */
+    struct mcp *mcp;         /* owned */
     char *openapi;           /* owned; made when it is first asked for */
 };
 
@@ -42,7 +44,12 @@ enum {
     API_REPLY_MAXIMUM = 256 * 1024 * 1024,
 };
 
-enum api_body { API_NO_BODY, API_JSON_BODY, API_BYTES_BODY };
+enum api_body {
+    API_NO_BODY,
+    API_JSON_BODY,
+    API_BYTES_BODY,
+    API_MESSAGE_BODY, /* JSON that the handler reads itself */
+};
 
 /* What {session} in the path has to be. */
 enum api_session { API_NO_SESSION, API_LIVE_SESSION, API_ANY_SESSION };
@@ -220,6 +227,7 @@ extern const struct api_route api_archive_routes[];
 extern const struct api_route api_watch_routes[];
 extern const struct api_route api_event_routes[];
 extern const struct api_route api_scope_routes[];
+extern const struct api_route api_mcp_routes[];
 extern const struct api_route api_system_routes[];
 extern const struct api_route api_teardown_routes[];
 extern const struct api_route api_history_routes[];

@@ -183,6 +183,10 @@ struct config {
     } http;
 
     struct {
+        int64_t idle_timeout_ms; /* 0: off */
+    } mcp;
+
+    struct {
         char *certificate; /* "": TCP listeners speak plain HTTP */
         char *key;
     } tls;

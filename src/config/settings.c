@@ -718,6 +718,17 @@ const struct setting settings[] = {
         .help = "Requests that a principal may make at once after a pause.",
     },
     {
+        .key = "mcp.idle_timeout",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(mcp.idle_timeout_ms),
+        .fallback = "1h",
+        .min = 0.1,
+        .max = YEAR,
+        .zero_is_off = true,
+        .help = "Forget an MCP client over HTTP that sent nothing for this long, and end its "
+                "session.",
+    },
+    {
         .key = "tls.certificate",
         .type = SETTING_PATH,
         .offset = FIELD(tls.certificate),

@@ -19,7 +19,7 @@ class Row:
 
     def __init__(self, who, query="", body=None, data=None, last=0, streams=False):
         # "session": its owner; "caller": everybody, about himself; "anybody"; "admin"; "delegate"; "approver"; "approval":
-        # who asked may look, an approver decides
+        # who asked may look, an approver decides; "client": who holds an id of MCP, see test_mcp_http.py
         self.who = who
         self.query = query
         self.body = body
@@ -88,6 +88,10 @@ ROWS = {
     ("GET", SESSION + "/history"): Row("session"),
     ("GET", "/api/v1/events"): Row("caller", query="?follow=0"),
     ("POST", "/api/v1/scopes"): Row("delegate", body={}),
+    ("POST", "/mcp"): Row("caller", body={"jsonrpc": "2.0", "id": 1, "method": "initialize",
+                                          "params": {"protocolVersion": "2025-11-25"}}),
+    ("GET", "/mcp"): Row("client"),
+    ("DELETE", "/mcp"): Row("client"),
     ("GET", "/healthz"): Row("anybody"),
     ("GET", "/readyz"): Row("anybody"),
     ("GET", "/openapi.json"): Row("anybody"),
@@ -225,7 +229,7 @@ def test_with_keys_everybody_has_what_is_his(keys, keyed):
 
     check_strangers(scene, ["other", "approver", "delegate", "spoofer", "delegate for the owner"], deciding=["approver"])
     for name in ("nobody", "wrong"):
-        check_refused(scene, name, 401, "session", "caller", "admin", "delegate", "approver", "approval")
+        check_refused(scene, name, 401, "session", "caller", "client", "admin", "delegate", "approver", "approval")
         check_may_use(scene, name, scene.of("anybody"))
     for name in ("owner", "other", "approver", "delegate"):
         check_refused(scene, name, 403, "admin")

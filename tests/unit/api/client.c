@@ -53,8 +53,8 @@ void front_stop(struct front *front)
 
     http_server_free(front->server);
     world_settle(&front->world);
-    world_fini(&front->world);
     api_free(front->api);
+    world_fini(&front->world);
     fake_programs_clear();
     fd_close(front->world.state_dir);
     snprintf(command, sizeof(command), "rm -rf %s", front->path);

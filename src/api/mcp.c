@@ -1,0 +1,139 @@
+/*
+ * /mcp: the door of the MCP server. Who asks is found out as for every route; what is said is the
+ * server's own business, and so are its answers, which are JSON-RPC.
+ */
+
+#include "mcp/mcp.h"
+#include "api/request.h"
+
+static struct mcp_caller caller_of(const struct api_request *request)
+{
+    return (struct mcp_caller){
+        .owner = request->owner,
+        .on_behalf_of = request->on_behalf_of,
+        .any_owner = request->any_owner,
+    };
+}
+
+static void on_gone(struct api_request *request)
+{
+    mcp_exchange_gone(request->state);
+}
+
+/* From now on the server answers. */
+static void hand_over(struct api_request *request, struct mcp_exchange *exchange)
+{
+    request->state = exchange;
+    request->on_gone = on_gone;
+}
+
+/* --- POST ------------------------------------------------------------------------------------ */
+
+/* For the audit log: the method, the tool, and the tool's arguments, among which the log knows what
+ * it has to leave out. What cannot be read is the server's to refuse. */
+static void note_message(struct api_request *request, const struct buffer *body)
+{
+    scoped(json_decref) json_t *message = body->length ? json_read(body->data, body->length, NULL)
+                                                       : NULL;
+    const json_t *params = json_object_get(message, "params");
+    json_t *arguments = json_object_get(params, "arguments");
+
+    request->body = json_is_object(arguments) ? json_copy(arguments) : json_object();
+    json_object_set(request->body, "mcp_method", json_object_get(message, "method"));
+    json_object_set(request->body, "mcp_tool", json_object_get(params, "name"));
+    api_audit_body(request);
+}
+
+static void on_message(struct http_exchange *http, struct buffer *body)
+{
+    struct api_request *request = http_exchange_user(http);
+    struct mcp_caller caller = caller_of(request);
+
+    note_message(request, body);
+    hand_over(request, mcp_post(request->api->mcp, &caller, http,
+                                body->length ? (const void *)body->data : "", body->length));
+}
+
+static void post_mcp(struct api_request *request)
+{
+    http_exchange_read_body(request->exchange, API_BODY_MAXIMUM, on_message);
+}
+
+/* --- GET: events, or a line for each message ------------------------------------------------- */
+
+static void on_data(struct http_exchange *http, const uint8_t *data, size_t length)
+{
+    struct api_request *request = http_exchange_user(http);
+
+    mcp_exchange_data(request->state, data, length);
+}
+
+static void on_drain(struct http_exchange *http)
+{
+    struct api_request *request = http_exchange_user(http);
+
+    mcp_exchange_drained(request->state);
+}
+
+static void upgrade(struct api_request *request, const struct mcp_caller *caller)
+{
+    struct error err = { 0 };
+    struct mcp_exchange *exchange = mcp_pipe(request->api->mcp, caller, request->exchange, &err);
+
+    if (!exchange) {
+        api_fail(request, &err);
+        return;
+    }
+    hand_over(request, exchange);
+    http_respond_on_drain(request->exchange, on_drain);
+    http_respond_upgrade(request->exchange, MCP_UPGRADE, on_data);
+}
+
+static void get_mcp(struct api_request *request)
+{
+    struct mcp_caller caller = caller_of(request);
+
+    if (mcp_wants_pipe(request->exchange))
+        upgrade(request, &caller);
+    else
+        hand_over(request, mcp_get(request->api->mcp, &caller, request->exchange));
+}
+
+static void delete_mcp(struct api_request *request)
+{
+    struct mcp_caller caller = caller_of(request);
+
+    hand_over(request, mcp_delete(request->api->mcp, &caller, request->exchange));
+}
+
+/* --- the routes ------------------------------------------------------------------------------ */
+
+static const struct api_answer post_answers[] = {
+    { 200, "the answer to a request, as JSON or as text/event-stream" },
+    { 202, "a notification was taken" },
+    { 400, "a JSON-RPC error: not a message, Mcp-Session-Id missing, headers that do not fit" },
+    { 404, "a JSON-RPC error: the MCP session has ended; send initialize again" },
+    { 0 },
+};
+
+static const struct api_answer get_answers[] = {
+    { 101, "Upgrade: mcp-lines: a message in each line, both ways; what the client makes ends with "
+           "the connection" },
+    { 200, "text/event-stream; Last-Event-ID takes up an answer that was cut off" },
+    { 404, "the MCP session has ended" },
+    { 0 },
+};
+
+static const struct api_answer delete_answers[] = {
+    { 204, "the MCP session has ended, and its sandbox is gone" },
+    { 404, "there is no such MCP session" },
+    { 0 },
+};
+
+const struct api_route api_mcp_routes[] = {
+    { HTTP_POST, "/mcp", post_mcp, "A message of the Model Context Protocol (JSON-RPC)",
+      .body = API_MESSAGE_BODY, .answers = post_answers },
+    { HTTP_GET, "/mcp", get_mcp, "Messages of the MCP server", .answers = get_answers },
+    { HTTP_DELETE, "/mcp", delete_mcp, "End an MCP session", .answers = delete_answers },
+    { 0 },
+};

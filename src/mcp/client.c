@@ -1,0 +1,283 @@
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "mcp/private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *mcp_client_key(const char *client_id)
+{
+    return xasprintf(MCP_KEY "%s", client_id);
+}
+
+bool mcp_client_is_leased(const char *client_id)
+{
+    return id_is_valid(client_id, ID_MCP_PIPE);
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+static bool is_busy(const struct mcp_client *client)
+{
+    return client->channel || !list_is_empty(&client->requests) || client->attached > 0;
+}
+
+/* Nothing came from it for too long: it has forgotten to say that it goes. */
+static void on_idle(struct timer *timer)
+{
+    struct mcp_client *client = container_of(timer, struct mcp_client, idle);
+
+    if (is_busy(client))
+        mcp_client_touch(client);
+    else
+        mcp_client_end(client, NULL, NULL);
+}
+
+void mcp_client_touch(struct mcp_client *client)
+{
+    int64_t idle_ms = client->mcp->parts.config->mcp.idle_timeout_ms;
+
+    list_remove(&client->node);
+    list_append(&client->mcp->recent, &client->node);
+    if (!client->channel && idle_ms > 0)
+        timer_arm_in(&client->idle, idle_ms * 1000);
+}
+
+/* The one that was not heard of for the longest time, if it does nothing, makes room. */
+static int make_room(struct mcp *mcp, struct error *err)
+{
+    struct mcp_client *client;
+
+    if (mcp->clients.count < MCP_CLIENTS_MAXIMUM)
+        return 0;
+    list_for_each (client, &mcp->recent, node) {
+        if (!is_busy(client)) {
+            mcp_client_end(client, NULL, NULL);
+            return 0;
+        }
+    }
+    return error_named(err, ERR_LIMIT, "too_many_clients", "there are %d MCP clients already",
+                       MCP_CLIENTS_MAXIMUM);
+}
+
+struct mcp_client *mcp_client_new(struct mcp *mcp, const struct mcp_caller *caller,
+                                  const char *prefix, const char *id, struct error *err)
+{
+    struct mcp_client *client;
+
+    if (make_room(mcp, err) < 0)
+        return NULL;
+    client = xnew(struct mcp_client);
+    client->mcp = mcp;
+    if (id)
+        snprintf(client->id, sizeof(client->id), "%s", id);
+    else
+        id_make(client->id, prefix);
+    mcp_identity_set(&client->identity, caller);
+    list_init(&client->requests);
+    list_init(&client->streams);
+    list_init(&client->links);
+    timer_init(&client->idle, mcp->parts.loop, on_idle);
+    map_put(&mcp->clients, client->id, client);
+    mcp_client_touch(client);
+    log_info("mcp client came", kv("client", client->id), kv("owner", client->identity.owner));
+    return client;
+}
+
+static struct session *find_own_session(const struct mcp *mcp, const char *owner, const char *id)
+{
+    scoped(free) char *key = xasprintf("%s\n" MCP_KEY "%s", owner, id);
+
+    return map_get(&mcp->parts.core->sessions_by_key, key);
+}
+
+struct mcp_client *mcp_client_find(struct mcp *mcp, const struct mcp_caller *caller, const char *id)
+{
+    struct mcp_client *client = map_get(&mcp->clients, id);
+    struct session *session;
+
+    if (client)
+        return str_equal(client->identity.owner, caller->owner) ? client : NULL;
+    if (!id_is_valid(id, ID_MCP_CLIENT) && !id_is_valid(id, ID_MCP_PIPE))
+        return NULL;
+    session = find_own_session(mcp, caller->owner, id);
+    if (!session)
+        return NULL;
+    client = mcp_client_new(mcp, caller, NULL, id, NULL);
+    if (client)
+        memcpy(client->session_id, session->id, sizeof(client->session_id));
+    return client;
+}
+
+/* --- links ----------------------------------------------------------------------------------- */
+
+static void link_free(struct mcp_client *client, struct mcp_link *link)
+{
+    list_remove(&link->node);
+    client->link_count--;
+    free(link->uri);
+    free(link->name);
+    free(link->mime);
+    free(link);
+}
+
+void mcp_client_note_link(struct mcp_client *client, const char *uri, const char *name,
+                          const char *mime, uint64_t size)
+{
+    struct mcp_link *link, *following;
+
+    list_for_each_safe (link, following, &client->links, node)
+        if (str_equal(link->uri, uri))
+            link_free(client, link);
+    if (client->link_count == MCP_LINKS_MAXIMUM)
+        link_free(client, list_first(&client->links, struct mcp_link, node));
+    link = xnew(struct mcp_link);
+    link->uri = xstrdup(uri);
+    link->name = xstrdup(name);
+    link->mime = xstrdup(mime);
+    link->size = size;
+    list_append(&client->links, &link->node);
+    client->link_count++;
+}
+
+void mcp_client_free(struct mcp_client *client)
+{
+    struct mcp_link *link, *following;
+
+    mcp_streams_end(client);
+    timer_stop(&client->idle);
+    list_remove(&client->node);
+    map_remove(&client->mcp->clients, client->id);
+    list_for_each_safe (link, following, &client->links, node)
+        link_free(client, link);
+    mcp_identity_fini(&client->identity);
+    free(client);
+}
+
+/* --- the end --------------------------------------------------------------------------------- */
+
+/* One session that goes with its client. */
+struct parting {
+    struct session_op op;
+    struct mcp_farewell *farewell;
+};
+
+struct mcp_farewell {
+    struct list node;
+    struct mcp *mcp; /* borrowed */
+    mcp_done_fn *done;
+    void *user;
+    struct deferred deferred;
+    size_t pending, count;
+    struct parting partings[];
+};
+
+static void farewell_free(struct mcp_farewell *farewell)
+{
+    for (size_t i = 0; i < farewell->count; i++)
+        session_op_cancel(&farewell->partings[i].op);
+    loop_undefer(farewell->mcp->parts.loop, &farewell->deferred);
+    list_remove(&farewell->node);
+    free(farewell);
+}
+
+void mcp_farewells_free(struct mcp *mcp)
+{
+    struct mcp_farewell *farewell, *following;
+
+    list_for_each_safe (farewell, following, &mcp->farewells, node)
+        farewell_free(farewell);
+}
+
+void mcp_farewell_forget(struct mcp_farewell *farewell)
+{
+    if (farewell)
+        farewell->done = NULL;
+}
+
+static void finish(struct mcp_farewell *farewell)
+{
+    mcp_done_fn *done = farewell->done;
+    void *user = farewell->user;
+
+    farewell_free(farewell);
+    if (done)
+        done(user);
+}
+
+static void on_finish(struct deferred *deferred)
+{
+    finish(container_of(deferred, struct mcp_farewell, deferred));
+}
+
+/* One that takes too long is told as an error, and goes on without us. */
+static void on_ended(struct session_op *op)
+{
+    struct mcp_farewell *farewell = container_of(op, struct parting, op)->farewell;
+
+    if (--farewell->pending == 0)
+        finish(farewell);
+}
+
+static bool goes_with(const struct session *session, const struct mcp_client *client)
+{
+    char id[ID_SIZE];
+
+    /* A daemon that stops leaves them to the next one, to which the client may come back. */
+    if (client->mcp->parts.core->stopping)
+        return false;
+    if (session->state == SESSION_ENDED || !str_equal(session->owner, client->identity.owner))
+        return false;
+    mcp_session_client(session, id);
+    return strcmp(id, client->id) == 0;
+}
+
+static size_t count_sessions(const struct mcp_client *client)
+{
+    struct session *session;
+    size_t count = 0;
+
+    list_for_each (session, &client->mcp->parts.core->sessions, node)
+        count += goes_with(session, client);
+    return count;
+}
+
+static struct mcp_farewell *end_sessions(const struct mcp_client *client)
+{
+    size_t count = count_sessions(client), at = 0;
+    struct mcp_farewell *farewell =
+        xcalloc(1, sizeof(struct mcp_farewell) + count * sizeof(struct parting));
+    struct session *session, *following;
+
+    farewell->mcp = client->mcp;
+    farewell->count = farewell->pending = count;
+    list_for_each_safe (session, following, &client->mcp->parts.core->sessions, node) {
+        if (!goes_with(session, client))
+            continue;
+        farewell->partings[at].farewell = farewell;
+        session_end(session, END_DELETED, MCP_END_DETAIL, &farewell->partings[at++].op, on_ended);
+    }
+    return farewell;
+}
+
+struct mcp_farewell *mcp_client_end(struct mcp_client *client, mcp_done_fn *done, void *user)
+{
+    struct mcp *mcp = client->mcp;
+    struct mcp_request *request, *following;
+    struct mcp_farewell *farewell;
+
+    log_info("mcp client left", kv("client", client->id));
+    list_for_each_safe (request, following, &client->requests, node)
+        mcp_request_drop(request);
+    farewell = end_sessions(client);
+    farewell->done = done;
+    farewell->user = user;
+    list_append(&mcp->farewells, &farewell->node);
+    if (farewell->count == 0)
+        loop_defer(mcp->parts.loop, &farewell->deferred, on_finish);
+    mcp_client_free(client);
+    return farewell;
+}

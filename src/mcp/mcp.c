@@ -1,0 +1,115 @@
+#include "mcp/mcp.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/core.h"
+#include "core/scopes.h"
+#include "mcp/private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- who ------------------------------------------------------------------------------------- */
+
+void mcp_identity_set(struct mcp_identity *identity, const struct mcp_caller *caller)
+{
+    identity->owner = xstrdup(caller->owner);
+    identity->on_behalf_of = xstrdup(caller->on_behalf_of);
+    identity->any_owner = caller->any_owner;
+}
+
+void mcp_identity_fini(struct mcp_identity *identity)
+{
+    free(identity->owner);
+    free(identity->on_behalf_of);
+    *identity = (struct mcp_identity){ 0 };
+}
+
+/* --- what an earlier daemon had -------------------------------------------------------------- */
+
+void mcp_session_client(const struct session *session, char id[ID_SIZE])
+{
+    const char *labels = session->labels_json;
+    scoped(json_decref) json_t *object = labels ? json_read(labels, strlen(labels), NULL) : NULL;
+    const char *label = json_string_value(json_object_get(object, MCP_LABEL));
+
+    id[0] = '\0';
+    if (label && (id_is_valid(label, ID_MCP_PIPE) || id_is_valid(label, ID_MCP_CLIENT)))
+        memcpy(id, label, strlen(label) + 1);
+}
+
+/* Those who had a pipe have come back by now. */
+static void on_grace_over(struct timer *timer)
+{
+    struct mcp *mcp = container_of(timer, struct mcp, grace);
+    struct core *core = mcp->parts.core;
+    struct session *session, *following;
+    char id[ID_SIZE];
+
+    list_for_each_safe (session, following, &core->sessions, node) {
+        mcp_session_client(session, id);
+        if (mcp_client_is_leased(id) && !map_get(&mcp->clients, id))
+            session_end(session, END_DELETED, MCP_END_DETAIL, NULL, NULL);
+    }
+}
+
+/* --- the server ------------------------------------------------------------------------------ */
+
+struct mcp *mcp_new(const struct mcp_parts *parts)
+{
+    struct mcp *mcp = xnew(struct mcp);
+
+    mcp->parts = *parts;
+    list_init(&mcp->recent);
+    list_init(&mcp->strays);
+    list_init(&mcp->places);
+    list_init(&mcp->farewells);
+    timer_init(&mcp->grace, parts->loop, on_grace_over);
+    timer_arm_in(&mcp->grace, SCOPE_GRACE_US);
+    return mcp;
+}
+
+static void drop_all(struct list *requests)
+{
+    struct mcp_request *request, *following;
+
+    list_for_each_safe (request, following, requests, node)
+        mcp_request_drop(request);
+}
+
+void mcp_free(struct mcp *mcp)
+{
+    struct mcp_client *client, *following;
+
+    if (!mcp)
+        return;
+    timer_stop(&mcp->grace);
+    list_for_each_safe (client, following, &mcp->recent, node) {
+        drop_all(&client->requests);
+        mcp_client_free(client);
+    }
+    drop_all(&mcp->strays);
+    mcp_places_free(mcp);
+    mcp_farewells_free(mcp);
+    map_fini(&mcp->clients);
+    free(mcp);
+}
+
+/* --- exchanges ------------------------------------------------------------------------------- */
+
+void mcp_exchange_data(struct mcp_exchange *exchange, const uint8_t *data, size_t length)
+{
+    exchange->on_data(exchange, data, length);
+}
+
+void mcp_exchange_drained(struct mcp_exchange *exchange)
+{
+    if (exchange && exchange->on_drain)
+        exchange->on_drain(exchange);
+}
+
+void mcp_exchange_gone(struct mcp_exchange *exchange)
+{
+    if (exchange)
+        exchange->on_gone(exchange);
+}

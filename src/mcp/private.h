@@ -1,0 +1,305 @@
+#pragma once
+
+/* Inside of the MCP server. */
+
+#include "base/buffer.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "core/session.h"
+#include "loop/loop.h"
+#include "mcp/mcp.h"
+#include "net/http_server.h"
+#include "wire/jsonrpc.h"
+
+#define ID_MCP_CLIENT "mcp_" /* over HTTP */
+#define ID_MCP_PIPE "mcl_"   /* its sessions go with its connection */
+
+/* The key and the label that tell whose a session is. */
+#define MCP_KEY "mcp:"
+#define MCP_LABEL "mcp"
+#define MCP_END_DETAIL "its MCP client left"
+
+enum {
+    MCP_CLIENTS_MAXIMUM = 1000,
+    MCP_REQUESTS_MAXIMUM = 64, /* of one client at a time */
+    MCP_MESSAGE_MAXIMUM = 24 * 1024 * 1024,
+    MCP_ANSWER_MAXIMUM = 96 * 1024 * 1024,
+    MCP_REPLAY_BYTES = 8 * 1024 * 1024, /* of one client, kept for Last-Event-ID */
+    MCP_STREAMS_MAXIMUM = 96,           /* of one client, ended ones that are kept included */
+    MCP_LINKS_MAXIMUM = 256,
+    MCP_HEARTBEAT_US = 15 * 1000 * 1000,
+};
+
+/* Codes beyond those of JSON-RPC. */
+enum {
+    MCP_SESSION_NOT_FOUND = -32001,
+    MCP_RESOURCE_NOT_FOUND = -32002,
+    MCP_HEADER_MISMATCH = -32020,
+    MCP_VERSION_UNSUPPORTED = -32022,
+};
+
+#define MCP_VERSION_STATELESS "2026-07-28"
+#define MCP_META "io.modelcontextprotocol/"
+
+struct mcp_client;
+struct mcp_request;
+
+struct mcp {
+    struct mcp_parts parts;
+    struct map clients;    /* by id; struct mcp_client */
+    struct list recent;    /* the same, least recently used first */
+    struct list strays;    /* struct mcp_request of nobody: stateless ones */
+    struct list places;    /* struct mcp_place: sessions being opened */
+    struct timer grace;    /* for what clients on pipes left behind in an earlier daemon */
+    struct list farewells; /* struct mcp_farewell */
+};
+
+/* --- who ------------------------------------------------------------------------------------- */
+
+struct mcp_identity {
+    char *owner, *on_behalf_of; /* owned */
+    bool any_owner;
+};
+
+void mcp_identity_set(struct mcp_identity *identity, const struct mcp_caller *caller);
+void mcp_identity_fini(struct mcp_identity *identity);
+
+/* --- where messages go ----------------------------------------------------------------------- */
+
+struct mcp_channel;
+
+struct mcp_channel_ops {
+    /* From now on this request is answered here; NULL: no need to know. */
+    void (*begin)(struct mcp_channel *channel, struct mcp_request *request);
+    /* A message that is not the last one. */
+    void (*notify)(struct mcp_channel *channel, const void *text, size_t length);
+    /* The answer to a request; the status is for HTTP. */
+    void (*finish)(struct mcp_channel *channel, int status, const void *text, size_t length);
+    /* There will be no answer: the request was cancelled. */
+    void (*close)(struct mcp_channel *channel);
+    /* The client does not take what was sent: what can be left out should be. */
+    bool (*is_full)(const struct mcp_channel *channel);
+};
+
+struct mcp_channel {
+    const struct mcp_channel_ops *ops;
+};
+
+/* An HTTP exchange and who is told of it. */
+struct mcp_exchange {
+    struct http_exchange *http; /* borrowed */
+    void (*on_gone)(struct mcp_exchange *exchange);
+    void (*on_data)(struct mcp_exchange *exchange, const uint8_t *data, size_t length);
+    void (*on_drain)(struct mcp_exchange *exchange);
+};
+
+/* --- a client -------------------------------------------------------------------------------- */
+
+struct mcp_link {
+    struct list node;
+    char *uri, *name, *mime; /* owned */
+    uint64_t size;
+};
+
+struct mcp_client {
+    struct mcp *mcp; /* borrowed */
+    struct list node;
+    char id[ID_SIZE];
+    struct mcp_identity identity;
+    const char *version;         /* what `initialize` has agreed on; NULL before */
+    struct mcp_channel *channel; /* borrowed: of a client on a pipe; NULL over HTTP */
+    struct list requests;        /* struct mcp_request */
+    struct list streams;         /* struct mcp_stream, oldest first */
+    size_t stream_count, replay_bytes;
+    size_t attached; /* streams that are connected */
+    uint64_t next_stream;
+    struct list links; /* struct mcp_link, oldest first */
+    size_t link_count;
+    char session_id[ID_SIZE]; /* of its own session; "" before the first */
+    struct timer idle;
+    bool is_ending;
+};
+
+/* NULL when there are too many. `prefix` is one of the two kinds of ids; `id` is taken up again, or
+ * NULL for a new one. */
+struct mcp_client *mcp_client_new(struct mcp *mcp, const struct mcp_caller *caller,
+                                  const char *prefix, const char *id, struct error *err);
+
+/* The caller's own client with this id; after a restart of the daemon one of which a session is
+ * left is known again. NULL otherwise. */
+struct mcp_client *mcp_client_find(struct mcp *mcp, const struct mcp_caller *caller,
+                                   const char *id);
+
+/* Something came from it: its time begins anew. */
+void mcp_client_touch(struct mcp_client *client);
+
+/* Ends it with everything it has: requests, streams, its session, and all it made when it is on a
+ * pipe. `done` comes from the loop when all that is gone, unless it is NULL. */
+typedef void mcp_done_fn(void *user);
+struct mcp_farewell;
+struct mcp_farewell *mcp_client_end(struct mcp_client *client, mcp_done_fn *done, void *user);
+void mcp_farewells_free(struct mcp *mcp);
+void mcp_farewell_forget(struct mcp_farewell *farewell); /* nobody waits any more; NULL is fine */
+
+/* Only the memory. */
+void mcp_client_free(struct mcp_client *client);
+
+/* A file that a tool has told of. */
+void mcp_client_note_link(struct mcp_client *client, const char *uri, const char *name,
+                          const char *mime, uint64_t size);
+
+/* "mcp:" + id, allocated: the key of its own session. */
+char *mcp_client_key(const char *client_id);
+
+/* Whose session it is, by its label; "" when it is no client's. */
+void mcp_session_client(const struct session *session, char id[ID_SIZE]);
+
+/* Whether everything that this client makes goes with it. */
+bool mcp_client_is_leased(const char *client_id);
+
+/* --- a request ------------------------------------------------------------------------------- */
+
+struct mcp_request {
+    struct mcp *mcp;             /* borrowed */
+    struct mcp_client *client;   /* borrowed; NULL for one that stands alone */
+    struct mcp_channel *channel; /* borrowed */
+    struct mcp_identity identity;
+    const char *version; /* of the protocol */
+    bool is_stateless;   /* from 2026-07-28 on */
+    char *id;            /* owned: JSON */
+    json_t *params;      /* owned; an object, or NULL */
+    struct list node;    /* of the client, or among the strays */
+
+    /* What its method has under way; NULL without. */
+    void *work;
+    void (*release)(struct mcp_request *request); /* stops and frees it */
+    void (*cancel)(struct mcp_request *request);  /* ends soon in mcp_request_close() */
+};
+
+/* Where a message came from. */
+struct mcp_source {
+    struct mcp *mcp;
+    struct mcp_client *client; /* NULL: none */
+    const struct mcp_caller *caller;
+    struct mcp_channel *channel;
+    bool is_stateless;
+};
+
+/* Answers a request, now or later. */
+void mcp_request_start(const struct mcp_source *source, const struct jsonrpc_message *message);
+
+/* One that the client sends without waiting for an answer. */
+void mcp_notification(struct mcp_client *client, const struct jsonrpc_message *message);
+
+/* The client is gone, or cannot be answered: nothing is sent. */
+void mcp_request_drop(struct mcp_request *request);
+
+/* As cancelled: no answer, and the channel is told so. */
+void mcp_request_close(struct mcp_request *request);
+
+struct mcp_request *mcp_request_find(const struct mcp_client *client, const char *id);
+
+/* Each ends the request. `data` is JSON or NULL. */
+void mcp_request_fail(struct mcp_request *request, int code, const char *message, const char *data);
+
+/* {"jsonrpc", "id", "result": { … }}: what every result has is there already. */
+struct mcp_result {
+    struct buffer text;
+    struct json_writer json;
+};
+
+void mcp_result_begin(struct mcp_result *result, const struct mcp_request *request);
+
+/* What a client may keep for how long; only where the protocol has it. */
+void mcp_result_put_cache(struct mcp_result *result, const struct mcp_request *request,
+                          int64_t ttl_ms, const char *scope);
+void mcp_result_send(struct mcp_result *result, struct mcp_request *request);
+
+bool mcp_request_speaks(const struct mcp_request *request, const char *version); /* or later */
+const char *mcp_param_text(const struct mcp_request *request, const char *name); /* or NULL */
+
+/* An error without a request that could be known. */
+void mcp_write_failure(struct buffer *text, const char *id, int code, const char *message,
+                       const char *data);
+
+/* --- methods --------------------------------------------------------------------------------- */
+
+typedef void mcp_method_fn(struct mcp_request *request);
+
+mcp_method_fn mcp_initialize, mcp_ping, mcp_discover;
+mcp_method_fn mcp_tools_list, mcp_tools_call;
+mcp_method_fn mcp_resources_list, mcp_resources_templates, mcp_resources_read;
+
+/* Whether `initialize` can be answered with a result. */
+int mcp_initialize_check(const json_t *params, struct error *err);
+
+/* A version with `initialize` that is known, as a constant; NULL otherwise. */
+const char *mcp_version_find(const char *version);
+
+/* {"supported": […], "requested": …} for an unknown one; allocated. */
+char *mcp_version_data(const char *requested, bool is_stateless);
+
+/* The stateless era: each request has _meta with the version it speaks, which is told here (NULL
+ * without one), and with what its client can do. The check returns 0 or the code of an error, with
+ * allocated `data` for it, or NULL. */
+const char *mcp_meta_version(const json_t *params);
+int mcp_meta_check(const json_t *params, char **out_data, struct error *err);
+
+/* --- in which session ------------------------------------------------------------------------ */
+
+struct mcp_place;
+typedef void mcp_place_fn(struct mcp_place *place);
+
+/* Opens the session that a call works in, or finds it; `done` comes once, from the loop. */
+struct mcp_place {
+    struct list node;
+    struct mcp *mcp; /* borrowed */
+    struct session_op op;
+    mcp_place_fn *done;      /* NULL: nobody waits any more */
+    void *user;              /* of who waits */
+    char client_id[ID_SIZE]; /* "" for one that stands alone */
+    bool is_own;             /* the client's own session: it goes with it */
+    struct error err;
+    char session_id[ID_SIZE];
+    bool is_new;
+};
+
+/* By `key`, or with NULL the client's own; a request without a client gets a new one. */
+struct mcp_place *mcp_place_open(const struct mcp_request *request, const char *key,
+                                 mcp_place_fn *done, void *user);
+
+/* The waiter goes; a session that is made all the same, and nobody will know, goes too. */
+void mcp_place_abandon(struct mcp_place *place);
+void mcp_places_free(struct mcp *mcp);
+
+/* --- HTTP answers ---------------------------------------------------------------------------- */
+
+struct mcp_stream;
+
+struct mcp_stream_options {
+    bool accepts_json, accepts_events;
+    bool can_resume; /* the client exists beyond this answer */
+    bool is_primed;  /* the client knows events without data */
+};
+
+/* The answer to a POST. */
+struct mcp_stream *mcp_stream_new(struct mcp *mcp, struct mcp_client *client,
+                                  struct http_exchange *http,
+                                  const struct mcp_stream_options *options);
+struct mcp_channel *mcp_stream_channel(struct mcp_stream *stream);
+struct mcp_exchange *mcp_stream_exchange(struct mcp_stream *stream);
+
+/* Messages of the server's own, on a GET. NULL when there are too many. */
+struct mcp_stream *mcp_stream_open(struct mcp_client *client, struct http_exchange *http);
+
+/* Goes on behind the event with this id; NULL when it is not known any more. */
+struct mcp_stream *mcp_stream_resume(struct mcp_client *client, struct http_exchange *http,
+                                     const char *event_id);
+
+/* The client ends. */
+void mcp_streams_end(struct mcp_client *client);
+
+/* A whole answer in JSON. */
+void mcp_respond(struct mcp *mcp, struct http_exchange *http, int status, const void *text,
+                 size_t length);
