@@ -118,9 +118,8 @@ struct job {
 };
 
 struct settings {
-    bool direct;          /* a plain child instead of PID 1 */
-    bool is_root;         /* may switch users */
-    bool resets_affinity; /* init is pinned, what it starts is not */
+    bool direct;  /* a plain child instead of PID 1 */
+    bool is_root; /* may switch users */
     const char *default_user;
     uint64_t keep_capabilities; /* bounding set of what is started */
     const void *filter;         /* seccomp program for what is started; NULL without */

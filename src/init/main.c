@@ -167,20 +167,13 @@ static void prepare_limits(void)
     (void)sys(umask, 022);
 }
 
+/* We were started on one processor, to be there soon. */
 static void prepare_affinity(void)
 {
-    uint64_t own[16] = { 0 };
     uint64_t all[16];
-    uint64_t possible[16] = { 0 };
 
     memset(all, 0xff, sizeof all);
-    (void)sys(sched_getaffinity, 0, sizeof own, own);
     (void)sys(sched_setaffinity, 0, sizeof all, all);
-    (void)sys(sched_getaffinity, 0, sizeof possible, possible);
-    if (!memcmp(own, possible, sizeof own))
-        return;
-    settings.resets_affinity = true;
-    (void)sys(sched_setaffinity, 0, sizeof own, own);
 }
 
 static int prepare(char **argv)

@@ -64,12 +64,6 @@ static void set_limits(const struct job *job)
     if (result < 0)
         fail(job, STAGE_LIMIT, result);
 
-    if (settings.resets_affinity) {
-        uint64_t all[16];
-
-        memset(all, 0xff, sizeof all);
-        (void)sys(sched_setaffinity, 0, sizeof all, all);
-    }
     (void)sys(umask, start->umask);
 }
 

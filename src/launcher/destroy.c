@@ -4,6 +4,7 @@
 #include "launcher/sys.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -25,6 +26,7 @@ struct destroy {
     char id[LAUNCH_ID_SIZE];
     struct mark mark; /* zero when it could not be read */
     int pidfd;        /* owned; -1 once it is dead */
+    int mounts; /* owned: its mount namespace, so that dying does not wait for its end; or -1 */
     int64_t deadline_ms;
 };
 
@@ -68,6 +70,7 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
     if (destroy->next)
         destroy->next->previous = destroy->previous;
     stop_watching(launcher, destroy);
+    closer_take(launcher, destroy->mounts);
     while (destroy->waiters) {
         struct waiter *waiter = destroy->waiters;
         struct launch_reply reply = { .header = waiter->request, .error = error };
@@ -148,16 +151,28 @@ static void watch_death(struct launcher *launcher, struct destroy *destroy)
         (void)epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, destroy->pidfd, &event);
 }
 
+/* As long as the process is the one that we have a descriptor of, so is the namespace; of any other
+ * it would do no harm. */
+static int open_mounts(const struct launcher *launcher, pid_t pid)
+{
+    char path[32];
+
+    snprintf(path, sizeof(path), "%d/ns/mnt", (int)pid);
+    return openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+}
+
 static void kill_all(struct launcher *launcher, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
     struct fail ignored;
 
     destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
-    if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE)
+    if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE) {
+        destroy->mounts = open_mounts(launcher, mark->pid);
         kill_init(launcher, destroy->pidfd);
-    else
+    } else {
         kill_tree(launcher, mark, destroy->pidfd, destroy->id);
+    }
     /* A group frozen by v1 dies only when it is thawed. */
     (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);
     if (destroy->pidfd >= 0)
@@ -193,7 +208,7 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
     destroy = calloc(1, sizeof(*destroy));
     if (!destroy)
         abort();
-    destroy->pidfd = -1;
+    destroy->pidfd = destroy->mounts = -1;
     destroy->deadline_ms = now_ms() + GIVE_UP_MS;
     memcpy(destroy->id, id, sizeof(destroy->id));
     destroy->next = launcher->destroys;

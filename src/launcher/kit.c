@@ -9,9 +9,10 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { KIT_FDS = CGROUP_PARTS + 5 };
+enum { KIT_FDS = CGROUP_PARTS + 5, REFILL_MS = 20 };
 
 static void kit_init(struct kit *kit)
 {
@@ -213,11 +214,19 @@ void kits_close(struct launcher *launcher)
         kit_drop(launcher, &kits->items[--kits->count]);
 }
 
-void kits_order(struct launcher *launcher)
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void order(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
 
-    while (kits->maker >= 0 && launcher->sealed && kits->count + kits->ordered < kits->wanted) {
+    while (kits->count + kits->ordered < kits->wanted) {
         struct delivery order = { .slot = slots_take(&launcher->slots), .limits = kits->limits };
 
         if (order.slot == SLOTS_NONE)
@@ -228,6 +237,21 @@ void kits_order(struct launcher *launcher)
         }
         kits->slots[kits->ordered++] = order.slot;
     }
+}
+
+int kits_turn(struct launcher *launcher)
+{
+    struct kits *kits = &launcher->kits;
+    unsigned there = kits->count + kits->ordered;
+    int64_t left_ms;
+
+    if (kits->maker < 0 || !launcher->sealed || there >= kits->wanted)
+        return -1;
+    left_ms = kits->due_ms - now_ms();
+    if (there > kits->wanted / 2 && left_ms > 0)
+        return (int)left_ms;
+    order(launcher);
+    return -1;
 }
 
 bool kits_sweep(struct launcher *launcher)
@@ -330,6 +354,7 @@ int kit_take(struct launcher *launcher, const char *id, const struct launch_limi
     struct kits *kits = &launcher->kits;
     bool current = same_groups(&kits->limits, limits);
 
+    kits->due_ms = now_ms() + REFILL_MS;
     if (kits->count > 0) {
         *out_kit = kits->items[0];
         memmove(&kits->items[0], &kits->items[1], sizeof(kits->items[0]) * --kits->count);

@@ -39,14 +39,17 @@ struct kits {
     bool swept_late;             /* there was more trash after that */
     struct launch_limits limits; /* of their groups: those that were asked for last */
     int maker;                   /* owned: its socket; -1 without one */
+    int64_t due_ms;              /* until then what is missing may wait, unless it is much */
 };
 
 /* Removes what an earlier launcher has left and starts the maker. */
 void kits_open(struct launcher *launcher, unsigned wanted);
 void kits_close(struct launcher *launcher);
 
-/* Orders what is missing. */
-void kits_order(struct launcher *launcher);
+/* Orders what is missing: at once when half of it is, otherwise when nobody has asked for a while,
+ * because making one takes the processor from the sandbox that has just been made. Returns how long
+ * the loop may wait, in ms, -1 for ever. */
+int kits_turn(struct launcher *launcher);
 
 /* Has the maker empty the trash, which is small. False without a maker. */
 bool kits_sweep(struct launcher *launcher);

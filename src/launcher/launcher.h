@@ -7,6 +7,7 @@
  */
 
 #include "launcher/cgroup.h"
+#include "launcher/closer.h"
 #include "launcher/fail.h"
 #include "launcher/host.h"
 #include "launcher/ids.h"
@@ -35,6 +36,7 @@ struct launcher {
     struct slots slots;
     struct host host;
     struct kits kits;
+    struct closer closer;
     struct network network;
     struct filter_instruction filter[LAUNCH_MAX_FILTER];
     uint16_t filter_length; /* 0: no seccomp */

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { MAX_REQUEST = 512, EVENTS = 64, KITS_READY = 8 };
+enum { MAX_REQUEST = 512, EVENTS = 64, KITS_READY = 16 };
 
 union request {
     struct launch_header header;
@@ -164,6 +164,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
         self->host.native = true;
     sandbox_note_host(self);
     kits_open(self, KITS_READY);
+    closer_start(self);
     trash_start(self);
     self->ready = true;
     *out_host = (struct launch_host){
@@ -317,12 +318,23 @@ static int watch(struct launcher *self, int fd, void *token)
     return epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
+/* What is due, and how long the loop may wait, in ms. */
+static int turn(struct launcher *self)
+{
+    int destroys_ms = destroy_turn(self);
+    int kits_ms = kits_turn(self);
+
+    if (destroys_ms < 0 || kits_ms < 0)
+        return destroys_ms < 0 ? kits_ms : destroys_ms;
+    return destroys_ms < kits_ms ? destroys_ms : kits_ms;
+}
+
 static void run(struct launcher *self, int signals)
 {
     struct epoll_event events[EVENTS];
 
     for (;;) {
-        int count = epoll_wait(self->epoll, events, EVENTS, destroy_turn(self));
+        int count = epoll_wait(self->epoll, events, EVENTS, turn(self));
 
         for (int i = 0; i < count; i++) {
             if (events[i].data.ptr == self) {
@@ -338,7 +350,6 @@ static void run(struct launcher *self, int signals)
                 destroy_on_death(self, events[i].data.ptr);
             }
         }
-        kits_order(self);
     }
 }
 
@@ -382,6 +393,7 @@ int main(void)
     run(&launcher, signals);
     if (launcher.ready) {
         kits_close(&launcher);
+        closer_stop(&launcher);
         network_close(&launcher);
         slots_close(&launcher.slots);
         cgroups_close(&launcher.cgroups, launcher.setup.instance);

@@ -10,17 +10,21 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
 static const struct {
     const char *name;
     uint32_t bit;
+    unsigned request; /* that gives it by a pidfd, since Linux 6.11 */
 } namespaces[NAMESPACES] = {
-    { "user", LAUNCH_NS_USER },     { "pid", LAUNCH_NS_PID }, { "mnt", LAUNCH_NS_MNT },
-    { "net", LAUNCH_NS_NET },       { "ipc", LAUNCH_NS_IPC }, { "uts", LAUNCH_NS_UTS },
-    { "cgroup", LAUNCH_NS_CGROUP },
+    { "user", LAUNCH_NS_USER, 9 },     { "pid", LAUNCH_NS_PID, 5 }, { "mnt", LAUNCH_NS_MNT, 3 },
+    { "net", LAUNCH_NS_NET, 4 },       { "ipc", LAUNCH_NS_IPC, 2 }, { "uts", LAUNCH_NS_UTS, 10 },
+    { "cgroup", LAUNCH_NS_CGROUP, 1 },
 };
+
+#define PIDFD_REQUEST(number) _IO(0xff, number)
 
 static uint64_t namespace_of(const struct launcher *launcher, const char *process, size_t i)
 {
@@ -44,29 +48,46 @@ void sandbox_note_host(struct launcher *launcher)
     }
 }
 
-/* Read back from /proc: which namespaces are not those of the host. */
-static uint32_t read_namespaces(const struct launcher *launcher, pid_t pid)
+/* By its descriptor, which is faster than by /proc; 0 where the kernel cannot. */
+static uint64_t namespace_by_pidfd(int pidfd, size_t i)
+{
+    struct stat status;
+    int fd = ioctl(pidfd, PIDFD_REQUEST(namespaces[i].request), 0);
+    int result;
+
+    if (fd < 0)
+        return 0;
+    result = fstat(fd, &status);
+    close(fd);
+    return result < 0 ? 0 : status.st_ino;
+}
+
+/* Read back from the kernel: which namespaces are not those of the host. */
+static uint32_t read_namespaces(const struct launcher *launcher, pid_t pid, int pidfd)
 {
     uint32_t found = 0;
     char process[16];
 
     snprintf(process, sizeof(process), "%d", (int)pid);
     for (size_t i = 0; i < NAMESPACES; i++) {
-        uint64_t theirs = namespace_of(launcher, process, i);
+        uint64_t theirs = namespace_by_pidfd(pidfd, i);
 
+        if (!theirs)
+            theirs = namespace_of(launcher, process, i);
         if (theirs && theirs != launcher->namespaces[i])
             found |= namespaces[i].bit;
     }
     return found;
 }
 
-static void fill_made(struct launcher *launcher, const struct mark *mark, struct launch_made *made)
+static void fill_made(struct launcher *launcher, const struct mark *mark, int pidfd,
+                      struct launch_made *made)
 {
     *made = (struct launch_made){
         .start_time = mark->start_time,
         .pid = mark->pid,
         .slot = mark->slot,
-        .namespaces = read_namespaces(launcher, mark->pid),
+        .namespaces = read_namespaces(launcher, mark->pid, pidfd),
         .landlock_abi = mark->landlock_abi,
         .mode = mark->mode,
         .network = mark->network,
@@ -178,7 +199,7 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
             destroy_start(launcher, create->id, NULL);
         return -1;
     }
-    fill_made(launcher, &spawn.mark, out_made);
+    fill_made(launcher, &spawn.mark, spawn.pidfd, out_made);
     *out_pidfd = spawn.pidfd;
     spawn_fini(&spawn);
     return 0;
@@ -214,7 +235,7 @@ int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
     *out_pidfd = state_open_process(&launcher->state, mark.pid, mark.start_time);
     if (*out_pidfd < 0)
         return fail_sys(fail, "open process");
-    fill_made(launcher, &mark, out_made);
+    fill_made(launcher, &mark, *out_pidfd, out_made);
     return 0;
 }
 

@@ -1,0 +1,23 @@
+#pragma once
+
+/*
+ * The closer: a child of the launcher that lets go of what takes the kernel time to take down. When
+ * the last process of a sandbox dies, its mounts go with it, and whoever drops the last reference
+ * waits for that: several grace periods, and more the more files there are. The closer holds that
+ * reference, so that dying takes as long as the processes need and no longer.
+ */
+
+struct launcher;
+
+struct closer {
+    int socket; /* owned; -1 without one */
+    int pid;
+};
+
+void closer_start(struct launcher *launcher);
+
+/* Waits until everything is closed. */
+void closer_stop(struct launcher *launcher);
+
+/* Takes over the descriptor, which may be -1; closes it here if it has to. */
+void closer_take(struct launcher *launcher, int fd);
