@@ -6,10 +6,11 @@
 #include <string.h>
 
 static const struct tool *const table[] = {
-    &tool_bash,           &tool_python,   &tool_read,           &tool_write,
-    &tool_edit,           &tool_ls,       &tool_glob,           &tool_grep,
-    &tool_upload,         &tool_download, &tool_sandbox_status, &tool_execute_python,
-    &tool_manage_session,
+    &tool_bash,           &tool_python,         &tool_read,
+    &tool_write,          &tool_edit,           &tool_ls,
+    &tool_glob,           &tool_grep,           &tool_upload,
+    &tool_download,       &tool_sandbox_create, &tool_sandbox_status,
+    &tool_execute_python, &tool_manage_session,
 };
 
 const struct tool *tool_at(size_t place)

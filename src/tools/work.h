@@ -61,6 +61,7 @@ extern const struct tool tool_glob;
 extern const struct tool tool_grep;
 extern const struct tool tool_upload;
 extern const struct tool tool_download;
+extern const struct tool tool_sandbox_create;
 extern const struct tool tool_sandbox_status;
 extern const struct tool tool_execute_python;
 extern const struct tool tool_manage_session;
