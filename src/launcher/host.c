@@ -3,6 +3,7 @@
 #include "launcher/launcher.h"
 #include "launcher/mounts.h"
 #include "launcher/skeleton.h"
+#include "launcher/skeleton_disk.h"
 #include "launcher/sys.h"
 
 #include <sched.h>
@@ -138,9 +139,27 @@ static int fill_skeleton(struct launcher *launcher, int dir, struct fail *fail)
     return result;
 }
 
-static int gather(struct launcher *launcher, struct gathered *gathered, struct fail *fail)
+/* In memory, unless only a disk can show it as the sandbox's own. */
+static int make_skeleton(struct launcher *launcher, struct fail *fail)
 {
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "64m" }, { 0 } };
+    int mount = -1;
+
+    if (launcher->root && !skeleton_maps_in_memory(launcher))
+        mount = skeleton_make_on_disk(launcher, fail);
+    if (mount < 0)
+        mount = mount_make("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
+    if (mount < 0)
+        return fail_sys(fail, "make a tmpfs");
+    if (fill_skeleton(launcher, mount, fail) < 0) {
+        close(mount);
+        return -1;
+    }
+    return mount;
+}
+
+static int gather(struct launcher *launcher, struct gathered *gathered, struct fail *fail)
+{
     char path[32];
 
     gathered->usr = sys_clone_tree(AT_FDCWD, "/usr", SYS_AT_RECURSIVE);
@@ -152,10 +171,8 @@ static int gather(struct launcher *launcher, struct gathered *gathered, struct f
         gathered->nodes[i] = sys_clone_tree(AT_FDCWD, path, 0);
     }
     network_open(launcher);
-    gathered->skeleton = mount_make("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
-    if (gathered->skeleton < 0)
-        return fail_sys(fail, "make a tmpfs");
-    return fill_skeleton(launcher, gathered->skeleton, fail);
+    gathered->skeleton = make_skeleton(launcher, fail);
+    return gathered->skeleton < 0 ? -1 : 0;
 }
 
 static void gathered_close(struct gathered *gathered)

@@ -4,6 +4,7 @@
 #include "launcher/landlock.h"
 #include "launcher/launcher.h"
 #include "launcher/native.h"
+#include "launcher/skeleton_disk.h"
 #include "launcher/sys.h"
 
 #include <signal.h>
@@ -395,6 +396,7 @@ int main(void)
         kits_close(&launcher);
         closer_stop(&launcher);
         network_close(&launcher);
+        skeletons_sweep(&launcher);
         slots_close(&launcher.slots);
         cgroups_close(&launcher.cgroups, launcher.setup.instance);
         state_unlock(&launcher.state);

@@ -7,6 +7,7 @@
 
 #include "launcher/mounts.h"
 #include "launcher/native.h"
+#include "launcher/skeleton.h"
 #include "launcher/sys.h"
 
 #include <stdio.h>
@@ -106,11 +107,15 @@ static int mount_layers(struct spawn *spawn)
     int map = spawn->launcher->root ? spawn->userns : -1;
     const struct template *template = spawn->template;
     const char *root = template->split ? HOST_SKELETON : template->path;
+    int unmapped = mount_bind(root, HOST_LOWER, attributes, 0, map);
 
-    if (mount_bind(root, HOST_LOWER, attributes, 0, map) < 0)
+    if (unmapped < 0)
         return fail_sys(&spawn->fail, "mount the template");
     if (mount_overlay(spawn, HOST_LOWER, HOST_STORE "/upper", HOST_STORE "/work", HOST_ROOT) < 0)
         return fail_sys(&spawn->fail, "mount the root");
+    if (unmapped && template->split &&
+        skeleton_own(HOST_ROOT, ids_first(spawn->launcher, spawn->mark.slot)) < 0)
+        return fail_sys(&spawn->fail, "own the root");
     if (!template->split)
         return 0;
     if (mount_bind(template->path, HOST_LOWER_USR, attributes, 0, map) < 0)

@@ -1,5 +1,6 @@
 #include "launcher/skeleton.h"
 
+#include "launcher/ids.h"
 #include "launcher/sys.h"
 
 #include <dirent.h>
@@ -380,4 +381,22 @@ int skeleton_fill(int dir, const char *hostname, struct fail *fail)
     copy_settings(dir);
     copy_packages(dir);
     return 0;
+}
+
+int skeleton_own(const char *root, uid_t owner)
+{
+    int dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int result = dir < 0 ? -1 : 0;
+
+    for (size_t i = 0; result == 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
+        bool home = strcmp(folders[i].path, "home/user") == 0;
+        uid_t uid = home ? owner + IDS_USER : owner;
+
+        result = fchownat(dir, folders[i].path, uid, uid, AT_SYMLINK_NOFOLLOW);
+    }
+    if (result == 0)
+        result = fchown(dir, owner, owner);
+    if (dir >= 0)
+        close(dir);
+    return result;
 }

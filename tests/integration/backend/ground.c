@@ -22,6 +22,14 @@
 
 enum { WAIT_MS = 15000 };
 
+/* An emulated machine is given more time. */
+static int64_t wait_ms(void)
+{
+    const char *factor = getenv("SANDGLASS_TEST_PATIENCE");
+
+    return WAIT_MS * (factor ? atoi(factor) : 1);
+}
+
 int64_t ground_now_ms(void)
 {
     struct timespec now;
@@ -33,6 +41,11 @@ int64_t ground_now_ms(void)
 bool running_as_root(void)
 {
     return geteuid() == 0;
+}
+
+bool running_with_groups(void)
+{
+    return running_as_root() || getenv("SANDGLASS_TEST_DELEGATED");
 }
 
 bool process_exists(pid_t pid)
@@ -65,7 +78,7 @@ static void on_done(struct backend_op *op)
 
 static int wait_for(struct ground *ground, struct waited *waited, struct error *err)
 {
-    int64_t deadline = ground_now_ms() + WAIT_MS;
+    int64_t deadline = ground_now_ms() + wait_ms();
 
     while (!waited->finished) {
         if (ground_now_ms() > deadline)
@@ -162,7 +175,7 @@ static size_t count_entries(int dir, const char *name)
 
 static void check_empty(struct ground *ground, const char *folder)
 {
-    int64_t deadline = ground_now_ms() + WAIT_MS;
+    int64_t deadline = ground_now_ms() + wait_ms();
 
     while (count_entries(ground->state_dir, folder) > 0) {
         if (ground_now_ms() > deadline)
@@ -188,8 +201,8 @@ static size_t destroy_rest(struct ground *ground)
 
 void ground_close(struct ground *ground)
 {
-    static const char *const hierarchies[] = { "memory", "cpu",     "cpuacct",
-                                               "pids",   "freezer", "blkio" };
+    static const char *const hierarchies[] = { ".",    "memory",  "cpu",  "cpuacct",
+                                               "pids", "freezer", "blkio" };
     size_t rest = destroy_rest(ground);
 
     check_empty(ground, "sandboxes");
@@ -325,7 +338,7 @@ static void receive(int fd, struct packet *packet)
     struct pollfd watch = { .fd = fd, .events = POLLIN };
     struct cmsghdr *header;
 
-    if (poll(&watch, 1, WAIT_MS) != 1)
+    if (poll(&watch, 1, (int)wait_ms()) != 1)
         fail_msg("init does not answer");
     packet->length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     packet->fd_count = 0;

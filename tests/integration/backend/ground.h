@@ -66,9 +66,12 @@ void ground_start(struct ground *ground, const char *id, const char *user, const
 bool process_exists(pid_t pid);
 int64_t ground_now_ms(void);
 bool running_as_root(void);
+bool running_with_groups(void); /* as root, or with a control group that was delegated to us */
 
-/* Runs all tests as root, and as an ordinary user those before the last `root_only` ones. */
-#define run_ground_tests(name, tests, root_only)                                                 \
-    _cmocka_run_group_tests(name, tests,                                                         \
-                            ARRAY_LENGTH(tests) - (running_as_root() ? 0 : (size_t)(root_only)), \
+/* Runs all tests as root, and as an ordinary user those before the last ones: `root_only` of them,
+ * and before these `group_only` that need control groups. */
+#define run_ground_tests(name, tests, group_only, root_only)                                      \
+    _cmocka_run_group_tests(name, tests,                                                          \
+                            ARRAY_LENGTH(tests) - (running_as_root() ? 0 : (size_t)(root_only)) - \
+                                (running_with_groups() ? 0 : (size_t)(group_only)),               \
                             NULL, NULL)

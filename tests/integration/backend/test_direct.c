@@ -224,5 +224,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_fork_bomb_dies_with_it, open_ground, close_ground),
     };
 
-    return run_ground_tests("direct", tests, 1);
+    return run_ground_tests("direct", tests, 0, 1);
 }

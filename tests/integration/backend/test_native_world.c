@@ -319,5 +319,5 @@ int main(void)
         TEST(an_open_network_leads_out_and_not_to_the_host),
     };
 
-    return run_ground_tests("native world", tests, 1);
+    return run_ground_tests("native world", tests, 0, 1);
 }
