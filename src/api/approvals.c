@@ -56,7 +56,7 @@ static void reply(struct api_request *request, const struct approval *approval)
     struct json_writer json = JSON_WRITER(&text);
 
     approval_write_json(approval, &json, NULL);
-    api_reply(request, 200, &text);
+    api_reply_recorded(request, 200, &text);
 }
 
 /* --- looking --------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ static void reply_session(struct api_request *request)
     struct json_writer json = JSON_WRITER(&text);
 
     budget_write_json(request->session, &json, NULL);
-    api_reply(request, 200, &text);
+    api_reply_recorded(request, 200, &text);
 }
 
 struct patch {
@@ -74,7 +74,7 @@ static void reply_owner(struct api_request *request, const char *owner)
     struct json_writer json = JSON_WRITER(&text);
 
     budget_write_owner_json(request->core->budgets, owner, &json, NULL);
-    api_reply(request, 200, &text);
+    api_reply_recorded(request, 200, &text);
 }
 
 static void get_owner_budget(struct api_request *request)

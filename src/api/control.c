@@ -180,7 +180,7 @@ static void choice_reply(struct api_request *request, const struct choice_answer
         session_write_fields(request->session, &json);
     json_put_text(&json, "message", answer->message);
     json_end_object(&json);
-    api_reply(request, choice_statuses[answer->outcome], &text);
+    api_reply_recorded(request, choice_statuses[answer->outcome], &text);
 }
 
 static void post_sandbox(struct api_request *request)

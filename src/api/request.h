@@ -194,6 +194,9 @@ void api_find_session(struct api_request *request, const char *reference, enum a
 /* --- answers --------------------------------------------------------------------------------- */
 
 void api_reply(struct api_request *request, int status, struct buffer *json);
+
+/* The same when everything that was put until now is recorded; takes the text over. */
+void api_reply_recorded(struct api_request *request, int status, struct buffer *json);
 void api_reply_empty_object(struct api_request *request, int status);
 void api_fail(struct api_request *request, const struct error *err);
 

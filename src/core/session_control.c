@@ -222,10 +222,10 @@ void session_teardown(struct session *session, enum end_kind why)
     session->start_error = (struct error){ 0 };
     session_changed(session);
     budget_release(session);
-    if (session->sandbox)
+    if (session->sandbox && session->sandbox->state != SANDBOX_DESTROYING)
         sandbox_destroy(session->sandbox, why, NULL);
-    else if (why != END_REPLACED)
-        session_revert_choice(session);
+    else if (why == END_TEARDOWN)
+        session_revert_choice(session); /* what was chosen has not been begun */
 }
 
 void session_on_teardown_due(struct timer *timer)

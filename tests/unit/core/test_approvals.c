@@ -164,6 +164,23 @@ static void m5_a_chosen_sandbox_has_to_be_deleted_first(void **state)
     assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
 }
 
+static void a_teardown_before_the_chosen_one_is_begun_takes_the_choice_back(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", NULL);
+
+    fake_backend_hold(world->backend, FAKE_DESTROY, true);
+    choose(world, session, "gpu");
+    approve(world, session, false);
+    assert_string_equal(session->flavor, "gpu");
+    session_teardown(session, END_TEARDOWN);
+    fake_backend_hold(world->backend, FAKE_DESTROY, false);
+    world_settle(world);
+    assert_null(session->sandbox);
+    assert_string_equal(session->flavor, "cpu-basic");
+    assert_int_equal(account_sums(account_open(session)).held, 0);
+}
+
 /* --- what cannot be ------------------------------------------------------------------------ */
 
 static void malformed_requests_are_refused_before_anybody_is_asked(void **state)
@@ -480,6 +497,7 @@ int main(void)
         TEST(a_free_flavor_takes_the_place_of_the_automatic_one),
         TEST(without_a_sandbox_asking_makes_the_automatic_one),
         TEST(m5_a_chosen_sandbox_has_to_be_deleted_first),
+        TEST(a_teardown_before_the_chosen_one_is_begun_takes_the_choice_back),
         TEST(malformed_requests_are_refused_before_anybody_is_asked),
         TEST(a_backend_without_gpus_refuses_with_a_reason),
         TEST(no_session_begins_with_what_needs_an_approval),
