@@ -156,8 +156,8 @@ static const struct command session_resume = {
 /* --- the group ------------------------------------------------------------------------------- */
 
 static const struct command *const session_commands[] = {
-    &session_create, &cmd_ls,         &cmd_inspect, &session_extend,
-    &session_pause,  &session_resume, &cmd_rm,      NULL,
+    &session_create, &cmd_ls, &cmd_inspect, &session_extend, &cmd_sandbox, &session_pause,
+    &session_resume, &cmd_rm, NULL,
 };
 
 const struct command cmd_session = {

@@ -4,7 +4,9 @@
 
 #include "cli/cli.h"
 
+extern const struct command cmd_approvals;
 extern const struct command cmd_audit;
+extern const struct command cmd_budget;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_cp;
@@ -20,6 +22,7 @@ extern const struct command cmd_ls;
 extern const struct command cmd_ps;
 extern const struct command cmd_rm;
 extern const struct command cmd_run;
+extern const struct command cmd_sandbox;
 extern const struct command cmd_scope;
 extern const struct command cmd_serve;
 extern const struct command cmd_session;

@@ -1,0 +1,87 @@
+/* sandglass budget: what a session may spend and has spent. */
+
+#include "base/money.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "wire/json.h"
+
+#include <stdlib.h>
+
+enum { BODY_MAXIMUM = 4096 };
+
+struct budget_args {
+    struct common_args common;
+    const char *cap;
+    const char *auto_approve;
+};
+
+static const struct option budget_options[] = {
+    { "cap", 0, OPTION_NUMBER, offsetof(struct budget_args, cap), "USD", NULL,
+      "what it may spend without a person who approves it" },
+    { "auto-approve", 0, OPTION_TEXT, offsetof(struct budget_args, auto_approve), "on|off",
+      "on off", "whether what fits into the cap needs nobody" },
+    { 0 },
+};
+
+static void write_patch(const struct budget_args *args, struct buffer *body)
+{
+    struct json_writer json = JSON_WRITER(body);
+
+    json_begin_object(&json, NULL);
+    if (args->cap)
+        json_put_money(&json, "cap_usd", money_from_usd(strtod(args->cap, NULL)));
+    if (args->auto_approve)
+        json_put_bool(&json, "auto_approve", str_equal(args->auto_approve, "on"));
+    json_end_object(&json);
+}
+
+static int print(struct cli *cli, const json_t *budget)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
+    static const struct {
+        const char *label, *name;
+    } rows[] = { { "spent", "spent_usd" },
+                 { "reserved", "reserved_usd" },
+                 { "cap", "cap_usd" },
+                 { "remaining", "remaining_usd" } };
+    char amount[MONEY_TEXT_SIZE];
+
+    if (cli->json)
+        return cli_print_json(cli, budget);
+    for (size_t i = 0; i < ARRAY_LENGTH(rows); i++)
+        buffer_appendf(&text, "%-14s%s USD\n", rows[i].label,
+                       money_text(money_from_usd(field_number(budget, rows[i].name, 0)), amount));
+    buffer_appendf(&text, "%-14s%s\n", "auto-approve",
+                   field_bool(budget, "auto_approve") ? "on" : "off");
+    return cli_print(cli, text.data, text.length);
+}
+
+static int budget_run(struct cli *cli, const void *given_args, const struct option_result *given)
+{
+    const struct budget_args *args = given_args;
+    bool changes = args->cap || args->auto_approve;
+    scoped(buffer_fini) struct buffer body = BUFFER_INIT(BODY_MAXIMUM);
+    scoped(reply_fini) struct reply reply = { 0 };
+    scoped(free) char *target = NULL;
+    struct error err;
+
+    if (given->operands.count != 1)
+        return cli_misuse(cli, "budget needs one session");
+    target = session_target(given->operands.items[0], "/budget");
+    write_patch(args, &body);
+    if (cli_call(cli, changes ? HTTP_PATCH : HTTP_GET, target, changes ? &body : NULL, &reply,
+                 &err) < 0)
+        return cli_fail(cli, &err);
+    return print(cli, reply.json);
+}
+
+const struct command cmd_budget = {
+    .name = "budget",
+    .summary = "Show or change what a session may spend",
+    .usage = "[--cap USD] [--auto-approve on|off] SESSION",
+    .sets = { { budget_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct budget_args),
+    .plain_after = OPERANDS_MIXED,
+    .operand = OPERAND_SESSION,
+    .run = budget_run,
+};
