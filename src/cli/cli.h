@@ -60,7 +60,7 @@ struct command {
     const char *words; /* with OPERAND_WORDS: the values, separated by spaces */
     bool runs_program; /* exit code 125 for what is not the program's */
     int (*run)(struct cli *cli, const void *args, const struct option_result *given);
-    const struct command *const *subcommands; /* NULL-terminated; `run` is NULL then */
+    const struct command *const *subcommands; /* NULL-terminated; `run` may be NULL then */
 };
 
 extern const struct command *const commands[]; /* NULL-terminated, in the order of help */

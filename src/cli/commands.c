@@ -10,11 +10,11 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-    &cmd_run,       &cmd_exec,   &cmd_execute,  &cmd_session, &cmd_ls,      &cmd_ps,
-    &cmd_inspect,   &cmd_logs,   &cmd_history,  &cmd_cp,      &cmd_rm,      &cmd_why,
-    &cmd_approvals, &cmd_budget, &cmd_scope,    &cmd_sweep,   &cmd_serve,   &cmd_doctor,
-    &cmd_key,       &cmd_audit,  &cmd_template, &cmd_config,  &cmd_version, &cmd_completion,
-    &cmd_help,      NULL,
+    &cmd_run,        &cmd_exec,   &cmd_execute, &cmd_session,  &cmd_ls,     &cmd_ps,
+    &cmd_inspect,    &cmd_logs,   &cmd_history, &cmd_cp,       &cmd_rm,     &cmd_why,
+    &cmd_approvals,  &cmd_budget, &cmd_scope,   &cmd_mcp,      &cmd_sweep,  &cmd_serve,
+    &cmd_doctor,     &cmd_key,    &cmd_audit,   &cmd_template, &cmd_config, &cmd_version,
+    &cmd_completion, &cmd_help,   NULL,
 };
 
 const struct command *command_find(const struct command *const *table, const char *name)
@@ -178,6 +178,14 @@ static int read_top(struct cli *cli, char *const *argv, struct top_args *top,
     return 0;
 }
 
+/* A command that does something by itself may have others below it. */
+static bool is_group(const struct command *command, const char *word)
+{
+    if (!command->subcommands || !command->run)
+        return command->subcommands;
+    return word && command_find(command->subcommands, word);
+}
+
 static int dispatch(struct cli *cli, const struct top_args *top, const struct text_list *words)
 {
     const struct command *command;
@@ -198,8 +206,8 @@ static int dispatch(struct cli *cli, const struct top_args *top, const struct te
         return unknown_command(cli, commands, words->items[0]);
     enter_command(cli, command);
     rest = (char *const *)words->items + 1;
-    return command->subcommands ? run_group(cli, &top->common, rest)
-                                : run_command(cli, &top->common, rest);
+    return is_group(command, *rest) ? run_group(cli, &top->common, rest)
+                                    : run_command(cli, &top->common, rest);
 }
 
 int cli_main(char *const *argv)

@@ -19,6 +19,8 @@ extern const struct command cmd_inspect;
 extern const struct command cmd_key;
 extern const struct command cmd_logs;
 extern const struct command cmd_ls;
+extern const struct command cmd_mcp;
+extern const struct command cmd_mcp_install;
 extern const struct command cmd_ps;
 extern const struct command cmd_rm;
 extern const struct command cmd_run;

@@ -70,7 +70,7 @@ static void manual_command(struct buffer *page, const char *parent, const struct
 void manual_commands(struct buffer *page)
 {
     for (const struct command *const *top = commands; *top; top++) {
-        if (!(*top)->subcommands)
+        if ((*top)->run)
             manual_command(page, "", *top);
         for (const struct command *const *sub = (*top)->subcommands; sub && *sub; sub++)
             if (command_find(commands, (*sub)->name) != *sub)
