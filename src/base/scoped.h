@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define scoped(release) __attribute__((cleanup(scoped_##release)))
+/* A variable that is only given back is used, whatever clang thinks. */
+#define scoped(release) __attribute__((cleanup(scoped_##release), unused))
 
 #define SCOPED_DEFINE(release, type)                     \
     static inline void scoped_##release(type **variable) \

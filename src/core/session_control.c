@@ -269,10 +269,11 @@ void session_revert_choice(struct session *session)
 void session_replace(struct session *session, enum session_choice choice, const char *flavor,
                      const struct sandbox_limits *limits)
 {
-    scoped(free) char *old = session->flavor;
+    char *chosen = xstrdup(flavor); /* it may be the session's own */
     struct error err = { 0 };
 
-    session->flavor = xstrdup(flavor);
+    free(session->flavor);
+    session->flavor = chosen;
     session->limits = *limits;
     session->choice = choice;
     session_teardown(session, END_REPLACED);

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import INSTANCE, SANDGLASS, our_cgroups, wait_for
+from conftest import INSTANCE, SANDGLASS, our_cgroups, our_processes, wait_for
 
 
 def sweep(*arguments, environment=None):
@@ -103,8 +103,11 @@ def test_control_groups_go_when_their_state_directory_is_gone(make_daemon):
     pid = daemon.api("GET", f"/sessions/{session}").json["sandbox"]["pid"]
     assert sweep("--older-than", "0s", "--instance", INSTANCE + "-gone") == (0, [])
     daemon.kill()
+    wait_for(lambda: not any(one.startswith("sandglass-launc") for one in our_processes(daemon.directory).values()),
+             "its launcher is gone too")
     shutil.rmtree(daemon.state)
-    found = wait_for(lambda: sweep("--older-than", "0s", "--instance", INSTANCE + "-gone")[1], "its launcher is gone too")
+    code, found = sweep("--older-than", "0s", "--instance", INSTANCE + "-gone")
+    assert code == 0
     assert {(item["kind"], item["outcome"]) for item in found} == {("cgroup", "removed")}
     assert not is_alive(pid)
     assert our_cgroups() == []
