@@ -31,6 +31,8 @@ static int limit_memory(int group, const struct launch_limits *limits)
     if (cgroup_write_number(group, "memory.limit_in_bytes", limits->memory_bytes) < 0)
         return -1;
     (void)cgroup_write_number(group, "memory.memsw.limit_in_bytes", limits->memory_bytes);
+    /* What sockets hold is counted apart, and only with a limit of its own. */
+    (void)cgroup_write_number(group, "memory.kmem.tcp.limit_in_bytes", limits->memory_bytes / 16);
     return 0;
 }
 

@@ -64,7 +64,7 @@ int direct_child(struct spawn *spawn)
         return fail_sys(&spawn->fail, "go back to the host's mounts");
     spawn_reset();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (spawn_limit(&spawn->mark.limits) < 0)
+    if (spawn_limit(spawn->launcher, &spawn->mark.limits) < 0)
         return fail_sys(&spawn->fail, "set rlimits");
     if (fchdir(spawn->dir) < 0 || chdir("workspace") < 0)
         return fail_sys(&spawn->fail, "enter workspace");

@@ -293,10 +293,11 @@ static int make_devices(struct launcher *launcher, const struct gathered *gather
 static void find_masks(struct launcher *launcher)
 {
     static const char *const candidates[] = {
-        "acpi",       "asound",   "bootconfig",    "cmdline",    "fs",
-        "interrupts", "iomem",    "kallsyms",      "kcore",      "key-users",
-        "keys",       "kmsg",     "latency_stats", "modules",    "sched_debug",
-        "scsi",       "slabinfo", "sysrq-trigger", "timer_list", "vmallocinfo",
+        "acpi",      "asound", "bootconfig",    "bus",        "cmdline",     "config.gz",
+        "diskstats", "fs",     "interrupts",    "iomem",      "ioports",     "irq",
+        "kallsyms",  "kcore",  "key-users",     "keys",       "kmsg",        "latency_stats",
+        "modules",   "mtrr",   "partitions",    "pressure",   "sched_debug", "scsi",
+        "slabinfo",  "swaps",  "sysrq-trigger", "timer_list", "vmallocinfo",
     };
     struct host *host = &launcher->host;
     struct stat status;

@@ -41,6 +41,8 @@ struct launcher {
     struct filter_instruction filter[LAUNCH_MAX_FILTER];
     uint16_t filter_length; /* 0: no seccomp */
     uint32_t landlock_abi;
+    bool dumps_are_piped; /* the host has a program for core dumps: only a limit of 1 keeps them off
+                           */
     uint64_t namespaces[NAMESPACES]; /* inodes of the host's, in the order of sandbox.c */
     bool ready;                      /* SETUP was done */
     bool sealed;                     /* no more templates */

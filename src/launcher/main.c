@@ -141,6 +141,18 @@ static bool maps_all_ids(void)
     return strstr(text, "4294967295") != NULL;
 }
 
+static bool dumps_are_piped(void)
+{
+    char first = 0;
+    int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        (void)!read(fd, &first, 1);
+        close(fd);
+    }
+    return first == '|';
+}
+
 int launcher_setup(struct launcher *self, const struct launch_setup *setup, int filter,
                    struct launch_host *out_host, struct fail *fail)
 {
@@ -158,6 +170,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
         return -1;
     cgroups_open(&self->cgroups, &self->setup);
     self->landlock_abi = landlock_abi();
+    self->dumps_are_piped = dumps_are_piped();
     if (slots_open(&self->slots, setup->slots, LAUNCH_FD_STATE, self->root, fail) < 0)
         return -1;
     slots_scan(&self->slots, &self->state);

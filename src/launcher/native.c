@@ -85,7 +85,7 @@ int native_child(struct spawn *spawn)
         return fail_sys(&spawn->fail, "set the host name");
     if (root_build(spawn) < 0)
         return -1;
-    if (spawn_limit(&spawn->mark.limits) < 0)
+    if (spawn_limit(spawn->launcher, &spawn->mark.limits) < 0)
         return fail_sys(&spawn->fail, "set rlimits");
     if (become_owner(spawn) < 0)
         return -1;

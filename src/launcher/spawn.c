@@ -179,14 +179,14 @@ static int set_rlimit(int resource, rlim_t value)
     return setrlimit(resource, &limit);
 }
 
-int spawn_limit(const struct launch_limits *limits)
+int spawn_limit(const struct launcher *launcher, const struct launch_limits *limits)
 {
     const rlim_t megabyte = 1024 * 1024;
 
-    if (set_rlimit(RLIMIT_CORE, 0) < 0 || set_rlimit(RLIMIT_NOFILE, MAX_NOFILE) < 0 ||
-        set_rlimit(RLIMIT_MEMLOCK, 8 * megabyte) < 0 || set_rlimit(RLIMIT_MSGQUEUE, 819200) < 0 ||
-        set_rlimit(RLIMIT_SIGPENDING, 4096) < 0 || set_rlimit(RLIMIT_RTPRIO, 0) < 0 ||
-        set_rlimit(RLIMIT_NICE, 0) < 0)
+    if (set_rlimit(RLIMIT_CORE, launcher->dumps_are_piped) < 0 ||
+        set_rlimit(RLIMIT_NOFILE, MAX_NOFILE) < 0 || set_rlimit(RLIMIT_MEMLOCK, 8 * megabyte) < 0 ||
+        set_rlimit(RLIMIT_MSGQUEUE, 819200) < 0 || set_rlimit(RLIMIT_SIGPENDING, 4096) < 0 ||
+        set_rlimit(RLIMIT_RTPRIO, 0) < 0 || set_rlimit(RLIMIT_NICE, 0) < 0)
         return -1;
     /* The group limits processes where there is one; this counts per user and user namespace. */
     return set_rlimit(RLIMIT_NPROC, limits->pids + 1);

@@ -34,7 +34,7 @@ int spawn_exec(struct spawn *spawn, const char *const argv[]);
 
 /* Everything that init and the payload must not inherit from us. */
 void spawn_reset(void);
-int spawn_limit(const struct launch_limits *limits);
+int spawn_limit(const struct launcher *launcher, const struct launch_limits *limits);
 
 /* The ends of the two kinds of children. */
 int native_child(struct spawn *spawn);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Those from CHECKED on are the checks of a call; ABSENT is the result of a row only. */
-enum { REFUSED, ALLOWED, HIDDEN, CHECKED, ABSENT = UINT8_MAX };
+enum { REFUSED, ALLOWED, HIDDEN, IGNORED, CHECKED, ABSENT = UINT8_MAX };
 
 /* Calls from `first` up to the next range's first have the same verdict. */
 struct range {
@@ -18,6 +18,7 @@ static const uint32_t results[] = {
     [REFUSED] = SECCOMP_RET_ERRNO | EPERM,
     [ALLOWED] = SECCOMP_RET_ALLOW,
     [HIDDEN] = SECCOMP_RET_ERRNO | ENOSYS,
+    [IGNORED] = SECCOMP_RET_ERRNO | 0,
 };
 
 static void set(struct filter *filter, int number, uint8_t verdict)
@@ -34,6 +35,11 @@ void filter_allow(struct filter *filter, int number)
 void filter_hide(struct filter *filter, int number)
 {
     set(filter, number, HIDDEN);
+}
+
+void filter_ignore(struct filter *filter, int number)
+{
+    set(filter, number, IGNORED);
 }
 
 struct filter_check *filter_allow_if(struct filter *filter, int number)
@@ -67,6 +73,13 @@ void filter_add_absent(struct filter_check *check, const struct filter_condition
 {
     filter_add_row(check, conditions, count);
     check->rows[check->count - 1].absent = true;
+}
+
+void filter_add_refused(struct filter_check *check, const struct filter_condition *conditions,
+                        unsigned count)
+{
+    filter_add_row(check, conditions, count);
+    check->rows[check->count - 1].refused = true;
 }
 
 /* --- emitting ------------------------------------------------------------------------------ */
@@ -147,7 +160,10 @@ static void emit_row(struct filter *filter, const struct filter_row *row, uint8_
 
         left -= masked ? 3 : 2;
         emit(filter, BPF_LD | BPF_W | BPF_ABS,
-             (uint32_t)offsetof(struct seccomp_data, args) + 8 * condition->argument, 0, 0);
+             (uint32_t)offsetof(struct seccomp_data, args) +
+                 8 * (condition->argument % FILTER_HIGH) +
+                 (condition->argument >= FILTER_HIGH ? 4 : 0),
+             0, 0);
         if (masked)
             emit(filter, BPF_ALU | BPF_AND | BPF_K, condition->mask, 0, 0);
         emit(filter, BPF_JMP | BPF_JEQ | BPF_K, condition->value, 0, (uint8_t)left);
@@ -160,7 +176,10 @@ static void emit_check(struct filter *filter, const struct filter_check *check)
     for (unsigned i = 0; i < check->count; i++) {
         const struct filter_row *row = &check->rows[i];
 
-        emit_row(filter, row, row->absent ? ABSENT : check->refuses ? REFUSED : ALLOWED);
+        emit_row(filter, row,
+                 row->absent                      ? ABSENT
+                 : row->refused || check->refuses ? REFUSED
+                                                  : ALLOWED);
     }
     emit_result(filter, check->refuses ? ALLOWED : REFUSED);
 }

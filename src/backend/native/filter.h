@@ -3,8 +3,8 @@
 /*
  * A system call filter in the kernel's own form: a balanced tree over ranges of call numbers, which
  * the kernel walks once for every number, and behind it short checks of arguments for the calls
- * that need them. Comparisons look at the low 32 bits of an argument: all arguments that are
- * checked are ints to the kernel.
+ * that need them. Comparisons look at the low 32 bits of an argument, because nearly all that are
+ * checked are ints to the kernel; FILTER_HIGH added to its number means the other half.
  */
 
 #include <linux/filter.h>
@@ -21,12 +21,13 @@ struct filter_condition {
     uint32_t value;
 };
 
-enum { FILTER_CONDITIONS = 3 };
+enum { FILTER_CONDITIONS = 4, FILTER_HIGH = 8 };
 
 struct filter_row {
     struct filter_condition conditions[FILTER_CONDITIONS];
     unsigned count;
-    bool absent; /* the answer is EPROTONOSUPPORT, whatever the check says */
+    bool absent;  /* the answer is EPROTONOSUPPORT, whatever the check says */
+    bool refused; /* it is EPERM */
 };
 
 struct filter_check {
@@ -36,7 +37,7 @@ struct filter_check {
 };
 
 struct filter {
-    uint8_t verdicts[FILTER_CALLS]; /* 0: refused, 1: allowed, 2: ENOSYS, 3 + n: by check n */
+    uint8_t verdicts[FILTER_CALLS]; /* see filter.c */
     struct filter_check checks[FILTER_CHECKS];
     unsigned check_count;
     struct sock_filter code[FILTER_CODE];
@@ -44,7 +45,8 @@ struct filter {
 };
 
 void filter_allow(struct filter *filter, int number);
-void filter_hide(struct filter *filter, int number); /* as if the kernel did not have it */
+void filter_hide(struct filter *filter, int number);   /* as if the kernel did not have it */
+void filter_ignore(struct filter *filter, int number); /* nothing happens, successfully */
 
 /* Rows are added to what this gives. */
 struct filter_check *filter_allow_if(struct filter *filter, int number);
@@ -55,6 +57,10 @@ void filter_add_row(struct filter_check *check, const struct filter_condition *c
 /* As if the kernel did not have that protocol: programs then go on without it. */
 void filter_add_absent(struct filter_check *check, const struct filter_condition *conditions,
                        unsigned count);
+
+/* Refused, in a check whose later rows allow. */
+void filter_add_refused(struct filter_check *check, const struct filter_condition *conditions,
+                        unsigned count);
 
 /* Writes the program into `code`: 0, or -1 when it does not fit. */
 int filter_compile(struct filter *filter, uint32_t architecture);

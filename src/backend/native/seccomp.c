@@ -6,11 +6,17 @@
 #include "base/scoped.h"
 
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <linux/netlink.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <seccomp.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -29,7 +35,7 @@ static const char *const allowed[] = {
     "open", "openat", "openat2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2",
     "read", "readahead", "readlink", "readlinkat", "readv", "removexattr", "rename", "renameat",
     "renameat2", "rmdir", "sendfile", "setxattr", "splice", "stat", "statfs", "statx", "symlink",
-    "symlinkat", "sync", "sync_file_range", "syncfs", "tee", "truncate", "umask", "unlink",
+    "symlinkat", "sync_file_range", "syncfs", "tee", "truncate", "umask", "unlink",
     "unlinkat", "utime", "utimensat", "utimes", "vmsplice", "write", "writev", "chroot",
     /* waiting */
     "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait",
@@ -37,21 +43,21 @@ static const char *const allowed[] = {
     "pipe", "pipe2", "poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4",
     "timerfd_create", "timerfd_gettime", "timerfd_settime",
     /* memory */
-    "brk", "get_mempolicy", "madvise", "mbind", "membarrier", "memfd_create", "mincore", "mlock",
-    "mlock2", "mlockall", "mmap", "mprotect", "mremap", "msync", "munlock", "munlockall", "munmap",
+    "brk", "get_mempolicy", "madvise", "mbind", "membarrier", "mincore", "mlock",
+    "mlock2", "mlockall", "mprotect", "mremap", "msync", "munlock", "munlockall", "munmap",
     "pkey_alloc", "pkey_free", "pkey_mprotect", "remap_file_pages", "set_mempolicy",
     /* processes */
     "alarm", "arch_prctl", "capget", "capset", "execve", "execveat", "exit", "exit_group", "fork",
     "futex", "futex_waitv", "get_robust_list", "get_thread_area", "getcpu", "getegid", "geteuid",
     "getgid", "getgroups", "getitimer", "getpgid", "getpgrp", "getpid", "getppid", "getpriority",
     "getresgid", "getresuid", "getrlimit", "getrusage", "getsid", "gettid", "getuid", "ioprio_get",
-    "ioprio_set", "kill", "pause", "pidfd_open", "pidfd_send_signal", "prctl", "process_mrelease",
+    "ioprio_set", "kill", "pause", "pidfd_open", "pidfd_send_signal", "process_mrelease",
     "restart_syscall", "rseq", "sched_get_priority_max", "sched_get_priority_min",
     "sched_getaffinity", "sched_getattr", "sched_getparam", "sched_getscheduler",
     "sched_rr_get_interval", "sched_setaffinity", "sched_setattr", "sched_setparam",
     "sched_setscheduler", "sched_yield", "set_robust_list", "set_thread_area", "set_tid_address",
     "setfsgid", "setfsuid", "setgid", "setgroups", "setitimer", "setpgid", "setpriority",
-    "setregid", "setresgid", "setresuid", "setreuid", "setrlimit", "setsid", "setuid",
+    "setregid", "setresgid", "setresuid", "setreuid", "setsid", "setuid",
     "sigaltstack", "tgkill", "time", "times", "tkill", "uname", "vfork", "wait4", "waitid",
     /* signals and time */
     "clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep", "rt_sigaction",
@@ -60,24 +66,29 @@ static const char *const allowed[] = {
     "timer_gettime", "timer_settime",
     /* sockets, once made */
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
-    "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown",
+    "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "shutdown",
     /* IPC, in a namespace of its own */
     "mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink",
     "msgctl", "msgget", "msgrcv", "msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat",
-    "shmctl", "shmdt", "shmget",
+    "shmctl", "shmdt",
     /* the rest */
-    "getrandom", "io_cancel", "io_destroy", "io_getevents", "io_setup", "io_submit",
-    "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "seccomp", "sysinfo",
+    "getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "seccomp", "sysinfo",
 };
 /* clang-format on */
 
-/* Calls that are younger than libseccomp's table: cachestat, fchmodat2, map_shadow_stack, the futex
+/* Calls that are younger than libseccomp's table: fchmodat2, map_shadow_stack, the futex
  * trio, mseal, and the xattr calls relative to a directory. The numbers are those of all
  * architectures. */
-static const int allowed_numbers[] = { 451, 452, 453, 454, 455, 456, 462, 463, 464, 465, 466 };
+static const int allowed_numbers[] = { 452, 453, 454, 455, 456, 462, 463, 464, 465, 466 };
 
-static const char *const conditional[] = { "clone",       "socket", "socketpair", "ioctl",
-                                           "personality", "mknod",  "mknodat",    "prlimit64" };
+static const char *const conditional[] = {
+    "clone",     "socket",    "socketpair", "ioctl", "personality",  "mknod",  "mknodat",
+    "prlimit64", "setrlimit", "prctl",      "mmap",  "memfd_create", "shmget", "setsockopt",
+};
+
+/* Asynchronous input and output draws on one number for the whole host. */
+static const char *const hidden[] = { "io_setup", "io_destroy", "io_submit", "io_cancel",
+                                      "io_getevents" };
 
 bool seccomp_allows(const char *name)
 {
@@ -103,6 +114,10 @@ static void add_plain(struct filter *filter)
         filter_allow(filter, number_of(allowed[i]));
     for (size_t i = 0; i < ARRAY_LENGTH(allowed_numbers); i++)
         filter_allow(filter, allowed_numbers[i]);
+    for (size_t i = 0; i < ARRAY_LENGTH(hidden); i++)
+        filter_hide(filter, number_of(hidden[i]));
+    /* It would write out everything on the host, and what a sandbox writes is in memory. */
+    filter_ignore(filter, number_of("sync"));
 }
 
 /* An argument with a value, and one of which only some bits count. */
@@ -154,15 +169,72 @@ static void add_sockets(struct filter *filter)
     filter_add_row(filter_allow_if(filter, number_of("socketpair")), is_unix, 1);
 }
 
-/* All ioctls but the two that put characters into a terminal. */
+/* All ioctls but the two that put characters into a terminal, the one that takes over the console,
+ * and the one that puts a driver of the kernel on top of a terminal. */
 static void add_ioctl(struct filter *filter)
 {
-    const struct filter_condition types[] = { IS(1, TIOCSTI) };
-    const struct filter_condition pastes[] = { IS(1, TIOCLINUX) };
+    static const unsigned long requests[] = { TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD };
     struct filter_check *check = filter_refuse_if(filter, number_of("ioctl"));
 
-    filter_add_row(check, types, 1);
-    filter_add_row(check, pastes, 1);
+    for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
+        const struct filter_condition request[] = { IS(1, requests[i]) };
+
+        filter_add_row(check, request, 1);
+    }
+}
+
+/* Pages of the host's own pool, which no limit of the sandbox counts. */
+static void add_huge_pages(struct filter *filter)
+{
+    const struct filter_condition mapped[] = { HAS(3, MAP_HUGETLB, MAP_HUGETLB) };
+    const struct filter_condition file[] = { HAS(1, MFD_HUGETLB, MFD_HUGETLB) };
+    const struct filter_condition segment[] = { HAS(2, SHM_HUGETLB, SHM_HUGETLB) };
+
+    filter_add_row(filter_refuse_if(filter, number_of("mmap")), mapped, 1);
+    filter_add_row(filter_refuse_if(filter, number_of("memfd_create")), file, 1);
+    filter_add_row(filter_refuse_if(filter, number_of("shmget")), segment, 1);
+}
+
+/* Who may share a core with whom is decided for the whole host; a protocol above TCP is code of the
+ * kernel that no program inside needs. */
+static void add_options(struct filter *filter)
+{
+    const struct filter_condition scheduling[] = { IS(0, PR_SCHED_CORE) };
+    const struct filter_condition upper[] = { IS(1, IPPROTO_TCP), IS(2, TCP_ULP) };
+
+    filter_add_row(filter_refuse_if(filter, number_of("prctl")), scheduling, 1);
+    filter_add_row(filter_refuse_if(filter, number_of("setsockopt")), upper, 2);
+}
+
+static bool dumps_are_piped(void)
+{
+    scoped(fd_close) int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
+    char first = 0;
+
+    return fd >= 0 && read(fd, &first, 1) == 1 && first == '|';
+}
+
+/* Limits of oneself alone, because root of the sandbox has init's user id. Where the host pipes
+ * core dumps into a program of its own, the limit that keeps them off is 1 and must stay: 0 does
+ * not count then. */
+static void add_limits(struct filter *filter)
+{
+    const struct filter_condition own[] = { IS(0, 0) };
+    const struct filter_condition ask_core[] = { IS(0, 0), IS(1, RLIMIT_CORE), IS(2, 0),
+                                                 IS(2 + FILTER_HIGH, 0) };
+    const struct filter_condition set_core[] = { IS(1, RLIMIT_CORE) };
+    const struct filter_condition old_set_core[] = { IS(0, RLIMIT_CORE) };
+    struct filter_check *check = filter_allow_if(filter, number_of("prlimit64"));
+
+    if (!dumps_are_piped()) {
+        filter_add_row(check, own, 1);
+        filter_allow(filter, number_of("setrlimit"));
+        return;
+    }
+    filter_add_row(check, ask_core, ARRAY_LENGTH(ask_core));
+    filter_add_refused(check, set_core, 1);
+    filter_add_row(check, own, 1);
+    filter_add_row(filter_refuse_if(filter, number_of("setrlimit")), old_set_core, 1);
 }
 
 /* No device nodes: overlayfs takes a character device 0:0 for a deletion. */
@@ -181,8 +253,7 @@ static void add_nodes(struct filter *filter)
     }
 }
 
-/* The plain personality and the question which one it is; limits of oneself alone, because root of
- * the sandbox has init's user id. */
+/* The plain personality and the question which one it is. */
 static void add_others(struct filter *filter)
 {
     const struct filter_condition zero[] = { IS(0, 0) };
@@ -191,7 +262,6 @@ static void add_others(struct filter *filter)
 
     filter_add_row(check, zero, 1);
     filter_add_row(check, query, 1);
-    filter_add_row(filter_allow_if(filter, number_of("prlimit64")), zero, 1);
 }
 
 static int write_program(const struct filter *filter, struct error *err)
@@ -216,6 +286,9 @@ int seccomp_compile(struct error *err)
     add_ioctl(filter);
     add_nodes(filter);
     add_others(filter);
+    add_huge_pages(filter);
+    add_options(filter);
+    add_limits(filter);
     if (filter_compile(filter, seccomp_arch_native()) < 0)
         return error_set(err, ERR_INTERNAL, "seccomp: the program is too long");
     return write_program(filter, err);

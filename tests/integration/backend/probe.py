@@ -126,6 +126,7 @@ def surface():
     pidfd, _ = call(434, 1, 0)
     if pidfd >= 0:
         refused("pidfd_getfd", 438, pidfd, 3, 0)
+        os.close(pidfd)
     refused("personality 32", 135, 8)
     refused("vhangup", 153)
     refused("lookup_dcookie", 212, 0, 0, 0)
@@ -137,7 +138,25 @@ def surface():
     refused("x32 getpid", 0x40000000 + 39)
     for name, args in {"packet": (17, 3, 0), "packet dgram": (17, 2, 0), "raw": (2, 3, 1), "raw6": (10, 3, 58), "alg": (38, 5, 0), "vsock": (40, 1, 0), "key": (15, 3, 2), "xdp": (44, 3, 0), "netlink generic": (16, 3, 16), "netlink audit": (16, 3, 9), "netlink netfilter": (16, 3, 12), "netlink kobject": (16, 3, 15), "sctp": (2, 1, 132), "sctp seq": (2, 5, 132), "dccp": (2, 6, 33), "udplite": (2, 2, 136), "mptcp": (2, 1, 262), "icmp": (2, 2, 1), "bluetooth": (31, 3, 0), "can": (29, 3, 1), "tipc": (30, 2, 0), "rds": (21, 5, 0), "nfc": (39, 3, 0), "smc": (43, 1, 0), "qipcrtr": (42, 2, 0)}.items():
         refused("socket " + name, 41, *args, codes=(errno.EPERM, errno.EPROTONOSUPPORT))
+    for name, number in {"memfd_secret": 447, "pidfd_getfd": 438, "process_madvise": 440, "quotactl_fd": 443, "landlock-free ustat": 136, "sysfs": 139, "_sysctl": 156, "nfsservctl": 180, "create_module": 174, "uselib": 134, "vserver": 236, "move_pages": 279, "migrate_pages": 256, "set_mempolicy_home_node": 450, "cachestat": 451, "lsm_set_self_attr": 460, "open_tree_attr": 467, "file_setattr": 469, "io_uring_enter": 426, "io_uring_register": 427, "io_setup": 206, "io_submit": 209, "io_pgetevents": 333, "fanotify_mark": 301, "rseq_slice": 471}.items():
+        refused(name, number, 0, 0, 0, 0, 0)
+    refused("mmap of huge pages", 9, 0, 1 << 21, 3, 0x40022, -1, 0)
+    refused("memfd of huge pages", 319, b"x", 4)
+    refused("segment of huge pages", 29, 0, 1 << 21, 0o4000 | 0o1600)
+    refused("core scheduling", 157, 62, 1, 0, 1, 0)
+    refused("no dumping of others", 157, 35, 0, 0, 0, 0, codes=(errno.EPERM, errno.EINVAL))
+    refused("nice", 141, 0, 0, -20)
+    refused("sched deadline", 314, 0, struct.pack("IIQiIQQQ", 48, 6, 0, 0, 0, 1000000, 10000000, 10000000), 0)
+    refused("mlock beyond the limit", 149, 0, 1 << 30, codes=(errno.EPERM, errno.ENOMEM))
+    refused("limits of init", 302, 1, 7, 0, bytes(16))
+    refused("timer of the host", 283, 8, 0, codes=(errno.EPERM, errno.EINVAL))
+    with socket.socket() as tcp:
+        refused("upper protocol", 54, tcp.fileno(), 6, 31, b"tls", 3)
+        for name, level, option in (("iptables", 0, 64), ("ip6tables", 41, 64), ("arptables", 0, 96), ("mark", 1, 36), ("device", 1, 25), ("debug", 1, 1), ("priority", 1, 12), ("force buffer", 1, 33), ("transparent", 0, 19)):
+            refused("option " + name, 54, tcp.fileno(), level, option, struct.pack("I", 99) + bytes(92), 96, codes=(errno.EPERM, errno.EACCES, errno.ENOPROTOOPT, errno.EINVAL, errno.ENODEV))
     master, slave = os.openpty()
+    refused("line discipline", 16, slave, 0x5423, struct.pack("i", 13), codes=(errno.EPERM,))
+    refused("console", 16, slave, 0x541D, 0, codes=(errno.EPERM,))
     refused("TIOCSTI", 16, slave, 0x5412, b"x", codes=(errno.EPERM,))
     refused("TIOCSTI high bits", 16, slave, 0x100005412, b"x", codes=(errno.EPERM,))
     refused("TIOCLINUX", 16, slave, 0x541C, b"\x01", codes=(errno.EPERM,))
@@ -163,6 +182,67 @@ def foreign_entry():
 
 
 # --- who we are -----------------------------------------------------------------------------------
+
+def netlink():
+    """Questions are answered, changes are not."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as route:
+        for name, kind, body in (("new link", 16, struct.pack("BxHiII", 0, 0, 0, 0, 0)), ("new address", 20, struct.pack("BBBBI", 2, 8, 0, 0, 1) + struct.pack("HH4s", 8, 2, bytes([10, 0, 0, 1]))), ("new route", 24, struct.pack("BBBBBBBBI", 2, 0, 0, 0, 254, 4, 0, 1, 0)), ("delete link", 17, struct.pack("BxHiII", 0, 0, 1, 0, 0)), ("new namespace id", 88, bytes(4)), ("traffic control", 36, struct.pack("BxxxiIII", 0, 1, 0, 0, 0))):
+            route.send(struct.pack("IHHII", 16 + len(body), kind, 5, 1, 0) + body)
+            answer = route.recv(4096)
+            check("netlink " + name, struct.unpack_from("H", answer, 4)[0] == 2 and struct.unpack_from("i", answer, 16)[0] < 0, str(answer[:24]))
+
+
+def descriptors():
+    """Passed through a socket of one's own, they give no more than they were."""
+    left, right = socket.socketpair()
+    with open("/proc/self/status") as mine:
+        socket.send_fds(left, [b"x"], [mine.fileno()])
+        _, received, _, _ = socket.recv_fds(right, 1, 4)
+        check("descriptor is passed", len(received) == 1)
+        os.close(received[0])
+    left.close()
+    right.close()
+    for fd in range(3, 64):
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            continue
+        check(f"descriptor {fd}", target.startswith(("/proc/", "pipe:", "socket:", "/usr/")) or target == "/", target)
+
+
+def other_processes():
+    """Only what is ours can be seen; a descriptor of a process leads nowhere else."""
+    for pid in list(range(2, 300)) + [1000, 5000, 32767, 100000, 4194303]:
+        fd, code = call(434, pid, 0)
+        if fd >= 0:
+            check(f"pid {pid} is ours", os.path.exists(f"/proc/{pid}"))
+            os.close(fd)
+        elif not os.path.exists(f"/proc/{pid}"):
+            check(f"pid {pid}", code in (errno.ESRCH, errno.EINVAL), str(code))
+    for kind in ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup"):
+        try:
+            fd = os.open("/proc/self/ns/" + kind, os.O_RDONLY)
+        except OSError:
+            continue
+        result, _ = call(16, fd, 0xB702, 0)  # the parent of the namespace
+        check("parent of " + kind, result < 0)
+        if kind != "user":
+            result, _ = call(16, fd, 0xB701, 0)  # its owner
+            check("owner of " + kind, result < 0 or not ranged)
+        os.close(fd)
+    check("nobody else's IPC", len(open("/proc/sysvipc/shm").read().splitlines()) == 1, open("/proc/sysvipc/shm").read())
+    check("nobody else's sockets", "@" not in open("/proc/net/unix").read(), open("/proc/net/unix").read())
+
+
+def cgroups():
+    for path, folders, names in os.walk("/sys"):
+        check("/sys is empty", not folders and not names, str(folders + names))
+    for name in ("release_agent", "cgroup.procs", "notify_on_release"):
+        found = subprocess.run(["find", "/", "-xdev", "-name", name, "-not", "-path", "/proc/*"], capture_output=True, text=True).stdout.split()
+        check("file " + name, not [f for f in found if not f.startswith(("/usr/share", "/usr/lib", "/usr/src"))], str(found))
+    for line in open("/proc/self/cgroup"):
+        check("group is the root", line.rstrip("\n").endswith(":/"), line)
+
 
 def identity():
     status = dict(line.split(":\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\t" in line)
@@ -262,8 +342,15 @@ def files():
     check("/dev", set(os.listdir("/dev")) == {"fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"}, str(os.listdir("/dev")))
     cannot("write /dev", lambda: open("/dev/x", "w"))
     cannot("replace /dev/null", lambda: os.unlink("/dev/null"))
-    for path in ("kcore", "kmsg", "keys", "kallsyms", "timer_list", "cmdline", "interrupts", "modules", "sched_debug", "kpageflags", "iomem"):
+    for path in ("kcore", "kmsg", "keys", "kallsyms", "timer_list", "cmdline", "interrupts", "modules", "sched_debug", "kpageflags", "kpagecount", "iomem", "ioports", "config.gz", "diskstats", "partitions", "swaps", "mtrr", "slabinfo", "vmallocinfo", "pagetypeinfo", "latency_stats", "bootconfig", "key-users"):
         check("proc " + path, not readable("/proc/" + path), str(readable("/proc/" + path))[:60])
+    for path in ("acpi", "asound", "bus", "fs", "irq", "pressure", "scsi"):
+        check("proc " + path, not os.path.isdir("/proc/" + path) or not os.listdir("/proc/" + path), path)
+    for path in ("sys/kernel/cad_pid", "sys/kernel/kptr_restrict", "sys/kernel/dmesg_restrict", "sys/kernel/perf_event_paranoid", "sys/kernel/yama/ptrace_scope", "sys/vm/mmap_min_addr", "sys/vm/nr_hugepages", "sys/fs/suid_dumpable", "sys/fs/protected_symlinks", "sys/kernel/hotplug", "sys/kernel/poweroff_cmd", "sys/net/core/somaxconn", "sys/kernel/domainname", "sys/fs/binfmt_misc/register", "self/oom_adj", "1/oom_score_adj", "1/mem", "self/attr/exec", "sys/kernel/tainted", "sys/kernel/sysrq", "sys/user/max_net_namespaces"):
+        cannot("write /proc/" + path, lambda: os.write(os.open("/proc/" + path, os.O_WRONLY), b"-17" if "oom" in path else b"0"))
+    for path in ("sys/kernel/shmmax", "sys/kernel/msgmax", "sys/fs/mqueue/msg_max"):
+        if ranged:  # else the limits of an IPC namespace are its user's own business
+            cannot("write /proc/" + path, lambda: os.write(os.open("/proc/" + path, os.O_WRONLY), b"0"))
     for path in ("sysrq-trigger", "sys/kernel/core_pattern", "sys/kernel/modprobe", "sys/kernel/hostname", "sys/kernel/panic", "sys/vm/drop_caches", "sys/vm/overcommit_memory", "sys/net/ipv4/ip_forward", "sys/net/ipv4/ip_unprivileged_port_start", "sys/fs/file-max", "sys/kernel/pid_max", "sys/user/max_user_namespaces", "sys/kernel/randomize_va_space", "self/uid_map", "self/gid_map", "self/setgroups", "sys/kernel/unprivileged_bpf_disabled", "sys/kernel/ns_last_pid"):
         cannot("write /proc/" + path, lambda: os.write(os.open("/proc/" + path, os.O_WRONLY), b"0"))
     mounts = open("/proc/self/mountinfo").read()
@@ -322,12 +409,29 @@ def limits():
         os.close(pair[1])
     import resource
 
-    check("core limit", resource.getrlimit(resource.RLIMIT_CORE) == (0, 0))
+    check("core limit", resource.getrlimit(resource.RLIMIT_CORE)[1] <= 1)
+    check("memory that is locked", resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] <= 64 << 20)
+    check("real time", resource.getrlimit(resource.RLIMIT_RTPRIO)[1] == 0)
+    space = os.statvfs("/dev/shm")
+    check("/dev/shm", space.f_blocks * space.f_frsize <= 4 << 30, str(space.f_blocks))
+    watchers = []
+    while len(watchers) < 5000:
+        fd, _ = call(294, 0)
+        if fd < 0:
+            break
+        watchers.append(fd)
+    check("inotify", 8 <= len(watchers) < 5000, str(len(watchers)))
+    for fd in watchers:
+        os.close(fd)
     check("file limit", resource.getrlimit(resource.RLIMIT_NOFILE)[1] <= 65536)
 
 
 inherited()
 surface()
+netlink()
+descriptors()
+other_processes()
+cgroups()
 identity()
 privileges()
 init_process()
