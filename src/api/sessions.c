@@ -3,12 +3,13 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/usage.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_MAXIMUM = 256, LABELS_MAXIMUM = 64, PAGE_DEFAULT = 100, PAGE_MAXIMUM = 1000 };
+enum { KEY_MAXIMUM = 256, LABELS_MAXIMUM = 64 };
 
 /* --- shared ---------------------------------------------------------------------------------- */
 
@@ -272,209 +273,39 @@ static void post_session(struct api_request *request)
     session_open(request->core, &wanted, &call->op, session_call_done);
 }
 
-/* --- filters --------------------------------------------------------------------------------- */
+/* --- one ------------------------------------------------------------------------------------- */
 
-int session_filter_init(struct session_filter *filter, const struct api_request *request,
-                        struct error *err)
+static void on_session_measured(void *user)
 {
-    const char *state = api_parameter(request, "state");
-
-    *filter = (struct session_filter){ .request = request, .state = -1 };
-    if (api_parameter(request, "owner") && !request->any_owner)
-        return error_named(err, ERR_FORBIDDEN, "forbidden",
-                           "only an administrator may ask for another owner's sessions");
-    for (size_t i = 0; i < request->parameter_count; i++) {
-        if (str_equal(request->parameters[i].name, "label") &&
-            !strchr(request->parameters[i].value, '='))
-            return error_named(err, ERR_INVALID, "invalid_parameter",
-                               "parameter label must be name=value");
-    }
-    for (int i = 0; state && i < SESSION_STATES; i++) {
-        if (str_equal(state, session_state_name((enum session_state)i)))
-            filter->state = i;
-    }
-    if (state && *state && filter->state < 0)
-        return error_named(err, ERR_INVALID, "invalid_parameter",
-                           "parameter state must be open, paused, ending or ended");
-    filter->ended = filter->state == SESSION_ENDED;
-    return 0;
-}
-
-bool session_filter_matches_labels(const struct session_filter *filter, const char *labels_json)
-{
-    const struct api_request *request = filter->request;
-    scoped(json_decref) json_t *labels =
-        str_is_empty(labels_json) ? NULL : json_read(labels_json, strlen(labels_json), NULL);
-
-    for (size_t i = 0; i < request->parameter_count; i++) {
-        const char *text = request->parameters[i].value;
-        const char *equals;
-        scoped(free) char *name = NULL;
-
-        if (!str_equal(request->parameters[i].name, "label"))
-            continue;
-        equals = strchr(text, '=');
-        name = xstrndup(text, (size_t)(equals - text));
-        if (!str_equal(json_string_value(json_object_get(labels, name)), equals + 1))
-            return false;
-    }
-    return true;
-}
-
-/* Whose sessions are asked for; NULL for everybody's. Also an administrator means his own, unless
- * he says otherwise. */
-static const char *wanted_owner(const struct api_request *request)
-{
-    const char *owner = request->any_owner ? api_parameter(request, "owner") : NULL;
-
-    if (!owner)
-        return request->owner;
-    return str_equal(owner, "*") ? NULL : owner;
-}
-
-static bool is_callers(const struct api_request *request, const struct session *session)
-{
-    const char *owner = wanted_owner(request);
-
-    return !owner || str_equal(session->owner, owner);
-}
-
-bool session_filter_matches(const struct session_filter *filter, const struct session *session)
-{
-    return is_callers(filter->request, session) &&
-           (filter->state < 0 || session->state == (enum session_state)filter->state) &&
-           session_filter_matches_labels(filter, session->labels_json);
-}
-
-/* --- list ------------------------------------------------------------------------------------ */
-
-struct listing {
-    struct api_request *request;
-    struct session_filter filter;
-    struct store_query query;
-    struct buffer text;
-    struct json_writer json;
-    uint64_t limit, skip, shown, total;
-};
-
-static void listing_free(struct listing *listing)
-{
-    buffer_fini(&listing->text);
-    free(listing);
-}
-
-static void listing_finish(struct listing *listing, const char *cursor)
-{
-    struct json_writer *json = &listing->json;
-
-    json_end_array(json);
-    json_put_text(json, "next_cursor", cursor);
-    json_put_int(json, "total", (int64_t)listing->total);
-    json_put_int(json, "max_sessions", listing->request->api->parts.config->capacity.max_per_owner);
-    json_end_object(json);
-    api_reply(listing->request, 200, &listing->text);
-    listing_free(listing);
-}
-
-/* A cursor is the creation time of the last one shown: new ones come behind it. */
-static void list_live(struct listing *listing)
-{
-    const char *given = api_parameter(listing->request, "cursor");
+    struct api_request *request = user;
     const struct session *session;
-    int64_t after_us = 0;
-    char cursor[32] = "";
-
-    if (given)
-        (void)str_to_i64(given, &after_us);
-    list_for_each (session, &listing->request->core->sessions, node) {
-        if (!session_filter_matches(&listing->filter, session))
-            continue;
-        listing->total++;
-        if (session->created.wall_us <= after_us)
-            continue;
-        if (listing->shown++ < listing->limit) {
-            session_write_json(session, &listing->json, NULL);
-            if (listing->shown == listing->limit)
-                snprintf(cursor, sizeof(cursor), "%lld", (long long)session->created.wall_us);
-        }
-    }
-    listing_finish(listing, listing->shown > listing->limit ? cursor : NULL);
-}
-
-static void on_ended_session(struct store_query *query, const struct session_record *record)
-{
-    struct listing *listing = container_of(query, struct listing, query);
-
-    if (!session_filter_matches_labels(&listing->filter, record->labels_json))
-        return;
-    listing->total++;
-    if (listing->total <= listing->skip || listing->shown >= listing->limit)
-        return;
-    listing->shown++;
-    session_record_write_json(record, &listing->json, NULL);
-}
-
-static void on_ended_done(struct store_query *query)
-{
-    struct listing *listing = container_of(query, struct listing, query);
-    uint64_t next = listing->skip + listing->shown;
-    char cursor[32];
-
-    if (api_finish(listing->request)) {
-        listing_free(listing);
-        return;
-    }
-    if (query->err.code) {
-        api_fail(listing->request, &query->err);
-        listing_free(listing);
-        return;
-    }
-    snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)next);
-    listing_finish(listing, next < listing->total ? cursor : NULL);
-}
-
-static void list_ended(struct listing *listing)
-{
-    struct api_request *request = listing->request;
-
-    listing->query = (struct store_query){
-        .on_session = on_ended_session,
-        .done = on_ended_done,
-        .owner = wanted_owner(request),
-        .state = session_state_name(SESSION_ENDED),
-        .newest_first = true,
-    };
-    api_begin(request);
-    store_query(request->api->parts.store, STORE_SESSIONS, &listing->query);
-}
-
-static void get_sessions(struct api_request *request)
-{
-    struct listing *listing = xnew(struct listing);
     struct error err = { 0 };
 
-    listing->request = request;
-    listing->limit = PAGE_DEFAULT;
-    if (session_filter_init(&listing->filter, request, &err) < 0 ||
-        api_parameter_u64(request, "limit", PAGE_MAXIMUM, &listing->limit, &err) < 0 ||
-        api_parameter_u64(request, "cursor", INT64_MAX, &listing->skip, &err) < 0) {
-        api_fail(request, &err);
-        free(listing);
+    if (api_finish(request))
         return;
-    }
-    listing->text = BUFFER_INIT(API_REPLY_MAXIMUM);
-    listing->json = JSON_WRITER(&listing->text);
-    json_begin_object(&listing->json, NULL);
-    json_begin_array(&listing->json, "sessions");
-    if (listing->filter.ended)
-        list_ended(listing);
+    session = api_session_again(request, &err);
+    if (session)
+        session_reply(request, 200, session);
     else
-        list_live(listing);
+        api_fail(request, &err);
 }
 
 static void get_session(struct api_request *request)
 {
-    session_reply(request, 200, request->session);
+    struct usage_round *round;
+    struct error err = { 0 };
+    bool usage = false;
+
+    if (api_parameter_bool(request, "usage", &usage, &err) < 0) {
+        api_fail(request, &err);
+    } else if (!usage) {
+        session_reply(request, 200, request->session);
+    } else {
+        round = usage_begin(request->core);
+        usage_add(round, request->session->sandbox);
+        api_begin(request);
+        usage_end(round, on_session_measured, request);
+    }
 }
 
 static void delete_session(struct api_request *request)
@@ -492,6 +323,12 @@ static const struct api_parameter list_parameters[] = {
     { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
     { "cursor", "string", "next_cursor of the page before" },
     { "owner", "string", "administrators only: sessions of this owner" },
+    { "usage", "boolean", "1 measures what the sandboxes use now; else usage is as last measured" },
+    { 0 },
+};
+
+static const struct api_parameter session_parameters[] = {
+    { "usage", "boolean", "1 measures what the sandbox uses now; else usage is as last measured" },
     { 0 },
 };
 
@@ -520,11 +357,11 @@ const struct api_route api_session_routes[] = {
     { HTTP_POST, "/api/v1/sessions", post_session, "Open a session, or the one with this key",
       .body = API_JSON_BODY, .fields = create_fields, .field_count = ARRAY_LENGTH(create_fields),
       .answers = create_answers },
-    { HTTP_GET, "/api/v1/sessions", get_sessions, "The caller's sessions",
+    { HTTP_GET, "/api/v1/sessions", api_list_sessions, "The caller's sessions",
       .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, "/api/v1/sessions/{session}", get_session,
       "A session by id or key:KEY, with its sandbox and clocks", .session = API_LIVE_SESSION,
-      .answers = session_answers },
+      .parameters = session_parameters, .answers = session_answers },
     { HTTP_DELETE, "/api/v1/sessions/{session}", delete_session,
       "End a session; answers when its sandbox is gone", .session = API_LIVE_SESSION,
       .answers = session_answers },

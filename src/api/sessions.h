@@ -25,6 +25,9 @@ int session_filter_init(struct session_filter *filter, const struct api_request 
 bool session_filter_matches(const struct session_filter *filter, const struct session *session);
 bool session_filter_matches_labels(const struct session_filter *filter, const char *labels_json);
 
+/* GET /sessions */
+void api_list_sessions(struct api_request *request);
+
 void session_reply(struct api_request *request, int status, const struct session *session);
 
 /* An operation of session.h whose end is the answer: 200 with the session, or the error. */

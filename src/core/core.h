@@ -26,6 +26,7 @@
  *     vault.h      the key of this instance, for sealing and signing
  *     recovery.h   at start: records meet reality
  *     metrics.h    counters
+ *     usage.h      what sandboxes use, when somebody asks
  */
 
 #include "base/error.h"

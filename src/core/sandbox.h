@@ -59,9 +59,11 @@ struct sandbox {
     struct stamp left; /* when it crashed or began to go; zero until then */
     char *flavor;      /* owned; of its session, when it was made */
     struct end_reason end;
-    uint32_t attempts;       /* of destroying */
-    struct error last_error; /* of creating, connecting or destroying */
-    char *report;            /* owned; what the backend reported, NULL until asked */
+    uint32_t attempts;          /* of destroying */
+    struct error last_error;    /* of creating, connecting or destroying */
+    char *report;               /* owned; what the backend reported, NULL until asked */
+    struct sandbox_usage usage; /* as it was last measured: see usage.h */
+    int64_t measured_us;        /* wall time; 0: never */
 
     struct warm *warm;   /* owned; NULL until it was asked for */
     struct agent *agent; /* owned; NULL while there is no connection */

@@ -153,6 +153,26 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
     json_end_object(json);
 }
 
+/* As it was last measured; nobody is made to wait for it here. */
+static void put_usage(struct json_writer *json, const struct sandbox *sandbox)
+{
+    const struct sandbox_usage *usage = sandbox ? &sandbox->usage : NULL;
+
+    if (!sandbox || !sandbox->measured_us) {
+        json_put_null(json, "usage");
+        return;
+    }
+    json_begin_object(json, "usage");
+    json_put_double(json, "cpu_seconds", (double)usage->cpu_us / 1e6);
+    json_put_int(json, "memory_bytes", (int64_t)usage->memory_bytes);
+    json_put_int(json, "memory_peak_bytes", (int64_t)usage->memory_peak_bytes);
+    json_put_int(json, "disk_bytes", (int64_t)usage->disk_bytes);
+    json_put_int(json, "pids", usage->pids);
+    json_put_int(json, "oom_kills", usage->oom_kills);
+    json_put_time(json, "measured_at", sandbox->measured_us);
+    json_end_object(json);
+}
+
 static void put_executions(struct json_writer *json, const struct session *session)
 {
     const struct execution *execution;
@@ -200,6 +220,7 @@ void session_write_fields(const struct session *session, struct json_writer *jso
     put_times(json, session);
     put_clocks(json, session);
     put_sandbox(json, session);
+    put_usage(json, session->sandbox);
     put_executions(json, session);
     json_put_money(json, "spent_usd", budget_spent(session));
     json_put_text(json, "approval", session->approval ? session->approval->id : NULL);
@@ -279,6 +300,7 @@ void session_record_write_json(const struct session_record *record, struct json_
     json_put_time(json, "ended_at", record->ended.wall_us);
     put_no_clocks(json);
     put_record_sandbox(json, record);
+    put_usage(json, NULL);
     json_begin_object(json, "executions");
     json_put_int(json, "running", 0);
     json_put_int(json, "total", get_int(spec, "executions"));
