@@ -137,7 +137,7 @@ static int ls_run(struct cli *cli, const void *given_args, const struct option_r
 
     if (given->operands.count)
         return cli_misuse(cli, "ls takes no operand: \"%s\"", given->operands.items[0]);
-    answer = sessions_list(cli, &args->labels, args->state, &err);
+    answer = sessions_list(cli, &args->labels, args->state, false, &err);
     if (!answer)
         return cli_fail(cli, &err);
     sessions = json_object_get(answer, "sessions");

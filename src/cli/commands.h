@@ -6,6 +6,7 @@
 
 extern const struct command cmd_approvals;
 extern const struct command cmd_audit;
+extern const struct command cmd_bench;
 extern const struct command cmd_budget;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
@@ -30,5 +31,6 @@ extern const struct command cmd_serve;
 extern const struct command cmd_session;
 extern const struct command cmd_sweep;
 extern const struct command cmd_template;
+extern const struct command cmd_top;
 extern const struct command cmd_version;
 extern const struct command cmd_why;

@@ -21,23 +21,23 @@ char *sessions_filter(const struct text_list *labels, const char *state)
     return buffer_steal_text(&query);
 }
 
-static char *page_target(const char *filter, const char *cursor)
+static char *page_target(const char *filter, bool usage, const char *cursor)
 {
     scoped(free) char *encoded = url_encode(cursor ? cursor : "");
 
-    return xasprintf("/api/v1/sessions%s%climit=%d%s%s", filter, *filter ? '&' : '?', PAGE_SIZE,
-                     cursor ? "&cursor=" : "", encoded);
+    return xasprintf("/api/v1/sessions%s%climit=%d%s%s%s", filter, *filter ? '&' : '?', PAGE_SIZE,
+                     usage ? "&usage=1" : "", cursor ? "&cursor=" : "", encoded);
 }
 
 json_t *sessions_list(struct cli *cli, const struct text_list *labels, const char *state,
-                      struct error *err)
+                      bool usage, struct error *err)
 {
     scoped(free) char *filter = sessions_filter(labels, state);
     scoped(json_decref) json_t *all = NULL;
     scoped(free) char *cursor = NULL;
 
     do {
-        scoped(free) char *target = page_target(filter, cursor);
+        scoped(free) char *target = page_target(filter, usage, cursor);
         scoped(reply_fini) struct reply page = { 0 };
         const char *next;
 

@@ -6,9 +6,9 @@
 #include "wire/json.h"
 
 /* The document of GET /sessions with the pages of all answers in it; NULL on failure. `labels` may
- * be empty and `state` NULL. */
+ * be empty and `state` NULL; with `usage` what their sandboxes use is measured. */
 json_t *sessions_list(struct cli *cli, const struct text_list *labels, const char *state,
-                      struct error *err);
+                      bool usage, struct error *err);
 
 /* "?label=k%3Dv&state=…" of the filters given, "" without any; allocated. */
 char *sessions_filter(const struct text_list *labels, const char *state);

@@ -79,16 +79,44 @@ static void print_row(const struct table *table, const char *const *cells, const
     }
 }
 
-int table_print(struct table *table, struct cli *cli)
+/* The line that begins at `start` and has its end already is cut behind so many characters. */
+static void cut_line(struct buffer *text, size_t start, size_t width)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REPLY_MAXIMUM);
+    size_t shown = 0;
+
+    for (size_t at = start; at + 1 < text->length; at++) {
+        if ((text->data[at] & 0xc0) != 0x80 && shown++ == width) {
+            text->length = at;
+            buffer_append_byte(text, '\n');
+            return;
+        }
+    }
+}
+
+void table_write(const struct table *table, size_t width, struct buffer *text)
+{
     scoped(free) size_t *widths = xcalloc(table->columns, sizeof(*widths));
+    const char *const *cells = (const char *const *)table->cells;
+    size_t start = text->length;
 
     for (size_t i = 0; i < table->columns; i++)
         widths[i] = column_width(table, i);
     if (table->aligned)
-        print_row(table, table->headings, widths, &text);
-    for (size_t i = 0; i + table->columns <= table->count; i += table->columns)
-        print_row(table, (const char *const *)table->cells + i, widths, &text);
+        print_row(table, table->headings, widths, text);
+    if (width)
+        cut_line(text, start, width);
+    for (size_t i = 0; i + table->columns <= table->count; i += table->columns) {
+        start = text->length;
+        print_row(table, cells + i, widths, text);
+        if (width)
+            cut_line(text, start, width);
+    }
+}
+
+int table_print(struct table *table, struct cli *cli)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REPLY_MAXIMUM);
+
+    table_write(table, 0, &text);
     return cli_print(cli, text.data, text.length);
 }

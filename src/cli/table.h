@@ -27,4 +27,6 @@ static inline void scoped_table_fini(struct table *table)
 void table_add(struct table *table, const char *text);
 void table_addf(struct table *table, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* As text, cut at `width` columns; 0 cuts nothing. */
+void table_write(const struct table *table, size_t width, struct buffer *text);
 int table_print(struct table *table, struct cli *cli);
