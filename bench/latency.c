@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SETTLE_US = 3000 };
+enum { SETTLE_US = 60 * 1000 };
 
 enum row {
     FLOOR,

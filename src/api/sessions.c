@@ -53,63 +53,27 @@ void session_call_done(struct session_op *op)
 
 /* --- the final record ------------------------------------------------------------------------ */
 
-struct final_record {
-    struct api_request *request;
-    struct store_query query;
-    char id[ID_SIZE];
-    struct buffer text;
-};
-
-static void on_final_session(struct store_query *query, const struct session_record *record)
+static void reply_ended(struct api_request *request, const struct session_record *record)
 {
-    struct final_record *final = container_of(query, struct final_record, query);
-    struct json_writer json = JSON_WRITER(&final->text);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
 
     session_record_write_json(record, &json, NULL);
-}
-
-static void on_final_done(struct store_query *query)
-{
-    struct final_record *final = container_of(query, struct final_record, query);
-    struct api_request *request = final->request;
-
-    if (!api_finish(request)) {
-        if (query->err.code)
-            api_fail(request, &query->err);
-        else if (!final->text.length)
-            api_reply_empty_object(request, 200);
-        else
-            api_reply(request, 200, &final->text);
-    }
-    buffer_fini(&final->text);
-    free(final);
+    api_reply(request, 200, &text);
 }
 
 void session_call_ended(struct session_op *op)
 {
     struct session_call *call = container_of(op, struct session_call, op);
     struct api_request *request = call->request;
-    struct final_record *final;
 
-    if (api_finish(request)) {
-        free(call);
-        return;
+    if (!api_finish(request)) {
+        if (op->err.code)
+            api_fail(request, &op->err);
+        else
+            reply_ended(request, op->record);
     }
-    if (op->err.code) {
-        api_fail(request, &op->err);
-        free(call);
-        return;
-    }
-    final = xnew(struct final_record);
-    final->request = request;
-    final->text = BUFFER_INIT(API_REPLY_MAXIMUM);
-    memcpy(final->id, op->id, sizeof(final->id));
-    final->query = (struct store_query){
-        .on_session = on_final_session, .done = on_final_done, .id = final->id, .limit = 1
-    };
     free(call);
-    api_begin(request);
-    store_query(request->api->parts.store, STORE_SESSIONS, &final->query);
 }
 
 /* --- create ---------------------------------------------------------------------------------- */

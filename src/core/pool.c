@@ -20,6 +20,7 @@ struct pool {
     struct deferred refill;
     struct timer retry;
     struct timer look; /* at the memory, while there are members */
+    struct timer lull; /* since a member was taken */
     bool (*memory_is_tight)(void);
     unsigned failures; /* in a row */
     bool active;
@@ -32,6 +33,7 @@ enum {
     TIGHT_RETRY_US = 30 * 1000 * 1000,
     LOOK_US = 10 * 1000 * 1000,
     SHRINK_US = 1000 * 1000, /* one by one: each that goes may be enough */
+    LULL_US = 20 * 1000,
 };
 
 /* A host that is short of memory needs it for sandboxes that somebody uses. */
@@ -51,9 +53,17 @@ static bool memory_is_tight(void)
     return known && available_kb * 100 < total_kb * LEAST_FREE_PERCENT;
 }
 
+/* Making one takes the processor from the session that has just got one: that waits for a lull,
+ * unless the pool is half empty. */
+static bool may_wait(const struct pool *pool)
+{
+    return timer_is_armed(&pool->lull) &&
+           pool_ready(pool) * 2 >= (size_t)pool->core->parts.config->pool_size;
+}
+
 static void refill(struct pool *pool)
 {
-    if (!pool->active || pool->creating || timer_is_armed(&pool->retry))
+    if (!pool->active || pool->creating || timer_is_armed(&pool->retry) || may_wait(pool))
         return;
     if (pool_ready(pool) >= (size_t)pool->core->parts.config->pool_size)
         return;
@@ -73,6 +83,11 @@ static void on_refill(struct deferred *deferred)
 static void on_retry(struct timer *timer)
 {
     refill(container_of(timer, struct pool, retry));
+}
+
+static void on_lull(struct timer *timer)
+{
+    refill(container_of(timer, struct pool, lull));
 }
 
 static void on_look(struct timer *timer)
@@ -101,6 +116,7 @@ struct pool *pool_new(struct core *core)
     list_init(&pool->ready);
     timer_init(&pool->retry, core->loop, on_retry);
     timer_init(&pool->look, core->loop, on_look);
+    timer_init(&pool->lull, core->loop, on_lull);
     pool->memory_is_tight = memory_is_tight;
     return pool;
 }
@@ -111,6 +127,7 @@ void pool_free(struct pool *pool)
         return;
     timer_stop(&pool->retry);
     timer_stop(&pool->look);
+    timer_stop(&pool->lull);
     loop_undefer(pool->core->loop, &pool->refill);
     free(pool);
 }
@@ -126,6 +143,7 @@ void pool_stop(struct pool *pool)
     pool->active = false;
     timer_stop(&pool->retry);
     timer_stop(&pool->look);
+    timer_stop(&pool->lull);
     while (pool_yield(pool))
         ;
 }
@@ -152,6 +170,7 @@ struct sandbox *pool_take(struct pool *pool, const struct session *session)
     }
     list_remove(&member->pool_node);
     metrics_add(pool->core->metrics, METRIC_POOL_HITS, 0, 1);
+    timer_arm_in(&pool->lull, LULL_US);
     pool_kick(pool);
     return member;
 }

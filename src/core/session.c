@@ -211,12 +211,13 @@ void session_set_state(struct session *session, enum session_state state)
     session->state = state;
 }
 
-/* The key of an ending session is free for the next one; its own is also in spec_json. */
-void session_save(struct session *session)
+/* The key of an ending session is free for the next one; its own is also in `spec`. The texts are
+ * borrowed. */
+static void fill_record(const struct session *session, const char *spec, char reason[END_TEXT_SIZE],
+                        struct session_record *out_record)
 {
-    scoped(free) char *spec = session_spec_text(session);
-    char reason[END_TEXT_SIZE];
-    struct session_record record = {
+    end_reason_text(&session->end, reason);
+    *out_record = (struct session_record){
         .owner = session->owner,
         .key = session->state == SESSION_ENDING ? NULL : session->key,
         .on_behalf_of = session->on_behalf_of,
@@ -234,12 +235,20 @@ void session_save(struct session *session)
         .ended = session->ended,
         .retain_until_wall_us = session->retain_until_wall_us,
     };
+    memcpy(out_record->id, session->id, sizeof(out_record->id));
+}
+
+void session_save(struct session *session)
+{
+    scoped(free) char *spec = NULL;
+    char reason[END_TEXT_SIZE];
+    struct session_record record;
 
     loop_undefer(session->core->loop, &session->save);
     if (session->unborn)
         return;
-    memcpy(record.id, session->id, sizeof(record.id));
-    end_reason_text(&session->end, reason);
+    spec = session_spec_text(session);
+    fill_record(session, spec, reason, &record);
     store_put_session(session->core->parts.store, &record);
 }
 
@@ -329,9 +338,16 @@ static void record_end(struct session *session);
 static void finish_end(struct session *session)
 {
     struct core *core = session->core;
+    scoped(free) char *spec = session_spec_text(session);
+    char reason[END_TEXT_SIZE];
+    struct session_record record;
+    struct session_op *op;
 
     unlink_all(session);
     retention_note(core->retention, session->retain_until_wall_us);
+    fill_record(session, spec, reason, &record);
+    list_for_each (op, &session->end_waiters, node)
+        op->record = &record;
     session_ops_finish(&session->end_waiters, NULL, NULL);
     loop_defer(core->loop, &session->release, release_session);
 }

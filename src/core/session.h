@@ -181,9 +181,10 @@ typedef void session_done_fn(struct session_op *op);
 struct session_op {
     session_done_fn *done;
     struct error err;
-    struct session *session; /* open: the session; NULL after an end */
-    bool created;            /* open: a new one (201) or the existing one (200) */
-    char id[ID_SIZE];        /* of the session, also after its end */
+    struct session *session;             /* open: the session; NULL after an end */
+    const struct session_record *record; /* end: its last record, for the duration of `done` */
+    bool created;                        /* open: a new one (201) or the existing one (200) */
+    char id[ID_SIZE];                    /* of the session, also after its end */
     struct list node;
     struct store_ticket ticket;
     struct core *core; /* private, here and below */

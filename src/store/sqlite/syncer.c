@@ -4,7 +4,7 @@
 
 /* How long a write that nobody waits for may stay in memory: long enough that a busy daemon does
  * not flush for each, short enough for nobody to notice. */
-enum { LATEST_US = 20 * 1000 };
+enum { LATEST_US = 100 * 1000 };
 
 /* Of the file's state this reads the descriptor and nothing else, so the writer may go on. */
 static void sync_run(struct job *job)

@@ -97,9 +97,27 @@ static void a_session_takes_a_member_and_the_pool_is_refilled(void **state)
     assert_int_equal(tried.use.err.code, ERR_NONE);
     assert_int_equal(tried.use.generation, 1);
     assert_int_equal(metric(world, METRIC_POOL_HITS), 1);
+    world_advance(world, 100);
     assert_int_equal(pool_ready(world->core->pool), 2);
     assert_int_equal(fake_backend_count(world->backend), 3);
     session_use_end(&tried.use);
+}
+
+static void refilling_waits_for_a_lull_unless_half_of_the_pool_is_gone(void **state)
+{
+    struct world *world = *state;
+    struct tried tried[3];
+
+    start_with(world, 4);
+    for (unsigned i = 0; i < 3; i++) {
+        world_use(world, world_open_simple(world, "ann", NULL), &tried[i]);
+        assert_int_equal(tried[i].use.err.code, ERR_NONE);
+        assert_int_equal(pool_ready(world->core->pool), i == 0 ? 3 : 2);
+    }
+    world_advance(world, 100);
+    assert_int_equal(pool_ready(world->core->pool), 4);
+    for (unsigned i = 0; i < 3; i++)
+        session_use_end(&tried[i].use);
 }
 
 static void a_claim_is_durable_before_it_is_used(void **state)
@@ -306,6 +324,7 @@ int main(void)
         TEST(the_pool_is_filled_one_at_a_time),
         TEST(under_memory_pressure_members_are_given_back_one_by_one),
         TEST(a_session_takes_a_member_and_the_pool_is_refilled),
+        TEST(refilling_waits_for_a_lull_unless_half_of_the_pool_is_gone),
         TEST(a_claim_is_durable_before_it_is_used),
         TEST(a_claimed_member_gets_the_limits_of_its_session),
         TEST(limits_that_cannot_be_set_fail_the_use_and_destroy_the_member),
