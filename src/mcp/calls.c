@@ -48,6 +48,11 @@ struct call {
 
 /* --- tools/list ------------------------------------------------------------------------------ */
 
+static bool works_in_session(const struct tool *tool)
+{
+    return tool->needs_session || tool->takes_session;
+}
+
 static void put_annotations(struct json_writer *json, const struct tool *tool)
 {
     json_begin_object(json, "annotations");
@@ -67,7 +72,7 @@ static void put_tool(struct json_writer *json, const struct mcp_request *request
     if (mcp_request_speaks(request, "2025-06-18"))
         json_put_text(json, "title", tool->title);
     json_put_text(json, "description", tool->description);
-    tool_write_schema(tool, tool->needs_session ? session_arguments : NULL, json, "inputSchema");
+    tool_write_schema(tool, works_in_session(tool) ? session_arguments : NULL, json, "inputSchema");
     if (mcp_request_speaks(request, "2025-03-26"))
         put_annotations(json, tool);
     json_end_object(json);
@@ -264,6 +269,9 @@ static void on_done(struct tool_call *running)
 static void run(struct call *call)
 {
     struct mcp_request *request = call->request;
+    const char *client = request->client ? request->client->id : NULL;
+    scoped(free) char *labels = client && mcp_client_is_leased(client) ? mcp_client_labels(client)
+                                                                       : NULL;
 
     call->is_running = true;
     call->running.on_progress = call->token ? on_progress : NULL;
@@ -276,7 +284,8 @@ static void run(struct call *call)
                         .on_behalf_of = request->identity.on_behalf_of,
                         .any_owner = request->identity.any_owner,
                         .session = *call->session_id ? call->session_id : NULL,
-                        .client = request->client ? request->client->id : NULL,
+                        .client = client,
+                        .labels_json = labels,
                     });
 }
 
@@ -393,8 +402,9 @@ static int find_session(struct call *call, const char *reference, struct error *
 static int choose_session(struct call *call, struct error *err)
 {
     const char *session = NULL, *key = NULL;
+    bool finds_itself;
 
-    if (!call->tool->needs_session) {
+    if (!works_in_session(call->tool)) {
         run(call);
         return 0;
     }
@@ -403,6 +413,12 @@ static int choose_session(struct call *call, struct error *err)
         return -1;
     if (session && key)
         return error_set(err, ERR_INVALID, "give session_id or key, not both");
+    finds_itself = takes(call->tool, session_arguments[0].name) &&
+                   (session || !call->request->client);
+    if (finds_itself && !key) {
+        run(call);
+        return 0;
+    }
     if (!session) {
         call->place = mcp_place_open(call->request, key, on_placed, call);
         return 0;

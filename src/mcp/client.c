@@ -13,6 +13,11 @@ char *mcp_client_key(const char *client_id)
     return xasprintf(MCP_KEY "%s", client_id);
 }
 
+char *mcp_client_labels(const char *client_id)
+{
+    return xasprintf("{\"" MCP_LABEL "\":\"%s\"}", client_id);
+}
+
 bool mcp_client_is_leased(const char *client_id)
 {
     return id_is_valid(client_id, ID_MCP_PIPE);

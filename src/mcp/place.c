@@ -41,9 +41,7 @@ static char *make_labels(const struct mcp_place *place)
 {
     bool is_bound = place->is_own || mcp_client_is_leased(place->client_id);
 
-    if (!*place->client_id || !is_bound)
-        return NULL;
-    return xasprintf("{\"" MCP_LABEL "\":\"%s\"}", place->client_id);
+    return *place->client_id && is_bound ? mcp_client_labels(place->client_id) : NULL;
 }
 
 struct mcp_place *mcp_place_open(const struct mcp_request *request, const char *key,

@@ -10,6 +10,7 @@
 #include "loop/loop.h"
 #include "mcp/mcp.h"
 #include "net/http_server.h"
+#include "tools/tool.h"
 #include "wire/jsonrpc.h"
 
 #define ID_MCP_CLIENT "mcp_" /* over HTTP */
@@ -17,7 +18,7 @@
 
 /* The key and the label that tell whose a session is. */
 #define MCP_KEY "mcp:"
-#define MCP_LABEL "mcp"
+#define MCP_LABEL TOOL_CLIENT_LABEL
 #define MCP_END_DETAIL "its MCP client left"
 
 enum {
@@ -151,6 +152,9 @@ void mcp_client_note_link(struct mcp_client *client, const char *uri, const char
 
 /* "mcp:" + id, allocated: the key of its own session. */
 char *mcp_client_key(const char *client_id);
+
+/* {"mcp": id}, allocated: the labels of a session that goes with its client. */
+char *mcp_client_labels(const char *client_id);
 
 /* Whose session it is, by its label; "" when it is no client's. */
 void mcp_session_client(const struct session *session, char id[ID_SIZE]);

@@ -267,6 +267,7 @@ void tool_call_start(struct tools *tools, struct tool_call *call,
     call->owner = xstrdup(request->owner ? request->owner : "");
     call->on_behalf_of = xstrdup(request->on_behalf_of ? request->on_behalf_of : "");
     call->client = xstrdup(request->client ? request->client : "");
+    call->labels_json = request->labels_json ? xstrdup(request->labels_json) : NULL;
     call->any_owner = request->any_owner;
     call->text = BUFFER_INIT(TOOL_RESULT_MAXIMUM);
     list_append(&tools->calls, &call->node);
@@ -318,6 +319,7 @@ void tool_call_fini(struct tool_call *call)
     free(call->owner);
     free(call->on_behalf_of);
     free(call->client);
+    free(call->labels_json);
     call->tools = NULL;
 }
 

@@ -326,6 +326,7 @@ const struct tool tool_execute_python = {
         "it has left, and [exit=…]. Files stay for the next call with the same session_id; "
         "variables do not: for those use python.",
     .arguments = arguments,
+    .takes_session = true,
     .is_destructive = true,
     .is_open_world = true,
     .start = start_execute_python,

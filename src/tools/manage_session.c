@@ -48,9 +48,19 @@ static void answer(struct tool_call *call, struct buffer *text)
     tool_finish(call);
 }
 
+/* Clients of the same owner keep their sessions to themselves. */
+static bool is_anothers(const struct tool_call *call, const struct session *session)
+{
+    const char *labels = session->labels_json;
+    scoped(json_decref) json_t *object = labels ? json_read(labels, strlen(labels), NULL) : NULL;
+    const char *client = json_string_value(json_object_get(object, TOOL_CLIENT_LABEL));
+
+    return client && !str_equal(client, call->client);
+}
+
 static bool is_shown(const struct tool_call *call, const struct session *session)
 {
-    return str_equal(session->owner, call->owner) &&
+    return str_equal(session->owner, call->owner) && !is_anothers(call, session) &&
            (session->state == SESSION_OPEN || session->state == SESSION_PAUSED);
 }
 
@@ -133,6 +143,7 @@ static void create_session(struct tool_call *call)
 
     request.owner = call->owner;
     request.on_behalf_of = call->on_behalf_of;
+    request.labels_json = call->labels_json;
     session_open(call->tools->core, &request, &managing->op, on_created);
 }
 

@@ -33,6 +33,10 @@ enum {
     TOOL_CONTENTS_MAXIMUM = 64,
 };
 
+/* The label of a session that is one client's own, with the client as its value: other clients of
+ * the same owner are not shown it. */
+#define TOOL_CLIENT_LABEL "mcp"
+
 /* --- the table ------------------------------------------------------------------------------ */
 
 enum tool_kind { TOOL_TEXT, TOOL_INTEGER, TOOL_BOOLEAN };
@@ -53,6 +57,7 @@ struct tool {
     const char *description;               /* for a model */
     const struct tool_argument *arguments; /* ends with a row without a name */
     bool needs_session;                    /* the call has to name one */
+    bool takes_session; /* it works in the one that is named, else in a new one */
     bool is_read_only, is_destructive, is_idempotent, is_open_world;
     void (*start)(struct tool_call *call); /* private: with the sandbox there, if it needs one */
     bool needs_sandbox;                    /* private */
@@ -109,6 +114,7 @@ struct tool_request {
     bool any_owner;           /* an administrator */
     const char *session;      /* id; NULL only for tools that do not need one */
     const char *client;       /* whose shell it is: other clients have others; NULL is one too */
+    const char *labels_json;  /* of sessions that the tool makes: object of texts, or NULL */
 };
 
 typedef void tool_progress_fn(struct tool_call *call, const char *text, size_t length);
@@ -131,6 +137,7 @@ struct tool_call {
     json_t *arguments;
     char session_id[ID_SIZE]; /* "" without one */
     char *owner, *on_behalf_of, *client;
+    char *labels_json; /* may be NULL */
     bool any_owner;
     struct list node; /* tools->calls */
     struct session_use use;

@@ -215,6 +215,18 @@ def test_files_are_resources(server):
     assert client.ask("resources/list")[0]["result"]["resources"] == []
 
 
+def test_images_and_made_files(server):
+    client = Http(server)
+    answer, _ = client.call("execute_python", {"code": "open('table.csv', 'w').write('a,b')"})
+    links = [part for part in answer["result"]["content"] if part["type"] == "resource_link"]
+    assert [link["name"] for link in links] == ["table.csv"]
+    assert client.ask("resources/read", {"uri": links[0]["uri"]})[0]["result"]["contents"][0]["text"] == "a,b"
+    assert [row["uri"] for row in client.ask("resources/list")[0]["result"]["resources"]] == [links[0]["uri"]]
+    client.bash("printf '\\211PNG\\r\\n\\032\\n....' > dot.png")
+    answer, _ = client.call("read", {"path": "dot.png"})
+    assert [part["mimeType"] for part in answer["result"]["content"] if part["type"] == "image"] == ["image/png"]
+
+
 # --- hostile messages ------------------------------------------------------------------------------------------------
 
 HOSTILE = [

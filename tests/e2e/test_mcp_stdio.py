@@ -62,6 +62,25 @@ def test_a_daemon_that_runs_is_used_and_everything_made_there_is_gone(server):
     assert [row["id"] for row in sessions(server)] == [kept], "gone when the command has ended"
 
 
+def test_sessions_made_by_tools_go_too_and_are_not_shown_to_others(server):
+    kept = server.session(key="of somebody else")
+    one, other = client_of(server), client_of(server)
+    made = one.call("manage_session", {"operation": "create"})["result"]["structuredContent"]["session_id"]
+    one.bash("true")
+    first = text_of(one.call("execute_python", {"code": "open('a.txt', 'w').write('x')"}))
+    own = first.split("id=")[1].split()[0]
+    assert "x" in text_of(one.call("execute_python", {"code": "print(open('a.txt').read())"})), "one session for all calls"
+    assert {row["session_id"] for row in one.call("manage_session", {"operation": "list"})["result"]["structuredContent"]["sessions"]} \
+        == {kept, made, own}
+    other.bash("true")
+    seen = other.call("manage_session", {"operation": "list"})["result"]["structuredContent"]["sessions"]
+    assert {made, own} & {row["session_id"] for row in seen} == set() and len(seen) == 2
+    one.kill()
+    wait_for(lambda: len(sessions(server)) == 2, "what it made is gone")
+    assert other.close() == 0
+    assert [row["id"] for row in sessions(server)] == [kept]
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_everything_is_gone_when_it_is_killed(server, how):
     client = client_of(server)
