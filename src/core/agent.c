@@ -294,6 +294,10 @@ static uint32_t start_flags(const struct agent_start *start)
         flags |= START_TTY;
     if (start->script_fd >= 0)
         flags |= START_SCRIPT;
+    if (start->is_zygote)
+        flags |= START_ZYGOTE;
+    if (start->may_fork)
+        flags |= START_FORK;
     return flags;
 }
 

@@ -97,6 +97,8 @@ struct agent_start {
     int script_fd;           /* borrowed; -1 without */
     bool wants_stdin;
     bool terminal;
+    bool is_zygote; /* see init/zygote.h */
+    bool may_fork;  /* from a zygote */
     unsigned columns, rows;
     unsigned nofile;
     uint64_t file_size_bytes;

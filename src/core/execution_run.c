@@ -395,6 +395,7 @@ static void start_process(struct execution *execution)
         .script_fd = launch->script_fd,
         .wants_stdin = run->wants_stdin,
         .terminal = execution->terminal,
+        .may_fork = !execution->terminal && warm_fits(run->use.sandbox->warm, launch),
         .columns = run->columns,
         .rows = run->rows,
     };
@@ -403,20 +404,6 @@ static void start_process(struct execution *execution)
     execution_save(execution);
     run->starting = true;
     agent_start(run->use.agent, &start, &run->start, on_started);
-}
-
-/* A Python that waits in the sandbox takes the script, if it is what would be started. */
-static bool execution_start_warm(struct execution *execution)
-{
-    struct execution_run *run = execution->run;
-    struct agent_pipes pipes;
-
-    if (execution->terminal || !warm_take(run->use.sandbox->warm, &run->launch, run->wants_stdin,
-                                          &run->stdin_data, &execution->number, &pipes))
-        return false;
-    run->stdin_ends = run->stdin_ends || !run->wants_stdin;
-    begin_running(execution, &pipes);
-    return true;
 }
 
 void execution_use_ready(struct session_use *use)
@@ -438,8 +425,6 @@ void execution_use_ready(struct session_use *use)
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
         return;
     }
-    if (execution_start_warm(execution))
-        return;
     launch_place_script(&run->launch, use->sandbox);
     start_process(execution);
 }

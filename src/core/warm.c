@@ -10,35 +10,22 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    REQUEST_MAXIMUM = 48 * 1024, /* fits into the pipe, so it is written at once */
-    REFILL_DELAY_US = 20 * 1000, /* many sessions end with their first code */
-    HEAD_LENGTH = 16,
-};
+enum { REFILL_DELAY_US = 20 * 1000 }; /* many sessions end with their first code */
 
 struct warm {
     struct sandbox *sandbox; /* borrowed */
     struct agent_request start;
-    struct agent_pipes pipes;
     struct launch launch; /* as it was started */
     struct timer refill;
     uint64_t number; /* 0: there is no process */
     bool is_starting;
-    bool is_ready;       /* the pipes are ours */
     bool is_unavailable; /* it could not be started here: not tried again */
 };
 
-static const struct agent_pipes no_pipes = { .input = -1, .output = -1, .errors = -1 };
-
 static void clear(struct warm *warm)
 {
-    fd_close(warm->pipes.input);
-    fd_close(warm->pipes.output);
-    fd_close(warm->pipes.errors);
-    warm->pipes = no_pipes;
     launch_fini(&warm->launch);
     warm->number = 0;
-    warm->is_ready = false;
 }
 
 void warm_free(struct warm *warm)
@@ -66,8 +53,8 @@ static void on_started(struct agent_request *request)
         clear(warm);
         return;
     }
-    warm->pipes = request->result.started.pipes;
-    warm->is_ready = true;
+    fd_close(request->result.started.pipes.output); /* it has nothing to say */
+    fd_close(request->result.started.pipes.errors);
 }
 
 static uint64_t next_number(const struct sandbox *sandbox)
@@ -82,7 +69,7 @@ static void start(struct warm *warm)
     struct sandbox *sandbox = warm->sandbox;
     char name[ID_SIZE];
     struct error err = { 0 };
-    struct agent_start start = { .wants_stdin = true };
+    struct agent_start start = { .is_zygote = true };
 
     id_make(name, ID_EXECUTION);
     if (launch_prepare_warm(&warm->launch, sandbox->core->parts.config, name, &err) < 0)
@@ -115,10 +102,17 @@ static struct warm *warm_of(struct sandbox *sandbox)
         return warm;
     warm = sandbox->warm = xnew(struct warm);
     warm->sandbox = sandbox;
-    warm->pipes = no_pipes;
     warm->launch.script_fd = -1;
     timer_init(&warm->refill, sandbox->core->loop, on_refill);
     return warm;
+}
+
+/* An init that an earlier version left may not know how. */
+static bool can_fork(const struct sandbox *sandbox)
+{
+    const struct protocol_hello *hello = agent_hello(sandbox->agent);
+
+    return hello && hello->features & FEATURE_ZYGOTE;
 }
 
 void warm_prepare(struct sandbox *sandbox)
@@ -128,7 +122,7 @@ void warm_prepare(struct sandbox *sandbox)
     if (!sandbox->core->parts.config->python.warm || !sandbox->agent || sandbox->core->stopping)
         return;
     warm = warm_of(sandbox);
-    if (!warm->number && !warm->is_unavailable)
+    if (!warm->number && !warm->is_unavailable && can_fork(sandbox))
         start(warm);
 }
 
@@ -138,7 +132,7 @@ void warm_prepare_soon(struct sandbox *sandbox)
         timer_arm_in(&warm_of(sandbox)->refill, REFILL_DELAY_US);
 }
 
-/* --- taking ---------------------------------------------------------------------------------- */
+/* --- using ---------------------------------------------------------------------------------- */
 
 /* What the interpreter, the loader or the C library looks at when a process starts. */
 static bool matters_at_start(const char *variable)
@@ -172,58 +166,11 @@ static bool is_covered(char **env, char **other)
     return true;
 }
 
-static bool fits(const struct warm *warm, const struct launch *launch)
+bool warm_fits(const struct warm *warm, const struct launch *launch)
 {
-    return launch->is_python && !*launch->cwd && !*launch->user &&
-           is_covered(launch->env, warm->launch.env) && is_covered(warm->launch.env, launch->env);
-}
-
-/* -1 when it is too large. */
-static int append_script(struct buffer *request, int fd)
-{
-    ssize_t count = 1;
-
-    for (off_t at = 0; count > 0; at += count) {
-        uint8_t bytes[8192];
-
-        count = pread(fd, bytes, sizeof(bytes), at);
-        if (count < 0 || (count > 0 && buffer_append(request, bytes, (size_t)count) < 0))
-            return -1;
-    }
-    return 0;
-}
-
-static int make_request(struct buffer *request, const struct launch *launch, bool keeps_stdin)
-{
-    scoped(buffer_fini) struct buffer body = BUFFER_INIT(REQUEST_MAXIMUM);
-
-    for (char **variable = launch->env; *variable; variable++)
-        buffer_append(&body, *variable, strlen(*variable) + 1);
-    buffer_append_byte(&body, 0);
-    if (append_script(&body, launch->script_fd) < 0 || body.overflowed)
-        return -1;
-    buffer_appendf(request, "%012zu %d\n\n", body.length, keeps_stdin);
-    return buffer_append(request, body.data, body.length);
-}
-
-bool warm_take(struct warm *warm, const struct launch *launch, bool keeps_stdin,
-               struct buffer *input, uint64_t *out_number, struct agent_pipes *out_pipes)
-{
-    scoped(buffer_fini) struct buffer request =
-        BUFFER_INIT(input->maximum + REQUEST_MAXIMUM + HEAD_LENGTH);
-
-    if (!warm || !warm->is_ready || !fits(warm, launch) ||
-        make_request(&request, launch, keeps_stdin) < 0)
-        return false;
-    buffer_append(&request, input->data, input->length);
-    buffer_fini(input);
-    *input = request;
-    request = BUFFER_INIT(0);
-    *out_number = warm->number;
-    *out_pipes = warm->pipes;
-    warm->pipes = no_pipes;
-    clear(warm);
-    return true;
+    return warm && warm->number && !warm->is_starting && launch->is_python && !*launch->cwd &&
+           !*launch->user && is_covered(launch->env, warm->launch.env) &&
+           is_covered(warm->launch.env, launch->env);
 }
 
 bool warm_has(const struct warm *warm, uint64_t number)

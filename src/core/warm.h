@@ -1,12 +1,13 @@
 #pragma once
 
 /*
- * A Python that has started and waits in a sandbox for its script, so that the next Python code
- * there need not wait for a start.
+ * A Python that has started and waits in a sandbox, so that no Python code there has to wait for a
+ * start: it forks for each script.
  *
- * It is an ordinary process of init's, with everything that an execution's process has, and serves
- * one script; see drivers/warm.py for how that comes to run as `python3 FILE` would run it. Members
- * of the pool get one, and sandboxes in which Python code has run get the next one a moment later.
+ * It is an ordinary process of init's, which asks it for a child when an execution may come from
+ * it; see init/zygote.h for how such a child becomes a process of its own, and drivers/warm.py for
+ * how it runs a script as `python3 FILE` would run it. Members of the pool get one, and sandboxes
+ * in which Python code has run.
  */
 
 #include "core/agent.h"
@@ -14,7 +15,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct buffer;
 struct launch;
 struct sandbox;
 struct warm;
@@ -25,10 +25,9 @@ void warm_prepare_soon(struct sandbox *sandbox); /* when it has not been destroy
 /* NULL is fine, here and below. The process goes with its sandbox. */
 void warm_free(struct warm *warm);
 
-/* Whether it takes the script of `launch`: then the process is the caller's, and `input` begins
- * with the script. What Python looks at when it starts has to be the same as for the script. */
-bool warm_take(struct warm *warm, const struct launch *launch, bool keeps_stdin,
-               struct buffer *input, uint64_t *out_number, struct agent_pipes *out_pipes);
+/* Whether it may fork what `launch` says: what Python looks at when it starts has to be the same.
+ */
+bool warm_fits(const struct warm *warm, const struct launch *launch);
 
 bool warm_has(const struct warm *warm, uint64_t number); /* it is the process of that number */
 bool warm_on_exited(struct warm *warm, uint64_t number); /* the same, and it has ended */

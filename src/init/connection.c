@@ -329,7 +329,7 @@ static void say_hello(void)
         .processes = process_count(),
         .features = (settings.direct ? 0 : FEATURE_NAMESPACE) |
                     (settings.filter ? FEATURE_SECCOMP : 0) |
-                    (settings.proc_fd >= 0 ? FEATURE_PROC : 0),
+                    (settings.proc_fd >= 0 ? FEATURE_PROC | FEATURE_ZYGOTE : 0),
         .seccomp_mode = (uint32_t)sys(prctl, PR_GET_SECCOMP, 0, 0, 0, 0),
         .no_new_privs = (uint32_t)sys(prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
         .capabilities = credentials_effective(),

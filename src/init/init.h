@@ -61,8 +61,11 @@ struct process {
     int input;        /* outer ends: init's duplicates; -1 where there is none */
     int output;       /* the terminal's master when there is one */
     int errors;
-    int inner[3]; /* the process's own ends, until it has started */
+    int inner[4]; /* the process's own ends, until it has started; the last: a zygote's control */
     int script;
+    int control; /* a zygote's socket; of one that it may fork: a duplicate, until then */
+    uint64_t zygote_number; /* of the zygote that may fork it; 0 without */
+    int zygote_pid;
     unsigned pending;
     uint64_t connection; /* the one that asked for it */
     uint64_t start_request;
@@ -79,6 +82,8 @@ struct process {
     int main_pid;
     uint32_t uid;
     uint32_t gid;
+    int root;      /* its minder, which its tree hangs on instead of the supervisor; 0 without */
+    bool condemns; /* the zygote, which does not do as it should */
     bool left_children;
     enum protocol_stage failed_stage;
     int failed_error;
@@ -143,6 +148,12 @@ void process_settle(struct process *process);      /* releases it if nothing kee
 void process_close_pipes(struct process *process);
 void process_close_inner(struct process *process);
 unsigned process_count(void); /* remembered */
+
+/* What its tree hangs on. */
+static inline int process_root(const struct process *process)
+{
+    return process->root ? process->root : process->supervisor;
+}
 
 /* How many places of the table have ever been in use: the rest need not be looked at. */
 unsigned process_places(void);

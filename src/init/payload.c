@@ -13,7 +13,7 @@
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-enum { FD_SCRIPT = 3 };
+enum { FD_SCRIPT = 3, FD_CONTROL = 4 };
 
 static __attribute__((noreturn)) void fail(const struct job *job, enum protocol_stage stage,
                                            long error)
@@ -26,6 +26,7 @@ static __attribute__((noreturn)) void fail(const struct job *job, enum protocol_
 static void place_descriptors(const struct process *process)
 {
     bool has_script = process->script >= 0;
+    bool is_zygote = process->inner[3] >= 0;
 
     for (int i = 0; i < 3; i++) {
         int fd = process->inner[process->flags & START_TTY ? 0 : i];
@@ -35,7 +36,13 @@ static void place_descriptors(const struct process *process)
     }
     if (has_script)
         (void)sys(dup2, process->script, FD_SCRIPT);
-    (void)sys(close_range, has_script ? FD_SCRIPT + 1 : FD_SCRIPT, ~0u, 0);
+    if (is_zygote)
+        (void)sys(dup2, process->inner[3], FD_CONTROL);
+    (void)sys(close_range,
+              is_zygote    ? FD_CONTROL + 1
+              : has_script ? FD_SCRIPT + 1
+                           : FD_SCRIPT,
+              ~0u, 0);
 }
 
 static void take_terminal(const struct job *job)

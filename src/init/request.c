@@ -47,7 +47,7 @@ static void signal_tree(struct process *process, const struct protocol_signal *s
     } else if (settings.proc_fd < 0) {
         answer(&signal->header, (int)-sys(kill, -process->main_pid, signal->number), 1);
     } else {
-        answer(&signal->header, 0, tree_signal(process->supervisor, signal->number));
+        answer(&signal->header, 0, tree_signal(process_root(process), signal->number));
     }
 }
 

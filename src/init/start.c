@@ -5,6 +5,7 @@
 #include "init/supervisor.h"
 #include "init/sys.h"
 #include "init/tree.h"
+#include "init/zygote.h"
 
 #include <errno.h>
 #include <string.h>
@@ -129,6 +130,10 @@ static struct process *prepare(struct job *job, int *fds, unsigned fd_count)
         memcpy(process->script_path, job->texts.script_path, strlen(job->texts.script_path) + 1);
     }
     result = start->flags & START_TTY ? make_terminal(process, start) : make_pipes(process);
+    if (result >= 0 && start->flags & START_ZYGOTE)
+        result = zygote_prepare(process);
+    if (result >= 0 && start->flags & START_FORK)
+        zygote_choose(process, job);
     if (result < 0) {
         refuse(&start->header, STAGE_SPAWN, -result);
         process_release(process);
@@ -182,14 +187,14 @@ static void take_end(struct process *process)
     if (process->state == PROCESS_LINGERING)
         return;
     if (process->left_children)
-        process->end.survivors = tree_count(process->supervisor);
+        process->end.survivors = tree_count(process_root(process));
     process->state = PROCESS_ENDED;
     process->pending |= PENDING_EXITED;
 }
 
 static void end_supervision(struct process *process)
 {
-    process->supervisor = 0;
+    process->supervisor = process->root = 0;
     tree_end_kill(process);
     process_settle(process);
 }
@@ -198,6 +203,8 @@ void start_take_reports(struct process *process)
 {
     unsigned reports = atomic_exchange(&process->reports, 0);
 
+    if (process->condemns)
+        zygote_condemn(process);
     if (reports & REPORT_FAILED)
         take_failure(process);
     if (reports & REPORT_STARTED) {

@@ -4,6 +4,7 @@
 #include "init/init.h"
 #include "init/payload.h"
 #include "init/sys.h"
+#include "init/zygote.h"
 
 #include <errno.h>
 #include <sys/prctl.h>
@@ -59,7 +60,7 @@ static void kill_children(void)
 }
 
 /* As PID 1 init takes everything with it. In direct mode its supervisors do that. */
-static void end_if_orphaned(void)
+void supervisor_end_if_orphaned(void)
 {
     long result = 0;
 
@@ -83,25 +84,25 @@ static long wait_for_any(int *out_status, int options, struct rusage *usage)
         return sys(wait4, -1, out_status, options | __WALL, usage);
     while (!(pid = sys(wait4, -1, out_status, WNOHANG | __WALL, usage)) && !(options & WNOHANG)) {
         (void)sys(rt_sigtimedwait, &signals, NULL, NULL, SIGNAL_SET_SIZE);
-        end_if_orphaned();
+        supervisor_end_if_orphaned();
     }
     return pid;
 }
 
-static void record_end(struct process *process, int status, const struct rusage *usage,
-                       int64_t started_us)
+void supervisor_record_end(struct process *process, int status, int64_t cpu_us,
+                           uint64_t max_rss_bytes, int64_t started_us)
 {
     process->end = (struct protocol_end){
         .code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
         .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
         .wall_us = sys_now_us() - started_us,
-        .cpu_us = micros(&usage->ru_utime) + micros(&usage->ru_stime),
-        .max_rss_bytes = (uint64_t)usage->ru_maxrss * 1024,
+        .cpu_us = cpu_us,
+        .max_rss_bytes = max_rss_bytes,
     };
 }
 
 /* With the user's rights over files: the path leads through directories that are the user's. */
-static void remove_script(const struct process *process)
+void supervisor_remove_script(const struct process *process)
 {
     if (!(process->flags & START_SCRIPT))
         return;
@@ -129,9 +130,10 @@ static bool wait_for_main(struct process *process, bool blocks, int64_t started_
     if (!pid)
         return false;
     if (pid > 0)
-        record_end(process, status, &usage, started_us);
+        supervisor_record_end(process, status, micros(&usage.ru_utime) + micros(&usage.ru_stime),
+                              (uint64_t)usage.ru_maxrss * 1024, started_us);
 
-    remove_script(process);
+    supervisor_remove_script(process);
     while ((pid = wait_for_any(&status, WNOHANG, NULL)) > 0)
         ;
     process->left_children = !pid;
@@ -153,10 +155,14 @@ static unsigned serve(struct process *process)
 {
     struct job *job = process->job;
     unsigned first_report = REPORT_STARTED;
-    int64_t started_us = sys_now_us();
-    long pid = sys_clone_call(PAYLOAD_FLAGS, job->room->stack + JOB_STACK, payload_run, job,
-                              &process->main_pid);
+    int64_t started_us;
+    long pid;
 
+    if (process->zygote_number && zygote_serve(process, &first_report))
+        return first_report;
+    started_us = sys_now_us();
+    pid = sys_clone_call(PAYLOAD_FLAGS, job->room->stack + JOB_STACK, payload_run, job,
+                         &process->main_pid);
     if (pid < 0) {
         process->failed_error = (int)-pid;
         process->failed_stage = STAGE_SPAWN;
@@ -203,7 +209,7 @@ static __attribute__((noreturn)) void supervisor_run(void *argument)
         credentials_drop_bounding();
     if (settings.direct) {
         (void)sys(prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-        end_if_orphaned();
+        supervisor_end_if_orphaned();
     }
     while (goes_on) {
         struct process *process = seat->process;

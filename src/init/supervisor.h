@@ -12,6 +12,7 @@
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct process;
 
@@ -22,6 +23,13 @@ int supervisor_start(struct process *process);
 void supervisor_release(struct process *process);
 
 bool supervisor_is(int pid);
+
+/* --- for zygote.c, in the supervisor ---------------------------------------------------------- */
+
+void supervisor_record_end(struct process *process, int status, int64_t cpu_us,
+                           uint64_t max_rss_bytes, int64_t started_us);
+void supervisor_remove_script(const struct process *process);
+void supervisor_end_if_orphaned(void); /* in direct mode, when init has been killed */
 
 /* The child of init with this number, supervisor or not, has been reaped. */
 void supervisor_reaped(int pid);

@@ -40,8 +40,9 @@ struct process *process_allocate(uint64_t number)
             .input = -1,
             .output = -1,
             .errors = -1,
-            .inner = { -1, -1, -1 },
+            .inner = { -1, -1, -1, -1 },
             .script = -1,
+            .control = -1,
         };
         if (i >= places)
             places = i + 1;
@@ -52,9 +53,11 @@ struct process *process_allocate(uint64_t number)
 
 void process_close_inner(struct process *process)
 {
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < sizeof process->inner / sizeof process->inner[0]; i++)
         sys_drop(&process->inner[i]);
     sys_drop(&process->script);
+    if (!(process->flags & START_ZYGOTE))
+        sys_drop(&process->control);
 }
 
 void process_close_pipes(struct process *process)
@@ -62,6 +65,7 @@ void process_close_pipes(struct process *process)
     sys_drop(&process->input);
     sys_drop(&process->output);
     sys_drop(&process->errors);
+    sys_drop(&process->control);
 }
 
 void process_release(struct process *process)

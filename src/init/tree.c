@@ -68,7 +68,7 @@ static void take_entry(const char *name)
         return;
     entry->pid = (int)pid;
     entry->alive = state != 'Z' && state != 'X';
-    entry->marked = false;
+    entry->marked = entry->spared = false;
     entry_count++;
 }
 
@@ -95,7 +95,7 @@ static void drop_snapshot(void)
     (void)sys(madvise, entries, sizeof entries, MADV_DONTNEED);
 }
 
-static bool is_marked(const struct tree_entry *sorted, size_t count, int pid)
+static struct tree_entry *find_entry(struct tree_entry *sorted, size_t count, int pid)
 {
     size_t low = 0;
 
@@ -103,13 +103,20 @@ static bool is_marked(const struct tree_entry *sorted, size_t count, int pid)
         size_t middle = low + (count - low) / 2;
 
         if (sorted[middle].pid == pid)
-            return sorted[middle].marked;
+            return &sorted[middle];
         if (sorted[middle].pid < pid)
             low = middle + 1;
         else
             count = middle;
     }
-    return false;
+    return NULL;
+}
+
+static bool is_marked(struct tree_entry *sorted, size_t count, int pid)
+{
+    const struct tree_entry *entry = find_entry(sorted, count, pid);
+
+    return entry && entry->marked;
 }
 
 unsigned tree_mark(struct tree_entry *sorted, size_t count, int root)
@@ -122,7 +129,7 @@ unsigned tree_mark(struct tree_entry *sorted, size_t count, int root)
         for (size_t i = 0; i < count; i++) {
             struct tree_entry *entry = &sorted[i];
 
-            if (entry->marked ||
+            if (entry->marked || entry->spared ||
                 (entry->parent != root && !is_marked(sorted, count, entry->parent)))
                 continue;
             entry->marked = changed = true;
@@ -132,9 +139,22 @@ unsigned tree_mark(struct tree_entry *sorted, size_t count, int root)
     return alive;
 }
 
+static void spare_others(int root)
+{
+    for (unsigned i = 0; i < process_places() && root != settings.own_pid; i++) {
+        int other = processes[i].root;
+        struct tree_entry *entry = other && other != root ? find_entry(entries, entry_count, other)
+                                                          : NULL;
+
+        if (entry)
+            entry->spared = true;
+    }
+}
+
 static unsigned look(int root)
 {
     take_snapshot();
+    spare_others(root);
     return tree_mark(entries, entry_count, root);
 }
 
@@ -179,17 +199,22 @@ unsigned tree_kill(int root)
     return found;
 }
 
+int tree_parent(int pid)
+{
+    char name[TEXT_NUMBER_SIZE];
+    int parent;
+    char state;
+
+    text_from_u64((uint64_t)pid, name);
+    return read_stat(name, &parent, &state) ? parent : 0;
+}
+
 bool tree_is_descendant(int pid, int root)
 {
     for (unsigned steps = 0; pid > 0 && steps < MAX_ENTRIES; steps++) {
-        char name[TEXT_NUMBER_SIZE];
-        char state;
-
         if (pid == root)
             return true;
-        text_from_u64((uint64_t)pid, name);
-        if (!read_stat(name, &pid, &state))
-            return false;
+        pid = tree_parent(pid);
     }
     return false;
 }
@@ -230,10 +255,12 @@ static void continue_kill(struct process *process, int64_t now_us)
     if (settings.proc_fd < 0)
         (void)sys(kill, -process->main_pid, SIGKILL);
     else
-        found = tree_kill(process->supervisor);
+        found = tree_kill(process_root(process));
     if (found > process->kill_count)
         process->kill_count = found;
-    if (now_us > process->kill_deadline_us)
+    if (!found && process->flags & START_ZYGOTE)
+        tree_end_kill(process); /* what it forked for others lives on */
+    else if (now_us > process->kill_deadline_us)
         answer_kill(process, ETIMEDOUT);
 }
 

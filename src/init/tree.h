@@ -20,10 +20,13 @@ unsigned tree_count(int root);
 /* Signals every living descendant once; returns how many there were. */
 unsigned tree_signal(int root, int signal_number);
 
-/* One turn of killing; returns how many were found. */
+/* One turn of killing; returns how many were found. What hangs on the minder of another process,
+ * though it descends from this root, is left alone, unless the root is init itself. */
 unsigned tree_kill(int root);
 
 bool tree_is_descendant(int pid, int root);
+
+int tree_parent(int pid); /* 0 when there is no such process */
 
 /* The tree of a process, over as many turns as it takes; the answer to `request` comes after. */
 void tree_begin_kill(struct process *process, uint64_t request);
@@ -40,6 +43,7 @@ struct tree_entry {
     int parent;
     bool alive;
     bool marked;
+    bool spared; /* with all that descends from it */
 };
 
 /* Marks the descendants of `root` in entries sorted by pid; returns how many of them are alive. */

@@ -76,7 +76,10 @@ enum protocol_start_flags {
     START_TTY = 1 << 1,    /* a terminal instead of pipes; one descriptor is passed back */
     START_SCRIPT = 1 << 2, /* a descriptor with a script comes along: init writes it to script_path
                               before, removes it after */
-    START_FLAGS = START_STDIN | START_TTY | START_SCRIPT,
+    START_ZYGOTE = 1 << 3, /* it forks for others: its descriptor 4 is a socket to init */
+    START_FORK = 1 << 4, /* a zygote may fork it, if there is one that can; otherwise it is started
+                            as ever */
+    START_FLAGS = (1 << 5) - 1,
 };
 
 /* START: fixed part, then argc + envc + 3 texts: user, cwd, script_path, argv…, env… */
@@ -182,6 +185,7 @@ enum protocol_feature {
     FEATURE_NAMESPACE = 1 << 0, /* init is PID 1 of its own namespace */
     FEATURE_SECCOMP = 1 << 1,   /* it has a filter for what it starts */
     FEATURE_PROC = 1 << 2,      /* it sees its tree in /proc */
+    FEATURE_ZYGOTE = 1 << 3,    /* it knows START_ZYGOTE and START_FORK */
 };
 
 struct protocol_hello {

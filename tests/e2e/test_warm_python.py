@@ -48,8 +48,14 @@ def warm_session(daemon):
     return session
 
 
+def pythons(daemon, session):
+    """Process numbers of all that runs Python in the sandbox: the one that waits first, then its ready child with its minder."""
+    text = daemon.execute(session, command="cd /proc; grep -l '^python3$' [0-9]*/comm | cut -d/ -f1 | sort -n")["stdout"]
+    return [int(number) for number in text.split()]
+
+
 def run_warm(daemon, session, code, **options):
-    wait_for(lambda: daemon.execute(session, command="cat /proc/[0-9]*/comm | grep -c python3")["stdout"] == "1\n", "a warm Python")
+    wait_for(lambda: len(pythons(daemon, session)) == 3, "a warm Python")
     return run(daemon, session, code, **options)
 
 
@@ -86,7 +92,7 @@ def test_what_python_looks_at_when_it_starts_is_as_asked(make_daemon):
 def test_random_state_is_fresh_each_time(make_daemon):
     daemon = make_daemon(settings={"python": {"preload": ["json", "random", "uuid"]}})
     session = warm_session(daemon)
-    seen = {run_warm(daemon, session, "import random, uuid\nprint(random.random(), uuid.uuid4(), hash('x'))")[3] for _ in range(5)}
+    seen = {run_warm(daemon, session, "import random, uuid\nprint(random.random(), uuid.uuid4())")[3] for _ in range(5)}
     assert len(seen) == 5
 
 
@@ -105,3 +111,104 @@ def test_a_daemon_that_is_killed_leaves_no_python_waiting(make_daemon):
     daemon.start()
     assert run(daemon, session, "print('after')")[3] == "after\n"
     wait_for(lambda: run(daemon, session, IS_WARM)[3] == "True\n", "a warm Python again")
+
+
+TREE = "import os, subprocess\nsubprocess.Popen(['setsid', '-f', 'sleep', '61'])\nsubprocess.Popen(['sleep', '61'])\n"
+
+
+def sleepers(daemon, session):
+    return daemon.execute(session, command="cat /proc/[0-9]*/comm | grep -cx sleep")["stdout"].strip()
+
+
+def test_one_after_the_other_and_many_at_a_time_are_all_warm(make_daemon):
+    daemon = make_daemon()
+    session = warm_session(daemon)
+    assert [run(daemon, session, IS_WARM)[3] for _ in range(10)] == ["True\n"] * 10
+    paths = [daemon.api("POST", f"/sessions/{session}/executions", {"background": True, "stdin": str(i), "code": "import sys, time\nx = input()\ntime.sleep(0.3)\n"
+                        "print('json' in sys.modules, x)\nsys.exit(int(x))"}, expect=201).json["id"] for i in range(12)]
+    for i, run_id in enumerate(paths):
+        result = daemon.api("GET", f"/sessions/{session}/executions/{run_id}?wait=20").json
+        assert result["exit_code"] == i
+        assert daemon.api("GET", f"/sessions/{session}/executions/{run_id}/output").body.split() == [b"True", b"%d" % i]
+
+
+def test_what_it_leaves_belongs_to_it(make_daemon):
+    daemon = make_daemon(settings={"exec": {"grace": "200ms"}})
+    session = warm_session(daemon)
+    result = daemon.execute(session, code=TREE + "print('left')")
+    assert result["stdout"] == "left\n" and sleepers(daemon, session) == "2"
+    stopped = daemon.execute(session, code=TREE + "import time\ntime.sleep(60)", timeout=0.5)
+    assert stopped["state"] == "timeout" and stopped["signal"] == 15
+    assert sleepers(daemon, session) == "2"  # those of the first run
+    path = daemon.api("POST", f"/sessions/{session}/executions", {"background": True, "code": TREE + "import time\ntime.sleep(60)"}, expect=201).json["id"]
+    wait_for(lambda: sleepers(daemon, session) == "4", "its children")
+    daemon.kill()
+    daemon.start()
+    daemon.api("DELETE", f"/sessions/{session}/executions/{path}", expect=200)
+    wait_for(lambda: sleepers(daemon, session) == "2", "its end")
+
+
+def test_signals_reach_the_script_alone(make_daemon):
+    daemon = make_daemon()
+    session = warm_session(daemon)
+    code = "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(7))\nprint('on', flush=True)\ntime.sleep(60)"
+    run_id = daemon.api("POST", f"/sessions/{session}/executions", {"background": True, "code": code}, expect=201).json["id"]
+    path = f"/sessions/{session}/executions/{run_id}"
+    wait_for(lambda: daemon.api("GET", path + "/output").body, "its word")
+    daemon.api("POST", path + "/signal", {"signal": "USR1"}, expect=200)
+    assert daemon.api("GET", path + "?wait=20").json["exit_code"] == 7
+    assert run(daemon, session, IS_WARM)[3] == "True\n"
+
+
+@pytest.mark.parametrize("signal", ["KILL", "STOP", "TERM"])
+@pytest.mark.parametrize("who", [0, 1, 2, slice(0, 3)])
+def test_a_program_that_attacks_the_one_that_waits_costs_only_time(make_daemon, signal, who):
+    daemon = make_daemon()
+    session = warm_session(daemon)
+    wait_for(lambda: len(pythons(daemon, session)) == 3, "a warm Python")
+    victims = pythons(daemon, session)[who]
+    numbers = " ".join(map(str, victims if isinstance(victims, list) else [victims]))
+    daemon.execute(session, command=f"kill -{signal} {numbers}")
+    for i in range(3):
+        assert run(daemon, session, f"print({i})")[:4] == ("exited", 0, None, f"{i}\n")
+    wait_for(lambda: run(daemon, session, IS_WARM)[3] == "True\n", "a warm Python again")
+
+
+def test_a_script_that_kills_its_minder_ends_and_leaves_nothing(make_daemon):
+    daemon = make_daemon()
+    session = warm_session(daemon)
+    wait_for(lambda: len(pythons(daemon, session)) == 3, "a warm Python")
+    other = daemon.api("POST", f"/sessions/{session}/executions", {"background": True, "code": "import time\ntime.sleep(2)\nprint('unharmed')"}, expect=201).json["id"]
+    result = daemon.execute(session, code=TREE + "import os, time\nos.kill(os.getppid(), 9)\ntime.sleep(60)", timeout=30)
+    assert (result["state"], result["signal"]) == ("exited", 9)
+    wait_for(lambda: sleepers(daemon, session) == "0", "the end of its children")
+    assert daemon.api("GET", f"/sessions/{session}/executions/{other}?wait=20").json["exit_code"] == 0
+    wait_for(lambda: run(daemon, session, IS_WARM)[3] == "True\n", "a warm Python again")
+
+
+ENDS = [
+    "import sys\nclass A:\n    def __del__(self): print('gone')\na = A()\nsys.exit(3)",
+    "class A:\n    def __init__(self): self.me = self\n    def __del__(self): print('gone')\na = A()\ndef f(): return a",
+    "f = open('left', 'w')\nf.write('all of it')\nopen('other', 'w').write('too')",
+    "print(open('left').read(), open('other').read())",
+    "import atexit, threading, time\natexit.register(lambda: print('last'))\nthreading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()\nprint('main')",
+    "import sys\nsys.stdout = open('/dev/full', 'w')\nprint('x' * 100)",
+    "import os\nif os.fork() == 0:\n    print('child')\nelse:\n    os.wait()\n    print('parent')",
+    "import sys\nsys.stdout.close()",
+    "import weakref\nclass A: pass\na = A()\nweakref.finalize(a, print, 'finalized')",
+    "import sys\nsys.exit(-1)",
+    "import sys\nsys.exit(2**40 + 5)",
+    "import sys\nsys.exit(True)",
+    "import multiprocessing\nif __name__ == '__main__':\n    with multiprocessing.Pool(2) as pool: print(pool.map(abs, [-1, -2]))",
+    "import subprocess, sys\nprint(subprocess.run([sys.executable, '-c', 'import sys; print(sys.argv)'], capture_output=True, text=True).stdout)",
+    "import sys\ndef f(n): return f(n + 1)\ntry: f(0)\nexcept RecursionError as e: print(e)",
+    "import __main__, inspect\ndef f(): pass\nprint(inspect.getsource(f), __main__.__file__ == __file__, __loader__.get_filename() == __file__)",
+]
+
+
+def test_the_end_of_a_script_is_as_ever(make_daemon):
+    warm, cold = make_daemon(), make_daemon(settings={"python": {"warm": False}})
+    warm_one, cold_one = warm_session(warm), cold.session()
+    for script in ENDS:
+        expected = without_names(run(cold, cold_one, script))
+        assert without_names(run_warm(warm, warm_one, script)) == expected, script

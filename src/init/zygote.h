@@ -1,0 +1,35 @@
+#pragma once
+
+/*
+ * A zygote: a process that has done what takes long, an interpreter with its modules, and forks for
+ * others instead of letting each of them begin anew. It runs in the sandbox as any process of its
+ * user, and is trusted no more than that.
+ *
+ * Its control socket is where requests go: descriptors and texts of a process to be started, and a
+ * socket of that process alone. The zygote forks twice. The outer one, the minder, becomes the
+ * reaper of all that the inner one leaves, and reports how that ended; the inner one says that it
+ * is there, waits for the word and becomes the program. The kernel tells who sent what, and /proc
+ * who is whose parent, so a zygote cannot pass off another process as its own.
+ *
+ * Until the word is given nothing has happened: whatever goes wrong before, or takes too long, the
+ * process is started as ever. A zygote that does not do as it should is killed, and so is a program
+ * that killed its minder, since nobody would see what it leaves.
+ */
+
+#include <stdbool.h>
+
+struct job;
+struct process;
+
+/* Makes the control socket of a process that is to be a zygote; 0 or -errno. */
+int zygote_prepare(struct process *process);
+
+/* Finds one that may fork the process of this job, if there is one. */
+void zygote_choose(struct process *process, const struct job *job);
+
+/* By the supervisor: lets the chosen one fork the process and sees it through, as far as the last
+ * report, which is the caller's to post. False when it has to be started as ever. */
+bool zygote_serve(struct process *process, unsigned *out_last_report);
+
+/* By init: the one that was chosen for this process is killed, with what nobody minds. */
+void zygote_condemn(struct process *process);
