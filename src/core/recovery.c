@@ -249,8 +249,9 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     if (session && session->sandbox)
         session = NULL; /* it has another one: this one goes */
     sandbox_restore(core, session, record);
-    if (session && (state == SANDBOX_READY || state == SANDBOX_FROZEN))
-        session->generation = MAX(session->generation, record->generation);
+    if (session && (state == SANDBOX_READY || state == SANDBOX_FROZEN) &&
+        record->generation > session->generation)
+        session_set_generation(session, record->generation);
 }
 
 /* Its session has ended without it: nobody will ever tell how it ended. */

@@ -435,19 +435,26 @@ static void emit_reset(struct session *session)
     metrics_add(session->core->metrics, METRIC_SANDBOX_RESTARTS, 0, 1);
 }
 
+/* What is told of the reset and that it is to be told are put at once: a daemon that is killed
+ * leaves both or neither. */
+void session_set_generation(struct session *session, uint64_t generation)
+{
+    session->generation = generation;
+    if (generation > 1) {
+        session->reset_pending = true;
+        emit_reset(session);
+    }
+    session_save(session);
+}
+
 void session_on_sandbox_ready(struct session *session)
 {
-    session->generation = session->sandbox->generation;
     session->start_error = (struct error){ 0 };
     session->crashed = false;
     session->wanted = false;
     if (!session->started.wall_us)
         session->started = clocks_stamp(session->core);
-    if (session->generation > 1) {
-        session->reset_pending = true;
-        emit_reset(session);
-    }
-    session_changed(session);
+    session_set_generation(session, session->sandbox->generation);
     update_idle(session);
     sandbox_converge(session->sandbox);
     session_serve_soon(session);

@@ -346,6 +346,33 @@ static void e15_after_a_teardown_the_next_use_starts_a_new_one(void **state)
     session_use_end(&tried.use);
 }
 
+/* Killed after any number of turns: the next execution is told of the reset if there was one. */
+static void e15_the_reset_is_told_whenever_the_daemon_dies(void **state)
+{
+    struct world *world = *state;
+
+    for (int turns = 0; turns < 14; turns++) {
+        struct session *session = world_open_simple(world, "ann", NULL);
+        struct tried tried;
+        char id[ID_SIZE];
+
+        memcpy(id, session->id, sizeof(id));
+        session_teardown(session, END_TEARDOWN);
+        session_preload(session);
+        for (int i = 0; i < turns; i++)
+            loop_turn(world->loop, 0);
+        world_restart(world);
+        session = world_find(world, id);
+        world_use(world, session, &tried);
+        world_settle(world);
+        assert_int_equal(tried.use.err.code, ERR_NONE);
+        assert_int_equal(session->reset_pending, session->generation > 1);
+        assert_int_equal(world_events(world, id, "sandbox.reset"), session->generation - 1);
+        session_use_end(&tried.use);
+        world_end(world, session, END_DELETED, &(struct ended){ 0 });
+    }
+}
+
 static void e21_a_crashed_sandbox_is_replaced_by_the_next_use(void **state)
 {
     struct world *world = *state;
@@ -398,6 +425,7 @@ int main(void)
         TEST(one_with_other_resources_than_asked_is_not_ready),
         TEST(e16_a_sandbox_that_could_not_be_destroyed_is_not_forgotten),
         TEST(e15_after_a_teardown_the_next_use_starts_a_new_one),
+        TEST(e15_the_reset_is_told_whenever_the_daemon_dies),
         TEST(e21_a_crashed_sandbox_is_replaced_by_the_next_use),
         TEST(e22_restored_sandboxes_hold_their_slots),
     };
