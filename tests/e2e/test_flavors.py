@@ -39,9 +39,9 @@ def session_of(daemon, session):
     return daemon.api("GET", f"/sessions/{session}", expect=200).json
 
 
-def money(daemon, session):
+def money(daemon, session, headers=None):
     """As decimals: what JSON says, not what a float makes of it."""
-    body = daemon.api("GET", f"/sessions/{session}/budget", expect=200).body
+    body = daemon.api("GET", f"/sessions/{session}/budget", expect=200, headers=headers).body
     return json.loads(body, parse_float=decimal.Decimal)
 
 
@@ -52,13 +52,15 @@ def ready(daemon, session, flavor):
     return wait_for(look, f"the sandbox {flavor} is ready")
 
 
-def events_of(daemon, session, *types):
-    text = daemon.api("GET", f"/sessions/{session}/events?follow=0", headers={"Accept": "text/event-stream"}).body.decode()
+def events_of(daemon, session, *types, headers=None, times=False):
+    """(type, data) of those events, and when they happened."""
+    text = daemon.api("GET", f"/sessions/{session}/events?follow=0", headers={"Accept": "text/event-stream", **(headers or {})}).body.decode()
     found = []
     for block in text.split("\n\n"):
         fields = dict(line.split(":", 1) for line in block.splitlines() if ":" in line and not line.startswith(":"))
         if fields.get("event", "").strip() in types:
-            found.append((fields["event"].strip(), json.loads(fields["data"], parse_float=decimal.Decimal)["data"]))
+            event = json.loads(fields["data"], parse_float=decimal.Decimal)
+            found.append((event["type"], event["data"], event["time"]) if times else (event["type"], event["data"]))
     return found
 
 
