@@ -143,6 +143,7 @@ def test_a_reset_is_told_once(daemon):
 def test_a_shell_outlives_the_daemon(daemon):
     session = daemon.session()
     run(daemon, session, "x=kept; cd /usr")
+    daemon.session()  # what was written before it is durable with it
     daemon.kill()
     daemon.start()
     assert text_of(run(daemon, session, "echo $x $PWD")) == "kept /usr\n"

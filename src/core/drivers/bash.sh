@@ -2,7 +2,6 @@
 #
 # Requests come on the original stdin, each ending with a NUL: a line "TOKEN NUMBER", then the code. The end of a run is
 # told in a frame in the original stdout and in the original stderr.
-rm -f -- "$0"
 exec 107<&0 108>&1 109>&2 </dev/null
 
 __sandglass_frame() {
