@@ -148,25 +148,35 @@ static bool add_whole(struct text_cut *cut, const void *bytes, size_t length)
     return true;
 }
 
+/* One byte more of a character that came in pieces. */
+static bool add_byte(struct text_cut *cut, uint8_t byte)
+{
+    size_t length, rest;
+    bool is_new;
+
+    cut->unfinished[cut->unfinished_length++] = byte;
+    length = cut->unfinished_length;
+    rest = str_utf8_unfinished(cut->unfinished, length);
+    if (rest == length)
+        return false;
+    is_new = add_whole(cut, cut->unfinished, length - rest);
+    memmove(cut->unfinished, cut->unfinished + length - rest, rest);
+    cut->unfinished_length = rest;
+    return is_new;
+}
+
 bool text_cut_add(struct text_cut *cut, const void *bytes, size_t length)
 {
     const uint8_t *at = bytes;
     bool is_new = false;
     size_t rest;
 
-    /* The rest of a character that came in two pieces, byte by byte. */
-    while (length && cut->unfinished_length) {
-        cut->unfinished[cut->unfinished_length++] = *at++;
-        length--;
-        if (str_utf8_unfinished(cut->unfinished, cut->unfinished_length) == cut->unfinished_length)
-            continue;
-        is_new = add_whole(cut, cut->unfinished, cut->unfinished_length) || is_new;
-        cut->unfinished_length = 0;
-    }
+    for (; length && cut->unfinished_length; length--)
+        is_new = add_byte(cut, *at++) || is_new;
     rest = str_utf8_unfinished(at, length);
     is_new = add_whole(cut, at, length - rest) || is_new;
-    for (size_t i = 0; i < rest; i++)
-        cut->unfinished[cut->unfinished_length++] = at[length - rest + i];
+    for (size_t i = length - rest; i < length; i++)
+        cut->unfinished[cut->unfinished_length++] = at[i];
     return is_new;
 }
 
