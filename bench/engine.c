@@ -35,6 +35,7 @@ static const struct {
     { "latency", engine_latency }, { "rate", engine_rate },         { "burst", engine_burst },
     { "memory", engine_memory },   { "populate", engine_populate }, { "growth", engine_growth },
     { "output", engine_output },   { "requests", engine_requests }, { "python", engine_python },
+    { "mcp", engine_mcp },
 };
 
 const struct subject *engine_subject(const struct engine *engine, const char *name)
@@ -110,6 +111,8 @@ static bool read_option(struct engine *engine, const char *name, char *value)
         engine->tools = value;
     else if (str_equal(name, "folder"))
         engine->folder = value;
+    else if (str_equal(name, "program"))
+        engine->program = value;
     else if (str_equal(name, "widths"))
         read_widths(engine, value);
     else

@@ -21,6 +21,7 @@ struct engine {
     unsigned widths[ENGINE_WIDTHS]; /* in flight; ends with 0 */
     size_t number;                  /* of sandboxes, of bytes: what the section counts */
     const char *folder;             /* borrowed: for files of plain work; NULL: none is done */
+    const char *program;            /* borrowed: the command line of Sandglass */
     struct json_writer json;        /* an open array of rows */
 };
 
@@ -34,6 +35,7 @@ void engine_growth(struct engine *engine);   /* cost of one more create and exec
 void engine_output(struct engine *engine);   /* `number` bytes of output, and files of that size */
 void engine_requests(struct engine *engine); /* small GETs in a second */
 void engine_python(struct engine *engine);   /* warm interpreters beside new ones */
+void engine_mcp(struct engine *engine);      /* on stdio */
 
 /* The subject with this name, or NULL. */
 const struct subject *engine_subject(const struct engine *engine, const char *name);

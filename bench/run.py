@@ -15,9 +15,9 @@ sys.path.insert(0, str(HERE))
 from lib import check, measure, peers, picture, table  # noqa: E402
 
 FULL = types.SimpleNamespace(latency=20, containers=25, rate=2.0, burst=100, output_bytes=1 << 30, requests=6, many=[10, 100, 1000, 5000],
-                             restart=1000, growth=4, python=15, widths="1,4,16,64", slow_widths="1,4,16")
+                             restart=1000, growth=4, python=15, mcp=5, widths="1,4,16,64", slow_widths="1,4,16")
 QUICK = types.SimpleNamespace(latency=6, containers=5, rate=1.0, burst=50, output_bytes=256 << 20, requests=2, many=[10, 100], restart=100,
-                              growth=1, python=4, widths="1,4,16,64", slow_widths="1,16")
+                              growth=1, python=4, mcp=2, widths="1,4,16,64", slow_widths="1,16")
 CHECK = types.SimpleNamespace(latency=5, rate=0.6, burst=50, output_bytes=128 << 20, many=[10, 50], restart=50, growth=0.5, widths="1,16")
 
 
@@ -83,7 +83,7 @@ def main():
     else:
         print(table.text(results))
         for name, note in results["notes"].items():
-            if name.startswith("failed"):
+            if name.startswith(("failed", "skipped")):
                 print(f"{name}: {note}")
     if arguments.json and arguments.json != "-":
         pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")

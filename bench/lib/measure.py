@@ -194,5 +194,14 @@ def python(bench):
         bench.engine("python", {"sandglass": daemon.url}, seconds=bench.sizes.python, at_most=50)
 
 
+def mcp(bench):
+    program = bench.build / "sandglass"
+    if subprocess.run([program, "mcp", "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        bench.results.notes["skipped mcp"] = "this program has no `mcp`"
+        return
+    with bench.daemon("mcp") as daemon:
+        bench.engine("mcp", {"sandglass": daemon.url}, seconds=bench.sizes.mcp, program=program)
+
+
 SECTIONS = {"latency": latency, "containers": containers, "rate": rate, "burst": burst, "bytes": bytes_, "requests": requests,
-            "memory": memory, "many": many, "python": python}
+            "memory": memory, "many": many, "python": python, "mcp": mcp}
