@@ -17,6 +17,7 @@ struct patch {
     const char *on_timeout;
     int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
     bool auto_restart, auto_resume, has_auto_restart, has_auto_resume;
+    bool keep_files, has_keep_files;
 };
 
 #define PATCH(name) offsetof(struct patch, name)
@@ -31,6 +32,7 @@ static const struct json_field patch_fields[] = {
     { "auto_restart", JSON_KIND_BOOL, PATCH(auto_restart),
       .present_offset = PATCH(has_auto_restart) },
     { "auto_resume", JSON_KIND_BOOL, PATCH(auto_resume), .present_offset = PATCH(has_auto_resume) },
+    { "keep_files", JSON_KIND_BOOL, PATCH(keep_files), .present_offset = PATCH(has_keep_files) },
 };
 
 static void patch_session(struct api_request *request)
@@ -62,6 +64,7 @@ static void patch_session(struct api_request *request)
         .max_lifetime_ms = body.max_lifetime_ms,
         .auto_restart = body.has_auto_restart ? body.auto_restart : -1,
         .auto_resume = body.has_auto_resume ? body.auto_resume : -1,
+        .keep_files = body.has_keep_files ? body.keep_files : -1,
         .on_timeout = !body.on_timeout                      ? -1
                       : str_equal(body.on_timeout, "pause") ? TIMEOUT_PAUSE
                                                             : TIMEOUT_KILL,

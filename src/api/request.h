@@ -234,6 +234,7 @@ extern const struct api_route api_mcp_routes[];
 extern const struct api_route api_system_routes[];
 extern const struct api_route api_teardown_routes[];
 extern const struct api_route api_history_routes[];
+extern const struct api_route api_kept_routes[];
 extern const struct api_route api_tool_routes[];
 
 /* All of them: 1 and the next route, or 0 at the end. Start with *position = 0. */

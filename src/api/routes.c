@@ -11,7 +11,7 @@ static const struct api_route *const tables[] = {
     api_edit_routes,    api_archive_routes,  api_watch_routes,     api_event_routes,
     api_scope_routes,   api_system_routes,   api_context_routes,   api_wait_routes,
     api_tool_routes,    api_teardown_routes, api_history_routes,   api_approval_routes,
-    api_budget_routes,  api_mcp_routes,
+    api_budget_routes,  api_mcp_routes,      api_kept_routes,
 };
 
 enum { TABLE_ROWS = 256 }; /* more than any table has */

@@ -84,8 +84,8 @@ struct create {
     uint64_t memory, disk;
     double cpus;
     int64_t pids, timeout_ms, idle_timeout_ms, max_lifetime_ms;
-    bool preload, auto_restart, auto_resume;
-    bool has_preload, has_auto_restart, has_auto_resume;
+    bool preload, auto_restart, auto_resume, keep_files;
+    bool has_preload, has_auto_restart, has_auto_resume, has_keep_files;
 };
 
 #define CREATE(name) offsetof(struct create, name)
@@ -112,6 +112,7 @@ static const struct json_field create_fields[] = {
       .present_offset = CREATE(has_auto_restart) },
     { "auto_resume", JSON_KIND_BOOL, CREATE(auto_resume),
       .present_offset = CREATE(has_auto_resume) },
+    { "keep_files", JSON_KIND_BOOL, CREATE(keep_files), .present_offset = CREATE(has_keep_files) },
 };
 
 static int choose(const char *field, const char *text, const char *const *names, int *out_index,
@@ -209,6 +210,7 @@ static int read_create(struct api_request *request, struct create *create,
         .preload = create->has_preload ? create->preload : -1,
         .auto_restart = create->has_auto_restart ? create->auto_restart : -1,
         .auto_resume = create->has_auto_resume ? create->auto_resume : -1,
+        .keep_files = create->has_keep_files ? create->keep_files : -1,
     };
     if (wanted->idempotency_key && strlen(wanted->idempotency_key) > KEY_MAXIMUM)
         return error_named(err, ERR_INVALID, "invalid_header",

@@ -32,6 +32,8 @@ const struct option create_options[] = {
       "kill or pause when a clock runs out" },
     { "no-preload", 0, OPTION_FLAG, PLACE(no_preload), NULL, NULL,
       "make the sandbox at the first use, not now" },
+    { "keep-files", 0, OPTION_FLAG, PLACE(keep_files), NULL, NULL,
+      "keep its files when the sandbox ends, for the next one and until retention" },
     { "auto-restart", 0, OPTION_TEXT, PLACE(auto_restart), "on|off", "on off",
       "whether a crashed sandbox is replaced" },
     { 0 },
@@ -82,6 +84,8 @@ int create_write_body(const struct create_args *args, const char *lease, struct 
     put_given(&json, "on_timeout", args->on_timeout);
     if (args->no_preload)
         json_put_bool(&json, "preload", false);
+    if (args->keep_files)
+        json_put_bool(&json, "keep_files", true);
     if (args->auto_restart)
         json_put_bool(&json, "auto_restart", strcmp(args->auto_restart, "on") == 0);
     json_end_object(&json);

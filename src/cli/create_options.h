@@ -21,6 +21,7 @@ struct create_args {
     const char *max_lifetime;
     const char *on_timeout;
     bool no_preload;
+    bool keep_files;
     const char *auto_restart;
 };
 

@@ -132,6 +132,14 @@ struct config {
     } session;
 
     struct {
+        bool files; /* unless a session says otherwise */
+        struct config_list exclude;
+        uint64_t max_size_bytes;
+        uint64_t max_total_bytes;
+        int64_t timeout_ms;
+    } keep;
+
+    struct {
         int64_t max_sandboxes;
         int64_t max_per_owner;
         int overflow; /* enum config_overflow */

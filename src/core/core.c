@@ -9,6 +9,7 @@
 #include "core/events.h"
 #include "core/execution.h"
 #include "core/idempotency.h"
+#include "core/keep.h"
 #include "core/metrics.h"
 #include "core/pool.h"
 #include "core/recovery.h"
@@ -96,6 +97,7 @@ struct core *core_new(const struct core_parts *parts)
     core->capacity = capacity_new(core);
     core->events = events_new(core, parts->store->load.last_sequence);
     core->idempotency = idempotency_new(core);
+    core->keep = keep_new(core);
     core->pool = pool_new(core);
     core->retention = retention_new(core);
     core->scopes = scopes_new(core);
@@ -140,6 +142,7 @@ void core_free(struct core *core)
     recovery_free(core->recovery);
     scopes_free(core->scopes);
     vault_free(core->vault);
+    keep_free(core->keep);
     retention_free(core->retention);
     pool_free(core->pool);
     idempotency_free(core->idempotency);

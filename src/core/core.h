@@ -22,6 +22,7 @@
  *     files.h      reading and writing files of a sandbox
  *     listing.h    what init tells of many files
  *     events.h     what happened, numbered, persisted, replayed
+ *     keep.h       files that outlive the sandbox they were made in
  *     secrets.h    variables whose values nobody is shown
  *     vault.h      the key of this instance, for sealing and signing
  *     recovery.h   at start: records meet reality
@@ -45,6 +46,7 @@ struct config;
 struct core;
 struct events;
 struct idempotency;
+struct keep;
 struct metrics;
 struct pool;
 struct recovery;
@@ -82,6 +84,7 @@ struct core {
     struct capacity *capacity;       /* owned */
     struct events *events;           /* owned */
     struct idempotency *idempotency; /* owned */
+    struct keep *keep;               /* owned */
     struct metrics *metrics;         /* owned */
     struct pool *pool;               /* owned */
     struct recovery *recovery;       /* owned; NULL once it is done */

@@ -8,6 +8,7 @@
 #include "core/clocks.h"
 #include "core/execution.h"
 #include "core/idempotency.h"
+#include "core/keep.h"
 #include "core/metrics.h"
 #include "core/pool.h"
 #include "core/retention.h"
@@ -117,6 +118,7 @@ static void go_on(struct recovery *recovery)
     struct core *core = recovery->core;
 
     core->recovery = NULL;
+    keep_start(core->keep);
     budgets_start(core->budgets);
     approvals_start(core->approvals);
     resume_sessions(core);
@@ -153,7 +155,7 @@ static void finish_destroying(struct sandbox *sandbox)
 
 static void adopt(struct recovery *recovery, struct sandbox *sandbox)
 {
-    if (sandbox->session->state == SESSION_ENDING)
+    if (sandbox->session->state == SESSION_ENDING && !sandbox->session->keep_files)
         return; /* goes with its session */
     recovery->pending++;
     sandbox_adopt(sandbox, on_settled, recovery);
@@ -240,6 +242,7 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     struct core *core = recovery_of(query)->core;
     struct session *session = map_get(&core->sessions_by_id, record->session_id);
     enum sandbox_state state = sandbox_state_parse(record->state);
+    struct sandbox *sandbox;
 
     if (!id_is_valid(record->id, ID_SANDBOX)) {
         log_warn("record of a sandbox that cannot exist; removing it", kv("sandbox", record->id));
@@ -248,10 +251,12 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     }
     if (session && session->sandbox)
         session = NULL; /* it has another one: this one goes */
-    sandbox_restore(core, session, record);
+    sandbox = sandbox_restore(core, session, record);
     if (session && (state == SANDBOX_READY || state == SANDBOX_FROZEN) &&
-        record->generation > session->generation)
+        record->generation > session->generation) {
+        sandbox->files_restored = keep_can_restore(sandbox); /* before it was recorded as ready */
         session_set_generation(session, record->generation);
+    }
 }
 
 /* Its session has ended without it: nobody will ever tell how it ended. */

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "core/keep.h"
 #include "core/session.h"
 #include "loop/worker.h"
 #include "store/store.h"
@@ -33,7 +34,8 @@ struct retention {
     struct job job;
     struct ids sessions;
     struct ids executions;
-    size_t asked; /* sessions whose executions are known */
+    uint64_t kept_bytes; /* of archives that are unlinked */
+    size_t asked;        /* sessions whose executions are known */
     bool running;
 };
 
@@ -93,6 +95,9 @@ static void unlink_output(struct job *job)
     struct retention *retention = container_of(job, struct retention, job);
     static const char *const endings[] = { "out", "err", "order" };
 
+    for (size_t i = 0; i < retention->sessions.count; i++)
+        retention->kept_bytes +=
+            keep_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
     for (size_t i = 0; i < retention->executions.count; i++) {
         for (size_t k = 0; k < ARRAY_LENGTH(endings); k++) {
             char name[ID_SIZE + 16];
@@ -110,6 +115,8 @@ static void on_output_gone(struct job *job)
 
     for (size_t i = 0; i < retention->sessions.count; i++)
         store_forget_session(retention->core->parts.store, retention->sessions.items[i]);
+    keep_forget(retention->core->keep, retention->kept_bytes);
+    retention->kept_bytes = 0;
     log_debug("records removed", kv("sessions", retention->sessions.count));
     ids_clear(&retention->sessions);
     ids_clear(&retention->executions);

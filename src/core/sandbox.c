@@ -6,6 +6,7 @@
 #include "core/budget.h"
 #include "core/clocks.h"
 #include "core/events.h"
+#include "core/keep.h"
 #include "core/sandbox_private.h"
 #include "core/warm.h"
 #include "wire/json.h"
@@ -170,6 +171,7 @@ void sandbox_free(struct sandbox *sandbox)
     loop_undefer(core->loop, &sandbox->drop_agent);
     loop_undefer(core->loop, &sandbox->release);
     process_unwatch(&sandbox->process);
+    keep_cancel(sandbox);
     warm_free(sandbox->warm);
     agent_free(sandbox->agent);
     free(sandbox->report);

@@ -65,6 +65,9 @@ struct sandbox {
     struct sandbox_usage usage; /* as it was last measured: see usage.h */
     int64_t measured_us;        /* wall time; 0: never */
 
+    struct keep_work *keep_work; /* owned; while its files are packed or restored */
+    bool files_restored;         /* from the incarnation before it */
+
     struct warm *warm;   /* owned; NULL until it was asked for */
     struct agent *agent; /* owned; NULL while there is no connection */
     bool connected;      /* uses may be granted: init has told what it runs */

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "core/budget.h"
 #include "core/capacity.h"
+#include "core/keep.h"
 #include "core/metrics.h"
 #include "core/pool.h"
 #include "core/session_private.h"
@@ -14,8 +15,8 @@
  * The one way out, for ends, teardown, eviction, crashes, replacement, failed starts and shutdown
  * alike:
  *
- *     told to its users → recorded as destroying → destroyed by the backend, until it says so →
- *     record forgotten → slot released → session told
+ *     told to its users → its files packed, if they are kept → recorded as destroying → destroyed
+ * by the backend, until it says so → record forgotten → slot released → session told
  */
 
 static void on_release(struct deferred *deferred)
@@ -93,7 +94,8 @@ void sandbox_destroy_next(struct sandbox *sandbox)
 {
     const struct core *core = sandbox->core;
 
-    if (sandbox->workflow.running || sandbox->op_running || sandbox->ticket_running)
+    if (sandbox->workflow.running || sandbox->op_running || sandbox->ticket_running ||
+        sandbox->keep_work)
         return;
     if (!sandbox->recorded) {
         on_gone(sandbox);
@@ -121,8 +123,16 @@ static void detach(struct sandbox *sandbox)
         pool_on_leaving(sandbox->core->pool, sandbox);
 }
 
+static void on_kept(struct sandbox *sandbox)
+{
+    sandbox_drop_agent_soon(sandbox);
+    sandbox_destroy_next(sandbox);
+}
+
 void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *detail)
 {
+    bool is_frozen = sandbox->state == SANDBOX_FROZEN;
+    bool keeps = keep_applies(sandbox);
     struct error err = { 0 };
 
     if (sandbox->state == SANDBOX_DESTROYING || sandbox->state == SANDBOX_NONE)
@@ -138,6 +148,8 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
         sandbox_abort_step(sandbox, &err);
     }
     warm_free(steal_ptr(&sandbox->warm));
-    sandbox_drop_agent_soon(sandbox);
-    sandbox_destroy_next(sandbox);
+    if (keeps)
+        keep_pack(sandbox, is_frozen, on_kept);
+    else
+        on_kept(sandbox);
 }

@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "core/budget.h"
 #include "core/execution.h"
+#include "core/keep.h"
 #include "core/pool.h"
 #include "core/session_private.h"
 
@@ -163,12 +164,43 @@ static void connect_to_init(struct workflow *workflow)
     connect_part(sandbox_of(workflow));
 }
 
-/* Side by side: nothing runs in it before both have ended. */
+/* Side by side: nothing runs in it before both have ended. One that gets its files back is recorded
+ * when it has them: until then the next daemon takes it for half made. */
 static void record_and_connect(struct workflow *workflow)
 {
-    begin_parts(sandbox_of(workflow), 2);
-    record_made(sandbox_of(workflow));
-    connect_part(sandbox_of(workflow));
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    begin_parts(sandbox, keep_can_restore(sandbox) ? 1 : 2);
+    if (!keep_can_restore(sandbox))
+        record_made(sandbox);
+    connect_part(sandbox);
+}
+
+static void on_restored(struct sandbox *sandbox)
+{
+    workflow_step_done(&sandbox->workflow, NULL);
+}
+
+static void restore_files(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (keep_can_restore(sandbox))
+        keep_restore(sandbox, on_restored);
+    else
+        workflow_step_done(workflow, NULL);
+}
+
+static void record_restored(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (sandbox->complete) {
+        workflow_step_done(workflow, NULL);
+        return;
+    }
+    begin_parts(sandbox, 1);
+    record_made(sandbox);
 }
 
 static void on_limits_set(struct backend_op *op)
@@ -217,11 +249,14 @@ static const struct workflow_step create_steps[] = {
     { "record the intent", record_intent, NULL },
     { "build the sandbox", sandbox_build, NULL },
     { "record it and connect to its init", record_and_connect, NULL },
+    { "restore its files", restore_files, NULL },
+    { "record that it has them", record_restored, NULL },
     { 0 },
 };
 
 static const struct workflow_step claim_steps[] = {
     { "set its limits", set_limits, NULL },
+    { "restore its files", restore_files, NULL },
     { "record the claim", record_claim, NULL },
     { 0 },
 };
@@ -245,6 +280,9 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
         agent_cancel(&sandbox->request);
         sandbox->request_running = false;
         part_done(sandbox, err);
+    } else if (sandbox->keep_work && sandbox->workflow.running) {
+        keep_cancel(sandbox);
+        workflow_step_done(&sandbox->workflow, err);
     }
 }
 

@@ -92,6 +92,7 @@ struct session_request {
     int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
     enum timeout_action on_timeout;
     int preload;      /* -1 default */
+    int keep_files;   /* -1 default */
     int auto_restart; /* -1 default */
     int auto_resume;  /* -1 default (on) */
 };
@@ -103,8 +104,16 @@ struct session_request {
                                .idle_timeout_ms = -1, \
                                .max_lifetime_ms = -1, \
                                .preload = -1,         \
+                               .keep_files = -1,      \
                                .auto_restart = -1,    \
                                .auto_resume = -1 })
+
+/* Its archive of files, see keep.h; all zero without one. */
+struct session_kept {
+    uint64_t bytes;
+    int64_t wall_us;
+    uint64_t generation; /* of the sandbox that they are from */
+};
 
 struct session {
     struct core *core; /* borrowed */
@@ -122,7 +131,8 @@ struct session {
     int64_t spent;                     /* micro-dollars, once its account is closed */
     struct approval *approval;         /* borrowed; the one that it waits for, or NULL */
     enum network_mode network;
-    bool auto_restart, auto_resume, preload;
+    bool auto_restart, auto_resume, preload, keep_files;
+    struct session_kept kept;
     enum timeout_action on_timeout;
 
     enum session_state state;
@@ -221,7 +231,7 @@ struct session_patch {
     int64_t timeout_ms;       /* -1: unchanged, here and below */
     int64_t idle_timeout_ms;
     int64_t max_lifetime_ms;
-    int auto_restart, auto_resume;
+    int auto_restart, auto_resume, keep_files;
     int on_timeout;
 };
 int session_patch(struct session *session, const struct session_patch *patch, struct error *err);

@@ -85,6 +85,8 @@ static void patch_policy(struct session *session, const struct session_patch *pa
         session->auto_restart = patch->auto_restart;
     if (patch->auto_resume >= 0)
         session->auto_resume = patch->auto_resume;
+    if (patch->keep_files >= 0)
+        session->keep_files = patch->keep_files;
     if (patch->on_timeout >= 0)
         session->on_timeout = (enum timeout_action)patch->on_timeout;
 }

@@ -54,6 +54,20 @@ static void put_record_secrets(struct json_writer *json, const json_t *spec)
     json_put_raw(json, "secrets", text ? text : "[]");
 }
 
+static void put_kept(struct json_writer *json, bool keeps, const struct session_kept *kept)
+{
+    json_put_bool(json, "keep_files", keeps);
+    if (!kept->bytes) {
+        json_put_null(json, "kept");
+        return;
+    }
+    json_begin_object(json, "kept");
+    json_put_int(json, "bytes", (int64_t)kept->bytes);
+    json_put_time(json, "kept_at", kept->wall_us);
+    json_put_int(json, "generation", (int64_t)kept->generation);
+    json_end_object(json);
+}
+
 static void put_limits(struct json_writer *json, const struct sandbox_limits *limits)
 {
     json_begin_object(json, "limits");
@@ -73,6 +87,7 @@ static void put_policy(struct json_writer *json, const struct session *session)
     json_put_text(json, "network", session->network == NETWORK_OPEN ? "open" : "none");
     put_limits(json, &session->limits);
     put_secrets(json, session);
+    put_kept(json, session->keep_files, &session->kept);
     json_put_bool(json, "auto_restart", session->auto_restart);
     json_put_bool(json, "auto_resume", session->auto_resume);
     json_put_text(json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
@@ -256,6 +271,10 @@ static void put_record_policy(struct json_writer *json, const struct session_rec
                          .pids = (uint32_t)get_int(spec, "pids"),
                      });
     put_record_secrets(json, spec);
+    put_kept(json, json_is_true(json_object_get(spec, "keep_files")),
+             &(struct session_kept){ .bytes = (uint64_t)get_int(spec, "kept_bytes"),
+                                     .wall_us = get_int(spec, "kept_at_us"),
+                                     .generation = (uint64_t)get_int(spec, "kept_generation") });
     put_timeout(json, "timeout", get_int(spec, "timeout_ms"));
     put_timeout(json, "idle_timeout", record->idle_timeout_ms);
     put_timeout(json, "max_lifetime", record->max_lifetime_ms);

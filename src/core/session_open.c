@@ -44,6 +44,7 @@ static void fill_policy(struct session *session, const struct session_request *r
     session->auto_restart = or_default(request->auto_restart, config->sandbox.auto_restart);
     session->auto_resume = or_default(request->auto_resume, true);
     session->preload = or_default(request->preload, config->session.preload);
+    session->keep_files = or_default(request->keep_files, config->keep.files);
     session->on_timeout = request->on_timeout;
     session->timeout_ms = or_default(request->timeout_ms, config->session.timeout_ms);
     session->idle_timeout_ms =

@@ -24,6 +24,8 @@ struct spec {
     int64_t cpu_millis, pids, base_cpu_millis, base_pids;
     int64_t timeout_ms, next_execution_number, executions, events;
     bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown, wanted;
+    bool keep_files;
+    int64_t kept_bytes, kept_at_us, kept_generation;
     json_t *env;
     const char *sealed;
 };
@@ -83,7 +85,14 @@ char *session_spec_text(const struct session *session)
     json_put_bool(&json, "in_use", session_is_used(session));
     json_put_bool(&json, "reset_pending", session->reset_pending);
     json_put_bool(&json, "crashed", session->crashed);
-    json_put_bool(&json, "teardown", timer_is_armed(&session->teardown));
+    json_put_bool(&json, "teardown",
+                  timer_is_armed(&session->teardown) ||
+                      (session->sandbox && session->sandbox->keep_work &&
+                       session->sandbox->state == SANDBOX_DESTROYING));
+    json_put_bool(&json, "keep_files", session->keep_files);
+    json_put_int(&json, "kept_bytes", (int64_t)session->kept.bytes);
+    json_put_int(&json, "kept_at_us", session->kept.wall_us);
+    json_put_int(&json, "kept_generation", (int64_t)session->kept.generation);
     json_put_bool(&json, "wanted", wants_sandbox(session));
     json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);
     json_put_int(&json, "executions", (int64_t)session->executions_started);
@@ -126,6 +135,10 @@ static const struct json_field fields[] = {
     { "reset_pending", JSON_KIND_BOOL, FIELD(reset_pending) },
     { "crashed", JSON_KIND_BOOL, FIELD(crashed) },
     { "teardown", JSON_KIND_BOOL, FIELD(teardown) },
+    { "keep_files", JSON_KIND_BOOL, FIELD(keep_files) },
+    { "kept_bytes", JSON_KIND_INT, FIELD(kept_bytes) },
+    { "kept_at_us", JSON_KIND_INT, FIELD(kept_at_us) },
+    { "kept_generation", JSON_KIND_INT, FIELD(kept_generation) },
     { "wanted", JSON_KIND_BOOL, FIELD(wanted) },
     { "next_execution_number", JSON_KIND_INT, FIELD(next_execution_number) },
     { "executions", JSON_KIND_INT, FIELD(executions) },
@@ -201,6 +214,10 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->was_in_use = spec->in_use;
     session->reset_pending = spec->reset_pending;
     session->crashed = spec->crashed;
+    session->keep_files = spec->keep_files;
+    session->kept = (struct session_kept){ .bytes = (uint64_t)spec->kept_bytes,
+                                           .wall_us = spec->kept_at_us,
+                                           .generation = (uint64_t)spec->kept_generation };
     if (spec->teardown)
         timer_arm_in(&session->teardown, 0);
     session->next_execution_number = (uint64_t)spec->next_execution_number;

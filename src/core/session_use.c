@@ -426,11 +426,23 @@ static void count_failure(struct session *session)
 
 /* --- what the sandbox tells ---------------------------------------------------------------- */
 
+static bool has_its_files(const struct session *session)
+{
+    return session->sandbox && session->sandbox->files_restored;
+}
+
 static void emit_reset(struct session *session)
 {
-    char data[64];
+    char data[128];
 
-    snprintf(data, sizeof(data), "{\"generation\":%llu}", (unsigned long long)session->generation);
+    if (has_its_files(session))
+        snprintf(data, sizeof(data),
+                 "{\"generation\":%llu,\"files\":\"restored\",\"from_generation\":%llu}",
+                 (unsigned long long)session->generation,
+                 (unsigned long long)session->kept.generation);
+    else
+        snprintf(data, sizeof(data), "{\"generation\":%llu,\"files\":\"lost\"}",
+                 (unsigned long long)session->generation);
     session_emit(session, "sandbox.reset", data);
     metrics_add(session->core->metrics, METRIC_SANDBOX_RESTARTS, 0, 1);
 }
@@ -441,7 +453,7 @@ void session_set_generation(struct session *session, uint64_t generation)
 {
     session->generation = generation;
     if (generation > 1) {
-        session->reset_pending = true;
+        session->reset_pending = !has_its_files(session);
         emit_reset(session);
     }
     session_save(session);

@@ -140,6 +140,25 @@ static void pack_directory(struct packing *packing, const struct walk_entry *ent
         leave_out(packing, entry->path, "cannot be opened");
 }
 
+/* Whether the name is one of those between line breaks, or ends as one that begins with "*". */
+static bool is_excluded(const char *names, const char *name)
+{
+    size_t length = strlen(name);
+
+    while (*names) {
+        size_t size = strcspn(names, "\n");
+        bool is_end = *names == '*';
+        const char *wanted = names + is_end;
+        size_t rest = size - is_end;
+
+        if (rest && (is_end ? rest <= length : rest == length) &&
+            !memcmp(wanted, name + length - rest, rest))
+            return true;
+        names += size + (names[size] == '\n');
+    }
+    return false;
+}
+
 void file_pack_write(struct file_work *work)
 {
     union file_room *room = file_room(work);
@@ -155,6 +174,8 @@ void file_pack_write(struct file_work *work)
     walk_begin(packing.walk, work->base, PROTOCOL_MAX_DEPTH);
     packing.walk->stays = true;
     while (!packing.output.is_broken && walk_next(packing.walk, &entry)) {
+        if (is_excluded(work->job->file_texts.third, entry.name))
+            continue;
         if (S_ISDIR(entry.status.st_mode))
             pack_directory(&packing, &entry);
         else if (S_ISREG(entry.status.st_mode) && !file_is_temporary(entry.name))

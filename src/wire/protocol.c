@@ -172,7 +172,7 @@ static bool file_is_sound(const struct protocol_file *file, const struct protoco
     if (file->flags & ~(uint32_t)FILE_FLAGS || file->mode > 07777 ||
         file->depth > PROTOCOL_MAX_DEPTH || file->context > PROTOCOL_MAX_CONTEXT)
         return false;
-    if (texts->third[0] && file->kind != FILE_GREP)
+    if (texts->third[0] && file->kind != FILE_GREP && file->kind != FILE_PACK)
         return false;
     return texts->path[0] && has_second == (texts->second[0] != 0);
 }

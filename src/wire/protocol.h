@@ -209,7 +209,7 @@ enum protocol_file_kind {
     FILE_LIST,   /* the entries come through a pipe: see struct protocol_entry */
     FILE_GLOB,   /* as LIST: what the pattern in `second` matches, `limit` at most */
     FILE_GREP,   /* second = pattern, third = a glob for the paths or "": notes through a pipe */
-    FILE_PACK,   /* the directory as a tar through a pipe */
+    FILE_PACK,   /* the directory as a tar through a pipe; third = names to leave out, see there */
     FILE_UNPACK, /* a stream socket: a tar goes in, notes about what was refused come back */
     FILE_WATCH,  /* notes about changes through a pipe, for as long as somebody reads them */
     FILE_KINDS
@@ -229,6 +229,9 @@ enum protocol_file_flags {
     FILE_RECURSIVE = 1 << 10,  /* WATCH: the directories inside too */
     FILE_FLAGS = (1 << 11) - 1,
 };
+
+/* FILE_PACK: names, or * and the end of names, with a line break between. What is left out is so at
+ * every depth, a directory with all that is in it. */
 
 /* What a version of a file is told by. */
 struct protocol_version {

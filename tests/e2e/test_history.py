@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from conftest import wait_for
+from conftest import SANDGLASS, wait_for
 
 VALUE = "hunter22-of-the-session"
 
@@ -92,10 +92,10 @@ def test_large_outputs_are_streamed_at_the_readers_pace(make_daemon):
     session = daemon.session()
     for _ in range(40):
         daemon.execute(session, ["sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x"], background=False)
-    before = daemon.resident_kib()
     body = daemon.api("GET", f"/sessions/{session}/history?format=jsonl", expect=200).body
     assert body.count(b"\n") > 80 and len(body) > 40_000_000
-    assert daemon.resident_kib() - before < 32 * 1024
+    if "asan" not in str(SANDGLASS):  # which keeps what was released
+        assert daemon.resident_kib() < 64 * 1024
 
 
 def test_retention_ends_it(make_daemon):

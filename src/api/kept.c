@@ -1,0 +1,294 @@
+/*
+ * Files that were kept when a sandbox ended (keep.h), of live and of ended sessions: what there
+ * is, all of it as a tar, and single files. The archive is read on a worker's thread.
+ */
+
+#include "api/files.h"
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/keep.h"
+#include "core/metrics.h"
+#include "loop/worker.h"
+#include "wire/tar.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIECE = 256 * 1024, LIST_MAXIMUM = 16 * 1024 * 1024 };
+
+struct reading {
+    struct job job;
+    struct api_request *request;
+    int fd;     /* owned; the archive */
+    char *path; /* owned; the file that is wanted, NULL for a list */
+
+    /* what was found */
+    struct buffer list;
+    struct json_writer json;
+    bool is_found, is_directory;
+    uint64_t offset, size;
+    const char *problem;
+};
+
+static void reading_free(struct reading *reading)
+{
+    fd_close(reading->fd);
+    buffer_fini(&reading->list);
+    free(reading->path);
+    free(reading);
+}
+
+/* --- on a worker's thread --------------------------------------------------------------------- */
+
+static const char *type_name(enum tar_type type)
+{
+    return type == TAR_DIRECTORY ? "directory" : type == TAR_LINK ? "symlink" : "file";
+}
+
+static void list_member(struct reading *reading, const struct tar_member *member, const char *path)
+{
+    json_begin_object(&reading->json, NULL);
+    json_put_text(&reading->json, "path", path);
+    json_put_text(&reading->json, "type", type_name(member->type));
+    json_put_int(&reading->json, "size", (int64_t)member->size);
+    json_put_time(&reading->json, "modified", member->modified_s * 1000000);
+    json_end_object(&reading->json);
+}
+
+/* `place` is where its content begins. */
+static void take_member(struct reading *reading, const struct tar_member *member, uint64_t place)
+{
+    char path[TAR_PATH_SIZE];
+
+    if (member->is_too_long || member->has_nul || tar_clean_path(member->path, path))
+        return;
+    if (!reading->path) {
+        list_member(reading, member, path);
+    } else if (str_equal(path, reading->path)) {
+        reading->is_found = member->type == TAR_FILE;
+        reading->is_directory = member->type == TAR_DIRECTORY;
+        reading->offset = place;
+        reading->size = member->size;
+    }
+}
+
+/* False when there is no going on. */
+static bool parse_piece(struct reading *reading, struct tar_parser *parser, const uint8_t *data,
+                        size_t length, uint64_t place)
+{
+    size_t at = 0;
+
+    for (;;) {
+        const void *piece;
+        size_t used, piece_length;
+
+        switch (tar_parser_feed(parser, data + at, length - at, &used, &piece, &piece_length)) {
+        case TAR_NEED_MORE:
+            return true;
+        case TAR_MEMBER:
+            take_member(reading, &parser->member, place + at + used);
+            break;
+        case TAR_DATA:
+        case TAR_MEMBER_END:
+            break;
+        case TAR_BAD:
+            reading->problem = parser->problem;
+            return false;
+        case TAR_END:
+            return false;
+        }
+        at += used;
+    }
+}
+
+static void read_archive(struct job *job)
+{
+    struct reading *reading = container_of(job, struct reading, job);
+    scoped(free) struct tar_parser *parser = xnew(struct tar_parser);
+    scoped(free) uint8_t *piece = xmalloc(PIECE);
+    uint64_t place = 0;
+    ssize_t count;
+
+    tar_parser_init(parser);
+    while (!reading->is_found && (count = pread(reading->fd, piece, PIECE, (off_t)place)) > 0) {
+        if (!parse_piece(reading, parser, piece, (size_t)count, place))
+            break;
+        place += (uint64_t)count;
+    }
+}
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+static void send_part(struct api_request *request, int fd, const char *type, uint64_t offset,
+                      uint64_t size)
+{
+    metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
+    http_respond_start(request->exchange, 200, type, (int64_t)size);
+    if (size > 0 && !request->is_head)
+        http_respond_write_file(request->exchange, fd, (int64_t)offset, (size_t)size);
+    http_respond_end(request->exchange);
+}
+
+static void answer_file(struct reading *reading)
+{
+    struct api_request *request = reading->request;
+    struct error err = { 0 };
+
+    if (reading->is_found) {
+        send_part(request, reading->fd, "application/octet-stream", reading->offset, reading->size);
+        return;
+    }
+    if (reading->is_directory)
+        error_named(&err, ERR_CONFLICT, "is_a_directory", "\"%.200s\" is a directory",
+                    reading->path);
+    else
+        error_named(&err, ERR_NOT_FOUND, "file_not_found", "no file \"%.200s\" was kept",
+                    reading->path);
+    error_hint(&err, "GET /api/v1/sessions/%s/kept lists what was kept", request->session_id);
+    api_fail(request, &err);
+}
+
+static void answer_list(struct reading *reading)
+{
+    struct stat status = { 0 };
+
+    json_end_array(&reading->json);
+    (void)fstat(reading->fd, &status);
+    json_put_int(&reading->json, "bytes", status.st_size);
+    json_put_time(&reading->json, "kept_at",
+                  status.st_mtim.tv_sec * 1000000 + status.st_mtim.tv_nsec / 1000);
+    json_end_object(&reading->json);
+    api_reply(reading->request, 200, &reading->list);
+}
+
+static void on_read(struct job *job)
+{
+    struct reading *reading = container_of(job, struct reading, job);
+    struct error err = { 0 };
+
+    if (!api_finish(reading->request)) {
+        if (reading->problem || reading->list.overflowed) {
+            error_named(&err, ERR_INTERNAL, "archive_damaged", "the archive cannot be read: %s",
+                        reading->problem ? reading->problem : "it has too many members");
+            api_fail(reading->request, &err);
+        } else if (reading->path) {
+            answer_file(reading);
+        } else {
+            answer_list(reading);
+        }
+    }
+    reading_free(reading);
+}
+
+/* --- routes ----------------------------------------------------------------------------------- */
+
+static int open_archive(struct api_request *request)
+{
+    char name[KEEP_NAME_SIZE];
+    struct error err = { 0 };
+    int fd;
+
+    keep_name(request->session_id, name);
+    fd = openat(request->core->parts.state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    error_named(&err, ERR_NOT_FOUND, "nothing_kept", "nothing was kept of session %s",
+                request->session_id);
+    error_hint(&err, "its files are kept when a sandbox ends and keep_files is on");
+    api_fail(request, &err);
+    return -1;
+}
+
+static void read_kept(struct api_request *request, const char *path)
+{
+    int fd = open_archive(request);
+    struct reading *reading;
+
+    if (fd < 0)
+        return;
+    reading = xnew(struct reading);
+    reading->request = request;
+    reading->fd = fd;
+    reading->path = path ? xstrdup(path) : NULL;
+    reading->list = BUFFER_INIT(LIST_MAXIMUM);
+    reading->json = JSON_WRITER(&reading->list);
+    json_begin_object(&reading->json, NULL);
+    json_begin_array(&reading->json, "files");
+    reading->job = (struct job){ .run = read_archive, .done = on_read };
+    api_begin(request);
+    if (request->core->parts.worker) {
+        worker_submit(request->core->parts.worker, &reading->job);
+        return;
+    }
+    read_archive(&reading->job);
+    on_read(&reading->job);
+}
+
+static void get_kept(struct api_request *request)
+{
+    read_kept(request, NULL);
+}
+
+static void get_kept_file(struct api_request *request)
+{
+    char clean[TAR_PATH_SIZE];
+    struct error err = { 0 };
+    const char *path = file_path(request, &err);
+    const char *problem = path && strlen(path) < sizeof(clean) ? tar_clean_path(path, clean)
+                                                               : "it is too long";
+
+    if (path && problem)
+        error_named(&err, ERR_INVALID, "invalid_parameter", "parameter path: %s", problem);
+    if (err.code)
+        api_fail(request, &err);
+    else
+        read_kept(request, clean);
+}
+
+static void get_kept_archive(struct api_request *request)
+{
+    scoped(fd_close) int fd = open_archive(request);
+    struct stat status;
+
+    if (fd >= 0 && fstat(fd, &status) == 0)
+        send_part(request, fd, "application/x-tar", 0, (uint64_t)status.st_size);
+}
+
+static const struct api_parameter file_parameters[] = {
+    { "path", "string", "as the list has it: relative to the workspace" },
+    { 0 },
+};
+
+static const struct api_answer list_answers[] = {
+    { 200, "{files: [{path, type, size, modified}], bytes, kept_at}" },
+    { 404, "session_not_found, or nothing_kept" },
+    { 0 },
+};
+
+static const struct api_answer file_answers[] = {
+    { 200, "its bytes" },
+    { 400, "the path leads out of the workspace" },
+    { 404, "session_not_found, nothing_kept or file_not_found" },
+    { 409, "is_a_directory" },
+    { 0 },
+};
+
+static const struct api_answer archive_answers[] = {
+    { 200, "application/x-tar" },
+    { 404, "session_not_found, or nothing_kept" },
+    { 0 },
+};
+
+#define KEPT "/api/v1/sessions/{session}/kept"
+
+const struct api_route api_kept_routes[] = {
+    { HTTP_GET, KEPT, get_kept, "The files that were kept when a sandbox ended",
+      .session = API_ANY_SESSION, .answers = list_answers },
+    { HTTP_GET, KEPT "/archive", get_kept_archive, "All of them as a tar",
+      .session = API_ANY_SESSION, .answers = archive_answers },
+    { HTTP_GET, KEPT "/file", get_kept_file, "One of them", .session = API_ANY_SESSION,
+      .parameters = file_parameters, .answers = file_answers },
+    { 0 },
+};
