@@ -52,10 +52,17 @@ class Answer:
         return json.loads(self.body)
 
 
+def free_port():
+    """A TCP port of the loopback that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Daemon:
     """One daemon process with a temporary state directory."""
 
-    def __init__(self, directory, settings=None, backend=None, environment=None):
+    def __init__(self, directory, settings=None, backend=None, environment=None, tcp=False):
         self.directory = pathlib.Path(directory)
         self.state = self.directory / "state"
         self.socket = self.directory / "run" / "sandglass.sock"
@@ -64,6 +71,7 @@ class Daemon:
         if backend:
             self.settings.setdefault("sandbox", {})["backend"] = backend
         self.environment = environment or {}
+        self.port = free_port() if tcp else None
         self.process = None
         self.log_path = self.directory / "daemon.log"
 
@@ -71,8 +79,9 @@ class Daemon:
         """Starts it without waiting until it serves."""
         config = self.directory / "sandglass.yaml"
         config.write_text(json.dumps(self.settings))  # JSON is YAML
+        also = ["--listen", f"127.0.0.1:{self.port}"] if self.port else []
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen([SANDGLASS, "serve", "--config", config, "--listen", self.url],
+            self.process = subprocess.Popen([SANDGLASS, "serve", "--config", config, "--listen", self.url, *also],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env={**os.environ, **self.environment})
 
