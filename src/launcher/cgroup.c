@@ -92,7 +92,7 @@ static int make_part(struct cgroups *cgroups, enum cgroup_part part, const char 
 {
     int group;
 
-    if (mkdirat(cgroups->base[part], id, 0755) < 0 && errno != EEXIST)
+    if (cgroup_make(cgroups->base[part], id) < 0)
         return -1;
     group = open_group(cgroups, part, id);
     if (group < 0)

@@ -6,6 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+int cgroup_make(int dir, const char *name)
+{
+    mode_t mask = umask(022);
+    int result = mkdirat(dir, name, 0755);
+
+    umask(mask);
+    return result < 0 && errno != EEXIST ? -1 : 0;
+}
 
 int cgroup_write_text(int dir, const char *name, const char *text)
 {

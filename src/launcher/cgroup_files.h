@@ -6,6 +6,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* A group that everybody may look into: the daemon, who is somebody else, reads back what is in
+ * force. One that is there already is fine. */
+int cgroup_make(int dir, const char *name);
+
 int cgroup_write_text(int dir, const char *name, const char *text);
 int cgroup_write_number(int dir, const char *name, uint64_t value);
 

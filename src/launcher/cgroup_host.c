@@ -45,7 +45,7 @@ static int open_base(int root, const char *instance)
     char name[LAUNCH_NAME_SIZE + 16];
 
     snprintf(name, sizeof(name), "sandglass.%s", instance);
-    if (mkdirat(root, name, 0755) < 0 && errno != EEXIST)
+    if (cgroup_make(root, name) < 0)
         return -1;
     return openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
@@ -128,7 +128,7 @@ static void move_members(int group)
     char members[4096];
     char *save = NULL;
 
-    if (mkdirat(group, DAEMON_GROUP, 0755) < 0 && errno != EEXIST)
+    if (cgroup_make(group, DAEMON_GROUP) < 0)
         return;
     while (cgroup_read_text(group, "cgroup.procs", members, sizeof(members)) > 0) {
         char *pid = strtok_r(members, "\n", &save);
