@@ -189,12 +189,25 @@ static void on_adopted(struct launcher_call *base, const struct launch_reply *re
     call_finish(call);
 }
 
-static struct launch_limits limits_for(const struct sandbox_limits *limits)
+/* Only what does not fit into half of the memory, which is what files may take of it. */
+static bool wants_image(const struct config *config, const struct sandbox_limits *limits)
+{
+    if (!config || limits->disk_bytes <= limits->memory_bytes / 2)
+        return false;
+    return config->sandbox.disk_kind == CONFIG_DISK_IMAGE ||
+           (config->sandbox.disk_kind == CONFIG_DISK_AUTO &&
+            limits->disk_bytes > config->sandbox.disk_bytes);
+}
+
+static struct launch_limits limits_for(const struct launched_backend *launched,
+                                       const struct sandbox_limits *limits)
 {
     return (struct launch_limits){ .memory_bytes = limits->memory_bytes,
                                    .disk_bytes = limits->disk_bytes,
                                    .cpu_millis = limits->cpu_millis,
-                                   .pids = limits->pids };
+                                   .pids = limits->pids,
+                                   .image = launched->mode == LAUNCH_NATIVE &&
+                                            wants_image(launched->config, limits) };
 }
 
 /* False when it is a path that the settings do not name. */
@@ -223,7 +236,7 @@ void launched_create(struct backend *backend, const struct sandbox_spec *spec,
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, spec->id, op, "create sandbox");
     struct launch_create message = {
-        .limits = limits_for(&spec->limits),
+        .limits = limits_for(launched, &spec->limits),
         .mode = launched->mode,
         .network = spec->network == NETWORK_OPEN ? LAUNCH_NETWORK_OPEN : LAUNCH_NETWORK_NONE,
     };
@@ -291,7 +304,7 @@ void launched_update(struct backend *backend, const char *id, const struct sandb
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, id, op, "change limits of sandbox");
-    struct launch_update message = { .limits = limits_for(limits) };
+    struct launch_update message = { .limits = limits_for(launched, limits) };
 
     call->limits = *limits;
     memcpy(message.id, call->id, sizeof(message.id));

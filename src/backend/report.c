@@ -117,7 +117,10 @@ static void put_limits(struct json_writer *writer, const struct kernel_view *vie
     json_put_int(writer, "cpu_millis", view->cpu_millis);
     json_put_int(writer, "pids", view->pids);
     json_put_int(writer, "disk_bytes", (int64_t)view->disk_bytes);
-    json_put_text(writer, "disk_kind", view->disk_bytes ? "tmpfs" : "none");
+    json_put_text(writer, "disk_kind",
+                  view->disk_is_image ? "image"
+                  : view->disk_bytes  ? "tmpfs"
+                                      : "none");
     json_put_int(writer, "io_bytes_per_second", (int64_t)view->io_bytes_per_s);
     json_put_int(writer, "io_operations_per_second", (int64_t)view->io_operations_per_s);
     json_put_bool(writer, "freezer", view->freezer);

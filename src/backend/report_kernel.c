@@ -67,16 +67,38 @@ static void read_ids(const char *text, struct kernel_view *view)
         view->uid_count = 0;
 }
 
+/* The size of a block device, which is told in sectors. */
+static uint64_t read_block_size(unsigned major, unsigned minor)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major, minor);
+    return read_number(path, "size") * 512;
+}
+
 /* Its /dev/shm lies on the file system that holds all of its files. */
 static void read_disk(const char *text, struct kernel_view *view)
 {
-    const char *line = strstr(text, " /dev/shm ");
-    const char *end = line ? strchr(line, '\n') : NULL;
-    const char *size = line ? strstr(line, "size=") : NULL;
+    const char *place = strstr(text, " /dev/shm ");
+    const char *begin = place;
+    char line[512];
+    const char *size;
     uint64_t kilobytes;
+    unsigned major;
+    unsigned minor;
 
-    if (size && (!end || size < end) && sscanf(size, "size=%" SCNu64 "k", &kilobytes) == 1)
+    if (!place)
+        return;
+    while (begin > text && begin[-1] != '\n')
+        begin--;
+    snprintf(line, sizeof(line), "%.*s", (int)strcspn(begin, "\n"), begin);
+    size = strstr(line, "size=");
+    if (strstr(line, " - ext4 ") && sscanf(line, "%*u %*u %u:%u", &major, &minor) == 2) {
+        view->disk_bytes = read_block_size(major, minor);
+        view->disk_is_image = true;
+    } else if (size && sscanf(size, "size=%" SCNu64 "k", &kilobytes) == 1) {
         view->disk_bytes = kilobytes * 1024;
+    }
 }
 
 /* --- control groups ------------------------------------------------------------------------ */

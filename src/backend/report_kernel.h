@@ -20,6 +20,7 @@ struct kernel_view {
     uint32_t cpu_millis;
     uint32_t pids;
     uint64_t disk_bytes;
+    bool disk_is_image;      /* else it is memory */
     uint64_t io_bytes_per_s; /* of the disk with the least number, reading */
     uint64_t io_operations_per_s;
     bool freezer;

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 enum config_auth { AUTH_MODE_NONE, AUTH_MODE_KEYS, AUTH_MODE_JWT };
+enum config_disk { CONFIG_DISK_AUTO, CONFIG_DISK_MEMORY, CONFIG_DISK_IMAGE };
 enum config_network { CONFIG_NETWORK_NONE, CONFIG_NETWORK_OPEN }; /* as enum network_mode */
 enum config_overflow { OVERFLOW_EVICT, OVERFLOW_WAIT, OVERFLOW_REJECT };
 enum config_shutdown { SHUTDOWN_KEEP, SHUTDOWN_DESTROY };
@@ -108,6 +109,7 @@ struct config {
         char *template_name;
         uint64_t memory_bytes;
         uint64_t disk_bytes;
+        int disk_kind; /* enum config_disk */
         uint32_t cpu_millis;
         int64_t pids;
         uint64_t io_bytes_per_s; /* 0: no limit, here and in the next */

@@ -285,7 +285,18 @@ const struct setting settings[] = {
         .fallback = "4g",
         .min = MIB,
         .max = 1024 * TIB,
-        .help = "Disk space of one sandbox.",
+        .help = "Disk space of one sandbox. In memory it is at most half of the memory.",
+    },
+    {
+        .key = "sandbox.disk_kind",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(sandbox.disk_kind),
+        .fallback = "auto",
+        .choices = CHOICES("auto", "memory", "image"),
+        .help =
+            "Where the files of a sandbox are: in its memory, in an image on the host's disk, or "
+            "in an image for those that ask for more disk than sandbox.disk. An image takes "
+            "some milliseconds, and root.",
     },
     {
         .key = "sandbox.io.bytes_per_second",

@@ -150,12 +150,30 @@ void pool_stop(struct pool *pool)
 
 /* --- members ------------------------------------------------------------------------------- */
 
+/* Members have the default disk. One in memory is resized; an image, or who needs one, is not
+ * served by what there is. */
+static bool has_disk_for(const struct config *config, const struct session *session)
+{
+    uint64_t wanted = session->limits.disk_bytes;
+
+    switch ((enum config_disk)config->sandbox.disk_kind) {
+    case CONFIG_DISK_AUTO:
+        return wanted <= config->sandbox.disk_bytes;
+    case CONFIG_DISK_IMAGE:
+        return wanted == config->sandbox.disk_bytes;
+    case CONFIG_DISK_MEMORY:
+        break;
+    }
+    return true;
+}
+
 static bool fits(const struct pool *pool, const struct session *session)
 {
     const struct config *config = pool->core->parts.config;
 
     return str_equal(session->template_name, config->sandbox.template_name) &&
-           session->network == (enum network_mode)config->sandbox.network && !flavor_gpus(session);
+           session->network == (enum network_mode)config->sandbox.network &&
+           !flavor_gpus(session) && has_disk_for(config, session);
 }
 
 struct sandbox *pool_take(struct pool *pool, const struct session *session)

@@ -161,6 +161,22 @@ static int open_mounts(const struct launcher *launcher, pid_t pid)
     return openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
 }
 
+/* Before it dies, because its end would wait for the writing. */
+static void abandon_disk(struct launcher *launcher, const struct mark *mark)
+{
+    char path[48];
+    int store;
+
+    if (!disk_is_wanted(launcher, &mark->limits))
+        return;
+    snprintf(path, sizeof(path), "%d/root/dev/shm", (int)mark->pid);
+    store = openat(launcher->state.proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (store < 0)
+        return;
+    disk_abandon(store);
+    close(store);
+}
+
 static void kill_all(struct launcher *launcher, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
@@ -169,6 +185,7 @@ static void kill_all(struct launcher *launcher, struct destroy *destroy)
     destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
     if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE) {
         destroy->mounts = open_mounts(launcher, mark->pid);
+        abandon_disk(launcher, mark);
         kill_init(launcher, destroy->pidfd);
     } else {
         kill_tree(launcher, mark, destroy->pidfd, destroy->id);

@@ -171,6 +171,7 @@ static int gather(struct launcher *launcher, struct gathered *gathered, struct f
         gathered->nodes[i] = sys_clone_tree(AT_FDCWD, path, 0);
     }
     network_open(launcher);
+    disks_open(launcher);
     gathered->skeleton = make_skeleton(launcher, fail);
     return gathered->skeleton < 0 ? -1 : 0;
 }
@@ -195,7 +196,7 @@ static int enter_empty_root(struct launcher *launcher, struct fail *fail)
     static const char *const folders[] = { HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON,
                                            HOST_DEVICES,   HOST_LOWER,  HOST_MASKS_FOLDER,
                                            HOST_LOWER_USR, HOST_STORE,  HOST_ROOT,
-                                           HOST_PROC };
+                                           HOST_BLOCKS,    HOST_PROC };
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "1m" }, { 0 } };
     int file;
 
@@ -237,6 +238,18 @@ static int make_masks(struct fail *fail)
         fail_sys(fail, "make masks");
     close(mount);
     return result;
+}
+
+/* Where the nodes of loop devices are for the moment that it takes to mount them: in a place that
+ * no sandbox sees. */
+static int make_blocks(struct launcher *launcher, struct fail *fail)
+{
+    static const struct mount_option options[] = { { "mode", "0700" }, { "size", "64k" }, { 0 } };
+
+    if (launcher->disks.control >= 0 &&
+        mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, HOST_BLOCKS) < 0)
+        return fail_sys(fail, "make a place for disks");
+    return 0;
 }
 
 /* Real nodes where we may make them, the host's own by a mount where we may not. */
@@ -351,7 +364,9 @@ static int share(struct launcher *launcher, const struct gathered *gathered, str
     if (!template)
         return -1;
     template->split = true;
-    return make_masks(fail) < 0 ? -1 : make_devices(launcher, gathered, fail);
+    return make_masks(fail) < 0 || make_blocks(launcher, fail) < 0
+               ? -1
+               : make_devices(launcher, gathered, fail);
 }
 
 int host_open(struct launcher *launcher, struct fail *fail)

@@ -24,6 +24,7 @@ enum { HOST_MASKS = 48 };
 #define HOST_MOUNTS "/mounts"
 #define HOST_SKELETON "/skeleton"
 #define HOST_DEVICES "/devices"
+#define HOST_BLOCKS "/blocks"
 #define HOST_PROC "/proc"
 #define HOST_MASKS_FOLDER "/masks"
 #define HOST_MASK_FILE "/masks/file"

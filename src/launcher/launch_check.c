@@ -42,7 +42,7 @@ static const char *check_limits(const struct launch_limits *limits)
         return "cpu limit";
     if (limits->pids < 1 || limits->pids > MAX_PIDS)
         return "pids limit";
-    return NULL;
+    return limits->image > 1 || limits->reserved ? "flags" : NULL;
 }
 
 static const char *check_setup(const void *message)

@@ -8,6 +8,7 @@
 
 #include "launcher/cgroup.h"
 #include "launcher/closer.h"
+#include "launcher/disk.h"
 #include "launcher/fail.h"
 #include "launcher/host.h"
 #include "launcher/ids.h"
@@ -38,6 +39,7 @@ struct launcher {
     struct kits kits;
     struct closer closer;
     struct network network;
+    struct disks disks;
     struct filter_instruction filter[LAUNCH_MAX_FILTER];
     uint16_t filter_length; /* 0: no seccomp */
     uint32_t landlock_abi;

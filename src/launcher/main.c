@@ -387,7 +387,7 @@ int main(void)
     launcher.pid = getpid();
     launcher.socket = LAUNCH_FD_SOCKET;
     launcher.init = LAUNCH_FD_INIT;
-    launcher.host.mounts = launcher.host.state = -1;
+    launcher.host.mounts = launcher.host.state = launcher.disks.control = -1;
     (void)sys_close_range(LAUNCH_FD_STATE + 1, ~0U, 0);
     drop_standard_descriptors();
     (void)prctl(PR_SET_NAME, "sandglass-launcher");

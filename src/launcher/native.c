@@ -96,8 +96,16 @@ int native_child(struct spawn *spawn)
 
 int native_start(struct spawn *spawn)
 {
+    const struct launch_limits *limits = &spawn->mark.limits;
+
     if (spawn->mark.network == LAUNCH_NETWORK_OPEN &&
         network_attach(spawn->launcher, spawn->mark.slot, spawn->netns, &spawn->fail) < 0)
         return -1;
+    if (disk_is_wanted(spawn->launcher, limits)) {
+        spawn->disk = disk_make(spawn->launcher, spawn->dir, limits->disk_bytes,
+                                native_inodes(spawn->launcher, limits), &spawn->fail);
+        if (spawn->disk < 0)
+            return -1;
+    }
     return spawn_run(spawn, CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS, native_child);
 }

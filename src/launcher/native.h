@@ -4,8 +4,12 @@
 
 #include "launcher/spawn.h"
 
+/* How many files the limits allow for. */
+uint64_t native_inodes(const struct launcher *launcher, const struct launch_limits *limits);
+
 int native_start(struct spawn *spawn);
-int native_resize_store(int store, const struct launch_limits *limits, struct fail *fail);
+int native_resize_store(const struct launcher *launcher, int store,
+                        const struct launch_limits *limits, struct fail *fail);
 
 /* Assembles the root in the child's own mount namespace and changes to it. */
 int root_build(struct spawn *spawn);

@@ -27,17 +27,24 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+uint64_t native_inodes(const struct launcher *launcher, const struct launch_limits *limits)
+{
+    uint64_t count = limits->disk_bytes / BYTES_PER_INODE;
+
+    if (!disk_is_wanted(launcher, limits))
+        count = least(least(count, MAX_INODES), limits->memory_bytes / MEMORY_PER_INODE);
+    return count < MIN_INODES ? MIN_INODES : least(count, UINT32_MAX / 2);
+}
+
 /* Files are memory: however many there are, some is left for the processes, so that a full disk is
  * an error to whoever writes and not somebody's death. */
-static void format_store(const struct launch_limits *limits, char size[24], char inodes[24])
+static void format_store(const struct launcher *launcher, const struct launch_limits *limits,
+                         char size[24], char inodes[24])
 {
     uint64_t bytes = least(limits->disk_bytes, limits->memory_bytes / 2);
-    uint64_t count = least(limits->disk_bytes / BYTES_PER_INODE, MAX_INODES);
 
-    count = least(count, limits->memory_bytes / MEMORY_PER_INODE);
-    count = count < MIN_INODES ? MIN_INODES : count;
     snprintf(size, 24, "%llu", (unsigned long long)bytes);
-    snprintf(inodes, 24, "%llu", (unsigned long long)count);
+    snprintf(inodes, 24, "%llu", (unsigned long long)native_inodes(launcher, limits));
 }
 
 /* One file system for everything that the sandbox writes. It is made by a process of the sandbox's
@@ -55,8 +62,10 @@ static int make_store(struct spawn *spawn)
         { "size", size }, { "nr_inodes", inodes }, { "mode", "0755" }, { 0 }
     };
 
-    format_store(&spawn->mark.limits, size, inodes);
-    if (mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
+    format_store(launcher, &spawn->mark.limits, size, inodes);
+    if (spawn->disk >= 0
+            ? sys_attach(spawn->disk, AT_FDCWD, HOST_STORE) < 0
+            : mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
         return fail_sys(&spawn->fail, "mount the store");
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
         if (mkdir(folders[i], 0755) < 0 || (owner && chown(folders[i], owner, owner) < 0))
@@ -65,7 +74,8 @@ static int make_store(struct spawn *spawn)
     return chmod(HOST_STORE "/shm", 01777);
 }
 
-int native_resize_store(int store, const struct launch_limits *limits, struct fail *fail)
+int native_resize_store(const struct launcher *launcher, int store,
+                        const struct launch_limits *limits, struct fail *fail)
 {
     char size[24];
     char inodes[24];
@@ -74,7 +84,7 @@ int native_resize_store(int store, const struct launch_limits *limits, struct fa
 
     if (context < 0)
         return fail_sys(fail, "open the store");
-    format_store(limits, size, inodes);
+    format_store(launcher, limits, size, inodes);
     if (sys_fsconfig(context, SYS_FSCONFIG_STRING, "size", size) == 0 &&
         sys_fsconfig(context, SYS_FSCONFIG_STRING, "nr_inodes", inodes) == 0)
         result = sys_fsconfig(context, SYS_FSCONFIG_RECONFIGURE, NULL, NULL);
@@ -95,6 +105,8 @@ static int mount_overlay(struct spawn *spawn, const char *lower, const char *upp
         { "workdir", work },
         /* Whoever mounts in a user namespace cannot use the attributes of the first one. */
         { root ? "redirect_dir" : "userxattr", root ? "on" : NULL },
+        /* A disk that goes with its sandbox need not be written out at the end. */
+        { spawn->disk >= 0 ? "volatile" : NULL, NULL },
         { 0 },
     };
 

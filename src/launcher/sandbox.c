@@ -262,26 +262,40 @@ static int open_store(struct launcher *launcher, const struct mark *mark, struct
     return fd;
 }
 
+/* The store follows the limits; a disk keeps the size that it was made with. */
+static int update_store(struct launcher *launcher, const struct mark *mark,
+                        const struct launch_limits *limits, struct fail *fail)
+{
+    bool disk_changes = limits->disk_bytes != mark->limits.disk_bytes;
+    int store;
+    int result = 0;
+
+    if (!disk_changes && limits->memory_bytes == mark->limits.memory_bytes)
+        return 0;
+    store = open_store(launcher, mark, fail);
+    if (store < 0)
+        return -1;
+    if (!disk_is_one(store))
+        result = native_resize_store(launcher, store, limits, fail);
+    else if (disk_changes)
+        result = fail_set(fail, "change the size of a disk", EOPNOTSUPP);
+    close(store);
+    return result;
+}
+
 int sandbox_update(struct launcher *launcher, const struct launch_update *update, struct fail *fail)
 {
+    struct launch_limits limits = update->limits;
     struct mark mark;
     int dir;
-    int store;
 
     if (find_mark(launcher, update->id, &mark, fail) < 0 ||
-        cgroups_limit(&launcher->cgroups, update->id, &update->limits, fail) < 0)
+        cgroups_limit(&launcher->cgroups, update->id, &limits, fail) < 0)
         return -1;
-    if (mark.mode == LAUNCH_NATIVE && (update->limits.disk_bytes != mark.limits.disk_bytes ||
-                                       update->limits.memory_bytes != mark.limits.memory_bytes)) {
-        store = open_store(launcher, &mark, fail);
-        if (store < 0 || native_resize_store(store, &update->limits, fail) < 0) {
-            if (store >= 0)
-                close(store);
-            return -1;
-        }
-        close(store);
-    }
-    mark.limits = update->limits;
+    limits.image = mark.limits.image; /* where files are does not change */
+    if (mark.mode == LAUNCH_NATIVE && update_store(launcher, &mark, &limits, fail) < 0)
+        return -1;
+    mark.limits = limits;
     dir = state_open_sandbox(&launcher->state, update->id);
     if (dir < 0 || mark_write(dir, &mark) < 0)
         fail_sys(fail, "write mark");

@@ -21,6 +21,7 @@ struct spawn {
     int socket;                      /* owned: where init listens */
     int userns;                      /* owned; native only */
     int netns;                       /* owned; native only */
+    int disk;                        /* owned: a mount for its files; -1: they are in memory */
     int pidfd;                       /* owned by the receiver of the answer */
     struct fail fail;
 };

@@ -93,6 +93,8 @@ struct launch_limits {
     uint64_t disk_bytes;
     uint32_t cpu_millis;
     uint32_t pids;
+    uint32_t image; /* files go to a disk of the host where that can be; 0: into memory */
+    uint32_t reserved;
 };
 
 struct launch_create {

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 2, MARK_NO_SLOT = 0xffffff };
+enum { MARK_MAGIC = 0x6c676473, MARK_VERSION = 3, MARK_NO_SLOT = 0xffffff };
 
 struct mark {
     uint32_t magic;

@@ -358,7 +358,7 @@ static void a_full_disk_is_an_error_and_nobodys_death(void **state)
 
     ground_spec(&spec);
     spec.limits.memory_bytes = 128 << 20;
-    spec.limits.disk_bytes = (uint64_t)4 << 30;
+    spec.limits.disk_bytes = 256 << 20;
     sandbox = make(ground, &spec);
     ground_run(ground, sandbox.id, "", "e=$(head -c 1G /dev/zero 2>&1 > x); stat -c %s x; echo $e",
                &outcome);
@@ -379,6 +379,50 @@ static void a_full_disk_is_an_error_and_nobodys_death(void **state)
     assert_int_equal(ground_inspect(ground, sandbox.id, &usage, NULL), 0);
     assert_int_equal(usage.oom_kills, 0);
     destroy(ground, sandbox.id);
+}
+
+/* What does not fit into memory lies on the host's disk. */
+static void a_large_disk_is_a_disk(void **state)
+{
+    scoped(buffer_fini) struct buffer json = BUFFER_INIT(65536);
+    struct backend_sandbox sandbox;
+    struct sandbox_limits limits;
+    struct sandbox_usage usage;
+    struct sandbox_spec spec;
+    struct ground opened;
+    struct ground *ground = &opened;
+    int64_t begin;
+
+    (void)state;
+    ground_open(ground, "native", "sandbox.disk_kind: image\n");
+    ground_spec(&spec);
+    spec.limits.memory_bytes = 64 << 20;
+    spec.limits.disk_bytes = 256 << 20;
+    sandbox = make(ground, &spec);
+    ground_run(ground, sandbox.id, "",
+               "e=$(head -c 1G /dev/zero 2>&1 > x); stat -c %s x; echo $e; id -u", &outcome);
+    assert_non_null(strstr(outcome.output, "No space left on device"));
+    assert_in_range(atoi(outcome.output), 230 << 20, 256 << 20);
+    assert_int_equal(backend_report(ground->backend, sandbox.id, &json, NULL), 0);
+    assert_non_null(strstr(buffer_text(&json), "\"disk_bytes\":268435456,\"disk_kind\":\"image\""));
+    assert_int_equal(ground_inspect(ground, sandbox.id, &usage, NULL), 0);
+    assert_int_equal(usage.oom_kills, 0);
+    assert_in_range(usage.disk_bytes, 230 << 20, 256 << 20);
+    ground_run(ground, sandbox.id, "root",
+               "rm /home/user/x; echo x > /etc/x && rm /usr/bin/python3 && cat /etc/x; cd /tmp;"
+               "seq 20000 | xargs touch 2> /dev/null; ls | wc -l",
+               &outcome);
+    assert_int_equal(strncmp(outcome.output, "x\n", 2), 0);
+    assert_in_range(atoi(outcome.output + 2), 15000, 16384);
+    limits = spec.limits;
+    limits.disk_bytes *= 2;
+    assert_int_equal(ground_update(ground, sandbox.id, &limits, NULL), -1);
+    /* With all that is not written yet. */
+    ground_run(ground, sandbox.id, "", "head -c 100M /dev/urandom > /home/user/y", &outcome);
+    begin = ground_now_ms();
+    destroy(ground, sandbox.id);
+    assert_true(ground_now_ms() - begin < 5000);
+    ground_close(ground);
 }
 
 static void limits_change_while_it_lives(void **state)
@@ -686,7 +730,8 @@ int main(void)
         /* more than one id */
         TEST(root_may_change_the_system_of_its_sandbox_alone),
         TEST(root_finds_no_way_out),
+        cmocka_unit_test(a_large_disk_is_a_disk),
     };
 
-    return run_ground_tests("native", tests, 3, 2);
+    return run_ground_tests("native", tests, 3, 3);
 }

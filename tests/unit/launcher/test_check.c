@@ -120,6 +120,8 @@ static void limits_have_ranges(void **state)
     REFUSED(limits.cpu_millis, UINT32_MAX, "cpu limit");
     REFUSED(limits.pids, 0, "pids limit");
     REFUSED(limits.pids, UINT32_MAX, "pids limit");
+    REFUSED(limits.image, 2, "flags");
+    REFUSED(limits.reserved, 1, "flags");
     REFUSED(mode, 0, "mode");
     REFUSED(mode, 3, "mode");
     REFUSED(network, LAUNCH_NETWORKS, "network");

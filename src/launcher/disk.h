@@ -1,0 +1,35 @@
+#pragma once
+
+/*
+ * A disk of its own for a sandbox whose files do not fit into its memory: an image in its folder,
+ * with a file system of just that size. The image has no name any more once it is mounted, so
+ * everything of it goes with the last mount. It costs some milliseconds and a loop device of the
+ * host.
+ */
+
+#include "launcher/fail.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct launch_limits;
+struct launcher;
+
+/* Taken from the host before its files are left. */
+struct disks {
+    int control; /* owned: of the loop devices; -1: there are none for us */
+};
+
+void disks_open(struct launcher *launcher);
+
+/* Whether a sandbox with these limits gets one. */
+bool disk_is_wanted(const struct launcher *launcher, const struct launch_limits *limits);
+
+/* A detached mount of a new one; `dir` is the folder of the sandbox. */
+int disk_make(struct launcher *launcher, int dir, uint64_t bytes, uint64_t inodes,
+              struct fail *fail);
+
+/* Nobody needs what has not been written yet: without this, the end of a sandbox would wait for it.
+ * `store` is any file of it; nothing happens when that lies in memory. */
+void disk_abandon(int store);
+bool disk_is_one(int store);

@@ -1,0 +1,36 @@
+"""What the daemon tells about the walls of a sandbox is what is in force, also when the daemon itself has dropped root."""
+import os
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="control groups and loop devices need root")
+
+GIB = 1 << 30
+
+
+def isolation(daemon, session):
+    return daemon.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]["isolation"]
+
+
+def test_the_limits_that_were_asked_for_are_read_back(make_daemon):
+    daemon = make_daemon(backend="native", settings={"sandbox": {"require": ["limits", "seccomp", "landlock", "disk"]}})
+    session = daemon.session(memory="512m", pids=99, disk="128m")
+    assert daemon.execute(session, ["cat", "/proc/self/status"])["exit_code"] == 0
+    report = isolation(daemon, session)
+    assert report["missing"] == [], report
+    limits = report["limits"]
+    assert (limits["memory_bytes"], limits["pids"], limits["cpu_millis"], limits["disk_bytes"]) == \
+        (512 << 20, 99, 1000, 128 << 20)
+
+
+@pytest.mark.parametrize("pool", [0, 2])
+def test_whoever_asks_for_a_large_disk_has_it(make_daemon, pool):
+    daemon = make_daemon(backend="native", settings={"pool": {"size": pool}})
+    small, large = daemon.session(), daemon.session(disk="6g", memory="128m")
+    for session, size, kind in ((small, GIB, "tmpfs"), (large, 6 * GIB, "image")):
+        shown = daemon.execute(session, command="df -B1 --output=size /home/user | tail -1")["stdout"]
+        assert abs(int(shown) - size) < size // 10
+        limits = isolation(daemon, session)["limits"]
+        assert (limits["disk_bytes"], limits["disk_kind"]) == (size, kind)
+    filled = daemon.execute(large, command="head -c 300M /dev/zero > big && stat -c %s big")
+    assert filled["stdout"] == f"{300 << 20}\n", filled
