@@ -211,6 +211,7 @@ static const struct api_answer start_answers[] = {
     { 404, "session_not_found: unknown, or somebody else's" },
     { 409, "language_unavailable or context_crashed: the interpreter could not be started" },
     { 410, "session_ended: with the reason and the final record" },
+    { 429, "too_many_contexts" },
     { 0 },
 };
 

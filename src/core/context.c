@@ -127,6 +127,28 @@ static struct context *add_context(struct session *session, const struct context
     return context;
 }
 
+/* Makes room for one more: those whose interpreter is gone have nothing to lose but their cause. */
+static int check_room(struct session *session, struct error *err)
+{
+    struct context *context, *stopped = NULL;
+    size_t count = 0;
+
+    list_for_each (context, &session->contexts, node) {
+        count++;
+        if (!stopped && !context->execution && list_is_empty(&context->runs))
+            stopped = context;
+    }
+    if (count < CONTEXTS_MAXIMUM)
+        return 0;
+    if (stopped) {
+        context_remove(stopped);
+        return 0;
+    }
+    error_named(err, ERR_LIMIT, "too_many_contexts", "session %s has %zu contexts already",
+                session->id, count);
+    return error_hint(err, "remove one of them");
+}
+
 struct context *context_new(struct session *session, const char *language, const char *cwd,
                             const char *env_json, struct error *err)
 {
@@ -139,6 +161,8 @@ struct context *context_new(struct session *session, const char *language, const
         error_hint(err, "known are python, bash and javascript");
         return NULL;
     }
+    if (check_room(session, err) < 0)
+        return NULL;
     context = add_context(session, known);
     id_make(context->id, ID_CONTEXT);
     context->cwd = cwd ? xstrdup(cwd) : NULL;

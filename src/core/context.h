@@ -22,6 +22,7 @@
 
 #define ID_CONTEXT "ctx_"
 
+enum { CONTEXTS_MAXIMUM = 64 }; /* of a session */
 enum { CONTEXT_CODE_MAXIMUM = 4 * 1024 * 1024, CONTEXT_MESSAGE_MAXIMUM = 16 * 1024 * 1024 };
 
 enum context_run_state {

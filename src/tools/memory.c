@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FILES_MAXIMUM = 4096 }; /* of a session; a model that has seen more reads again */
+enum { FILES_MAXIMUM = 512 }; /* of a session; a model that has seen more reads again */
 
 struct seen {
     struct protocol_version version;

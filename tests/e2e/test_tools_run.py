@@ -27,6 +27,16 @@ def test_clients_of_a_session_have_shells_of_their_own(daemon):
     assert text_of(run(daemon, session, "echo [$x]", client="first")) == "[1]\n"
 
 
+def test_clients_that_come_and_go_leave_nothing_behind(make_daemon):
+    daemon = make_daemon(backend="direct")
+    session = daemon.session()
+    run(daemon, session, "x=kept", client="first")
+    for number in range(70):
+        run(daemon, session, "exit", client=f"passing-{number}")
+    assert len(daemon.api("GET", f"/sessions/{session}/contexts").json["contexts"]) <= 64
+    assert text_of(run(daemon, session, "echo $x", client="first")) == "kept\n"
+
+
 def test_a_failure_is_a_result_with_its_exit_code(daemon):
     session = daemon.session()
     result = run(daemon, session, "echo before; ls /nowhere")
