@@ -570,7 +570,7 @@ int output_fd(const struct output *output)
 void output_follow(struct output *output, struct output_follower *follower, uint64_t offset)
 {
     list_remove(&output->ghost.node);
-    follower->offset = offset;
+    follower->offset = follower->start = offset;
     follower->moved_at_us = loop_now_us(output->options.loop);
     output->passed = MAX(output->passed, MIN(offset, output->length));
     list_append(&output->followers, &follower->node);
@@ -596,9 +596,25 @@ void output_unfollow(struct output *output, struct output_follower *follower)
     continue_source(output);
 }
 
+/* Whether a later one has gone on where this one was: its client came back before we knew that it
+ * had left. */
+static bool is_resumed(const struct output *output, const struct output_follower *vanished)
+{
+    const struct list *node = vanished->node.next;
+
+    for (; node != &output->followers; node = node->next) {
+        const struct output_follower *later = container_of(node, struct output_follower, node);
+
+        if (later->start + ON_ITS_WAY_BYTES >= vanished->offset &&
+            later->start <= vanished->offset + ON_ITS_WAY_BYTES)
+            return true;
+    }
+    return false;
+}
+
 void output_follower_vanished(struct output *output, struct output_follower *follower)
 {
-    bool was_waited_for = list_is_linked(&follower->node);
+    bool was_waited_for = list_is_linked(&follower->node) && !is_resumed(output, follower);
 
     list_remove(&follower->node);
     if (was_waited_for && output->source.fd >= 0)

@@ -109,6 +109,7 @@ int output_capture(struct output *output, size_t capture, struct buffer *text, b
 struct output_follower {
     struct list node;
     uint64_t offset;
+    uint64_t start; /* where it began */
     int64_t moved_at_us;
 
     /* It has stalled for too long and is no longer waited for: what it has not read may be dropped

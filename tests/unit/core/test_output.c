@@ -356,6 +356,23 @@ static void a_vanished_follower_finds_its_place_when_it_comes_back_in_time(void 
     output_unfollow(fixture->output, &follower);
 }
 
+static void a_follower_that_came_back_before_it_was_missed_leaves_no_place(void **state)
+{
+    struct fixture *fixture = *state;
+    struct output_follower old = { 0 }, new = { 0 };
+    uint64_t written;
+
+    output_follow(fixture->output, &old, 0);
+    written = program_streams(fixture, 0, 1000);
+    output_follower_moved(fixture->output, &old, 900);
+    output_follow(fixture->output, &new, 1000);
+    output_follower_vanished(fixture->output, &old);
+    output_follower_moved(fixture->output, &new, CAP / 2);
+    written += program_streams(fixture, written, 2 * CAP);
+    assert_true(output_length(fixture->output) > CAP + 1000);
+    output_unfollow(fixture->output, &new);
+}
+
 static void a_place_is_not_kept_for_longer_than_the_stall_timeout(void **state)
 {
     struct fixture *fixture = *state;
@@ -538,6 +555,7 @@ int main(void)
         TEST(a_stalled_follower_is_given_up_and_stops_nobody),
         TEST(silence_of_the_program_is_no_stall_of_the_reader),
         TEST(a_vanished_follower_finds_its_place_when_it_comes_back_in_time),
+        TEST(a_follower_that_came_back_before_it_was_missed_leaves_no_place),
         TEST(a_place_is_not_kept_for_longer_than_the_stall_timeout),
         TEST(a_reader_of_the_last_daemon_finds_its_place_in_the_next),
         TEST(an_unwritable_spool_drops_and_counts_without_stopping_the_program),

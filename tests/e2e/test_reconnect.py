@@ -1,0 +1,71 @@
+"""A client that is cut off again and again, and a daemon that is killed meanwhile: not a byte is lost, added or out of place."""
+import hashlib
+import http.client
+import os
+import random
+
+import pytest
+
+from conftest import SANDGLASS, UnixConnection, wait_for
+
+# The whole gigabyte takes half a minute: SANDGLASS_RECONNECT_MIB=1024
+SIZE = int(os.environ.get("SANDGLASS_RECONNECT_MIB", 8 if "asan" in str(SANDGLASS) else 48)) << 20
+
+WRITER = """
+import hashlib, os, random, sys
+size, pieces = %d, random.Random(5)
+blocks = [pieces.randbytes(65536) for _ in range(64)]
+digest = hashlib.sha256()
+while size:
+    data = blocks[pieces.randrange(64)][:min(size, pieces.choice([1, 100, 4096, 65536, 65536, 65536]))]
+    digest.update(data)
+    size -= len(data)
+    while data:
+        data = data[os.write(1, data):]
+print(digest.hexdigest(), file=sys.stderr)
+""" % SIZE
+
+
+def read_some(daemon, path, offset, count):
+    """Up to `count` bytes from the offset on, then hangs up; with whether that was the end."""
+    connection = UnixConnection(str(daemon.socket), timeout=20)
+    data = bytearray()
+    try:
+        connection.request("GET", f"/api/v1{path}/output?offset={offset}&follow=1")
+        response = connection.getresponse()
+        if response.status == 503:  # it is starting
+            return b"", False
+        assert response.status == 200, (response.status, response.read())
+        assert "x-sandglass-gap" not in response.headers and response.headers["x-sandglass-offset"] == str(offset)
+        while len(data) < count:
+            piece = response.read1(min(count - len(data), 1 << 20))
+            if not piece:
+                return data, True
+            data += piece
+    except (http.client.HTTPException, OSError):
+        pass  # the daemon was killed; what came is good
+    finally:
+        connection.close()
+    return data, False
+
+
+@pytest.mark.parametrize("backend", ["native"])
+def test_the_stream_is_the_same_however_often_it_breaks(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "16m"}})
+    session = daemon.session()
+    run = daemon.api("POST", f"/sessions/{session}/executions", {"background": True, "code": WRITER}, expect=201).json["id"]
+    path = f"/sessions/{session}/executions/{run}"
+    sizes, digest, offset, kills = random.Random(7), hashlib.sha256(), 0, [SIZE // 3, SIZE * 2 // 3]
+    ended = False
+    while not ended:
+        data, ended = read_some(daemon, path, offset, sizes.choice([1, 1000, 1 << 20, 5 << 20, 20 << 20]))
+        digest.update(data)
+        offset += len(data)
+        if kills and offset > kills[0]:
+            kills.pop(0)
+            daemon.kill()
+            daemon.start()
+            ended = False
+    result = wait_for(lambda: daemon.api("GET", path + "?wait=20").json, "its end")
+    assert result["state"] == "exited" and result["stdout_bytes"] == offset == SIZE
+    assert daemon.api("GET", path + "/output?stream=stderr").body.decode().strip() == digest.hexdigest()
