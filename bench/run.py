@@ -66,8 +66,8 @@ def join(files):
             joined = one
             continue
         for name, subjects in one["rows"].items():
-            # Every latency run has its floor; that of the first is kept.
-            joined["rows"].setdefault(name, {}).update({} if name == "floor" and name in joined["rows"] else subjects)
+            # What was measured twice, as the floor of each part, is kept as it was first.
+            joined["rows"][name] = {**subjects, **joined["rows"].get(name, {})}
         joined["missing"].update(one["missing"])
         joined["notes"].update(one["notes"])
     return joined

@@ -116,6 +116,8 @@ def judge(rows):
 def human(value, unit):
     if unit == "us":
         return f"{value / 1e6:.2f} s" if value >= 1e6 else f"{value / 1e3:.1f} ms" if value >= 1e4 else f"{value / 1e3:.2f} ms"
+    if unit == "kB" and value <= 0:
+        return "noise"  # something else gave memory back meanwhile
     if unit == "kB":
         return f"{value / 1024:.1f} MB" if value >= 2048 else f"{value:.0f} kB"
     if unit == "MB/s":
