@@ -68,6 +68,8 @@ static void post_token(struct api_request *request)
     }
     token.expires_wall_s = now_wall_s(request) + wish.valid_ms / 1000;
     token.grace_ms = wish.grace_ms;
+    token.number = ++request->session->teardown_number;
+    session_changed(request->session);
     memcpy(token.session_id, request->session->id, sizeof(token.session_id));
     session_teardown_cancel(request->session);
     reply_token(request, &token);
@@ -103,7 +105,7 @@ static void post_teardown(struct api_request *request)
     }
     memcpy(request->session_id, token.session_id, sizeof(request->session_id));
     session = map_get(&request->core->sessions_by_id, token.session_id);
-    if (session)
+    if (session && token.number == session->teardown_number)
         session_teardown_soon(session, token.grace_ms);
     json_begin_object(&json, NULL);
     json_put_text(&json, "status", "teardown_requested");
@@ -125,7 +127,7 @@ static const struct api_answer token_answers[] = {
 
 static const struct api_answer teardown_answers[] = {
     { 202, "the sandbox goes when the grace is over, unless the session is used or asked for a new "
-           "token meanwhile" },
+           "token meanwhile, or before this one was used" },
     { 404, "token_not_found: not given out by this daemon, or expired" },
     { 0 },
 };

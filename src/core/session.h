@@ -159,6 +159,7 @@ struct session {
 
     struct timer clock;       /* armed for the next of lease, idle, lifetime */
     struct timer teardown;    /* armed while a teardown is in its grace */
+    uint64_t teardown_number; /* of the last URL for one that was given out */
     struct list end_waiters;  /* struct session_op waiting for the end */
     struct error start_error; /* why the last sandbox could not be made; ERR_NONE if it could */
 

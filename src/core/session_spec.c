@@ -25,7 +25,7 @@ struct spec {
     int64_t timeout_ms, next_execution_number, executions, events;
     bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown, wanted;
     bool keep_files;
-    int64_t kept_bytes, kept_at_us, kept_generation;
+    int64_t kept_bytes, kept_at_us, kept_generation, teardown_number;
     json_t *env;
     const char *sealed;
 };
@@ -89,6 +89,7 @@ char *session_spec_text(const struct session *session)
                   timer_is_armed(&session->teardown) ||
                       (session->sandbox && session->sandbox->keep_work &&
                        session->sandbox->state == SANDBOX_DESTROYING));
+    json_put_int(&json, "teardown_number", (int64_t)session->teardown_number);
     json_put_bool(&json, "keep_files", session->keep_files);
     json_put_int(&json, "kept_bytes", (int64_t)session->kept.bytes);
     json_put_int(&json, "kept_at_us", session->kept.wall_us);
@@ -135,6 +136,7 @@ static const struct json_field fields[] = {
     { "reset_pending", JSON_KIND_BOOL, FIELD(reset_pending) },
     { "crashed", JSON_KIND_BOOL, FIELD(crashed) },
     { "teardown", JSON_KIND_BOOL, FIELD(teardown) },
+    { "teardown_number", JSON_KIND_INT, FIELD(teardown_number) },
     { "keep_files", JSON_KIND_BOOL, FIELD(keep_files) },
     { "kept_bytes", JSON_KIND_INT, FIELD(kept_bytes) },
     { "kept_at_us", JSON_KIND_INT, FIELD(kept_at_us) },
@@ -214,6 +216,7 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->was_in_use = spec->in_use;
     session->reset_pending = spec->reset_pending;
     session->crashed = spec->crashed;
+    session->teardown_number = (uint64_t)spec->teardown_number;
     session->keep_files = spec->keep_files;
     session->kept = (struct session_kept){ .bytes = (uint64_t)spec->kept_bytes,
                                            .wall_us = spec->kept_at_us,

@@ -13,8 +13,8 @@ void teardown_token_write(const struct teardown_token *token, struct vault *vaul
                           char out[TEARDOWN_TOKEN_SIZE])
 {
     char signature[VAULT_SIGNATURE_SIZE];
-    int length = snprintf(out, TEARDOWN_TOKEN_SIZE, "%s.%" PRId64 ".%" PRId64, token->session_id,
-                          token->expires_wall_s, token->grace_ms);
+    int length = snprintf(out, TEARDOWN_TOKEN_SIZE, "%s.%" PRIu64 ".%" PRId64 ".%" PRId64,
+                          token->session_id, token->number, token->expires_wall_s, token->grace_ms);
 
     vault_sign(vault, about, out, signature);
     snprintf(out + length, TEARDOWN_TOKEN_SIZE - (size_t)length, ".%s", signature);
@@ -33,7 +33,7 @@ bool teardown_token_read(struct teardown_token *token, struct vault *vault, cons
         return false;
 
     /* From here on it is our own text. */
-    return sscanf(content, "%31[^.].%" SCNd64 ".%" SCNd64, token->session_id,
-                  &token->expires_wall_s, &token->grace_ms) == 3 &&
+    return sscanf(content, "%31[^.].%" SCNu64 ".%" SCNd64 ".%" SCNd64, token->session_id,
+                  &token->number, &token->expires_wall_s, &token->grace_ms) == 4 &&
            now_wall_s < token->expires_wall_s;
 }

@@ -4,9 +4,14 @@
  * A permission for one thing: to tear down the sandbox of one session, for a while. It stands in a
  * URL, because a page that is being closed can send nothing but a URL (navigator.sendBeacon).
  *
- *     SESSION.EXPIRES.GRACE.SIGNATURE      seconds since 1970, milliseconds; in decimal digits
+ *     SESSION.NUMBER.EXPIRES.GRACE.SIGNATURE     seconds since 1970, milliseconds; decimal digits
  *
- * Nothing is stored: the signature is the vault's. What is not signed is not even read.
+ * Of a session only the one that was given out last counts: a page that is reloaded is rendered
+ * anew before the old one goes, and what the old one sends then must not take the new one's
+ * sandbox.
+ *
+ * Nothing is stored but that number: the signature is the vault's. What is not signed is not even
+ * read.
  */
 
 #include "base/id.h"
@@ -15,10 +20,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TEARDOWN_TOKEN_SIZE = ID_SIZE + 2 * 21 + VAULT_SIGNATURE_SIZE + 3 };
+enum { TEARDOWN_TOKEN_SIZE = ID_SIZE + 3 * 21 + VAULT_SIGNATURE_SIZE + 4 };
 
 struct teardown_token {
     char session_id[ID_SIZE];
+    uint64_t number; /* session->teardown_number when it was given out */
     int64_t expires_wall_s;
     int64_t grace_ms; /* between asking and doing: time for a page that is only reloaded */
 };

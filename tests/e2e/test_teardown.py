@@ -93,13 +93,22 @@ def test_a_page_that_is_reloaded_keeps_its_sandbox(quick):
     url = token_of(quick, session, grace=30)["url"]
     beacon(quick, url)
     # The page comes back: its server asks for a token again.
-    token_of(quick, session)
+    token_of(quick, session, grace=30)
     assert quick.execute(session, ["cat", "note"])["stdout"] == "one\n"
+    # Browsers send the last word of the old page when the new one is there already.
+    assert beacon(quick, url).status == 202
     # A use within the grace keeps it as well.
-    beacon(quick, url)
+    newer = token_of(quick, session, grace=30)["url"]
+    beacon(quick, newer)
     assert quick.execute(session, ["cat", "note"])["stdout"] == "one\n"
     assert quick.execute(session, ["cat", "note"])["generation"] == 1
     assert state_of(quick, session) == "ready"
+    stale = token_of(quick, session, grace=0)["url"]
+    last = token_of(quick, session, grace=0)["url"]
+    beacon(quick, stale)
+    assert quick.execute(session, ["cat", "note"])["generation"] == 1
+    beacon(quick, last)
+    wait_for_no_sandbox(quick, session)
 
 
 def test_a_teardown_in_its_grace_outlives_the_daemon(quick):
