@@ -302,7 +302,8 @@ static int check_price(const struct approval *approval, struct error *err)
     return error_hint(err, "deny it; the session can ask again");
 }
 
-static char *describe_decision(const struct approval_decision *decision, const char *flavor)
+static char *describe_decision(const struct approval_decision *decision, const char *flavor,
+                               bool keeps_files)
 {
     const char *reason = decision->reason ? decision->reason : "";
 
@@ -310,10 +311,11 @@ static char *describe_decision(const struct approval_decision *decision, const c
         return xasprintf("The sandbox %s was denied%s%s. Nothing was changed; go on with the "
                          "sandbox there is.",
                          flavor, *reason ? ": " : "", reason);
-    return xasprintf("The sandbox %s was approved %s%s%s. It takes the place of the one there was, "
-                     "whose files are gone: set up again what you need.",
-                     flavor, decision->for_session ? "for this session" : "once",
-                     *reason ? ": " : "", reason);
+    return xasprintf(
+        "The sandbox %s was approved %s%s%s. It takes the place of the one there was%s", flavor,
+        decision->for_session ? "for this session" : "once", *reason ? ": " : "", reason,
+        keeps_files ? " and gets the files of its workspace."
+                    : ", whose files are gone: set up again what you need.");
 }
 
 int approval_decide(struct approval *approval, const struct approval_decision *decision,
@@ -331,7 +333,8 @@ int approval_decide(struct approval *approval, const struct approval_decision *d
         approval->for_session = decision->for_session;
     }
     finish(approval, decision->approve ? APPROVAL_APPROVED : APPROVAL_DENIED, decision->by,
-           decision->reason, describe_decision(decision, approval->flavor));
+           decision->reason,
+           describe_decision(decision, approval->flavor, session && session->keep_files));
     return 0;
 }
 

@@ -80,21 +80,27 @@ static int say_unchanged(const struct session *session, struct choice_answer *ou
     return 0;
 }
 
+/* What becomes of the files of the sandbox before. */
+static const char *fate_of_files(const struct session *session)
+{
+    return session->keep_files
+               ? "The files of the workspace are moved to it; everything else is gone."
+               : "Files and processes are gone: set up again what you need.";
+}
+
 static int say_made(const struct session *session, bool replaced, const char *old,
                     struct choice_answer *out)
 {
     out->outcome = CHOICE_MADE;
     if (replaced)
         snprintf(out->message, sizeof(out->message),
-                 "The sandbox %s is being made and takes the place of %s, which is destroyed with "
-                 "its files and processes: set up again what you need. Uses wait for the new one.",
-                 session->flavor, old);
+                 "The sandbox %s is being made and takes the place of %s, which is destroyed. %s "
+                 "Uses wait for the new one.",
+                 session->flavor, old, fate_of_files(session));
     else
         snprintf(out->message, sizeof(out->message),
-                 "The sandbox %s is being made; uses wait for it.%s", session->flavor,
-                 session->generation
-                     ? " It begins without the files of the one before: set up again what you need."
-                     : "");
+                 "The sandbox %s is being made; uses wait for it.%s%s", session->flavor,
+                 session->generation ? " " : "", session->generation ? fate_of_files(session) : "");
     return 0;
 }
 

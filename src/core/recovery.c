@@ -106,10 +106,12 @@ static void resume_sessions(struct core *core)
     struct session *following;
 
     list_for_each_safe (session, following, &core->sessions, node) {
-        if (session->state == SESSION_ENDING)
+        if (session->state == SESSION_ENDING) {
             session_end_resume(session);
-        else
-            session_serve_soon(session);
+            continue;
+        }
+        session_teardown_resume(session);
+        session_serve_soon(session);
     }
 }
 

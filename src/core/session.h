@@ -174,14 +174,15 @@ struct session {
     struct timer retry;          /* writes the end again when the store failed */
     struct timer patience;       /* of those who wait for the end */
     struct deferred serve, save, release;
-    bool durable;        /* its creation is committed */
-    bool unborn;         /* its creation could not be committed: it leaves no record */
-    bool wanted;         /* a sandbox is to be made as soon as the slot is empty */
-    bool preloads;       /* that is not for a use only */
-    bool crashed;        /* the last sandbox crashed and nothing has replaced it yet */
-    bool was_in_use;     /* restored: something used it when the daemon died */
-    unsigned failures;   /* starts and short lives in a row */
-    int64_t retry_at_us; /* no new start before this, for that reason */
+    bool durable;             /* its creation is committed */
+    bool unborn;              /* its creation could not be committed: it leaves no record */
+    bool wanted;              /* a sandbox is to be made as soon as the slot is empty */
+    char leaving_id[ID_SIZE]; /* the sandbox that was torn down or replaced last */
+    bool preloads;            /* that is not for a use only */
+    bool crashed;             /* the last sandbox crashed and nothing has replaced it yet */
+    bool was_in_use;          /* restored: something used it when the daemon died */
+    unsigned failures;        /* starts and short lives in a row */
+    int64_t retry_at_us;      /* no new start before this, for that reason */
 };
 
 /* An asynchronous operation on a session; embedded by the caller, kept until done, which comes once

@@ -1,6 +1,7 @@
 #include "core/session.h"
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "core/budget.h"
 #include "core/capacity.h"
 #include "core/clocks.h"
@@ -10,6 +11,7 @@
 #include "core/vault.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { TEARDOWN_RECOVERY_US = 100 * 1000 }; /* first the daemon has to know what there is */
 
@@ -224,10 +226,23 @@ void session_teardown(struct session *session, enum end_kind why)
     session->start_error = (struct error){ 0 };
     session_changed(session);
     budget_release(session);
-    if (session->sandbox && session->sandbox->state != SANDBOX_DESTROYING)
+    if (session->sandbox && session->sandbox->state != SANDBOX_DESTROYING) {
+        memcpy(session->leaving_id, session->sandbox->id, sizeof(session->leaving_id));
+        session_save(session);
         sandbox_destroy(session->sandbox, why, NULL);
-    else if (why == END_TEARDOWN)
+    } else if (why == END_TEARDOWN)
         session_revert_choice(session); /* what was chosen has not been begun */
+}
+
+/* The record of the sandbox did not say yet that it goes: its files were being packed, say. */
+void session_teardown_resume(struct session *session)
+{
+    bool wanted = session->wanted;
+
+    if (!session->sandbox || !str_equal(session->sandbox->id, session->leaving_id))
+        return;
+    sandbox_destroy(session->sandbox, wanted ? END_REPLACED : END_TEARDOWN, NULL);
+    session->wanted = wanted;
 }
 
 void session_on_teardown_due(struct timer *timer)

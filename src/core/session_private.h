@@ -56,6 +56,8 @@ void session_on_frozen(struct session *session, const struct error *err); /* or 
 
 /* --- session_control.c ---------------------------------------------------------------------- */
 
+/* After a restart: goes on with a teardown or replacement that had begun. */
+void session_teardown_resume(struct session *session);
 void session_on_teardown_due(struct timer *timer);
 /* The next sandbox is again what the session began with. */
 void session_revert_choice(struct session *session);

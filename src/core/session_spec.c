@@ -19,7 +19,7 @@
  */
 struct spec {
     const char *key, *template_name, *flavor, *network, *on_timeout;
-    const char *choice, *base_flavor;
+    const char *choice, *base_flavor, *leaving;
     uint64_t memory_bytes, disk_bytes, base_memory_bytes, base_disk_bytes;
     int64_t cpu_millis, pids, base_cpu_millis, base_pids;
     int64_t timeout_ms, next_execution_number, executions, events;
@@ -95,6 +95,8 @@ char *session_spec_text(const struct session *session)
     json_put_int(&json, "kept_at_us", session->kept.wall_us);
     json_put_int(&json, "kept_generation", (int64_t)session->kept.generation);
     json_put_bool(&json, "wanted", wants_sandbox(session));
+    if (*session->leaving_id)
+        json_put_text(&json, "leaving", session->leaving_id);
     json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);
     json_put_int(&json, "executions", (int64_t)session->executions_started);
     json_put_int(&json, "events", (int64_t)session->event_sequence);
@@ -142,6 +144,7 @@ static const struct json_field fields[] = {
     { "kept_at_us", JSON_KIND_INT, FIELD(kept_at_us) },
     { "kept_generation", JSON_KIND_INT, FIELD(kept_generation) },
     { "wanted", JSON_KIND_BOOL, FIELD(wanted) },
+    { "leaving", JSON_KIND_TEXT, FIELD(leaving), .max_length = ID_SIZE - 1 },
     { "next_execution_number", JSON_KIND_INT, FIELD(next_execution_number) },
     { "executions", JSON_KIND_INT, FIELD(executions) },
     { "events", JSON_KIND_INT, FIELD(events) },
@@ -208,6 +211,8 @@ static void apply_spec(struct session *session, const struct spec *spec)
                                                .pids = (uint32_t)spec->pids };
     apply_choice(session, spec);
     session->wanted = session->preloads = spec->wanted;
+    snprintf(session->leaving_id, sizeof(session->leaving_id), "%s",
+             spec->leaving ? spec->leaving : "");
     session->timeout_ms = spec->timeout_ms;
     session->on_timeout = str_equal(spec->on_timeout, "pause") ? TIMEOUT_PAUSE : TIMEOUT_KILL;
     session->auto_restart = spec->auto_restart;

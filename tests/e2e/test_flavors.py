@@ -83,7 +83,7 @@ def test_a_free_flavor_replaces_the_automatic_sandbox_and_files_are_told_to_be_g
     session = daemon.session()
     daemon.execute(session, ["touch", "note"])
     answer = ask(daemon, session, "roomy", expect=202)
-    assert "files" in answer["message"] and answer["flavor"] == "roomy"
+    assert "Files and processes are gone" in answer["message"] and answer["flavor"] == "roomy"
     assert answer["limits"]["memory_bytes"] == 512 << 20
     result = daemon.execute(session, ["ls", "note"])
     assert result["files_were_reset"] and result["exit_code"] != 0

@@ -122,7 +122,7 @@ static void a_free_flavor_takes_the_place_of_the_automatic_one(void **state)
     struct choice_answer answer = choose(world, session, "roomy");
 
     assert_int_equal(answer.outcome, CHOICE_MADE);
-    assert_non_null(strstr(answer.message, "files"));
+    assert_non_null(strstr(answer.message, "Files and processes are gone"));
     assert_int_equal(fake_backend_memory(world->backend, session->sandbox->id), 4ULL << 30);
     assert_int_equal(session->limits.disk_bytes, 8ULL << 30);
     assert_int_equal(session->limits.pids, 512);
@@ -453,6 +453,48 @@ static void the_end_of_the_session_cancels_it(void **state)
     assert_null(approvals_next(world->core->approvals, NULL));
 }
 
+/* The old one was not recorded as going yet, because the backend was still busy with it. */
+static void a_replacement_that_had_begun_goes_on_after_a_restart(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", NULL);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    choose(world, session, "gpu");
+    fake_backend_hold(world->backend, FAKE_FREEZE, true);
+    session_pause(session, NULL, NULL);
+    session_resume(session, NULL, NULL);
+    approve(world, session, false);
+    assert_int_equal(session->sandbox->state, SANDBOX_DESTROYING);
+    world_kill(world, false);
+    fake_backend_hold(world->backend, FAKE_FREEZE, false);
+    world_start(world);
+    world_settle(world);
+    session = world_find(world, id);
+    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(session->generation, 2);
+    assert_int_equal(fake_backend_count(world->backend), 1);
+    assert_int_equal(account_sums(account_open(session)).held, 2000000);
+}
+
+static void a_teardown_that_had_begun_goes_on_after_a_restart(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", NULL);
+
+    fake_backend_hold(world->backend, FAKE_FREEZE, true);
+    session_pause(session, NULL, NULL);
+    session_teardown(session, END_TEARDOWN);
+    world_settle(world);
+    world_kill(world, false);
+    fake_backend_hold(world->backend, FAKE_FREEZE, false);
+    world_start(world);
+    world_settle(world);
+    assert_int_equal(fake_backend_count(world->backend), 0);
+}
+
 /* Killed after any number of turns, the decision and what follows from it stand or fall together.
  */
 static void killed_at_any_moment_a_decision_is_whole(void **state)
@@ -514,6 +556,8 @@ int main(void)
         TEST(waiting_pins_no_slot_and_the_session_waits_for_the_decision),
         TEST(when_it_has_expired_the_idle_clock_ends_the_session),
         TEST(the_end_of_the_session_cancels_it),
+        TEST(a_replacement_that_had_begun_goes_on_after_a_restart),
+        TEST(a_teardown_that_had_begun_goes_on_after_a_restart),
         TEST(killed_at_any_moment_a_decision_is_whole),
     };
 
