@@ -71,6 +71,7 @@ static struct output *open_output(struct core *core, const char *id, bool is_std
         .cap_bytes = config->exec.output_spool_bytes,
         .stall_timeout_us = config->exec.stall_timeout_ms * 1000,
         .full = watcher ? watcher->output_full : OUTPUT_DROP,
+        .is_new = watcher && !watcher->number, /* that of a recorded one is known */
         .on_change = watcher ? on_output : NULL,
         .context = watcher,
     };

@@ -448,7 +448,8 @@ struct output *output_new(const struct output_options *options)
     output->source.fd = -1;
     list_init(&output->followers);
     timer_init(&output->stall, options->loop, on_stall);
-    find_earlier(output);
+    if (!options->is_new)
+        find_earlier(output);
     return output;
 }
 

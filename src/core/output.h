@@ -53,6 +53,7 @@ struct output_options {
     uint64_t cap_bytes;
     int64_t stall_timeout_us;
     enum output_full full;
+    bool is_new; /* there is no file of an earlier daemon: nobody has used the name before */
     output_changed_fn *on_change; /* new bytes, or the end; may be NULL */
     void *context;
 };

@@ -1,18 +1,21 @@
 #include "launcher/kit.h"
 
 #include "launcher/destroy.h"
+#include "launcher/disk.h"
 #include "launcher/launcher.h"
 #include "launcher/native.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { KIT_FDS = CGROUP_PARTS + 5, REFILL_MS = 20 };
+enum { KIT_FDS = CGROUP_PARTS + 6, REFILL_MS = 20 };
 
 static void kit_init(struct kit *kit)
 {
@@ -20,7 +23,8 @@ static void kit_init(struct kit *kit)
                          .userns = -1,
                          .netns = -1,
                          .cgroup = CGROUP_ENTRY_NONE,
-                         .folder = FOLDER_NONE };
+                         .folder = FOLDER_NONE,
+                         .root = -1 };
 }
 
 static void kit_drop(struct launcher *launcher, struct kit *kit)
@@ -29,6 +33,8 @@ static void kit_drop(struct launcher *launcher, struct kit *kit)
         close(kit->userns);
     if (kit->netns >= 0)
         close(kit->netns);
+    if (kit->root >= 0)
+        close(kit->root);
     cgroup_entry_close(&kit->cgroup);
     folder_drop(launcher, &kit->folder);
     if (*kit->name)
@@ -67,6 +73,7 @@ struct delivery {
     struct launch_limits limits;
     int parts[KIT_FDS]; /* which of the descriptors come along */
     char folder[FOLDER_NAME_SIZE];
+    char template_name[LAUNCH_NAME_SIZE];
 };
 
 static void collect_fds(struct kit *kit, int fds[KIT_FDS])
@@ -77,6 +84,7 @@ static void collect_fds(struct kit *kit, int fds[KIT_FDS])
     fds[CGROUP_PARTS + 2] = kit->folder.dir;
     fds[CGROUP_PARTS + 3] = kit->folder.mark;
     fds[CGROUP_PARTS + 4] = kit->folder.socket;
+    fds[CGROUP_PARTS + 5] = kit->root;
 }
 
 static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
@@ -87,12 +95,38 @@ static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
     kit->folder.dir = fds[CGROUP_PARTS + 2];
     kit->folder.mark = fds[CGROUP_PARTS + 3];
     kit->folder.socket = fds[CGROUP_PARTS + 4];
+    kit->root = fds[CGROUP_PARTS + 5];
 }
 
 static void set_name(const struct launcher *launcher, struct kit *kit)
 {
     if (cgroups_can_rename(&launcher->cgroups))
         snprintf(kit->name, sizeof(kit->name), "kit-%d-%d", (int)launcher->pid, kit->slot);
+}
+
+/* Without a network of its own: what /etc says about it is part of the root. A kit without a root
+ * is as good, only slower. */
+static int make_root(struct launcher *launcher, const struct delivery *delivery, struct kit *kit)
+{
+    struct fail ignored;
+    struct spawn spawn;
+    mode_t mask;
+    int root;
+
+    if (!*delivery->template_name || disk_is_wanted(launcher, &delivery->limits))
+        return -1;
+    spawn_init(&spawn, launcher);
+    spawn.template = host_template(launcher, delivery->template_name, &ignored);
+    spawn.userns = kit->userns;
+    spawn.mark.slot = (uint32_t)kit->slot;
+    spawn.mark.network = LAUNCH_NETWORK_NONE;
+    spawn.mark.limits = delivery->limits;
+    if (!spawn.template)
+        return -1;
+    mask = umask(022); /* as in the child that makes its own */
+    root = root_prepare(&spawn);
+    umask(mask);
+    return root;
 }
 
 static void make_ordered(struct launcher *launcher, struct delivery *delivery, struct kit *kit)
@@ -104,6 +138,8 @@ static void make_ordered(struct launcher *launcher, struct delivery *delivery, s
     delivery->made = make_namespaces(launcher, kit, &ignored) == 0 &&
                      (!*kit->name || cgroups_make(&launcher->cgroups, kit->name, &delivery->limits,
                                                   &kit->cgroup, &ignored) == 0);
+    if (delivery->made)
+        kit->root = make_root(launcher, delivery, kit);
 }
 
 static int send_delivery(int socket, struct delivery *delivery, struct kit *kit)
@@ -139,6 +175,9 @@ static _Noreturn void run_maker(struct launcher *launcher, int socket)
     close(launcher->socket);
     close(launcher->epoll);
     leases_forget(&launcher->slots.leases);
+    /* Roots are assembled where no sandbox sees it. */
+    if (unshare(CLONE_NEWNS) < 0)
+        _exit(1);
     while (recv(socket, &delivery, sizeof(delivery), 0) == sizeof(delivery)) {
         kit_init(&kit);
         if (delivery.slot == SLOTS_NONE)
@@ -189,6 +228,16 @@ void kits_open(struct launcher *launcher, unsigned wanted)
     launcher->kits.limits = (struct launch_limits){
         .memory_bytes = 2 * gigabyte, .disk_bytes = 4 * gigabyte, .cpu_millis = 1000, .pids = 256
     };
+    launcher->kits.maker = -1;
+}
+
+void kits_start(struct launcher *launcher)
+{
+    const struct host *host = &launcher->host;
+
+    if (launcher->root && host->template_count > 0)
+        memcpy(launcher->kits.template_name, host->templates[0].name,
+               sizeof(launcher->kits.template_name));
     start_maker(launcher);
 }
 
@@ -229,6 +278,7 @@ static void order(struct launcher *launcher)
     while (kits->count + kits->ordered < kits->wanted) {
         struct delivery order = { .slot = slots_take(&launcher->slots), .limits = kits->limits };
 
+        memcpy(order.template_name, kits->template_name, sizeof(order.template_name));
         if (order.slot == SLOTS_NONE)
             return;
         if (send(kits->maker, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
@@ -285,6 +335,8 @@ static void store(struct launcher *launcher, const struct delivery *delivery, co
     kit_init(kit);
     spread_fds(kit, placed);
     memcpy(kit->folder.name, delivery->folder, sizeof(kit->folder.name));
+    memcpy(kit->template_name, delivery->template_name, sizeof(kit->template_name));
+    kit->limits = delivery->limits;
     kit->slot = delivery->slot;
     set_name(launcher, kit);
     /* The limits may have changed since it was ordered. */
@@ -328,6 +380,16 @@ void kits_receive(struct launcher *launcher)
     store(launcher, &delivery, fds);
 }
 
+bool kit_root_fits(const struct launcher *launcher, const struct kit *kit,
+                   const struct template *template, const struct launch_create *create)
+{
+    return kit->root >= 0 && !template->imported && create->network == LAUNCH_NETWORK_NONE &&
+           strcmp(kit->template_name, template->name) == 0 &&
+           !disk_is_wanted(launcher, &create->limits) &&
+           kit->limits.disk_bytes == create->limits.disk_bytes &&
+           kit->limits.memory_bytes == create->limits.memory_bytes;
+}
+
 void kits_mark(struct launcher *launcher)
 {
     for (unsigned i = 0; i < launcher->kits.count; i++)
@@ -367,6 +429,8 @@ int kit_take(struct launcher *launcher, const char *id, const struct launch_limi
         kit_drop(launcher, out_kit);
         return -1;
     }
+    kits->limits.disk_bytes = limits->disk_bytes;
+    kits->limits.image = limits->image;
     /* Those that wait were made for the limits that were asked for before. */
     if (!current) {
         kits->limits = *limits;

@@ -2,8 +2,9 @@
 
 /*
  * Kits: what a native sandbox needs and what does not depend on whose it is, made ahead. A slot
- * with its user namespace, a network namespace, and what only has to be renamed: its folder, and on
- * v1 a set of control groups. Each is used once.
+ * with its user namespace, a network namespace, the root of the first template, mounted nowhere
+ * yet, and what only has to be renamed: its folder, and on v1 a set of control groups. Each is used
+ * once.
  *
  * They are made by a child of the launcher, the maker, so that a request never waits for one that
  * is being made.
@@ -19,31 +20,39 @@
 enum { KITS_MAX = 64, KIT_NAME_SIZE = 24 };
 
 struct launcher;
+struct template;
 
 struct kit {
     int slot;
-    int userns;                 /* owned */
-    int netns;                  /* owned */
-    struct cgroup_entry cgroup; /* owned */
-    struct folder folder;       /* owned */
-    char name[KIT_NAME_SIZE];   /* of its groups; "" without */
+    int userns;                           /* owned */
+    int netns;                            /* owned */
+    struct cgroup_entry cgroup;           /* owned */
+    struct folder folder;                 /* owned */
+    char name[KIT_NAME_SIZE];             /* of its groups; "" without */
+    int root;                             /* owned: mounts that are attached nowhere; -1 without */
+    char template_name[LAUNCH_NAME_SIZE]; /* of the root */
+    struct launch_limits limits;          /* and how large it is */
 };
 
 struct kits {
     struct kit items[KITS_MAX];
     unsigned count;
     unsigned wanted;
-    unsigned ordered;            /* the maker has yet to deliver these */
-    int slots[KITS_MAX];         /* of what is ordered, oldest first */
-    bool sweeping;               /* the maker has been asked to empty the trash */
-    bool swept_late;             /* there was more trash after that */
-    struct launch_limits limits; /* of their groups: those that were asked for last */
-    int maker;                   /* owned: its socket; -1 without one */
-    int64_t due_ms;              /* until then what is missing may wait, unless it is much */
+    unsigned ordered;                     /* the maker has yet to deliver these */
+    int slots[KITS_MAX];                  /* of what is ordered, oldest first */
+    bool sweeping;                        /* the maker has been asked to empty the trash */
+    bool swept_late;                      /* there was more trash after that */
+    struct launch_limits limits;          /* of their groups: those that were asked for last */
+    char template_name[LAUNCH_NAME_SIZE]; /* of their roots; "" for none */
+    int maker;                            /* owned: its socket; -1 without one */
+    int64_t due_ms; /* until then what is missing may wait, unless it is much */
 };
 
-/* Removes what an earlier launcher has left and starts the maker. */
+/* Removes what an earlier launcher has left. */
 void kits_open(struct launcher *launcher, unsigned wanted);
+
+/* Starts the maker, when all templates of the settings are there. */
+void kits_start(struct launcher *launcher);
 void kits_close(struct launcher *launcher);
 
 /* Orders what is missing: at once when half of it is, otherwise when nobody has asked for a while,
@@ -62,6 +71,10 @@ void kits_receive(struct launcher *launcher);
  * other failure leaves under the id is for destroy. */
 int kit_take(struct launcher *launcher, const char *id, const struct launch_limits *limits,
              struct kit *out_kit, struct fail *fail);
+
+/* Whether its root is what is asked for. */
+bool kit_root_fits(const struct launcher *launcher, const struct kit *kit,
+                   const struct template *template, const struct launch_create *create);
 
 /* Marks the slots of all kits, and of those that are ordered, as taken. */
 void kits_mark(struct launcher *launcher);

@@ -212,6 +212,8 @@ static int serve(struct launcher *self, const union request *request, int fd,
             return fail_set(fail, "mounts are sealed", EPERM);
         return host_add_mount(self, &request->mount, fd, fail);
     case LAUNCH_SEAL:
+        if (!self->sealed && self->ready)
+            kits_start(self);
         self->sealed = true;
         return 0;
     case LAUNCH_CREATE:

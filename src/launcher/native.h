@@ -11,6 +11,10 @@ int native_start(struct spawn *spawn);
 int native_resize_store(const struct launcher *launcher, int store,
                         const struct launch_limits *limits, struct fail *fail);
 
+/* Assembles everything of the root that can be made before there is a process, in a mount namespace
+ * that nobody else has; gives it detached, -1 on failure. */
+int root_prepare(struct spawn *spawn);
+
 /* Assembles the root in the child's own mount namespace and changes to it. */
 int root_build(struct spawn *spawn);
 

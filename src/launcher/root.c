@@ -264,13 +264,42 @@ static int mount_all_shared(struct spawn *spawn)
     return 0;
 }
 
-int root_build(struct spawn *spawn)
+/* All but what belongs to the processes that will live in it. */
+static int build_files(struct spawn *spawn)
 {
     if (make_store(spawn) < 0 || mount_layers(spawn) < 0 || account_write(spawn) < 0 ||
-        mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0 || mount_proc(spawn) < 0)
+        mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0)
         return -1;
     if (make_mount_point(HOST_ROOT "/sys") < 0)
         return fail_sys(&spawn->fail, "make /sys");
+    return 0;
+}
+
+int root_prepare(struct spawn *spawn)
+{
+    static const char *const places[] = { HOST_ROOT, HOST_LOWER_USR, HOST_LOWER, HOST_STORE };
+    int root = -1;
+
+    if (build_files(spawn) == 0)
+        root = sys_clone_tree(AT_FDCWD, HOST_ROOT, SYS_AT_RECURSIVE);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+        (void)umount2(places[i], MNT_DETACH);
+    return root;
+}
+
+static int take_files(struct spawn *spawn)
+{
+    if (spawn->root < 0)
+        return build_files(spawn);
+    if (sys_attach(spawn->root, AT_FDCWD, HOST_ROOT) < 0)
+        return fail_sys(&spawn->fail, "mount the root");
+    return 0;
+}
+
+int root_build(struct spawn *spawn)
+{
+    if (take_files(spawn) < 0 || mount_proc(spawn) < 0)
+        return -1;
     if (chdir(HOST_ROOT) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
         chdir("/") < 0)
         return fail_sys(&spawn->fail, "change to the new root");

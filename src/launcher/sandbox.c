@@ -114,6 +114,10 @@ static int equip_native(struct spawn *spawn, const struct launch_create *create)
     spawn->userns = kit.userns;
     spawn->netns = kit.netns;
     spawn->cgroup = kit.cgroup;
+    if (kit_root_fits(spawn->launcher, &kit, spawn->template, create))
+        spawn->root = kit.root;
+    else
+        closer_take(spawn->launcher, kit.root);
     return 0;
 }
 

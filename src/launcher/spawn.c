@@ -234,13 +234,14 @@ void spawn_init(struct spawn *spawn, struct launcher *launcher)
                              .userns = -1,
                              .netns = -1,
                              .disk = -1,
+                             .root = -1,
                              .pidfd = -1 };
 }
 
 void spawn_fini(struct spawn *spawn)
 {
-    int *fds[] = { &spawn->dir,    &spawn->mark_fd, &spawn->socket,
-                   &spawn->userns, &spawn->netns,   &spawn->disk };
+    int *fds[] = { &spawn->dir,   &spawn->mark_fd, &spawn->socket, &spawn->userns,
+                   &spawn->netns, &spawn->disk,    &spawn->root };
 
     cgroup_entry_close(&spawn->cgroup);
     for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {

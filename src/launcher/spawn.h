@@ -22,6 +22,7 @@ struct spawn {
     int userns;                      /* owned; native only */
     int netns;                       /* owned; native only */
     int disk;                        /* owned: a mount for its files; -1: they are in memory */
+    int root;                        /* owned: its files, made ahead; or -1 */
     int pidfd;                       /* owned by the receiver of the answer */
     struct fail fail;
 };
