@@ -102,7 +102,7 @@ static void feeder_read(struct feeder *feeder)
         feeder_end(feeder);
 }
 
-static bool is_pollable(int fd)
+bool feeder_is_pollable(int fd)
 {
     scoped(fd_close) int poller = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event event = { .events = EPOLLIN };
@@ -119,7 +119,7 @@ void feeder_start(struct feeder *feeder, struct cli *cli, const char *session,
         .execution = execution,
         .fd = fd,
         .terminal = terminal,
-        .pollable = is_pollable(fd),
+        .pollable = feeder_is_pollable(fd),
         .piece = xmalloc(PIECE_BYTES),
     };
     timer_init(&feeder->pause, cli->loop, on_pause_over);

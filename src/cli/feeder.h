@@ -16,7 +16,7 @@ struct feeder {
     const char *execution; /* borrowed */
     int fd;                /* borrowed */
     bool terminal;         /* of the program: its end of input is a byte */
-    bool pollable;         /* files and /dev/null are not: they are always ready */
+    bool pollable;         /* see feeder_is_pollable() */
     bool ended;
     struct io_watch watch;
     struct deferred ready;
@@ -24,6 +24,9 @@ struct feeder {
     struct http_call *call;
     uint8_t *piece; /* owned */
 };
+
+/* Whether an input can be waited for: files and /dev/null are always ready. */
+bool feeder_is_pollable(int fd);
 
 void feeder_start(struct feeder *feeder, struct cli *cli, const char *session,
                   const char *execution, int fd, bool terminal);

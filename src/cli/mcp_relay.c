@@ -4,6 +4,7 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "cli/feeder.h"
 #include "cli/follower.h"
 #include "cli/outlet.h"
 #include "net/http_client.h"
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -426,21 +426,13 @@ static void on_signal(struct signal_watch *watch UNUSED, int number UNUSED)
     leave(signalled);
 }
 
-static bool is_pollable(int fd)
-{
-    scoped(fd_close) int poller = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event event = { .events = EPOLLIN };
-
-    return epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
 static void relay_start(struct relay *relay)
 {
     struct loop *loop = relay->cli->loop;
 
     list_init(&relay->asked);
     timer_init(&relay->retry, loop, on_retry);
-    relay->is_pollable = is_pollable(STDIN_FILENO);
+    relay->is_pollable = feeder_is_pollable(STDIN_FILENO);
     outlet_init(&relay->out, loop, STDOUT_FILENO, on_drained, on_out_closed);
     watch_reader(relay);
     signalled = relay;

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/context.h"
 #include "mcp/private.h"
 
 #include <stdio.h>
@@ -99,6 +100,16 @@ static struct session *find_own_session(const struct mcp *mcp, const char *owner
     return map_get(&mcp->parts.core->sessions_by_key, key);
 }
 
+/* What an earlier daemon's calls still run: nobody waits for its answer any more, and the next call
+ * would have to. */
+static void interrupt_lost_calls(struct session *session)
+{
+    struct context *context;
+
+    list_for_each (context, &session->contexts, node)
+        (void)context_interrupt(context, NULL);
+}
+
 struct mcp_client *mcp_client_find(struct mcp *mcp, const struct mcp_caller *caller, const char *id)
 {
     struct mcp_client *client = map_get(&mcp->clients, id);
@@ -112,8 +123,10 @@ struct mcp_client *mcp_client_find(struct mcp *mcp, const struct mcp_caller *cal
     if (!session)
         return NULL;
     client = mcp_client_new(mcp, caller, NULL, id, NULL);
-    if (client)
-        memcpy(client->session_id, session->id, sizeof(client->session_id));
+    if (!client)
+        return NULL;
+    memcpy(client->session_id, session->id, sizeof(client->session_id));
+    interrupt_lost_calls(session);
     return client;
 }
 

@@ -10,6 +10,7 @@ from conftest import SANDGLASS, Answer, UnixConnection
 NEWEST = "2025-11-25"
 STATELESS = "2026-07-28"
 META = "io.modelcontextprotocol/"
+NAP = f"sleep 1{os.getpid():07d}"  # a command that is found among the processes of the machine, and is only ours
 
 
 def message(method, params=None, number=None):

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import wait_for
 from key_file import bearer, keyed, keys  # noqa: F401  (fixtures)
-from mcp_client import META, NEWEST, STATELESS, Http, message, read_event, text_of
+from mcp_client import META, NAP, NEWEST, STATELESS, Http, message, read_event, text_of
 
 
 @pytest.fixture
@@ -139,13 +139,13 @@ def test_a_cancelled_call_is_killed_and_not_answered(server):
     client = Http(server)
     client.bash("true")
     connection, response = client.open("POST", message("tools/call", {
-        "name": "bash", "arguments": {"command": "echo started; sleep 1000 & sleep 1001"}, "_meta": {"progressToken": 1}}, 77))
+        "name": "bash", "arguments": {"command": f"echo started; sh -c '{NAP}; echo x' | cat"}, "_meta": {"progressToken": 1}}, 77))
     assert read_event(response)[1] == ""
     assert json.loads(read_event(response)[1])["method"] == "notifications/progress"
     assert client.post(message("notifications/cancelled", {"requestId": 77})).status == 202
     assert b'"id":77' not in response.read()
     connection.close()
-    wait_for(lambda: "sleep 1001" not in client.bash("ps ax -o args"), "the tree is gone")
+    wait_for(lambda: NAP not in client.bash("ps ax -o args"), "the tree is gone")
 
 
 def test_an_answer_that_was_cut_off_is_taken_up_again(server):
@@ -191,9 +191,9 @@ def test_a_client_that_leaves_before_its_answer_has_cancelled(server):
     client = Http(server)
     client.bash("true")
     with pytest.raises(TimeoutError):
-        server.request("POST", "/mcp", message("tools/call", {"name": "bash", "arguments": {"command": "sleep 1002"}}, 9),
+        server.request("POST", "/mcp", message("tools/call", {"name": "bash", "arguments": {"command": NAP}}, 9),
                        headers={**client.common, "Accept": "application/json"}, timeout=0.5)
-    wait_for(lambda: "sleep 1002" not in client.bash("ps ax -o args"), "the command is gone")
+    wait_for(lambda: NAP not in client.bash("ps ax -o args"), "the command is gone")
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -336,5 +336,5 @@ def test_without_a_state_headers_and_body_agree(server):
 
 def test_without_a_state_a_client_that_leaves_has_cancelled(server):
     with pytest.raises(TimeoutError):
-        ask_stateless(server, "tools/call", {"name": "bash", "arguments": {"command": "sleep 1004"}}, "bash", timeout=1.5)
+        ask_stateless(server, "tools/call", {"name": "bash", "arguments": {"command": NAP}}, "bash", timeout=1.5)
     wait_for(lambda: sessions(server) == [], "the session that nobody knows is gone")

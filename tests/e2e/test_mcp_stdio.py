@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import SANDGLASS, wait_for
-from mcp_client import META, STATELESS, Stdio, message, text_of
+from mcp_client import META, NAP, STATELESS, Stdio, message, text_of
 from test_mcp_http import HOSTILE, sessions
 
 
@@ -137,15 +137,15 @@ def test_a_daemon_that_is_replaced_is_found_again(make_daemon):
     daemon = make_daemon(backend="direct", settings={"shutdown": {"policy": "keep"}})
     client = client_of(daemon)
     client.bash("echo kept > note")
-    client.send(message("tools/call", {"name": "bash", "arguments": {
-        "command": "echo begun; sleep 1000", "key": "other"}, "_meta": {"progressToken": 1}}, "lost"))
+    client.send(message("tools/call", {"name": "bash", "arguments": {"command": f"echo begun; {NAP}"},
+                                       "_meta": {"progressToken": 1}}, "lost"))
     assert client.receive()["method"] == "notifications/progress"
     daemon.kill()
     lost = client.answer("lost")
     assert lost["error"]["code"] == -32603 and "ask again" in lost["error"]["message"]
     daemon.start()
-    answer = client.call("bash", {"command": "cat note"})
-    assert "kept\n" in text_of(answer)
+    answer = client.call("bash", {"command": "cat note; ps ax -o args"})
+    assert "kept\n" in text_of(answer) and NAP not in text_of(answer), "what was lost does not keep the next one waiting"
     assert client.close() == 0
     assert sessions(daemon) == []
 
@@ -158,11 +158,11 @@ def test_nobody_there_is_said_on_stderr(work):
 
 def test_progress_and_cancelling(server):
     client = client_of(server)
-    client.send(message("tools/call", {"name": "bash", "arguments": {"command": "echo begun; sleep 1005"},
+    client.send(message("tools/call", {"name": "bash", "arguments": {"command": f"echo begun; {NAP}"},
                                        "_meta": {"progressToken": "p"}}, "long"))
     assert client.receive()["params"] == {"progressToken": "p", "progress": 6, "message": "begun\n"}
     client.send(message("notifications/cancelled", {"requestId": "long"}))
-    wait_for(lambda: "sleep 1005" not in client.bash("ps ax -o args"), "the command is gone")
+    wait_for(lambda: NAP not in client.bash("ps ax -o args"), "the command is gone")
     assert all(note.get("id") != "long" for note in client.notifications)
     assert client.close() == 0
 
