@@ -31,8 +31,8 @@ struct python {
     struct execute execute;
     bool is_over;
     struct execution_stream streams[2];
-    size_t stream; /* the one that is being read */
-    struct deferred next;
+    size_t stream;     /* the one that is being read */
+    struct timer next; /* and not deferred: others have their turn between two steps */
 };
 
 static void python_release(struct tool_work *work)
@@ -42,7 +42,7 @@ static void python_release(struct tool_work *work)
     if (python->execute.execution && !python->is_over)
         execution_cancel(python->execute.execution);
     execute_fini(&python->execute);
-    loop_undefer(python->call->tools->core->loop, &python->next);
+    timer_stop(&python->next);
     for (size_t i = 0; i < ARRAY_LENGTH(python->streams); i++) {
         text_cut_fini(&python->streams[i].cut);
         mask_stream_fini(&python->streams[i].mask);
@@ -223,16 +223,16 @@ static bool read_step(struct execution_stream *stream)
     return count > 0;
 }
 
-static void on_next(struct deferred *deferred)
+static void on_next(struct timer *timer)
 {
-    struct python *python = container_of(deferred, struct python, next);
+    struct python *python = container_of(timer, struct python, next);
 
     if (!read_step(&python->streams[python->stream]))
         python->stream++;
     if (python->stream == ARRAY_LENGTH(python->streams))
         answer(python);
     else
-        loop_defer(python->call->tools->core->loop, &python->next, on_next);
+        timer_arm_in(&python->next, 0);
 }
 
 static void on_done(struct execute *execute)
@@ -251,7 +251,7 @@ static void on_done(struct execute *execute)
         python->streams[i].output = i == 0 ? execution->out : execution->err;
         python->streams[i].mask = MASK_STREAM(execution_mask(execution));
     }
-    loop_defer(python->call->tools->core->loop, &python->next, on_next);
+    timer_arm_in(&python->next, 0);
 }
 
 /* --- the beginning --------------------------------------------------------------------------- */
@@ -263,6 +263,7 @@ static struct python *python_new(struct tool_call *call)
 
     python->work = (struct tool_work){ .release = python_release, .cancel = python_cancel };
     python->call = call;
+    timer_init(&python->next, call->tools->core->loop, on_next);
     for (size_t i = 0; i < ARRAY_LENGTH(python->streams); i++) {
         python->streams[i].name = names[i];
         python->streams[i].mask = MASK_STREAM(NULL);

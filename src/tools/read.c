@@ -16,6 +16,7 @@ enum {
     SNIFF_BYTES = 8192,
     IMAGE_MAXIMUM = 5 * 1024 * 1024,
     COUNTED_MAXIMUM = 64 * 1024 * 1024, /* files up to this size are read to their end */
+    SCANNED_MAXIMUM = 1024 * 1024 * 1024,
 };
 
 struct reading {
@@ -28,7 +29,8 @@ struct reading {
     struct lines lines;
     struct buffer image;
     bool has_begun, is_image;
-    struct deferred next;
+    uint64_t read_bytes;
+    struct timer next; /* and not deferred: others have their turn between two steps */
 };
 
 static void reading_release(struct tool_work *work)
@@ -36,7 +38,7 @@ static void reading_release(struct tool_work *work)
     struct reading *reading = container_of(work, struct reading, work);
 
     agent_cancel(&reading->request);
-    loop_undefer(reading->call->tools->core->loop, &reading->next);
+    timer_stop(&reading->next);
     fd_close(reading->fd);
     lines_fini(&reading->lines);
     buffer_fini(&reading->image);
@@ -142,8 +144,6 @@ static bool sniff(struct reading *reading, const uint8_t *bytes, size_t length)
     return true;
 }
 
-static void on_next(struct deferred *deferred);
-
 static void take(struct reading *reading, const uint8_t *bytes, size_t length)
 {
     if (reading->is_image) {
@@ -158,13 +158,19 @@ static void take(struct reading *reading, const uint8_t *bytes, size_t length)
             return;
         }
     }
-    loop_defer(reading->call->tools->core->loop, &reading->next, on_next);
+    reading->read_bytes += length;
+    if (reading->read_bytes > SCANNED_MAXIMUM)
+        tool_fail(reading->call,
+                  "line %llu of %s is too far behind its beginning. Use bash: tail -c, or sed -n.",
+                  (unsigned long long)reading->lines.first, reading->path);
+    else
+        timer_arm_in(&reading->next, 0);
 }
 
-static void on_next(struct deferred *deferred)
+static void on_next(struct timer *timer)
 {
     static uint8_t bytes[STEP_BYTES];
-    struct reading *reading = container_of(deferred, struct reading, next);
+    struct reading *reading = container_of(timer, struct reading, next);
     ssize_t count = read(reading->fd, bytes, sizeof(bytes));
 
     if (count < 0 && errno != EINTR)
@@ -192,7 +198,7 @@ static void on_opened(struct agent_request *request)
     if (reading->fd < 0)
         tool_fail_file(reading->call, ENXIO, reading->path);
     else
-        loop_defer(reading->call->tools->core->loop, &reading->next, on_next);
+        timer_arm_in(&reading->next, 0);
 }
 
 static void start_read(struct tool_call *call)
@@ -204,6 +210,7 @@ static void start_read(struct tool_call *call)
     reading->call = call;
     reading->path = tool_text(call, "path");
     reading->fd = -1;
+    timer_init(&reading->next, call->tools->core->loop, on_next);
     reading->image = BUFFER_INIT(IMAGE_MAXIMUM);
     lines_init(&reading->lines, (uint64_t)tool_integer(call, "offset"),
                (uint64_t)tool_integer(call, "limit"), LINE_CHARACTERS, TOOL_OUTPUT_CHARACTERS);

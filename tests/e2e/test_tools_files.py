@@ -207,3 +207,11 @@ def test_the_status_starts_nothing(daemon):
     ok(daemon, session, "bash", command="true")
     text = ok(daemon, session, "sandbox_status")
     assert text.startswith("Sandbox: ready\n") and "Ends in " in text and session in text
+
+
+def test_a_large_file_is_read_without_holding_others_up(daemon, session):
+    ok(daemon, session, "bash", command="yes 'a line of a large file' | head -c 150000000 > large")
+    text = ok(daemon, session, "read", path="large", offset=6000000, limit=1)
+    assert text.startswith("6000000\ta line of a large file\n") and "of more than 6" in text
+    text = ok(daemon, session, "read", path="large", limit=1)
+    assert "[lines 1 to 1 of more than " in text
