@@ -5,13 +5,11 @@
 #include "launcher/sys.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 
 #define MKFS "/usr/sbin/mkfs.ext4"
 
@@ -56,13 +54,11 @@ bool disk_is_wanted(const struct launcher *launcher, const struct launch_limits 
     return launcher->disks.control >= 0 && limits->image;
 }
 
-/* The program of the host, in the host's mounts, on a descriptor of ours. Nothing is kept that a
- * crash would need, because nothing survives one. */
+/* Without a journal: nothing is kept that a crash would need, because nothing survives one. */
 static int make_file_system(struct launcher *launcher, int image, uint64_t inodes)
 {
-    static const char *const no_environment[] = { NULL };
     char count[24];
-    const char *const argv[] = { "mkfs.ext4",
+    const char *const argv[] = { MKFS,
                                  "-qF",
                                  "-b",
                                  "4096",
@@ -76,24 +72,9 @@ static int make_file_system(struct launcher *launcher, int image, uint64_t inode
                                  count,
                                  "/proc/self/fd/3",
                                  NULL };
-    int status = 0;
-    pid_t child;
 
     snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes);
-    child = fork();
-    if (child == 0) {
-        sigset_t none;
-
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        if (setns(launcher->host.mounts, CLONE_NEWNS) == 0 && dup2(image, 3) == 3)
-            execve(MKFS, (char *const *)argv, (char *const *)no_environment);
-        _exit(127);
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        return -1;
-    errno = EIO;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+    return host_wait(host_spawn(launcher, argv, image, 3));
 }
 
 static int configure(int device, int image)

@@ -7,6 +7,7 @@
 #include "launcher/sys.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -112,6 +113,33 @@ static int copy_host_namespace(struct launcher *launcher, struct fail *fail)
     if (host->mounts < 0 || host->network < 0 || host->state < 0)
         return fail_sys(fail, "find the host's namespaces");
     return 0;
+}
+
+/* --- programs ------------------------------------------------------------------------------ */
+
+pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int place)
+{
+    static const char *const no_environment[] = { NULL };
+    pid_t child = fork();
+    sigset_t none;
+
+    if (child != 0)
+        return child;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (setns(launcher->host.mounts, CLONE_NEWNS) == 0 && dup2(fd, place) == place)
+        execve(argv[0], (char *const *)argv, (char *const *)no_environment);
+    _exit(127);
+}
+
+int host_wait(pid_t child)
+{
+    int status = 0;
+
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return -1;
+    errno = EIO;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
 
 /* --- what all sandboxes share --------------------------------------------------------------- */

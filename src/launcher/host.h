@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct launcher;
 
@@ -74,6 +75,11 @@ int host_open(struct launcher *launcher, struct fail *fail);
 struct template *host_mount_template(struct host *host, const char *name, int tree,
                                      struct fail *fail);
 int host_reopen(int fd);
+
+/* Runs a program of the host, in the host's mounts, with a descriptor of ours in this place and no
+ * environment. host_wait() is 0 when it ended well. */
+pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int place);
+int host_wait(pid_t child);
 
 /* A directory that the operator named. */
 int host_add_template(struct launcher *launcher, const char *name, int dir, struct fail *fail);

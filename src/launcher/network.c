@@ -13,7 +13,6 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #define NFT "/usr/sbin/nft"
 #define RULES_FLAG "network-rules"
@@ -53,35 +52,21 @@ static void table_name(const struct launcher *launcher, char name[LAUNCH_NAME_SI
     }
 }
 
-/* The program of the host, with a fixed name and a text of ours, in the host's namespaces. */
+/* The program of the host, with a fixed name and a text of ours. */
 static int run_nft(struct launcher *launcher, const char *text)
 {
-    static const char *const argv[] = { "nft", "-f", "-", NULL };
-    static const char *const no_environment[] = { NULL };
+    static const char *const argv[] = { NFT, "-f", "-", NULL };
     int input[2];
-    int status = 0;
     ssize_t written;
     pid_t child;
 
     if (pipe2(input, O_CLOEXEC) < 0)
         return -1;
-    child = fork();
-    if (child == 0) {
-        sigset_t none;
-
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        if (setns(launcher->host.mounts, CLONE_NEWNS) == 0 && dup2(input[0], 0) == 0)
-            execve(NFT, (char *const *)argv, (char *const *)no_environment);
-        _exit(127);
-    }
+    child = host_spawn(launcher, argv, input[0], 0);
     close(input[0]);
     written = child < 0 ? -1 : write(input[1], text, strlen(text));
     close(input[1]);
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        return -1;
-    errno = EIO;
-    return written >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
+    return host_wait(child) == 0 && written >= 0 ? 0 : -1;
 }
 
 static void write_sysctl(struct launcher *launcher, const char *path, const char *value)
