@@ -138,9 +138,11 @@ def many(bench):
         before = available_kb()
         live = 0
         for number in bench.sizes.many:
+            begin = time.monotonic()
             bench.engine("populate", {"sandglass": daemon.url}, suffix=f"_{number}", number=number - live)
-            live = number
             settle(daemon)
+            bench.results.put(f"made_{number}", "sandglass", "per second", (number - live) / (time.monotonic() - begin))
+            live = number
             put_memory(bench.results, daemon, number, before)
             bench.engine("growth", {"sandglass": daemon.url}, prefix="growth_", suffix=f"_{number}", seconds=bench.sizes.growth)
             if number == bench.sizes.restart:
@@ -151,10 +153,12 @@ def many(bench):
             destroy_all(bench.results, daemon, live)
 
 
-def settle(daemon, seconds=20):
-    """Until no sandbox is being made."""
+def settle(daemon, seconds=300):
+    """Until no sandbox is being made: a session is answered before its sandbox is there."""
     deadline = time.monotonic() + seconds
-    while daemon.metric('sandglass_sandboxes{state="creating"}') and time.monotonic() < deadline:
+    while daemon.metric('sandglass_sandboxes{state="creating"}'):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"sandboxes are still being made after {seconds} s")
         time.sleep(0.02)
 
 
