@@ -127,6 +127,9 @@ static int check_content_type(const struct api_request *request, struct error *e
 
     if (!head->has_body || head->content_length == 0 || request->route->body == API_NO_BODY)
         return 0;
+    if (request->route->body == API_JSON_BODY && http_head_header(head, "content-encoding"))
+        return error_named(err, ERR_INVALID, "unsupported_media_type",
+                           "a JSON body cannot have a Content-Encoding here");
     if (request->route->body == API_BYTES_BODY && head->method == HTTP_PUT)
         return 0;
     if (type && length == strlen(wanted) && strncasecmp(type, wanted, length) == 0)

@@ -5,6 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A session that is not there and one of somebody else are told at the same moment after the
+ * question, so that nobody learns from the time which of them it is: the store takes a little
+ * longer for one that it has to look at. */
+enum { NOT_FOUND_US = 2 * 1000 };
+
 /* A session that is not live may be one that has ended: the store knows. */
 struct lookup {
     struct api_request *request;
@@ -14,6 +19,7 @@ struct lookup {
     char *reference; /* owned */
     char *owner;     /* owned; borrowed by the query */
     bool found;
+    struct timer timer;
     char session_id[ID_SIZE];
     char *end_reason;     /* owned */
     struct buffer record; /* as JSON */
@@ -21,6 +27,7 @@ struct lookup {
 
 static void lookup_free(struct lookup *lookup)
 {
+    timer_stop(&lookup->timer);
     free(lookup->reference);
     free(lookup->owner);
     free(lookup->end_reason);
@@ -50,19 +57,30 @@ static void fail_unknown(struct api_request *request, const char *reference)
     api_fail(request, &err);
 }
 
+static void on_not_found(struct timer *timer)
+{
+    struct lookup *lookup = container_of(timer, struct lookup, timer);
+
+    if (!api_finish(lookup->request))
+        fail_unknown(lookup->request, lookup->reference);
+    lookup_free(lookup);
+}
+
 static void on_looked_up(struct store_query *query)
 {
     struct lookup *lookup = container_of(query, struct lookup, query);
     struct api_request *request = lookup->request;
 
+    if (!query->err.code && !lookup->found) {
+        timer_arm_at(&lookup->timer, request->began_us + NOT_FOUND_US);
+        return;
+    }
     if (api_finish(request)) {
         lookup_free(lookup);
         return;
     }
     if (query->err.code) {
         api_fail(request, &query->err);
-    } else if (!lookup->found) {
-        fail_unknown(request, lookup->reference);
     } else if (lookup->kind == API_LIVE_SESSION) {
         api_fail_ended(request, lookup->session_id, lookup->end_reason,
                        buffer_text(&lookup->record));
@@ -80,6 +98,7 @@ static void ask_store(struct api_request *request, const char *reference, enum a
     bool by_key = str_starts_with(reference, "key:");
 
     lookup->request = request;
+    timer_init(&lookup->timer, request->core->loop, on_not_found);
     lookup->kind = kind;
     lookup->then = then;
     lookup->reference = xstrdup(reference);

@@ -73,6 +73,12 @@ static int parse_path(struct api_request *request, const char *target)
     return 0;
 }
 
+/* Names of files need not be text. */
+static bool may_be_any_bytes(const char *parameter)
+{
+    return str_equal(parameter, "path") || str_equal(parameter, "pattern");
+}
+
 static int parse_query(struct api_request *request, const char *query, struct error *err)
 {
     scoped(buffer_fini) struct buffer name = BUFFER_INIT(64);
@@ -86,6 +92,10 @@ static int parse_query(struct api_request *request, const char *query, struct er
             return error_named(err, ERR_INVALID, "invalid_query", "the query is too long");
         if (memchr(name.data, 0, name.length) || memchr(value.data, 0, value.length))
             return error_named(err, ERR_INVALID, "invalid_query", "the query has a NUL in it");
+        if (!may_be_any_bytes(buffer_text(&name)) &&
+            !str_is_utf8((const char *)value.data, value.length))
+            return error_named(err, ERR_INVALID, "invalid_query",
+                               "parameter \"%.60s\" is not UTF-8", buffer_text(&name));
         request->parameters[at].name = xstrdup(buffer_text(&name));
         request->parameters[at].value = xstrdup(buffer_text(&value));
         request->parameter_count++;

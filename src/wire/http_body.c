@@ -3,6 +3,9 @@
 #include "base/macros.h"
 #include "wire/http_parser.h"
 
+#include <ctype.h>
+#include <string.h>
+
 enum { CHUNK_DIGITS = 16 };
 
 static int body_count(struct http_parser *parser, uint64_t bytes)
@@ -40,6 +43,28 @@ static int chunk_size_byte(struct http_parser *parser, uint8_t byte)
     return 0;
 }
 
+/* Trailers are dropped. One that says where the message ends or for whom it is must not even be
+ * there: somebody before us may have believed it. */
+static bool is_framing(const struct http_parser *parser)
+{
+    static const char *const names[] = { "content-length", "transfer-encoding", "host",
+                                         "authorization",  "x-api-key",         "content-type" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+        if (strcmp(names[i], parser->trailer_name) == 0)
+            return true;
+    return false;
+}
+
+/* As much of the name as the longest of these has, and one more. */
+static void note_trailer_name(struct http_parser *parser, uint8_t byte)
+{
+    size_t length = strlen(parser->trailer_name);
+
+    if (length + 1 < sizeof(parser->trailer_name))
+        parser->trailer_name[length] = (char)tolower(byte);
+}
+
 static int trailer_byte(struct http_parser *parser, uint8_t byte)
 {
     bool is_token = http_char_class[byte] & HTTP_CHAR_TOKEN;
@@ -55,12 +80,17 @@ static int trailer_byte(struct http_parser *parser, uint8_t byte)
         if (parser->trailer_count++ == parser->limits.header_count)
             return http_parser_refuse(parser, 431, "too many trailers");
         parser->state = HTTP_STATE_TRAILER_NAME;
+        memset(parser->trailer_name, 0, sizeof(parser->trailer_name));
+        note_trailer_name(parser, byte);
         break;
     case HTTP_STATE_TRAILER_NAME:
         if (byte == ':') {
             parser->state = HTTP_STATE_TRAILER_VALUE;
-            return 0;
+            return is_framing(parser)
+                       ? http_parser_refuse(parser, 400, "a trailer belongs into the head")
+                       : 0;
         }
+        note_trailer_name(parser, byte);
         break;
     default:
         if (byte == '\r')

@@ -62,6 +62,7 @@ struct http_parser {
     unsigned digits;
     size_t trailer_bytes;
     size_t trailer_count;
+    char trailer_name[24]; /* its beginning, in lower case */
 };
 
 /* Character classes, in one table so that a scan is one load for each byte. */

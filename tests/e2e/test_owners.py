@@ -324,3 +324,11 @@ def test_strange_identifiers_are_refused_alike(make_daemon):
     for identifier in ("ses_x", "ses_" + "0" * 26, "..", "%2e%2e", "a%2Fb", "x" * 5000, "ses_%F0%9F%8E%89", "key:", "key:%00",
                        "%25n%25s"):
         assert daemon.request("GET", f"/api/v1/sessions/{identifier}").status in (400, 404), identifier
+
+
+def test_what_cannot_be_read_for_sure_is_refused(make_daemon):
+    daemon = make_daemon(backend="none", settings={"pool": {"size": 0}})
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    assert daemon.request("POST", "/api/v1/sessions", "{}", headers).status == 415
+    assert daemon.request("GET", "/api/v1/sessions?label=a%3D%ff").status == 400
+    assert daemon.request("GET", "/api/v1/sessions").json["total"] == 0

@@ -213,6 +213,8 @@ struct answer call(struct front *front, const char *method, const char *target, 
         loop_turn(front->world.loop, 0);
         read_more(&caller);
         assert(++turns < TURNS);
+        if (turns == TURNS / 2)
+            simulated_clock_advance(&front->world.clock, 10 * 1000); /* 404 has its moment */
     } while (!parse(&caller, is_head, &answer));
     caller_close(front, &caller);
     return answer;

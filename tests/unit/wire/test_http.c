@@ -255,6 +255,10 @@ static const struct row requests[] = {
     REFUSED(400, "a trailer with a space before the colon", POST_CHUNKED("0\r\nA : b\r\n\r\n")),
     REFUSED(400, "a trailer without a name", POST_CHUNKED("0\r\n: b\r\n\r\n")),
     REFUSED(400, "a trailer without a colon", POST_CHUNKED("0\r\nA\r\n\r\n")),
+    REFUSED(400, "a trailer that is a length", POST_CHUNKED("0\r\nContent-Length: 5\r\n\r\n")),
+    REFUSED(400, "a trailer that is a coding",
+            POST_CHUNKED("0\r\nA: b\r\ntransfer-encoding: chunked\r\n\r\n")),
+    REFUSED(400, "a trailer that is a host", POST_CHUNKED("0\r\nHOST: x\r\n\r\n")),
     REFUSED(400, "a trailer with a NUL", POST_CHUNKED("0\r\nA: \0\r\n\r\n")),
     REFUSED(400, "a second request that is bad", TARGET("/") "GET / HTTP/1.1\n\n"),
 };
