@@ -86,6 +86,7 @@ struct execution_run {
     uint64_t recorded_bytes; /* of both streams, in the record */
 
     unsigned columns, rows;
+    bool is_resized; /* while it was being started */
     bool wants_stdin;
     int stdin_fd; /* owned; -1 without */
     struct io_watch stdin_ready;

@@ -84,13 +84,15 @@ static void on_signalled(struct agent_request *request)
         execution_send_signals(run->execution);
 }
 
-/* One at a time, in order; while the connection is being made again they wait. */
+/* One at a time, in order; before it has started, and while the connection is being made again,
+ * they wait. */
 void execution_send_signals(struct execution *execution)
 {
     struct execution_run *run = execution->run;
     struct execution_signal first;
 
-    if (!run || run->signalling || !run->signal_count || !run->in_use || !run->use.agent)
+    if (!run || run->signalling || !run->signal_count || !run->in_use || !run->use.agent ||
+        !run->attached)
         return;
     first = run->signals[0];
     run->signal_count--;
@@ -345,6 +347,9 @@ static void begin_running(struct execution *execution, const struct agent_pipes 
     execution_save(execution);
     tell_start(execution);
     execution_arm_timeout(execution);
+    if (run->is_resized)
+        (void)execution_resize(execution, run->columns, run->rows, NULL);
+    execution_send_signals(execution);
     execution_changed(execution);
     if (!execution->is_context)
         return;

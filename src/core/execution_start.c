@@ -214,6 +214,11 @@ struct execution *execution_start(struct session *session, const struct executio
 
 /* --- while it runs ---------------------------------------------------------------------------- */
 
+static bool is_queued(const struct execution *execution)
+{
+    return execution->state == EXECUTION_QUEUED && execution->run && !execution->run->ending;
+}
+
 static int check_runs(const struct execution *execution, struct error *err)
 {
     if (execution->state == EXECUTION_RUNNING && execution->run && !execution->run->ending)
@@ -227,7 +232,7 @@ int execution_signal(struct execution *execution, int signal_number, bool tree, 
     if (signal_number < 1 || signal_number >= NSIG)
         return error_named(err, ERR_INVALID, "invalid_field", "signal %d does not exist",
                            signal_number);
-    if (check_runs(execution, err) < 0)
+    if (!is_queued(execution) && check_runs(execution, err) < 0)
         return -1;
     execution_queue_signal(execution, signal_number, tree ? SCOPE_TREE : SCOPE_PROCESS);
     return 0;
@@ -242,6 +247,12 @@ int execution_resize(struct execution *execution, unsigned columns, unsigned row
     if (!execution->terminal)
         return error_named(err, ERR_CONFLICT, "no_terminal", "execution %s has no terminal",
                            execution->id);
+    if (is_queued(execution)) {
+        execution->run->columns = columns;
+        execution->run->rows = rows;
+        execution->run->is_resized = true;
+        return 0;
+    }
     if (check_runs(execution, err) < 0)
         return -1;
     if (ioctl(execution->run->stdin_fd, TIOCSWINSZ, &size) < 0)

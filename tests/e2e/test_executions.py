@@ -250,3 +250,17 @@ def test_destroying_during_an_execution_does_not_lose_its_result(daemon, session
         daemon.api("DELETE", f"/sessions/{session}", expect=200)
         result = running.result(20).json
     assert result["state"] in ("cancelled", "crashed") and result["stdout"] == "kept\n"
+
+
+def test_signals_and_sizes_for_one_that_still_waits_reach_it(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"pool": {"size": 0}})
+    for _ in range(5):
+        session = daemon.session()
+        paths = [f"/sessions/{session}/executions/" + daemon.api("POST", f"/sessions/{session}/executions", {**body, "background": True}, expect=201).json["id"]
+                 for body in ({"argv": ["/bin/sleep", "60"]}, {"command": "sleep 0.1; stty size", "tty": {"cols": 80, "rows": 24}})]
+        daemon.api("POST", paths[0] + "/signal", {"signal": "USR1"}, expect=200)
+        daemon.api("POST", paths[1] + "/resize", {"cols": 101, "rows": 11}, expect=200)
+        assert daemon.api("GET", paths[0] + "?wait=20").json["signal"] == 10
+        assert daemon.api("GET", paths[1] + "?wait=20").json["exit_code"] == 0
+        assert daemon.api("GET", paths[1] + "/output").body == b"11 101\r\n"
+        daemon.api("DELETE", f"/sessions/{session}", expect=200)
