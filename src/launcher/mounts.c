@@ -26,6 +26,14 @@ out:
     return mount;
 }
 
+int mount_procfs(int shared)
+{
+    static const struct mount_option none[] = { { 0 } };
+    int mount = mount_make("proc", none, 0);
+
+    return mount >= 0 ? mount : fcntl(shared, F_DUPFD_CLOEXEC, 0);
+}
+
 static int attach(int mount, const char *path)
 {
     int result;

@@ -13,6 +13,11 @@ struct mount_option {
 /* A new file system, detached. The list of options ends with a zero key. */
 int mount_make(const char *type, const struct mount_option *options, uint64_t attributes);
 
+/* A procfs of one's own where that is allowed, otherwise the one given; the caller closes it. Names
+ * under sys/net and sys/user exist once for each namespace, and a procfs keeps all that were ever
+ * looked up in one chain: with thousands of sandboxes each further look-up takes longer. */
+int mount_procfs(int shared);
+
 /* As above, attached to a path. */
 int mount_at(const char *type, const struct mount_option *options, uint64_t attributes,
              const char *path);

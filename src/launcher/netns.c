@@ -1,3 +1,4 @@
+#include "launcher/mounts.h"
 #include "launcher/native.h"
 #include "launcher/sys.h"
 
@@ -22,12 +23,13 @@ static int raise_loopback(void)
 /* Every port may be bound: nobody but the sandbox lives here. */
 static void open_low_ports(const struct state *state)
 {
-    int fd = openat(state->proc, "sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
+    int proc = mount_procfs(state->proc);
+    int fd = openat(proc, "sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
 
-    if (fd < 0)
-        return;
-    (void)!write(fd, "0", 1);
+    if (fd >= 0)
+        (void)!write(fd, "0", 1);
     close(fd);
+    close(proc);
 }
 
 int netns_make(struct launcher *launcher, struct fail *fail)

@@ -1,3 +1,4 @@
+#include "launcher/mounts.h"
 #include "launcher/native.h"
 #include "launcher/sys.h"
 
@@ -43,6 +44,7 @@ static void change_owner(uid_t uid)
 /* Holds the namespace until the launcher has it: two bytes there, one back. */
 static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int channel)
 {
+    int proc = mount_procfs(launcher->state.proc); /* no longer allowed in a namespace of our own */
     char byte = 0;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -52,7 +54,7 @@ static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int c
         _exit(1);
     if (write(channel, &byte, 1) != 1 || read(channel, &byte, 1) != 1)
         _exit(1);
-    if (write_at(launcher->state.proc, "sys/user/max_user_namespaces", "0") < 0)
+    if (write_at(proc, "sys/user/max_user_namespaces", "0") < 0)
         _exit(1);
     if (write(channel, &byte, 1) != 1)
         _exit(1);
