@@ -21,6 +21,7 @@ struct pool {
     struct timer retry;
     struct timer look; /* at the memory, while there are members */
     struct timer lull; /* since a member was taken */
+    struct timer rest; /* since the pool has changed */
     bool (*memory_is_tight)(void);
     unsigned failures; /* in a row */
     bool active;
@@ -34,6 +35,8 @@ enum {
     LOOK_US = 10 * 1000 * 1000,
     SHRINK_US = 1000 * 1000, /* one by one: each that goes may be enough */
     LULL_US = 20 * 1000,
+    REST_US = 100 * 1000,
+    NEXT_WARM_US = 20 * 1000,
 };
 
 /* A host that is short of memory needs it for sandboxes that somebody uses. */
@@ -90,6 +93,23 @@ static void on_lull(struct timer *timer)
     refill(container_of(timer, struct pool, lull));
 }
 
+/* A Python costs more than a whole sandbox: who takes members faster than that gets them without.
+ * The oldest, which goes first, is warm first. */
+static void on_rest(struct timer *timer)
+{
+    struct pool *pool = container_of(timer, struct pool, rest);
+    struct sandbox *member;
+
+    list_for_each (member, &pool->ready, pool_node) {
+        if (!member->warm) {
+            warm_prepare(member);
+            if (member->warm)
+                timer_arm_in(&pool->rest, NEXT_WARM_US);
+            return;
+        }
+    }
+}
+
 static void on_look(struct timer *timer)
 {
     struct pool *pool = container_of(timer, struct pool, look);
@@ -117,6 +137,7 @@ struct pool *pool_new(struct core *core)
     timer_init(&pool->retry, core->loop, on_retry);
     timer_init(&pool->look, core->loop, on_look);
     timer_init(&pool->lull, core->loop, on_lull);
+    timer_init(&pool->rest, core->loop, on_rest);
     pool->memory_is_tight = memory_is_tight;
     return pool;
 }
@@ -128,6 +149,7 @@ void pool_free(struct pool *pool)
     timer_stop(&pool->retry);
     timer_stop(&pool->look);
     timer_stop(&pool->lull);
+    timer_stop(&pool->rest);
     loop_undefer(pool->core->loop, &pool->refill);
     free(pool);
 }
@@ -144,6 +166,7 @@ void pool_stop(struct pool *pool)
     timer_stop(&pool->retry);
     timer_stop(&pool->look);
     timer_stop(&pool->lull);
+    timer_stop(&pool->rest);
     while (pool_yield(pool))
         ;
 }
@@ -189,6 +212,7 @@ struct sandbox *pool_take(struct pool *pool, const struct session *session)
     list_remove(&member->pool_node);
     metrics_add(pool->core->metrics, METRIC_POOL_HITS, 0, 1);
     timer_arm_in(&pool->lull, LULL_US);
+    timer_arm_in(&pool->rest, REST_US);
     pool_kick(pool);
     return member;
 }
@@ -225,7 +249,7 @@ void pool_on_ready(struct pool *pool, struct sandbox *sandbox)
     pool->creating = NULL;
     pool->failures = 0;
     list_append(&pool->ready, &sandbox->pool_node);
-    warm_prepare(sandbox);
+    timer_arm_in(&pool->rest, timer_is_armed(&pool->lull) ? REST_US : NEXT_WARM_US);
     if (!timer_is_armed(&pool->look))
         timer_arm_in(&pool->look, LOOK_US);
     pool_kick(pool);
