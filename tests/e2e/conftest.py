@@ -16,6 +16,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("SANDGLASS_BUILD", ROOT / "build-gcc"))
 SANDGLASS = BUILD / "sandglass"
+BACKENDS = os.environ.get("SANDGLASS_BACKENDS", "direct native").split()  # which ones the tests for all of them run with
 
 
 def wait_for(condition, what, seconds=30.0):
@@ -67,7 +68,9 @@ class Daemon:
         self.state = self.directory / "state"
         self.socket = self.directory / "run" / "sandglass.sock"
         self.url = f"unix:{self.socket}"
-        self.settings = {"state_dir": str(self.state), "instance": INSTANCE, "shutdown": {"policy": "destroy"}, **(settings or {})}
+        # One ready sandbox is enough to be handed out; four for each daemon of a test would keep the machine busy.
+        self.settings = {"state_dir": str(self.state), "instance": INSTANCE, "shutdown": {"policy": "destroy"},
+                         "pool": {"size": 1}, **(settings or {})}
         if backend:
             self.settings.setdefault("sandbox", {})["backend"] = backend
         self.environment = environment or {}
@@ -247,7 +250,7 @@ def make_daemon(work):
         daemon.stop()
 
 
-@pytest.fixture(params=["direct", "native"])
+@pytest.fixture(params=BACKENDS)
 def backend(request):
     return request.param
 

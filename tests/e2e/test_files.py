@@ -81,6 +81,7 @@ def daemons():
             place = pathlib.Path(directory) / name
             place.mkdir(mode=0o711)
             settings.setdefault("instance", f"{INSTANCE}-{name}")
+            settings.setdefault("pool", {"size": 0})  # whose descriptors would come and go
             made[name] = Daemon(place, settings, name.partition("-")[0]).start()
         return made[name]
 
@@ -838,7 +839,7 @@ def test_changes_that_nobody_reads_are_told_as_lost(one):
 def test_files_of_a_run(box):
     box.put("old", b"")
     box.put("changed", b"")
-    box.run("pass")  # time passes: those are older than the run
+    box.run("import time; time.sleep(0.05)")  # those are older than the run by more than a tick of the kernel's clock
     answer = box.daemon.api("POST", "/execute", {"session_id": box.id, "code": "import os; os.mkdir('out')\n"
                             "open('changed', 'a').write('x'); open('out/new.png', 'w').write('xy'); open('.secret', 'w')\n"}, expect=200).json
     assert sorted(item["name"] for item in answer["session_files"]) == ["changed", "out/new.png"]

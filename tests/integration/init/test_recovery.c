@@ -13,13 +13,13 @@
 
 static void a_daemon_that_dies_loses_no_byte(void **state)
 {
-    enum { LINES = 60000 };
+    enum { LINES = 300000 }; /* more than six looks at a full pipe can take away */
     struct box *box = the_box(state);
     struct buffer all = BUFFER_INIT(16 * 1024 * 1024);
     struct run run;
     size_t at = 0;
 
-    run_begin(&run, box, &RUN_SHELL("i=0; while [ $i -lt 60000 ]; do echo $i; i=$((i+1)); done"));
+    run_begin(&run, box, &RUN_SHELL("i=0; while [ $i -lt 300000 ]; do echo $i; i=$((i+1)); done"));
     run_wait_started(&run);
     for (int daemon = 0; daemon < 6; daemon++) {
         size_t wanted = all.length + 20000;
