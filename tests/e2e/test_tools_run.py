@@ -1,5 +1,6 @@
 """The tools that run something: bash and python, what they keep between calls and how they end."""
 import json
+import random
 import threading
 
 import pytest
@@ -113,6 +114,16 @@ def test_an_interrupt_kills_what_runs_and_keeps_the_sandbox(daemon):
     after = daemon.api("GET", f"/sessions/{session}").json
     assert after["generation"] <= max(before["generation"], 1)
     assert daemon.api("POST", f"/sessions/{session}/interrupt", {}, expect=200).json == {"interrupted": 0}
+
+
+def test_what_an_interrupted_command_put_into_the_background_goes_with_it(daemon):
+    session = daemon.session()
+    earlier, later = (str(100000 + random.randrange(10**8)) for _ in range(2))
+    run(daemon, session, f"sleep {earlier} &")
+    result = run(daemon, session, f"(sleep {later}; true) & echo up; sleep 100", timeout=1)
+    assert result["is_error"] and text_of(result).startswith("up\n")
+    seen = text_of(run(daemon, session, "for one in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$one; echo; done 2>/dev/null | grep ^sleep"))
+    assert f"sleep {earlier} " in seen and later not in seen
 
 
 def test_a_client_that_leaves_has_interrupted_its_call(daemon):

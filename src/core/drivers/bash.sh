@@ -14,9 +14,33 @@ __sandglass_both() {
     __sandglass_frame "$1" >&109
 }
 
+__sandglass_end() {
+    local child
+    for child in $(</proc/$1/task/$1/children); do __sandglass_end "$child"; done
+    kill -KILL "$1"
+}
+
+# What an interrupted run has left in the background goes with it; jobs of earlier runs stay.
+__sandglass_end_jobs() {
+    local job
+    for job in $(jobs -p); do
+        [[ " $__sandglass_jobs " == *" $job "* ]] || __sandglass_end "$job"
+    done 2>/dev/null
+}
+
+# Asking for the jobs takes a process: only when there are new ones.
+__sandglass_note_jobs() {
+    [ "${!:-}" = "$__sandglass_last_job" ] && return
+    __sandglass_last_job=${!:-}
+    __sandglass_jobs=$(jobs -p)
+    __sandglass_jobs=${__sandglass_jobs//$'\n'/ }
+}
+
 __sandglass_tell() {
     trap : INT
     local state=ok
+    [ "$__sandglass_interrupted" = 1 ] && __sandglass_end_jobs
+    __sandglass_note_jobs
     [ "$__sandglass_interrupted" = 1 ] && state=error &&
         __sandglass_frame '{"type":"error","name":"Interrupted","value":"interrupted","frames":[]}' >&108
     __sandglass_both "{\"type\":\"done\",\"state\":\"$state\",\"exit_code\":$1}"
