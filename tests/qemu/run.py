@@ -18,12 +18,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 WORK = BUILD / "qemu"
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
-MODULES = ["fs/overlayfs/overlay.ko"]
+MODULES = ["fs/overlayfs/overlay.ko", "drivers/block/loop.ko"]
 PARTS = sys.argv[2:] or ["root", "root-daemon", "user", "user-daemon"]
 TIMEOUT_S = 900
 
-PROGRAMS = """python3.11 python3 sh bash dash cat chown chmod cp cut date dd echo env false grep head hostname id kill ln ls mkdir mkfifo
-mv nohup rm rmdir sed seq setsid sleep sort stat tail tee test touch tr true uname wc timeout setpriv""".split()
+PROGRAMS = """python3.11 python3 sh bash dash cat chown chmod cp cut date dd echo env false find grep head hostname id kill ln ls mkdir mkfifo
+mv nohup rm rmdir sed seq setsid sleep sort stat tail tee test touch tr true uname wc xargs timeout setpriv""".split()
 
 
 def output(*command, **options):
@@ -63,6 +63,7 @@ def make_tree(kernel):
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / name).symlink_to("usr/" + name)
     programs = [path for path in (pathlib.Path("/usr/bin") / name for name in PROGRAMS) if path.exists()]
+    programs.append(pathlib.Path("/usr/sbin/mkfs.ext4"))
     tests = BUILD / "tests/integration/backend/test_backend_native"
     extensions = list(pathlib.Path("/usr/lib/python3.11/lib-dynload").glob("*.so"))
     for path in programs + sorted({pathlib.Path(item) for file in [*programs, tests, BUILD / "sandglass", *extensions] for item in libraries(file)}):
