@@ -1,5 +1,5 @@
 /*
- * execute_python, as users of panda know it: a new process for each call, files that stay in the
+ * execute_python, code in one call: a new process for each call, files that stay in the
  * session, and one text with a part for each thing.
  */
 

@@ -1,4 +1,4 @@
-/* manage_session, as users of panda know it: list, create and destroy, for the caller's own. */
+/* manage_session, beside execute_python: list, create and destroy, for the caller's own. */
 
 #include "base/alloc.h"
 #include "base/str.h"

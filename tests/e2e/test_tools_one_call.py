@@ -1,4 +1,4 @@
-"""execute_python and manage_session, with the texts that users of panda know."""
+"""execute_python and manage_session, with the texts that their users know."""
 import json
 import re
 import threading
