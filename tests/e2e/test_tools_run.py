@@ -120,7 +120,7 @@ def test_what_an_interrupted_command_put_into_the_background_goes_with_it(daemon
     session = daemon.session()
     earlier, later = (str(100000 + random.randrange(10**8)) for _ in range(2))
     run(daemon, session, f"sleep {earlier} &")
-    result = run(daemon, session, f"(sleep {later}; true) & echo up; sleep 100", timeout=1)
+    result = run(daemon, session, f"sleep {later} & (sleep {later}; true) & echo up; sleep 100", timeout=1)
     assert result["is_error"] and text_of(result).startswith("up\n")
     seen = text_of(run(daemon, session, "for one in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$one; echo; done 2>/dev/null | grep ^sleep"))
     assert f"sleep {earlier} " in seen and later not in seen
