@@ -67,6 +67,9 @@ void sweep_groups(struct sweep *sweep);
 /* Kills what is in the groups of one sandbox and removes them. 0 when nothing is left. */
 int groups_remove(const char *instance, const char *id);
 
+/* The folder of an instance, when nothing is in it and nobody serves it. */
+void groups_remove_folder(const char *instance);
+
 /* --- processes ------------------------------------------------------------------------------ */
 
 /* Kills a process, which is certainly the one that started then, and everything below it. */

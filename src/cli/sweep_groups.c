@@ -198,6 +198,18 @@ static bool is_served(const char *instance)
     return search.found;
 }
 
+void groups_remove_folder(const char *instance)
+{
+    scoped(free) struct hierarchy *all = xcalloc(HIERARCHIES, sizeof(*all));
+    size_t count = is_served(instance) ? 0 : find_hierarchies(all);
+    char folder[PATH_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        folder_of(&all[i], instance, folder);
+        (void)rmdir(folder);
+    }
+}
+
 /* --- sandboxes without a state directory ----------------------------------------------------- */
 
 static void look_for_init(void *user, pid_t pid)

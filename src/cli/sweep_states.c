@@ -85,19 +85,19 @@ static int remove_sandbox(int sandboxes, const struct mark *mark)
     return remove_below(sandboxes, mark->id);
 }
 
+/* Leaves its mark, also when it stays. */
 static void sweep_sandbox(struct sweep *sweep, const char *state, int sandboxes, const char *id,
-                          int64_t age_s)
+                          int64_t age_s, struct mark *out_mark)
 {
     struct sweep_item item = { "sandbox", id, "", state };
-    struct mark mark;
 
-    if (!read_mark(sandboxes, id, &mark)) {
+    if (!read_mark(sandboxes, id, out_mark)) {
         sweep_report(sweep, &item, SWEEP_SKIPPED, "it has no mark of ours");
         return;
     }
-    item.instance = mark.instance;
+    item.instance = out_mark->instance;
     if (sweep_may_remove(sweep, &item, age_s))
-        sweep_report_result(sweep, &item, remove_sandbox(sandboxes, &mark));
+        sweep_report_result(sweep, &item, remove_sandbox(sandboxes, out_mark));
 }
 
 /* --- one state directory --------------------------------------------------------------------- */
@@ -127,14 +127,17 @@ static void sweep_sandboxes(struct sweep *sweep, const char *path, int sandboxes
 {
     int copy = openat(sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = copy < 0 ? NULL : fdopendir(copy);
+    struct mark mark = { 0 };
     struct dirent *entry;
 
     while (stream && (entry = readdir(stream))) {
         if (id_is_valid(entry->d_name, ID_SANDBOX))
-            sweep_sandbox(sweep, path, sandboxes, entry->d_name, age_s);
+            sweep_sandbox(sweep, path, sandboxes, entry->d_name, age_s, &mark);
     }
     if (stream)
         closedir(stream);
+    if (*mark.instance && !sweep->dry_run)
+        groups_remove_folder(mark.instance);
 }
 
 /* Its sandboxes belong to somebody who lives: their groups are nothing to look at. */

@@ -123,6 +123,8 @@ def test_the_directory_of_a_private_daemon_that_was_killed_goes(work):
     state = directory / "state"
     daemon = int((state / "lock").read_text().split()[1])
     guardian = int(pathlib.Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    for pid in (guardian, daemon):  # so that neither of them notices that the others die
+        os.kill(pid, signal.SIGSTOP)
     for pid in (program.pid, guardian, daemon):
         os.kill(pid, signal.SIGKILL)
     program.wait(10)
@@ -132,6 +134,7 @@ def test_the_directory_of_a_private_daemon_that_was_killed_goes(work):
     code, found = sweep(*only, environment=environment)
     assert (code, sorted(item["kind"] for item in found), outcomes(found)) == (0, ["directory", "sandbox"], ["removed"] * 2)
     assert list(work.glob("sandglass.*")) == []
+    assert list(pathlib.Path("/sys/fs/cgroup").glob(f"*/sandglass.private-{daemon}")) == []
 
 
 def test_it_speaks_plainly_and_refuses_what_it_does_not_know(work):
