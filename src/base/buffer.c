@@ -21,16 +21,15 @@ void buffer_clear(struct buffer *buffer)
     buffer->overflowed = false;
 }
 
-/* One byte more than asked for is kept free, so that buffer_text() never has to grow. */
-static bool buffer_grow(struct buffer *buffer, size_t extra)
+bool buffer_grow(struct buffer *buffer, size_t length)
 {
     size_t capacity = MAX(buffer->capacity, (size_t)SMALLEST_CAPACITY);
 
-    if (extra > buffer->maximum || buffer->length > buffer->maximum - extra) {
+    if (length > buffer->maximum || buffer->length > buffer->maximum - length) {
         buffer->overflowed = true;
         return false;
     }
-    while (capacity < buffer->length + extra + 1)
+    while (capacity < buffer->length + length + 1)
         capacity *= 2;
     if (capacity != buffer->capacity) {
         buffer->data = xrealloc(buffer->data, capacity, 1);
@@ -39,35 +38,10 @@ static bool buffer_grow(struct buffer *buffer, size_t extra)
     return true;
 }
 
-void *buffer_reserve(struct buffer *buffer, size_t length)
-{
-    return buffer_grow(buffer, length) ? buffer->data + buffer->length : NULL;
-}
-
 void buffer_advance(struct buffer *buffer, size_t length)
 {
     assert(length < buffer->capacity - buffer->length);
     buffer->length += length;
-}
-
-int buffer_append(struct buffer *buffer, const void *data, size_t length)
-{
-    if (!buffer_grow(buffer, length))
-        return -1;
-    if (length)
-        memcpy(buffer->data + buffer->length, data, length);
-    buffer->length += length;
-    return 0;
-}
-
-int buffer_append_text(struct buffer *buffer, const char *text)
-{
-    return buffer_append(buffer, text, strlen(text));
-}
-
-int buffer_append_byte(struct buffer *buffer, uint8_t byte)
-{
-    return buffer_append(buffer, &byte, 1);
 }
 
 int buffer_vappendf(struct buffer *buffer, const char *format, va_list args)

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct buffer {
     uint8_t *data; /* owned */
@@ -27,16 +28,52 @@ struct buffer {
 void buffer_fini(struct buffer *buffer);
 void buffer_clear(struct buffer *buffer); /* keeps the memory */
 
-/* 0, or -1 when the maximum would be passed. */
-int buffer_append(struct buffer *buffer, const void *data, size_t length);
-int buffer_append_text(struct buffer *buffer, const char *text);
-int buffer_appendf(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3);
-int buffer_vappendf(struct buffer *buffer, const char *format, va_list args);
-int buffer_append_byte(struct buffer *buffer, uint8_t byte);
+/* Makes room for `length` more bytes, and one behind them, so that buffer_text() never has to grow.
+ * False over the maximum. */
+bool buffer_grow(struct buffer *buffer, size_t length);
+
+/* Documents are written in pieces of a few bytes: what fits is put in place by the caller's code.
+ */
+static inline bool buffer_fits(const struct buffer *buffer, size_t length)
+{
+    return length < buffer->capacity - buffer->length && buffer->length + length <= buffer->maximum;
+}
 
 /* Room for `length` more bytes at the end, NULL over the maximum; commit with buffer_advance(). */
-void *buffer_reserve(struct buffer *buffer, size_t length);
+static inline void *buffer_reserve(struct buffer *buffer, size_t length)
+{
+    return buffer_fits(buffer, length) || buffer_grow(buffer, length)
+               ? buffer->data + buffer->length
+               : NULL;
+}
+
 void buffer_advance(struct buffer *buffer, size_t length);
+
+/* 0, or -1 when the maximum would be passed; here and below. */
+static inline int buffer_append(struct buffer *buffer, const void *data, size_t length)
+{
+    void *room = buffer_reserve(buffer, length);
+
+    if (!room)
+        return -1;
+    if (length)
+        memcpy(room, data, length);
+    buffer->length += length;
+    return 0;
+}
+
+static inline int buffer_append_byte(struct buffer *buffer, uint8_t byte)
+{
+    return buffer_append(buffer, &byte, 1);
+}
+
+static inline int buffer_append_text(struct buffer *buffer, const char *text)
+{
+    return buffer_append(buffer, text, strlen(text));
+}
+
+int buffer_appendf(struct buffer *buffer, const char *format, ...) PRINTF_LIKE(2, 3);
+int buffer_vappendf(struct buffer *buffer, const char *format, va_list args);
 
 /* Removes bytes from the front. */
 void buffer_consume(struct buffer *buffer, size_t length);
