@@ -17,13 +17,10 @@ static inline uint64_t zero_bytes(uint64_t word)
 
 /* Whether any of eight bytes has to be escaped or looked at: control, quote, backslash, not ASCII.
  */
-static inline bool word_is_special(const uint8_t *bytes)
+static inline bool word_is_special(uint64_t word)
 {
-    uint64_t word;
-    uint64_t control;
+    uint64_t control = (word - EACH_BYTE(0x20)) & ~word;
 
-    memcpy(&word, bytes, sizeof(word));
-    control = (word - EACH_BYTE(0x20)) & ~word;
     return ((control | word) & EACH_BYTE(0x80)) || zero_bytes(word ^ EACH_BYTE('"')) ||
            zero_bytes(word ^ EACH_BYTE('\\'));
 }
@@ -33,14 +30,20 @@ static inline bool byte_is_special(uint8_t byte)
     return byte < 0x20 || byte >= 0x80 || byte == '"' || byte == '\\';
 }
 
-static size_t plain_run(const uint8_t *bytes, size_t length)
+/* Copies up to the first byte that is special; returns how many. */
+static inline size_t copy_plain(uint8_t *to, const uint8_t *from, size_t length)
 {
     size_t at = 0;
+    uint64_t word;
 
-    while (length - at >= sizeof(uint64_t) && !word_is_special(bytes + at))
-        at += sizeof(uint64_t);
-    while (at < length && !byte_is_special(bytes[at]))
-        at++;
+    for (; length - at >= sizeof(word); at += sizeof(word)) {
+        memcpy(&word, from + at, sizeof(word));
+        if (word_is_special(word))
+            break;
+        memcpy(to + at, &word, sizeof(word));
+    }
+    for (; at < length && !byte_is_special(from[at]); at++)
+        to[at] = from[at];
     return at;
 }
 
@@ -76,18 +79,38 @@ static size_t append_special(struct buffer *buffer, const uint8_t *bytes, size_t
     return 1;
 }
 
-static void append_quoted(struct buffer *buffer, const uint8_t *bytes, size_t length)
+/* From inside the quotes on: what is left of a text that is not plain. */
+static void append_rest(struct buffer *buffer, const uint8_t *bytes, size_t length)
 {
-    buffer_append_byte(buffer, '"');
     for (size_t at = 0; at < length;) {
-        size_t run = plain_run(bytes + at, length - at);
+        uint8_t *room = buffer_reserve(buffer, length - at);
+        size_t run;
 
-        buffer_append(buffer, bytes + at, run);
+        if (!room)
+            return;
+        run = copy_plain(room, bytes + at, length - at);
+        buffer->length += run;
         at += run;
         if (at < length)
             at += append_special(buffer, bytes + at, length - at);
     }
     buffer_append_byte(buffer, '"');
+}
+
+static void append_quoted(struct buffer *buffer, const uint8_t *bytes, size_t length)
+{
+    uint8_t *room = buffer_reserve(buffer, length + 2);
+    size_t run;
+
+    if (!room)
+        return;
+    room[0] = '"';
+    run = copy_plain(room + 1, bytes, length);
+    buffer->length += 1 + run;
+    if (run == length)
+        buffer->data[buffer->length++] = '"';
+    else
+        append_rest(buffer, bytes + run, length - run);
 }
 
 /* What stands before any value: the comma and the key. */

@@ -352,6 +352,27 @@ static void a_document_that_does_not_fit_marks_the_buffer(void **state UNUSED)
     assert_true(buffer.length <= 16);
 }
 
+/* Wherever the end of the buffer falls: in a key, in a plain run, in the rest behind an escape. */
+static void a_document_fits_exactly_or_marks_the_buffer(void **state UNUSED)
+{
+    static const char whole[] = "{\"key\":\"plain, then \\n and \xe2\x82\xac\",\"number\":-17}";
+    size_t length = sizeof(whole) - 1;
+
+    for (size_t maximum = 0; maximum <= length; maximum++) {
+        scoped(buffer_fini) struct buffer buffer = BUFFER_INIT(maximum);
+        struct json_writer writer = JSON_WRITER(&buffer);
+
+        json_begin_object(&writer, NULL);
+        json_put_text(&writer, "key", "plain, then \n and \xe2\x82\xac");
+        json_put_int(&writer, "number", -17);
+        json_end_object(&writer);
+        assert_true(buffer.length <= maximum);
+        assert_int_equal(buffer.overflowed, maximum < length);
+        if (maximum == length)
+            assert_string_equal(buffer_text(&buffer), whole);
+    }
+}
+
 static void an_error_has_its_code_message_hint_and_whether_to_retry(void **state UNUSED)
 {
     scoped(buffer_fini) struct buffer buffer = BUFFER_INIT(4096);
@@ -381,6 +402,7 @@ int main(void)
         cmocka_unit_test(special_bytes_are_found_at_every_position),
         cmocka_unit_test(keys_are_escaped_too),
         cmocka_unit_test(a_document_that_does_not_fit_marks_the_buffer),
+        cmocka_unit_test(a_document_fits_exactly_or_marks_the_buffer),
         cmocka_unit_test(an_error_has_its_code_message_hint_and_whether_to_retry),
     };
 
