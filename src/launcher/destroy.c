@@ -26,7 +26,8 @@ struct destroy {
     char id[LAUNCH_ID_SIZE];
     struct mark mark; /* zero when it could not be read */
     int pidfd;        /* owned; -1 once it is dead */
-    int mounts; /* owned: its mount namespace, so that dying does not wait for its end; or -1 */
+    int mounts;     /* owned: its mount namespace, so that dying does not wait for its end; or -1 */
+    struct kit kit; /* what of it is used again; no slot: nothing */
     int64_t deadline_ms;
 };
 
@@ -71,6 +72,7 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
         destroy->next->previous = destroy->previous;
     stop_watching(launcher, destroy);
     closer_take(launcher, destroy->mounts);
+    kit_forget(launcher, &destroy->kit);
     while (destroy->waiters) {
         struct waiter *waiter = destroy->waiters;
         struct launch_reply reply = { .header = waiter->request, .error = error };
@@ -100,6 +102,10 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
     if (!native && kill_stragglers(launcher, &destroy->mark) > 0) {
         *out_step = "wait for its processes to die";
         return false;
+    }
+    if (kit_return(launcher, destroy->id, &destroy->kit)) {
+        host_leave_template(launcher, &destroy->mark);
+        return true;
     }
     if (cgroups_remove(&launcher->cgroups, destroy->id) < 0) {
         *out_step = "remove cgroup";
@@ -151,16 +157,6 @@ static void watch_death(struct launcher *launcher, struct destroy *destroy)
         (void)epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, destroy->pidfd, &event);
 }
 
-/* As long as the process is the one that we have a descriptor of, so is the namespace; of any other
- * it would do no harm. */
-static int open_mounts(const struct launcher *launcher, pid_t pid)
-{
-    char path[32];
-
-    snprintf(path, sizeof(path), "%d/ns/mnt", (int)pid);
-    return openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
-}
-
 /* Before it dies, because its end would wait for the writing. */
 static void abandon_disk(struct launcher *launcher, const struct mark *mark)
 {
@@ -184,7 +180,9 @@ static void kill_all(struct launcher *launcher, struct destroy *destroy)
 
     destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
     if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE) {
-        destroy->mounts = open_mounts(launcher, mark->pid);
+        destroy->mounts =
+            sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
+        (void)kit_recall(launcher, mark, destroy->pidfd, &destroy->kit);
         abandon_disk(launcher, mark);
         kill_init(launcher, destroy->pidfd);
     } else {
@@ -226,6 +224,7 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
     if (!destroy)
         abort();
     destroy->pidfd = destroy->mounts = -1;
+    kit_init(&destroy->kit);
     destroy->deadline_ms = now_ms() + GIVE_UP_MS;
     memcpy(destroy->id, id, sizeof(destroy->id));
     destroy->next = launcher->destroys;

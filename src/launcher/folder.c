@@ -63,11 +63,16 @@ static int fill(struct launcher *launcher, struct folder *folder, struct fail *f
     return result;
 }
 
+static void set_name(const struct launcher *launcher, struct folder *folder, unsigned number)
+{
+    snprintf(folder->name, sizeof(folder->name), "%d-%u", launcher->pid, number);
+}
+
 int folder_make(struct launcher *launcher, struct folder *folder, unsigned number,
                 struct fail *fail)
 {
     *folder = (struct folder)FOLDER_NONE;
-    snprintf(folder->name, sizeof(folder->name), "%d-%u", launcher->pid, number);
+    set_name(launcher, folder, number);
     if (mkdirat(launcher->state.ahead, folder->name, 0711) < 0) {
         folder->name[0] = '\0';
         return fail_sys(fail, "make sandbox folder");
@@ -90,29 +95,61 @@ int folder_rename(struct launcher *launcher, struct folder *folder, const char *
     return 0;
 }
 
-static void remove_folder(struct launcher *launcher, const char *name)
+/* Connections that its last init did not take are not for the next one: nobody reaches the socket
+ * by its path any more. The mark of a folder that is about to get an id must not tell another. */
+int folder_renew(struct folder *folder, struct fail *fail)
 {
-    int dir = sys_open_beneath(launcher->state.ahead, name, O_RDONLY | O_DIRECTORY);
+    static const uint32_t nothing;
+    int fd;
 
+    while ((fd = accept4(folder->socket, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+        close(fd);
+    if (errno != EAGAIN)
+        return fail_sys(fail, "empty the socket of init");
+    if (pwrite(folder->mark, &nothing, sizeof(nothing), 0) != sizeof(nothing))
+        return fail_sys(fail, "clear mark");
+    return 0;
+}
+
+int folder_take_back(struct launcher *launcher, struct folder *folder, const char *id,
+                     unsigned number)
+{
+    const struct state *state = &launcher->state;
+
+    set_name(launcher, folder, number);
+    if (syscall(SYS_renameat2, state->sandboxes, id, state->ahead, folder->name, NO_REPLACE) == 0)
+        return 0;
+    folder->name[0] = '\0';
+    return -1;
+}
+
+void folder_close(struct folder *folder)
+{
+    int *fds[] = { &folder->dir, &folder->mark, &folder->socket };
+
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+        *fds[i] = -1;
+    }
+}
+
+void folder_drop(struct launcher *launcher, struct folder *folder)
+{
+    int ahead = launcher->state.ahead;
+    int dir;
+
+    folder_close(folder);
+    if (!*folder->name)
+        return;
+    dir = sys_open_beneath(ahead, folder->name, O_RDONLY | O_DIRECTORY);
     if (dir >= 0) {
         (void)unlinkat(dir, "init.sock", 0);
         (void)unlinkat(dir, "mark", 0);
         close(dir);
     }
-    (void)unlinkat(launcher->state.ahead, name, AT_REMOVEDIR);
-}
-
-void folder_drop(struct launcher *launcher, struct folder *folder)
-{
-    int fds[] = { folder->dir, folder->mark, folder->socket };
-
-    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
-        if (fds[i] >= 0)
-            close(fds[i]);
-    }
-    if (*folder->name)
-        remove_folder(launcher, folder->name);
-    *folder = (struct folder)FOLDER_NONE;
+    (void)unlinkat(ahead, folder->name, AT_REMOVEDIR);
+    folder->name[0] = '\0';
 }
 
 void folders_sweep(struct launcher *launcher)

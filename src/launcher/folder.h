@@ -14,7 +14,7 @@ struct launcher;
 
 struct folder {
     int dir;                     /* owned */
-    int mark;                    /* owned: the mark's file, still empty */
+    int mark;                    /* owned: the mark's file, empty or cleared */
     int socket;                  /* owned: listens */
     char name[FOLDER_NAME_SIZE]; /* "" when there is none, or when it has a sandbox's name */
 };
@@ -31,6 +31,16 @@ int folder_make(struct launcher *launcher, struct folder *folder, unsigned numbe
 /* EEXIST when there is a sandbox of that id. */
 int folder_rename(struct launcher *launcher, struct folder *folder, const char *id,
                   struct fail *fail);
+
+/* The way back, when the sandbox is dead. */
+int folder_take_back(struct launcher *launcher, struct folder *folder, const char *id,
+                     unsigned number);
+
+/* Makes one that has been a sandbox's as good as a new one. */
+int folder_renew(struct folder *folder, struct fail *fail);
+
+/* Closes descriptors only. */
+void folder_close(struct folder *folder);
 
 /* Closes what is still here, and removes a folder that no sandbox got. */
 void folder_drop(struct launcher *launcher, struct folder *folder);

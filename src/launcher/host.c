@@ -221,10 +221,10 @@ static void gathered_close(struct gathered *gathered)
 /* The new root is mounted over /proc, the one folder that every host has. */
 static int enter_empty_root(struct launcher *launcher, struct fail *fail)
 {
-    static const char *const folders[] = { HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON,
-                                           HOST_DEVICES,   HOST_LOWER,  HOST_MASKS_FOLDER,
-                                           HOST_LOWER_USR, HOST_STORE,  HOST_ROOT,
-                                           HOST_BLOCKS,    HOST_PROC };
+    static const char *const folders[] = {
+        HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON, HOST_DEVICES,   HOST_MASKS_FOLDER, HOST_BLOCKS,
+        HOST_PROC,      HOST_BUILD,  HOST_LOWER,    HOST_LOWER_USR, HOST_STORE,        HOST_ROOT,
+    };
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "1m" }, { 0 } };
     int file;
 

@@ -30,10 +30,11 @@ enum { HOST_MASKS = 48 };
 #define HOST_MASKS_FOLDER "/masks"
 #define HOST_MASK_FILE "/masks/file"
 #define HOST_MASK_FOLDER "/masks/folder"
-#define HOST_LOWER "/lower"
-#define HOST_LOWER_USR "/lower-usr"
-#define HOST_STORE "/store"
-#define HOST_ROOT "/root"
+#define HOST_BUILD "/build"
+#define HOST_LOWER HOST_BUILD "/lower"
+#define HOST_LOWER_USR HOST_BUILD "/lower-usr"
+#define HOST_STORE HOST_BUILD "/store"
+#define HOST_ROOT HOST_BUILD "/root"
 
 struct template
 {

@@ -3,242 +3,55 @@
 #include "launcher/destroy.h"
 #include "launcher/disk.h"
 #include "launcher/launcher.h"
-#include "launcher/native.h"
+#include "launcher/maker.h"
+#include "launcher/spawn.h"
+#include "launcher/sys.h"
 
-#include <sched.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { KIT_FDS = CGROUP_PARTS + 6, REFILL_MS = 20 };
+enum { REFILL_MS = 20 };
 
-static void kit_init(struct kit *kit)
+static int64_t now_ms(void)
 {
-    *kit = (struct kit){ .slot = SLOTS_NONE,
-                         .userns = -1,
-                         .netns = -1,
-                         .cgroup = CGROUP_ENTRY_NONE,
-                         .folder = FOLDER_NONE,
-                         .root = -1 };
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
-
-static void kit_drop(struct launcher *launcher, struct kit *kit)
-{
-    if (kit->userns >= 0)
-        close(kit->userns);
-    if (kit->netns >= 0)
-        close(kit->netns);
-    if (kit->root >= 0)
-        close(kit->root);
-    cgroup_entry_close(&kit->cgroup);
-    folder_drop(launcher, &kit->folder);
-    if (*kit->name)
-        (void)cgroups_remove(&launcher->cgroups, kit->name);
-    if (kit->slot != SLOTS_NONE)
-        slots_release(&launcher->slots, (uint32_t)kit->slot);
-    kit_init(kit);
-}
-
-static int make_namespaces(struct launcher *launcher, struct kit *kit, struct fail *fail)
-{
-    kit->userns = userns_make(launcher, (uint32_t)kit->slot, fail);
-    if (kit->userns < 0)
-        return -1;
-    kit->netns = netns_make(launcher, fail);
-    if (kit->netns < 0)
-        return -1;
-    return folder_make(launcher, &kit->folder, (unsigned)kit->slot, fail);
-}
-
-static int make_now(struct launcher *launcher, struct kit *kit, struct fail *fail)
-{
-    kit_init(kit);
-    kit->slot = slots_take(&launcher->slots);
-    if (kit->slot == SLOTS_NONE)
-        return fail_set(fail, "all uid ranges are in use", EAGAIN);
-    return make_namespaces(launcher, kit, fail);
-}
-
-/* --- the maker ------------------------------------------------------------------------------ */
-
-/* Both ways; an order has no descriptors, and a kit that could not be made has none either. */
-struct delivery {
-    int slot;
-    int made;
-    struct launch_limits limits;
-    int parts[KIT_FDS]; /* which of the descriptors come along */
-    char folder[FOLDER_NAME_SIZE];
-    char template_name[LAUNCH_NAME_SIZE];
-};
-
-static void collect_fds(struct kit *kit, int fds[KIT_FDS])
-{
-    memcpy(fds, kit->cgroup.fds, sizeof(kit->cgroup.fds));
-    fds[CGROUP_PARTS] = kit->userns;
-    fds[CGROUP_PARTS + 1] = kit->netns;
-    fds[CGROUP_PARTS + 2] = kit->folder.dir;
-    fds[CGROUP_PARTS + 3] = kit->folder.mark;
-    fds[CGROUP_PARTS + 4] = kit->folder.socket;
-    fds[CGROUP_PARTS + 5] = kit->root;
-}
-
-static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
-{
-    memcpy(kit->cgroup.fds, fds, sizeof(kit->cgroup.fds));
-    kit->userns = fds[CGROUP_PARTS];
-    kit->netns = fds[CGROUP_PARTS + 1];
-    kit->folder.dir = fds[CGROUP_PARTS + 2];
-    kit->folder.mark = fds[CGROUP_PARTS + 3];
-    kit->folder.socket = fds[CGROUP_PARTS + 4];
-    kit->root = fds[CGROUP_PARTS + 5];
-}
-
-static void set_name(const struct launcher *launcher, struct kit *kit)
-{
-    if (cgroups_can_rename(&launcher->cgroups))
-        snprintf(kit->name, sizeof(kit->name), "kit-%d-%d", (int)launcher->pid, kit->slot);
-}
-
-/* Without a network of its own: what /etc says about it is part of the root. A kit without a root
- * is as good, only slower. */
-static int make_root(struct launcher *launcher, const struct delivery *delivery, struct kit *kit)
-{
-    struct fail ignored;
-    struct spawn spawn;
-    mode_t mask;
-    int root;
-
-    if (!*delivery->template_name || disk_is_wanted(launcher, &delivery->limits))
-        return -1;
-    spawn_init(&spawn, launcher);
-    spawn.template = host_template(launcher, delivery->template_name, &ignored);
-    spawn.userns = kit->userns;
-    spawn.mark.slot = (uint32_t)kit->slot;
-    spawn.mark.network = LAUNCH_NETWORK_NONE;
-    spawn.mark.limits = delivery->limits;
-    if (!spawn.template)
-        return -1;
-    mask = umask(022); /* as in the child that makes its own */
-    root = root_prepare(&spawn);
-    umask(mask);
-    return root;
-}
-
-static void make_ordered(struct launcher *launcher, struct delivery *delivery, struct kit *kit)
-{
-    struct fail ignored;
-
-    kit->slot = delivery->slot;
-    set_name(launcher, kit);
-    delivery->made = make_namespaces(launcher, kit, &ignored) == 0 &&
-                     (!*kit->name || cgroups_make(&launcher->cgroups, kit->name, &delivery->limits,
-                                                  &kit->cgroup, &ignored) == 0);
-    if (delivery->made)
-        kit->root = make_root(launcher, delivery, kit);
-}
-
-static int send_delivery(int socket, struct delivery *delivery, struct kit *kit)
-{
-    char control[CMSG_SPACE(sizeof(int) * KIT_FDS)] = { 0 };
-    struct iovec part = { .iov_base = delivery, .iov_len = sizeof(*delivery) };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control };
-    struct cmsghdr *header = (struct cmsghdr *)control;
-    int fds[KIT_FDS];
-    size_t count = 0;
-
-    collect_fds(kit, fds);
-    memcpy(delivery->folder, kit->folder.name, sizeof(delivery->folder));
-    for (size_t i = 0; i < KIT_FDS; i++) {
-        delivery->parts[i] = delivery->made && fds[i] >= 0;
-        if (delivery->parts[i])
-            memcpy(CMSG_DATA(header) + sizeof(int) * count++, &fds[i], sizeof(int));
-    }
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int) * count);
-    message.msg_controllen = count ? CMSG_SPACE(sizeof(int) * count) : 0;
-    return sendmsg(socket, &message, MSG_NOSIGNAL) < 0 ? -1 : 0;
-}
-
-/* Ends with the launcher, when its end of the socket is closed. */
-static _Noreturn void run_maker(struct launcher *launcher, int socket)
-{
-    struct delivery delivery;
-    struct kit kit;
-
-    (void)prctl(PR_SET_NAME, "sandglass-maker");
-    close(launcher->socket);
-    close(launcher->epoll);
-    leases_forget(&launcher->slots.leases);
-    /* Roots are assembled where no sandbox sees it. */
-    if (unshare(CLONE_NEWNS) < 0)
-        _exit(1);
-    while (recv(socket, &delivery, sizeof(delivery), 0) == sizeof(delivery)) {
-        kit_init(&kit);
-        if (delivery.slot == SLOTS_NONE)
-            (void)remove_content(launcher->state.trash);
-        else
-            make_ordered(launcher, &delivery, &kit);
-        if (send_delivery(socket, &delivery, &kit) < 0)
-            break;
-        if (delivery.made)
-            kit.name[0] = kit.folder.name[0] = '\0'; /* these are the launcher's now */
-        kit.slot = SLOTS_NONE;
-        kit_drop(launcher, &kit);
-    }
-    _exit(0);
-}
-
-static void start_maker(struct launcher *launcher)
-{
-    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &launcher->kits };
-    int pair[2];
-    pid_t child;
-
-    launcher->kits.maker = -1;
-    if (!launcher->host.native || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return;
-    child = fork();
-    if (child == 0) {
-        close(pair[0]);
-        run_maker(launcher, pair[1]);
-    }
-    close(pair[1]);
-    if (child < 0 || epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, pair[0], &event) < 0) {
-        close(pair[0]);
-        return;
-    }
-    launcher->kits.maker = pair[0];
-}
-
-/* --- the launcher's end --------------------------------------------------------------------- */
 
 void kits_open(struct launcher *launcher, unsigned wanted)
 {
     const uint64_t gigabyte = (uint64_t)1 << 30;
+    struct kits *kits = &launcher->kits;
 
     cgroups_sweep(&launcher->cgroups, "kit-");
     folders_sweep(launcher);
-    launcher->kits.wanted = wanted < KITS_MAX ? wanted : KITS_MAX;
-    launcher->kits.limits = (struct launch_limits){
+    kits->wanted = wanted < KITS_MAX ? wanted : KITS_MAX;
+    kits->limits = (struct launch_limits){
         .memory_bytes = 2 * gigabyte, .disk_bytes = 4 * gigabyte, .cpu_millis = 1000, .pids = 256
     };
-    launcher->kits.maker = -1;
+    kits->maker = -1;
+    kits->lent = calloc(SLOTS_MAX, sizeof(*kits->lent));
+    if (!kits->lent)
+        abort();
 }
 
 void kits_start(struct launcher *launcher)
 {
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &launcher->kits };
     const struct host *host = &launcher->host;
+    struct kits *kits = &launcher->kits;
 
     if (launcher->root && host->template_count > 0)
-        memcpy(launcher->kits.template_name, host->templates[0].name,
-               sizeof(launcher->kits.template_name));
-    start_maker(launcher);
+        memcpy(kits->template_name, host->templates[0].name, sizeof(kits->template_name));
+    kits->maker = maker_start(launcher);
+    if (kits->maker >= 0 && epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, kits->maker, &event) < 0) {
+        close(kits->maker);
+        kits->maker = -1;
+    }
 }
 
 static void lose_maker(struct launcher *launcher)
@@ -261,32 +74,56 @@ void kits_close(struct launcher *launcher)
         lose_maker(launcher);
     while (kits->count > 0)
         kit_drop(launcher, &kits->items[--kits->count]);
+    while (kits->returned_count > 0)
+        kit_drop(launcher, &kits->returned[--kits->returned_count]);
+    free(kits->lent);
+    kits->lent = NULL;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
+/* --- what is missing ------------------------------------------------------------------------ */
 
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+/* The beginning of a kit: the one that came back first, or no more than a slot. */
+static bool begin_kit(struct launcher *launcher, struct kit *kit)
+{
+    struct kits *kits = &launcher->kits;
+
+    if (kits->returned_count > 0) {
+        *kit = kits->returned[0];
+        memmove(&kits->returned[0], &kits->returned[1],
+                sizeof(kits->returned[0]) * --kits->returned_count);
+        return true;
+    }
+    kit_init(kit);
+    kit->slot = slots_take(&launcher->slots);
+    return kit->slot != SLOTS_NONE;
 }
 
 static void order(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
+    struct kit kit;
 
-    while (kits->count + kits->ordered < kits->wanted) {
-        struct delivery order = { .slot = slots_take(&launcher->slots), .limits = kits->limits };
-
-        memcpy(order.template_name, kits->template_name, sizeof(order.template_name));
-        if (order.slot == SLOTS_NONE)
-            return;
-        if (send(kits->maker, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-            slots_release(&launcher->slots, (uint32_t)order.slot);
+    while (kits->count + kits->ordered < kits->wanted && begin_kit(launcher, &kit)) {
+        kit_name_group(launcher, &kit);
+        memcpy(kit.template_name, kits->template_name, sizeof(kit.template_name));
+        if (maker_order(kits->maker, &kit, &kits->limits) < 0) {
+            kit_drop(launcher, &kit);
             return;
         }
-        kits->slots[kits->ordered++] = order.slot;
+        kits->slots[kits->ordered++] = kit.slot;
+        kit_close(&kit);
     }
+}
+
+/* More than are wanted came back from a time when many were used. */
+static int drop_surplus(struct launcher *launcher)
+{
+    struct kits *kits = &launcher->kits;
+
+    if (kits->returned_count == 0)
+        return -1;
+    kit_drop(launcher, &kits->returned[--kits->returned_count]);
+    return kits->returned_count > 0 ? REFILL_MS : -1;
 }
 
 int kits_turn(struct launcher *launcher)
@@ -295,90 +132,83 @@ int kits_turn(struct launcher *launcher)
     unsigned there = kits->count + kits->ordered;
     int64_t left_ms;
 
-    if (kits->maker < 0 || !launcher->sealed || there >= kits->wanted)
+    if (kits->maker < 0 || !launcher->sealed ||
+        (there >= kits->wanted && kits->returned_count == 0))
         return -1;
     left_ms = kits->due_ms - now_ms();
     if (there > kits->wanted / 2 && left_ms > 0)
         return (int)left_ms;
+    if (there >= kits->wanted)
+        return drop_surplus(launcher);
     order(launcher);
-    return -1;
+    return kits->returned_count > 0 ? REFILL_MS : -1;
 }
 
 bool kits_sweep(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
-    struct delivery order = { .slot = SLOTS_NONE };
+    struct kit none;
 
     if (kits->maker < 0)
         return false;
+    kit_init(&none);
     kits->swept_late = kits->sweeping;
     if (!kits->sweeping)
-        kits->sweeping = send(kits->maker, &order, sizeof(order), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+        kits->sweeping = maker_order(kits->maker, &none, &kits->limits) == 0;
     return kits->sweeping;
 }
 
-static bool same_groups(const struct launch_limits *a, const struct launch_limits *b)
-{
-    return a->memory_bytes == b->memory_bytes && a->cpu_millis == b->cpu_millis &&
-           a->pids == b->pids;
-}
-
-static void store(struct launcher *launcher, const struct delivery *delivery, const int *fds)
+static void store(struct launcher *launcher, struct kit *kit, bool made)
 {
     struct kits *kits = &launcher->kits;
-    struct kit *kit = &kits->items[kits->count];
-    int placed[KIT_FDS];
     struct fail ignored;
 
-    for (size_t i = 0; i < KIT_FDS; i++)
-        placed[i] = delivery->parts[i] ? *fds++ : -1;
-    kit_init(kit);
-    spread_fds(kit, placed);
-    memcpy(kit->folder.name, delivery->folder, sizeof(kit->folder.name));
-    memcpy(kit->template_name, delivery->template_name, sizeof(kit->template_name));
-    kit->limits = delivery->limits;
-    kit->slot = delivery->slot;
-    set_name(launcher, kit);
     /* The limits may have changed since it was ordered. */
-    if (!delivery->made ||
-        (*kit->name && !same_groups(&delivery->limits, &kits->limits) &&
-         cgroups_limit(&launcher->cgroups, kit->name, &kits->limits, &ignored) < 0)) {
-        /* The next creation makes its own and tells why that fails; no more are ordered. */
-        kits->wanted = 0;
-        kit_drop(launcher, kit);
+    if (made && *kit->group && !cgroups_limits_equal(&kit->limits, &kits->limits))
+        made = cgroups_limit(&launcher->cgroups, kit->group, &kits->limits, &ignored) == 0;
+    if (made) {
+        kits->items[kits->count++] = *kit;
         return;
     }
-    kits->count++;
+    /* The next creation makes its own and tells why that fails; no more are ordered. */
+    kits->wanted = 0;
+    kit_drop(launcher, kit);
 }
 
 void kits_receive(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
-    char control[CMSG_SPACE(sizeof(int) * KIT_FDS)] = { 0 };
-    struct delivery delivery;
-    struct iovec part = { .iov_base = &delivery, .iov_len = sizeof(delivery) };
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-    };
-    int fds[KIT_FDS] = { 0 };
-    struct cmsghdr *header;
+    struct kit kit;
+    bool made;
 
-    if (recvmsg(kits->maker, &message, MSG_CMSG_CLOEXEC) != sizeof(delivery)) {
+    if (maker_receive(kits->maker, &kit, &made) < 0) {
         lose_maker(launcher);
         return;
     }
-    header = CMSG_FIRSTHDR(&message);
-    if (header)
-        memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-    if (delivery.slot == SLOTS_NONE) {
+    if (kit.slot == SLOTS_NONE) {
         kits->sweeping = false;
         if (kits->swept_late)
             (void)kits_sweep(launcher);
         return;
     }
-    memmove(&kits->slots[0], &kits->slots[1], sizeof(kits->slots[0]) * --kits->ordered);
-    store(launcher, &delivery, fds);
+    kits->ordered--;
+    memmove(&kits->slots[0], &kits->slots[1], sizeof(kits->slots[0]) * kits->ordered);
+    store(launcher, &kit, made);
 }
+
+void kits_mark(struct launcher *launcher)
+{
+    const struct kits *kits = &launcher->kits;
+
+    for (unsigned i = 0; i < kits->count; i++)
+        slots_mark(&launcher->slots, (uint32_t)kits->items[i].slot);
+    for (unsigned i = 0; i < kits->returned_count; i++)
+        slots_mark(&launcher->slots, (uint32_t)kits->returned[i].slot);
+    for (unsigned i = 0; i < kits->ordered; i++)
+        slots_mark(&launcher->slots, (uint32_t)kits->slots[i]);
+}
+
+/* --- taking one ----------------------------------------------------------------------------- */
 
 bool kit_root_fits(const struct launcher *launcher, const struct kit *kit,
                    const struct template *template, const struct launch_create *create)
@@ -390,37 +220,62 @@ bool kit_root_fits(const struct launcher *launcher, const struct kit *kit,
            kit->limits.memory_bytes == create->limits.memory_bytes;
 }
 
-void kits_mark(struct launcher *launcher)
-{
-    for (unsigned i = 0; i < launcher->kits.count; i++)
-        slots_mark(&launcher->slots, (uint32_t)launcher->kits.items[i].slot);
-    for (unsigned i = 0; i < launcher->kits.ordered; i++)
-        slots_mark(&launcher->slots, (uint32_t)launcher->kits.slots[i]);
-}
-
 /* Gives the groups of the kit their name and limits, or makes them now. */
 static int settle_groups(struct launcher *launcher, struct kit *kit, const char *id,
                          const struct launch_limits *limits, bool current, struct fail *fail)
 {
-    if (!*kit->name)
+    if (!*kit->group)
         return cgroups_make(&launcher->cgroups, id, limits, &kit->cgroup, fail);
-    if (cgroups_rename(&launcher->cgroups, kit->name, id, fail) < 0)
+    if (cgroups_rename(&launcher->cgroups, kit->group, id, fail) < 0)
         return -1;
-    kit->name[0] = '\0';
+    kit->group[0] = '\0';
     return current ? 0 : cgroups_limit(&launcher->cgroups, id, limits, fail);
+}
+
+static int make_now(struct launcher *launcher, const struct launch_limits *limits,
+                    struct kit *out_kit, struct fail *fail)
+{
+    if (!begin_kit(launcher, out_kit))
+        return fail_set(fail, "all uid ranges are in use", EAGAIN);
+    return kit_complete(launcher, out_kit, limits, fail);
+}
+
+/* To know it again when the sandbox is destroyed. */
+static void lend(struct launcher *launcher, const struct kit *kit)
+{
+    launcher->kits.lent[kit->slot] = (struct lent){
+        .userns = sys_inode(kit->userns),
+        .netns = sys_inode(kit->netns),
+        .socket = sys_socket_cookie(kit->folder.socket),
+    };
+}
+
+/* Those that wait were made for the limits that were asked for before. */
+static void follow_limits(struct launcher *launcher, const struct launch_limits *limits)
+{
+    struct kits *kits = &launcher->kits;
+    bool current = cgroups_limits_equal(&kits->limits, limits);
+    struct fail ignored;
+
+    kits->limits = *limits;
+    for (unsigned i = 0; !current && i < kits->count; i++) {
+        if (*kits->items[i].group)
+            (void)cgroups_limit(&launcher->cgroups, kits->items[i].group, limits, &ignored);
+    }
 }
 
 int kit_take(struct launcher *launcher, const char *id, const struct launch_limits *limits,
              struct kit *out_kit, struct fail *fail)
 {
     struct kits *kits = &launcher->kits;
-    bool current = same_groups(&kits->limits, limits);
+    bool current = true;
 
     kits->due_ms = now_ms() + REFILL_MS;
     if (kits->count > 0) {
         *out_kit = kits->items[0];
         memmove(&kits->items[0], &kits->items[1], sizeof(kits->items[0]) * --kits->count);
-    } else if (make_now(launcher, out_kit, fail) < 0) {
+        current = cgroups_limits_equal(&kits->limits, limits);
+    } else if (make_now(launcher, limits, out_kit, fail) < 0) {
         kit_drop(launcher, out_kit);
         return -1;
     }
@@ -429,17 +284,97 @@ int kit_take(struct launcher *launcher, const char *id, const struct launch_limi
         kit_drop(launcher, out_kit);
         return -1;
     }
-    kits->limits.disk_bytes = limits->disk_bytes;
-    kits->limits.image = limits->image;
-    /* Those that wait were made for the limits that were asked for before. */
-    if (!current) {
-        kits->limits = *limits;
-        for (unsigned i = 0; i < kits->count; i++) {
-            struct fail ignored;
-
-            if (*kits->items[i].name)
-                (void)cgroups_limit(&launcher->cgroups, kits->items[i].name, limits, &ignored);
-        }
-    }
+    lend(launcher, out_kit);
+    follow_limits(launcher, limits);
     return 0;
+}
+
+/* --- coming back ---------------------------------------------------------------------------- */
+
+static bool may_come_back(const struct launcher *launcher, const struct mark *mark)
+{
+    const struct kits *kits = &launcher->kits;
+
+    return launcher->root && kits->maker >= 0 && mark->mode == LAUNCH_NATIVE &&
+           mark->network == LAUNCH_NETWORK_NONE && mark->slot < SLOTS_MAX &&
+           kits->lent[mark->slot].socket && !disk_is_wanted(launcher, &mark->limits) &&
+           kits->count + kits->ordered + kits->returned_count + kits->recalled < KITS_MAX;
+}
+
+static bool is_what_was_lent(const struct kit *kit, const struct lent *lent)
+{
+    return sys_inode(kit->userns) == lent->userns && sys_inode(kit->netns) == lent->netns &&
+           sys_socket_cookie(kit->folder.socket) == lent->socket;
+}
+
+bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, struct kit *out_kit)
+{
+    struct lent *lent;
+
+    kit_init(out_kit);
+    if (!may_come_back(launcher, mark))
+        return false;
+    lent = &launcher->kits.lent[mark->slot];
+    out_kit->userns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_USER);
+    out_kit->netns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_NET);
+    out_kit->folder.socket = sys_pidfd_getfd(pidfd, SPAWN_FD_SOCKET);
+    out_kit->folder.dir = state_open_sandbox(&launcher->state, mark->id);
+    if (out_kit->folder.dir >= 0)
+        out_kit->folder.mark =
+            openat(out_kit->folder.dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (out_kit->folder.mark < 0 || !is_what_was_lent(out_kit, lent)) {
+        kit_close(out_kit);
+        return false;
+    }
+    *lent = (struct lent){ 0 };
+    launcher->kits.recalled++;
+    out_kit->slot = (int)mark->slot;
+    out_kit->limits = mark->limits;
+    out_kit->is_used = true;
+    return true;
+}
+
+/* The folder goes last: as long as it is there, the sandbox is found again. */
+static bool take_names(struct launcher *launcher, const char *id, struct kit *kit)
+{
+    struct cgroups *cgroups = &launcher->cgroups;
+    struct fail ignored;
+
+    if (!cgroups_can_rename(cgroups)) {
+        if (cgroups_remove(cgroups, id) < 0)
+            return false;
+    } else {
+        if (!cgroups_are_empty(cgroups, id))
+            return false;
+        kit_name_group(launcher, kit);
+        if (cgroups_rename(cgroups, id, kit->group, &ignored) < 0)
+            return false;
+    }
+    return folder_take_back(launcher, &kit->folder, id, (unsigned)kit->slot) == 0;
+}
+
+bool kit_return(struct launcher *launcher, const char *id, struct kit *kit)
+{
+    struct kits *kits = &launcher->kits;
+
+    if (kit->slot == SLOTS_NONE)
+        return false;
+    if (!take_names(launcher, id, kit)) {
+        kit_forget(launcher, kit);
+        return false;
+    }
+    kits->recalled--;
+    kits->due_ms = now_ms() + REFILL_MS;
+    kits->returned[kits->returned_count++] = *kit;
+    kit_init(kit);
+    return true;
+}
+
+void kit_forget(struct launcher *launcher, struct kit *kit)
+{
+    if (kit->slot == SLOTS_NONE)
+        return;
+    launcher->kits.recalled--;
+    kit->slot = SLOTS_NONE; /* the sandbox still has it */
+    kit_drop(launcher, kit);
 }

@@ -3,21 +3,25 @@
 /*
  * Kits: what a native sandbox needs and what does not depend on whose it is, made ahead. A slot
  * with its user namespace, a network namespace, the root of the first template, mounted nowhere
- * yet, and what only has to be renamed: its folder, and on v1 a set of control groups. Each is used
- * once.
+ * yet, and what only has to be renamed: its folder, and on v1 a set of control groups.
  *
- * They are made by a child of the launcher, the maker, so that a request never waits for one that
- * is being made.
+ * A root is used once. The rest comes back when its sandbox is dead, because the kernel takes
+ * longer to make and to remove namespaces and groups than to run a program, and is used again when
+ * nothing of that sandbox is left: see kit_complete().
+ *
+ * They are completed by a child of the launcher, the maker, so that a request never waits for one
+ * that is being made.
  */
 
 #include "launcher/cgroup.h"
 #include "launcher/fail.h"
 #include "launcher/folder.h"
+#include "wire/mark.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { KITS_MAX = 64, KIT_NAME_SIZE = 24 };
+enum { KITS_MAX = 64, KIT_GROUP_SIZE = 24 };
 
 struct launcher;
 struct template;
@@ -28,18 +32,29 @@ struct kit {
     int netns;                            /* owned */
     struct cgroup_entry cgroup;           /* owned */
     struct folder folder;                 /* owned */
-    char name[KIT_NAME_SIZE];             /* of its groups; "" without */
+    char group[KIT_GROUP_SIZE];           /* name of its groups; "" without */
     int root;                             /* owned: mounts that are attached nowhere; -1 without */
     char template_name[LAUNCH_NAME_SIZE]; /* of the root */
-    struct launch_limits limits;          /* and how large it is */
+    struct launch_limits limits;          /* of its groups, and how large the root is */
+    bool is_used;                         /* it has been a sandbox's */
+};
+
+/* What the sandbox of a slot was given, to know it again; all zero when we did not make it. */
+struct lent {
+    uint64_t userns, netns; /* inodes */
+    uint64_t socket;        /* cookie */
 };
 
 struct kits {
     struct kit items[KITS_MAX];
     unsigned count;
     unsigned wanted;
+    struct kit returned[KITS_MAX]; /* used ones, to be completed again, oldest first */
+    unsigned returned_count;
+    unsigned recalled;                    /* on their way back */
     unsigned ordered;                     /* the maker has yet to deliver these */
     int slots[KITS_MAX];                  /* of what is ordered, oldest first */
+    struct lent *lent;                    /* owned: by slot */
     bool sweeping;                        /* the maker has been asked to empty the trash */
     bool swept_late;                      /* there was more trash after that */
     struct launch_limits limits;          /* of their groups: those that were asked for last */
@@ -47,6 +62,29 @@ struct kits {
     int maker;                            /* owned: its socket; -1 without one */
     int64_t due_ms; /* until then what is missing may wait, unless it is much */
 };
+
+/* --- one kit -------------------------------------------------------------------------------- */
+
+void kit_init(struct kit *kit);
+
+/* Closes descriptors and leaves names. */
+void kit_close(struct kit *kit);
+
+/* All of it, its slot included. */
+void kit_drop(struct launcher *launcher, struct kit *kit);
+
+void kit_name_group(const struct launcher *launcher, struct kit *kit);
+
+/* Makes what the kit of this slot lacks, but its root. What a sandbox has used is looked at first,
+ * and made anew when anything of it is left: a network namespace that has carried a packet or holds
+ * a socket; groups with a member, with memory that is not free yet, or with a count that cannot be
+ * set back. Ids, and with them the user namespace, have nothing to leave when all processes are
+ * dead and all mounts are gone: no capability and no call that would change it is allowed inside.
+ */
+int kit_complete(struct launcher *launcher, struct kit *kit, const struct launch_limits *limits,
+                 struct fail *fail);
+
+/* --- the stock ------------------------------------------------------------------------------ */
 
 /* Removes what an earlier launcher has left. */
 void kits_open(struct launcher *launcher, unsigned wanted);
@@ -78,3 +116,16 @@ bool kit_root_fits(const struct launcher *launcher, const struct kit *kit,
 
 /* Marks the slots of all kits, and of those that are ordered, as taken. */
 void kits_mark(struct launcher *launcher);
+
+/* --- coming back ---------------------------------------------------------------------------- */
+
+/* Before a sandbox dies: gets hold of what it was given, through its init. False when it is not to
+ * be used again, or is not what it was given. */
+bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, struct kit *out_kit);
+
+/* When all of it is dead: takes its groups and its folder away from their id. False when that is
+ * not possible: the sandbox is to be removed then, and what was recalled is closed. */
+bool kit_return(struct launcher *launcher, const char *id, struct kit *kit);
+
+/* It does not come back. */
+void kit_forget(struct launcher *launcher, struct kit *kit);

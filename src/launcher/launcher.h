@@ -75,6 +75,10 @@ int sandbox_freeze(struct launcher *launcher, const struct launch_freeze *freeze
 int sandbox_inspect(struct launcher *launcher, const struct launch_inspect *inspect,
                     struct launch_usage *out_usage, struct fail *fail);
 
+/* Of a process that we have a descriptor of: as long as it lives, the namespace is its own. `bit`
+ * is one of enum launch_namespace. -1 with errno. */
+int sandbox_open_namespace(const struct launcher *launcher, pid_t pid, int pidfd, uint32_t bit);
+
 /* Once, at the end of the setup: what the namespaces of sandboxes are compared with. */
 void sandbox_note_host(struct launcher *launcher);
 

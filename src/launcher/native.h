@@ -26,3 +26,7 @@ int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail);
 
 /* A network namespace with loopback up and nothing else. */
 int netns_make(struct launcher *launcher, struct fail *fail);
+
+/* Whether a namespace of a dead sandbox is as when it was made: no socket is in it, and nothing was
+ * ever sent. */
+bool netns_is_unused(struct launcher *launcher, int netns);

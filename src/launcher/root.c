@@ -275,15 +275,17 @@ static int build_files(struct spawn *spawn)
     return 0;
 }
 
+/* Below one mount, so that all of it goes at once: each time that the kernel takes mounts away it
+ * waits for all processors. */
 int root_prepare(struct spawn *spawn)
 {
-    static const char *const places[] = { HOST_ROOT, HOST_LOWER_USR, HOST_LOWER, HOST_STORE };
     int root = -1;
 
+    if (mount_bind(HOST_BUILD, HOST_BUILD, 0, 0, -1) < 0)
+        return -1;
     if (build_files(spawn) == 0)
         root = sys_clone_tree(AT_FDCWD, HOST_ROOT, SYS_AT_RECURSIVE);
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-        (void)umount2(places[i], MNT_DETACH);
+    (void)umount2(HOST_BUILD, MNT_DETACH);
     return root;
 }
 

@@ -26,12 +26,12 @@ static const struct {
 
 #define PIDFD_REQUEST(number) _IO(0xff, number)
 
-static uint64_t namespace_of(const struct launcher *launcher, const char *process, size_t i)
+static uint64_t own_namespace(const struct launcher *launcher, size_t i)
 {
     char path[48];
     struct stat status;
 
-    snprintf(path, sizeof(path), "%s/ns/%s", process, namespaces[i].name);
+    snprintf(path, sizeof(path), "self/ns/%s", namespaces[i].name);
     return fstatat(launcher->state.proc, path, &status, 0) < 0 ? 0 : status.st_ino;
 }
 
@@ -40,7 +40,7 @@ void sandbox_note_host(struct launcher *launcher)
     struct stat mounts;
 
     for (size_t i = 0; i < NAMESPACES; i++) {
-        launcher->namespaces[i] = namespace_of(launcher, "self", i);
+        launcher->namespaces[i] = own_namespace(launcher, i);
         /* The launcher has left the host's mount namespace itself. */
         if (namespaces[i].bit == LAUNCH_NS_MNT && launcher->host.mounts >= 0 &&
             fstat(launcher->host.mounts, &mounts) == 0)
@@ -48,32 +48,38 @@ void sandbox_note_host(struct launcher *launcher)
     }
 }
 
-/* By its descriptor, which is faster than by /proc; 0 where the kernel cannot. */
-static uint64_t namespace_by_pidfd(int pidfd, size_t i)
+/* By its descriptor, which is faster than by /proc, where the kernel can. */
+static int open_namespace(const struct launcher *launcher, pid_t pid, int pidfd, size_t i)
 {
-    struct stat status;
     int fd = ioctl(pidfd, PIDFD_REQUEST(namespaces[i].request), 0);
-    int result;
+    char path[48];
 
-    if (fd < 0)
-        return 0;
-    result = fstat(fd, &status);
-    close(fd);
-    return result < 0 ? 0 : status.st_ino;
+    if (fd >= 0)
+        return fd;
+    snprintf(path, sizeof(path), "%d/ns/%s", (int)pid, namespaces[i].name);
+    return openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+}
+
+int sandbox_open_namespace(const struct launcher *launcher, pid_t pid, int pidfd, uint32_t bit)
+{
+    size_t i = 0;
+
+    while (namespaces[i].bit != bit)
+        i++;
+    return open_namespace(launcher, pid, pidfd, i);
 }
 
 /* Read back from the kernel: which namespaces are not those of the host. */
 static uint32_t read_namespaces(const struct launcher *launcher, pid_t pid, int pidfd)
 {
     uint32_t found = 0;
-    char process[16];
 
-    snprintf(process, sizeof(process), "%d", (int)pid);
     for (size_t i = 0; i < NAMESPACES; i++) {
-        uint64_t theirs = namespace_by_pidfd(pidfd, i);
+        int fd = open_namespace(launcher, pid, pidfd, i);
+        uint64_t theirs = sys_inode(fd);
 
-        if (!theirs)
-            theirs = namespace_of(launcher, process, i);
+        if (fd >= 0)
+            close(fd);
         if (theirs && theirs != launcher->namespaces[i])
             found |= namespaces[i].bit;
     }

@@ -202,7 +202,7 @@ static int place_descriptors(struct spawn *spawn)
     /* Ours are all above the ones that are written to: 3, 4 and 5 are the launcher's own. */
     if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || spawn->socket <= 5)
         return -1;
-    if (dup2(spawn->socket, 3) < 0)
+    if (dup2(spawn->socket, SPAWN_FD_SOCKET) < 0)
         return -1;
     return sys_close_range(4, ~0U, SYS_CLOSE_RANGE_CLOEXEC);
 }

@@ -11,6 +11,8 @@
 
 struct template;
 
+enum { SPAWN_FD_SOCKET = 3 }; /* init's listening socket, as init knows it */
+
 struct spawn {
     struct launcher *launcher; /* borrowed */
     struct mark mark;

@@ -13,6 +13,8 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -28,6 +30,9 @@
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_send_signal 424
 #define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
 #endif
 #ifndef SYS_clone3
 #define SYS_clone3 435
@@ -82,6 +87,7 @@ enum {
 #define SYS_MOUNT_IDMAP 0x100000
 
 #define SYS_CLOSE_RANGE_CLOEXEC 4
+#define SYS_SO_COOKIE 57
 
 struct sys_clone_args {
     uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
@@ -127,6 +133,29 @@ static inline int sys_pidfd_open(pid_t pid)
 static inline int sys_pidfd_kill(int pidfd, int signal_number)
 {
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0);
+}
+
+/* A copy of a descriptor of that process. */
+static inline int sys_pidfd_getfd(int pidfd, int fd)
+{
+    return (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+}
+
+/* 0 on failure. */
+static inline uint64_t sys_inode(int fd)
+{
+    struct stat status;
+
+    return fd < 0 || fstat(fd, &status) < 0 ? 0 : status.st_ino;
+}
+
+/* Which socket it is, whoever has a descriptor of it; 0 on failure. */
+static inline uint64_t sys_socket_cookie(int fd)
+{
+    uint64_t cookie = 0;
+    socklen_t length = sizeof(cookie);
+
+    return getsockopt(fd, SOL_SOCKET, SYS_SO_COOKIE, &cookie, &length) < 0 ? 0 : cookie;
 }
 
 static inline int sys_close_range(unsigned first, unsigned last, unsigned flags)

@@ -1,0 +1,196 @@
+#include "launcher/maker.h"
+
+#include "launcher/destroy.h"
+#include "launcher/disk.h"
+#include "launcher/launcher.h"
+#include "launcher/native.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { KIT_FDS = CGROUP_PARTS + 6 };
+
+/* --- messages ------------------------------------------------------------------------------- */
+
+struct delivery {
+    struct kit kit; /* what is not a descriptor */
+    struct launch_limits wanted;
+    int made;
+    int parts[KIT_FDS]; /* which of the descriptors come along */
+};
+
+static void collect_fds(const struct kit *kit, int fds[KIT_FDS])
+{
+    memcpy(fds, kit->cgroup.fds, sizeof(kit->cgroup.fds));
+    fds[CGROUP_PARTS] = kit->userns;
+    fds[CGROUP_PARTS + 1] = kit->netns;
+    fds[CGROUP_PARTS + 2] = kit->folder.dir;
+    fds[CGROUP_PARTS + 3] = kit->folder.mark;
+    fds[CGROUP_PARTS + 4] = kit->folder.socket;
+    fds[CGROUP_PARTS + 5] = kit->root;
+}
+
+static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
+{
+    memcpy(kit->cgroup.fds, fds, sizeof(kit->cgroup.fds));
+    kit->userns = fds[CGROUP_PARTS];
+    kit->netns = fds[CGROUP_PARTS + 1];
+    kit->folder.dir = fds[CGROUP_PARTS + 2];
+    kit->folder.mark = fds[CGROUP_PARTS + 3];
+    kit->folder.socket = fds[CGROUP_PARTS + 4];
+    kit->root = fds[CGROUP_PARTS + 5];
+}
+
+static int send_kit(int socket, struct delivery *delivery, int flags)
+{
+    char control[CMSG_SPACE(sizeof(int) * KIT_FDS)] = { 0 };
+    struct iovec part = { .iov_base = delivery, .iov_len = sizeof(*delivery) };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control };
+    struct cmsghdr *header = (struct cmsghdr *)control;
+    int fds[KIT_FDS];
+    size_t count = 0;
+
+    collect_fds(&delivery->kit, fds);
+    for (size_t i = 0; i < KIT_FDS; i++) {
+        delivery->parts[i] = fds[i] >= 0;
+        if (fds[i] >= 0)
+            memcpy(CMSG_DATA(header) + sizeof(int) * count++, &fds[i], sizeof(int));
+    }
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    message.msg_controllen = count ? CMSG_SPACE(sizeof(int) * count) : 0;
+    return sendmsg(socket, &message, MSG_NOSIGNAL | flags) < 0 ? -1 : 0;
+}
+
+static int receive_kit(int socket, struct delivery *delivery)
+{
+    char control[CMSG_SPACE(sizeof(int) * KIT_FDS)] = { 0 };
+    struct iovec part = { .iov_base = delivery, .iov_len = sizeof(*delivery) };
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+    };
+    int fds[KIT_FDS] = { 0 };
+    int placed[KIT_FDS];
+    const int *next = fds;
+    struct cmsghdr *header;
+
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof(*delivery))
+        return -1;
+    header = CMSG_FIRSTHDR(&message);
+    if (header)
+        memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    for (size_t i = 0; i < KIT_FDS; i++)
+        placed[i] = delivery->parts[i] ? *next++ : -1;
+    spread_fds(&delivery->kit, placed);
+    return 0;
+}
+
+/* --- the child ------------------------------------------------------------------------------ */
+
+/* Without a network of its own: what /etc says about it is part of the root. A kit without a root
+ * is as good, only slower. */
+static int make_root(struct launcher *launcher, const struct kit *kit)
+{
+    struct fail ignored;
+    struct spawn spawn;
+    mode_t mask;
+    int root;
+
+    if (!*kit->template_name || disk_is_wanted(launcher, &kit->limits))
+        return -1;
+    spawn_init(&spawn, launcher);
+    spawn.template = host_template(launcher, kit->template_name, &ignored);
+    spawn.userns = kit->userns;
+    spawn.mark.slot = (uint32_t)kit->slot;
+    spawn.mark.network = LAUNCH_NETWORK_NONE;
+    spawn.mark.limits = kit->limits;
+    if (!spawn.template)
+        return -1;
+    mask = umask(022); /* as in the child that makes its own */
+    root = root_prepare(&spawn);
+    umask(mask);
+    return root;
+}
+
+static void make_ordered(struct launcher *launcher, struct delivery *delivery)
+{
+    struct kit *kit = &delivery->kit;
+    struct fail ignored;
+
+    delivery->made = kit_complete(launcher, kit, &delivery->wanted, &ignored) == 0;
+    if (delivery->made)
+        kit->root = make_root(launcher, kit);
+    else
+        kit_drop(launcher, kit);
+}
+
+static _Noreturn void run(struct launcher *launcher, int socket)
+{
+    struct delivery delivery;
+
+    (void)prctl(PR_SET_NAME, "sandglass-maker");
+    close(launcher->socket);
+    close(launcher->epoll);
+    leases_forget(&launcher->slots.leases);
+    /* Roots are assembled where no sandbox sees it. */
+    if (unshare(CLONE_NEWNS) < 0)
+        _exit(1);
+    while (receive_kit(socket, &delivery) == 0) {
+        int slot = delivery.kit.slot;
+
+        if (slot == SLOTS_NONE)
+            (void)remove_content(launcher->state.trash);
+        else
+            make_ordered(launcher, &delivery);
+        delivery.kit.slot = slot;
+        if (send_kit(socket, &delivery, 0) < 0)
+            break;
+        kit_close(&delivery.kit); /* its names are the launcher's now */
+    }
+    _exit(0);
+}
+
+/* --- the launcher's end --------------------------------------------------------------------- */
+
+int maker_start(struct launcher *launcher)
+{
+    int pair[2];
+    pid_t child;
+
+    if (!launcher->host.native || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -1;
+    child = fork();
+    if (child == 0) {
+        close(pair[0]);
+        run(launcher, pair[1]);
+    }
+    close(pair[1]);
+    if (child < 0) {
+        close(pair[0]);
+        return -1;
+    }
+    return pair[0];
+}
+
+int maker_order(int maker, struct kit *kit, const struct launch_limits *limits)
+{
+    struct delivery order = { .kit = *kit, .wanted = *limits };
+
+    return send_kit(maker, &order, MSG_DONTWAIT);
+}
+
+int maker_receive(int maker, struct kit *out_kit, bool *out_made)
+{
+    struct delivery delivery;
+
+    if (receive_kit(maker, &delivery) < 0)
+        return -1;
+    *out_kit = delivery.kit;
+    *out_made = delivery.made;
+    return 0;
+}

@@ -1,0 +1,143 @@
+"""Namespaces, control groups and folders are used again for later sandboxes: nothing of the earlier ones shows in them."""
+import os
+import pathlib
+import signal
+import socket
+
+import pytest
+
+from conftest import INSTANCE, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="without root everything is made anew")
+
+ROUNDS = 24  # more than are kept ready
+NETWORK = "cd /proc/net; cat snmp snmp6 unix ip6_flowlabel"
+
+SEND = """import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('127.0.0.1', 0))
+s.sendto(b'x', s.getsockname())
+"""
+NO_ROUTE = """import socket
+try:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 9))
+except OSError:
+    pass
+"""
+CYCLE = """import array, socket
+left, right = socket.socketpair()
+named = socket.socket(socket.AF_UNIX)
+named.bind('\\0left-behind')
+named.listen()
+fds = array.array('i', [right.fileno(), named.fileno()])
+left.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+"""
+LABEL = """import socket, struct
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+request = socket.inet_pton(socket.AF_INET6, '::1') + struct.pack('!I', 4711) + struct.pack('=BBHHH', 0, 1, 1, 60, 60) + bytes(4)
+s.setsockopt(socket.IPPROTO_IPV6, 32, request)
+"""
+
+
+@pytest.fixture
+def daemon(make_daemon):
+    return make_daemon(backend="native", settings={"pool": {"size": 0}})
+
+
+def in_turn(daemon, command, rounds=ROUNDS, **options):
+    """What the command prints in so many sandboxes, one after the other."""
+    for _ in range(rounds):
+        session = daemon.session(**options)
+        result = daemon.execute(session, command=command)
+        assert result["exit_code"] == 0, result
+        yield session, result["stdout"]
+        daemon.api("DELETE", f"/sessions/{session}", expect=200)
+
+
+def groups(daemon, session, file):
+    sandbox = daemon.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]["id"]
+    found = list(pathlib.Path("/sys/fs/cgroup").glob(f"*/sandglass.{INSTANCE}*/{sandbox}/{file}"))
+    return [int(path.read_text()) for path in found]
+
+
+def test_they_come_back(daemon):
+    seen = [text for _, text in in_turn(daemon, "readlink /proc/self/ns/net /proc/self/ns/user", 2 * ROUNDS)]
+    assert len(set(seen)) < len(seen)
+
+
+@pytest.mark.parametrize("script", [SEND, NO_ROUTE, CYCLE, LABEL], ids=["packets", "no route", "sockets in a cycle", "flow label"])
+def test_what_was_done_with_the_network_is_not_seen_later(daemon, script):
+    unused = None
+    for session, text in in_turn(daemon, NETWORK):
+        unused = unused or text
+        assert text == unused
+        result = daemon.execute(session, ["python3", "-c", script])
+        assert result["exit_code"] == 0, result
+
+
+def test_time_and_memory_are_counted_anew(daemon):
+    burn = "head -c 200M /dev/zero > /dev/shm/big; timeout 0.5 sh -c 'while :; do :; done'; rm /dev/shm/big"
+    session = daemon.session()
+    assert daemon.execute(session, command=burn)["exit_code"] == 0
+    usage = daemon.api("GET", f"/sessions/{session}?usage=true", expect=200).json["usage"]
+    assert usage["cpu_seconds"] > 0.3 and usage["memory_peak_bytes"] > 200 << 20
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    for session, _ in in_turn(daemon, "true"):
+        usage = daemon.api("GET", f"/sessions/{session}?usage=true", expect=200).json["usage"]
+        assert usage["cpu_seconds"] < 0.3 and usage["memory_peak_bytes"] < 100 << 20 and usage["oom_kills"] == 0, usage
+
+
+def test_files_that_were_left_are_nobodys_memory_later(daemon):
+    for session, _ in in_turn(daemon, "head -c 50M /dev/zero > /tmp/left", 2 * ROUNDS):
+        usage = daemon.api("GET", f"/sessions/{session}?usage=true", expect=200).json["usage"]
+        assert usage["memory_bytes"] < 90 << 20, usage
+
+
+def test_who_was_killed_for_memory_is_not_counted_later(daemon):
+    session = daemon.session(memory="64m")
+    killed = daemon.execute(session, ["python3", "-c", "x = b'x' * (1 << 30)"])
+    assert killed["exit_code"] != 0
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    for session, _ in in_turn(daemon, "true"):
+        usage = daemon.api("GET", f"/sessions/{session}?usage=true", expect=200).json["usage"]
+        assert usage["oom_kills"] == 0
+
+
+def test_limits_are_those_that_are_asked_for(daemon):
+    if not pathlib.Path("/sys/fs/cgroup/memory").is_dir():
+        pytest.skip("version 2 of control groups has other names")
+    for i in range(2 * ROUNDS):
+        memory = 64 << i % 3
+        session = daemon.session(memory=f"{memory}m", pids=50 + i % 4)
+        daemon.execute(session, ["true"])
+        assert groups(daemon, session, "memory.limit_in_bytes") == [memory << 20]
+        assert groups(daemon, session, "pids.max") == [51 + i % 4]
+        daemon.api("DELETE", f"/sessions/{session}", expect=200)
+
+
+def test_a_connection_that_init_has_not_taken_is_not_for_the_next_one(daemon):
+    session = daemon.session()
+    daemon.execute(session, ["true"])
+    sandbox = daemon.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]
+    os.kill(sandbox["pid"], signal.SIGSTOP)
+    late = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    late.connect(str(daemon.state / "sandboxes" / sandbox["id"] / "init.sock"))
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    late.settimeout(30)
+    try:
+        assert late.recv(1) == b""
+    except ConnectionResetError:
+        pass
+    late.close()
+    for _ in in_turn(daemon, "true"):
+        pass
+
+
+def test_no_more_are_kept_than_are_needed(daemon):
+    sessions = [daemon.session() for _ in range(60)]
+    for session in sessions:
+        daemon.execute(session, ["true"])
+    daemon.api("DELETE", "/sessions", expect=200)
+    kept = pathlib.Path("/sys/fs/cgroup").glob
+    wait_for(lambda: len(list(kept(f"memory/sandglass.{INSTANCE}*/kit-*"))) <= 16, "what nobody needs is gone")
+    assert list((daemon.state / "sandboxes").iterdir()) == []
