@@ -15,8 +15,8 @@ static void on_recorded(struct store_ticket *ticket)
     struct durable *durable = container_of(ticket, struct durable, ticket);
 
     if (!api_finish(durable->request)) {
-        if (ticket->err.code)
-            api_fail(durable->request, &ticket->err);
+        if (ticket->err->code)
+            api_fail(durable->request, ticket->err);
         else
             api_reply(durable->request, durable->status, &durable->text);
     }

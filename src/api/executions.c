@@ -227,8 +227,8 @@ static void on_promised(struct store_ticket *ticket)
     struct promise *promise = container_of(ticket, struct promise, ticket);
 
     if (!api_finish(promise->request)) {
-        if (ticket->err.code)
-            api_fail(promise->request, &ticket->err);
+        if (ticket->err->code)
+            api_fail(promise->request, ticket->err);
         else
             execution_reply(promise->request, 201, promise->execution);
     }

@@ -213,7 +213,7 @@ static void on_all_written(struct store_ticket *ticket)
 {
     struct core_shutdown *shutdown = container_of(ticket, struct core_shutdown, ticket);
 
-    shutdown->done(shutdown->core, ticket->err.code == ERR_NONE ? NULL : &ticket->err,
+    shutdown->done(shutdown->core, ticket->err->code == ERR_NONE ? NULL : ticket->err,
                    shutdown->user);
 }
 

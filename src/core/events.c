@@ -88,11 +88,11 @@ static void on_committed(struct store_ticket *ticket)
 {
     struct pending_event *event = container_of(ticket, struct pending_event, ticket);
 
-    if (ticket->err.code == ERR_NONE)
+    if (ticket->err->code == ERR_NONE)
         deliver(event->events, &event->record);
     else
         log_error("event could not be recorded and is not told", kv("type", event->record.type),
-                  kv("error", ticket->err.message));
+                  kv("error", ticket->err->message));
     pending_free(event);
 }
 

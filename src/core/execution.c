@@ -358,7 +358,7 @@ static void on_committed(struct store_ticket *ticket)
     struct execution_run *run = container_of(ticket, struct execution_run, ticket);
 
     run->recording = false;
-    if (ticket->err.code) {
+    if (ticket->err->code) {
         timer_init(&run->clock, run->execution->core->loop, on_retry);
         timer_arm_in(&run->clock, COMMIT_RETRY_US);
         return;

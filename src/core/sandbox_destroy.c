@@ -84,9 +84,9 @@ static void on_recorded(struct store_ticket *ticket)
 
     sandbox->ticket_running = false;
     sandbox->destroy_recorded = true;
-    if (ticket->err.code != ERR_NONE)
+    if (ticket->err->code != ERR_NONE)
         log_error("destroying could not be recorded; continuing without it",
-                  kv("sandbox", sandbox->id), kv("error", ticket->err.message));
+                  kv("sandbox", sandbox->id), kv("error", ticket->err->message));
     sandbox_destroy_next(sandbox);
 }
 

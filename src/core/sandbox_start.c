@@ -67,14 +67,14 @@ static void on_recorded(struct store_ticket *ticket)
 {
     struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
 
-    part_done(sandbox, failure_or_null(&ticket->err));
+    part_done(sandbox, failure_or_null(ticket->err));
 }
 
 static void on_intent_recorded(struct store_ticket *ticket)
 {
     struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
 
-    if (ticket->err.code != ERR_NONE) {
+    if (ticket->err->code != ERR_NONE) {
         sandbox->recorded = false;
         store_forget_sandbox(sandbox->core->parts.store, sandbox->id);
     }

@@ -356,10 +356,10 @@ static void on_end_recorded(struct store_ticket *ticket)
 {
     struct session *session = container_of(ticket, struct session, ticket);
 
-    if (ticket->err.code != ERR_NONE && !session->unborn) {
+    if (ticket->err->code != ERR_NONE && !session->unborn) {
         log_error("the end of a session could not be recorded; trying again",
-                  kv("session", session->id), kv("error", ticket->err.message));
-        session_ops_finish(&session->end_waiters, session, &ticket->err);
+                  kv("session", session->id), kv("error", ticket->err->message));
+        session_ops_finish(&session->end_waiters, session, ticket->err);
         timer_arm_in(&session->retry, END_RETRY_US);
         return;
     }
@@ -386,7 +386,7 @@ static void on_ending_recorded(struct store_ticket *ticket)
     struct session *session = container_of(ticket, struct session, ending);
 
     session->ending_running = false;
-    session->ending_durable = ticket->err.code == ERR_NONE;
+    session->ending_durable = ticket->err->code == ERR_NONE;
     if (!session->end_written)
         return;
     session->end_written = false;

@@ -179,17 +179,17 @@ static void on_created(struct store_ticket *ticket)
 {
     struct session *session = container_of(ticket, struct session, ticket);
 
-    if (ticket->err.code == ERR_NONE) {
+    if (ticket->err->code == ERR_NONE) {
         session->durable = true;
         session_ops_finish(&session->open_waiters, session, NULL);
         session_finish_end(session);
         return;
     }
     log_error("session could not be recorded", kv("session", session->id),
-              kv("error", ticket->err.message));
+              kv("error", ticket->err->message));
     session->unborn = true;
     idempotency_forget_session(session->core->idempotency, session->id);
-    session_ops_finish(&session->open_waiters, NULL, &ticket->err);
+    session_ops_finish(&session->open_waiters, NULL, ticket->err);
     session_end(session, END_FAILED, "not recorded", NULL, NULL);
     session_finish_end(session); /* when a clock had ended it before */
 }

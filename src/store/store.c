@@ -154,7 +154,7 @@ void store_tickets_complete(struct store *store, struct list *tickets, const str
         struct store_ticket *ticket = list_entry(tickets->next, struct store_ticket, node);
 
         list_remove(&ticket->node);
-        ticket->err = told;
+        ticket->err = &told;
         ticket->done(ticket);
     }
 }

@@ -135,7 +135,9 @@ enum store_grade {
 struct store_ticket {
     store_done_fn *done;
     enum store_grade grade;
-    struct error err; /* ERR_NONE when everything put since the ticket before it is durable */
+    /* Borrowed, for the time of `done`: ERR_NONE when everything put since the ticket before it is
+     * durable. */
+    const struct error *err;
     struct list node;
 };
 

@@ -226,7 +226,7 @@ static void on_ordered(struct store_ticket *ticket)
 {
     struct ordered_ticket *ordered = container_of(ticket, struct ordered_ticket, ticket);
 
-    assert_int_equal(ticket->err.code, ERR_NONE);
+    assert_int_equal(ticket->err->code, ERR_NONE);
     assert_int_equal(*ordered->finished, ordered->place);
     (*ordered->finished)++;
     ordered->done = true;
@@ -269,7 +269,7 @@ static void on_chain(struct store_ticket *ticket)
     struct chain *chain = container_of(ticket, struct chain, ticket);
     struct session_record record = sample_session(chain->left);
 
-    assert_int_equal(ticket->err.code, ERR_NONE);
+    assert_int_equal(ticket->err->code, ERR_NONE);
     if (chain->left == 0) {
         chain->done = true;
         return;

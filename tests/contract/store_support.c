@@ -24,12 +24,16 @@ void store_wait(struct loop *loop, const bool *flag)
 
 struct waiting {
     struct store_ticket ticket;
+    enum error_code code;
     bool done;
 };
 
 static void on_durable(struct store_ticket *ticket)
 {
-    container_of(ticket, struct waiting, ticket)->done = true;
+    struct waiting *waiting = container_of(ticket, struct waiting, ticket);
+
+    waiting->code = ticket->err->code;
+    waiting->done = true;
 }
 
 enum error_code store_commit_and_wait(struct store *store)
@@ -39,7 +43,7 @@ enum error_code store_commit_and_wait(struct store *store)
     store_commit(store, &waiting.ticket, on_durable);
     assert_false(waiting.done);
     store_wait(store->loop, &waiting.done);
-    return waiting.ticket.err.code;
+    return waiting.code;
 }
 
 static void take(struct store_query *query, const void *record)

@@ -29,8 +29,8 @@ static int64_t now_ns(void)
 
 static void on_durable(struct store_ticket *ticket)
 {
-    if (ticket->err.code != ERR_NONE) {
-        fprintf(stderr, "%s\n", ticket->err.message);
+    if (ticket->err->code != ERR_NONE) {
+        fprintf(stderr, "%s\n", ticket->err->message);
         exit(1);
     }
     container_of(ticket, struct waiting, ticket)->done = true;

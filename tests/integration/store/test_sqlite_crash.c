@@ -35,7 +35,7 @@ static void on_durable(struct store_ticket *ticket)
 {
     struct writer *writer = container_of(ticket, struct writer, ticket);
 
-    if (ticket->err.code != ERR_NONE ||
+    if (ticket->err->code != ERR_NONE ||
         write(writer->pipe, &writer->last, sizeof(writer->last)) != sizeof(writer->last))
         _exit(1);
     put_more(writer);

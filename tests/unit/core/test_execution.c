@@ -602,7 +602,7 @@ static struct execution *first_execution(void)
 
 static void on_committed(struct store_ticket *ticket)
 {
-    assert_int_equal(ticket->err.code, ERR_NONE);
+    assert_int_equal(ticket->err->code, ERR_NONE);
 }
 
 static void restart(void)

@@ -102,7 +102,7 @@ static enum error_code last_code;
 
 static void on_durable(struct store_ticket *ticket)
 {
-    last_code = ticket->err.code;
+    last_code = ticket->err->code;
 }
 
 static void a_test_can_make_the_next_transaction_fail(void **state)
