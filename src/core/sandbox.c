@@ -78,6 +78,60 @@ int64_t sandbox_backoff_us(unsigned attempts)
     return MIN((int64_t)BACKOFF_FIRST_US << doublings, (int64_t)BACKOFF_MAXIMUM_US);
 }
 
+/* --- what is done with it -------------------------------------------------------------------- */
+
+static struct sandbox_work *make_work(struct sandbox *sandbox)
+{
+    if (!sandbox->work) {
+        sandbox->work = xnew(struct sandbox_work);
+        sandbox->work->sandbox = sandbox;
+    }
+    return sandbox->work;
+}
+
+bool sandbox_is_changing(const struct sandbox *sandbox)
+{
+    return sandbox->work && sandbox->work->workflow.running;
+}
+
+void sandbox_begin(struct sandbox *sandbox, const struct workflow_step *steps,
+                   workflow_step_fn *on_end)
+{
+    workflow_start(&make_work(sandbox)->workflow, sandbox->core->loop, steps, on_end);
+}
+
+struct backend_op *sandbox_begin_op(struct sandbox *sandbox, backend_done_fn *done)
+{
+    struct backend_op *op = &make_work(sandbox)->op;
+
+    assert(!sandbox->op_running);
+    *op = (struct backend_op){ .done = done };
+    sandbox->op_running = true;
+    return op;
+}
+
+struct sandbox *sandbox_end_op(struct backend_op *op)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox_work, op)->sandbox;
+
+    sandbox->op_running = false;
+    sandbox_rest_soon(sandbox);
+    return sandbox;
+}
+
+static void on_rest(struct deferred *deferred)
+{
+    struct sandbox *sandbox = container_of(deferred, struct sandbox, rest);
+
+    if (!sandbox_is_changing(sandbox) && !sandbox->op_running && !sandbox->request_running)
+        free(steal_ptr(&sandbox->work));
+}
+
+void sandbox_rest_soon(struct sandbox *sandbox)
+{
+    loop_defer(sandbox->core->loop, &sandbox->rest, on_rest);
+}
+
 /* --- memory -------------------------------------------------------------------------------- */
 
 /* What the timer is for follows from the state. */
@@ -167,13 +221,16 @@ void sandbox_free(struct sandbox *sandbox)
     timer_stop(&sandbox->retry);
     if (sandbox->slot.timeout.loop)
         timer_stop(&sandbox->slot.timeout);
-    loop_undefer(core->loop, &sandbox->workflow.next);
+    if (sandbox->work)
+        loop_undefer(core->loop, &sandbox->work->workflow.next);
     loop_undefer(core->loop, &sandbox->drop_agent);
+    loop_undefer(core->loop, &sandbox->rest);
     loop_undefer(core->loop, &sandbox->release);
     process_unwatch(&sandbox->process);
     keep_cancel(sandbox);
     warm_free(sandbox->warm);
     agent_free(sandbox->agent);
+    free(sandbox->work);
     free(sandbox->report);
     free(sandbox->flavor);
     free(sandbox);

@@ -18,7 +18,6 @@
 #include "core/core.h"
 #include "core/session.h"
 #include "loop/process.h"
-#include "loop/workflow.h"
 
 enum sandbox_state {
     SANDBOX_NONE,
@@ -38,6 +37,7 @@ bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 enum turn_state { TURN_NONE, TURN_WAITING, TURN_HELD };
 
 struct sandbox;
+struct sandbox_work;
 
 /* For executions: its id, and the connection to its init, NULL while there is none. */
 const char *sandbox_id(const struct sandbox *sandbox);
@@ -76,9 +76,7 @@ struct sandbox {
 
     /* Private to the files sandbox*.c. */
     struct capacity_slot slot;
-    struct workflow workflow; /* of creating, claiming or adopting */
-    struct backend_op op;
-    struct agent_request request;
+    struct sandbox_work *work; /* owned; NULL while nothing is done with it */
     struct store_ticket ticket;
     struct timer retry; /* of building */
     unsigned builds;    /* that failed */
@@ -88,8 +86,7 @@ struct sandbox {
     struct timer timer;  /* start timeout; later: connect again, or destroy again */
     unsigned reconnects; /* in a row */
     unsigned parts;      /* of the workflow's step that have not ended yet */
-    struct error parts_err;
-    bool recorded;   /* its intent is in the store */
+    bool recorded;       /* its intent is in the store */
     bool complete;   /* its record says ready, before anybody uses it: the next daemon adopts it */
     bool op_running; /* the backend has not answered yet */
     bool request_running;  /* init has not answered yet */
@@ -98,7 +95,7 @@ struct sandbox {
     bool died;             /* its pidfd said so while a workflow was running */
     void (*on_settled)(struct sandbox *sandbox); /* recovery: it is adopted, dead or unknown */
     void *on_settled_data;
-    struct deferred drop_agent, release;
+    struct deferred drop_agent, rest, release;
 };
 
 /* Starts a new one for the session, or for the pool when it is NULL. It exists when this returns;
@@ -114,6 +111,9 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
 
 /* Makes frozen what its session wants: paused or open. */
 void sandbox_converge(struct sandbox *sandbox);
+
+/* Whether it is being made, claimed or adopted. */
+bool sandbox_is_changing(const struct sandbox *sandbox);
 
 /* Whether uses may be granted now. */
 bool sandbox_is_usable(const struct sandbox *sandbox);

@@ -29,7 +29,7 @@ static struct sandbox *find_turn(const struct core *core, const char *owner, enu
 
 void sandbox_take_turn(struct workflow *workflow)
 {
-    struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
     const struct session *session = sandbox->session;
     const struct core *core = sandbox->core;
 
@@ -56,7 +56,7 @@ void sandbox_pass_turn(struct sandbox *sandbox)
     if (!next)
         return;
     next->turn = TURN_HELD;
-    workflow_step_done(&next->workflow, NULL);
+    workflow_step_done(&next->work->workflow, NULL);
 }
 
 /* --- building ----------------------------------------------------------------------------------
@@ -72,11 +72,10 @@ static void on_retry(struct timer *timer)
 /* Whatever the failed attempt has left is gone, or goes with the next one. */
 static void on_cleared(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    struct sandbox *sandbox = sandbox_end_op(op);
 
-    sandbox->op_running = false;
     if (sandbox->state != SANDBOX_CREATING) {
-        workflow_step_done(&sandbox->workflow, &sandbox->last_error);
+        workflow_step_done(&sandbox->work->workflow, &sandbox->last_error);
         return;
     }
     sandbox->retry.on_expire = on_retry;
@@ -90,9 +89,8 @@ static void try_again(struct sandbox *sandbox, const struct error *err)
     sandbox->builds++;
     log_warn("sandbox could not be made; trying again", kv("sandbox", sandbox->id),
              kv("attempts", sandbox->builds), kv("error", err->message));
-    sandbox->op = (struct backend_op){ .done = on_cleared };
-    sandbox->op_running = true;
-    backend_destroy(sandbox->core->parts.backend, sandbox->id, &sandbox->op);
+    backend_destroy(sandbox->core->parts.backend, sandbox->id,
+                    sandbox_begin_op(sandbox, on_cleared));
 }
 
 static bool differs(uint64_t asked, uint64_t is)
@@ -137,10 +135,9 @@ static void keep_made(struct sandbox *sandbox, const struct backend_op *op)
 
 static void on_built(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    struct sandbox *sandbox = sandbox_end_op(op);
     struct error err = op->err;
 
-    sandbox->op_running = false;
     if (err.code != ERR_NONE && err.retryable && sandbox->state == SANDBOX_CREATING) {
         try_again(sandbox, &err);
         return;
@@ -149,7 +146,7 @@ static void on_built(struct backend_op *op)
         keep_made(sandbox, op);
         (void)check_resources(sandbox, op, &err);
     }
-    workflow_step_done(&sandbox->workflow, err.code == ERR_NONE ? NULL : &err);
+    workflow_step_done(&sandbox->work->workflow, err.code == ERR_NONE ? NULL : &err);
 }
 
 static void build(struct sandbox *sandbox)
@@ -166,14 +163,12 @@ static void build(struct sandbox *sandbox)
     sandbox->gpus = session ? flavor_gpus(session) : 0;
     spec.gpus = sandbox->gpus;
     memcpy(spec.id, sandbox->id, sizeof(spec.id));
-    sandbox->op = (struct backend_op){ .done = on_built };
-    sandbox->op_running = true;
-    backend_create(core->parts.backend, &spec, &sandbox->op);
+    backend_create(core->parts.backend, &spec, sandbox_begin_op(sandbox, on_built));
 }
 
 void sandbox_build(struct workflow *workflow)
 {
-    build(container_of(workflow, struct sandbox, workflow));
+    build(sandbox_of_workflow(workflow));
 }
 
 bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err)
@@ -184,6 +179,6 @@ bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err)
         timer_stop(&sandbox->retry);
     else
         return false;
-    workflow_step_done(&sandbox->workflow, err);
+    workflow_step_done(&sandbox->work->workflow, err);
     return true;
 }

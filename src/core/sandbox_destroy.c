@@ -67,10 +67,9 @@ static void on_failed(struct sandbox *sandbox, const struct error *err)
 
 static void on_destroyed(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    struct sandbox *sandbox = sandbox_end_op(op);
     struct error err = op->err;
 
-    sandbox->op_running = false;
     if (err.code == ERR_NONE)
         on_gone(sandbox);
     else
@@ -94,7 +93,7 @@ void sandbox_destroy_next(struct sandbox *sandbox)
 {
     const struct core *core = sandbox->core;
 
-    if (sandbox->workflow.running || sandbox->op_running || sandbox->ticket_running ||
+    if (sandbox_is_changing(sandbox) || sandbox->op_running || sandbox->ticket_running ||
         sandbox->keep_work)
         return;
     if (!sandbox->recorded) {
@@ -104,9 +103,7 @@ void sandbox_destroy_next(struct sandbox *sandbox)
         sandbox_save(sandbox);
         store_commit_as(core->parts.store, &sandbox->ticket, STORE_WRITTEN, on_recorded);
     } else {
-        sandbox->op = (struct backend_op){ .done = on_destroyed };
-        sandbox->op_running = true;
-        backend_destroy(core->parts.backend, sandbox->id, &sandbox->op);
+        backend_destroy(core->parts.backend, sandbox->id, sandbox_begin_op(sandbox, on_destroyed));
     }
 }
 
@@ -142,9 +139,9 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
     sandbox_set_state(sandbox, SANDBOX_DESTROYING);
     sandbox_note_left(sandbox);
     detach(sandbox);
-    if (sandbox->workflow.running) {
+    if (sandbox_is_changing(sandbox)) {
         error_set(&err, ERR_GONE, "the sandbox is being destroyed");
-        workflow_cancel(&sandbox->workflow, &err);
+        workflow_cancel(&sandbox->work->workflow, &err);
         sandbox_abort_step(sandbox, &err);
     }
     warm_free(steal_ptr(&sandbox->warm));

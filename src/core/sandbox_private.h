@@ -3,8 +3,35 @@
 /* What the files of sandboxes share among themselves. */
 
 #include "core/sandbox.h"
+#include "loop/workflow.h"
+
+/* What is needed only while something is done with it: most of the time of most sandboxes nothing
+ * is, and there are thousands. */
+struct sandbox_work {
+    struct sandbox *sandbox;  /* borrowed */
+    struct workflow workflow; /* of creating, claiming or adopting */
+    struct backend_op op;
+    struct agent_request request;
+    struct error parts_err; /* the first, of the parts of the workflow's step */
+};
+
+static inline struct sandbox *sandbox_of_workflow(const struct workflow *workflow)
+{
+    return container_of(workflow, const struct sandbox_work, workflow)->sandbox;
+}
 
 /* sandbox.c */
+
+/* Both make its work when there is none. */
+void sandbox_begin(struct sandbox *sandbox, const struct workflow_step *steps,
+                   workflow_step_fn *on_end);
+struct backend_op *sandbox_begin_op(struct sandbox *sandbox, backend_done_fn *done);
+
+/* The backend has answered; the operation can be looked at until the end of the turn. */
+struct sandbox *sandbox_end_op(struct backend_op *op);
+
+/* At the end of the turn its work is given back, unless something is done with it by then. */
+void sandbox_rest_soon(struct sandbox *sandbox);
 struct sandbox *sandbox_new(struct core *core, struct session *session);
 void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state);
 void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason); /* or NULL */

@@ -18,11 +18,6 @@ static void start_timeout(struct sandbox *sandbox)
     timer_arm_in(&sandbox->timer, sandbox->core->parts.config->sandbox.start_timeout_ms * 1000);
 }
 
-static struct sandbox *sandbox_of(struct workflow *workflow)
-{
-    return container_of(workflow, struct sandbox, workflow);
-}
-
 static const struct error *failure_or_null(const struct error *err)
 {
     return err->code == ERR_NONE ? NULL : err;
@@ -32,7 +27,7 @@ static const struct error *failure_or_null(const struct error *err)
 
 static void reserve_slot(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
     struct session *session = sandbox->session;
     struct error err = { 0 };
     int result =
@@ -44,23 +39,25 @@ static void reserve_slot(struct workflow *workflow)
 
 void sandbox_on_slot(struct sandbox *sandbox, const struct error *err)
 {
-    workflow_step_done(&sandbox->workflow, err);
+    workflow_step_done(&sandbox->work->workflow, err);
 }
 
 /* One of the things that a step waits for has ended. */
 static void part_done(struct sandbox *sandbox, const struct error *err)
 {
-    if (err && sandbox->parts_err.code == ERR_NONE)
-        sandbox->parts_err = *err;
+    struct sandbox_work *work = sandbox->work;
+
+    if (err && work->parts_err.code == ERR_NONE)
+        work->parts_err = *err;
     assert(sandbox->parts > 0);
     if (--sandbox->parts == 0)
-        workflow_step_done(&sandbox->workflow, failure_or_null(&sandbox->parts_err));
+        workflow_step_done(&work->workflow, failure_or_null(&work->parts_err));
 }
 
 static void begin_parts(struct sandbox *sandbox, unsigned parts)
 {
     sandbox->parts = parts;
-    sandbox->parts_err = (struct error){ 0 };
+    sandbox->work->parts_err = (struct error){ 0 };
 }
 
 static void on_recorded(struct store_ticket *ticket)
@@ -83,7 +80,7 @@ static void on_intent_recorded(struct store_ticket *ticket)
 
 static void record_intent(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
 
     start_timeout(sandbox);
     begin_parts(sandbox, 1);
@@ -106,28 +103,26 @@ static void record_made(struct sandbox *sandbox)
 
 static void on_adopt_answer(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    struct sandbox *sandbox = sandbox_end_op(op);
 
-    sandbox->op_running = false;
     if (op->err.code == ERR_NONE && sandbox->state != SANDBOX_DESTROYING)
         sandbox_watch(sandbox, op->result.made.pidfd);
     else if (op->err.code == ERR_NONE)
         fd_close(op->result.made.pidfd);
-    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
+    workflow_step_done(&sandbox->work->workflow, failure_or_null(&op->err));
 }
 
 static void ask_backend(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
 
-    sandbox->op = (struct backend_op){ .done = on_adopt_answer };
-    sandbox->op_running = true;
-    backend_adopt(sandbox->core->parts.backend, &sandbox->made, &sandbox->op);
+    backend_adopt(sandbox->core->parts.backend, &sandbox->made,
+                  sandbox_begin_op(sandbox, on_adopt_answer));
 }
 
 static void on_listed(struct agent_request *request)
 {
-    struct sandbox *sandbox = container_of(request, struct sandbox, request);
+    struct sandbox *sandbox = container_of(request, struct sandbox_work, request)->sandbox;
 
     sandbox->request_running = false;
     part_done(sandbox, failure_or_null(&request->err));
@@ -155,20 +150,20 @@ static void connect_part(struct sandbox *sandbox)
     if (sandbox->session)
         session_on_sandbox_agent(sandbox->session);
     sandbox->request_running = true;
-    agent_list(sandbox->agent, &sandbox->request, on_listed);
+    agent_list(sandbox->agent, &sandbox->work->request, on_listed);
 }
 
 static void connect_to_init(struct workflow *workflow)
 {
-    begin_parts(sandbox_of(workflow), 1);
-    connect_part(sandbox_of(workflow));
+    begin_parts(sandbox_of_workflow(workflow), 1);
+    connect_part(sandbox_of_workflow(workflow));
 }
 
 /* Side by side: nothing runs in it before both have ended. One that gets its files back is recorded
  * when it has them: until then the next daemon takes it for half made. */
 static void record_and_connect(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
 
     begin_parts(sandbox, keep_can_restore(sandbox) ? 1 : 2);
     if (!keep_can_restore(sandbox))
@@ -178,12 +173,12 @@ static void record_and_connect(struct workflow *workflow)
 
 static void on_restored(struct sandbox *sandbox)
 {
-    workflow_step_done(&sandbox->workflow, NULL);
+    workflow_step_done(&sandbox->work->workflow, NULL);
 }
 
 static void restore_files(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
 
     if (keep_can_restore(sandbox))
         keep_restore(sandbox, on_restored);
@@ -193,7 +188,7 @@ static void restore_files(struct workflow *workflow)
 
 static void record_restored(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
 
     if (sandbox->complete) {
         workflow_step_done(workflow, NULL);
@@ -205,10 +200,9 @@ static void record_restored(struct workflow *workflow)
 
 static void on_limits_set(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    struct sandbox *sandbox = sandbox_end_op(op);
 
-    sandbox->op_running = false;
-    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
+    workflow_step_done(&sandbox->work->workflow, failure_or_null(&op->err));
 }
 
 static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_limits *b)
@@ -219,7 +213,7 @@ static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_li
 
 static void set_limits(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
     const struct sandbox_limits *wanted = &sandbox->session->limits;
 
     start_timeout(sandbox);
@@ -228,18 +222,17 @@ static void set_limits(struct workflow *workflow)
         return;
     }
     sandbox->limits = *wanted;
-    sandbox->op = (struct backend_op){ .done = on_limits_set };
-    sandbox->op_running = true;
-    backend_update(sandbox->core->parts.backend, sandbox->id, wanted, &sandbox->op);
+    backend_update(sandbox->core->parts.backend, sandbox->id, wanted,
+                   sandbox_begin_op(sandbox, on_limits_set));
 }
 
 /* With its limits set nothing is left to do: the record can say that it is the session's, and
  * ready. */
 static void record_claim(struct workflow *workflow)
 {
-    begin_parts(sandbox_of(workflow), 1);
-    sandbox_emit(sandbox_of(workflow), "sandbox.creating", NULL);
-    record_made(sandbox_of(workflow));
+    begin_parts(sandbox_of_workflow(workflow), 1);
+    sandbox_emit(sandbox_of_workflow(workflow), "sandbox.creating", NULL);
+    record_made(sandbox_of_workflow(workflow));
 }
 
 /* What was done is undone by the one way out, sandbox_destroy(). */
@@ -275,14 +268,14 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
         return;
     if (sandbox->slot.state == SLOT_WAITING) {
         capacity_release(sandbox->core->capacity, sandbox);
-        workflow_step_done(&sandbox->workflow, err);
+        workflow_step_done(&sandbox->work->workflow, err);
     } else if (sandbox->request_running) {
-        agent_cancel(&sandbox->request);
+        agent_cancel(&sandbox->work->request);
         sandbox->request_running = false;
         part_done(sandbox, err);
-    } else if (sandbox->keep_work && sandbox->workflow.running) {
+    } else if (sandbox->keep_work && sandbox_is_changing(sandbox)) {
         keep_cancel(sandbox);
-        workflow_step_done(&sandbox->workflow, err);
+        workflow_step_done(&sandbox->work->workflow, err);
     }
 }
 
@@ -316,9 +309,10 @@ void sandbox_fail(struct sandbox *sandbox, const struct error *err)
 /* Of creating and of claiming. */
 static void on_start_end(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
 
     timer_stop(&sandbox->timer);
+    sandbox_rest_soon(sandbox);
     sandbox_pass_turn(sandbox);
     if (sandbox->died && workflow->err.code == ERR_NONE)
         error_named(&workflow->err, ERR_BACKEND, "sandbox_died", "its init ended at once");
@@ -337,7 +331,7 @@ struct sandbox *sandbox_start(struct core *core, struct session *session)
     id_make(sandbox->id, ID_SANDBOX);
     map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
     sandbox_set_state(sandbox, SANDBOX_CREATING);
-    workflow_start(&sandbox->workflow, core->loop, create_steps, on_start_end);
+    sandbox_begin(sandbox, create_steps, on_start_end);
     return sandbox;
 }
 
@@ -350,7 +344,7 @@ void sandbox_claim(struct sandbox *sandbox, struct session *session)
     session->sandbox = sandbox;
     sandbox_set_state(sandbox, SANDBOX_CREATING);
     sandbox->connected = false;
-    workflow_start(&sandbox->workflow, sandbox->core->loop, claim_steps, on_start_end);
+    sandbox_begin(sandbox, claim_steps, on_start_end);
 }
 
 static void settle(struct sandbox *sandbox)
@@ -390,8 +384,9 @@ static void on_unknown(struct sandbox *sandbox, const struct error *err)
 
 static void on_adopt_end(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of(workflow);
+    struct sandbox *sandbox = sandbox_of_workflow(workflow);
 
+    sandbox_rest_soon(sandbox);
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
     else if (sandbox->died || workflow->err.code == ERR_GONE)
@@ -406,9 +401,9 @@ static void on_adopt_end(struct workflow *workflow)
 void sandbox_adopt(struct sandbox *sandbox, void (*on_settled)(struct sandbox *sandbox), void *data)
 {
     assert(sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN);
-    assert(!sandbox->op_running && !sandbox->workflow.running);
+    assert(!sandbox->op_running && !sandbox_is_changing(sandbox));
     sandbox->on_settled = on_settled;
     sandbox->on_settled_data = data;
     sandbox->connected = false;
-    workflow_start(&sandbox->workflow, sandbox->core->loop, adopt_steps, on_adopt_end);
+    sandbox_begin(sandbox, adopt_steps, on_adopt_end);
 }

@@ -41,7 +41,7 @@ static void on_lost(struct agent *agent, const struct error *err)
 {
     struct sandbox *sandbox = agent_user(agent);
 
-    if (sandbox->workflow.running || !sandbox->connected)
+    if (sandbox_is_changing(sandbox) || !sandbox->connected)
         return; /* the request that is open has failed as well, or it is going anyway */
     log_debug("connection to init lost", kv("sandbox", sandbox->id), kv("error", err->message));
     sandbox->connected = false;
@@ -79,7 +79,7 @@ static void on_process_exit(struct process *process)
 
     sandbox->died = true;
     error_named(&err, ERR_GONE, "sandbox_died", "its init has ended");
-    if (sandbox->workflow.running)
+    if (sandbox_is_changing(sandbox))
         sandbox_abort_step(sandbox, &err);
     else if (sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN)
         sandbox_on_crash(sandbox);
@@ -126,9 +126,8 @@ static void name_cause(struct sandbox *sandbox, const struct sandbox_usage *usag
 
 static void on_inspected(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    struct sandbox *sandbox = sandbox_end_op(op);
 
-    sandbox->op_running = false;
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
     else
@@ -145,9 +144,7 @@ void sandbox_find_cause(struct sandbox *sandbox)
         name_cause(sandbox, NULL);
         return;
     }
-    sandbox->op = (struct backend_op){ .done = on_inspected };
-    sandbox->op_running = true;
-    backend_inspect(backend, sandbox->id, &sandbox->op);
+    backend_inspect(backend, sandbox->id, sandbox_begin_op(sandbox, on_inspected));
 }
 
 void sandbox_on_crash(struct sandbox *sandbox)
@@ -168,11 +165,10 @@ void sandbox_on_crash(struct sandbox *sandbox)
 
 static void on_freeze_done(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox, op);
+    struct sandbox *sandbox = sandbox_end_op(op);
     bool was_frozen = sandbox->state == SANDBOX_FROZEN;
     struct error err = op->err;
 
-    sandbox->op_running = false;
     if (sandbox->state == SANDBOX_DESTROYING) {
         sandbox_destroy_next(sandbox);
         return;
@@ -198,7 +194,7 @@ void sandbox_converge(struct sandbox *sandbox)
     struct session *session = sandbox->session;
     bool freeze;
 
-    if (!session || sandbox->op_running || sandbox->workflow.running)
+    if (!session || sandbox->op_running || sandbox_is_changing(sandbox))
         return;
     if (session->state == SESSION_PAUSED && sandbox->state == SANDBOX_READY)
         freeze = true;
@@ -206,7 +202,6 @@ void sandbox_converge(struct sandbox *sandbox)
         freeze = false;
     else
         return;
-    sandbox->op = (struct backend_op){ .done = on_freeze_done };
-    sandbox->op_running = true;
-    backend_freeze(sandbox->core->parts.backend, sandbox->id, freeze, &sandbox->op);
+    backend_freeze(sandbox->core->parts.backend, sandbox->id, freeze,
+                   sandbox_begin_op(sandbox, on_freeze_done));
 }
