@@ -1,8 +1,11 @@
 #include "base/error.h"
 
+#include "base/alloc.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const code_names[ERR_CODES] = {
@@ -125,4 +128,16 @@ int error_hint(struct error *err, const char *format, ...)
 const char *error_code_name(enum error_code code)
 {
     return code_names[code];
+}
+
+void error_keep(struct error **kept, const struct error *err)
+{
+    struct error *copy = NULL;
+
+    if (err && err->code != ERR_NONE) {
+        copy = xnew(struct error);
+        *copy = *err;
+    }
+    free(*kept);
+    *kept = copy;
 }

@@ -47,6 +47,10 @@ int error_wrap(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3);
 int error_named(struct error *err, enum error_code code, const char *name, const char *format, ...)
     PRINTF_LIKE(4, 5);
 
+/* For an object that lives long and rarely fails: *kept, an allocated copy or NULL, becomes a copy
+ * of `err`; NULL when that is NULL or ERR_NONE. */
+void error_keep(struct error **kept, const struct error *err);
+
 /* Adds the remedy; returns -1. */
 int error_hint(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3);
 

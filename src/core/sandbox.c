@@ -143,7 +143,8 @@ static void on_timer(struct timer *timer)
     switch (sandbox->state) {
     case SANDBOX_CREATING:
         error_named(&err, ERR_TIMEOUT, "sandbox_not_ready", "the sandbox was not ready in time%s%s",
-                    *sandbox->last_error.message ? ": " : "", sandbox->last_error.message);
+                    sandbox->last_error ? ": " : "",
+                    sandbox->last_error ? sandbox->last_error->message : "");
         sandbox_fail(sandbox, &err);
         break;
     case SANDBOX_READY:
@@ -231,6 +232,7 @@ void sandbox_free(struct sandbox *sandbox)
     warm_free(sandbox->warm);
     agent_free(sandbox->agent);
     free(sandbox->work);
+    free(sandbox->last_error);
     free(sandbox->report);
     free(sandbox->flavor);
     free(sandbox);
@@ -248,7 +250,7 @@ void sandbox_save(struct sandbox *sandbox)
         .backend = core->parts.backend->ops->name,
         .state = sandbox_state_name(ready ? SANDBOX_READY : sandbox->state),
         .end_reason = reason,
-        .last_error = sandbox->last_error.message,
+        .last_error = sandbox->last_error ? sandbox->last_error->message : "",
         .generation = sandbox->generation,
         .start_time = sandbox->made.start_time,
         .slot = sandbox->made.slot,

@@ -60,7 +60,7 @@ struct sandbox {
     char *flavor;      /* owned; of its session, when it was made */
     struct end_reason end;
     uint32_t attempts;          /* of destroying */
-    struct error last_error;    /* of creating, connecting or destroying */
+    struct error *last_error;   /* owned; of creating, connecting or destroying; or NULL */
     char *report;               /* owned; what the backend reported, NULL until asked */
     struct sandbox_usage usage; /* as it was last measured: see usage.h */
     int64_t measured_us;        /* wall time; 0: never */

@@ -75,7 +75,7 @@ static void on_cleared(struct backend_op *op)
     struct sandbox *sandbox = sandbox_end_op(op);
 
     if (sandbox->state != SANDBOX_CREATING) {
-        workflow_step_done(&sandbox->work->workflow, &sandbox->last_error);
+        workflow_step_done(&sandbox->work->workflow, sandbox->last_error);
         return;
     }
     sandbox->retry.on_expire = on_retry;
@@ -85,7 +85,7 @@ static void on_cleared(struct backend_op *op)
 /* The time that it has to become ready goes on: see sandbox.start_timeout. */
 static void try_again(struct sandbox *sandbox, const struct error *err)
 {
-    sandbox->last_error = *err;
+    error_keep(&sandbox->last_error, err);
     sandbox->builds++;
     log_warn("sandbox could not be made; trying again", kv("sandbox", sandbox->id),
              kv("attempts", sandbox->builds), kv("error", err->message));

@@ -54,15 +54,15 @@ static void on_failed(struct sandbox *sandbox, const struct error *err)
     struct core *core = sandbox->core;
 
     sandbox->attempts++;
-    sandbox->last_error = *err;
-    sandbox->last_error.retryable = true;
+    error_keep(&sandbox->last_error, err);
+    sandbox->last_error->retryable = true;
     metrics_add(core->metrics, METRIC_DESTROY_FAILURES, 0, 1);
     log_error("sandbox could not be destroyed; trying again", kv("sandbox", sandbox->id),
               kv("attempts", sandbox->attempts), kv("error", err->message));
     sandbox_save(sandbox);
     timer_arm_in(&sandbox->timer, sandbox_backoff_us(sandbox->attempts));
     if (sandbox->session)
-        session_on_sandbox_stuck(sandbox->session, &sandbox->last_error);
+        session_on_sandbox_stuck(sandbox->session, sandbox->last_error);
 }
 
 static void on_destroyed(struct backend_op *op)

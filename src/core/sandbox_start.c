@@ -298,7 +298,7 @@ void sandbox_fail(struct sandbox *sandbox, const struct error *err)
 {
     struct error failure = *err;
 
-    sandbox->last_error = failure;
+    error_keep(&sandbox->last_error, &failure);
     if (sandbox->session)
         session_on_sandbox_failed(sandbox->session, &failure);
     else
@@ -373,12 +373,12 @@ static void on_connected(struct sandbox *sandbox)
 /* That nobody can tell whether it lives says nothing about it: it is asked again. */
 static void on_unknown(struct sandbox *sandbox, const struct error *err)
 {
-    sandbox->last_error = *err;
-    sandbox->last_error.retryable = true;
+    error_keep(&sandbox->last_error, err);
+    sandbox->last_error->retryable = true;
     log_warn("sandbox cannot be reached; trying again", kv("sandbox", sandbox->id),
              kv("error", err->message), kv("attempts", sandbox->reconnects));
     if (sandbox->session)
-        session_on_sandbox_stuck(sandbox->session, &sandbox->last_error);
+        session_on_sandbox_stuck(sandbox->session, sandbox->last_error);
     sandbox_reconnect_soon(sandbox);
 }
 

@@ -45,7 +45,7 @@ static void on_lost(struct agent *agent, const struct error *err)
         return; /* the request that is open has failed as well, or it is going anyway */
     log_debug("connection to init lost", kv("sandbox", sandbox->id), kv("error", err->message));
     sandbox->connected = false;
-    sandbox->last_error = *err;
+    error_keep(&sandbox->last_error, err);
     sandbox_reconnect_soon(sandbox);
 }
 
@@ -178,7 +178,7 @@ static void on_freeze_done(struct backend_op *op)
         return;
     }
     if (err.code != ERR_NONE) {
-        sandbox->last_error = err;
+        error_keep(&sandbox->last_error, &err);
     } else {
         sandbox_set_state(sandbox, was_frozen ? SANDBOX_READY : SANDBOX_FROZEN);
         sandbox_save(sandbox);

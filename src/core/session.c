@@ -171,6 +171,7 @@ void session_free(struct session *session)
     free(session->template_name);
     free(session->flavor);
     free(session->base_flavor);
+    free(session->start_error);
     free(session);
 }
 
@@ -415,10 +416,10 @@ static void on_patience_over(struct timer *timer)
     const struct sandbox *sandbox = session->sandbox;
     struct error err = { 0 };
 
-    if (sandbox && sandbox->last_error.code != ERR_NONE)
+    if (sandbox && sandbox->last_error)
         error_named(&err, ERR_TIMEOUT, "session_ending",
                     "session %s is ending; its sandbox is not gone after %u attempts: %.200s",
-                    session->id, sandbox->attempts, sandbox->last_error.message);
+                    session->id, sandbox->attempts, sandbox->last_error->message);
     else
         error_named(&err, ERR_TIMEOUT, "session_ending",
                     "session %s is ending; its sandbox is not gone yet", session->id);

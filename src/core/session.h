@@ -157,11 +157,11 @@ struct session {
         oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
     uint32_t oom_kills;
 
-    struct timer clock;       /* armed for the next of lease, idle, lifetime */
-    struct timer teardown;    /* armed while a teardown is in its grace */
-    uint64_t teardown_number; /* of the last URL for one that was given out */
-    struct list end_waiters;  /* struct session_op waiting for the end */
-    struct error start_error; /* why the last sandbox could not be made; ERR_NONE if it could */
+    struct timer clock;        /* armed for the next of lease, idle, lifetime */
+    struct timer teardown;     /* armed while a teardown is in its grace */
+    uint64_t teardown_number;  /* of the last URL for one that was given out */
+    struct list end_waiters;   /* struct session_op waiting for the end */
+    struct error *start_error; /* owned: why the last sandbox could not be made; NULL if it could */
 
     /* Private to the files session*.c. */
     struct list open_waiters;    /* struct session_op waiting until its creation is durable */

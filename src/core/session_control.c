@@ -223,7 +223,7 @@ void session_teardown(struct session *session, enum end_kind why)
     session->failures = 0;
     session->retry_at_us = 0;
     session->wanted = session->preloads = false;
-    session->start_error = (struct error){ 0 };
+    error_keep(&session->start_error, NULL);
     session_changed(session);
     budget_release(session);
     if (session->sandbox && session->sandbox->state != SANDBOX_DESTROYING) {

@@ -147,7 +147,7 @@ static const char *isolation_report(struct sandbox *sandbox)
 static void put_sandbox(struct json_writer *json, const struct session *session)
 {
     struct sandbox *sandbox = session->sandbox;
-    const char *last_error = sandbox ? sandbox->last_error.message : session->start_error.message;
+    const struct error *last_error = sandbox ? sandbox->last_error : session->start_error;
     const char *report = sandbox ? isolation_report(sandbox) : NULL;
 
     json_begin_object(json, "sandbox");
@@ -160,7 +160,7 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
     else
         json_put_null(json, "pid");
     json_put_int(json, "attempts", sandbox ? sandbox->attempts : 0);
-    put_text_or_null(json, "last_error", last_error);
+    json_put_text(json, "last_error", last_error ? last_error->message : NULL);
     if (report)
         json_put_raw(json, "isolation", report);
     else

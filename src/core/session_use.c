@@ -119,8 +119,8 @@ static void refuse_backing_off(const struct session *session, struct session_use
 {
     int64_t left_us = session->retry_at_us - loop_now_us(session->core->loop);
 
-    if (session->start_error.code != ERR_NONE)
-        use->err = session->start_error;
+    if (session->start_error)
+        use->err = *session->start_error;
     else
         error_named(&use->err, ERR_BACKEND, "sandbox_crashing",
                     "the sandbox of session %s has crashed %u times in a row", session->id,
@@ -461,7 +461,7 @@ void session_set_generation(struct session *session, uint64_t generation)
 
 void session_on_sandbox_ready(struct session *session)
 {
-    session->start_error = (struct error){ 0 };
+    error_keep(&session->start_error, NULL);
     session->crashed = false;
     session->wanted = false;
     if (!session->started.wall_us)
@@ -477,7 +477,7 @@ void session_on_sandbox_failed(struct session *session, const struct error *err)
 {
     session->wanted = false;
     if (err->code != ERR_LIMIT) {
-        session->start_error = *err;
+        error_keep(&session->start_error, err);
         count_failure(session);
         metrics_add(session->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);
         log_warn("sandbox could not be made", kv("session", session->id),

@@ -8,7 +8,7 @@ static const char *state_in_words(const struct session *session)
 {
     if (session->state == SESSION_PAUSED)
         return "paused; the next call resumes it";
-    if (!session->sandbox && session->start_error.code)
+    if (!session->sandbox && session->start_error)
         return "could not be started; the next call tries again";
     if (!session->sandbox)
         return "not started yet; the next call starts it, do not create one first";
@@ -75,8 +75,8 @@ static void start_status(struct tool_call *call)
         return;
     }
     tool_say(call, "Sandbox: %s\n", state_in_words(session));
-    if (session->start_error.code)
-        tool_say(call, "Last failure: %s\n", session->start_error.message);
+    if (session->start_error)
+        tool_say(call, "Last failure: %s\n", session->start_error->message);
     tool_say(call, "Session: %s, generation %llu%s\n", session->id,
              (unsigned long long)session->generation,
              session->generation > 1 ? " (it has been reset before)" : "");

@@ -90,6 +90,25 @@ static void nobody_has_to_ask_for_the_error(void **state UNUSED)
     assert_int_equal(error_named(NULL, ERR_INVALID, "x", "x"), -1);
 }
 
+static void one_that_is_kept_replaces_the_one_before(void **state UNUSED)
+{
+    struct error *kept = NULL;
+    struct error err = { 0 };
+
+    error_keep(&kept, &err);
+    assert_null(kept);
+    error_set(&err, ERR_BACKEND, "first");
+    error_keep(&kept, &err);
+    error_set(&err, ERR_TIMEOUT, "second");
+    assert_string_equal(kept->message, "first");
+    error_keep(&kept, &err);
+    assert_int_equal(kept->code, ERR_TIMEOUT);
+    error_keep(&kept, kept);
+    assert_string_equal(kept->message, "second");
+    error_keep(&kept, NULL);
+    assert_null(kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +119,7 @@ int main(void)
         cmocka_unit_test(system_failures_keep_errno_and_their_kind),
         cmocka_unit_test(long_messages_are_cut),
         cmocka_unit_test(nobody_has_to_ask_for_the_error),
+        cmocka_unit_test(one_that_is_kept_replaces_the_one_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

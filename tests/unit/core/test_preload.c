@@ -122,13 +122,13 @@ static void its_failure_is_told_to_a_use_only_and_the_next_use_tries_again(void 
     fake_backend_refuse(world->backend, FAKE_CREATE, 2, ERR_BACKEND);
     session = world_open_simple(world, "ann", NULL);
     assert_non_null(session);
-    assert_int_equal(session->start_error.code, ERR_BACKEND);
+    assert_int_equal(session->start_error->code, ERR_BACKEND);
     world_use(world, session, &tried);
     assert_int_equal(tried.use.err.code, ERR_BACKEND);
     world_advance(world, 1000);
     world_use(world, session, &tried);
     assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(session->start_error.code, ERR_NONE);
+    assert_null(session->start_error);
     session_use_end(&tried.use);
 }
 
@@ -276,8 +276,8 @@ static void but_not_longer_than_a_start_may_take(void **state)
     for (int i = 0; i < 31; i++)
         world_advance(world, 1000);
     assert_null(session->sandbox);
-    assert_string_equal(session->start_error.name, "sandbox_not_ready");
-    assert_non_null(strstr(session->start_error.message, "as the test asked"));
+    assert_string_equal(session->start_error->name, "sandbox_not_ready");
+    assert_non_null(strstr(session->start_error->message, "as the test asked"));
     assert_int_equal(fake_backend_count(world->backend), 0);
 }
 
@@ -304,7 +304,7 @@ static void one_with_other_resources_than_asked_is_not_ready(void **state)
     fake_backend_give_memory(world->backend, 1 << 30);
     session = world_open_simple(world, "ann", NULL);
     assert_null(session->sandbox);
-    assert_string_equal(session->start_error.name, "resources_differ");
+    assert_string_equal(session->start_error->name, "resources_differ");
     assert_int_equal(fake_backend_count(world->backend), 0);
     fake_backend_give_memory(world->backend, 2ULL << 30);
     world_use(world, session, &tried);

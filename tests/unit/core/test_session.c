@@ -278,7 +278,7 @@ static void a_failing_removal_is_visible_and_retried_until_it_works(void **state
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(ended.done, 0);
     assert_int_equal(session->sandbox->attempts, 1);
-    assert_string_equal(session->sandbox->last_error.message, "refused, as the test asked");
+    assert_string_equal(session->sandbox->last_error->message, "refused, as the test asked");
     assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 1);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     world_advance(world, 60 * 1000);

@@ -47,6 +47,7 @@ static void several_waiters_share_one_creation(void **state)
         assert_non_null(tried[i].use.agent);
     }
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
+    assert_null(session->sandbox->work); /* nothing is done with it any more */
     assert_int_equal(session->active_uses, 5);
     for (int i = 0; i < 5; i++)
         session_use_end(&tried[i].use);
@@ -139,13 +140,13 @@ static void the_error_of_a_creation_reaches_every_waiter_and_is_remembered(void 
         assert_int_equal(tried[i].use.err.code, ERR_BACKEND);
         assert_non_null(strstr(tried[i].use.err.message, "refused, as the test asked"));
     }
-    assert_int_equal(session->start_error.code, ERR_BACKEND);
+    assert_int_equal(session->start_error->code, ERR_BACKEND);
     assert_null(session->sandbox);
     assert_int_equal(capacity_held(world->core->capacity), 0);
     assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 0);
     world_use(world, session, &tried[0]);
     assert_int_equal(tried[0].use.err.code, ERR_NONE);
-    assert_int_equal(session->start_error.code, ERR_NONE);
+    assert_null(session->start_error);
     assert_int_equal(session->generation, 1);
     session_use_end(&tried[0].use);
 }
