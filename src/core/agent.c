@@ -189,6 +189,11 @@ struct agent_request *agent_take(struct agent *agent, uint64_t id)
     return NULL;
 }
 
+static struct error loss_of(const struct agent *agent)
+{
+    return agent->loss ? *agent->loss : (struct error){ 0 };
+}
+
 static void request_open(struct agent *agent, struct agent_request *request, agent_done_fn *done,
                          enum protocol_type type, uint64_t number)
 {
@@ -201,7 +206,7 @@ static void request_open(struct agent *agent, struct agent_request *request, age
         .type = type,
     };
     if (agent->is_lost)
-        request->err = agent->loss;
+        request->err = loss_of(agent);
     open_append(agent, request);
 }
 
@@ -230,7 +235,7 @@ static void on_finish(struct deferred *deferred)
         return;
     agent->loss_is_told = true;
     if (agent->handler->on_lost)
-        agent->handler->on_lost(agent, &agent->loss);
+        agent->handler->on_lost(agent, agent->loss);
 }
 
 /* Not here and now: the caller of the request is still on the stack. */
@@ -247,7 +252,7 @@ static void request_send(struct agent *agent, struct agent_request *request, con
     struct error err = { 0 };
 
     if (agent->is_lost)
-        err = agent->loss;
+        err = loss_of(agent);
     else if (length < 0)
         error_named(&err, ERR_TOO_LARGE, "request_too_large",
                     "the request has more or longer texts than a sandbox takes");
@@ -462,7 +467,7 @@ void agent_file(struct agent *agent, const struct agent_file *file, struct agent
     fixed.header = protocol_header(PROTOCOL_FILE, 0, 0, request->id);
     length = protocol_file_encode(scratch, sizeof(scratch), &fixed, &texts);
     if (agent->is_lost)
-        err = agent->loss;
+        err = loss_of(agent);
     else if (length < 0)
         error_named(&err, ERR_INVALID, "bad_path", "the path is empty or too long");
     else
@@ -505,13 +510,16 @@ static void close_socket(struct agent *agent)
 
 void agent_lose(struct agent *agent, enum error_code code, const char *why)
 {
+    struct error err;
+
     if (agent->is_lost)
         return;
     agent->is_lost = true;
-    error_named(&agent->loss, code, "sandbox_connection_lost", "%s", why);
+    error_named(&err, code, "sandbox_connection_lost", "%s", why);
+    error_keep(&agent->loss, &err);
     close_socket(agent);
     for (struct agent_request *request = agent->open; request; request = request->next)
-        request->err = agent->loss;
+        request->err = err;
     loop_defer(agent->loop, &agent->finish, on_finish);
 }
 
@@ -529,7 +537,10 @@ struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *h
 
 static void on_release(struct deferred *deferred)
 {
-    free(container_of(deferred, struct agent, release));
+    struct agent *agent = container_of(deferred, struct agent, release);
+
+    free(agent->loss);
+    free(agent);
 }
 
 void agent_free(struct agent *agent)

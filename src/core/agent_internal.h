@@ -16,7 +16,7 @@ struct agent {
     bool is_closed;          /* by agent_free(): no more callbacks */
     bool is_lost;
     bool loss_is_told;
-    struct error loss;
+    struct error *loss; /* owned; NULL unless it is lost */
     bool has_hello;
     struct protocol_hello hello;
     uint64_t last_id;
