@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/macros.h"
+#include "base/map.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -93,6 +94,13 @@ static const struct record_field document_fields[] = {
 /* clang-format on */
 
 #define FIELDS(array) .fields = (array), .field_count = ARRAY_LENGTH(array)
+
+_Static_assert(sizeof(struct session_record) <= RECORD_MAXIMUM &&
+                   sizeof(struct execution_record) <= RECORD_MAXIMUM &&
+                   offsetof(struct session_record, id) == 0 &&
+                   offsetof(struct sandbox_record, id) == 0 &&
+                   offsetof(struct execution_record, id) == 0,
+               "what the code below relies on");
 
 const struct record_type record_types[RECORD_TABLES] = {
     [STORE_SESSIONS] = { .table = "sessions",
@@ -298,6 +306,61 @@ struct change_queue change_queue_take(struct change_queue *queue)
 
     *queue = (struct change_queue){ 0 };
     return taken;
+}
+
+void change_queue_join(struct change_queue *queue, struct change_queue *rest)
+{
+    if (!rest->first)
+        return;
+    if (queue->last)
+        queue->last->next = rest->first;
+    else
+        queue->first = rest->first;
+    queue->last = rest->last;
+    *rest = (struct change_queue){ 0 };
+}
+
+/* Sessions, sandboxes and executions change several times in their lives. */
+static bool is_foldable(const struct change *change)
+{
+    return change->table < STORE_EVENTS;
+}
+
+static void fold(struct map *earliest, struct change *change)
+{
+    const char *id = change->record; /* is their first field */
+    struct change *first = map_get(earliest, id);
+
+    if (change->forget) {
+        if (first)
+            first->is_moot = true;
+        map_remove(earliest, id);
+    } else if (first) {
+        first->newest = change;
+        change->is_moot = true;
+    } else {
+        map_put(earliest, id, change);
+    }
+}
+
+void change_queue_fold(struct change_queue *queue)
+{
+    struct map earliest[STORE_EVENTS] = { 0 };
+
+    for (struct change *change = queue->first; change; change = change->next) {
+        change->newest = NULL;
+        change->is_moot = false;
+    }
+    for (struct change *change = queue->first; change; change = change->next) {
+        /* Takes records of other tables along: nothing is moved across it. */
+        if (change->forget && change->table == STORE_SESSIONS)
+            for (size_t i = 0; i < ARRAY_LENGTH(earliest); i++)
+                map_fini(&earliest[i]);
+        else if (is_foldable(change))
+            fold(&earliest[change->table], change);
+    }
+    for (size_t i = 0; i < ARRAY_LENGTH(earliest); i++)
+        map_fini(&earliest[i]);
 }
 
 void change_queue_free(struct change_queue *queue)

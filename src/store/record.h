@@ -46,6 +46,7 @@ struct record_field {
 };
 
 enum { RECORD_TABLES = STORE_DOCUMENTS + 1 };
+enum { RECORD_MAXIMUM = 1024 }; /* bytes of any record without its text */
 
 struct record_type {
     const char *table;
@@ -83,8 +84,10 @@ void record_deliver(enum store_table table, struct store_query *query, const voi
 /* One put or forget, in a queue. A forget carries a record of which only the identity is set. */
 struct change {
     struct change *next;
+    const struct change *newest; /* what a later put of the queue says of this record, or NULL */
     enum store_table table;
     bool forget;
+    bool is_moot; /* later changes of the queue say it all */
     alignas(max_align_t) char record[];
 };
 
@@ -99,7 +102,12 @@ struct change_queue {
 };
 
 void change_queue_append(struct change_queue *queue, struct change *change);
-struct change_queue change_queue_take(struct change_queue *queue); /* leaves it empty */
+struct change_queue change_queue_take(struct change_queue *queue);             /* leaves it empty */
+void change_queue_join(struct change_queue *queue, struct change_queue *rest); /* empties it */
+
+/* Of several puts of one record, the first gets what the last says, and those behind it are moot.
+ * For a queue that is written in one transaction. */
+void change_queue_fold(struct change_queue *queue);
 void change_queue_free(struct change_queue *queue);
 
 /* Shared bookkeeping of the end of a transaction: counts, logs, on_lost; frees what was lost. */

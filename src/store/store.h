@@ -217,11 +217,12 @@ struct store {
 };
 
 struct store_options {
-    struct loop *loop;    /* borrowed */
-    const char *path;     /* sqlite: the database file */
-    const char *sync;     /* "full" (fsync at each commit), "normal", "off" */
-    const char *boot_id;  /* of this boot */
-    const char *instance; /* recorded in the database; NULL: not */
+    struct loop *loop;      /* borrowed */
+    const char *path;       /* sqlite: the database file */
+    const char *sync;       /* "full" (fsync at each commit), "normal", "off" */
+    const char *boot_id;    /* of this boot */
+    const char *instance;   /* recorded in the database; NULL: not */
+    bool never_on_the_loop; /* sqlite: a thread makes even the shortest writes, as on a slow disk */
 };
 
 struct store *store_open_memory(const struct store_options *options);

@@ -2,10 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static char directory[64];
 static char path[96];
+static bool never_on_the_loop;
 
 static struct store *open_sqlite(struct loop *loop)
 {
@@ -16,9 +18,12 @@ static struct store *open_sqlite(struct loop *loop)
     if (!mkdtemp(directory))
         return NULL;
     snprintf(path, sizeof(path), "%s/store.db", directory);
-    store = store_open_sqlite(
-        &(struct store_options){ .loop = loop, .path = path, .sync = "off", .boot_id = "boot" },
-        &err);
+    store = store_open_sqlite(&(struct store_options){ .loop = loop,
+                                                       .path = path,
+                                                       .sync = "off",
+                                                       .boot_id = "boot",
+                                                       .never_on_the_loop = never_on_the_loop },
+                              &err);
     if (!store)
         fprintf(stderr, "%s\n", err.message);
     return store;
@@ -30,8 +35,9 @@ static void clean_up(void)
     (void)rmdir(directory);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    never_on_the_loop = argc > 1 && strcmp(argv[1], "slow") == 0;
     return store_contract_run(&(struct store_contract){
         .name = "store/sqlite", .open = open_sqlite, .clean_up = clean_up });
 }

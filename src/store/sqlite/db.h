@@ -8,26 +8,30 @@
  */
 
 #include "store/record.h"
+#include "store/sqlite/redo.h"
 #include "store/store.h"
 
 #include <sqlite3.h>
 
-enum { STORE_SCHEMA_VERSION = 2 };
+enum { STORE_SCHEMA_VERSION = 3 };
 enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
 
 enum { FORGET_STATEMENTS = 8 };
 
 struct sqlite_db {
-    sqlite3 *handle;     /* owned */
-    char *path;          /* owned */
-    sqlite3_file *log;   /* borrowed: the write-ahead log, open for as long as the handle is */
-    int64_t boot;        /* number of this boot; boot-clock stamps of other boots mean nothing */
-    int wal_pages;       /* in the log after the last commit */
+    sqlite3 *handle;   /* owned */
+    char *path;        /* owned */
+    sqlite3_file *log; /* borrowed: the write-ahead log, open for as long as the handle is */
+    int64_t boot;      /* number of this boot; boot-clock stamps of other boots mean nothing */
+    int wal_pages;     /* in the log after the last commit */
+    char redo_id[REDO_ID_SIZE];
+    uint64_t redo_last;  /* number of the last frame of the redo log that is in the database */
     struct error broken; /* set after a failed fsync: what is on the disk is not known any more */
 
     /* Prepared when first needed; owned. */
     sqlite3_stmt *begin;
     sqlite3_stmt *commit;
+    sqlite3_stmt *note_redo;
     sqlite3_stmt *update[RECORD_TABLES];
     sqlite3_stmt *insert[RECORD_TABLES];
     sqlite3_stmt *forget[FORGET_STATEMENTS];
@@ -61,6 +65,20 @@ const char *schema_migration(int version);
 int sqlite_db_write(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
                     struct error *err);
 
+/* The same for changes of the redo log up to frame `last`. They were acknowledged: should the
+ * database refuse one of them, it goes without that one. */
+int sqlite_db_apply(struct sqlite_db *db, const struct change_queue *changes, uint64_t last,
+                    int64_t now_wall_us, struct error *err);
+
+/* Makes the changes visible to questions without writing them, until sqlite_db_take_back(). */
+int sqlite_db_pretend(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
+                      struct error *err);
+void sqlite_db_take_back(struct sqlite_db *db);
+
+/* Flushes what was committed. Of the database this reads a descriptor and nothing else, so another
+ * thread may go on with it. */
+int sqlite_db_flush(const struct sqlite_db *db);
+
 /* --- query.c ------------------------------------------------------------------------------- */
 
 /* A found record; free() releases it. */
@@ -89,6 +107,8 @@ unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db);
 /* The statement of a query; borrowed. NULL with an error set. */
 sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, unsigned filters,
                                bool newest_first, struct error *err);
+
+int sync_directory_of(const char *path, struct error *err);
 
 /* --- shared -------------------------------------------------------------------------------- */
 

@@ -96,7 +96,7 @@ static int open_handle(const char *path, sqlite3 **out_handle, struct error *err
     return 0;
 }
 
-static int sync_directory_of(const char *path, struct error *err)
+int sync_directory_of(const char *path, struct error *err)
 {
     scoped(free) char *copy = xstrdup(path);
     scoped(fd_close) int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -157,10 +157,10 @@ static int create_if_alone(const char *path, struct error *err)
     scoped(free) char *wal = xasprintf("%s-wal", path);
     struct stat info;
 
-    if (lstat(wal, &info) == 0 && info.st_size > 0)
-        return refuse_file(path, "is missing, but its -wal file is there",
-                           "put the database back beside it; to start empty, remove the -wal and "
-                           "-shm files, then run: sandglass sweep",
+    if ((lstat(wal, &info) == 0 && info.st_size > 0) || redo_exists(path))
+        return refuse_file(path, "is missing, but its -wal or -redo file is there",
+                           "put the database back beside it; to start empty, remove the -wal, "
+                           "-shm and -redo files, then run: sandglass sweep",
                            err);
     return create(path, err);
 }
@@ -236,10 +236,11 @@ static int set_modes(sqlite3 *handle, const char *path, const char *sync, struct
     bool is_wal;
 
     if (sqlite_exec(handle, path, sync_pragma(sync), err) < 0 ||
-        sqlite_exec(handle, path,
-                    "PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;"
-                    "PRAGMA journal_size_limit = 16777216",
-                    err) < 0)
+        sqlite_exec(
+            handle, path,
+            "PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192; PRAGMA cache_spill = OFF;"
+            "PRAGMA journal_size_limit = 16777216",
+            err) < 0)
         return -1;
     sqlite3_prepare_v2(handle, "PRAGMA journal_mode = WAL", -1, &statement, NULL);
     is_wal = statement && sqlite3_step(statement) == SQLITE_ROW &&
@@ -322,6 +323,44 @@ static int clean_up(struct sqlite_db *db, int64_t now_wall_us, struct error *err
     return sqlite_exec(db->handle, db->path, sql, err);
 }
 
+static void read_redo_meta(struct sqlite_db *db)
+{
+    sqlite3_stmt *statement = NULL;
+
+    sqlite3_prepare_v2(db->handle,
+                       "SELECT (SELECT value FROM meta WHERE name = 'redo_id'),"
+                       " (SELECT value FROM meta WHERE name = 'redo_last'),"
+                       " (SELECT value FROM meta WHERE name = 'boot')",
+                       -1, &statement, NULL);
+    if (statement && sqlite3_step(statement) == SQLITE_ROW) {
+        const char *id = (const char *)sqlite3_column_text(statement, 0);
+
+        snprintf(db->redo_id, sizeof(db->redo_id), "%s", id ? id : "");
+        db->redo_last = (uint64_t)sqlite3_column_int64(statement, 1);
+        db->boot = sqlite3_column_int64(statement, 2);
+    }
+    sqlite3_finalize(statement);
+}
+
+/* What an earlier process has committed and could not bring into the database any more; with the
+ * boot that was. On the disk before the log is written anew. */
+static int redo(struct sqlite_db *db, const struct store_options *options, struct error *err)
+{
+    struct change_queue changes = { 0 };
+    uint64_t last = db->redo_last;
+    int result;
+
+    result = redo_read(db->path, db->redo_id, &last, &changes, err);
+    if (result == 0 && changes.first) {
+        change_queue_fold(&changes);
+        result = sqlite_db_apply(db, &changes, last, clock_wall_us(loop_clock(options->loop)), err);
+        if (result == 0 && !str_equal(options->sync, "off") && sqlite_db_flush(db) != SQLITE_OK)
+            result = error_set(err, ERR_INTERNAL, "database %s could not be flushed", db->path);
+    }
+    change_queue_free(&changes);
+    return result;
+}
+
 static int load_past(struct sqlite_db *db, const struct store_options *options,
                      struct store_load *load, struct error *err)
 {
@@ -358,14 +397,16 @@ static int open_checked(struct sqlite_db *db, const struct store_options *option
         return -1;
     sqlite3_progress_handler(db->handle, 0, NULL, NULL);
     if (schema_migrate(db->handle, db->path, err) < 0 ||
-        set_modes(db->handle, db->path, options->sync, err) < 0 ||
-        load_past(db, options, load, err) < 0)
+        set_modes(db->handle, db->path, options->sync, err) < 0)
+        return -1;
+    read_redo_meta(db);
+    (void)sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &db->log);
+    if (redo(db, options, err) < 0 || load_past(db, options, load, err) < 0)
         return -1;
     sqlite3_progress_handler(db->handle, CHECK_STEPS, check_budget, &deadline_us);
     load->damaged = sqlite_db_set_damaged_aside(db);
     sqlite3_progress_handler(db->handle, 0, NULL, NULL);
     sqlite3_wal_hook(db->handle, count_wal_pages, db);
-    (void)sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &db->log);
     return 0;
 }
 

@@ -347,7 +347,7 @@ static bool take_row(struct sqlite_db *db, struct sqlite_question *question, sql
                      struct found ***end)
 {
     const struct record_type *type = &record_types[question->table];
-    alignas(max_align_t) char record[1024];
+    alignas(max_align_t) char record[RECORD_MAXIMUM];
     struct found *found;
 
     assert(type->size <= sizeof(record));

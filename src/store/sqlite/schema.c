@@ -69,6 +69,10 @@ static const char *const migrations[] = {
           "CREATE TABLE damaged ("
           "  seq INTEGER PRIMARY KEY, found_wall_us INTEGER, table_name TEXT, why TEXT,"
           "  content TEXT);",
+
+    /* Which redo log belongs to it, and how much of that it has. */
+    [3] = "INSERT INTO meta VALUES ('redo_id', lower(hex(randomblob(16))));"
+          "INSERT INTO meta VALUES ('redo_last', 0);",
 };
 
 _Static_assert(ARRAY_LENGTH(migrations) == STORE_SCHEMA_VERSION + 1, "a migration is missing");

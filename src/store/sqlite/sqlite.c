@@ -1,10 +1,15 @@
 /*
- * The loop's side of the SQLite store: a queue of changes, one batch at a time under way.
+ * The loop's side of the SQLite store.
  *
- * While a batch is being written, everything new waits in the queue, and all of it is the next
- * batch: the busier the daemon, the more requests share one commit. The thread is woken once for
- * each batch. Changes that nobody waits for gather for a moment, so that the several that one
- * request makes do not wake it several times.
+ * What is put waits in a queue until the end of the turn, then all of it is one frame of the redo
+ * log (see redo.h): it is written. The changes stay in memory until they are brought into the
+ * database, by a thread, a moment later and many commits together; of a record that has changed
+ * several times only the last state is written there. Questions bring everything into the database
+ * first.
+ *
+ * Some changes go directly into the database, behind everything that was committed before, and what
+ * comes meanwhile waits for it: those that the database may refuse, and all while the log or the
+ * database cannot be written.
  */
 
 #include "base/alloc.h"
@@ -13,41 +18,75 @@
 #include "base/str.h"
 #include "loop/worker.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/redo.h"
 #include "store/sqlite/syncer.h"
 
 #include <assert.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     CHECKPOINT_PAGES = 2000,
     /* The log is this long only if the daemon never rests; then the writer itself stops for it. */
     CHECKPOINT_PAGES_URGENT = 8 * CHECKPOINT_PAGES,
     GATHER_US = 2000,
+    APPLY_US = 100 * 1000,
+    APPLY_RETRY_US = 1000 * 1000,
+    APPLY_BYTES = 128 * 1024, /* of the redo log, at once */
+    UNAPPLIED_MAXIMUM = 32 * 1024 * 1024,
+    /* A write that takes this long is one of a disk that has too much to do: the thread waits for
+     * the next ones instead of the loop. */
+    SLOW_WRITE_US = 5 * 1000,
+    SLOW_FOR_US = 1000 * 1000,
 };
 
+struct asking {
+    struct asking *next;
+    struct store_query *query; /* borrowed */
+    struct sqlite_question question;
+};
+
+struct askings {
+    struct asking *first; /* owned */
+    struct asking *last;
+};
+
+/* One visit to the database: what is not in it yet, what goes there directly, and questions. */
 struct batch {
     struct job job;
     struct sqlite_store *store; /* borrowed */
+    struct change_queue backlog;
+    uint64_t backlog_last;    /* frame of the redo log */
+    struct error backlog_err; /* why it is still there */
     struct change_queue changes;
-    struct list tickets;
+    struct list tickets; /* for them */
+    bool direct;         /* has changes or tickets */
+    bool flushes;        /* the changes are to be on the disk afterwards, too */
+    int flush_code;
+    struct askings askings;
     int64_t now_wall_us;
     int wal_pages; /* afterwards */
     struct error err;
 };
 
-struct asking {
+/* One frame of the redo log. */
+struct append {
     struct job job;
-    struct asking *next;
-    struct sqlite_store *store; /* borrowed */
-    struct store_query *query;  /* borrowed */
-    struct sqlite_question question;
+    struct change_queue changes;
+    struct list tickets;
+    struct error err;
 };
 
 struct checkpoint {
     struct job job;
-    struct worker *worker; /* owned */
-    sqlite3 *handle;       /* owned */
+    struct worker *worker;      /* owned */
+    sqlite3 *handle;            /* owned */
+    const struct sqlite_db *db; /* borrowed */
     bool running;
+    bool flush;       /* the database on the disk, so that the redo log can be used anew */
+    bool copy;        /* the write-ahead log into the database */
+    uint64_t applied; /* the frame up to which it is flushed */
+    int flush_code;
     int code;
     int reported; /* the last code that was logged */
 };
@@ -56,16 +95,30 @@ struct sqlite_store {
     struct store base;
     struct worker *worker; /* owned; one thread, so jobs keep their order */
     struct sqlite_db db;   /* the worker's, once it runs */
+    struct redo redo;      /* the loop's, or that of the append under way */
     struct change_queue pending;
     struct list tickets;
-    struct asking *askings; /* owned */
-    struct asking **askings_end;
+    struct askings askings;
+    struct append append;
+    struct change_queue unapplied; /* in the redo log, not in the database */
+    size_t unapplied_bytes;
+    uint64_t applied; /* the last frame that is in the database */
+    uint64_t settled; /* and on the disk there */
     struct batch batch;
-    bool writing; /* the batch is under way */
-    bool urgent;  /* somebody waits for what is pending, or it has gathered for long enough */
+    bool busy;        /* the batch is under way */
+    bool appending;   /* the append is under way, in the thread */
+    bool stuck;       /* the backlog could not be applied */
+    bool urgent;      /* somebody waits for what is pending, or it has gathered for long enough */
+    bool redo_failed; /* what is pending could not be written to the redo log */
+    bool flushes;     /* `sync` is not off */
     bool closing;
+    int64_t slow_until_us;
+    struct error broken; /* a flush has failed */
+    dev_t device;        /* and inode of the database */
+    ino_t inode;
     struct deferred flush;
     struct timer gather;
+    struct timer apply;
     struct checkpoint checkpoint;
     struct syncer syncer;
 };
@@ -85,8 +138,18 @@ static void checkpoint_run(struct job *job)
 {
     struct checkpoint *checkpoint = container_of(job, struct checkpoint, job);
 
-    checkpoint->code =
-        sqlite3_wal_checkpoint_v2(checkpoint->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    if (checkpoint->flush)
+        checkpoint->flush_code = sqlite_db_flush(checkpoint->db);
+    if (checkpoint->copy)
+        checkpoint->code = sqlite3_wal_checkpoint_v2(checkpoint->handle, NULL,
+                                                     SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+}
+
+static void note_flush(struct sqlite_store *store, int code)
+{
+    if (code != SQLITE_OK && store->broken.code == ERR_NONE)
+        error_named(&store->broken, ERR_INTERNAL, "store_failed",
+                    "the database could not be flushed to the disk: %s", sqlite3_errstr(code));
 }
 
 /* Nothing is lost when it fails: the log grows until the next one succeeds. It is busy when the
@@ -94,8 +157,14 @@ static void checkpoint_run(struct job *job)
 static void checkpoint_done(struct job *job)
 {
     struct checkpoint *checkpoint = container_of(job, struct checkpoint, job);
+    struct sqlite_store *store = container_of(checkpoint, struct sqlite_store, checkpoint);
 
     checkpoint->running = false;
+    if (checkpoint->flush) {
+        note_flush(store, checkpoint->flush_code);
+        if (checkpoint->flush_code == SQLITE_OK)
+            store->settled = checkpoint->applied;
+    }
     if (checkpoint->code != SQLITE_OK && checkpoint->code != SQLITE_BUSY &&
         checkpoint->code != checkpoint->reported)
         log_warn("store checkpoint failed; continuing without it",
@@ -105,27 +174,105 @@ static void checkpoint_done(struct job *job)
 
 static void checkpoint_if_due(struct sqlite_store *store, int wal_pages)
 {
-    if (wal_pages < CHECKPOINT_PAGES || store->checkpoint.running || store->closing)
+    struct checkpoint *checkpoint = &store->checkpoint;
+
+    if (!store->flushes)
+        store->settled = store->applied;
+    if (checkpoint->running || store->closing || store->appending)
         return;
-    store->checkpoint.running = true;
-    worker_submit(store->checkpoint.worker, &store->checkpoint.job);
+    checkpoint->copy = wal_pages >= CHECKPOINT_PAGES;
+    checkpoint->flush = store->flushes && redo_is_long(&store->redo, store->settled);
+    checkpoint->applied = store->applied;
+    if (!checkpoint->copy && !checkpoint->flush)
+        return;
+    checkpoint->running = true;
+    worker_submit(checkpoint->worker, &checkpoint->job);
 }
 
-/* --- batches ------------------------------------------------------------------------------- */
+/* --- a visit to the database --------------------------------------------------------------- */
+
+static void run_askings(struct batch *batch)
+{
+    struct sqlite_db *db = &batch->store->db;
+    struct error err = { 0 };
+    bool pretending = batch->backlog.first && batch->askings.first;
+
+    /* What was committed is seen, even while the database cannot be written. */
+    if (pretending && sqlite_db_pretend(db, &batch->backlog, batch->now_wall_us, &err) < 0)
+        pretending = false;
+    for (struct asking *asking = batch->askings.first; asking; asking = asking->next) {
+        if (err.code != ERR_NONE)
+            asking->question.err = err;
+        else
+            sqlite_db_ask(db, &asking->question);
+    }
+    if (pretending)
+        sqlite_db_take_back(db);
+}
+
+static void write_changes(struct batch *batch)
+{
+    struct sqlite_db *db = &batch->store->db;
+
+    if (!batch->changes.first)
+        return;
+    if (batch->backlog.first) {
+        batch->err = batch->backlog_err;
+        return;
+    }
+    if (sqlite_db_write(db, &batch->changes, batch->now_wall_us, &batch->err) < 0)
+        return;
+    change_queue_free(&batch->changes);
+    if (batch->flushes)
+        batch->flush_code = sqlite_db_flush(db);
+}
 
 static void batch_run(struct job *job)
 {
     struct batch *batch = container_of(job, struct batch, job);
     struct sqlite_db *db = &batch->store->db;
 
-    if (!batch->changes.first)
-        return;
-    if (sqlite_db_write(db, &batch->changes, batch->now_wall_us, &batch->err) < 0)
-        return;
-    change_queue_free(&batch->changes);
+    if (batch->backlog.first && sqlite_db_apply(db, &batch->backlog, batch->backlog_last,
+                                                batch->now_wall_us, &batch->backlog_err) == 0)
+        change_queue_free(&batch->backlog);
+    write_changes(batch);
+    run_askings(batch);
     batch->wal_pages = db->wal_pages;
     if (db->wal_pages > CHECKPOINT_PAGES_URGENT)
         (void)sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+}
+
+static void deliver(struct sqlite_store *store, struct asking *asking)
+{
+    while (asking) {
+        struct asking *next = asking->next;
+        struct store_query *query = asking->query;
+
+        store->base.load.damaged += asking->question.damaged;
+        for (struct found *found = asking->question.first; found; found = found->next)
+            record_deliver(asking->question.table, query, found->record);
+        found_free(asking->question.first);
+        query->err = asking->question.err;
+        free(asking);
+        query->done(query);
+        asking = next;
+    }
+}
+
+/* What could not be applied stays in front; it is in the redo log, and tried again. */
+static void take_backlog(struct sqlite_store *store, struct batch *batch)
+{
+    store->stuck = batch->backlog.first != NULL;
+    if (!store->stuck) {
+        store->applied = MAX(store->applied, batch->backlog_last);
+        return;
+    }
+    log_error("store cannot be brought up to date; trying again",
+              kv("error", batch->backlog_err.message), kv("hint", batch->backlog_err.hint));
+    change_queue_join(&batch->backlog, &store->unapplied);
+    store->unapplied = change_queue_take(&batch->backlog);
+    if (!store->closing)
+        timer_arm_in(&store->apply, APPLY_RETRY_US);
 }
 
 static void take_unsynced(struct list *tickets, struct list *unsynced)
@@ -140,28 +287,84 @@ static void take_unsynced(struct list *tickets, struct list *unsynced)
     }
 }
 
+/* Those of a direct one have been flushed, and still wait for their turn behind earlier ones. */
+static void commit_ended(struct sqlite_store *store, struct list *tickets, const struct error *err,
+                         struct change_queue *lost)
+{
+    const struct error *told = err->code == ERR_NONE ? &store->broken : err;
+    struct list unsynced = LIST_INIT(unsynced);
+
+    if (told->code == ERR_NONE) {
+        take_unsynced(tickets, &unsynced);
+        syncer_add(&store->syncer, &unsynced);
+    }
+    store_transaction_ended(&store->base, err, lost);
+    store_tickets_complete(&store->base, tickets, told);
+}
+
 static void batch_done(struct job *job)
 {
     struct batch *batch = container_of(job, struct batch, job);
     struct sqlite_store *store = batch->store;
     struct change_queue lost = change_queue_take(&batch->changes);
+    struct asking *asking = batch->askings.first;
     struct error err = batch->err;
     int wal_pages = batch->wal_pages;
+    bool direct = batch->direct;
     struct list tickets = LIST_INIT(tickets);
-    struct list unsynced = LIST_INIT(unsynced);
 
     list_move_all(&batch->tickets, &tickets);
-    store->writing = false;
-    /* The threads go on with what is next while callers hear about this. */
-    flush(store);
-    if (err.code == ERR_NONE) {
-        take_unsynced(&tickets, &unsynced);
-        syncer_add(&store->syncer, &unsynced);
-    }
+    note_flush(store, batch->flush_code);
+    take_backlog(store, batch);
+    store->busy = false;
     checkpoint_if_due(store, wal_pages);
-    store_transaction_ended(&store->base, &err, &lost);
-    store_tickets_complete(&store->base, &tickets, &err);
+    if (direct)
+        commit_ended(store, &tickets, &err, &lost);
+    deliver(store, asking);
+    flush(store);
 }
+
+static bool has_synced(const struct list *tickets)
+{
+    struct store_ticket *ticket;
+
+    list_for_each (ticket, tickets, node)
+        if (ticket->grade == STORE_SYNCED)
+            return true;
+    return false;
+}
+
+static struct batch *batch_fill(struct sqlite_store *store, bool direct)
+{
+    struct batch *batch = &store->batch;
+
+    store->busy = true;
+    timer_stop(&store->apply);
+    if (store->syncer.failure.code != ERR_NONE)
+        store->broken = store->syncer.failure;
+    if (store->broken.code != ERR_NONE)
+        store->db.broken = store->broken;
+    batch->backlog = change_queue_take(&store->unapplied);
+    batch->backlog_last = store->redo.last;
+    batch->backlog_err = batch->err = (struct error){ 0 };
+    change_queue_fold(&batch->backlog);
+    store->unapplied_bytes = 0;
+    batch->direct = direct;
+    batch->flush_code = SQLITE_OK;
+    batch->now_wall_us = clock_wall_us(loop_clock(store->base.loop));
+    batch->askings = store->askings;
+    store->askings = (struct askings){ 0 };
+    if (!direct)
+        return batch;
+    timer_stop(&store->gather);
+    batch->changes = change_queue_take(&store->pending);
+    list_move_all(&store->tickets, &batch->tickets);
+    batch->flushes = store->syncer.enabled && has_synced(&batch->tickets);
+    store->redo_failed = false;
+    return batch;
+}
+
+/* --- the redo log -------------------------------------------------------------------------- */
 
 static void on_synced(struct syncer *syncer, struct list *tickets, const struct error *err)
 {
@@ -170,76 +373,167 @@ static void on_synced(struct syncer *syncer, struct list *tickets, const struct 
     store_tickets_complete(&store->base, tickets, err);
 }
 
-static bool batch_is_wanted(const struct sqlite_store *store)
+static void start_applying(struct sqlite_store *store)
 {
-    return store->pending.first || !list_is_empty(&store->tickets);
+    if (store->closing || !store->unapplied.first)
+        return;
+    if (store->busy || store->appending)
+        timer_arm_in(&store->apply, APPLY_US);
+    else
+        worker_submit(store->worker, &batch_fill(store, false)->job);
 }
 
-static struct batch *batch_fill(struct sqlite_store *store)
+static void on_apply(struct timer *timer)
 {
-    struct batch *batch = &store->batch;
+    start_applying(container_of(timer, struct sqlite_store, apply));
+}
 
-    store->writing = true;
+static void apply_soon(struct sqlite_store *store)
+{
+    if (store->unapplied_bytes >= APPLY_BYTES && !store->busy)
+        start_applying(store);
+    else if (!timer_is_armed(&store->apply))
+        timer_arm_in(&store->apply, APPLY_US);
+}
+
+static void append_run(struct job *job)
+{
+    struct append *append = container_of(job, struct append, job);
+    struct sqlite_store *store = container_of(append, struct sqlite_store, append);
+
+    if (append->changes.first)
+        (void)redo_append(&store->redo, &append->changes, &append->err);
+}
+
+/* What the log does not take goes directly into the database: that says what is wrong, or does it.
+ */
+static void take_back(struct sqlite_store *store)
+{
+    struct append *append = &store->append;
+
+    log_debug("store redo log cannot be written", kv("error", append->err.message));
+    store->redo_failed = store->urgent = true;
+    change_queue_join(&append->changes, &store->pending);
+    store->pending = change_queue_take(&append->changes);
+    list_move_all(&store->tickets, &append->tickets);
+    list_move_all(&append->tickets, &store->tickets);
+}
+
+static void append_ended(struct sqlite_store *store)
+{
+    struct append *append = &store->append;
+    struct list tickets = LIST_INIT(tickets);
+    struct change_queue none = { 0 };
+
+    if (append->err.code != ERR_NONE) {
+        take_back(store);
+        return;
+    }
+    list_move_all(&append->tickets, &tickets);
+    if (append->changes.first) {
+        redo_note_appended(&store->redo);
+        store->unapplied_bytes += store->redo.frame.length;
+        change_queue_join(&store->unapplied, &append->changes);
+        apply_soon(store);
+    }
+    commit_ended(store, &tickets, &append->err, &none);
+}
+
+static void append_done(struct job *job)
+{
+    struct append *append = container_of(job, struct append, job);
+    struct sqlite_store *store = container_of(append, struct sqlite_store, append);
+
+    store->appending = false;
+    append_ended(store);
+    flush(store);
+}
+
+static void append_here(struct sqlite_store *store)
+{
+    int64_t began_us = clock_now_us(&clock_system);
+    int64_t ended_us;
+
+    append_run(&store->append.job);
+    ended_us = clock_now_us(&clock_system);
+    if (ended_us - began_us > SLOW_WRITE_US)
+        store->slow_until_us = ended_us + SLOW_FOR_US;
+    append_ended(store);
+}
+
+static bool disk_is_slow(const struct sqlite_store *store)
+{
+    return store->slow_until_us && clock_now_us(&clock_system) < store->slow_until_us;
+}
+
+static void append(struct sqlite_store *store)
+{
+    struct append *append = &store->append;
+
     timer_stop(&store->gather);
-    if (store->syncer.failure.code != ERR_NONE)
-        store->db.broken = store->syncer.failure;
-    batch->changes = change_queue_take(&store->pending);
-    batch->err = (struct error){ 0 };
-    batch->now_wall_us = clock_wall_us(loop_clock(store->base.loop));
-    list_move_all(&store->tickets, &batch->tickets);
-    return batch;
-}
-
-/* --- queries ------------------------------------------------------------------------------- */
-
-static void asking_run(struct job *job)
-{
-    struct asking *asking = container_of(job, struct asking, job);
-
-    sqlite_db_ask(&asking->store->db, &asking->question);
-}
-
-static void asking_done(struct job *job)
-{
-    struct asking *asking = container_of(job, struct asking, job);
-    struct store_query *query = asking->query;
-
-    asking->store->base.load.damaged += asking->question.damaged;
-    for (struct found *found = asking->question.first; found; found = found->next)
-        record_deliver(asking->question.table, query, found->record);
-    found_free(asking->question.first);
-    query->err = asking->question.err;
-    free(asking);
-    query->done(query);
-}
-
-static struct asking *take_askings(struct sqlite_store *store)
-{
-    struct asking *first = store->askings;
-
-    store->askings = NULL;
-    store->askings_end = &store->askings;
-    return first;
+    append->changes = change_queue_take(&store->pending);
+    append->err = (struct error){ 0 };
+    list_move_all(&store->tickets, &append->tickets);
+    store->redo.settled = store->settled;
+    store->appending = disk_is_slow(store);
+    if (store->appending)
+        worker_submit(store->worker, &append->job);
+    else
+        append_here(store);
 }
 
 /* --- handing over -------------------------------------------------------------------------- */
 
-/* What cannot go now, because a batch is under way, goes when that is done. */
+/* A live session with a key: the database may know another one with it. */
+static bool may_be_refused(const struct change *change)
+{
+    const struct session_record *session = (const void *)change->record;
+
+    return change->table == STORE_SESSIONS && !change->forget && !str_is_empty(session->key) &&
+           !str_equal(session->state, STORE_STATE_ENDED);
+}
+
+static bool is_where_it_was(const struct sqlite_store *store)
+{
+    struct stat info;
+
+    return stat(store->db.path, &info) == 0 && info.st_dev == store->device &&
+           info.st_ino == store->inode;
+}
+
+static bool has_to_be_direct(const struct sqlite_store *store)
+{
+    if (store->stuck || store->redo_failed || store->unapplied_bytes > UNAPPLIED_MAXIMUM ||
+        store->broken.code != ERR_NONE || store->syncer.failure.code != ERR_NONE)
+        return true;
+    for (const struct change *change = store->pending.first; change; change = change->next)
+        if (may_be_refused(change))
+            return true;
+    return !is_where_it_was(store);
+}
+
+static bool something_is_pending(const struct sqlite_store *store)
+{
+    return store->pending.first || !list_is_empty(&store->tickets);
+}
+
+/* What cannot go now, because something is under way, goes when that is done. */
 static void flush(struct sqlite_store *store)
 {
-    struct asking *asking;
+    while (store->urgent && !store->closing && !store->appending &&
+           !(store->busy && store->batch.direct)) {
+        bool direct = something_is_pending(store) && has_to_be_direct(store);
 
-    if (store->closing || !store->urgent || (store->writing && batch_is_wanted(store)))
-        return;
-    store->urgent = false;
-    if (batch_is_wanted(store))
-        worker_submit(store->worker, &batch_fill(store)->job);
-    asking = take_askings(store);
-    while (asking) {
-        struct asking *next = asking->next;
-
-        worker_submit(store->worker, &asking->job);
-        asking = next;
+        if (something_is_pending(store) && !direct) {
+            store->urgent = store->askings.first != NULL;
+            append(store);
+        } else if (store->busy) {
+            return;
+        } else {
+            store->urgent = false;
+            if (direct || store->askings.first)
+                worker_submit(store->worker, &batch_fill(store, direct)->job);
+        }
     }
 }
 
@@ -290,8 +584,6 @@ static void ask(struct store *base, struct store_query *query, enum store_table 
     struct sqlite_store *store = sqlite_from(base);
     struct asking *asking = xnew(struct asking);
 
-    asking->job = (struct job){ .run = asking_run, .done = asking_done };
-    asking->store = store;
     asking->query = query;
     asking->question = (struct sqlite_question){
         .table = table,
@@ -300,8 +592,11 @@ static void ask(struct store *base, struct store_query *query, enum store_table 
         .now_wall_us = now_wall_us,
         .now_boot_us = loop_now_us(base->loop),
     };
-    *store->askings_end = asking;
-    store->askings_end = &asking->next;
+    if (store->askings.last)
+        store->askings.last->next = asking;
+    else
+        store->askings.first = asking;
+    store->askings.last = asking;
     flush_soon(store);
 }
 
@@ -320,25 +615,26 @@ static void sqlite_query_expired(struct store *base, int64_t now_wall_us, struct
 /* The thread is gone: what is still pending, and what its callbacks add, is done here. */
 static void finish_here(struct sqlite_store *store)
 {
-    while (batch_is_wanted(store) || store->askings || !list_is_empty(&store->syncer.waiting)) {
-        struct asking *asking;
+    while (something_is_pending(store) || store->askings.first ||
+           (store->unapplied.first && !store->stuck) || !list_is_empty(&store->syncer.waiting)) {
+        struct batch *batch = batch_fill(store, something_is_pending(store));
 
-        if (batch_is_wanted(store)) {
-            struct batch *batch = batch_fill(store);
-
-            batch_run(&batch->job);
-            batch_done(&batch->job);
-        }
+        batch_run(&batch->job);
+        batch_done(&batch->job);
         syncer_finish_here(&store->syncer);
-        asking = take_askings(store);
-        while (asking) {
-            struct asking *next = asking->next;
-
-            asking_run(&asking->job);
-            asking_done(&asking->job);
-            asking = next;
-        }
     }
+}
+
+/* The redo log goes when the database has everything, on the disk. */
+static void close_files(struct sqlite_store *store)
+{
+    bool complete = !store->unapplied.first && store->broken.code == ERR_NONE &&
+                    (!store->flushes || sqlite_db_flush(&store->db) == SQLITE_OK);
+
+    sqlite3_close(store->checkpoint.handle);
+    sqlite_db_close(&store->db);
+    redo_close(&store->redo, complete);
+    change_queue_free(&store->unapplied);
 }
 
 static void sqlite_free(struct store *base)
@@ -351,9 +647,9 @@ static void sqlite_free(struct store *base)
     syncer_stop(&store->syncer);
     finish_here(store);
     timer_stop(&store->gather);
+    timer_stop(&store->apply);
     loop_undefer(base->loop, &store->flush);
-    sqlite3_close(store->checkpoint.handle);
-    sqlite_db_close(&store->db);
+    close_files(store);
     free(store);
 }
 
@@ -369,14 +665,38 @@ static const struct store_ops sqlite_ops = {
 static int open_both(struct sqlite_store *store, const struct store_options *options,
                      struct error *err)
 {
+    struct stat info;
+
     if (sqlite_db_open(&store->db, options, &store->base.load, err) < 0)
         return -1;
-    if (sqlite_checkpointer_open(options->path, options->sync, &store->checkpoint.handle, err) <
-        0) {
-        sqlite_db_close(&store->db);
-        return -1;
+    if (sqlite_checkpointer_open(options->path, options->sync, &store->checkpoint.handle, err) < 0)
+        goto fail;
+    if (stat(options->path, &info) < 0) {
+        error_sys(err, "look at database %s", options->path);
+        goto fail;
     }
+    store->device = info.st_dev;
+    store->inode = info.st_ino;
     return 0;
+fail:
+    sqlite3_close(store->checkpoint.handle);
+    sqlite_db_close(&store->db);
+    return -1;
+}
+
+static void start(struct sqlite_store *store, const struct store_options *options)
+{
+    struct loop *loop = options->loop;
+
+    store->applied = store->settled = store->db.redo_last;
+    redo_open(&store->redo, options->path, store->db.redo_id, store->applied);
+    store->flushes = !str_equal(options->sync, "off");
+    store->slow_until_us = options->never_on_the_loop ? INT64_MAX : 0;
+    timer_init(&store->gather, loop, on_gathered);
+    timer_init(&store->apply, loop, on_apply);
+    syncer_open(&store->syncer, loop, &store->redo, str_equal(options->sync, "full"), on_synced);
+    store->worker = worker_new(loop, 1, "store");
+    store->checkpoint.worker = worker_new(loop, 1, "store-ckpt");
 }
 
 struct store *store_open_sqlite(const struct store_options *options, struct error *err)
@@ -385,19 +705,17 @@ struct store *store_open_sqlite(const struct store_options *options, struct erro
 
     store->base = (struct store){ .ops = &sqlite_ops, .loop = options->loop };
     list_init(&store->tickets);
+    list_init(&store->append.tickets);
     list_init(&store->batch.tickets);
-    store->askings_end = &store->askings;
     store->batch.store = store;
     store->batch.job = (struct job){ .run = batch_run, .done = batch_done };
+    store->append.job = (struct job){ .run = append_run, .done = append_done };
     store->checkpoint.job = (struct job){ .run = checkpoint_run, .done = checkpoint_done };
+    store->checkpoint.db = &store->db;
     if (open_both(store, options, err) < 0) {
         error_wrap(err, "open the store");
         return NULL;
     }
-    timer_init(&store->gather, options->loop, on_gathered);
-    syncer_open(&store->syncer, options->loop, store->db.log, str_equal(options->sync, "full"),
-                on_synced);
-    store->worker = worker_new(options->loop, 1, "store");
-    store->checkpoint.worker = worker_new(options->loop, 1, "store-ckpt");
+    start(store, options);
     return &steal_ptr(&store)->base;
 }

@@ -6,12 +6,11 @@
  * not flush for each, short enough for nobody to notice. */
 enum { LATEST_US = 100 * 1000 };
 
-/* Of the file's state this reads the descriptor and nothing else, so the writer may go on. */
 static void sync_run(struct job *job)
 {
     struct syncer *syncer = container_of(job, struct syncer, job);
 
-    syncer->code = syncer->log->pMethods->xSync(syncer->log, SQLITE_SYNC_NORMAL);
+    (void)redo_flush_run(&syncer->flush, &syncer->err);
 }
 
 static void sync_start(struct syncer *syncer)
@@ -21,16 +20,16 @@ static void sync_start(struct syncer *syncer)
     timer_stop(&syncer->timer);
     syncer->running = true;
     syncer->dirty = false;
+    syncer->flush = redo_flush_begin(syncer->redo);
     list_move_all(&syncer->waiting, &syncer->syncing);
     worker_submit(syncer->worker, &syncer->job);
 }
 
 static void note_failure(struct syncer *syncer)
 {
-    if (syncer->code != SQLITE_OK && syncer->failure.code == ERR_NONE)
+    if (syncer->err.code != ERR_NONE && syncer->failure.code == ERR_NONE)
         error_named(&syncer->failure, ERR_INTERNAL, "store_failed",
-                    "the database could not be flushed to the disk: %s",
-                    sqlite3_errstr(syncer->code));
+                    "the database could not be flushed to the disk: %s", syncer->err.message);
 }
 
 static void sync_done(struct job *job)
@@ -54,19 +53,19 @@ static void on_latest(struct timer *timer)
     sync_start(container_of(timer, struct syncer, timer));
 }
 
-void syncer_open(struct syncer *syncer, struct loop *loop, sqlite3_file *log, bool enabled,
+void syncer_open(struct syncer *syncer, struct loop *loop, struct redo *redo, bool enabled,
                  synced_fn *on_synced)
 {
     *syncer = (struct syncer){
         .job = { .run = sync_run, .done = sync_done },
         .loop = loop,
-        .log = log,
+        .redo = redo,
         .on_synced = on_synced,
     };
     list_init(&syncer->waiting);
     list_init(&syncer->syncing);
     timer_init(&syncer->timer, loop, on_latest);
-    syncer->enabled = enabled && log;
+    syncer->enabled = enabled;
     if (syncer->enabled)
         syncer->worker = worker_new(loop, 1, "store-sync");
 }
@@ -99,6 +98,7 @@ void syncer_finish_here(struct syncer *syncer)
 
     if (list_is_empty(&syncer->waiting))
         return;
+    syncer->flush = redo_flush_begin(syncer->redo);
     sync_run(&syncer->job);
     note_failure(syncer);
     list_move_all(&syncer->waiting, &done);

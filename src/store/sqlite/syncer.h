@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * Flushes the write-ahead log to the disk, on a thread of its own, while the writer goes on.
+ * Flushes the redo log to the disk, on a thread of its own, while the writer goes on.
  *
- * A commit only hands pages to the kernel, which survives the end of this process. Tickets that ask
+ * A commit only hands bytes to the kernel, which survives the end of this process. Tickets that ask
  * for more wait here for a flush that begins after their commit; all that come while one is under
  * way share the next. What nobody waits for is flushed a moment later. The first flush that fails
  * is the last: the kernel may have dropped what it could not write.
@@ -13,8 +13,7 @@
 #include "base/list.h"
 #include "loop/loop.h"
 #include "loop/worker.h"
-
-#include <sqlite3.h>
+#include "store/sqlite/redo.h"
 
 struct syncer;
 typedef void synced_fn(struct syncer *syncer, struct list *tickets, const struct error *err);
@@ -23,20 +22,21 @@ struct syncer {
     struct job job;
     struct loop *loop;     /* borrowed */
     struct worker *worker; /* owned; NULL once it was stopped */
-    sqlite3_file *log;     /* borrowed */
+    struct redo *redo;     /* borrowed */
+    struct redo_flush flush;
     synced_fn *on_synced;
     struct timer timer;
     struct list waiting; /* tickets for the next flush */
     struct list syncing; /* and of the one under way */
     bool enabled;
     bool running;
-    bool dirty; /* something was written since the last flush began */
-    int code;
+    bool dirty;           /* something was written since the last flush began */
+    struct error err;     /* of the flush under way */
     struct error failure; /* of a flush, for good */
 };
 
 /* Without `enabled`, tickets complete at once. */
-void syncer_open(struct syncer *syncer, struct loop *loop, sqlite3_file *log, bool enabled,
+void syncer_open(struct syncer *syncer, struct loop *loop, struct redo *redo, bool enabled,
                  synced_fn *on_synced);
 
 /* Ends the thread. What still waits is for syncer_finish_here(). */

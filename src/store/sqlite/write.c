@@ -1,6 +1,7 @@
 #include "store/sqlite/db.h"
 
 #include "base/buffer.h"
+#include "base/log.h"
 #include "base/macros.h"
 
 enum { SQL_MAXIMUM = 8192 };
@@ -200,18 +201,31 @@ static int purge_documents(struct sqlite_db *db, int64_t now_wall_us, struct err
 
 /* --- transactions -------------------------------------------------------------------------- */
 
-static int write_all(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
-                     struct error *err)
+static int write_change(struct sqlite_db *db, const struct change *change, struct error *err)
+{
+    int result = change->forget ? forget(db, change, err) : put(db, change, err);
+
+    if (result < 0) {
+        scoped(free) char *id = change_id(change);
+
+        error_wrap(err, "%s %s", record_types[change->table].table, id);
+    }
+    return result;
+}
+
+static int write_all(struct sqlite_db *db, const struct change_queue *changes, bool acknowledged,
+                     int64_t now_wall_us, struct error *err)
 {
     bool documents = false;
 
     for (const struct change *change = changes->first; change; change = change->next) {
-        int result = change->forget ? forget(db, change, err) : put(db, change, err);
-
-        if (result < 0) {
-            scoped(free) char *id = change_id(change);
-
-            return error_wrap(err, "%s %s", record_types[change->table].table, id);
+        if (change->is_moot)
+            continue;
+        if (write_change(db, change->newest ? change->newest : change, err) < 0) {
+            if (!acknowledged || err->code != ERR_CONFLICT)
+                return -1;
+            log_error("store change refused; continuing without it", kv("error", err->message));
+            *err = (struct error){ 0 };
         }
         documents = documents || change->table == STORE_DOCUMENTS;
     }
@@ -237,17 +251,74 @@ static int check_file_is_there(struct sqlite_db *db, struct error *err)
     return error_hint(err, "put the file back and restart the daemon");
 }
 
-int sqlite_db_write(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
-                    struct error *err)
+static int begin(struct sqlite_db *db, struct error *err)
 {
     if (check_file_is_there(db, err) < 0 ||
         sqlite_db_prepare(db, &db->begin, "BEGIN IMMEDIATE", err) < 0 ||
-        sqlite_db_prepare(db, &db->commit, "COMMIT", err) < 0 ||
-        sqlite_db_run(db, db->begin, err) < 0)
+        sqlite_db_prepare(db, &db->commit, "COMMIT", err) < 0)
         return -1;
-    if (write_all(db, changes, now_wall_us, err) == 0 && sqlite_db_run(db, db->commit, err) == 0)
-        return 0;
+    return sqlite_db_run(db, db->begin, err);
+}
+
+static void roll_back(struct sqlite_db *db)
+{
     if (!sqlite3_get_autocommit(db->handle))
         (void)sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
+}
+
+static int note_redo(struct sqlite_db *db, uint64_t last, struct error *err)
+{
+    if (sqlite_db_prepare(db, &db->note_redo, "UPDATE meta SET value = ? WHERE name = 'redo_last'",
+                          err) < 0)
+        return -1;
+    sqlite3_bind_int64(db->note_redo, 1, (int64_t)last);
+    return sqlite_db_run(db, db->note_redo, err);
+}
+
+int sqlite_db_write(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
+                    struct error *err)
+{
+    if (begin(db, err) < 0)
+        return -1;
+    if (write_all(db, changes, false, now_wall_us, err) == 0 &&
+        sqlite_db_run(db, db->commit, err) == 0)
+        return 0;
+    roll_back(db);
     return -1;
+}
+
+int sqlite_db_apply(struct sqlite_db *db, const struct change_queue *changes, uint64_t last,
+                    int64_t now_wall_us, struct error *err)
+{
+    if (begin(db, err) < 0)
+        return -1;
+    if (write_all(db, changes, true, now_wall_us, err) == 0 && note_redo(db, last, err) == 0 &&
+        sqlite_db_run(db, db->commit, err) == 0) {
+        db->redo_last = last;
+        return 0;
+    }
+    roll_back(db);
+    return -1;
+}
+
+int sqlite_db_pretend(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
+                      struct error *err)
+{
+    if (begin(db, err) < 0)
+        return -1;
+    if (write_all(db, changes, true, now_wall_us, err) == 0)
+        return 0;
+    roll_back(db);
+    return -1;
+}
+
+void sqlite_db_take_back(struct sqlite_db *db)
+{
+    roll_back(db);
+}
+
+int sqlite_db_flush(const struct sqlite_db *db)
+{
+    return db->log && db->log->pMethods ? db->log->pMethods->xSync(db->log, SQLITE_SYNC_NORMAL)
+                                        : SQLITE_OK;
 }

@@ -27,7 +27,8 @@ int sqlite_place_setup(void **state)
 
 int sqlite_place_teardown(void **state)
 {
-    static const char *const suffixes[] = { "", "-wal", "-shm", ".new", "-journal" };
+    static const char *const suffixes[] = { "",         "-wal",   "-shm",  ".new",
+                                            "-journal", "-redo0", "-redo1" };
     struct sqlite_place *place = *state;
 
     sqlite_place_close(place);

@@ -340,11 +340,25 @@ static void a_database_that_is_removed_under_the_store_fails_commits(void **stat
     assert_string_equal(place->store->counts.last_failure.name, "store_gone");
 }
 
+static bool flush_fails;
 static bool sync_fails;
 static int (*real_open)(sqlite3_vfs *, const char *, sqlite3_file *, int, int *);
 static int (*real_sync)(sqlite3_file *, int);
 static sqlite3_io_methods failing_methods;
 
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+
+/* Flushes of the redo log. */
+int __wrap_fdatasync(int fd)
+{
+    if (!flush_fails)
+        return __real_fdatasync(fd);
+    errno = EIO;
+    return -1;
+}
+
+/* Flushes of the database. */
 static int failing_sync(sqlite3_file *file, int flags)
 {
     return sync_fails ? SQLITE_IOERR_FSYNC : real_sync(file, flags);
@@ -364,28 +378,46 @@ static int failing_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
     return code;
 }
 
+static enum error_code put_and_commit(struct sqlite_place *place, const char *key)
+{
+    static uint64_t generation;
+    struct session_record record = sample_session(1);
+
+    record.generation = ++generation;
+    record.key = key;
+    store_put_session(place->store, &record);
+    return store_commit_and_wait(place->store);
+}
+
+/* With a key it goes directly into the database. */
+static void check_that_a_failure_is_final(struct sqlite_place *place, bool *failing,
+                                          const char *key)
+{
+    struct store_options options = { .loop = place->loop, .path = place->path, .sync = "full" };
+
+    place->store = store_open_sqlite(&options, &place->err);
+    assert_non_null(place->store);
+    assert_int_equal(put_and_commit(place, key), ERR_NONE);
+    *failing = true;
+    assert_int_not_equal(put_and_commit(place, key), ERR_NONE);
+    *failing = false;
+    assert_int_not_equal(put_and_commit(place, key), ERR_NONE);
+    assert_int_not_equal(put_and_commit(place, NULL), ERR_NONE);
+    sqlite_place_close(place);
+}
+
+static void a_failed_flush_fails_this_commit_and_all_later_ones(void **state)
+{
+    check_that_a_failure_is_final(*state, &flush_fails, NULL);
+}
+
 static void a_failed_sync_fails_this_commit_and_all_later_ones(void **state)
 {
-    struct sqlite_place *place = *state;
     sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
-    struct store_options options = { .loop = place->loop, .path = place->path, .sync = "full" };
-    struct session_record record = sample_session(1);
 
     real_open = vfs->xOpen;
     vfs->xOpen = failing_open;
-    place->store = store_open_sqlite(&options, &place->err);
-    assert_non_null(place->store);
-    store_put_session(place->store, &record);
-    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
-    sync_fails = true;
-    record.generation++;
-    store_put_session(place->store, &record);
-    assert_int_not_equal(store_commit_and_wait(place->store), ERR_NONE);
-    sync_fails = false;
-    record.generation++;
-    store_put_session(place->store, &record);
-    assert_int_not_equal(store_commit_and_wait(place->store), ERR_NONE);
-    sqlite_place_close(place);
+    check_that_a_failure_is_final(*state, &sync_fails, "key");
     vfs->xOpen = real_open;
 }
 
@@ -393,7 +425,7 @@ static void a_failed_sync_fails_this_commit_and_all_later_ones(void **state)
 static bool mount_small(const char *directory)
 {
     return unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) == 0 &&
-           mount("tmpfs", directory, "tmpfs", 0, "size=1m,mode=0700") == 0;
+           mount("tmpfs", directory, "tmpfs", 0, "size=2m,mode=0700") == 0;
 }
 
 static void write_filler(const struct sqlite_place *place, const char *name, size_t size)
@@ -435,7 +467,7 @@ static void a_full_disk_fails_commits_until_there_is_space_again(void **state)
         skip();
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    write_filler(place, "filler", 256 * 1024);
+    write_filler(place, "filler", 1024 * 1024);
     assert_non_null(sqlite_place_open(place, "boot 1"));
     durable = put_until_full(place, text);
     assert_true(durable > 0);
@@ -461,7 +493,7 @@ static void a_new_database_on_a_full_disk_is_refused_and_leaves_nothing(void **s
 
     if (geteuid() != 0 || !mount_small(place->directory))
         skip();
-    write_filler(place, "filler", 2 * 1024 * 1024);
+    write_filler(place, "filler", 3 * 1024 * 1024);
     assert_refused(place);
     assert_int_equal(place->err.code, ERR_NO_SPACE);
     assert_int_not_equal(access(half, F_OK), 0);
@@ -491,6 +523,7 @@ int main(void)
         place_test(records_without_id_or_state_are_set_aside_and_counted),
         place_test(a_record_that_breaks_while_the_store_is_open_is_set_aside_by_the_query),
         place_test(a_database_that_is_removed_under_the_store_fails_commits),
+        place_test(a_failed_flush_fails_this_commit_and_all_later_ones),
         place_test(a_failed_sync_fails_this_commit_and_all_later_ones),
         place_test(a_full_disk_fails_commits_until_there_is_space_again),
         place_test(a_new_database_on_a_full_disk_is_refused_and_leaves_nothing),

@@ -1,0 +1,279 @@
+/* What a process that was killed has left in the redo log, and logs that are not as they should be.
+ */
+
+#include "sqlite_support.h"
+
+#include "base/alloc.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+enum { LONGEST_LOG = 2 * 1024 * 1024 };
+
+static char *log_path(const struct sqlite_place *place, unsigned which)
+{
+    return xasprintf("%s-redo%u", place->path, which);
+}
+
+static off_t log_size(const struct sqlite_place *place, unsigned which)
+{
+    scoped(free) char *path = log_path(place, which);
+    struct stat info;
+
+    return stat(path, &info) == 0 ? info.st_size : -1;
+}
+
+/* A process that commits sessions `first` to `last`, one by one, and ends without closing. */
+static void commit_and_die(struct sqlite_place *place, const char *boot_id, unsigned first,
+                           unsigned last)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        bool good = sqlite_place_open(place, boot_id) != NULL;
+
+        for (unsigned i = first; good && i <= last; i++) {
+            struct session_record session = sample_session(i);
+
+            store_put_session(place->store, &session);
+            good = store_commit_and_wait(place->store) == ERR_NONE;
+        }
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void assert_sessions(struct sqlite_place *place, unsigned count)
+{
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, count);
+    for (unsigned i = 0; i < count; i++) {
+        struct session_record expected = sample_session(i + 1);
+
+        assert_same_session(found_session(&found, i), &expected);
+    }
+}
+
+static void what_was_committed_is_there_after_the_process_has_died(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    commit_and_die(place, "boot 1", 1, 5);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 0);
+    assert_true(log_size(place, 0) > 0);
+    commit_and_die(place, "boot 1", 6, 8);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 5);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_sessions(place, 8);
+}
+
+static void closing_leaves_no_log(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    commit_and_die(place, "boot 1", 1, 2);
+    sqlite_place_fill(place, 3);
+    assert_int_equal(log_size(place, 0), -1);
+    assert_int_equal(log_size(place, 1), -1);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 3);
+}
+
+static void the_log_is_for_its_owner_only(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *path = log_path(place, 0);
+    struct stat info;
+
+    commit_and_die(place, "boot 1", 1, 1);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0600);
+}
+
+static void a_commit_that_was_cut_off_is_as_if_it_had_not_been(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *path = log_path(place, 0);
+    off_t four;
+
+    commit_and_die(place, "boot 1", 1, 4);
+    four = log_size(place, 0);
+    assert_int_equal(truncate(path, four - 1), 0);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_sessions(place, 3);
+}
+
+static void a_changed_byte_ends_the_log(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *path = log_path(place, 0);
+    off_t third;
+    char byte;
+    int fd;
+
+    commit_and_die(place, "boot 1", 1, 4);
+    fd = open(path, O_RDWR);
+    third = log_size(place, 0) * 5 / 8;
+    assert_int_equal(pread(fd, &byte, 1, third), 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, third), 1);
+    close(fd);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_sessions(place, 2);
+}
+
+static void stamps_are_those_of_the_boot_they_were_committed_in(void **state)
+{
+    const int64_t second = 1000000;
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record expected = sample_session(1);
+
+    commit_and_die(place, "boot 1", 1, 1);
+    simulated_clock_advance(&place->clock, 3600 * second);
+    place->clock.boot_us = 60 * second;
+    assert_non_null(sqlite_place_open(place, "boot 2"));
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found_session(&found, 0)->created.wall_us, expected.created.wall_us);
+    assert_int_equal(found_session(&found, 0)->created.boot_us,
+                     expected.created.wall_us - place->clock.wall_us + place->clock.boot_us);
+}
+
+/* --- logs that do not belong there --------------------------------------------------------- */
+
+static void assert_refused(struct sqlite_place *place, const char *why)
+{
+    assert_null(sqlite_place_open(place, "boot 1"));
+    assert_non_null(strstr(place->err.message, place->path));
+    assert_non_null(strstr(place->err.message, why));
+    assert_int_not_equal(place->err.hint[0], '\0');
+}
+
+static void a_log_without_its_database_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *wal = xasprintf("%s-wal", place->path);
+
+    commit_and_die(place, "boot 1", 1, 1);
+    assert_int_equal(unlink(place->path), 0);
+    (void)unlink(wal);
+    assert_refused(place, "missing");
+    assert_true(log_size(place, 0) > 0);
+}
+
+static void the_log_of_another_database_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    commit_and_die(place, "boot 1", 1, 1);
+    sqlite_place_exec(place, "UPDATE meta SET value = 'another' WHERE name = 'redo_id'");
+    assert_refused(place, "another database");
+    assert_true(log_size(place, 0) > 0);
+}
+
+static void a_database_that_is_older_than_its_log_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    commit_and_die(place, "boot 1", 1, 3);
+    commit_and_die(place, "boot 1", 4, 6);
+    sqlite_place_exec(place, "UPDATE meta SET value = 1 WHERE name = 'redo_last'");
+    assert_refused(place, "older");
+}
+
+static void a_log_of_another_format_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *path = log_path(place, 1);
+    FILE *file;
+
+    sqlite_place_fill(place, 1);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    for (unsigned i = 0; i < 100; i++)
+        fputs("something else ", file);
+    fclose(file);
+    assert_refused(place, "format");
+}
+
+/* --- while it runs ------------------------------------------------------------------------- */
+
+/* The clock of the test stands still, so only the amount brings the database up to date. */
+static void the_log_does_not_grow_without_end(void **state)
+{
+    struct sqlite_place *place = *state;
+    char text[4096];
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    for (unsigned i = 0; i < 2000; i++) {
+        struct session_record session = sample_session(i % 10);
+
+        session.spec_json = text;
+        session.generation = i;
+        store_put_session(place->store, &session);
+        assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    }
+    assert_true(log_size(place, 0) + log_size(place, 1) < LONGEST_LOG);
+    assert_true(log_size(place, 1) > 0);
+    sqlite_place_close(place);
+    assert_int_equal(sqlite_place_number(place, "SELECT max(generation) FROM sessions"), 1999);
+}
+
+static void the_database_is_brought_up_to_date_by_itself(void **state)
+{
+    struct sqlite_place *place = *state;
+    int64_t deadline_us = clock_now_us(&clock_system) + 30 * 1000 * 1000;
+    struct session_record session = sample_session(1);
+    struct sandbox_record sandbox = sample_sandbox(1);
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    store_put_session(place->store, &session);
+    store_put_sandbox(place->store, &sandbox);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    session.generation = 77;
+    store_put_session(place->store, &session);
+    store_forget_sandbox(place->store, sandbox.id);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    while (sqlite_place_number(place, "SELECT count(*) FROM sessions") == 0) {
+        loop_advance(place->loop, &place->clock, 1000000);
+        loop_turn(place->loop, 10);
+        assert_true(clock_now_us(&clock_system) < deadline_us);
+    }
+    assert_int_equal(sqlite_place_number(place, "SELECT generation FROM sessions"), 77);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sandboxes"), 0);
+}
+
+#define place_test(name) \
+    cmocka_unit_test_setup_teardown(name, sqlite_place_setup, sqlite_place_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        place_test(what_was_committed_is_there_after_the_process_has_died),
+        place_test(closing_leaves_no_log),
+        place_test(the_log_is_for_its_owner_only),
+        place_test(a_commit_that_was_cut_off_is_as_if_it_had_not_been),
+        place_test(a_changed_byte_ends_the_log),
+        place_test(stamps_are_those_of_the_boot_they_were_committed_in),
+        place_test(a_log_without_its_database_is_refused),
+        place_test(the_log_of_another_database_is_refused),
+        place_test(a_database_that_is_older_than_its_log_is_refused),
+        place_test(a_log_of_another_format_is_refused),
+        place_test(the_log_does_not_grow_without_end),
+        place_test(the_database_is_brought_up_to_date_by_itself),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
