@@ -67,6 +67,7 @@ struct agent_request {
         struct {
             struct agent_pipes pipes;
             int pid;
+            bool has_ended; /* on_exited follows at once */
         } started;
         struct {
             struct protocol_stat stat;

@@ -215,26 +215,56 @@ static int handle_hello(struct agent *agent, struct incoming *incoming)
     return 0;
 }
 
+/* What START is answered with; `request` is NULL when nobody waits for it any more. */
+static int answer_start(struct agent_request *request, struct incoming *incoming,
+                        const struct protocol_header *header, uint32_t flags, int pid,
+                        bool has_ended)
+{
+    bool is_sound;
+
+    if (!request)
+        return 0;
+    is_sound = request->type == PROTOCOL_START && request->flags == flags &&
+               request->number == header->process;
+    if (is_sound) {
+        request->result.started.pid = pid;
+        request->result.started.has_ended = has_ended;
+        request->result.started.pipes = take_pipes(incoming, flags);
+    } else {
+        error_set(&request->err, ERR_BACKEND, "the sandbox answered something else");
+    }
+    request->done(request);
+    return is_sound ? 0 : -1;
+}
+
 static int handle_started(struct agent *agent, struct incoming *incoming)
 {
     const struct protocol_started *started =
         protocol_started_decode(incoming->bytes, incoming->length);
-    struct agent_request *request;
 
     if (!started || !pipes_are_sound(incoming, started->flags))
         return -1;
-    request = agent_take(agent, started->header.request);
-    if (!request)
-        return 0;
-    if (request->type != PROTOCOL_START || request->flags != started->flags ||
-        request->number != started->header.process) {
-        error_set(&request->err, ERR_BACKEND, "the sandbox answered something else");
-        request->done(request);
+    return answer_start(agent_take(agent, started->header.request), incoming, &started->header,
+                        started->flags, started->pid, false);
+}
+
+static void tell_exit(struct agent *agent, uint64_t number, const struct protocol_end *told)
+{
+    struct agent_exit end = exit_from(told);
+
+    if (agent->handler->on_exited && !agent->is_closed)
+        agent->handler->on_exited(agent, number, &end);
+}
+
+static int handle_ran(struct agent *agent, struct incoming *incoming)
+{
+    const struct protocol_ran *ran = protocol_ran_decode(incoming->bytes, incoming->length);
+
+    if (!ran || !pipes_are_sound(incoming, ran->flags) ||
+        answer_start(agent_take(agent, ran->header.request), incoming, &ran->header, ran->flags,
+                     ran->pid, true) < 0)
         return -1;
-    }
-    request->result.started.pid = started->pid;
-    request->result.started.pipes = take_pipes(incoming, started->flags);
-    request->done(request);
+    tell_exit(agent, ran->header.process, &ran->end);
     return 0;
 }
 
@@ -260,13 +290,10 @@ static int handle_exited(struct agent *agent, struct incoming *incoming)
 {
     const struct protocol_exited *exited =
         protocol_exited_decode(incoming->bytes, incoming->length);
-    struct agent_exit end;
 
     if (!exited || incoming->fd_count)
         return -1;
-    end = exit_from(&exited->end);
-    if (agent->handler->on_exited)
-        agent->handler->on_exited(agent, exited->header.process, &end);
+    tell_exit(agent, exited->header.process, &exited->end);
     return 0;
 }
 
@@ -362,7 +389,7 @@ static int dispatch(struct agent *agent, struct incoming *incoming)
         { PROTOCOL_HELLO, handle_hello },         { PROTOCOL_STARTED, handle_started },
         { PROTOCOL_FAILED, handle_failed },       { PROTOCOL_EXITED, handle_exited },
         { PROTOCOL_PROCESS, handle_process },     { PROTOCOL_DONE, handle_done },
-        { PROTOCOL_FILE_DONE, handle_file_done },
+        { PROTOCOL_FILE_DONE, handle_file_done }, { PROTOCOL_RAN, handle_ran },
     };
     int type = protocol_peek(incoming->bytes, incoming->length);
 

@@ -123,7 +123,8 @@ void execution_use_lost(struct session_use *use);
 /* TERM to the whole tree, KILL after exec.grace; it ends in that state. */
 void execution_stop(struct execution *execution, enum execution_state as);
 void execution_arm_timeout(struct execution *execution);
-void execution_attach(struct execution *execution, const struct agent_pipes *pipes);
+/* With `has_ended` output is taken when the end is, which follows. */
+void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended);
 uint64_t execution_next_number(struct session *session);
 void execution_on_exit(struct execution *execution, const struct agent_exit *end);
 void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope);

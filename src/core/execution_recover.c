@@ -111,7 +111,7 @@ static void adopt_stray(struct stray *stray, struct session *session,
     execution->ended = record->ended;
     run->ending = run->recorded = true;
     run->recorded_bytes = record->stdout_bytes + record->stderr_bytes;
-    execution_attach(execution, &stray->pipes);
+    execution_attach(execution, &stray->pipes, false);
     execution_stdin_detach(run);
     stray->pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
     output_finish(execution->out);
@@ -179,7 +179,7 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
     if (run->attached || run->ending)
         close_pipes(pipes);
     else
-        execution_attach(execution, pipes);
+        execution_attach(execution, pipes, false);
     if (end)
         execution_on_exit(execution, end);
     else if (!timer_is_armed(&run->clock) && !run->ending)

@@ -258,16 +258,17 @@ void execution_use_lost(struct session_use *use)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-void execution_attach(struct execution *execution, const struct agent_pipes *pipes)
+void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended)
 {
     struct execution_run *run = execution->run;
+    void (*attach)(struct output * output, int fd) = has_ended ? output_take : output_attach;
 
     run->attached = true;
     execution_stdin_attach(run, pipes);
     if (pipes->output >= 0)
-        output_attach(execution->out, pipes->output);
+        attach(execution->out, pipes->output);
     if (pipes->errors >= 0 && execution->err)
-        output_attach(execution->err, pipes->errors);
+        attach(execution->err, pipes->errors);
     else
         fd_close(pipes->errors);
 }
@@ -335,16 +336,19 @@ static void on_start_refused(struct execution *execution, const struct agent_req
 
 static void start_process(struct execution *execution);
 
-static void begin_running(struct execution *execution, const struct agent_pipes *pipes)
+/* The record of one that has ended already is written with its end. */
+static void begin_running(struct execution *execution, const struct agent_pipes *pipes,
+                          bool has_ended)
 {
     struct execution_run *run = execution->run;
 
     run->is_python = run->launch.is_python;
-    execution_attach(execution, pipes);
+    execution_attach(execution, pipes, has_ended);
     launch_fini(&run->launch);
     execution->state = EXECUTION_RUNNING;
     execution->started = clocks_stamp(execution->core);
-    execution_save(execution);
+    if (!has_ended)
+        execution_save(execution);
     tell_start(execution);
     execution_arm_timeout(execution);
     if (run->is_resized)
@@ -373,7 +377,7 @@ static void on_started(struct agent_request *request)
     } else if (request->err.code) {
         on_start_refused(execution, request);
     } else {
-        begin_running(execution, &request->result.started.pipes);
+        begin_running(execution, &request->result.started.pipes, request->result.started.has_ended);
     }
 }
 

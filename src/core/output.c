@@ -480,7 +480,7 @@ void output_set_journal(struct output *output, struct journal *journal, unsigned
     output->stream = stream;
 }
 
-void output_attach(struct output *output, int fd)
+void output_take(struct output *output, int fd)
 {
     struct stat status;
     int flags = fcntl(fd, F_GETFL);
@@ -493,6 +493,11 @@ void output_attach(struct output *output, int fd)
     output->source.fd = fd;
     if (output->is_marked)
         keep_place(output, output->hole_end);
+}
+
+void output_attach(struct output *output, int fd)
+{
+    output_take(output, fd);
     watch_source(output);
 }
 

@@ -480,6 +480,16 @@ const struct protocol_exited *protocol_exited_decode(const void *message, size_t
     return exited && exited->header.process && end_is_sound(&exited->end) ? exited : NULL;
 }
 
+const struct protocol_ran *protocol_ran_decode(const void *message, size_t length)
+{
+    const struct protocol_ran *ran = take_exact(message, length, PROTOCOL_RAN, sizeof *ran);
+
+    if (!ran || !process_flags_are_sound(ran->flags) || ran->pid <= 0 || !ran->header.request ||
+        !ran->header.process)
+        return NULL;
+    return end_is_sound(&ran->end) && !ran->end.survivors ? ran : NULL;
+}
+
 const struct protocol_process *protocol_process_decode(const void *message, size_t length)
 {
     const struct protocol_process *process =

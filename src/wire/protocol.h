@@ -42,7 +42,7 @@ enum {
 
 enum protocol_type {
     /* daemon to init */
-    PROTOCOL_START = 1,   /* → STARTED with descriptors, or FAILED */
+    PROTOCOL_START = 1,   /* → STARTED or RAN with descriptors, or FAILED */
     PROTOCOL_SIGNAL,      /* to the process or its whole tree; → DONE */
     PROTOCOL_RESIZE,      /* → DONE */
     PROTOCOL_CLOSE_STDIN, /* → DONE */
@@ -61,6 +61,7 @@ enum protocol_type {
     PROTOCOL_PROCESS,
     PROTOCOL_DONE,
     PROTOCOL_FILE_DONE,
+    PROTOCOL_RAN, /* STARTED and EXITED in one, of a process that left nothing behind */
 };
 
 struct protocol_header {
@@ -139,6 +140,13 @@ struct protocol_end {
 
 struct protocol_exited {
     struct protocol_header header;
+    struct protocol_end end;
+};
+
+struct protocol_ran { /* descriptors as with STARTED */
+    struct protocol_header header;
+    uint32_t flags;
+    int32_t pid;
     struct protocol_end end;
 };
 
@@ -395,6 +403,7 @@ const struct protocol_hello *protocol_hello_decode(const void *message, size_t l
 const struct protocol_started *protocol_started_decode(const void *message, size_t length);
 const struct protocol_failed *protocol_failed_decode(const void *message, size_t length);
 const struct protocol_exited *protocol_exited_decode(const void *message, size_t length);
+const struct protocol_ran *protocol_ran_decode(const void *message, size_t length);
 const struct protocol_process *protocol_process_decode(const void *message, size_t length);
 const struct protocol_done *protocol_done_decode(const void *message, size_t length);
 

@@ -14,6 +14,7 @@ static void check_messages(const void *message, size_t size)
     const struct protocol_exited *exited = protocol_exited_decode(message, size);
     const struct protocol_failed *failed = protocol_failed_decode(message, size);
     const struct protocol_process *process = protocol_process_decode(message, size);
+    const struct protocol_ran *ran = protocol_ran_decode(message, size);
     const struct protocol_started *started = protocol_started_decode(message, size);
     const char *temporary;
 
@@ -23,6 +24,8 @@ static void check_messages(const void *message, size_t size)
         assert(failed->stage > STAGE_NONE && failed->stage < STAGES && failed->error > 0);
     if (process)
         assert(process->pid > 0 && protocol_pipe_count(process->flags) <= PROTOCOL_MAX_FDS);
+    if (ran)
+        assert(ran->pid > 0 && !ran->end.survivors && ran->end.code <= 255);
     if (started)
         assert(started->pid > 0 && protocol_pipe_count(started->flags) <= PROTOCOL_MAX_FDS);
     if (protocol_file_done_decode(message, size, &temporary))

@@ -252,6 +252,57 @@ static void an_end_reaches_the_handler(void **state)
     assert_int_equal(stage->end.survivors, 2);
 }
 
+static struct protocol_ran ran_for(uint64_t request)
+{
+    return (struct protocol_ran){
+        .header = protocol_header(PROTOCOL_RAN, sizeof(struct protocol_ran), 41, request),
+        .pid = 3,
+        .end = { .code = 7, .cpu_us = 5 },
+    };
+}
+
+static void one_message_tells_start_and_end(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked;
+    struct protocol_ran ran;
+    int ends[2];
+
+    greet(stage);
+    ran = ran_for(begin_start(stage, &asked, false));
+    assert_int_equal(pipe(ends), 0);
+    say(stage, &ran, sizeof(ran), (int[]){ ends[0], ends[0] }, 2);
+    assert_int_equal(asked.answers, 1);
+    assert_int_equal(asked.request.err.code, ERR_NONE);
+    assert_int_equal(asked.request.result.started.pid, 3);
+    assert_true(asked.request.result.started.has_ended);
+    assert_int_equal(stage->exited, 1);
+    assert_int_equal(stage->end.code, 7);
+    close(asked.request.result.started.pipes.output);
+    close(asked.request.result.started.pipes.errors);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void an_end_is_heard_when_nobody_waits_for_the_start_any_more(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked;
+    struct protocol_ran ran;
+    int ends[2];
+
+    greet(stage);
+    ran = ran_for(begin_start(stage, &asked, false));
+    agent_cancel(&asked.request);
+    assert_int_equal(pipe(ends), 0);
+    say(stage, &ran, sizeof(ran), (int[]){ ends[0], ends[0] }, 2);
+    assert_int_equal(asked.answers, 0);
+    assert_int_equal(stage->exited, 1);
+    assert_int_equal(stage->lost, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* --- the bad init ----------------------------------------------------------------------------- */
 
 static void messages_that_init_never_sends_end_the_connection(void **state)
@@ -266,6 +317,25 @@ static void messages_that_init_never_sends_end_the_connection(void **state)
     assert_int_equal(stage->lost, 1);
     assert_int_equal(asked.answers, 1);
     assert_int_equal(asked.request.err.code, ERR_BACKEND);
+}
+
+static void an_end_for_another_start_is_not_told(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked;
+    struct protocol_ran ran;
+    int ends[2];
+
+    greet(stage);
+    ran = ran_for(begin_start(stage, &asked, false));
+    ran.header.process = 42;
+    assert_int_equal(pipe(ends), 0);
+    say(stage, &ran, sizeof(ran), (int[]){ ends[0], ends[0] }, 2);
+    assert_int_equal(asked.request.err.code, ERR_BACKEND);
+    assert_int_equal(stage->exited, 0);
+    assert_int_equal(stage->lost, 1);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void nothing_comes_before_hello(void **state)
@@ -583,6 +653,9 @@ int main(void)
         ON_STAGE(a_start_is_answered_once_with_pipes_that_do_not_block),
         ON_STAGE(a_failure_tells_stage_and_reason),
         ON_STAGE(an_end_reaches_the_handler),
+        ON_STAGE(one_message_tells_start_and_end),
+        ON_STAGE(an_end_is_heard_when_nobody_waits_for_the_start_any_more),
+        ON_STAGE(an_end_for_another_start_is_not_told),
         ON_STAGE(messages_that_init_never_sends_end_the_connection),
         ON_STAGE(nothing_comes_before_hello),
         ON_STAGE(descriptors_of_the_wrong_kind_are_refused_and_closed),

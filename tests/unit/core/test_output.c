@@ -192,6 +192,24 @@ static void finishing_takes_what_is_in_the_pipe_at_once(void **state)
     assert_int_equal(output_length(fixture->output), 5000);
 }
 
+static void what_has_ended_already_is_taken_when_it_finishes(void **state)
+{
+    struct fixture *fixture = *state;
+    int ends[2];
+
+    close_writer(fixture);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(write(ends[1], "bytes", 5), 5);
+    output_take(fixture->output, ends[0]);
+    turn(fixture, 2);
+    assert_int_equal(output_length(fixture->output), 0);
+    close(ends[1]);
+    output_finish(fixture->output);
+    assert_true(output_is_finished(fixture->output));
+    assert_true(output_is_closed(fixture->output));
+    assert_int_equal(output_length(fixture->output), 5);
+}
+
 static void a_background_child_does_not_hold_up_the_end_and_is_still_heard(void **state)
 {
     struct fixture *fixture = *state;
@@ -547,6 +565,7 @@ int main(void)
         TEST(a_program_without_output_leaves_no_file),
         TEST(bytes_reach_the_spool_in_order),
         TEST(finishing_takes_what_is_in_the_pipe_at_once),
+        TEST(what_has_ended_already_is_taken_when_it_finishes),
         TEST(a_background_child_does_not_hold_up_the_end_and_is_still_heard),
         TEST(over_the_cap_head_and_tail_stay_and_the_middle_leaves_the_disk),
         TEST(extents_lead_around_the_hole),

@@ -264,6 +264,27 @@ static void ends_that_cannot_be_are_refused(void **state UNUSED)
     }
 }
 
+static void what_ran_left_nothing_behind(void **state UNUSED)
+{
+    struct protocol_ran ran = {
+        .header = protocol_header(PROTOCOL_RAN, sizeof(ran), 1, 2),
+        .pid = 3,
+    };
+
+    assert_non_null(protocol_ran_decode(&ran, sizeof(ran)));
+    assert_null(protocol_ran_decode(&ran, sizeof(ran) - 1));
+    ran.end.survivors = 1;
+    assert_null(protocol_ran_decode(&ran, sizeof(ran)));
+    ran.end = (struct protocol_end){ .code = 256 };
+    assert_null(protocol_ran_decode(&ran, sizeof(ran)));
+    ran.end.code = 0;
+    ran.pid = 0;
+    assert_null(protocol_ran_decode(&ran, sizeof(ran)));
+    ran.pid = 3;
+    ran.header.request = 0;
+    assert_null(protocol_ran_decode(&ran, sizeof(ran)));
+}
+
 static void signals_out_of_range_are_refused(void **state UNUSED)
 {
     struct protocol_signal signal = {
@@ -335,6 +356,7 @@ int main(void)
         cmocka_unit_test(texts_over_their_limit_are_refused),
         cmocka_unit_test(host_names_have_an_alphabet),
         cmocka_unit_test(ends_that_cannot_be_are_refused),
+        cmocka_unit_test(what_ran_left_nothing_behind),
         cmocka_unit_test(signals_out_of_range_are_refused),
         cmocka_unit_test(entries_are_read_from_any_cut_of_the_stream),
         cmocka_unit_test(paths_that_lead_out_of_the_list_are_refused),
