@@ -171,13 +171,17 @@ static void run(int fd, const char *program)
     struct protocol_plain forget;
     int fds[2] = { -1, -1 };
     long length;
+    int type;
 
     fixed.header.process = fixed.header.request = ++number;
     length = protocol_start_encode(request, sizeof(request), &fixed, &texts);
-    if (send(fd, request, (size_t)length, 0) != length || receive(fd, fds) != PROTOCOL_STARTED)
+    if (send(fd, request, (size_t)length, 0) != length)
+        die("send", NULL);
+    type = receive(fd, fds);
+    if (type != PROTOCOL_STARTED && type != PROTOCOL_RAN)
         die("start", NULL);
-    while (receive(fd, NULL) != PROTOCOL_EXITED)
-        continue;
+    while (type != PROTOCOL_RAN && type != PROTOCOL_EXITED)
+        type = receive(fd, NULL);
     close(fds[0]);
     close(fds[1]);
     forget.header = protocol_header(PROTOCOL_FORGET, sizeof(forget), number, 0);

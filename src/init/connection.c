@@ -3,6 +3,7 @@
 #include "init/credentials.h"
 #include "init/init.h"
 #include "init/request.h"
+#include "init/start.h"
 #include "init/sys.h"
 #include "init/tree.h"
 
@@ -107,14 +108,66 @@ static bool is_asked_here(const struct process *process)
     return process->connection == connection.generation;
 }
 
-static bool send_started(struct process *process)
+static struct protocol_started started_of(const struct process *process)
 {
-    struct protocol_started started = {
-        .header = protocol_header(PROTOCOL_STARTED, sizeof started, process->number,
-                                  process->start_request),
+    return (struct protocol_started){
+        .header = protocol_header(PROTOCOL_STARTED, sizeof(struct protocol_started),
+                                  process->number, process->start_request),
         .flags = process->flags,
         .pid = process->main_pid,
     };
+}
+
+static struct protocol_exited exited_of(const struct process *process)
+{
+    return (struct protocol_exited){
+        .header =
+            protocol_header(PROTOCOL_EXITED, sizeof(struct protocol_exited), process->number, 0),
+        .end = process->end,
+    };
+}
+
+static struct protocol_ran ran_of(const struct process *process)
+{
+    return (struct protocol_ran){
+        .header = protocol_header(PROTOCOL_RAN, sizeof(struct protocol_ran), process->number,
+                                  process->start_request),
+        .flags = process->flags,
+        .pid = process->main_pid,
+        .end = process->end,
+    };
+}
+
+int connection_tell(int socket, const struct process *process, unsigned reports)
+{
+    union {
+        struct protocol_started started;
+        struct protocol_exited exited;
+        struct protocol_ran ran;
+    } message;
+    size_t length = sizeof message.exited;
+    unsigned fd_count = 0;
+    int fds[3];
+    long result;
+
+    if (reports & REPORT_STARTED)
+        fd_count = collect_pipes(process, fds);
+    if (!(reports & REPORT_STARTED)) {
+        message.exited = exited_of(process);
+    } else if (reports & REPORT_ENDED) {
+        message.ran = ran_of(process);
+        length = sizeof message.ran;
+    } else {
+        message.started = started_of(process);
+        length = sizeof message.started;
+    }
+    result = send_message(socket, &message, length, fds, fd_count, MSG_DONTWAIT);
+    return result < 0 ? (int)result : 0;
+}
+
+static bool send_started(struct process *process)
+{
+    struct protocol_started started = started_of(process);
     int fds[3];
 
     return !is_asked_here(process) ||
@@ -135,10 +188,7 @@ static bool send_failed(struct process *process)
 
 static bool send_exited(struct process *process)
 {
-    struct protocol_exited exited = {
-        .header = protocol_header(PROTOCOL_EXITED, sizeof exited, process->number, 0),
-        .end = process->end,
-    };
+    struct protocol_exited exited = exited_of(process);
 
     return try_send(&exited, sizeof exited, NULL, 0);
 }
@@ -286,6 +336,7 @@ static bool receive_one(void)
         return false;
     is_whole = length > 0 && !(header.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
     fd_count = length < 0 ? 0 : take_descriptors(&header, fds);
+    start_take_all_reports(); /* the daemon may know more than init */
     if (!is_whole || request_handle(job, (size_t)length, fds, fd_count) < 0)
         connection_close();
     for (unsigned i = 0; i < fd_count; i++)
@@ -370,9 +421,11 @@ void connection_say_goodbye(uint64_t request, int error)
     connection_answer_done(0, request, error, 0);
 }
 
-/* What waits to be told is for whoever asks with LIST next. */
+/* What waits to be told is for whoever asks with LIST next. Supervisors have duplicates. */
 void connection_close(void)
 {
+    if (connection.fd >= 0)
+        (void)sys(shutdown, connection.fd, SHUT_RDWR);
     sys_drop(&connection.fd);
     connection.held_length = 0;
     connection.wants_list = false;

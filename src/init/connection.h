@@ -42,5 +42,9 @@ void connection_flush(void);
 void connection_answer(const void *message, size_t length);
 void connection_answer_done(uint64_t process, uint64_t request, int error, unsigned value);
 
+/* For supervisors: that the process has started, has ended, or both. 0 or -errno. */
+struct process;
+int connection_tell(int socket, const struct process *process, unsigned reports);
+
 /* For helpers: waits until it is sent. 0 or -errno. */
 int connection_send_from_helper(int socket, const void *message, size_t length, int fd);

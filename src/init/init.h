@@ -7,8 +7,8 @@
  *
  * A process has a supervisor: a clone that shares init's memory and descriptors, starts the process
  * as its child, waits for it, and lives on as the reaper of whatever it leaves in the background.
- * It tells init through `reports` and the event descriptor. The fields under "the supervisor's" are
- * written by it before it reports and only read by init after.
+ * It tells the daemon itself where it can, and init through `reports` and the event descriptor. The
+ * fields under "the supervisor's" are written by it before it reports and only read by init after.
  */
 
 #include "init/user.h"
@@ -41,7 +41,9 @@ enum report {
     REPORT_STARTED = 1 << 0,
     REPORT_FAILED = 1 << 1,
     REPORT_ENDED = 1 << 2,
-    REPORT_LEFT = 1 << 3, /* nothing of its tree is left */
+    REPORT_LEFT = 1 << 3,         /* nothing of its tree is left */
+    REPORT_TELL_STARTED = 1 << 4, /* the daemon does not know yet */
+    REPORT_TELL_ENDED = 1 << 5,
 };
 
 /* Messages about a process that still have to be sent. */
@@ -78,6 +80,7 @@ struct process {
     unsigned kill_count;
 
     /* the supervisor's */
+    int socket; /* its own duplicate of the connection; -1 when init has to tell */
     atomic_uint reports;
     int main_pid;
     uint32_t uid;
@@ -167,5 +170,11 @@ struct job *job_find_helper(int pid);
 
 /* --- reports of supervisors ----------------------------------------------------------------- */
 
-void report_post(struct process *process, unsigned report); /* by the supervisor */
-struct process *report_next(void); /* by init; NULL when there is no more */
+/* By the supervisor: what is posted wakes init up, what is noted waits until something does. */
+void report_post(struct process *process, unsigned report);
+void report_note(struct process *process, unsigned report);
+void report_hint(void); /* wakes init up if it expects what was noted */
+
+/* By init, before it sleeps. True when some report waits already. */
+bool report_expect(bool is_expected);
+struct process *report_next(void); /* NULL when there is no more */

@@ -283,13 +283,10 @@ static bool take_signals(void)
     return terminated;
 }
 
-static void take_reports(void)
+/* While init waits for requests alone, what is only noted can wait for the next one. */
+static bool must_hear_all(void)
 {
-    struct process *process;
-
-    drain(settings.event_fd);
-    while ((process = report_next()))
-        start_take_reports(process);
+    return !connection_can_receive() || tree_is_killing();
 }
 
 static int connection_events(void)
@@ -313,12 +310,15 @@ static void turn(int timeout_ms)
         { .fd = FD_LISTEN, .events = POLLIN },
         { .fd = connection.fd, .events = (short)connection_events() },
     };
-    long ready = sys(poll, polls, 4, timeout_ms);
+    bool must_hear = must_hear_all();
+    bool has_reports = report_expect(must_hear);
+    long ready = sys(poll, polls, 4, must_hear && has_reports ? 0 : timeout_ms);
 
+    start_take_all_reports();
     if (ready <= 0)
         return;
     if (polls[0].revents)
-        take_reports();
+        drain(settings.event_fd);
     if (polls[1].revents && take_signals())
         request_begin_shutdown(0);
     if (polls[1].revents)

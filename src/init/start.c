@@ -189,7 +189,6 @@ static void take_end(struct process *process)
     if (process->left_children)
         process->end.survivors = tree_count(process_root(process));
     process->state = PROCESS_ENDED;
-    process->pending |= PENDING_EXITED;
 }
 
 static void end_supervision(struct process *process)
@@ -199,7 +198,7 @@ static void end_supervision(struct process *process)
     process_settle(process);
 }
 
-void start_take_reports(struct process *process)
+static void take_reports(struct process *process)
 {
     unsigned reports = atomic_exchange(&process->reports, 0);
 
@@ -210,14 +209,25 @@ void start_take_reports(struct process *process)
     if (reports & REPORT_STARTED) {
         end_start(process);
         process->state = PROCESS_RUNNING;
-        process->pending |= PENDING_STARTED;
     }
     if (reports & REPORT_ENDED)
         take_end(process);
+    if (reports & REPORT_TELL_STARTED && process->state != PROCESS_LINGERING)
+        process->pending |= PENDING_STARTED;
+    if (reports & REPORT_TELL_ENDED && process->state != PROCESS_LINGERING)
+        process->pending |= PENDING_EXITED;
     if (reports & REPORT_LEFT) {
         supervisor_release(process);
         end_supervision(process);
     }
+}
+
+void start_take_all_reports(void)
+{
+    struct process *process;
+
+    while ((process = report_next()))
+        take_reports(process);
 }
 
 /* Its supervisor was killed: its children are init's now, so the number of the process cannot be
@@ -234,7 +244,7 @@ static void adopt(struct process *process)
 
 void start_lose_supervisor(struct process *process)
 {
-    start_take_reports(process);
+    take_reports(process);
     if (!process->supervisor)
         return;
     process->supervisor = 0;
@@ -245,6 +255,9 @@ void start_lose_supervisor(struct process *process)
     } else if (process->state == PROCESS_STARTING || process->state == PROCESS_RUNNING) {
         adopt(process);
     }
+    /* Perhaps before it could tell what it had noted: better twice than never. */
+    if (process->state == PROCESS_ENDED)
+        process->pending |= PENDING_STARTED | PENDING_EXITED;
     end_supervision(process);
 }
 

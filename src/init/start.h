@@ -11,8 +11,8 @@ struct process;
  * malformed; what goes wrong otherwise is answered. The job is busy if it has a process after. */
 int start_begin(struct job *job, size_t length, int *fds, unsigned fd_count);
 
-/* Whatever its supervisor has reported. */
-void start_take_reports(struct process *process);
+/* Whatever supervisors have reported. */
+void start_take_all_reports(void);
 
 /* Its supervisor has ended. */
 void start_lose_supervisor(struct process *process);

@@ -1,5 +1,6 @@
 #include "init/supervisor.h"
 
+#include "init/connection.h"
 #include "init/credentials.h"
 #include "init/init.h"
 #include "init/payload.h"
@@ -140,6 +141,45 @@ static bool wait_for_main(struct process *process, bool blocks, int64_t started_
     return true;
 }
 
+/* --- telling ---------------------------------------------------------------------------------- */
+
+static unsigned to_be_told(unsigned reports)
+{
+    return (reports & REPORT_STARTED ? REPORT_TELL_STARTED : 0) |
+           (reports & REPORT_ENDED ? REPORT_TELL_ENDED : 0);
+}
+
+/* Only init can count survivors and kill a zygote. */
+static bool is_for_init(const struct process *process, unsigned reports)
+{
+    return process->socket < 0 || process->condemns ||
+           (reports & REPORT_ENDED && process->left_children);
+}
+
+/* Init need not be woken up for what the daemon is told, but has to know it before the daemon asks
+ * for more: it is noted first. After something that could not be told init tells the rest as well,
+ * so that the order stays. */
+void supervisor_tell(struct process *process, unsigned reports)
+{
+
+    unsigned untold = to_be_told(reports);
+
+    if (reports & REPORT_STARTED)
+        process_close_inner(process);
+    if (is_for_init(process, reports)) {
+        sys_drop(&process->socket);
+        report_post(process, reports | untold);
+        return;
+    }
+    report_note(process, reports);
+    if (!connection_tell(process->socket, process, reports)) {
+        report_hint();
+        return;
+    }
+    sys_drop(&process->socket);
+    report_post(process, untold);
+}
+
 /* --- the supervisor --------------------------------------------------------------------------- */
 
 static void reap_all(void)
@@ -150,16 +190,16 @@ static void reap_all(void)
         ;
 }
 
-/* Starts the process and sees it through. The last report is the caller's to post. */
-static unsigned serve(struct process *process)
+/* Starts the process and sees it through, until nothing is left of it. */
+static void serve(struct process *process)
 {
     struct job *job = process->job;
-    unsigned first_report = REPORT_STARTED;
+    unsigned reports = REPORT_STARTED;
     int64_t started_us;
     long pid;
 
-    if (process->zygote_number && zygote_serve(process, &first_report))
-        return first_report;
+    if (process->zygote_number && zygote_serve(process))
+        return;
     started_us = sys_now_us();
     pid = sys_clone_call(PAYLOAD_FLAGS, job->room->stack + JOB_STACK, payload_run, job,
                          &process->main_pid);
@@ -169,20 +209,19 @@ static unsigned serve(struct process *process)
     }
     if (process->failed_error) {
         reap_all();
-        return REPORT_FAILED;
+        report_post(process, REPORT_FAILED);
+        return;
     }
 
-    /* One that has ended already needs one report, not two. */
+    /* One that has ended already needs one message, not two. */
     if (!wait_for_main(process, false, started_us)) {
-        report_post(process, REPORT_STARTED);
-        first_report = 0;
+        supervisor_tell(process, REPORT_STARTED);
+        reports = 0;
         (void)wait_for_main(process, true, started_us);
     }
-    if (!process->left_children)
-        return first_report | REPORT_ENDED;
-    report_post(process, first_report | REPORT_ENDED);
-    reap_all();
-    return 0;
+    supervisor_tell(process, reports | REPORT_ENDED);
+    if (process->left_children)
+        reap_all();
 }
 
 /* Waits for the next process; false when it is time to go. */
@@ -213,10 +252,12 @@ static __attribute__((noreturn)) void supervisor_run(void *argument)
     }
     while (goes_on) {
         struct process *process = seat->process;
-        unsigned last_report = serve(process);
 
+        serve(process);
+        sys_drop(&process->socket);
         atomic_store(&seat->state, SEAT_PARKED);
-        report_post(process, last_report | REPORT_LEFT);
+        report_note(process, REPORT_LEFT);
+        report_hint();
         goes_on = park(seat);
     }
     sys_exit(0);
@@ -256,6 +297,7 @@ int supervisor_start(struct process *process)
     struct seat *seat;
     long pid;
 
+    process->socket = (int)sys(fcntl, connection.fd, F_DUPFD_CLOEXEC, 0);
     if (take_spare(process))
         return 0;
     seat = find_free();

@@ -26,6 +26,10 @@ bool supervisor_is(int pid);
 
 /* --- for zygote.c, in the supervisor ---------------------------------------------------------- */
 
+/* That the process has started, has ended, or both: to init, and to the daemon if that can be done
+ * without init. */
+void supervisor_tell(struct process *process, unsigned reports);
+
 void supervisor_record_end(struct process *process, int status, int64_t cpu_us,
                            uint64_t max_rss_bytes, int64_t started_us);
 void supervisor_remove_script(const struct process *process);

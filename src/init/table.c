@@ -13,6 +13,7 @@ static struct job jobs[MAX_JOBS];
 static struct job_room rooms[MAX_JOBS];
 static unsigned places;
 static _Atomic uint64_t reported[PROTOCOL_MAX_PROCESSES / 64];
+static atomic_bool is_report_expected;
 
 static bool is_remembered(const struct process *process)
 {
@@ -43,6 +44,7 @@ struct process *process_allocate(uint64_t number)
             .inner = { -1, -1, -1, -1 },
             .script = -1,
             .control = -1,
+            .socket = -1,
         };
         if (i >= places)
             places = i + 1;
@@ -72,6 +74,7 @@ void process_release(struct process *process)
 {
     process_close_inner(process);
     process_close_pipes(process);
+    sys_drop(&process->socket);
     process->state = PROCESS_FREE;
 }
 
@@ -148,14 +151,40 @@ struct job *job_find_helper(int pid)
     return NULL;
 }
 
-void report_post(struct process *process, unsigned report)
+void report_note(struct process *process, unsigned report)
 {
     unsigned place = (unsigned)(process - processes);
-    uint64_t one = 1;
 
     atomic_fetch_or(&process->reports, report);
     atomic_fetch_or(&reported[place / 64], 1ull << (place % 64));
+}
+
+static void wake_init(void)
+{
+    uint64_t one = 1;
+
     (void)sys(write, settings.event_fd, &one, sizeof one);
+}
+
+void report_post(struct process *process, unsigned report)
+{
+    report_note(process, report);
+    wake_init();
+}
+
+void report_hint(void)
+{
+    if (atomic_load(&is_report_expected))
+        wake_init();
+}
+
+bool report_expect(bool is_expected)
+{
+    atomic_store(&is_report_expected, is_expected);
+    for (unsigned word = 0; word * 64 < places; word++)
+        if (atomic_load(&reported[word]))
+            return true;
+    return false;
 }
 
 struct process *report_next(void)

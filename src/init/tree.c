@@ -264,6 +264,11 @@ static void continue_kill(struct process *process, int64_t now_us)
         answer_kill(process, ETIMEDOUT);
 }
 
+bool tree_is_killing(void)
+{
+    return kills > 0;
+}
+
 int tree_continue_kills(void)
 {
     int64_t now_us;

@@ -31,6 +31,7 @@ int tree_parent(int pid); /* 0 when there is no such process */
 /* The tree of a process, over as many turns as it takes; the answer to `request` comes after. */
 void tree_begin_kill(struct process *process, uint64_t request);
 void tree_end_kill(struct process *process); /* nothing is left of it */
+bool tree_is_killing(void);
 int tree_continue_kills(void); /* in how many milliseconds it wants its next turn; -1: none */
 
 /* --- pure, for the tests -------------------------------------------------------------------- */

@@ -287,29 +287,27 @@ static void watch(struct forking *forking)
         lose_minder(forking);
 }
 
-static unsigned see_through(struct forking *forking)
+static void see_through(struct forking *forking)
 {
     struct process *process = forking->process;
 
-    report_post(process, REPORT_STARTED);
+    supervisor_tell(process, REPORT_STARTED);
     watch(forking);
-    if (process->left_children) {
-        report_post(process, REPORT_ENDED);
-        watch(forking);
+    if (!process->left_children)
         process->root = 0;
-        return 0;
-    }
+    supervisor_tell(process, REPORT_ENDED);
+    if (process->left_children)
+        watch(forking);
     process->root = 0;
-    return REPORT_ENDED;
 }
 
-bool zygote_serve(struct process *process, unsigned *out_last_report)
+bool zygote_serve(struct process *process)
 {
     struct forking forking = { .process = process, .socket = -1, .minder_fd = -1, .child_fd = -1 };
     bool is_forked = fork_it(&forking);
 
     if (is_forked)
-        *out_last_report = see_through(&forking);
+        see_through(&forking);
     else
         process->main_pid = process->root = 0;
     sys_close(forking.socket);

@@ -27,9 +27,9 @@ int zygote_prepare(struct process *process);
 /* Finds one that may fork the process of this job, if there is one. */
 void zygote_choose(struct process *process, const struct job *job);
 
-/* By the supervisor: lets the chosen one fork the process and sees it through, as far as the last
- * report, which is the caller's to post. False when it has to be started as ever. */
-bool zygote_serve(struct process *process, unsigned *out_last_report);
+/* By the supervisor: lets the chosen one fork the process and sees it through, until nothing is
+ * left of it. False when it has to be started as ever. */
+bool zygote_serve(struct process *process);
 
 /* By init: the one that was chosen for this process is killed, with what nobody minds. */
 void zygote_condemn(struct process *process);

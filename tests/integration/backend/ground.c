@@ -400,17 +400,22 @@ static void drain(int fd, char *text, size_t size)
     text[used] = '\0';
 }
 
+static bool is_of(enum protocol_type type)
+{
+    return protocol_peek(packet.bytes, (size_t)packet.length) == (int)type;
+}
+
 static bool await_started(int fd, struct outcome *outcome, int pipes[2])
 {
     /* The end of something that was left running may come in between. */
     do
         receive(fd, &packet);
-    while (protocol_peek(packet.bytes, (size_t)packet.length) == PROTOCOL_EXITED);
-    if (protocol_peek(packet.bytes, (size_t)packet.length) == PROTOCOL_FAILED) {
+    while (is_of(PROTOCOL_EXITED));
+    if (is_of(PROTOCOL_FAILED)) {
         outcome->error = protocol_failed_decode(packet.bytes, (size_t)packet.length)->error;
         return false;
     }
-    assert_int_equal(protocol_peek(packet.bytes, (size_t)packet.length), PROTOCOL_STARTED);
+    assert_true(is_of(PROTOCOL_STARTED) || is_of(PROTOCOL_RAN));
     assert_int_equal(packet.fd_count, 2);
     memcpy(pipes, packet.fds, sizeof(packet.fds[0]) * 2);
     outcome->started = true;
@@ -420,14 +425,17 @@ static bool await_started(int fd, struct outcome *outcome, int pipes[2])
 static void await_exit(int fd, struct outcome *outcome)
 {
     const struct protocol_exited *exited;
+    const struct protocol_ran *ran;
+    const struct protocol_end *end;
 
-    do
+    while (!is_of(PROTOCOL_EXITED) && !is_of(PROTOCOL_RAN))
         receive(fd, &packet);
-    while (protocol_peek(packet.bytes, (size_t)packet.length) != PROTOCOL_EXITED);
     exited = protocol_exited_decode(packet.bytes, (size_t)packet.length);
-    assert_non_null(exited);
-    outcome->code = exited->end.code;
-    outcome->signal = exited->end.signal;
+    ran = protocol_ran_decode(packet.bytes, (size_t)packet.length);
+    assert_true(exited || ran);
+    end = exited ? &exited->end : &ran->end;
+    outcome->code = end->code;
+    outcome->signal = end->signal;
 }
 
 /* What the program left in the pipes when it had ended; background processes may still hold them.
