@@ -214,6 +214,19 @@ static bool may_be_oom(const struct execution *execution)
            run->use.sandbox && execution->core->parts.backend->ops->capabilities.usage;
 }
 
+/* We hear of a start later than it happens, for a short program not before its end. */
+static void correct_start(struct execution *execution, int64_t wall_us)
+{
+    int64_t now_us = loop_now_us(execution->core->loop);
+    int64_t late_us = execution->started.boot_us -
+                      MAX(now_us - wall_us, execution->created.boot_us);
+
+    if (late_us <= 0)
+        return;
+    execution->started.boot_us -= late_us;
+    execution->started.wall_us -= late_us;
+}
+
 void execution_on_exit(struct execution *execution, const struct agent_exit *end)
 {
     struct execution_run *run = execution->run;
@@ -221,6 +234,7 @@ void execution_on_exit(struct execution *execution, const struct agent_exit *end
     if (!run || run->ending || run->inspecting || run->is_tree_left)
         return;
     run->end = *end;
+    correct_start(execution, end->wall_us);
     timer_stop(&run->clock);
     if (run->wanted != EXECUTION_RUNNING && end->survivors && run->in_use) {
         run->is_tree_left = true;

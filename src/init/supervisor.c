@@ -15,6 +15,8 @@ enum {
     PAYLOAD_FLAGS = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | SIGCHLD,
 };
 
+enum { MOMENT_US = 2000 };
+
 /* More than processes, for those that are about to end. */
 enum { MAX_SEATS = PROTOCOL_MAX_PROCESSES + 32, IDLE_S = 5, FUTEX_WAIT_ = 128, FUTEX_WAKE_ = 129 };
 
@@ -141,6 +143,24 @@ static bool wait_for_main(struct process *process, bool blocks, int64_t started_
     return true;
 }
 
+/* A program that nobody talks to and that ends soon is told of once: its start waits a moment for
+ * its end. False when that has not come. */
+static bool wait_a_moment(struct process *process, int64_t started_us)
+{
+    uint64_t signals = 1ull << (SIGCHLD - 1);
+    int64_t until_us = started_us + MOMENT_US;
+
+    while (!wait_for_main(process, false, started_us)) {
+        int64_t left_us = until_us - sys_now_us();
+        struct timespec left = { .tv_nsec = left_us * 1000 };
+
+        if (left_us <= 0 || process->flags & (START_TTY | START_STDIN))
+            return false;
+        (void)sys(rt_sigtimedwait, &signals, NULL, &left, SIGNAL_SET_SIZE);
+    }
+    return true;
+}
+
 /* --- telling ---------------------------------------------------------------------------------- */
 
 static unsigned to_be_told(unsigned reports)
@@ -213,8 +233,7 @@ static void serve(struct process *process)
         return;
     }
 
-    /* One that has ended already needs one message, not two. */
-    if (!wait_for_main(process, false, started_us)) {
+    if (!wait_a_moment(process, started_us)) {
         supervisor_tell(process, REPORT_STARTED);
         reports = 0;
         (void)wait_for_main(process, true, started_us);

@@ -47,6 +47,13 @@ def test_bash_code_runs_as_a_script(daemon, session):
     assert daemon.execute(session, code="set -- $BASH_VERSION; [ -n \"$1\" ] && echo bash", language="bash")["stdout"] == "bash\n"
 
 
+def test_the_time_of_a_short_program_is_told(daemon, session):
+    for seconds in (0.001, 0.001, 0.05):
+        result = daemon.execute(session, ["sleep", str(seconds)])
+        assert result["created_at"] <= result["started_at"] <= result["ended_at"]
+        assert result["duration_seconds"] >= seconds
+
+
 def test_a_signal_is_told(daemon, session):
     result = daemon.execute(session, command="kill -SEGV $$")
     assert (result["state"], result["signal"]) == ("exited", 11)
