@@ -4,7 +4,13 @@
 #include "init/text.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
+
+#define PASSWD "/etc/passwd"
+#define GROUP "/etc/group"
+
+enum { SETTLE_S = 2 };
 
 struct field {
     const char *text;
@@ -106,8 +112,54 @@ bool user_parse_ids(const char *text, struct user *user, bool *out_has_gid)
 
 /* --- reading the files ---------------------------------------------------------------------- */
 
+/* What a version of a file is told by. Nobody can set the time of its last change, but two changes
+ * may share one: a version counts once its time has passed. */
+struct version {
+    uint64_t device;
+    uint64_t inode; /* 0 without one */
+    uint64_t size;
+    struct timespec changed;
+};
+
+static struct version version_of(const struct stat *status)
+{
+    return (struct version){
+        .device = status->st_dev,
+        .inode = status->st_ino,
+        .size = (uint64_t)status->st_size,
+        .changed = status->st_ctim,
+    };
+}
+
+static bool is_same(const struct version *one, const struct version *other)
+{
+    return one->inode && one->inode == other->inode && one->device == other->device &&
+           one->size == other->size && one->changed.tv_sec == other->changed.tv_sec &&
+           one->changed.tv_nsec == other->changed.tv_nsec;
+}
+
+static bool is_settled(const struct version *version)
+{
+    struct timespec now = { 0 };
+
+    (void)sys(clock_gettime, CLOCK_REALTIME, &now);
+    return version->inode && now.tv_sec > version->changed.tv_sec + SETTLE_S;
+}
+
+static bool is_unchanged(const char *path, const struct version *version)
+{
+    struct stat status;
+    struct version current;
+
+    if (sys(stat, path, &status) < 0)
+        return false;
+    current = version_of(&status);
+    return is_same(version, &current);
+}
+
 struct line_reader {
     int fd;
+    struct version version;
     size_t start; /* of what is not yet given out */
     size_t end;
     size_t total;
@@ -126,6 +178,7 @@ static int reader_open(struct line_reader *reader, const char *path)
         sys_drop(&reader->fd);
         return -1;
     }
+    reader->version = version_of(&status);
     return 0;
 }
 
@@ -169,22 +222,24 @@ static const char *reader_next(struct line_reader *reader, size_t *out_length)
     }
 }
 
-static bool find_entry(const struct user_query *query, struct user *user)
+static bool find_entry(const struct user_query *query, struct user *user,
+                       struct version *out_version)
 {
     struct line_reader reader;
     const char *line;
     size_t length;
     bool found = false;
 
-    if (reader_open(&reader, "/etc/passwd") < 0)
+    if (reader_open(&reader, PASSWD) < 0)
         return false;
     while (!found && (line = reader_next(&reader, &length)))
         found = user_match_passwd(line, length, query, user);
     sys_close(reader.fd);
+    *out_version = reader.version;
     return found;
 }
 
-static void find_groups(struct user *user)
+static void find_groups(struct user *user, struct version *out_version)
 {
     struct line_reader reader;
     const char *line;
@@ -192,11 +247,12 @@ static void find_groups(struct user *user)
 
     user->groups[0] = user->gid;
     user->group_count = 1;
-    if (reader_open(&reader, "/etc/group") < 0)
+    if (reader_open(&reader, GROUP) < 0)
         return;
     while ((line = reader_next(&reader, &length)))
         user_add_group(line, length, user);
     sys_close(reader.fd);
+    *out_version = reader.version;
 }
 
 static void fill_defaults(struct user *user)
@@ -212,12 +268,13 @@ static void fill_defaults(struct user *user)
 static int find_by_ids(const char *text, bool wants_details, struct user *user)
 {
     struct user entry = { 0 };
+    struct version version;
     bool has_gid;
 
     if (!user_parse_ids(text, user, &has_gid))
         return EINVAL;
     if ((wants_details || !has_gid) &&
-        find_entry(&(struct user_query){ .uid = user->uid }, &entry)) {
+        find_entry(&(struct user_query){ .uid = user->uid }, &entry, &version)) {
         memcpy(user->name, entry.name, sizeof user->name);
         memcpy(user->home, entry.home, sizeof user->home);
         memcpy(user->shell, entry.shell, sizeof user->shell);
@@ -230,22 +287,79 @@ static int find_by_ids(const char *text, bool wants_details, struct user *user)
     user->groups[0] = user->gid;
     user->group_count = 1;
     if (!has_gid)
-        find_groups(user);
+        find_groups(user, &version);
     return 0;
 }
 
 static void find_own(bool wants_details, struct user *user)
 {
+    struct version version;
+
     user->unchanged = true;
     user->uid = (uint32_t)sys(geteuid);
     if (wants_details)
-        (void)find_entry(&(struct user_query){ .uid = user->uid }, user);
+        (void)find_entry(&(struct user_query){ .uid = user->uid }, user, &version);
     user->gid = (uint32_t)sys(getegid);
+}
+
+/* --- by name -------------------------------------------------------------------------------- */
+
+/* The one that was looked up last. All who look share it, also one that is killed meanwhile: then
+ * it stays locked, and is of no use any more. */
+static struct {
+    atomic_bool is_locked;
+    char name[USER_NAME_SIZE];
+    struct version passwd;
+    struct version group;
+    struct user user;
+} known;
+
+static bool recall(const char *name, struct user *out_user)
+{
+    bool is_known;
+
+    if (atomic_exchange(&known.is_locked, true))
+        return false;
+    is_known = !strcmp(known.name, name) && is_unchanged(PASSWD, &known.passwd) &&
+               is_unchanged(GROUP, &known.group);
+    if (is_known)
+        *out_user = known.user;
+    atomic_store(&known.is_locked, false);
+    return is_known;
+}
+
+static void remember(const char *name, const struct version *passwd, const struct version *group,
+                     const struct user *user)
+{
+    size_t length = strlen(name);
+
+    if (length >= sizeof known.name || !is_settled(passwd) || !is_settled(group) ||
+        atomic_exchange(&known.is_locked, true))
+        return;
+    memcpy(known.name, name, length + 1);
+    known.passwd = *passwd;
+    known.group = *group;
+    known.user = *user;
+    atomic_store(&known.is_locked, false);
+}
+
+static int find_by_name(const char *name, struct user *user)
+{
+    struct user_query query = { .name = name, .name_length = strlen(name) };
+    struct version passwd = { 0 };
+    struct version group = { 0 };
+
+    if (recall(name, user))
+        return 0;
+    if (!find_entry(&query, user, &passwd))
+        return EINVAL;
+    find_groups(user, &group);
+    remember(name, &passwd, &group, user);
+    return 0;
 }
 
 int user_find(const char *text, bool wants_details, struct user *out_user)
 {
-    struct user_query by_name = { .name = text, .name_length = strlen(text) };
     int error = 0;
 
     *out_user = (struct user){ 0 };
@@ -253,10 +367,8 @@ int user_find(const char *text, bool wants_details, struct user *out_user)
         find_own(wants_details, out_user);
     else if (text[0] >= '0' && text[0] <= '9')
         error = find_by_ids(text, wants_details, out_user);
-    else if (find_entry(&by_name, out_user))
-        find_groups(out_user);
     else
-        error = EINVAL;
+        error = find_by_name(text, out_user);
     if (!error)
         fill_defaults(out_user);
     return error;

@@ -34,3 +34,18 @@ def test_whoever_asks_for_a_large_disk_has_it(make_daemon, pool):
         assert (limits["disk_bytes"], limits["disk_kind"]) == (size, kind)
     filled = daemon.execute(large, command="head -c 300M /dev/zero > big && stat -c %s big")
     assert filled["stdout"] == f"{300 << 20}\n", filled
+
+
+def test_a_change_of_the_users_holds_for_the_next_execution(make_daemon):
+    daemon = make_daemon(backend="native")
+    session = daemon.session()
+    home = ["/bin/sh", "-c", "echo $HOME; id -G"]
+    before = daemon.execute(session, home)["stdout"]
+    assert daemon.execute(session, home)["stdout"] == before == "/home/user\n1000\n"
+    for place, change in (("/tmp", "s,:/home/user:,:/tmp:,"), ("/var", "s,:/tmp:,:/var:,")):
+        changed = daemon.execute(session, command=f"sed '{change}' /etc/passwd > /root/passwd && cat /root/passwd > /etc/passwd", user="root")
+        assert changed["exit_code"] == 0, changed
+        assert daemon.execute(session, home)["stdout"] == f"{place}\n1000\n"
+    changed = daemon.execute(session, command="echo 'more:x:1234:user' >> /etc/group", user="root")
+    assert changed["exit_code"] == 0, changed
+    assert daemon.execute(session, home)["stdout"] == "/var\n1000 1234\n"
