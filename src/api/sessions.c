@@ -250,10 +250,12 @@ static void on_session_measured(void *user)
     if (api_finish(request))
         return;
     session = api_session_again(request, &err);
-    if (session)
-        session_reply(request, 200, session);
-    else
+    if (!session) {
         api_fail(request, &err);
+        return;
+    }
+    session_read_report(session);
+    session_reply(request, 200, session);
 }
 
 static void get_session(struct api_request *request)
@@ -265,6 +267,7 @@ static void get_session(struct api_request *request)
     if (api_parameter_bool(request, "usage", &usage, &err) < 0) {
         api_fail(request, &err);
     } else if (!usage) {
+        session_read_report(request->session);
         session_reply(request, 200, request->session);
     } else {
         round = usage_begin(request->core);

@@ -101,6 +101,7 @@ static void on_rest(struct timer *timer)
     struct sandbox *member;
 
     list_for_each (member, &pool->ready, pool_node) {
+        sandbox_read_report(member);
         if (!member->warm) {
             warm_prepare(member);
             if (member->warm)
@@ -249,6 +250,9 @@ void pool_on_ready(struct pool *pool, struct sandbox *sandbox)
     pool->creating = NULL;
     pool->failures = 0;
     list_append(&pool->ready, &sandbox->pool_node);
+    /* Now, when nobody waits: reading it back from the kernel takes longer than handing it over. */
+    if (!timer_is_armed(&pool->lull))
+        sandbox_read_report(sandbox);
     timer_arm_in(&pool->rest, timer_is_armed(&pool->lull) ? REST_US : NEXT_WARM_US);
     if (!timer_is_armed(&pool->look))
         timer_arm_in(&pool->look, LOOK_US);

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { REPORT_MAXIMUM = 64 * 1024 };
+
 enum { BACKOFF_FIRST_US = 100 * 1000, BACKOFF_MAXIMUM_US = 30 * 1000 * 1000 };
 
 #define TO(state) (1U << SANDBOX_##state)
@@ -236,6 +238,21 @@ void sandbox_free(struct sandbox *sandbox)
     free(sandbox->report);
     free(sandbox->flavor);
     free(sandbox);
+}
+
+bool sandbox_is_up(const struct sandbox *sandbox)
+{
+    return sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN;
+}
+
+/* It does not change while the sandbox has these limits. */
+void sandbox_read_report(struct sandbox *sandbox)
+{
+    scoped(buffer_fini) struct buffer json = BUFFER_INIT(REPORT_MAXIMUM);
+
+    if (!sandbox->report && sandbox_is_up(sandbox) &&
+        backend_report(sandbox->core->parts.backend, sandbox->id, &json, NULL) == 0)
+        sandbox->report = buffer_steal_text(&json);
 }
 
 /* --- record and events --------------------------------------------------------------------- */

@@ -61,7 +61,7 @@ struct sandbox {
     struct end_reason end;
     uint32_t attempts;          /* of destroying */
     struct error *last_error;   /* owned; of creating, connecting or destroying; or NULL */
-    char *report;               /* owned; what the backend reported, NULL until asked */
+    char *report;               /* owned; what is in force, as JSON; NULL until it was read */
     struct sandbox_usage usage; /* as it was last measured: see usage.h */
     int64_t measured_us;        /* wall time; 0: never */
 
@@ -97,6 +97,12 @@ struct sandbox {
     void *on_settled_data;
     struct deferred drop_agent, rest, release;
 };
+
+/* Ready or frozen. */
+bool sandbox_is_up(const struct sandbox *sandbox);
+
+/* What is in force, read back from the kernel once, when it is up. */
+void sandbox_read_report(struct sandbox *sandbox);
 
 /* Starts a new one for the session, or for the pool when it is NULL. It exists when this returns;
  * session_on_sandbox_ready() or …_failed(), or those of the pool, come later. */

@@ -222,6 +222,7 @@ static void set_limits(struct workflow *workflow)
         return;
     }
     sandbox->limits = *wanted;
+    free(steal_ptr(&sandbox->report));
     backend_update(sandbox->core->parts.backend, sandbox->id, wanted,
                    sandbox_begin_op(sandbox, on_limits_set));
 }

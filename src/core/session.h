@@ -313,6 +313,10 @@ enum end_kind session_next_end(const struct session *session, int64_t *out_remai
 void session_write_fields(const struct session *session, struct json_writer *json);
 void session_write_json(const struct session *session, struct json_writer *json, const char *key);
 
+/* Reads back from the kernel what walls its sandbox has, once: the document tells it from then on.
+ * It takes as long as handing out a sandbox does, so it is for who asks for this session alone. */
+void session_read_report(const struct session *session);
+
 /* The same shape for an ended session, from its record. */
 void session_record_write_json(const struct session_record *record, struct json_writer *json,
                                const char *key);

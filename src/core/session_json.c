@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-enum { REPORT_MAXIMUM = 64 * 1024 };
-
 static void put_seconds(struct json_writer *json, const char *key, int64_t ms)
 {
     if (ms < 0)
@@ -131,24 +129,16 @@ static void put_no_clocks(struct json_writer *json)
 
 /* --- sandbox and executions ---------------------------------------------------------------- */
 
-/* What is in force does not change while the sandbox lives: it is read back once. */
-static const char *isolation_report(struct sandbox *sandbox)
+void session_read_report(const struct session *session)
 {
-    scoped(buffer_fini) struct buffer json = BUFFER_INIT(REPORT_MAXIMUM);
-
-    if (sandbox->state != SANDBOX_READY && sandbox->state != SANDBOX_FROZEN)
-        return NULL;
-    if (!sandbox->report &&
-        backend_report(sandbox->core->parts.backend, sandbox->id, &json, NULL) == 0)
-        sandbox->report = buffer_steal_text(&json);
-    return sandbox->report;
+    if (session->sandbox)
+        sandbox_read_report(session->sandbox);
 }
 
 static void put_sandbox(struct json_writer *json, const struct session *session)
 {
-    struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->sandbox;
     const struct error *last_error = sandbox ? sandbox->last_error : session->start_error;
-    const char *report = sandbox ? isolation_report(sandbox) : NULL;
 
     json_begin_object(json, "sandbox");
     json_put_text(json, "id", sandbox ? sandbox->id : NULL);
@@ -161,8 +151,8 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
         json_put_null(json, "pid");
     json_put_int(json, "attempts", sandbox ? sandbox->attempts : 0);
     json_put_text(json, "last_error", last_error ? last_error->message : NULL);
-    if (report)
-        json_put_raw(json, "isolation", report);
+    if (sandbox && sandbox_is_up(sandbox) && sandbox->report)
+        json_put_raw(json, "isolation", sandbox->report);
     else
         json_put_null(json, "isolation");
     json_end_object(json);

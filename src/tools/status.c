@@ -83,6 +83,7 @@ static void start_status(struct tool_call *call)
     say_limits(call, session);
     say_end(call, session);
     say_running(call, session);
+    session_read_report(session);
     session_write_json(session, &json, NULL);
     call->result.structured = buffer_steal_text(&text);
     tool_finish(call);
