@@ -71,7 +71,6 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
     if (destroy->next)
         destroy->next->previous = destroy->previous;
     stop_watching(launcher, destroy);
-    closer_take(launcher, destroy->mounts);
     kit_forget(launcher, &destroy->kit);
     while (destroy->waiters) {
         struct waiter *waiter = destroy->waiters;
@@ -83,6 +82,7 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
         launcher_reply(launcher, &reply, -1);
         free(waiter);
     }
+    closer_take(launcher, destroy->mounts); /* whoever lets go of it last takes the mounts apart */
     free(destroy);
 }
 
