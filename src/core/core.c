@@ -188,7 +188,7 @@ static bool is_quiet(const struct core *core)
     const struct session *session;
 
     list_for_each (sandbox, &core->sandboxes, node) {
-        if (sandbox->op_running || sandbox->ticket_running || sandbox_is_changing(sandbox))
+        if (sandbox->op_running || sandbox->ticket_running || sandbox->workflow.running)
             return false;
     }
     list_for_each (session, &core->sessions, node) {

@@ -264,7 +264,7 @@ static void on_thawed(struct backend_op *op)
 bool keep_applies(const struct sandbox *sandbox)
 {
     return sandbox->session && sandbox->session->keep_files && sandbox->agent &&
-           !sandbox->op_running && !sandbox_is_changing(sandbox) && !sandbox->died &&
+           !sandbox->op_running && !sandbox->workflow.running && !sandbox->died &&
            (sandbox->state == SANDBOX_FROZEN ||
             (sandbox->state == SANDBOX_READY && sandbox->connected));
 }

@@ -82,39 +82,19 @@ int64_t sandbox_backoff_us(unsigned attempts)
 
 /* --- what is done with it -------------------------------------------------------------------- */
 
-static struct sandbox_work *make_work(struct sandbox *sandbox)
-{
-    if (!sandbox->work) {
-        sandbox->work = xnew(struct sandbox_work);
-        sandbox->work->sandbox = sandbox;
-    }
-    return sandbox->work;
-}
-
-bool sandbox_is_changing(const struct sandbox *sandbox)
-{
-    return sandbox->work && sandbox->work->workflow.running;
-}
-
-void sandbox_begin(struct sandbox *sandbox, const struct workflow_step *steps,
-                   workflow_step_fn *on_end)
-{
-    workflow_start(&make_work(sandbox)->workflow, sandbox->core->loop, steps, on_end);
-}
-
 struct backend_op *sandbox_begin_op(struct sandbox *sandbox, backend_done_fn *done)
 {
-    struct backend_op *op = &make_work(sandbox)->op;
-
     assert(!sandbox->op_running);
-    *op = (struct backend_op){ .done = done };
+    if (!sandbox->op)
+        sandbox->op = xnew(struct sandbox_op);
+    *sandbox->op = (struct sandbox_op){ .base = { .done = done }, .sandbox = sandbox };
     sandbox->op_running = true;
-    return op;
+    return &sandbox->op->base;
 }
 
 struct sandbox *sandbox_end_op(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox_work, op)->sandbox;
+    struct sandbox *sandbox = container_of(op, struct sandbox_op, base)->sandbox;
 
     sandbox->op_running = false;
     sandbox_rest_soon(sandbox);
@@ -125,8 +105,10 @@ static void on_rest(struct deferred *deferred)
 {
     struct sandbox *sandbox = container_of(deferred, struct sandbox, rest);
 
-    if (!sandbox_is_changing(sandbox) && !sandbox->op_running && !sandbox->request_running)
-        free(steal_ptr(&sandbox->work));
+    if (!sandbox->op_running)
+        free(steal_ptr(&sandbox->op));
+    if (!sandbox->request_running)
+        free(steal_ptr(&sandbox->request));
 }
 
 void sandbox_rest_soon(struct sandbox *sandbox)
@@ -224,8 +206,7 @@ void sandbox_free(struct sandbox *sandbox)
     timer_stop(&sandbox->retry);
     if (sandbox->slot.timeout.loop)
         timer_stop(&sandbox->slot.timeout);
-    if (sandbox->work)
-        loop_undefer(core->loop, &sandbox->work->workflow.next);
+    workflow_drop(&sandbox->workflow);
     loop_undefer(core->loop, &sandbox->drop_agent);
     loop_undefer(core->loop, &sandbox->rest);
     loop_undefer(core->loop, &sandbox->release);
@@ -233,7 +214,9 @@ void sandbox_free(struct sandbox *sandbox)
     keep_cancel(sandbox);
     warm_free(sandbox->warm);
     agent_free(sandbox->agent);
-    free(sandbox->work);
+    free(sandbox->op);
+    free(sandbox->request);
+    free(sandbox->parts_err);
     free(sandbox->last_error);
     free(sandbox->report);
     free(sandbox->flavor);

@@ -18,6 +18,7 @@
 #include "core/core.h"
 #include "core/session.h"
 #include "loop/process.h"
+#include "loop/workflow.h"
 
 enum sandbox_state {
     SANDBOX_NONE,
@@ -37,7 +38,8 @@ bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 enum turn_state { TURN_NONE, TURN_WAITING, TURN_HELD };
 
 struct sandbox;
-struct sandbox_work;
+struct sandbox_op;
+struct sandbox_request;
 
 /* For executions: its id, and the connection to its init, NULL while there is none. */
 const char *sandbox_id(const struct sandbox *sandbox);
@@ -76,17 +78,20 @@ struct sandbox {
 
     /* Private to the files sandbox*.c. */
     struct capacity_slot slot;
-    struct sandbox_work *work; /* owned; NULL while nothing is done with it */
+    struct workflow workflow;        /* of creating, claiming or adopting */
+    struct sandbox_op *op;           /* owned; NULL unless the backend is asked */
+    struct sandbox_request *request; /* owned; NULL unless init is asked */
     struct store_ticket ticket;
     struct timer retry; /* of building */
     unsigned builds;    /* that failed */
     uint32_t gpus;
     enum turn_state turn;
-    bool preloaded;      /* asked for by nobody's use: it stays when they give up */
-    struct timer timer;  /* start timeout; later: connect again, or destroy again */
-    unsigned reconnects; /* in a row */
-    unsigned parts;      /* of the workflow's step that have not ended yet */
-    bool recorded;       /* its intent is in the store */
+    bool preloaded;          /* asked for by nobody's use: it stays when they give up */
+    struct timer timer;      /* start timeout; later: connect again, or destroy again */
+    unsigned reconnects;     /* in a row */
+    unsigned parts;          /* of the workflow's step that have not ended yet */
+    struct error *parts_err; /* owned; of the first that failed */
+    bool recorded;           /* its intent is in the store */
     bool complete;   /* its record says ready, before anybody uses it: the next daemon adopts it */
     bool op_running; /* the backend has not answered yet */
     bool request_running;  /* init has not answered yet */
@@ -117,9 +122,6 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
 
 /* Makes frozen what its session wants: paused or open. */
 void sandbox_converge(struct sandbox *sandbox);
-
-/* Whether it is being made, claimed or adopted. */
-bool sandbox_is_changing(const struct sandbox *sandbox);
 
 /* Whether uses may be granted now. */
 bool sandbox_is_usable(const struct sandbox *sandbox);

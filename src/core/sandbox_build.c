@@ -29,7 +29,7 @@ static struct sandbox *find_turn(const struct core *core, const char *owner, enu
 
 void sandbox_take_turn(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
     const struct session *session = sandbox->session;
     const struct core *core = sandbox->core;
 
@@ -56,7 +56,7 @@ void sandbox_pass_turn(struct sandbox *sandbox)
     if (!next)
         return;
     next->turn = TURN_HELD;
-    workflow_step_done(&next->work->workflow, NULL);
+    workflow_step_done(&next->workflow, NULL);
 }
 
 /* --- building ----------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ static void on_cleared(struct backend_op *op)
     struct sandbox *sandbox = sandbox_end_op(op);
 
     if (sandbox->state != SANDBOX_CREATING) {
-        workflow_step_done(&sandbox->work->workflow, sandbox->last_error);
+        workflow_step_done(&sandbox->workflow, sandbox->last_error);
         return;
     }
     sandbox->retry.on_expire = on_retry;
@@ -146,7 +146,7 @@ static void on_built(struct backend_op *op)
         keep_made(sandbox, op);
         (void)check_resources(sandbox, op, &err);
     }
-    workflow_step_done(&sandbox->work->workflow, err.code == ERR_NONE ? NULL : &err);
+    workflow_step_done(&sandbox->workflow, err.code == ERR_NONE ? NULL : &err);
 }
 
 static void build(struct sandbox *sandbox)
@@ -168,7 +168,7 @@ static void build(struct sandbox *sandbox)
 
 void sandbox_build(struct workflow *workflow)
 {
-    build(sandbox_of_workflow(workflow));
+    build(container_of(workflow, struct sandbox, workflow));
 }
 
 bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err)
@@ -179,6 +179,6 @@ bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err)
         timer_stop(&sandbox->retry);
     else
         return false;
-    workflow_step_done(&sandbox->work->workflow, err);
+    workflow_step_done(&sandbox->workflow, err);
     return true;
 }

@@ -93,7 +93,7 @@ void sandbox_destroy_next(struct sandbox *sandbox)
 {
     const struct core *core = sandbox->core;
 
-    if (sandbox_is_changing(sandbox) || sandbox->op_running || sandbox->ticket_running ||
+    if (sandbox->workflow.running || sandbox->op_running || sandbox->ticket_running ||
         sandbox->keep_work)
         return;
     if (!sandbox->recorded) {
@@ -139,9 +139,9 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
     sandbox_set_state(sandbox, SANDBOX_DESTROYING);
     sandbox_note_left(sandbox);
     detach(sandbox);
-    if (sandbox_is_changing(sandbox)) {
+    if (sandbox->workflow.running) {
         error_set(&err, ERR_GONE, "the sandbox is being destroyed");
-        workflow_cancel(&sandbox->work->workflow, &err);
+        workflow_cancel(&sandbox->workflow, &err);
         sandbox_abort_step(sandbox, &err);
     }
     warm_free(steal_ptr(&sandbox->warm));

@@ -3,35 +3,29 @@
 /* What the files of sandboxes share among themselves. */
 
 #include "core/sandbox.h"
-#include "loop/workflow.h"
 
-/* What is needed only while something is done with it: most of the time of most sandboxes nothing
- * is, and there are thousands. */
-struct sandbox_work {
-    struct sandbox *sandbox;  /* borrowed */
-    struct workflow workflow; /* of creating, claiming or adopting */
-    struct backend_op op;
-    struct agent_request request;
-    struct error parts_err; /* the first, of the parts of the workflow's step */
+/* Most sandboxes are at rest, and there are thousands: what is needed to ask the backend or init is
+ * only there while they are asked. */
+struct sandbox_op {
+    struct backend_op base;
+    struct sandbox *sandbox; /* borrowed */
 };
 
-static inline struct sandbox *sandbox_of_workflow(const struct workflow *workflow)
-{
-    return container_of(workflow, const struct sandbox_work, workflow)->sandbox;
-}
+struct sandbox_request {
+    struct agent_request base;
+    struct sandbox *sandbox; /* borrowed */
+};
 
 /* sandbox.c */
 
-/* Both make its work when there is none. */
-void sandbox_begin(struct sandbox *sandbox, const struct workflow_step *steps,
-                   workflow_step_fn *on_end);
 struct backend_op *sandbox_begin_op(struct sandbox *sandbox, backend_done_fn *done);
 
 /* The backend has answered; the operation can be looked at until the end of the turn. */
 struct sandbox *sandbox_end_op(struct backend_op *op);
 
-/* At the end of the turn its work is given back, unless something is done with it by then. */
+/* At the end of the turn, what is not under way by then is given back. */
 void sandbox_rest_soon(struct sandbox *sandbox);
+
 struct sandbox *sandbox_new(struct core *core, struct session *session);
 void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state);
 void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason); /* or NULL */

@@ -18,6 +18,11 @@ static void start_timeout(struct sandbox *sandbox)
     timer_arm_in(&sandbox->timer, sandbox->core->parts.config->sandbox.start_timeout_ms * 1000);
 }
 
+static struct sandbox *sandbox_of(struct workflow *workflow)
+{
+    return container_of(workflow, struct sandbox, workflow);
+}
+
 static const struct error *failure_or_null(const struct error *err)
 {
     return err->code == ERR_NONE ? NULL : err;
@@ -27,7 +32,7 @@ static const struct error *failure_or_null(const struct error *err)
 
 static void reserve_slot(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
     struct session *session = sandbox->session;
     struct error err = { 0 };
     int result =
@@ -39,25 +44,23 @@ static void reserve_slot(struct workflow *workflow)
 
 void sandbox_on_slot(struct sandbox *sandbox, const struct error *err)
 {
-    workflow_step_done(&sandbox->work->workflow, err);
+    workflow_step_done(&sandbox->workflow, err);
 }
 
 /* One of the things that a step waits for has ended. */
 static void part_done(struct sandbox *sandbox, const struct error *err)
 {
-    struct sandbox_work *work = sandbox->work;
-
-    if (err && work->parts_err.code == ERR_NONE)
-        work->parts_err = *err;
+    if (err && !sandbox->parts_err)
+        error_keep(&sandbox->parts_err, err);
     assert(sandbox->parts > 0);
     if (--sandbox->parts == 0)
-        workflow_step_done(&work->workflow, failure_or_null(&work->parts_err));
+        workflow_step_done(&sandbox->workflow, sandbox->parts_err);
 }
 
 static void begin_parts(struct sandbox *sandbox, unsigned parts)
 {
     sandbox->parts = parts;
-    sandbox->work->parts_err = (struct error){ 0 };
+    error_keep(&sandbox->parts_err, NULL);
 }
 
 static void on_recorded(struct store_ticket *ticket)
@@ -80,7 +83,7 @@ static void on_intent_recorded(struct store_ticket *ticket)
 
 static void record_intent(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
 
     start_timeout(sandbox);
     begin_parts(sandbox, 1);
@@ -109,12 +112,12 @@ static void on_adopt_answer(struct backend_op *op)
         sandbox_watch(sandbox, op->result.made.pidfd);
     else if (op->err.code == ERR_NONE)
         fd_close(op->result.made.pidfd);
-    workflow_step_done(&sandbox->work->workflow, failure_or_null(&op->err));
+    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
 }
 
 static void ask_backend(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
 
     backend_adopt(sandbox->core->parts.backend, &sandbox->made,
                   sandbox_begin_op(sandbox, on_adopt_answer));
@@ -122,9 +125,10 @@ static void ask_backend(struct workflow *workflow)
 
 static void on_listed(struct agent_request *request)
 {
-    struct sandbox *sandbox = container_of(request, struct sandbox_work, request)->sandbox;
+    struct sandbox *sandbox = container_of(request, struct sandbox_request, base)->sandbox;
 
     sandbox->request_running = false;
+    sandbox_rest_soon(sandbox);
     part_done(sandbox, failure_or_null(&request->err));
 }
 
@@ -149,21 +153,24 @@ static void connect_part(struct sandbox *sandbox)
     sandbox->agent = agent_new(sandbox->core->loop, fd, &sandbox_agent_handler, sandbox);
     if (sandbox->session)
         session_on_sandbox_agent(sandbox->session);
+    if (!sandbox->request)
+        sandbox->request = xnew(struct sandbox_request);
+    sandbox->request->sandbox = sandbox;
     sandbox->request_running = true;
-    agent_list(sandbox->agent, &sandbox->work->request, on_listed);
+    agent_list(sandbox->agent, &sandbox->request->base, on_listed);
 }
 
 static void connect_to_init(struct workflow *workflow)
 {
-    begin_parts(sandbox_of_workflow(workflow), 1);
-    connect_part(sandbox_of_workflow(workflow));
+    begin_parts(sandbox_of(workflow), 1);
+    connect_part(sandbox_of(workflow));
 }
 
 /* Side by side: nothing runs in it before both have ended. One that gets its files back is recorded
  * when it has them: until then the next daemon takes it for half made. */
 static void record_and_connect(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
 
     begin_parts(sandbox, keep_can_restore(sandbox) ? 1 : 2);
     if (!keep_can_restore(sandbox))
@@ -173,12 +180,12 @@ static void record_and_connect(struct workflow *workflow)
 
 static void on_restored(struct sandbox *sandbox)
 {
-    workflow_step_done(&sandbox->work->workflow, NULL);
+    workflow_step_done(&sandbox->workflow, NULL);
 }
 
 static void restore_files(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
 
     if (keep_can_restore(sandbox))
         keep_restore(sandbox, on_restored);
@@ -188,7 +195,7 @@ static void restore_files(struct workflow *workflow)
 
 static void record_restored(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
 
     if (sandbox->complete) {
         workflow_step_done(workflow, NULL);
@@ -202,7 +209,7 @@ static void on_limits_set(struct backend_op *op)
 {
     struct sandbox *sandbox = sandbox_end_op(op);
 
-    workflow_step_done(&sandbox->work->workflow, failure_or_null(&op->err));
+    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
 }
 
 static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_limits *b)
@@ -213,7 +220,7 @@ static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_li
 
 static void set_limits(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
     const struct sandbox_limits *wanted = &sandbox->session->limits;
 
     start_timeout(sandbox);
@@ -231,9 +238,9 @@ static void set_limits(struct workflow *workflow)
  * ready. */
 static void record_claim(struct workflow *workflow)
 {
-    begin_parts(sandbox_of_workflow(workflow), 1);
-    sandbox_emit(sandbox_of_workflow(workflow), "sandbox.creating", NULL);
-    record_made(sandbox_of_workflow(workflow));
+    begin_parts(sandbox_of(workflow), 1);
+    sandbox_emit(sandbox_of(workflow), "sandbox.creating", NULL);
+    record_made(sandbox_of(workflow));
 }
 
 /* What was done is undone by the one way out, sandbox_destroy(). */
@@ -269,14 +276,15 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
         return;
     if (sandbox->slot.state == SLOT_WAITING) {
         capacity_release(sandbox->core->capacity, sandbox);
-        workflow_step_done(&sandbox->work->workflow, err);
+        workflow_step_done(&sandbox->workflow, err);
     } else if (sandbox->request_running) {
-        agent_cancel(&sandbox->work->request);
+        agent_cancel(&sandbox->request->base);
         sandbox->request_running = false;
+        sandbox_rest_soon(sandbox);
         part_done(sandbox, err);
-    } else if (sandbox->keep_work && sandbox_is_changing(sandbox)) {
+    } else if (sandbox->keep_work && sandbox->workflow.running) {
         keep_cancel(sandbox);
-        workflow_step_done(&sandbox->work->workflow, err);
+        workflow_step_done(&sandbox->workflow, err);
     }
 }
 
@@ -307,20 +315,27 @@ void sandbox_fail(struct sandbox *sandbox, const struct error *err)
     sandbox_destroy(sandbox, END_FAILED, error_code_name(failure.code));
 }
 
+static void fail_at_once(struct sandbox *sandbox)
+{
+    struct error err;
+
+    error_named(&err, ERR_BACKEND, "sandbox_died", "its init ended at once");
+    sandbox_fail(sandbox, &err);
+}
+
 /* Of creating and of claiming. */
 static void on_start_end(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
 
     timer_stop(&sandbox->timer);
-    sandbox_rest_soon(sandbox);
     sandbox_pass_turn(sandbox);
-    if (sandbox->died && workflow->err.code == ERR_NONE)
-        error_named(&workflow->err, ERR_BACKEND, "sandbox_died", "its init ended at once");
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
-    else if (workflow->err.code != ERR_NONE)
-        sandbox_fail(sandbox, &workflow->err);
+    else if (workflow->err)
+        sandbox_fail(sandbox, workflow->err);
+    else if (sandbox->died)
+        fail_at_once(sandbox);
     else
         become_ready(sandbox);
 }
@@ -332,7 +347,7 @@ struct sandbox *sandbox_start(struct core *core, struct session *session)
     id_make(sandbox->id, ID_SANDBOX);
     map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
     sandbox_set_state(sandbox, SANDBOX_CREATING);
-    sandbox_begin(sandbox, create_steps, on_start_end);
+    workflow_start(&sandbox->workflow, core->loop, create_steps, on_start_end);
     return sandbox;
 }
 
@@ -345,7 +360,7 @@ void sandbox_claim(struct sandbox *sandbox, struct session *session)
     session->sandbox = sandbox;
     sandbox_set_state(sandbox, SANDBOX_CREATING);
     sandbox->connected = false;
-    sandbox_begin(sandbox, claim_steps, on_start_end);
+    workflow_start(&sandbox->workflow, sandbox->core->loop, claim_steps, on_start_end);
 }
 
 static void settle(struct sandbox *sandbox)
@@ -385,26 +400,25 @@ static void on_unknown(struct sandbox *sandbox, const struct error *err)
 
 static void on_adopt_end(struct workflow *workflow)
 {
-    struct sandbox *sandbox = sandbox_of_workflow(workflow);
+    struct sandbox *sandbox = sandbox_of(workflow);
 
-    sandbox_rest_soon(sandbox);
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
-    else if (sandbox->died || workflow->err.code == ERR_GONE)
+    else if (sandbox->died || (workflow->err && workflow->err->code == ERR_GONE))
         sandbox_on_crash(sandbox);
-    else if (workflow->err.code == ERR_NONE)
+    else if (!workflow->err)
         on_connected(sandbox);
     else
-        on_unknown(sandbox, &workflow->err);
+        on_unknown(sandbox, workflow->err);
     settle(sandbox);
 }
 
 void sandbox_adopt(struct sandbox *sandbox, void (*on_settled)(struct sandbox *sandbox), void *data)
 {
     assert(sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN);
-    assert(!sandbox->op_running && !sandbox_is_changing(sandbox));
+    assert(!sandbox->op_running && !sandbox->workflow.running);
     sandbox->on_settled = on_settled;
     sandbox->on_settled_data = data;
     sandbox->connected = false;
-    sandbox_begin(sandbox, adopt_steps, on_adopt_end);
+    workflow_start(&sandbox->workflow, sandbox->core->loop, adopt_steps, on_adopt_end);
 }

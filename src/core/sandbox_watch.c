@@ -41,7 +41,7 @@ static void on_lost(struct agent *agent, const struct error *err)
 {
     struct sandbox *sandbox = agent_user(agent);
 
-    if (sandbox_is_changing(sandbox) || !sandbox->connected)
+    if (sandbox->workflow.running || !sandbox->connected)
         return; /* the request that is open has failed as well, or it is going anyway */
     log_debug("connection to init lost", kv("sandbox", sandbox->id), kv("error", err->message));
     sandbox->connected = false;
@@ -79,7 +79,7 @@ static void on_process_exit(struct process *process)
 
     sandbox->died = true;
     error_named(&err, ERR_GONE, "sandbox_died", "its init has ended");
-    if (sandbox_is_changing(sandbox))
+    if (sandbox->workflow.running)
         sandbox_abort_step(sandbox, &err);
     else if (sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN)
         sandbox_on_crash(sandbox);
@@ -194,7 +194,7 @@ void sandbox_converge(struct sandbox *sandbox)
     struct session *session = sandbox->session;
     bool freeze;
 
-    if (!session || sandbox->op_running || sandbox_is_changing(sandbox))
+    if (!session || sandbox->op_running || sandbox->workflow.running)
         return;
     if (session->state == SESSION_PAUSED && sandbox->state == SANDBOX_READY)
         freeze = true;

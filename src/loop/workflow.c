@@ -1,11 +1,16 @@
 #include "loop/workflow.h"
 
+#include "base/scoped.h"
+
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void workflow_end(struct workflow *workflow)
 {
+    scoped(free) struct error *err = workflow->err;
+
     workflow->running = false;
     workflow->on_end(workflow);
 }
@@ -57,10 +62,10 @@ void workflow_start(struct workflow *workflow, struct loop *loop, const struct w
 
 static void keep_undo_failure(struct workflow *workflow, const struct error *err)
 {
-    char *message = workflow->err.message;
+    char *message = workflow->err->message;
     size_t length = strlen(message);
 
-    snprintf(message + length, sizeof(workflow->err.message) - length, "; undo %s: %s",
+    snprintf(message + length, sizeof(workflow->err->message) - length, "; undo %s: %s",
              workflow->steps[workflow->at].name, err->message);
 }
 
@@ -69,8 +74,8 @@ static void keep_failure(struct workflow *workflow, const struct error *err)
     workflow->undoing = true;
     if (workflow->cancelled)
         return;
-    workflow->err = *err;
-    error_wrap(&workflow->err, "%s", workflow->steps[workflow->at].name);
+    error_keep(&workflow->err, err);
+    error_wrap(workflow->err, "%s", workflow->steps[workflow->at].name);
 }
 
 void workflow_step_done(struct workflow *workflow, const struct error *err)
@@ -88,11 +93,20 @@ void workflow_step_done(struct workflow *workflow, const struct error *err)
 
 void workflow_cancel(struct workflow *workflow, const struct error *reason)
 {
+    struct error cancelled;
+
     if (!workflow->running || workflow->undoing || workflow->cancelled)
         return;
     workflow->cancelled = true;
-    if (reason)
-        workflow->err = *reason;
-    else
-        error_set(&workflow->err, ERR_UNAVAILABLE, "cancelled");
+    error_set(&cancelled, ERR_UNAVAILABLE, "cancelled");
+    error_keep(&workflow->err, reason ? reason : &cancelled);
+}
+
+void workflow_drop(struct workflow *workflow)
+{
+    if (!workflow->running)
+        return;
+    workflow->running = false;
+    loop_undefer(workflow->loop, &workflow->next);
+    error_keep(&workflow->err, NULL);
 }

@@ -27,13 +27,13 @@ struct workflow_step {
 struct workflow {
     const struct workflow_step *steps; /* borrowed; ends with a row without a name */
     struct loop *loop;                 /* borrowed */
-    workflow_step_fn *on_end;          /* err.code is ERR_NONE on success */
+    workflow_step_fn *on_end;          /* err is NULL on success */
     size_t at;                         /* the step that runs or is being undone */
     bool busy;                         /* that step has not reported its end yet */
     bool undoing;
     bool cancelled;
     bool running;
-    struct error err;
+    struct error *err; /* owned; gone when on_end returns */
     struct deferred next;
 };
 
@@ -50,3 +50,7 @@ void workflow_step_done(struct workflow *workflow, const struct error *err);
  * and on_end has not come yet. The first error stays: cancelling what is being undone or has ended
  * does nothing. */
 void workflow_cancel(struct workflow *workflow, const struct error *reason);
+
+/* Leaves it where it is: on_end does not come. Only between two steps, or when the running one is
+ * never going to report its end. */
+void workflow_drop(struct workflow *workflow);

@@ -47,7 +47,8 @@ static void several_waiters_share_one_creation(void **state)
         assert_non_null(tried[i].use.agent);
     }
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
-    assert_null(session->sandbox->work); /* nothing is done with it any more */
+    assert_null(session->sandbox->op); /* nobody is asked any more */
+    assert_null(session->sandbox->request);
     assert_int_equal(session->active_uses, 5);
     for (int i = 0; i < 5; i++)
         session_use_end(&tried[i].use);

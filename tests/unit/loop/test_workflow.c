@@ -16,6 +16,7 @@ struct plan {
     char fails_at;     /* the step or undoing that reports a failure */
     char waits_at;     /* the step that does not report its end by itself */
     char cancelled_in; /* the step during which the workflow is cancelled */
+    struct error err;  /* as it was at the end */
 };
 
 static struct plan *plan_from(struct workflow *workflow)
@@ -81,6 +82,7 @@ static const struct workflow_step no_steps[] = { { 0 } };
 static void on_end(struct workflow *workflow)
 {
     assert_false(workflow->running);
+    plan_from(workflow)->err = workflow->err ? *workflow->err : (struct error){ 0 };
     plan_note(plan_from(workflow), '.');
 }
 
@@ -100,7 +102,7 @@ static void steps_run_in_order_and_the_end_has_no_error(void **state UNUSED)
 
     plan_run(&plan, steps);
     assert_string_equal(plan.trace, "123.");
-    assert_int_equal(plan.workflow.err.code, ERR_NONE);
+    assert_int_equal(plan.err.code, ERR_NONE);
 }
 
 static void a_table_without_steps_ends_from_the_loop(void **state UNUSED)
@@ -117,8 +119,8 @@ static void a_failure_undoes_the_completed_steps_in_reverse(void **state UNUSED)
 
     plan_run(&plan, steps);
     assert_string_equal(plan.trace, "123ba.");
-    assert_int_equal(plan.workflow.err.code, ERR_BACKEND);
-    assert_string_equal(plan.workflow.err.message, "third: broken");
+    assert_int_equal(plan.err.code, ERR_BACKEND);
+    assert_string_equal(plan.err.message, "third: broken");
 }
 
 static void a_step_without_undo_is_passed_over(void **state UNUSED)
@@ -135,7 +137,7 @@ static void failing_at_once_undoes_nothing(void **state UNUSED)
 
     plan_run(&plan, steps);
     assert_string_equal(plan.trace, "1.");
-    assert_string_equal(plan.workflow.err.message, "first: broken");
+    assert_string_equal(plan.err.message, "first: broken");
 }
 
 static void a_failure_while_undoing_is_kept_and_stops_nothing(void **state UNUSED)
@@ -144,8 +146,8 @@ static void a_failure_while_undoing_is_kept_and_stops_nothing(void **state UNUSE
 
     plan_run(&plan, steps);
     assert_string_equal(plan.trace, "123cba.");
-    assert_int_equal(plan.workflow.err.code, ERR_GONE);
-    assert_string_equal(plan.workflow.err.message, "nobody waits; undo second: broken");
+    assert_int_equal(plan.err.code, ERR_GONE);
+    assert_string_equal(plan.err.message, "nobody waits; undo second: broken");
 }
 
 static void cancelling_undoes_the_running_step_once_it_has_ended(void **state UNUSED)
@@ -162,7 +164,7 @@ static void cancelling_undoes_the_running_step_once_it_has_ended(void **state UN
     workflow_step_done(&plan.workflow, NULL);
     loop_turn(loop, 0);
     assert_string_equal(plan.trace, "12ba.");
-    assert_int_equal(plan.workflow.err.code, ERR_UNAVAILABLE);
+    assert_int_equal(plan.err.code, ERR_UNAVAILABLE);
     workflow_cancel(&plan.workflow, NULL);
     loop_turn(loop, 0);
     assert_string_equal(plan.trace, "12ba.");
@@ -174,7 +176,7 @@ static void a_step_that_fails_after_the_cancel_is_not_undone(void **state UNUSED
 
     plan_run(&plan, steps);
     assert_string_equal(plan.trace, "12a.");
-    assert_string_equal(plan.workflow.err.message, "nobody waits");
+    assert_string_equal(plan.err.message, "nobody waits");
 }
 
 static void cancelling_after_the_last_step_still_undoes_all(void **state UNUSED)
@@ -190,6 +192,21 @@ static void cancelling_after_the_last_step_still_undoes_all(void **state UNUSED)
     assert_string_equal(plan.trace, "123cba.");
 }
 
+static void one_that_is_dropped_does_not_go_on(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct plan plan = { .waits_at = '2' };
+
+    workflow_start(&plan.workflow, loop, steps, on_end);
+    loop_turn(loop, 0);
+    workflow_cancel(&plan.workflow, NULL);
+    workflow_step_done(&plan.workflow, NULL);
+    workflow_drop(&plan.workflow);
+    workflow_drop(&plan.workflow);
+    loop_turn(loop, 0);
+    assert_string_equal(plan.trace, "12");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +219,7 @@ int main(void)
         cmocka_unit_test(cancelling_undoes_the_running_step_once_it_has_ended),
         cmocka_unit_test(a_step_that_fails_after_the_cancel_is_not_undone),
         cmocka_unit_test(cancelling_after_the_last_step_still_undoes_all),
+        cmocka_unit_test(one_that_is_dropped_does_not_go_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
