@@ -51,8 +51,7 @@ static struct api_request *request_new(struct api *api, struct http_exchange *ex
 
 static void request_free(struct api_request *request)
 {
-    for (size_t i = 0; i < request->segment_count; i++)
-        free(request->segments[i]);
+    free(request->path);
     for (size_t i = 0; i < request->parameter_count; i++) {
         free(request->parameters[i].name);
         free(request->parameters[i].value);

@@ -102,7 +102,8 @@ struct api_request {
     struct core *core;              /* borrowed */
     struct http_exchange *exchange; /* borrowed; NULL when it is over */
     const struct api_route *route;  /* borrowed */
-    char *segments[API_SEGMENTS];   /* of the path, decoded; owned */
+    char *path;                     /* owned: the segments, each a text of its own */
+    char *segments[API_SEGMENTS];   /* of the path, decoded; borrowed */
     size_t segment_count;
     struct {
         char *name, *value; /* owned */

@@ -39,9 +39,8 @@ static int hex_value(char digit)
 }
 
 /* The codec has checked the escapes and that the result is UTF-8 without NUL. */
-static char *decode_segment(const char *text, size_t length)
+static void decode_segment(const char *text, size_t length, char *decoded)
 {
-    char *decoded = xmalloc(length + 1);
     size_t at = 0;
 
     for (size_t i = 0; i < length; i++) {
@@ -54,7 +53,6 @@ static char *decode_segment(const char *text, size_t length)
         }
     }
     decoded[at] = '\0';
-    return decoded;
 }
 
 static int parse_path(struct api_request *request, const char *target)
@@ -62,12 +60,14 @@ static int parse_path(struct api_request *request, const char *target)
     size_t length = strcspn(target, "?#");
     size_t at = 1;
 
+    request->path = xmalloc(length + 1);
     while (at <= length) {
         size_t end = at + strcspn(target + at, "/?#");
 
         if (request->segment_count == API_SEGMENTS)
             return -1;
-        request->segments[request->segment_count++] = decode_segment(target + at, end - at);
+        decode_segment(target + at, end - at, request->path + at);
+        request->segments[request->segment_count++] = request->path + at;
         at = end + 1;
     }
     return 0;

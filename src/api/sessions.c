@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_MAXIMUM = 256, LABELS_MAXIMUM = 64 };
+enum { KEY_MAXIMUM = 256, LABELS_MAXIMUM = 64, USUAL_BYTES = 2000 };
 
 /* --- shared ---------------------------------------------------------------------------------- */
 
@@ -24,6 +24,7 @@ void session_reply(struct api_request *request, int status, const struct session
     struct json_writer json = JSON_WRITER(&text);
 
     memcpy(request->session_id, session->id, sizeof(request->session_id));
+    (void)buffer_reserve(&text, USUAL_BYTES); /* at once, not by growing six times */
     session_write_json(session, &json, NULL);
     api_reply(request, status, &text);
 }

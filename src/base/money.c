@@ -31,12 +31,16 @@ int64_t money_time_us(int64_t price_per_hour, int64_t amount)
     return time_us > INT64_MAX ? INT64_MAX : (int64_t)time_us;
 }
 
+/* Every answer about a session has an amount in it, which is nothing most of the time. */
 const char *money_text(int64_t amount, char text[MONEY_TEXT_SIZE])
 {
-    int length = snprintf(text, MONEY_TEXT_SIZE, "%s%lld.%06lld", amount < 0 ? "-" : "",
-                          llabs((long long)amount / MONEY_DOLLAR),
-                          llabs((long long)amount % MONEY_DOLLAR));
+    int length;
 
+    if (amount == 0)
+        return "0.00";
+    length = snprintf(text, MONEY_TEXT_SIZE, "%s%lld.%06lld", amount < 0 ? "-" : "",
+                      llabs((long long)amount / MONEY_DOLLAR),
+                      llabs((long long)amount % MONEY_DOLLAR));
     for (int least = length - 4; length > least && text[length - 1] == '0'; length--)
         text[length - 1] = '\0';
     return text;

@@ -199,14 +199,15 @@ static void put_identity(struct json_writer *json, const struct session *session
 {
     char reason[END_TEXT_SIZE];
 
-    end_reason_text(&session->end, reason);
     json_put_text(json, "id", session->id);
     json_put_text(json, "owner", session->owner);
     put_text_or_null(json, "key", session->key);
     put_text_or_null(json, "on_behalf_of", session->on_behalf_of);
     put_labels(json, session->labels_json);
     json_put_text(json, "state", session_state_name(session->state));
-    put_text_or_null(json, "end_reason", reason);
+    if (session->end.kind != END_NONE)
+        end_reason_text(&session->end, reason);
+    json_put_text(json, "end_reason", session->end.kind == END_NONE ? NULL : reason);
     json_put_int(json, "generation", (int64_t)session->generation);
 }
 
