@@ -1,10 +1,12 @@
 #include "backend/report_kernel.h"
 
+#include "base/macros.h"
 #include "base/scoped.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TEXT_SIZE = 64 * 1024, PATH_SIZE = 1024 };
@@ -28,40 +30,49 @@ static uint64_t read_number(const char *dir, const char *name)
 {
     char path[2 * PATH_SIZE];
     char text[64];
-    uint64_t value = 0;
 
     snprintf(path, sizeof(path), "%s/%s", dir, name);
-    if (!read_file(path, text, sizeof(text)) || sscanf(text, "%" SCNu64, &value) != 1)
-        return 0;
-    return value;
+    return read_file(path, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
 }
 
 /* --- /proc/PID ----------------------------------------------------------------------------- */
 
-static void read_status(const char *text, struct kernel_view *view)
+/* The text behind a word at the start of a line; NULL if there is none. */
+static const char *find_line(const char *text, const char *word)
 {
+    size_t length = strlen(word);
     const char *line;
 
     for (line = text; line && *line; line = strchr(line, '\n')) {
-        unsigned number;
-
         line += *line == '\n';
-        if (sscanf(line, "Seccomp: %u", &number) == 1)
-            view->seccomp = number;
-        else if (sscanf(line, "NoNewPrivs: %u", &number) == 1)
-            view->no_new_privs = number;
-        else
-            (void)(sscanf(line, "CapEff: %" SCNx64, &view->capabilities) == 1 ||
-                   sscanf(line, "CapBnd: %" SCNx64, &view->bounding));
+        if (strncmp(line, word, length) == 0)
+            return line + length;
     }
+    return NULL;
+}
+
+static uint64_t line_number(const char *text, const char *word, int base)
+{
+    const char *value = find_line(text, word);
+
+    return value ? strtoull(value, NULL, base) : 0;
+}
+
+static void read_status(const char *text, struct kernel_view *view)
+{
+    view->capabilities = line_number(text, "CapEff:", 16);
+    view->bounding = line_number(text, "CapBnd:", 16);
+    view->no_new_privs = line_number(text, "NoNewPrivs:", 10);
+    view->seccomp = (unsigned)line_number(text, "Seccomp:", 10);
 }
 
 static void read_ids(const char *text, struct kernel_view *view)
 {
-    uint32_t inside;
+    char *end;
 
-    (void)sscanf(text, "%" SCNu32 " %" SCNu32 " %" SCNu32, &inside, &view->uid_first,
-                 &view->uid_count);
+    (void)strtoul(text, &end, 10); /* inside */
+    view->uid_first = (uint32_t)strtoul(end, &end, 10);
+    view->uid_count = (uint32_t)strtoul(end, &end, 10);
     /* The host's own map is no range of the sandbox's. */
     if (view->uid_count == UINT32_MAX)
         view->uid_count = 0;
@@ -103,36 +114,49 @@ static void read_disk(const char *text, struct kernel_view *view)
 
 /* --- control groups ------------------------------------------------------------------------ */
 
-/* The path of the process's group in the hierarchy with that controller; "" is the one of v2. */
+enum controller { UNIFIED, MEMORY, PIDS, CPU, BLKIO, FREEZER, CONTROLLERS };
+
+static const char *const controllers[CONTROLLERS] = {
+    [UNIFIED] = "", [MEMORY] = "memory", [PIDS] = "pids",
+    [CPU] = "cpu",  [BLKIO] = "blkio",   [FREEZER] = "freezer",
+};
+
+static bool list_has(const char *list, size_t length, const char *word)
+{
+    const char *end = list + length;
+    size_t size = strlen(word);
+
+    while (list < end) {
+        size_t item = MIN(strcspn(list, ","), (size_t)(end - list));
+
+        if (item == size && memcmp(list, word, size) == 0)
+            return true;
+        list += item + 1;
+    }
+    return false;
+}
+
+/* The path of the process's group in the hierarchy with that controller; "" is the one of v2. A
+ * line is "number:controllers:path". */
 static bool find_group(const char *groups, const char *controller, char path[PATH_SIZE])
 {
     const char *line;
 
     for (line = groups; line && *line; line = strchr(line, '\n')) {
-        char names[256] = "";
-        char group[PATH_SIZE / 2] = "";
+        const char *names;
+        size_t length;
 
         line += *line == '\n';
-        if (!*controller) {
-            if (sscanf(line, "0::%511[^\n]", group) == 1)
-                return snprintf(path, PATH_SIZE, "%s", group) < PATH_SIZE;
-        } else if (sscanf(line, "%*u:%255[^:]:%511[^\n]", names, group) == 2 &&
-                   strcmp(names, controller) == 0) {
-            return snprintf(path, PATH_SIZE, "%s", group) < PATH_SIZE;
+        names = line + strcspn(line, ":\n");
+        if (*names != ':')
+            continue;
+        length = strcspn(++names, ":\n");
+        if (names[length] == ':' &&
+            (*controller ? list_has(names, length, controller) : length == 0 && *line == '0')) {
+            const char *group = names + length + 1;
+
+            return snprintf(path, PATH_SIZE, "%.*s", (int)strcspn(group, "\n"), group) < PATH_SIZE;
         }
-    }
-    return false;
-}
-
-static bool option_is(const char *options, const char *word)
-{
-    const char *at = strstr(options, word);
-    size_t length = strlen(word);
-
-    while (at) {
-        if ((at == options || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
-            return true;
-        at = strstr(at + 1, word);
     }
     return false;
 }
@@ -149,22 +173,39 @@ static bool find_mount(const char *mounts, const char *controller, char path[PAT
         line += *line == '\n';
         if (sscanf(line, "%*s %511s %31s %511s", where, type, options) != 3)
             continue;
-        if (*controller ? strcmp(type, "cgroup") == 0 && option_is(options, controller)
-                        : strcmp(type, "cgroup2") == 0)
+        if (*controller
+                ? strcmp(type, "cgroup") == 0 && list_has(options, strlen(options), controller)
+                : strcmp(type, "cgroup2") == 0)
             return snprintf(path, PATH_SIZE, "%s", where) < PATH_SIZE;
     }
     return false;
 }
 
-/* Only a group of ours limits the sandbox; the one it was started in is the daemon's. */
-static bool locate(const char *groups, const char *mounts, const char *controller,
-                   char path[PATH_SIZE])
+/* Where the hierarchy with that controller is mounted; "" if it is not. That does not change while
+ * we run. */
+static const char *hierarchy_of(enum controller controller)
 {
-    char where[PATH_SIZE];
+    static char places[CONTROLLERS][PATH_SIZE];
+    static bool known;
+    static char mounts[TEXT_SIZE];
+
+    if (!known && read_file("/proc/self/mounts", mounts, sizeof(mounts))) {
+        for (unsigned i = 0; i < CONTROLLERS; i++)
+            if (!find_mount(mounts, controllers[i], places[i]))
+                places[i][0] = '\0';
+        known = true;
+    }
+    return places[controller];
+}
+
+/* Only a group of ours limits the sandbox; the one it was started in is the daemon's. */
+static bool locate(const char *groups, enum controller controller, char path[PATH_SIZE])
+{
+    const char *where = hierarchy_of(controller);
     char group[PATH_SIZE];
 
-    if (!find_group(groups, controller, group) || !strstr(group, "/sandglass.") ||
-        !find_mount(mounts, controller, where))
+    if (!*where || !find_group(groups, controllers[controller], group) ||
+        !strstr(group, "/sandglass."))
         return false;
     return snprintf(path, PATH_SIZE, "%.511s%.511s", where, group) < PATH_SIZE;
 }
@@ -203,40 +244,37 @@ static void read_v2(const char *dir, struct kernel_view *view)
         view->cpu_millis = (uint32_t)(quota * 1000 / period);
 }
 
-static void read_v1(const char *groups, const char *mounts, struct kernel_view *view)
+static void read_v1(const char *groups, struct kernel_view *view)
 {
     char path[PATH_SIZE];
     uint64_t period;
 
-    if (locate(groups, mounts, "memory", path)) {
+    if (locate(groups, MEMORY, path)) {
         view->cgroup_version = 1;
         view->memory_bytes = read_number(path, "memory.limit_in_bytes");
     }
-    if (locate(groups, mounts, "pids", path))
+    if (locate(groups, PIDS, path))
         view->pids = (uint32_t)read_number(path, "pids.max");
-    if (locate(groups, mounts, "cpu", path)) {
+    if (locate(groups, CPU, path)) {
         period = read_number(path, "cpu.cfs_period_us");
         if (period)
             view->cpu_millis = (uint32_t)(read_number(path, "cpu.cfs_quota_us") * 1000 / period);
     }
-    if (locate(groups, mounts, "blkio", path)) {
+    if (locate(groups, BLKIO, path)) {
         view->io_bytes_per_s = read_rate(path, "blkio.throttle.read_bps_device", " ");
         view->io_operations_per_s = read_rate(path, "blkio.throttle.read_iops_device", " ");
     }
-    view->freezer = locate(groups, mounts, "freezer", path);
+    view->freezer = locate(groups, FREEZER, path);
 }
 
 static void read_groups(const char *groups, struct kernel_view *view)
 {
-    static char mounts[TEXT_SIZE];
     char path[PATH_SIZE];
 
-    if (!read_file("/proc/self/mounts", mounts, sizeof(mounts)))
-        return;
-    if (locate(groups, mounts, "", path))
+    if (locate(groups, UNIFIED, path))
         read_v2(path, view);
     else
-        read_v1(groups, mounts, view);
+        read_v1(groups, view);
     /* The limit has room for init. */
     if (view->pids > 0)
         view->pids--;
