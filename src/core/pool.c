@@ -34,6 +34,7 @@ enum {
     TIGHT_RETRY_US = 30 * 1000 * 1000,
     LOOK_US = 10 * 1000 * 1000,
     SHRINK_US = 1000 * 1000, /* one by one: each that goes may be enough */
+    LOOKED_US = 100 * 1000,
     LULL_US = 20 * 1000,
     REST_US = 100 * 1000,
     NEXT_WARM_US = 20 * 1000,
@@ -54,6 +55,20 @@ static bool memory_is_tight(void)
                    &free_kb, &available_kb) == 3;
     fclose(file);
     return known && available_kb * 100 < total_kb * LEAST_FREE_PERCENT;
+}
+
+/* Asked for each member that is made, and told for a while: the kernel has to count for it. */
+static bool memory_was_tight(void)
+{
+    static int64_t looked_us;
+    static bool was_tight;
+    int64_t now_us = clock_now_us(&clock_system);
+
+    if (!looked_us || now_us - looked_us > LOOKED_US) {
+        was_tight = memory_is_tight();
+        looked_us = now_us;
+    }
+    return was_tight;
 }
 
 /* Making one takes the processor from the session that has just got one: that waits for a lull,
@@ -139,7 +154,7 @@ struct pool *pool_new(struct core *core)
     timer_init(&pool->look, core->loop, on_look);
     timer_init(&pool->lull, core->loop, on_lull);
     timer_init(&pool->rest, core->loop, on_rest);
-    pool->memory_is_tight = memory_is_tight;
+    pool->memory_is_tight = memory_was_tight;
     return pool;
 }
 
