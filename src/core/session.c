@@ -258,9 +258,10 @@ static void on_save(struct deferred *deferred)
     session_save(container_of(deferred, struct session, save));
 }
 
+/* Several times in a turn, and written once. */
 void session_changed(struct session *session)
 {
-    loop_defer(session->core->loop, &session->save, on_save);
+    loop_defer_late(session->core->loop, &session->save, on_save);
 }
 
 void session_emit(struct session *session, const char *type, const char *data_json)

@@ -26,7 +26,8 @@ struct loop {
     struct event wake; /* ends a wait when the first timer or wait_ms is due */
     int64_t wake_us;   /* when that is; 0 when it is not pending */
     struct queue soon; /* deferred calls, all borrowed */
-    struct queue late; /* those that come last in a turn */
+    struct queue late; /* those that come when the turn has nothing else to do */
+    struct queue last; /* and behind these */
     bool stopping;
 };
 
@@ -77,9 +78,9 @@ static bool run_all_deferred(struct loop *loop)
 {
     bool any = run_deferred(loop);
 
-    while (loop->late.first) {
+    while (loop->late.first || loop->last.first) {
         any = true;
-        run_first(&loop->late);
+        run_first(loop->late.first ? &loop->late : &loop->last);
         run_deferred(loop);
     }
     return any;
@@ -299,17 +300,22 @@ void loop_defer(struct loop *loop, struct deferred *deferred, deferred_fn *call)
     queue_append(&loop->soon, deferred, call);
 }
 
-void loop_defer_last(struct loop *loop, struct deferred *deferred, deferred_fn *call)
+void loop_defer_late(struct loop *loop, struct deferred *deferred, deferred_fn *call)
 {
     queue_append(&loop->late, deferred, call);
+}
+
+void loop_defer_last(struct loop *loop, struct deferred *deferred, deferred_fn *call)
+{
+    queue_append(&loop->last, deferred, call);
 }
 
 void loop_undefer(struct loop *loop, struct deferred *deferred)
 {
     if (!deferred->queued)
         return;
-    if (!queue_remove(&loop->soon, deferred))
-        (void)queue_remove(&loop->late, deferred);
+    if (!queue_remove(&loop->soon, deferred) && !queue_remove(&loop->late, deferred))
+        (void)queue_remove(&loop->last, deferred);
     deferred->queued = false;
 }
 

@@ -104,7 +104,9 @@ struct deferred {
  * the order of queueing. Queueing a queued one does nothing. */
 void loop_defer(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 
-/* The same, but after everything else that happens in this turn: for what gathers. */
+/* The same, but after everything else that happens in this turn: for what gathers. The last come
+ * behind the late ones. */
+void loop_defer_late(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 void loop_defer_last(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 void loop_undefer(struct loop *loop, struct deferred *deferred);
 

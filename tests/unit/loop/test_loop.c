@@ -206,6 +206,51 @@ static void deferred_calls_keep_their_order_and_include_new_ones(void **state UN
     assert_string_equal(trace, "abzz");
 }
 
+struct stage {
+    struct loop *loop;
+    struct deferred soon, late, last;
+};
+
+static void on_soon(struct deferred *deferred UNUSED)
+{
+    note('s');
+}
+
+static void on_late(struct deferred *deferred)
+{
+    struct stage *stage = container_of(deferred, struct stage, late);
+
+    note('l');
+    loop_defer(stage->loop, &stage->soon, on_soon);
+}
+
+static void on_last(struct deferred *deferred)
+{
+    struct stage *stage = container_of(deferred, struct stage, last);
+
+    note('L');
+    loop_defer_late(stage->loop, &stage->late, on_late);
+}
+
+static void late_calls_come_behind_all_others_and_the_last_behind_them(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct stage stage = { .loop = loop };
+
+    loop_defer_last(loop, &stage.last, on_last);
+    loop_defer_late(loop, &stage.late, on_late);
+    loop_defer_late(loop, &stage.late, on_late);
+    loop_defer(loop, &stage.soon, on_soon);
+    loop_turn(loop, 0);
+    assert_string_equal(trace, "slsLls");
+    loop_defer_last(loop, &stage.last, on_last);
+    loop_defer_late(loop, &stage.late, on_late);
+    loop_undefer(loop, &stage.last);
+    loop_undefer(loop, &stage.late);
+    loop_turn(loop, 0);
+    assert_string_equal(trace, "slsLls");
+}
+
 static void a_deferred_call_can_be_taken_back_from_any_place(void **state UNUSED)
 {
     scoped(loop_free) struct loop *loop = loop_new(&clock_system);
@@ -283,6 +328,8 @@ int main(void)
         cmocka_unit_test_setup(a_watch_freed_by_another_of_the_same_turn_is_not_called,
                                clear_trace),
         cmocka_unit_test_setup(deferred_calls_keep_their_order_and_include_new_ones, clear_trace),
+        cmocka_unit_test_setup(late_calls_come_behind_all_others_and_the_last_behind_them,
+                               clear_trace),
         cmocka_unit_test_setup(a_deferred_call_can_be_taken_back_from_any_place, clear_trace),
         cmocka_unit_test_setup(freeing_the_loop_runs_what_is_deferred, clear_trace),
         cmocka_unit_test_setup(a_signal_ends_the_run, clear_trace),
