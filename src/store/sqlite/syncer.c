@@ -6,6 +6,10 @@
  * not flush for each, short enough for nobody to notice. */
 enum { LATEST_US = 100 * 1000 };
 
+/* From the beginning of one flush to that of the next: a request alone never meets it, and of many
+ * at once each shares its flush with others. */
+enum { SPACING_US = 1000 };
+
 static void sync_run(struct job *job)
 {
     struct syncer *syncer = container_of(job, struct syncer, job);
@@ -20,9 +24,21 @@ static void sync_start(struct syncer *syncer)
     timer_stop(&syncer->timer);
     syncer->running = true;
     syncer->dirty = false;
+    syncer->began_us = loop_now_us(syncer->loop);
     syncer->flush = redo_flush_begin(syncer->redo);
     list_move_all(&syncer->waiting, &syncer->syncing);
     worker_submit(syncer->worker, &syncer->job);
+}
+
+/* Simulated time does not pass by itself. */
+static void sync_soon(struct syncer *syncer)
+{
+    int64_t due_us = syncer->began_us + SPACING_US;
+
+    if (loop_clock(syncer->loop) != &clock_system || due_us <= loop_now_us(syncer->loop))
+        sync_start(syncer);
+    else if (!syncer->running && syncer->worker)
+        timer_arm_at(&syncer->timer, due_us);
 }
 
 static void note_failure(struct syncer *syncer)
@@ -41,7 +57,7 @@ static void sync_done(struct job *job)
     note_failure(syncer);
     list_move_all(&syncer->syncing, &done);
     if (!list_is_empty(&syncer->waiting))
-        sync_start(syncer);
+        sync_soon(syncer);
     else if (syncer->dirty)
         timer_arm_in(&syncer->timer, LATEST_US);
     if (!list_is_empty(&done))
@@ -87,7 +103,7 @@ void syncer_add(struct syncer *syncer, struct list *tickets)
     syncer->dirty = true;
     list_move_all(tickets, &syncer->waiting);
     if (!list_is_empty(&syncer->waiting))
-        sync_start(syncer);
+        sync_soon(syncer);
     else if (syncer->worker && !syncer->running && !timer_is_armed(&syncer->timer))
         timer_arm_in(&syncer->timer, LATEST_US);
 }

@@ -28,6 +28,7 @@ struct syncer {
     struct timer timer;
     struct list waiting; /* tickets for the next flush */
     struct list syncing; /* and of the one under way */
+    int64_t began_us;    /* the last flush */
     bool enabled;
     bool running;
     bool dirty;           /* something was written since the last flush began */

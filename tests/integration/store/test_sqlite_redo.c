@@ -255,6 +255,39 @@ static void the_database_is_brought_up_to_date_by_itself(void **state)
     assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sandboxes"), 0);
 }
 
+static unsigned flushes;
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+
+int __wrap_fdatasync(int fd)
+{
+    __atomic_add_fetch(&flushes, 1, __ATOMIC_RELAXED);
+    return __real_fdatasync(fd);
+}
+
+/* One flush in a millisecond, however many ask for one. */
+static void those_who_come_at_once_share_a_flush(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct store_options options = { .loop = loop, .path = place->path, .sync = "full" };
+    struct store *store = store_open_sqlite(&options, &place->err);
+    int64_t began_us = clock_now_us(&clock_system);
+    unsigned before = flushes;
+
+    assert_non_null(store);
+    for (unsigned i = 1; i <= 100; i++) {
+        struct session_record session = sample_session(i);
+
+        store_put_session(store, &session);
+        assert_int_equal(store_commit_and_wait(store), ERR_NONE);
+    }
+    assert_true(flushes > before);
+    assert_true(flushes - before <= 2 + (clock_now_us(&clock_system) - began_us) / 1000);
+    store_close(store);
+}
+
 #define place_test(name) \
     cmocka_unit_test_setup_teardown(name, sqlite_place_setup, sqlite_place_teardown)
 
@@ -273,6 +306,7 @@ int main(void)
         place_test(a_log_of_another_format_is_refused),
         place_test(the_log_does_not_grow_without_end),
         place_test(the_database_is_brought_up_to_date_by_itself),
+        place_test(those_who_come_at_once_share_a_flush),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
