@@ -384,7 +384,7 @@ static void say_hello(void)
         .seccomp_mode = (uint32_t)sys(prctl, PR_GET_SECCOMP, 0, 0, 0, 0),
         .no_new_privs = (uint32_t)sys(prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
         .capabilities = credentials_effective(),
-        .bounding = credentials_bounding(),
+        .bounding = settings.keep_capabilities,
     };
 
     connection_answer(&hello, sizeof hello);

@@ -13,11 +13,19 @@ static int is_bounding(unsigned capability)
     return (int)sys(prctl, PR_CAPBSET_READ, capability, 0, 0, 0);
 }
 
-/* Each drop makes the kernel copy the credentials, also of one that is not there. */
-static void drop_bounding(uint64_t capabilities)
+/* Each drop makes the kernel copy the credentials, also of one that is not there. Returns those that
+ * are still there. */
+static uint64_t drop_bounding(uint64_t capabilities)
 {
-    for (; capabilities; capabilities &= capabilities - 1)
-        (void)sys(prctl, PR_CAPBSET_DROP, __builtin_ctzll(capabilities), 0, 0, 0);
+    uint64_t left = 0;
+
+    for (; capabilities; capabilities &= capabilities - 1) {
+        unsigned first = (unsigned)__builtin_ctzll(capabilities);
+
+        if (sys(prctl, PR_CAPBSET_DROP, first, 0, 0, 0) < 0)
+            left |= 1ull << first;
+    }
+    return left;
 }
 
 static int get_capabilities(struct sys_capability_data data[2])
@@ -43,7 +51,7 @@ uint64_t credentials_effective(void)
     return data[0].effective | (uint64_t)data[1].effective << 32;
 }
 
-uint64_t credentials_bounding(void)
+static uint64_t read_bounding(void)
 {
     uint64_t bounding = 0;
 
@@ -62,10 +70,11 @@ uint64_t credentials_bounding(void)
 void credentials_prepare(void)
 {
     struct sys_capability_data data[2];
+    uint64_t bounding = read_bounding();
 
     (void)sys(prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    drop_bounding(credentials_bounding() & ~settings.keep_capabilities);
-    settings.keep_capabilities = credentials_bounding();
+    settings.keep_capabilities &= bounding;
+    settings.keep_capabilities |= drop_bounding(bounding & ~settings.keep_capabilities);
     if (!get_capabilities(data)) {
         data[0].inheritable = data[1].inheritable = 0;
         (void)set_capabilities(data);
@@ -85,7 +94,7 @@ void credentials_volunteer_for_the_oom_killer(void)
 void credentials_drop_bounding(void)
 {
     if (settings.is_root)
-        drop_bounding(settings.keep_capabilities);
+        (void)drop_bounding(settings.keep_capabilities);
 }
 
 static bool is_own(const struct user *user)

@@ -27,4 +27,3 @@ int credentials_act_for(const struct user *user);
 
 /* init's own, for the report. */
 uint64_t credentials_effective(void);
-uint64_t credentials_bounding(void);

@@ -129,7 +129,7 @@ struct settings {
     bool direct;  /* a plain child instead of PID 1 */
     bool is_root; /* may switch users */
     const char *default_user;
-    uint64_t keep_capabilities; /* bounding set of what is started */
+    uint64_t keep_capabilities; /* bounding set of init and what it starts */
     const void *filter;         /* seccomp program for what is started; NULL without */
     uint16_t filter_length;     /* in instructions */
     int own_pid;
