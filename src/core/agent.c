@@ -12,6 +12,8 @@
 
 enum { QUEUE_LIMIT_BYTES = 8 * 1024 * 1024 };
 
+enum { LIST_WAITS = 1 }; /* flag of a request that is not sent yet */
+
 struct outgoing {
     struct outgoing *next;
     size_t length;
@@ -398,9 +400,37 @@ void agent_forget(struct agent *agent, uint64_t number)
     tell_plain(agent, PROTOCOL_FORGET, number);
 }
 
+static void send_list(struct agent *agent, struct agent_request *request)
+{
+    struct protocol_plain plain = { protocol_header(PROTOCOL_LIST, sizeof(plain), 0, request->id) };
+
+    request->flags = 0;
+    request_send(agent, request, &plain, sizeof(plain), -1);
+}
+
 void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done)
 {
-    ask_plain(agent, PROTOCOL_LIST, request, done);
+    request_open(agent, request, done, PROTOCOL_LIST, 0);
+    if (agent->has_hello || agent->is_lost)
+        send_list(agent, request);
+    else
+        request->flags = LIST_WAITS;
+}
+
+void agent_continue_list(struct agent *agent)
+{
+    struct agent_request *request = agent->open;
+
+    while (request && (request->type != PROTOCOL_LIST || request->flags != LIST_WAITS))
+        request = request->next;
+    if (!request)
+        return;
+    if (agent->hello.processes) {
+        send_list(agent, request);
+        return;
+    }
+    (void)agent_take(agent, request->id);
+    request->done(request);
 }
 
 void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done)

@@ -212,6 +212,7 @@ static int handle_hello(struct agent *agent, struct incoming *incoming)
         return -1;
     agent->hello = *hello;
     agent->has_hello = true;
+    agent_continue_list(agent);
     return 0;
 }
 

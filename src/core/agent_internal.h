@@ -30,6 +30,9 @@ struct agent {
 /* The connection is over; open requests fail and on_lost is called, both from the loop. */
 void agent_lose(struct agent *agent, enum error_code code, const char *why);
 
+/* Init has said hello: a list that was asked for before is empty, or is asked for now. */
+void agent_continue_list(struct agent *agent);
+
 /* Takes it out of the open ones; NULL when there is none with this id. */
 struct agent_request *agent_take(struct agent *agent, uint64_t id);
 

@@ -252,6 +252,40 @@ static void an_end_reaches_the_handler(void **state)
     assert_int_equal(stage->end.survivors, 2);
 }
 
+static void who_remembers_nothing_is_not_asked_for_a_list(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked = { 0 };
+    char byte;
+
+    agent_list(stage->agent, &asked.request, on_done);
+    turn(stage);
+    assert_int_equal(asked.answers, 0);
+    greet(stage);
+    assert_int_equal(asked.answers, 1);
+    assert_int_equal(asked.request.err.code, ERR_NONE);
+    assert_int_equal(recv(stage->init, &byte, sizeof(byte), MSG_DONTWAIT), -1);
+}
+
+static void who_remembers_something_is_asked_for_a_list(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked = { 0 };
+    struct protocol_hello hello = {
+        .header = protocol_header(PROTOCOL_HELLO, sizeof(hello), 0, 0),
+        .processes = 1,
+    };
+    struct protocol_done done = { .value = 1 };
+
+    agent_list(stage->agent, &asked.request, on_done);
+    say(stage, &hello, sizeof(hello), NULL, 0);
+    assert_int_equal(asked.answers, 0);
+    done.header = protocol_header(PROTOCOL_DONE, sizeof(done), 0, hear(stage, PROTOCOL_LIST));
+    say(stage, &done, sizeof(done), NULL, 0);
+    assert_int_equal(asked.answers, 1);
+    assert_int_equal(asked.request.err.code, ERR_NONE);
+}
+
 static struct protocol_ran ran_for(uint64_t request)
 {
     return (struct protocol_ran){
@@ -653,6 +687,8 @@ int main(void)
         ON_STAGE(a_start_is_answered_once_with_pipes_that_do_not_block),
         ON_STAGE(a_failure_tells_stage_and_reason),
         ON_STAGE(an_end_reaches_the_handler),
+        ON_STAGE(who_remembers_nothing_is_not_asked_for_a_list),
+        ON_STAGE(who_remembers_something_is_asked_for_a_list),
         ON_STAGE(one_message_tells_start_and_end),
         ON_STAGE(an_end_is_heard_when_nobody_waits_for_the_start_any_more),
         ON_STAGE(an_end_for_another_start_is_not_told),
