@@ -13,8 +13,8 @@ static int is_bounding(unsigned capability)
     return (int)sys(prctl, PR_CAPBSET_READ, capability, 0, 0, 0);
 }
 
-/* Each drop makes the kernel copy the credentials, also of one that is not there. Returns those that
- * are still there. */
+/* Each drop makes the kernel copy the credentials, also of one that is not there. Returns those
+ * that are still there. */
 static uint64_t drop_bounding(uint64_t capabilities)
 {
     uint64_t left = 0;

@@ -53,9 +53,9 @@ struct search {
 };
 
 /* Untouched in init itself: they exist in the process that searches. */
-static alignas(16) char stack[STACK_SIZE];
-static char window[WINDOW_SIZE + 1];
-static struct search search;
+static TABLE_SELDOM_USED alignas(16) char stack[STACK_SIZE];
+static TABLE_SELDOM_USED char window[WINDOW_SIZE + 1];
+static TABLE_SELDOM_USED struct search search;
 
 /* --- lines ----------------------------------------------------------------------------------- */
 

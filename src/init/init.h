@@ -29,6 +29,12 @@ enum {
     JOB_SPARE_STRINGS = 8,
 };
 
+/* Of tables little is ever touched. They lie behind all else in this order, so that what is touched
+ * lies close together and needs few pages: the linker sorts by the names of sections. */
+#define TABLE_OF_STATES __attribute__((section(".bss.z.1")))
+#define TABLE_OF_ROOMS __attribute__((section(".bss.z.2")))
+#define TABLE_SELDOM_USED __attribute__((section(".bss.z.3")))
+
 enum process_state {
     PROCESS_FREE,
     PROCESS_STARTING,

@@ -30,8 +30,9 @@ struct seat {
     struct process *process;
 };
 
-static struct seat seats[MAX_SEATS];
-static alignas(4096) char stacks[MAX_SEATS][SUPERVISOR_STACK];
+static TABLE_OF_STATES struct seat seats[MAX_SEATS];
+static alignas(4096) char first_stack[SUPERVISOR_STACK];
+static TABLE_SELDOM_USED alignas(4096) char stacks[MAX_SEATS - 1][SUPERVISOR_STACK];
 static unsigned seat_places;   /* how many have ever been in use */
 static struct seat *spares[2]; /* parked and not told to leave; one for root, one for all others */
 
@@ -311,6 +312,11 @@ static struct seat *find_free(void)
     return NULL;
 }
 
+static char *stack_top(const struct seat *seat)
+{
+    return (seat == seats ? first_stack : stacks[seat - seats - 1]) + SUPERVISOR_STACK;
+}
+
 int supervisor_start(struct process *process)
 {
     struct seat *seat;
@@ -325,8 +331,7 @@ int supervisor_start(struct process *process)
     seat->process = process;
     seat->is_for_root = process->is_for_root;
     atomic_store(&seat->state, SEAT_BUSY);
-    pid = sys_clone_call(SUPERVISOR_FLAGS, stacks[seat - seats] + SUPERVISOR_STACK, supervisor_run,
-                         seat, NULL);
+    pid = sys_clone_call(SUPERVISOR_FLAGS, stack_top(seat), supervisor_run, seat, NULL);
     if (pid < 0) {
         atomic_store(&seat->state, SEAT_FREE);
         return (int)pid;

@@ -7,10 +7,10 @@
 enum { LARGE_MESSAGE = 16 * 1024 };
 
 struct settings settings = { .null_fd = -1, .proc_fd = -1, .event_fd = -1 };
-struct process processes[PROTOCOL_MAX_PROCESSES];
+TABLE_OF_STATES struct process processes[PROTOCOL_MAX_PROCESSES];
 
 static struct job jobs[MAX_JOBS];
-static struct job_room rooms[MAX_JOBS];
+static TABLE_OF_ROOMS struct job_room rooms[MAX_JOBS];
 static unsigned places;
 static _Atomic uint64_t reported[PROTOCOL_MAX_PROCESSES / 64];
 static atomic_bool is_report_expected;

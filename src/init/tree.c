@@ -15,7 +15,7 @@ enum {
     KILL_PERIOD_US = 5 * 1000,
 };
 
-static alignas(4096) struct tree_entry entries[MAX_ENTRIES];
+static TABLE_SELDOM_USED alignas(4096) struct tree_entry entries[MAX_ENTRIES];
 static size_t entry_count;
 static unsigned kills;
 static int64_t next_kill_us;
