@@ -288,6 +288,8 @@ static void look_up(void)
         "/lib64/libc.so.6",
         "/etc/ld.so.cache",
         "/etc/ld.so.preload",
+        "/etc/passwd",
+        "/etc/group",
         "/home/user",
     };
     int root = open(HOST_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
