@@ -71,7 +71,7 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
     if (destroy->next)
         destroy->next->previous = destroy->previous;
     stop_watching(launcher, destroy);
-    kit_forget(launcher, &destroy->kit);
+    kit_forget(launcher, destroy->id, &destroy->kit);
     while (destroy->waiters) {
         struct waiter *waiter = destroy->waiters;
         struct launch_reply reply = { .header = waiter->request, .error = error };
@@ -173,23 +173,32 @@ static void abandon_disk(struct launcher *launcher, const struct mark *mark)
     close(store);
 }
 
+/* While it dies its names are taken away, which would have to be waited for later. */
+static void kill_native(struct launcher *launcher, struct destroy *destroy)
+{
+    const struct mark *mark = &destroy->mark;
+
+    destroy->mounts = sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
+    (void)kit_recall(launcher, mark, destroy->pidfd, &destroy->kit);
+    abandon_disk(launcher, mark);
+    kill_init(launcher, destroy->pidfd);
+    kit_take_groups(launcher, destroy->id, &destroy->kit);
+}
+
 static void kill_all(struct launcher *launcher, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
     struct fail ignored;
 
     destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
-    if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE) {
-        destroy->mounts =
-            sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
-        (void)kit_recall(launcher, mark, destroy->pidfd, &destroy->kit);
-        abandon_disk(launcher, mark);
-        kill_init(launcher, destroy->pidfd);
-    } else {
+    if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE)
+        kill_native(launcher, destroy);
+    else
         kill_tree(launcher, mark, destroy->pidfd, destroy->id);
-    }
-    /* A group frozen by v1 dies only when it is thawed. */
-    (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);
+    /* A group frozen by v1 dies only when it is thawed. What is used again has never been frozen.
+     */
+    if (destroy->kit.slot == SLOTS_NONE)
+        (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);
     if (destroy->pidfd >= 0)
         watch_death(launcher, destroy);
 }

@@ -334,22 +334,32 @@ bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, s
     return true;
 }
 
-/* The folder goes last: as long as it is there, the sandbox is found again. */
-static bool take_names(struct launcher *launcher, const char *id, struct kit *kit)
+void kit_keep(struct launcher *launcher, const struct mark *mark)
+{
+    if (mark->slot < SLOTS_MAX)
+        launcher->kits.lent[mark->slot] = (struct lent){ 0 };
+}
+
+/* On v2 groups keep their name, and go. */
+void kit_take_groups(struct launcher *launcher, const char *id, struct kit *kit)
 {
     struct cgroups *cgroups = &launcher->cgroups;
     struct fail ignored;
 
-    if (!cgroups_can_rename(cgroups)) {
-        if (cgroups_remove(cgroups, id) < 0)
-            return false;
-    } else {
-        if (!cgroups_are_empty(cgroups, id))
-            return false;
-        kit_name_group(launcher, kit);
-        if (cgroups_rename(cgroups, id, kit->group, &ignored) < 0)
-            return false;
-    }
+    if (kit->slot == SLOTS_NONE || !cgroups_can_rename(cgroups))
+        return;
+    kit_name_group(launcher, kit);
+    if (cgroups_rename(cgroups, id, kit->group, &ignored) < 0)
+        kit_forget(launcher, id, kit);
+}
+
+/* The folder goes last: as long as it is there, the sandbox is found again. */
+static bool take_names(struct launcher *launcher, const char *id, struct kit *kit)
+{
+    struct cgroups *cgroups = &launcher->cgroups;
+
+    if (*kit->group ? !cgroups_are_empty(cgroups, kit->group) : cgroups_remove(cgroups, id) < 0)
+        return false;
     return folder_take_back(launcher, &kit->folder, id, (unsigned)kit->slot) == 0;
 }
 
@@ -360,7 +370,7 @@ bool kit_return(struct launcher *launcher, const char *id, struct kit *kit)
     if (kit->slot == SLOTS_NONE)
         return false;
     if (!take_names(launcher, id, kit)) {
-        kit_forget(launcher, kit);
+        kit_forget(launcher, id, kit);
         return false;
     }
     kits->recalled--;
@@ -370,11 +380,15 @@ bool kit_return(struct launcher *launcher, const char *id, struct kit *kit)
     return true;
 }
 
-void kit_forget(struct launcher *launcher, struct kit *kit)
+void kit_forget(struct launcher *launcher, const char *id, struct kit *kit)
 {
+    struct fail ignored;
+
     if (kit->slot == SLOTS_NONE)
         return;
     launcher->kits.recalled--;
-    kit->slot = SLOTS_NONE; /* the sandbox still has it */
-    kit_drop(launcher, kit);
+    if (*kit->group)
+        (void)cgroups_rename(&launcher->cgroups, kit->group, id, &ignored);
+    kit_close(kit);
+    kit_init(kit); /* its slot and its names are the sandbox's */
 }

@@ -123,9 +123,15 @@ void kits_mark(struct launcher *launcher);
  * be used again, or is not what it was given. */
 bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, struct kit *out_kit);
 
-/* When all of it is dead: takes its groups and its folder away from their id. False when that is
- * not possible: the sandbox is to be removed then, and what was recalled is closed. */
+/* It will not be recalled: its groups may be frozen when it dies. */
+void kit_keep(struct launcher *launcher, const struct mark *mark);
+
+/* Takes its groups away from their id, which may be done while it dies. */
+void kit_take_groups(struct launcher *launcher, const char *id, struct kit *kit);
+
+/* When all of it is dead: takes its folder, too. False when that is not possible: the sandbox is to
+ * be removed then, and what was recalled is forgotten. */
 bool kit_return(struct launcher *launcher, const char *id, struct kit *kit);
 
-/* It does not come back. */
-void kit_forget(struct launcher *launcher, struct kit *kit);
+/* It does not come back: the groups have the sandbox's id again. */
+void kit_forget(struct launcher *launcher, const char *id, struct kit *kit);

@@ -173,15 +173,16 @@ static int mount_devices(struct spawn *spawn)
     return 0;
 }
 
+/* From inside, which is the shortest way to each of them. */
 static int mask_proc(struct spawn *spawn)
 {
     const struct host *host = &spawn->launcher->host;
-    char path[64];
 
+    if (chdir(HOST_ROOT "/proc") < 0)
+        return fail_sys(&spawn->fail, "mask /proc");
     for (unsigned i = 0; i < host->mask_count; i++) {
-        snprintf(path, sizeof(path), HOST_ROOT "/proc/%s", host->masks[i]);
-        if (mount(host->mask_is_folder[i] ? HOST_MASK_FOLDER : HOST_MASK_FILE, path, NULL, MS_BIND,
-                  NULL) < 0)
+        if (mount(host->mask_is_folder[i] ? HOST_MASK_FOLDER : HOST_MASK_FILE, host->masks[i], NULL,
+                  MS_BIND, NULL) < 0)
             return fail_sys(&spawn->fail, "mask /proc");
     }
     return 0;
@@ -280,12 +281,14 @@ static int build_files(struct spawn *spawn)
 static void look_up(void)
 {
     static const char *const paths[] = {
-        "/bin/sh",
+#if defined(__x86_64__)
         "/lib64/ld-linux-x86-64.so.2",
-        "/lib/ld-linux-aarch64.so.1",
         "/lib/x86_64-linux-gnu/libc.so.6",
+#elif defined(__aarch64__)
+        "/lib/ld-linux-aarch64.so.1",
         "/lib/aarch64-linux-gnu/libc.so.6",
-        "/lib64/libc.so.6",
+#endif
+        "/bin/sh",
         "/etc/ld.so.cache",
         "/etc/ld.so.preload",
         "/etc/passwd",

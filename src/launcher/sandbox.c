@@ -324,6 +324,7 @@ int sandbox_freeze(struct launcher *launcher, const struct launch_freeze *freeze
         return fail_set(fail, "this host has no freezer", EOPNOTSUPP);
     if (find_mark(launcher, freeze->id, &mark, fail) < 0)
         return -1;
+    kit_keep(launcher, &mark);
     return cgroups_freeze(&launcher->cgroups, freeze->id, freeze->frozen, fail);
 }
 
