@@ -16,12 +16,15 @@ void chain_append(struct chain *chain, const char *members, struct buffer *out)
     size_t start = out->length;
     uint8_t digest[SHA256_BYTES];
 
-    buffer_appendf(out, "{\"seq\":%llu,\"prev\":\"%s\",%s", (unsigned long long)chain->sequence + 1,
-                   chain->hash, members);
+    buffer_appendf(out, "{\"seq\":%llu,\"prev\":\"%s\",", (unsigned long long)chain->sequence + 1,
+                   chain->hash);
+    buffer_append_text(out, members);
     sha256_of("", 0, out->data + start, out->length - start, digest);
     chain->sequence++;
     hex_encode(digest, sizeof(digest), chain->hash);
-    buffer_appendf(out, "%s%s\"}\n", hash_member, chain->hash);
+    buffer_append_text(out, hash_member);
+    buffer_append_text(out, chain->hash);
+    buffer_append_text(out, "\"}\n");
 }
 
 struct line {

@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -71,12 +72,21 @@ int hex_decode(const char *text, uint8_t *bytes, size_t length)
     return text[2 * length] == '\0' ? 0 : -1;
 }
 
+static pthread_once_t sha256_once = PTHREAD_ONCE_INIT;
+static EVP_MD *sha256; /* looked up once: that takes longer than a short digest */
+
+static void fetch_sha256(void)
+{
+    sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
+}
+
 void sha256_of(const void *first, size_t first_length, const void *second, size_t second_length,
                uint8_t digest[SHA256_BYTES])
 {
     EVP_MD_CTX *context = EVP_MD_CTX_new();
 
-    if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL) ||
+    pthread_once(&sha256_once, fetch_sha256);
+    if (!context || !sha256 || !EVP_DigestInit_ex(context, sha256, NULL) ||
         !EVP_DigestUpdate(context, first, first_length) ||
         !EVP_DigestUpdate(context, second, second_length) ||
         !EVP_DigestFinal_ex(context, digest, NULL))

@@ -46,16 +46,18 @@ void buffer_advance(struct buffer *buffer, size_t length)
 
 int buffer_vappendf(struct buffer *buffer, const char *format, va_list args)
 {
+    size_t room = buffer->capacity - buffer->length;
     va_list again;
     int length;
 
     va_copy(again, args);
-    length = vsnprintf(NULL, 0, format, again);
+    length = vsnprintf(room ? (char *)buffer->data + buffer->length : NULL, room, format, again);
     va_end(again);
     assert(length >= 0);
     if (!buffer_grow(buffer, (size_t)length))
         return -1;
-    vsnprintf((char *)buffer->data + buffer->length, (size_t)length + 1, format, args);
+    if ((size_t)length >= room)
+        vsnprintf((char *)buffer->data + buffer->length, (size_t)length + 1, format, args);
     buffer->length += (size_t)length;
     return 0;
 }
