@@ -22,6 +22,7 @@
 #include "store/sqlite/syncer.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -114,8 +115,7 @@ struct sqlite_store {
     bool closing;
     int64_t slow_until_us;
     struct error broken; /* a flush has failed */
-    dev_t device;        /* and inode of the database */
-    ino_t inode;
+    int file;            /* owned; the database, only to be looked at */
     struct deferred flush;
     struct timer gather;
     struct timer apply;
@@ -493,12 +493,12 @@ static bool may_be_refused(const struct change *change)
            !str_equal(session->state, STORE_STATE_ENDED);
 }
 
-static bool is_where_it_was(const struct sqlite_store *store)
+/* That it was moved is noticed when it is written. */
+static bool has_a_name(const struct sqlite_store *store)
 {
     struct stat info;
 
-    return stat(store->db.path, &info) == 0 && info.st_dev == store->device &&
-           info.st_ino == store->inode;
+    return fstat(store->file, &info) == 0 && info.st_nlink > 0;
 }
 
 static bool has_to_be_direct(const struct sqlite_store *store)
@@ -509,7 +509,7 @@ static bool has_to_be_direct(const struct sqlite_store *store)
     for (const struct change *change = store->pending.first; change; change = change->next)
         if (may_be_refused(change))
             return true;
-    return !is_where_it_was(store);
+    return !has_a_name(store);
 }
 
 static bool something_is_pending(const struct sqlite_store *store)
@@ -633,6 +633,7 @@ static void close_files(struct sqlite_store *store)
 
     sqlite3_close(store->checkpoint.handle);
     sqlite_db_close(&store->db);
+    fd_close(store->file);
     redo_close(&store->redo, complete);
     change_queue_free(&store->unapplied);
 }
@@ -665,21 +666,15 @@ static const struct store_ops sqlite_ops = {
 static int open_both(struct sqlite_store *store, const struct store_options *options,
                      struct error *err)
 {
-    struct stat info;
-
     if (sqlite_db_open(&store->db, options, &store->base.load, err) < 0)
         return -1;
-    if (sqlite_checkpointer_open(options->path, options->sync, &store->checkpoint.handle, err) < 0)
-        goto fail;
-    if (stat(options->path, &info) < 0) {
+    store->file = open(options->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (store->file < 0)
         error_sys(err, "look at database %s", options->path);
-        goto fail;
-    }
-    store->device = info.st_dev;
-    store->inode = info.st_ino;
-    return 0;
-fail:
-    sqlite3_close(store->checkpoint.handle);
+    else if (sqlite_checkpointer_open(options->path, options->sync, &store->checkpoint.handle,
+                                      err) == 0)
+        return 0;
+    fd_close(store->file);
     sqlite_db_close(&store->db);
     return -1;
 }
