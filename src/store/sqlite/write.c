@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/macros.h"
 
-enum { SQL_MAXIMUM = 8192 };
+enum { SQL_MAXIMUM = 8192, NEW_US = 150 * 1000 };
 
 /* --- statements ---------------------------------------------------------------------------- */
 
@@ -132,9 +132,30 @@ static void bind_record(const struct sqlite_db *db, sqlite3_stmt *statement,
         sqlite3_bind_int64(statement, (int)type->field_count + 1, db->boot);
 }
 
-static int put(struct sqlite_db *db, const struct change *change, struct error *err)
+/* Whether the record is probably not there yet. */
+static bool is_new(const struct change *change, int64_t now_wall_us)
 {
-    if (change->table != STORE_EVENTS) {
+    const struct session_record *session = (const void *)change->record;
+    const struct execution_record *execution = (const void *)change->record;
+
+    switch (change->table) {
+    case STORE_SESSIONS:
+        return session->created.wall_us > now_wall_us - NEW_US;
+    case STORE_EXECUTIONS:
+        return execution->created.wall_us > now_wall_us - NEW_US;
+    case STORE_EVENTS:
+        return true;
+    case STORE_SANDBOXES:
+    case STORE_DOCUMENTS:
+        break;
+    }
+    return false;
+}
+
+static int put(struct sqlite_db *db, const struct change *change, int64_t now_wall_us,
+               struct error *err)
+{
+    if (!is_new(change, now_wall_us)) {
         if (prepare_update(db, change->table, err) < 0)
             return -1;
         bind_record(db, db->update[change->table], change);
@@ -201,9 +222,10 @@ static int purge_documents(struct sqlite_db *db, int64_t now_wall_us, struct err
 
 /* --- transactions -------------------------------------------------------------------------- */
 
-static int write_change(struct sqlite_db *db, const struct change *change, struct error *err)
+static int write_change(struct sqlite_db *db, const struct change *change, int64_t now_wall_us,
+                        struct error *err)
 {
-    int result = change->forget ? forget(db, change, err) : put(db, change, err);
+    int result = change->forget ? forget(db, change, err) : put(db, change, now_wall_us, err);
 
     if (result < 0) {
         scoped(free) char *id = change_id(change);
@@ -221,7 +243,7 @@ static int write_all(struct sqlite_db *db, const struct change_queue *changes, b
     for (const struct change *change = changes->first; change; change = change->next) {
         if (change->is_moot)
             continue;
-        if (write_change(db, change->newest ? change->newest : change, err) < 0) {
+        if (write_change(db, change->newest ? change->newest : change, now_wall_us, err) < 0) {
             if (!acknowledged || err->code != ERR_CONFLICT)
                 return -1;
             log_error("store change refused; continuing without it", kv("error", err->message));

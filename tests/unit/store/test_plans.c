@@ -129,7 +129,7 @@ static void a_put_finds_its_row_by_its_identity(void **state)
     change_queue_append(&changes, change_new(STORE_SANDBOXES, false, &sandbox));
     change_queue_append(&changes, change_new(STORE_EXECUTIONS, false, &execution));
     change_queue_append(&changes, change_new(STORE_DOCUMENTS, false, &document));
-    assert_int_equal(sqlite_db_write(&db, &changes, 0, &err), 0);
+    assert_int_equal(sqlite_db_write(&db, &changes, clock_wall_us(&clock_system), &err), 0);
     change_queue_free(&changes);
     for (size_t i = 0; i < ARRAY_LENGTH(updates); i++) {
         static const enum store_table tables[] = { STORE_SESSIONS, STORE_SANDBOXES,
@@ -146,11 +146,38 @@ static void a_put_finds_its_row_by_its_identity(void **state)
     }
 }
 
+/* One that is made just now is taken for new, and may have been put before all the same. */
+static void a_new_record_that_is_there_is_replaced(void **state)
+{
+    int64_t now_us = clock_wall_us(&clock_system);
+    struct change_queue changes = { 0 };
+    struct session_record session = { .id = "ses_1", .state = "open", .created.wall_us = now_us };
+    struct error err = { 0 };
+    sqlite3_stmt *count = NULL;
+
+    (void)state;
+    change_queue_append(&changes, change_new(STORE_SESSIONS, false, &session));
+    assert_int_equal(sqlite_db_write(&db, &changes, now_us, &err), 0);
+    change_queue_free(&changes);
+    session.generation = 2;
+    change_queue_append(&changes, change_new(STORE_SESSIONS, false, &session));
+    assert_int_equal(sqlite_db_write(&db, &changes, now_us, &err), 0);
+    change_queue_free(&changes);
+    assert_int_equal(sqlite3_prepare_v2(db.handle, "SELECT count(*), max(generation) FROM sessions",
+                                        -1, &count, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_step(count), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_int(count, 0), 1);
+    assert_int_equal(sqlite3_column_int(count, 1), 2);
+    sqlite3_finalize(count);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_query_is_answered_by_an_index, setup, teardown),
         cmocka_unit_test_setup_teardown(a_put_finds_its_row_by_its_identity, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_new_record_that_is_there_is_replaced, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
