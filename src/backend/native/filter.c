@@ -97,10 +97,17 @@ static void emit_result(struct filter *filter, uint8_t verdict)
          verdict == ABSENT ? SECCOMP_RET_ERRNO | EPROTONOSUPPORT : results[verdict], 0, 0);
 }
 
-/* Where the leaves of a call that is checked stand: they jump to its check. */
+/* Where the leaf of a call that is checked stands: it jumps to its check. */
 struct fixup {
     size_t place;
     uint8_t check;
+};
+
+/* A branch of a comparison that goes to a result; each result stands once, behind the tree. */
+struct branch {
+    size_t place;
+    bool taken;
+    uint8_t verdict;
 };
 
 struct emitter {
@@ -108,36 +115,68 @@ struct emitter {
     const struct range *ranges;
     struct fixup fixups[FILTER_CHECKS];
     unsigned fixup_count;
+    struct branch branches[FILTER_CALLS + 1];
+    unsigned branch_count;
 };
 
-static void emit_leaf(struct emitter *emitter, uint8_t verdict)
+/* The offset of a jump is a byte. */
+static void aim(struct filter *filter, size_t place, bool taken, size_t target)
 {
-    if (verdict < CHECKED) {
-        emit_result(emitter->filter, verdict);
+    size_t offset = target - place - 1;
+
+    if (offset > UINT8_MAX || place >= FILTER_CODE)
+        filter->length = FILTER_CODE + 1;
+    else if (taken)
+        filter->code[place].jt = (uint8_t)offset;
+    else
+        filter->code[place].jf = (uint8_t)offset;
+}
+
+static void emit_tree(struct emitter *emitter, size_t begin, size_t end);
+
+/* One side of a comparison: the ranges [begin, end). */
+static void emit_side(struct emitter *emitter, size_t place, bool taken, size_t begin, size_t end)
+{
+    struct filter *filter = emitter->filter;
+    uint8_t verdict = emitter->ranges[begin].verdict;
+
+    if (end - begin == 1 && verdict < CHECKED) {
+        emitter->branches[emitter->branch_count++] = (struct branch){ place, taken, verdict };
+        return;
+    }
+    aim(filter, place, taken, filter->length);
+    if (end - begin > 1) {
+        emit_tree(emitter, begin, end);
         return;
     }
     emitter->fixups[emitter->fixup_count++] =
-        (struct fixup){ emitter->filter->length, (uint8_t)(verdict - CHECKED) };
-    emit(emitter->filter, BPF_JMP | BPF_JA, 0, 0, 0);
+        (struct fixup){ filter->length, (uint8_t)(verdict - CHECKED) };
+    emit(filter, BPF_JMP | BPF_JA, 0, 0, 0);
 }
 
-/* The ranges [begin, end), as a tree: each has one leaf and all but one a comparison. */
 static void emit_tree(struct emitter *emitter, size_t begin, size_t end)
 {
     size_t middle = begin + (end - begin) / 2;
-    size_t left = 2 * (middle - begin) - 1;
+    size_t place = emitter->filter->length;
 
-    if (end - begin == 1) {
-        emit_leaf(emitter, emitter->ranges[begin].verdict);
-        return;
+    emit(emitter->filter, BPF_JMP | BPF_JGE | BPF_K, emitter->ranges[middle].first, 0, 0);
+    emit_side(emitter, place, false, begin, middle);
+    emit_side(emitter, place, true, middle, end);
+}
+
+static void emit_results(struct emitter *emitter)
+{
+    for (uint8_t verdict = 0; verdict < CHECKED; verdict++) {
+        size_t target = emitter->filter->length;
+
+        emit_result(emitter->filter, verdict);
+        for (unsigned i = 0; i < emitter->branch_count; i++) {
+            const struct branch *branch = &emitter->branches[i];
+
+            if (branch->verdict == verdict)
+                aim(emitter->filter, branch->place, branch->taken, target);
+        }
     }
-    /* The offset of a jump is a byte. */
-    if (left > UINT8_MAX)
-        emitter->filter->length = FILTER_CODE + 1;
-    emit(emitter->filter, BPF_JMP | BPF_JGE | BPF_K, emitter->ranges[middle].first, (uint8_t)left,
-         0);
-    emit_tree(emitter, begin, middle);
-    emit_tree(emitter, middle, end);
 }
 
 static unsigned row_size(const struct filter_row *row)
@@ -184,7 +223,7 @@ static void emit_check(struct filter *filter, const struct filter_check *check)
     emit_result(filter, check->refuses ? ALLOWED : REFUSED);
 }
 
-static size_t find_ranges(const struct filter *filter, struct range ranges[FILTER_CALLS + 1])
+static size_t find_ranges(const struct filter *filter, struct range ranges[FILTER_CALLS + 2])
 {
     size_t count = 0;
 
@@ -214,15 +253,21 @@ static void resolve(struct emitter *emitter)
 
 int filter_compile(struct filter *filter, uint32_t architecture)
 {
-    static struct range ranges[FILTER_CALLS + 1];
+    static struct range ranges[FILTER_CALLS + 2];
     struct emitter emitter = { .filter = filter, .ranges = ranges };
+    size_t count = find_ranges(filter, ranges);
+
+    /* A tree has two sides: what is behind all calls is one of them. */
+    if (count == 1)
+        ranges[count++] = (struct range){ FILTER_CALLS, REFUSED };
 
     filter->length = 0;
     emit(filter, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
     emit(filter, BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0);
     emit_result(filter, REFUSED);
     emit(filter, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
-    emit_tree(&emitter, 0, find_ranges(filter, ranges));
+    emit_tree(&emitter, 0, count);
+    emit_results(&emitter);
     resolve(&emitter);
     return filter->length <= FILTER_CODE ? 0 : -1;
 }

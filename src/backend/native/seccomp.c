@@ -141,13 +141,14 @@ static void add_clone(struct filter *filter)
 /* Unix sockets, TCP and UDP, and the one netlink family that resolvers ask for addresses. */
 static void add_sockets(struct filter *filter)
 {
-    static const struct {
-        int family, type, protocol;
-    } kinds[] = {
-        { AF_INET, SOCK_STREAM, 0 },   { AF_INET, SOCK_STREAM, 6 },  { AF_INET, SOCK_DGRAM, 0 },
-        { AF_INET, SOCK_DGRAM, 17 },   { AF_INET6, SOCK_STREAM, 0 }, { AF_INET6, SOCK_STREAM, 6 },
-        { AF_INET6, SOCK_DGRAM, 0 },   { AF_INET6, SOCK_DGRAM, 17 }, { AF_NETLINK, SOCK_RAW, 0 },
-        { AF_NETLINK, SOCK_DGRAM, 0 },
+    /* The program is compiled for each sandbox, so pairs that differ in one bit share a row. */
+    enum { FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK, INET_BIT = AF_INET ^ AF_INET6 };
+    static const struct filter_condition kinds[][3] = {
+        { HAS(0, ~INET_BIT, AF_INET), HAS(1, ~FLAGS, SOCK_STREAM), IS(2, IPPROTO_IP) },
+        { HAS(0, ~INET_BIT, AF_INET), HAS(1, ~FLAGS, SOCK_STREAM), IS(2, IPPROTO_TCP) },
+        { HAS(0, ~INET_BIT, AF_INET), HAS(1, ~FLAGS, SOCK_DGRAM), IS(2, IPPROTO_IP) },
+        { HAS(0, ~INET_BIT, AF_INET), HAS(1, ~FLAGS, SOCK_DGRAM), IS(2, IPPROTO_UDP) },
+        { IS(0, AF_NETLINK), HAS(1, ~(FLAGS | (SOCK_RAW ^ SOCK_DGRAM)), SOCK_DGRAM), IS(2, 0) },
     };
     const struct filter_condition is_unix[] = { IS(0, AF_UNIX) };
     const struct filter_condition is_audit[] = { IS(0, AF_NETLINK), IS(2, NETLINK_AUDIT) };
@@ -157,15 +158,8 @@ static void add_sockets(struct filter *filter)
     /* Programs that manage accounts fail where they may not tell the audit, but not where there is
      * none. */
     filter_add_absent(check, is_audit, ARRAY_LENGTH(is_audit));
-    for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++) {
-        const struct filter_condition conditions[] = {
-            IS(0, kinds[i].family),
-            HAS(1, ~(SOCK_CLOEXEC | SOCK_NONBLOCK), kinds[i].type),
-            IS(2, kinds[i].protocol),
-        };
-
-        filter_add_row(check, conditions, ARRAY_LENGTH(conditions));
-    }
+    for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++)
+        filter_add_row(check, kinds[i], ARRAY_LENGTH(kinds[i]));
     filter_add_row(filter_allow_if(filter, number_of("socketpair")), is_unix, 1);
 }
 
@@ -240,13 +234,16 @@ static void add_limits(struct filter *filter)
 /* No device nodes: overlayfs takes a character device 0:0 for a deletion. */
 static void add_nodes(struct filter *filter)
 {
-    static const unsigned kinds[] = { 0, S_IFREG, S_IFIFO, S_IFSOCK };
+    /* Nothing or a pipe, a file or a socket. */
+    static const struct {
+        unsigned mask, value;
+    } kinds[] = { { S_IFMT & ~S_IFIFO, 0 }, { S_IFMT & ~(S_IFREG ^ S_IFSOCK), S_IFREG } };
     struct filter_check *mknod_check = filter_allow_if(filter, number_of("mknod"));
     struct filter_check *mknodat_check = filter_allow_if(filter, number_of("mknodat"));
 
     for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++) {
-        const struct filter_condition second[] = { HAS(1, S_IFMT, kinds[i]) };
-        const struct filter_condition third[] = { HAS(2, S_IFMT, kinds[i]) };
+        const struct filter_condition second[] = { HAS(1, kinds[i].mask, kinds[i].value) };
+        const struct filter_condition third[] = { HAS(2, kinds[i].mask, kinds[i].value) };
 
         filter_add_row(mknod_check, second, 1);
         filter_add_row(mknodat_check, third, 1);
