@@ -171,7 +171,7 @@ static void leave_session(struct approval *approval)
         return;
     session->last_activity = clocks_stamp(session->core);
     clocks_arm(session);
-    session_save(session);
+    session_changed(session);
 }
 
 static void finish(struct approval *approval, enum approval_state state, const char *by,

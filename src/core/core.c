@@ -54,7 +54,7 @@ static void on_repair(struct timer *timer)
 
     list_for_each (session, &core->sessions, node) {
         if (session->durable)
-            session_save(session);
+            session_changed(session);
     }
     list_for_each (sandbox, &core->sandboxes, node) {
         if (sandbox->recorded)

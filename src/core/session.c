@@ -239,13 +239,13 @@ static void fill_record(const struct session *session, const char *spec, char re
     memcpy(out_record->id, session->id, sizeof(out_record->id));
 }
 
-void session_save(struct session *session)
+static void on_save(struct deferred *deferred)
 {
+    struct session *session = container_of(deferred, struct session, save);
     scoped(free) char *spec = NULL;
     char reason[END_TEXT_SIZE];
     struct session_record record;
 
-    loop_undefer(session->core->loop, &session->save);
     if (session->unborn)
         return;
     spec = session_spec_text(session);
@@ -253,12 +253,6 @@ void session_save(struct session *session)
     store_put_session(session->core->parts.store, &record);
 }
 
-static void on_save(struct deferred *deferred)
-{
-    session_save(container_of(deferred, struct session, save));
-}
-
-/* Several times in a turn, and written once. */
 void session_changed(struct session *session)
 {
     loop_defer_late(session->core->loop, &session->save, on_save);
@@ -378,7 +372,7 @@ static void record_end(struct session *session)
 
     if (session->unborn)
         store_forget_session(session->core->parts.store, session->id);
-    session_save(session);
+    session_changed(session);
     store_commit_as(session->core->parts.store, &session->ticket,
                     decided ? STORE_WRITTEN : STORE_SYNCED, on_end_recorded);
 }
@@ -401,7 +395,7 @@ static void on_ending_recorded(struct store_ticket *ticket)
 /* The disk gets to know while the sandbox is being removed. */
 static void record_ending(struct session *session)
 {
-    session_save(session);
+    session_changed(session);
     session->ending_running = true;
     store_commit(session->core->parts.store, &session->ending, on_ending_recorded);
 }
@@ -505,9 +499,7 @@ void session_end(struct session *session, enum end_kind kind, const char *detail
     session_set_state(session, SESSION_ENDING);
     session->end.kind = kind;
     snprintf(session->end.detail, sizeof(session->end.detail), "%s", detail ? detail : "");
-    if (session->unborn)
-        session_save(session);
-    else
+    if (!session->unborn)
         record_ending(session);
     session_end_resume(session);
 }

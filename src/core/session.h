@@ -328,10 +328,8 @@ int session_learn_secrets(struct session *session, const char *json, struct erro
  * NULL without any. Borrowed for this turn of the loop: keep it with mask_ref(). */
 struct mask *session_mask(const struct session *session);
 
-/* Writes the current state to the store (no commit). */
-void session_save(struct session *session);
-
-/* As session_save, once at the end of the turn. */
+/* Its state goes to the store at the end of the turn (no commit), where whatever is committed in
+ * this turn has it, too. */
 void session_changed(struct session *session);
 
 /* An event of this session with its next sequence number; `data_json` is an object or NULL. */

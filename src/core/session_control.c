@@ -147,7 +147,7 @@ void session_control_settle(struct session *session)
 static void switch_state(struct session *session, enum session_state state)
 {
     session_set_state(session, state);
-    session_save(session);
+    session_changed(session);
     clocks_arm(session);
     session_serve_soon(session);
     if (session->sandbox)
@@ -208,7 +208,7 @@ void session_on_frozen(struct session *session, const struct error *err)
     }
     if (frozen != (session->state == SESSION_PAUSED))
         session_set_state(session, frozen ? SESSION_PAUSED : SESSION_OPEN);
-    session_save(session);
+    session_changed(session);
     clocks_arm(session);
     session_ops_finish(&session->control_waiters, session, &failure);
     session_fail_waiting(session, &failure);
@@ -228,7 +228,7 @@ void session_teardown(struct session *session, enum end_kind why)
     budget_release(session);
     if (session->sandbox && session->sandbox->state != SANDBOX_DESTROYING) {
         memcpy(session->leaving_id, session->sandbox->id, sizeof(session->leaving_id));
-        session_save(session);
+        session_changed(session);
         sandbox_destroy(session->sandbox, why, NULL);
     } else if (why == END_TEARDOWN)
         session_revert_choice(session); /* what was chosen has not been begun */
@@ -280,7 +280,7 @@ void session_revert_choice(struct session *session)
     free(session->flavor);
     session->flavor = xstrdup(session->base_flavor);
     session->limits = session->base_limits;
-    session_save(session);
+    session_changed(session);
 }
 
 void session_replace(struct session *session, enum session_choice choice, const char *flavor,
@@ -296,5 +296,5 @@ void session_replace(struct session *session, enum session_choice choice, const 
     session_teardown(session, END_REPLACED);
     (void)budget_reserve(session, &err); /* refused: then the start is, and tells why */
     session_preload(session);
-    session_save(session);
+    session_changed(session);
 }

@@ -242,7 +242,7 @@ static void create(struct core *core, const struct session_request *request, str
     idempotency_remember(core->idempotency, request, session->id);
     metrics_add(core->metrics, METRIC_SESSIONS_CREATED, 0, 1);
     session_emit(session, "session.created", NULL);
-    session_save(session);
+    session_changed(session);
     if (session->preload)
         session_preload(session);
     clocks_arm(session);

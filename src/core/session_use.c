@@ -456,7 +456,7 @@ void session_set_generation(struct session *session, uint64_t generation)
         session->reset_pending = !has_its_files(session);
         emit_reset(session);
     }
-    session_save(session);
+    session_changed(session);
 }
 
 void session_on_sandbox_ready(struct session *session)

@@ -6,7 +6,8 @@
  * Writes are ordered and do not wait: a put copies the record and returns; putting a record again
  * replaces it. store_commit() asks to be told when everything put before it is durable, or that it
  * failed. What accumulates until the store gets to it is one transaction, so a batch of requests
- * costs one commit. Reads see every put made before them.
+ * costs one commit. Reads see every put made before them. A commit is made when everything else in
+ * this turn of the loop is done (loop_defer_last): what is put until then is part of it.
  *
  * Durable comes in two grades. What is *synced* survives a power failure, as far as `sync` says;
  * that takes a flush of the disk, so it is for what somebody outside has been promised. What is

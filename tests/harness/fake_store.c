@@ -75,13 +75,13 @@ static void on_flush(struct deferred *deferred)
 static void fake_change(struct store *store, struct change *change)
 {
     change_queue_append(&fake_from(store)->journal, change);
-    loop_defer(store->loop, &fake_from(store)->flush, on_flush);
+    loop_defer_last(store->loop, &fake_from(store)->flush, on_flush);
 }
 
 static void fake_commit(struct store *store, struct store_ticket *ticket)
 {
     list_append(&fake_from(store)->tickets, &ticket->node);
-    loop_defer(store->loop, &fake_from(store)->flush, on_flush);
+    loop_defer_last(store->loop, &fake_from(store)->flush, on_flush);
 }
 
 static void fake_query(struct store *store, enum store_table table, struct store_query *query)
@@ -138,7 +138,7 @@ struct store *fake_store_new(struct loop *loop)
 void fake_store_hold(struct store *store, bool held)
 {
     fake_from(store)->held = held;
-    loop_defer(store->loop, &fake_from(store)->flush, on_flush);
+    loop_defer_last(store->loop, &fake_from(store)->flush, on_flush);
 }
 
 void fake_store_fail_next(struct store *store, enum error_code code)

@@ -352,7 +352,7 @@ static void ask(struct store *base, const struct question *template)
     *question = *template;
     *store->questions_end = question;
     store->questions_end = &question->next;
-    loop_defer(base->loop, &store->flush, flush);
+    loop_defer_last(base->loop, &store->flush, flush);
 }
 
 /* --- the operations ------------------------------------------------------------------------ */
@@ -362,7 +362,7 @@ static void memory_change(struct store *base, struct change *change)
     struct memory_store *store = memory_from(base);
 
     change_queue_append(&store->pending, change);
-    loop_defer(base->loop, &store->flush, flush);
+    loop_defer_last(base->loop, &store->flush, flush);
 }
 
 static void memory_commit(struct store *base, struct store_ticket *ticket)
@@ -370,7 +370,7 @@ static void memory_commit(struct store *base, struct store_ticket *ticket)
     struct memory_store *store = memory_from(base);
 
     list_append(&store->tickets, &ticket->node);
-    loop_defer(base->loop, &store->flush, flush);
+    loop_defer_last(base->loop, &store->flush, flush);
 }
 
 static void memory_query(struct store *base, enum store_table table, struct store_query *query)

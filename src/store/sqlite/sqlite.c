@@ -124,7 +124,7 @@ struct sqlite_store {
 };
 
 static const struct store_ops sqlite_ops;
-static void flush(struct sqlite_store *store);
+static void flush_soon(struct sqlite_store *store);
 
 static struct sqlite_store *sqlite_from(struct store *store)
 {
@@ -321,7 +321,8 @@ static void batch_done(struct job *job)
     if (direct)
         commit_ended(store, &tickets, &err, &lost);
     deliver(store, asking);
-    flush(store);
+    if (store->urgent)
+        flush_soon(store);
 }
 
 static bool has_synced(const struct list *tickets)
@@ -412,11 +413,12 @@ static void take_back(struct sqlite_store *store)
     struct append *append = &store->append;
 
     log_debug("store redo log cannot be written", kv("error", append->err.message));
-    store->redo_failed = store->urgent = true;
+    store->redo_failed = true;
     change_queue_join(&append->changes, &store->pending);
     store->pending = change_queue_take(&append->changes);
     list_move_all(&store->tickets, &append->tickets);
     list_move_all(&append->tickets, &store->tickets);
+    flush_soon(store);
 }
 
 static void append_ended(struct sqlite_store *store)
@@ -446,7 +448,8 @@ static void append_done(struct job *job)
 
     store->appending = false;
     append_ended(store);
-    flush(store);
+    if (store->urgent)
+        flush_soon(store);
 }
 
 static void append_here(struct sqlite_store *store)
@@ -517,29 +520,33 @@ static bool something_is_pending(const struct sqlite_store *store)
     return store->pending.first || !list_is_empty(&store->tickets);
 }
 
-/* What cannot go now, because something is under way, goes when that is done. */
-static void flush(struct sqlite_store *store)
+/* What cannot go now, because something is under way, goes when that is done. Tickets complete in
+ * here: what their callbacks put is for the next time. */
+static void hand_over(struct sqlite_store *store)
 {
-    while (store->urgent && !store->closing && !store->appending &&
-           !(store->busy && store->batch.direct)) {
-        bool direct = something_is_pending(store) && has_to_be_direct(store);
+    bool direct = something_is_pending(store) && has_to_be_direct(store);
+    bool asks = store->askings.first != NULL;
 
-        if (something_is_pending(store) && !direct) {
-            store->urgent = store->askings.first != NULL;
-            append(store);
-        } else if (store->busy) {
-            return;
-        } else {
-            store->urgent = false;
-            if (direct || store->askings.first)
-                worker_submit(store->worker, &batch_fill(store, direct)->job);
-        }
-    }
+    if (store->busy && direct)
+        return;
+    store->urgent = false;
+    if (something_is_pending(store) && !direct)
+        append(store);
+    if (!direct && (!asks || store->redo_failed))
+        return;
+    if (store->busy || store->appending)
+        store->urgent = true;
+    else
+        worker_submit(store->worker, &batch_fill(store, direct)->job);
 }
 
 static void on_end_of_turn(struct deferred *deferred)
 {
-    flush(container_of(deferred, struct sqlite_store, flush));
+    struct sqlite_store *store = container_of(deferred, struct sqlite_store, flush);
+
+    if (store->urgent && !store->closing && !store->appending &&
+        !(store->busy && store->batch.direct))
+        hand_over(store);
 }
 
 static void flush_soon(struct sqlite_store *store)
