@@ -19,8 +19,8 @@ enum {
 };
 
 #define RESCUE_HINT                                                                             \
-    "rescue it with: sqlite3 FILE .recover | sqlite3 NEW; or move the file, its -wal and -shm " \
-    "away to start empty, then run: sandglass sweep"
+    "rescue it with: sqlite3 FILE .recover | sqlite3 NEW; or move the file, its -wal, -shm and " \
+    "-redo files away to start empty, then run: sandglass sweep"
 
 /* --- errors -------------------------------------------------------------------------------- */
 
