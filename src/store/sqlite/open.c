@@ -18,7 +18,7 @@ enum {
     INSTANCE_EVENTS_KEPT = 10000,
 };
 
-#define RESCUE_HINT                                                                             \
+#define RESCUE_HINT                                                                              \
     "rescue it with: sqlite3 FILE .recover | sqlite3 NEW; or move the file, its -wal, -shm and " \
     "-redo files away to start empty, then run: sandglass sweep"
 
@@ -342,9 +342,7 @@ static void read_redo_meta(struct sqlite_db *db)
     sqlite3_finalize(statement);
 }
 
-/* What an earlier process has committed and could not bring into the database any more; with the
- * boot that was. On the disk before the log is written anew. */
-static int redo(struct sqlite_db *db, const struct store_options *options, struct error *err)
+static int apply_log(struct sqlite_db *db, const struct store_options *options, struct error *err)
 {
     struct change_queue changes = { 0 };
     uint64_t last = db->redo_last;
@@ -354,11 +352,23 @@ static int redo(struct sqlite_db *db, const struct store_options *options, struc
     if (result == 0 && changes.first) {
         change_queue_fold(&changes);
         result = sqlite_db_apply(db, &changes, last, clock_wall_us(loop_clock(options->loop)), err);
-        if (result == 0 && !str_equal(options->sync, "off") && sqlite_db_flush(db) != SQLITE_OK)
-            result = error_set(err, ERR_INTERNAL, "database %s could not be flushed", db->path);
     }
     change_queue_free(&changes);
     return result;
+}
+
+/* What an earlier process has committed and could not bring into the database any more; with the
+ * boot that was. All of it is on the disk before the log goes, what that process has brought there
+ * itself, too. */
+static int redo(struct sqlite_db *db, const struct store_options *options, struct error *err)
+{
+    if (!redo_exists(db->path))
+        return 0;
+    if (apply_log(db, options, err) < 0)
+        return -1;
+    if (!str_equal(options->sync, "off") && sqlite_db_flush(db) != SQLITE_OK)
+        return error_set(err, ERR_INTERNAL, "database %s could not be flushed", db->path);
+    return redo_remove(db->path, err);
 }
 
 static int load_past(struct sqlite_db *db, const struct store_options *options,

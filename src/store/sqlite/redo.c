@@ -156,11 +156,14 @@ static uint64_t first_number(const struct buffer *file)
 static int check_header(const char *path, const char *id, const struct buffer *file,
                         struct error *err)
 {
+    static const struct file_header nothing;
     struct file_header header;
 
     if (file->length < sizeof(header))
         return 0; /* it was just being made */
     memcpy(&header, file->data, sizeof(header));
+    if (memcmp(&header, &nothing, sizeof(header)) == 0)
+        return 0; /* and the power failed: its length came to the disk before its content */
     if (memcmp(header.magic, magic, sizeof(magic)) != 0)
         return refuse(path, "has a log of another format", err);
     if (strncmp(header.id, id, sizeof(header.id)) != 0)
@@ -201,6 +204,17 @@ bool redo_exists(const char *path)
         exists = exists || (lstat(name, &info) == 0 && info.st_size > 0);
     }
     return exists;
+}
+
+int redo_remove(const char *path, struct error *err)
+{
+    for (unsigned i = 0; i < REDO_FILES; i++) {
+        scoped(free) char *name = file_path(path, i);
+
+        if (unlink(name) < 0 && errno != ENOENT)
+            return error_sys(err, "remove %s", name);
+    }
+    return 0;
 }
 
 /* --- writing ------------------------------------------------------------------------------- */

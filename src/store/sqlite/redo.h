@@ -48,6 +48,10 @@ bool redo_exists(const char *path);
 int redo_read(const char *path, const char *id, uint64_t *last, struct change_queue *out_changes,
               struct error *err);
 
+/* When the database has all of it, on the disk. A log that goes on from there begins with new
+ * files: after a power failure there may be frames behind a gap, which must not become its end. */
+int redo_remove(const char *path, struct error *err);
+
 /* Everything up to `last` is in the database: nothing is read, files are made when needed. */
 void redo_open(struct redo *redo, const char *path, const char *id, uint64_t last);
 void redo_close(struct redo *redo, bool remove_files); /* a zeroed one is fine */

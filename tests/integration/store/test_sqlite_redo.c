@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { LONGEST_LOG = 2 * 1024 * 1024 };
+enum { LONGEST_LOG = 2 * 1024 * 1024, LOG_HEADER = 48 };
 
 static char *log_path(const struct sqlite_place *place, unsigned which)
 {
@@ -147,6 +147,60 @@ static void stamps_are_those_of_the_boot_they_were_committed_in(void **state)
     assert_int_equal(found_session(&found, 0)->created.wall_us, expected.created.wall_us);
     assert_int_equal(found_session(&found, 0)->created.boot_us,
                      expected.created.wall_us - place->clock.wall_us + place->clock.boot_us);
+}
+
+/* The file as it was made: nothing has come to the disk but its length. */
+static void a_log_of_zeros_is_empty(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *path = log_path(place, 0);
+
+    sqlite_place_fill(place, 2);
+    assert_int_equal(close(open(path, O_WRONLY | O_CREAT, 0600)), 0);
+    assert_int_equal(truncate(path, 8192), 0);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_sessions(place, 2);
+}
+
+static size_t frame_end(const char *log, size_t start)
+{
+    uint64_t header[3]; /* checksum, number, length */
+
+    memcpy(header, log + start, sizeof(header));
+    return start + sizeof(header) + header[2];
+}
+
+/* The power failed: of three commits the second is lost, and the third is in the other file. What
+ * takes the place of the second must not bring the third back. */
+static void what_is_behind_a_gap_does_not_come_back(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *first = log_path(place, 0);
+    scoped(free) char *second = log_path(place, 1);
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record expected = sample_session(9);
+    scoped(free) char *log = NULL;
+    size_t ends[3];
+    FILE *file;
+
+    commit_and_die(place, "boot 1", 1, 3);
+    log = xcalloc(1, (size_t)log_size(place, 0));
+    file = fopen(first, "r");
+    assert_int_equal(fread(log, 1, (size_t)log_size(place, 0), file), log_size(place, 0));
+    fclose(file);
+    for (unsigned i = 0; i < 3; i++)
+        ends[i] = frame_end(log, i ? ends[i - 1] : LOG_HEADER);
+    assert_int_equal(truncate(first, (off_t)ends[0]), 0);
+    file = fopen(second, "w");
+    fwrite(log, 1, LOG_HEADER, file);
+    fwrite(log + ends[1], 1, ends[2] - ends[1], file);
+    fclose(file);
+
+    commit_and_die(place, "boot 1", 9, 9);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 2);
+    assert_same_session(found_session(&found, 1), &expected);
 }
 
 /* --- logs that do not belong there --------------------------------------------------------- */
@@ -302,6 +356,8 @@ int main(void)
         place_test(the_log_is_for_its_owner_only),
         place_test(a_commit_that_was_cut_off_is_as_if_it_had_not_been),
         place_test(a_changed_byte_ends_the_log),
+        place_test(a_log_of_zeros_is_empty),
+        place_test(what_is_behind_a_gap_does_not_come_back),
         place_test(stamps_are_those_of_the_boot_they_were_committed_in),
         place_test(a_log_without_its_database_is_refused),
         place_test(the_log_of_another_database_is_refused),
