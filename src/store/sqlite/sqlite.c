@@ -62,7 +62,6 @@ struct batch {
     struct change_queue changes;
     struct list tickets; /* for them */
     bool direct;         /* has changes or tickets */
-    bool flushes;        /* the changes are to be on the disk afterwards, too */
     int flush_code;
     struct askings askings;
     int64_t now_wall_us;
@@ -223,7 +222,8 @@ static void write_changes(struct batch *batch)
     if (sqlite_db_write(db, &batch->changes, batch->now_wall_us, &batch->err) < 0)
         return;
     change_queue_free(&batch->changes);
-    if (batch->flushes)
+    /* Frames that follow may come to the disk before it, and would be all that is left then. */
+    if (batch->store->flushes)
         batch->flush_code = sqlite_db_flush(db);
 }
 
@@ -325,16 +325,6 @@ static void batch_done(struct job *job)
         flush_soon(store);
 }
 
-static bool has_synced(const struct list *tickets)
-{
-    struct store_ticket *ticket;
-
-    list_for_each (ticket, tickets, node)
-        if (ticket->grade == STORE_SYNCED)
-            return true;
-    return false;
-}
-
 static struct batch *batch_fill(struct sqlite_store *store, bool direct)
 {
     struct batch *batch = &store->batch;
@@ -360,7 +350,6 @@ static struct batch *batch_fill(struct sqlite_store *store, bool direct)
     timer_stop(&store->gather);
     batch->changes = change_queue_take(&store->pending);
     list_move_all(&store->tickets, &batch->tickets);
-    batch->flushes = store->syncer.enabled && has_synced(&batch->tickets);
     store->redo_failed = false;
     return batch;
 }
