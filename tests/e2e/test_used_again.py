@@ -76,15 +76,15 @@ def test_what_was_done_with_the_network_is_not_seen_later(daemon, script):
 
 
 def test_time_and_memory_are_counted_anew(daemon):
-    burn = "head -c 200M /dev/zero > /dev/shm/big; timeout 0.5 sh -c 'while :; do :; done'; rm /dev/shm/big"
+    burn = "import time\nbig = b'x' * (200 << 20)\nwhile time.process_time() < 0.6: pass"
     session = daemon.session()
-    assert daemon.execute(session, command=burn)["exit_code"] == 0
+    assert daemon.execute(session, ["python3", "-c", burn])["exit_code"] == 0
     usage = daemon.api("GET", f"/sessions/{session}?usage=true", expect=200).json["usage"]
-    assert usage["cpu_seconds"] > 0.3 and usage["memory_peak_bytes"] > 200 << 20
+    assert usage["cpu_seconds"] > 0.5 and usage["memory_peak_bytes"] > 200 << 20
     daemon.api("DELETE", f"/sessions/{session}", expect=200)
     for session, _ in in_turn(daemon, "true"):
         usage = daemon.api("GET", f"/sessions/{session}?usage=true", expect=200).json["usage"]
-        assert usage["cpu_seconds"] < 0.3 and usage["memory_peak_bytes"] < 100 << 20 and usage["oom_kills"] == 0, usage
+        assert usage["cpu_seconds"] < 0.5 and usage["memory_peak_bytes"] < 100 << 20 and usage["oom_kills"] == 0, usage
 
 
 def test_files_that_were_left_are_nobodys_memory_later(daemon):
