@@ -74,11 +74,12 @@ static int receive_kit(int socket, struct delivery *delivery)
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
     };
-    int fds[KIT_FDS] = { 0 };
+    int fds[KIT_FDS];
     int placed[KIT_FDS];
     const int *next = fds;
     struct cmsghdr *header;
 
+    memset(fds, -1, sizeof(fds));
     if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof(*delivery))
         return -1;
     header = CMSG_FIRSTHDR(&message);
@@ -87,6 +88,9 @@ static int receive_kit(int socket, struct delivery *delivery)
     for (size_t i = 0; i < KIT_FDS; i++)
         placed[i] = delivery->parts[i] ? *next++ : -1;
     spread_fds(&delivery->kit, placed);
+    /* There was no room for some of them. */
+    if (message.msg_flags & MSG_CTRUNC)
+        delivery->made = 0;
     return 0;
 }
 
