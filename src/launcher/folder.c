@@ -152,6 +152,14 @@ void folder_drop(struct launcher *launcher, struct folder *folder)
     folder->name[0] = '\0';
 }
 
+void folder_drop_ahead(struct launcher *launcher, unsigned number)
+{
+    struct folder folder = FOLDER_NONE;
+
+    set_name(launcher, &folder, number);
+    folder_drop(launcher, &folder);
+}
+
 void folders_sweep(struct launcher *launcher)
 {
     (void)remove_content(launcher->state.ahead);

@@ -45,5 +45,8 @@ void folder_close(struct folder *folder);
 /* Closes what is still here, and removes a folder that no sandbox got. */
 void folder_drop(struct launcher *launcher, struct folder *folder);
 
+/* Removes what a maker that died may have made under this number. */
+void folder_drop_ahead(struct launcher *launcher, unsigned number);
+
 /* Removes those that an earlier launcher made ahead. */
 void folders_sweep(struct launcher *launcher);

@@ -54,13 +54,29 @@ void kits_start(struct launcher *launcher)
     }
 }
 
+/* It may have made all of them or nothing. */
+static void drop_ordered(struct launcher *launcher)
+{
+    struct kits *kits = &launcher->kits;
+
+    while (kits->ordered > 0) {
+        struct kit kit;
+
+        kit_init(&kit);
+        kit.slot = kits->slots[--kits->ordered];
+        kit_name_group(launcher, &kit);
+        folder_drop_ahead(launcher, (unsigned)kit.slot);
+        kit_drop(launcher, &kit);
+    }
+}
+
 static void lose_maker(struct launcher *launcher)
 {
     (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, launcher->kits.maker, NULL);
     close(launcher->kits.maker);
     launcher->kits.maker = -1;
-    launcher->kits.ordered = 0;
     launcher->kits.sweeping = false;
+    drop_ordered(launcher);
 }
 
 void kits_close(struct launcher *launcher)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from conftest import INSTANCE, wait_for
+from conftest import INSTANCE, has_open, read_process, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="without root everything is made anew")
 
@@ -141,3 +141,26 @@ def test_no_more_are_kept_than_are_needed(daemon):
     kept = pathlib.Path("/sys/fs/cgroup").glob
     wait_for(lambda: len(list(kept(f"memory/sandglass.{INSTANCE}*/kit-*"))) <= 16, "what nobody needs is gone")
     assert list((daemon.state / "sandboxes").iterdir()) == []
+
+
+def maker_of(daemon):
+    """The child of the launcher that makes what sandboxes need."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        if (read_process(entry) or [""])[0] == "sandglass-maker" and has_open(entry, daemon.state):
+            return int(entry)
+    return None
+
+
+def test_a_maker_that_dies_leaves_nothing_in_the_way(daemon):
+    for _ in in_turn(daemon, "true", 1):
+        pass
+    maker = wait_for(lambda: maker_of(daemon), "there is a maker")
+    wait_for(lambda: len(list((daemon.state / "ahead").iterdir())) >= 16, "it has made what is kept ready")
+    os.kill(maker, signal.SIGSTOP)
+    for _ in in_turn(daemon, "true"):  # those are used up, and it has orders
+        pass
+    os.kill(maker, signal.SIGKILL)
+    wait_for(lambda: not maker_of(daemon), "it is dead")
+    for _ in range(160):  # more than there are uid ranges in a block: each of them is used again
+        daemon.api("DELETE", f"/sessions/{daemon.session()}", expect=200)
+    wait_for(lambda: list((daemon.state / "ahead").iterdir()) == [], "what it was making is gone")
