@@ -433,6 +433,50 @@ static void a_query_sees_every_put_made_before_it(void **state)
     }
 }
 
+struct late_question {
+    struct store_ticket ticket;
+    struct store *store;
+    struct store_query query;
+    unsigned found;
+    bool done;
+};
+
+static void count_session(struct store_query *query,
+                          const struct session_record *record __attribute__((unused)))
+{
+    container_of(query, struct late_question, query)->found++;
+}
+
+static void on_late_answer(struct store_query *query)
+{
+    container_of(query, struct late_question, query)->done = true;
+}
+
+static void put_and_ask(struct store_ticket *ticket)
+{
+    struct late_question *late = container_of(ticket, struct late_question, ticket);
+    struct session_record record = sample_session(2);
+
+    store_put_session(late->store, &record);
+    store_query(late->store, STORE_SESSIONS, &late->query);
+}
+
+static void so_does_one_that_a_callback_asks_while_others_wait(void **state)
+{
+    struct late_question early = { .query = { .on_session = count_session,
+                                              .done = on_late_answer } };
+    struct late_question late = { .store = store_of(state), .query = early.query };
+    struct session_record record = sample_session(1);
+
+    store_put_session(store_of(state), &record);
+    store_commit_as(store_of(state), &late.ticket, STORE_WRITTEN, put_and_ask);
+    store_query(store_of(state), STORE_SESSIONS, &early.query);
+    store_wait(store_of(state)->loop, &late.done);
+    assert_true(early.done);
+    assert_true(early.found >= 1);
+    assert_int_equal(late.found, 2);
+}
+
 static void no_owner_means_any_and_an_empty_one_means_ownerless(void **state)
 {
     scoped(found_records_free) struct found_records found = { 0 };
@@ -835,6 +879,7 @@ int store_contract_run(const struct store_contract *which)
         contract_test(putting_a_lost_record_again_repairs_it),
         contract_test(a_failure_that_nobody_waited_for_is_told_to_the_next_ticket),
         contract_test(a_query_sees_every_put_made_before_it),
+        contract_test(so_does_one_that_a_callback_asks_while_others_wait),
         contract_test(no_owner_means_any_and_an_empty_one_means_ownerless),
         contract_test(sessions_are_found_by_state_with_and_without_an_owner),
         contract_test(live_sessions_are_all_but_the_ended_ones),

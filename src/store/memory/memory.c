@@ -321,12 +321,17 @@ static void answer(struct memory_store *store, const struct question *question)
     query->done(query);
 }
 
-static void answer_pending(struct memory_store *store)
+static struct question *take_questions(struct memory_store *store)
 {
-    struct question *question = store->questions;
+    struct question *first = store->questions;
 
     store->questions = NULL;
     store->questions_end = &store->questions;
+    return first;
+}
+
+static void answer_all(struct memory_store *store, struct question *question)
+{
     while (question) {
         struct question *next = question->next;
 
@@ -339,9 +344,10 @@ static void answer_pending(struct memory_store *store)
 static void flush(struct deferred *deferred)
 {
     struct memory_store *store = container_of(deferred, struct memory_store, flush);
+    struct question *questions = take_questions(store);
 
     commit_pending(store);
-    answer_pending(store);
+    answer_all(store, questions);
 }
 
 static void ask(struct store *base, const struct question *template)

@@ -325,7 +325,26 @@ static void batch_done(struct job *job)
         flush_soon(store);
 }
 
-static struct batch *batch_fill(struct sqlite_store *store, bool direct)
+static struct askings take_askings(struct sqlite_store *store)
+{
+    struct askings askings = store->askings;
+
+    store->askings = (struct askings){ 0 };
+    return askings;
+}
+
+static void put_askings_back(struct sqlite_store *store, const struct askings *askings)
+{
+    if (!askings->first)
+        return;
+    askings->last->next = store->askings.first;
+    if (!store->askings.last)
+        store->askings.last = askings->last;
+    store->askings.first = askings->first;
+}
+
+/* What was put before one of the questions is committed already, or goes with them. */
+static struct batch *batch_fill(struct sqlite_store *store, bool direct, struct askings askings)
 {
     struct batch *batch = &store->batch;
 
@@ -343,8 +362,7 @@ static struct batch *batch_fill(struct sqlite_store *store, bool direct)
     batch->direct = direct;
     batch->flush_code = SQLITE_OK;
     batch->now_wall_us = clock_wall_us(loop_clock(store->base.loop));
-    batch->askings = store->askings;
-    store->askings = (struct askings){ 0 };
+    batch->askings = askings;
     if (!direct)
         return batch;
     timer_stop(&store->gather);
@@ -370,7 +388,7 @@ static void start_applying(struct sqlite_store *store)
     if (store->busy || store->appending)
         timer_arm_in(&store->apply, APPLY_US);
     else
-        worker_submit(store->worker, &batch_fill(store, false)->job);
+        worker_submit(store->worker, &batch_fill(store, false, (struct askings){ 0 })->job);
 }
 
 static void on_apply(struct timer *timer)
@@ -510,23 +528,26 @@ static bool something_is_pending(const struct sqlite_store *store)
 }
 
 /* What cannot go now, because something is under way, goes when that is done. Tickets complete in
- * here: what their callbacks put is for the next time. */
+ * here: what their callbacks put and ask is for the next time. */
 static void hand_over(struct sqlite_store *store)
 {
     bool direct = something_is_pending(store) && has_to_be_direct(store);
-    bool asks = store->askings.first != NULL;
+    struct askings askings;
 
     if (store->busy && direct)
         return;
     store->urgent = false;
+    askings = take_askings(store);
     if (something_is_pending(store) && !direct)
         append(store);
-    if (!direct && (!asks || store->redo_failed))
+    if (!direct && !askings.first)
         return;
-    if (store->busy || store->appending)
+    if (store->busy || store->appending || (store->redo_failed && !direct)) {
+        put_askings_back(store, &askings);
         store->urgent = true;
-    else
-        worker_submit(store->worker, &batch_fill(store, direct)->job);
+    } else {
+        worker_submit(store->worker, &batch_fill(store, direct, askings)->job);
+    }
 }
 
 static void on_end_of_turn(struct deferred *deferred)
@@ -613,7 +634,7 @@ static void finish_here(struct sqlite_store *store)
 {
     while (something_is_pending(store) || store->askings.first ||
            (store->unapplied.first && !store->stuck) || !list_is_empty(&store->syncer.waiting)) {
-        struct batch *batch = batch_fill(store, something_is_pending(store));
+        struct batch *batch = batch_fill(store, something_is_pending(store), take_askings(store));
 
         batch_run(&batch->job);
         batch_done(&batch->job);
