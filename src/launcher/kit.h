@@ -123,7 +123,8 @@ void kits_mark(struct launcher *launcher);
  * be used again, or is not what it was given. */
 bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, struct kit *out_kit);
 
-/* It will not be recalled: its groups may be frozen when it dies. */
+/* It will not be recalled: its groups may be frozen when it dies, or have limits that the mark does
+ * not tell. */
 void kit_keep(struct launcher *launcher, const struct mark *mark);
 
 /* Takes its groups away from their id, which may be done while it dies. */

@@ -293,27 +293,35 @@ static int update_store(struct launcher *launcher, const struct mark *mark,
     return result;
 }
 
-int sandbox_update(struct launcher *launcher, const struct launch_update *update, struct fail *fail)
+static int set_limits(struct launcher *launcher, const struct mark *mark,
+                      const struct launch_limits *limits, struct fail *fail)
 {
-    struct launch_limits limits = update->limits;
-    struct mark mark;
+    struct mark changed = *mark;
     int dir;
+    int result;
 
-    if (find_mark(launcher, update->id, &mark, fail) < 0 ||
-        cgroups_limit(&launcher->cgroups, update->id, &limits, fail) < 0)
+    changed.limits = *limits;
+    changed.limits.image = mark->limits.image; /* where files are does not change */
+    if (cgroups_limit(&launcher->cgroups, mark->id, limits, fail) < 0 ||
+        (mark->mode == LAUNCH_NATIVE && update_store(launcher, mark, &changed.limits, fail) < 0))
         return -1;
-    limits.image = mark.limits.image; /* where files are does not change */
-    if (mark.mode == LAUNCH_NATIVE && update_store(launcher, &mark, &limits, fail) < 0)
-        return -1;
-    mark.limits = limits;
-    dir = state_open_sandbox(&launcher->state, update->id);
-    if (dir < 0 || mark_write(dir, &mark) < 0)
-        fail_sys(fail, "write mark");
-    else
-        *fail = (struct fail){ 0 };
+    dir = state_open_sandbox(&launcher->state, mark->id);
+    result = dir < 0 || mark_write(dir, &changed) < 0 ? fail_sys(fail, "write mark") : 0;
     if (dir >= 0)
         close(dir);
-    return fail->step ? -1 : 0;
+    return result;
+}
+
+int sandbox_update(struct launcher *launcher, const struct launch_update *update, struct fail *fail)
+{
+    struct mark mark;
+
+    if (find_mark(launcher, update->id, &mark, fail) < 0)
+        return -1;
+    if (set_limits(launcher, &mark, &update->limits, fail) == 0)
+        return 0;
+    kit_keep(launcher, &mark);
+    return -1;
 }
 
 int sandbox_freeze(struct launcher *launcher, const struct launch_freeze *freeze, struct fail *fail)

@@ -442,6 +442,31 @@ static void limits_change_while_it_lives(void **state)
     destroy(ground, sandbox.id);
 }
 
+/* Its files do not fit any more, but its groups have the new limits already. */
+static void a_change_that_failed_is_not_left_to_the_next_ones(void **state)
+{
+    enum { MORE_THAN_ARE_KEPT = 24 };
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox;
+    struct sandbox_limits limits;
+    struct sandbox_spec spec;
+
+    ground_spec(&spec);
+    sandbox = make(ground, &spec);
+    limits = spec.limits;
+    limits.disk_bytes = 1 << 20;
+    limits.pids = 8;
+    ground_run(ground, sandbox.id, "", "head -c 8M /dev/zero > x; sync", &outcome);
+    assert_int_equal(ground_update(ground, sandbox.id, &limits, NULL), -1);
+    destroy(ground, sandbox.id);
+    for (unsigned i = 0; i < MORE_THAN_ARE_KEPT; i++) {
+        sandbox = ground_sandbox(ground);
+        ground_expect(ground, sandbox.id, "",
+                      "for i in $(seq 12); do sleep 0.1 & done; wait; echo all", "all\n");
+        destroy(ground, sandbox.id);
+    }
+}
+
 static void frozen_means_not_running(void **state)
 {
     struct ground *ground = *state;
@@ -718,6 +743,7 @@ int main(void)
         TEST(disk_is_limited_however_it_is_used),
         TEST(a_full_disk_is_an_error_and_nobodys_death),
         TEST(limits_change_while_it_lives),
+        TEST(a_change_that_failed_is_not_left_to_the_next_ones),
         TEST(whatever_clings_is_gone_in_time),
         TEST(nothing_is_left_behind),
         TEST(many_at_once_are_made_and_destroyed),
