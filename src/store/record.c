@@ -326,6 +326,16 @@ static bool is_foldable(const struct change *change)
     return change->table < STORE_EVENTS;
 }
 
+/* It takes a key that another session may have had in between. */
+static bool takes_a_key(const struct change *first, const struct change *change)
+{
+    const struct session_record *before = (const void *)first->record;
+    const struct session_record *now = (const void *)change->record;
+
+    return change->table == STORE_SESSIONS && now->key &&
+           (!before->key || strcmp(before->key, now->key) != 0);
+}
+
 static void fold(struct map *earliest, struct change *change)
 {
     const char *id = change->record; /* is their first field */
@@ -335,7 +345,7 @@ static void fold(struct map *earliest, struct change *change)
         if (first)
             first->is_moot = true;
         map_remove(earliest, id);
-    } else if (first) {
+    } else if (first && !takes_a_key(first, change)) {
         first->newest = change;
         change->is_moot = true;
     } else {

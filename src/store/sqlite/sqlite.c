@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "loop/worker.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/keys.h"
 #include "store/sqlite/redo.h"
 #include "store/sqlite/syncer.h"
 
@@ -105,12 +106,14 @@ struct sqlite_store {
     uint64_t applied; /* the last frame that is in the database */
     uint64_t settled; /* and on the disk there */
     struct batch batch;
-    bool busy;        /* the batch is under way */
-    bool appending;   /* the append is under way, in the thread */
-    bool stuck;       /* the backlog could not be applied */
-    bool urgent;      /* somebody waits for what is pending, or it has gathered for long enough */
-    bool redo_failed; /* what is pending could not be written to the redo log */
-    bool flushes;     /* `sync` is not off */
+    bool busy;      /* the batch is under way */
+    bool appending; /* the append is under way, in the thread */
+    bool stuck;     /* the backlog could not be applied */
+    bool urgent;    /* somebody waits for what is pending, or it has gathered for long enough */
+    struct keys keys;
+    bool may_be_refused; /* what is pending */
+    bool redo_failed;    /* what is pending could not be written to the redo log */
+    bool flushes;        /* `sync` is not off */
     bool closing;
     int64_t slow_until_us;
     struct error broken; /* a flush has failed */
@@ -298,6 +301,7 @@ static void commit_ended(struct sqlite_store *store, struct list *tickets, const
         take_unsynced(tickets, &unsynced);
         syncer_add(&store->syncer, &unsynced);
     }
+    store->keys.unknown = store->keys.unknown || err->code != ERR_NONE;
     store_transaction_ended(&store->base, err, lost);
     store_tickets_complete(&store->base, tickets, told);
 }
@@ -368,7 +372,7 @@ static struct batch *batch_fill(struct sqlite_store *store, bool direct, struct 
     timer_stop(&store->gather);
     batch->changes = change_queue_take(&store->pending);
     list_move_all(&store->tickets, &batch->tickets);
-    store->redo_failed = false;
+    store->redo_failed = store->may_be_refused = false;
     return batch;
 }
 
@@ -494,15 +498,6 @@ static void append(struct sqlite_store *store)
 
 /* --- handing over -------------------------------------------------------------------------- */
 
-/* A live session with a key: the database may know another one with it. */
-static bool may_be_refused(const struct change *change)
-{
-    const struct session_record *session = (const void *)change->record;
-
-    return change->table == STORE_SESSIONS && !change->forget && !str_is_empty(session->key) &&
-           !str_equal(session->state, STORE_STATE_ENDED);
-}
-
 /* That it was moved is noticed when it is written. */
 static bool has_a_name(const struct sqlite_store *store)
 {
@@ -513,13 +508,9 @@ static bool has_a_name(const struct sqlite_store *store)
 
 static bool has_to_be_direct(const struct sqlite_store *store)
 {
-    if (store->stuck || store->redo_failed || store->unapplied_bytes > UNAPPLIED_MAXIMUM ||
-        store->broken.code != ERR_NONE || store->syncer.failure.code != ERR_NONE)
-        return true;
-    for (const struct change *change = store->pending.first; change; change = change->next)
-        if (may_be_refused(change))
-            return true;
-    return !has_a_name(store);
+    return store->stuck || store->redo_failed || store->may_be_refused ||
+           store->unapplied_bytes > UNAPPLIED_MAXIMUM || store->broken.code != ERR_NONE ||
+           store->syncer.failure.code != ERR_NONE || !has_a_name(store);
 }
 
 static bool something_is_pending(const struct sqlite_store *store)
@@ -580,6 +571,7 @@ static void sqlite_change(struct store *base, struct change *change)
 {
     struct sqlite_store *store = sqlite_from(base);
 
+    store->may_be_refused = keys_note(&store->keys, change) || store->may_be_refused;
     change_queue_append(&store->pending, change);
     gather(store);
 }
@@ -651,6 +643,7 @@ static void close_files(struct sqlite_store *store)
     sqlite3_close(store->checkpoint.handle);
     sqlite_db_close(&store->db);
     fd_close(store->file);
+    keys_fini(&store->keys);
     redo_close(&store->redo, complete);
     change_queue_free(&store->unapplied);
 }
@@ -702,6 +695,7 @@ static void start(struct sqlite_store *store, const struct store_options *option
 
     store->applied = store->settled = store->db.redo_last;
     redo_open(&store->redo, options->path, store->db.redo_id, store->applied);
+    keys_load(&store->keys, store->db.handle);
     store->flushes = !str_equal(options->sync, "off");
     store->slow_until_us = options->never_on_the_loop ? INT64_MAX : 0;
     timer_init(&store->gather, loop, on_gathered);

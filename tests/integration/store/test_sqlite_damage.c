@@ -389,7 +389,18 @@ static enum error_code put_and_commit(struct sqlite_place *place, const char *ke
     return store_commit_and_wait(place->store);
 }
 
-/* With a key it goes directly into the database. */
+/* After a refusal, sessions with a key go directly into the database. */
+static void make_keys_go_directly(struct sqlite_place *place)
+{
+    struct session_record first = sample_session(8);
+    struct session_record second = sample_session(9);
+
+    first.key = second.key = "same";
+    store_put_session(place->store, &first);
+    store_put_session(place->store, &second);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_CONFLICT);
+}
+
 static void check_that_a_failure_is_final(struct sqlite_place *place, bool *failing,
                                           const char *key)
 {
@@ -397,6 +408,8 @@ static void check_that_a_failure_is_final(struct sqlite_place *place, bool *fail
 
     place->store = store_open_sqlite(&options, &place->err);
     assert_non_null(place->store);
+    if (key)
+        make_keys_go_directly(place);
     assert_int_equal(put_and_commit(place, key), ERR_NONE);
     *failing = true;
     assert_int_not_equal(put_and_commit(place, key), ERR_NONE);

@@ -312,6 +312,50 @@ static void the_database_is_brought_up_to_date_by_itself(void **state)
     assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sandboxes"), 0);
 }
 
+/* --- keys ---------------------------------------------------------------------------------- */
+
+static enum error_code put_key(struct sqlite_place *place, unsigned n, const char *state)
+{
+    struct session_record session = sample_session(n);
+
+    session.key = "same";
+    session.state = state;
+    store_put_session(place->store, &session);
+    return store_commit_and_wait(place->store);
+}
+
+static void a_session_with_a_key_that_is_free_need_not_wait_for_the_database(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    for (unsigned n = 1; n <= 3; n++) {
+        assert_int_equal(put_key(place, n, "open"), ERR_NONE);
+        assert_int_equal(put_key(place, n, "open"), ERR_NONE);
+        assert_int_equal(put_key(place, n, STORE_STATE_ENDED), ERR_NONE);
+    }
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 0);
+    sqlite_place_close(place);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 3);
+}
+
+static void a_key_that_was_taken_before_the_start_is_refused(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(put_key(place, 1, "open"), ERR_NONE);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(put_key(place, 2, "open"), ERR_CONFLICT);
+    assert_int_equal(put_key(place, 1, "open"), ERR_NONE);
+    assert_int_equal(put_key(place, 1, STORE_STATE_ENDED), ERR_NONE);
+    assert_int_equal(put_key(place, 2, "open"), ERR_NONE);
+    assert_int_equal(put_key(place, 3, "open"), ERR_CONFLICT);
+    store_forget_session(place->store, sample_session(2).id);
+    assert_int_equal(put_key(place, 3, "open"), ERR_NONE);
+}
+
 static unsigned flushes;
 
 int __real_fdatasync(int fd);
@@ -365,6 +409,8 @@ int main(void)
         place_test(a_log_of_another_format_is_refused),
         place_test(the_log_does_not_grow_without_end),
         place_test(the_database_is_brought_up_to_date_by_itself),
+        place_test(a_session_with_a_key_that_is_free_need_not_wait_for_the_database),
+        place_test(a_key_that_was_taken_before_the_start_is_refused),
         place_test(those_who_come_at_once_share_a_flush),
     };
 
