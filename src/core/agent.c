@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { QUEUE_LIMIT_BYTES = 8 * 1024 * 1024 };
+enum { QUEUE_LIMIT_BYTES = 8 * 1024 * 1024, FORGET_DELAY_US = 100 * 1000 };
 
 enum { LIST_WAITS = 1 }; /* flag of a request that is not sent yet */
 
@@ -395,9 +395,63 @@ void agent_close_stdin(struct agent *agent, uint64_t number)
     tell_plain(agent, PROTOCOL_CLOSE_STDIN, number);
 }
 
+/* Nobody waits for init to forget: it is woken up for several at once, when some time has passed,
+ * or before it lists what it remembers. */
+struct forgets {
+    struct agent *agent; /* borrowed */
+    struct timer clock;
+    struct protocol_forget_many message;
+};
+
+static void drop_forgets(struct agent *agent)
+{
+    struct forgets *forgets = steal_ptr(&agent->forgets);
+
+    if (!forgets)
+        return;
+    timer_stop(&forgets->clock);
+    free(forgets);
+}
+
+static void send_forgets(struct agent *agent)
+{
+    if (agent->forgets)
+        send_plain(agent, &agent->forgets->message, sizeof(agent->forgets->message));
+    drop_forgets(agent);
+}
+
+static void on_forget_clock(struct timer *timer)
+{
+    send_forgets(container_of(timer, struct forgets, clock)->agent);
+}
+
+static struct forgets *forgets_new(struct agent *agent)
+{
+    struct forgets *forgets = xnew(struct forgets);
+
+    forgets->agent = agent;
+    forgets->message.header = protocol_header(PROTOCOL_FORGET_MANY, sizeof(forgets->message), 0, 0);
+    timer_init(&forgets->clock, agent->loop, on_forget_clock);
+    timer_arm_in(&forgets->clock, FORGET_DELAY_US);
+    return forgets;
+}
+
 void agent_forget(struct agent *agent, uint64_t number)
 {
-    tell_plain(agent, PROTOCOL_FORGET, number);
+    struct protocol_forget_many *message;
+
+    if (agent->is_lost)
+        return;
+    if (!agent->has_hello || !(agent->hello.features & FEATURE_FORGET_MANY)) {
+        tell_plain(agent, PROTOCOL_FORGET, number);
+        return;
+    }
+    if (!agent->forgets)
+        agent->forgets = forgets_new(agent);
+    message = &agent->forgets->message;
+    message->processes[message->count++] = number;
+    if (message->count == PROTOCOL_MAX_FORGOTTEN)
+        send_forgets(agent);
 }
 
 static void send_list(struct agent *agent, struct agent_request *request)
@@ -405,6 +459,7 @@ static void send_list(struct agent *agent, struct agent_request *request)
     struct protocol_plain plain = { protocol_header(PROTOCOL_LIST, sizeof(plain), 0, request->id) };
 
     request->flags = 0;
+    send_forgets(agent);
     request_send(agent, request, &plain, sizeof(plain), -1);
 }
 
@@ -536,6 +591,7 @@ static void close_socket(struct agent *agent)
     fd_close(agent->socket.fd);
     agent->socket.fd = -1;
     drop_queues(agent);
+    drop_forgets(agent);
 }
 
 void agent_lose(struct agent *agent, enum error_code code, const char *why)

@@ -4,6 +4,7 @@
 
 #include "core/agent.h"
 
+struct forgets;  /* that are not sent yet */
 struct outgoing; /* a message that the socket does not take yet */
 
 struct agent {
@@ -23,6 +24,7 @@ struct agent {
     struct agent_request *open; /* borrowed: sent or queued, oldest first */
     struct outgoing *queue;     /* owned: in the order they are to be sent */
     struct outgoing *files;     /* owned: file operations that wait for others to end */
+    struct forgets *forgets;    /* owned; NULL without */
     size_t queued_bytes;
     unsigned files_in_flight;
 };

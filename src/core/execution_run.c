@@ -272,17 +272,24 @@ void execution_use_lost(struct session_use *use)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
+static void attach_output(struct output *output, int fd, bool is_terminal, bool has_ended)
+{
+    if (has_ended)
+        output_take(output, fd, is_terminal);
+    else
+        output_attach(output, fd);
+}
+
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended)
 {
     struct execution_run *run = execution->run;
-    void (*attach)(struct output * output, int fd) = has_ended ? output_take : output_attach;
 
     run->attached = true;
     execution_stdin_attach(run, pipes);
     if (pipes->output >= 0)
-        attach(execution->out, pipes->output);
+        attach_output(execution->out, pipes->output, pipes->terminal, has_ended);
     if (pipes->errors >= 0 && execution->err)
-        attach(execution->err, pipes->errors);
+        attach_output(execution->err, pipes->errors, false, has_ended);
     else
         fd_close(pipes->errors);
 }

@@ -480,16 +480,10 @@ void output_set_journal(struct output *output, struct journal *journal, unsigned
     output->stream = stream;
 }
 
-void output_take(struct output *output, int fd)
+void output_take(struct output *output, int fd, bool is_terminal)
 {
-    struct stat status;
-    int flags = fcntl(fd, F_GETFL);
-
     assert(output->source.fd < 0 && fd >= 0);
-    if (flags >= 0 && !(flags & O_NONBLOCK))
-        (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-    output->is_terminal = fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode);
-    output->cannot_splice = output->is_terminal;
+    output->is_terminal = output->cannot_splice = is_terminal;
     output->source.fd = fd;
     if (output->is_marked)
         keep_place(output, output->hole_end);
@@ -497,7 +491,12 @@ void output_take(struct output *output, int fd)
 
 void output_attach(struct output *output, int fd)
 {
-    output_take(output, fd);
+    struct stat status;
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags >= 0 && !(flags & O_NONBLOCK))
+        (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    output_take(output, fd, fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode));
     watch_source(output);
 }
 

@@ -70,8 +70,8 @@ void output_set_journal(struct output *output, struct journal *journal, unsigned
  * size. */
 void output_attach(struct output *output, int fd);
 
-/* The same, but nothing is read before output_finish(). */
-void output_take(struct output *output, int fd);
+/* The same for one that is known not to block, but nothing is read before output_finish(). */
+void output_take(struct output *output, int fd, bool is_terminal);
 
 /* The program has ended: what is in the pipe now is taken, then the output counts as complete, even
  * if a background child still holds the pipe. Such a child's later bytes are taken too, until the

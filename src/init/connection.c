@@ -315,7 +315,8 @@ static unsigned take_descriptors(struct msghdr *header, int fds[PROTOCOL_MAX_FDS
     return count;
 }
 
-/* False when there is nothing more to take. */
+/* False when there is nothing more to take. After a START there hardly is: poll() looks again while
+ * the process starts. */
 static bool receive_one(void)
 {
     struct job *job = job_get_free();
@@ -341,7 +342,7 @@ static bool receive_one(void)
         connection_close();
     for (unsigned i = 0; i < fd_count; i++)
         sys_close(fds[i]);
-    return connection_can_receive();
+    return job->kind != JOB_START && connection_can_receive();
 }
 
 void connection_receive(void)
@@ -378,7 +379,7 @@ static void say_hello(void)
     struct protocol_hello hello = {
         .header = protocol_header(PROTOCOL_HELLO, sizeof hello, 0, 0),
         .processes = process_count(),
-        .features = (settings.direct ? 0 : FEATURE_NAMESPACE) |
+        .features = FEATURE_FORGET_MANY | (settings.direct ? 0 : FEATURE_NAMESPACE) |
                     (settings.filter ? FEATURE_SECCOMP : 0) |
                     (settings.proc_fd >= 0 ? FEATURE_PROC | FEATURE_ZYGOTE : 0),
         .seccomp_mode = (uint32_t)sys(prctl, PR_GET_SECCOMP, 0, 0, 0, 0),

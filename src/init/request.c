@@ -107,6 +107,21 @@ static void forget(const struct protocol_header *header, struct process *process
         answer(header, process ? 0 : ESRCH, 0);
 }
 
+static int handle_forget_many(const void *message, size_t length)
+{
+    const struct protocol_forget_many *forget = protocol_forget_many_decode(message, length);
+
+    if (!forget)
+        return -1;
+    for (unsigned i = 0; i < forget->count; i++) {
+        struct process *process = process_find(forget->processes[i]);
+
+        if (process && process->state != PROCESS_STARTING)
+            start_forget(process);
+    }
+    return 0;
+}
+
 static int handle_plain(const void *message, size_t length)
 {
     const struct protocol_plain *plain = protocol_plain_decode(message, length);
@@ -169,6 +184,8 @@ int request_handle(struct job *job, size_t length, int *fds, unsigned fd_count)
         return file_begin(job, length);
     case PROTOCOL_CONFIGURE:
         return handle_configure(message, length);
+    case PROTOCOL_FORGET_MANY:
+        return handle_forget_many(message, length);
     default:
         return handle_plain(message, length);
     }

@@ -431,6 +431,14 @@ const struct protocol_plain *protocol_plain_decode(const void *message, size_t l
     }
 }
 
+const struct protocol_forget_many *protocol_forget_many_decode(const void *message, size_t length)
+{
+    const struct protocol_forget_many *forget =
+        take_exact(message, length, PROTOCOL_FORGET_MANY, sizeof *forget);
+
+    return forget && forget->count && forget->count <= PROTOCOL_MAX_FORGOTTEN ? forget : NULL;
+}
+
 const struct protocol_hello *protocol_hello_decode(const void *message, size_t length)
 {
     return take_exact(message, length, PROTOCOL_HELLO, sizeof(struct protocol_hello));

@@ -30,6 +30,7 @@ enum {
     PROTOCOL_MAX_FDS = 4,
     PROTOCOL_MAX_PROCESSES = 512, /* remembered by init at one time */
     PROTOCOL_MAX_FILES = 8,       /* file operations the daemon asks for at one time */
+    PROTOCOL_MAX_FORGOTTEN = 8,   /* by one message */
     PROTOCOL_MAX_USER = 64,       /* sizes of texts, with the NUL */
     PROTOCOL_MAX_PATH = 4096,
     PROTOCOL_MAX_SCRIPT_PATH = 256,
@@ -52,6 +53,7 @@ enum protocol_type {
     PROTOCOL_PING,        /* → DONE */
     PROTOCOL_SHUTDOWN,    /* kill everything, then exit 0; → DONE before exiting */
     PROTOCOL_CONFIGURE,   /* host name of a claimed pool member; → DONE */
+    PROTOCOL_FORGET_MANY, /* FORGET of several; → nothing */
 
     /* init to daemon */
     PROTOCOL_HELLO = 64, /* first message on a connection */
@@ -183,6 +185,13 @@ struct protocol_plain {
     struct protocol_header header;
 };
 
+struct protocol_forget_many {
+    struct protocol_header header;
+    uint32_t count; /* from 1 */
+    uint32_t reserved;
+    uint64_t processes[PROTOCOL_MAX_FORGOTTEN];
+};
+
 struct protocol_done {
     struct protocol_header header;
     int32_t error; /* errno, 0 for success */
@@ -194,6 +203,7 @@ enum protocol_feature {
     FEATURE_SECCOMP = 1 << 1,   /* it has a filter for what it starts */
     FEATURE_PROC = 1 << 2,      /* it sees its tree in /proc */
     FEATURE_ZYGOTE = 1 << 3,    /* it knows START_ZYGOTE and START_FORK */
+    FEATURE_FORGET_MANY = 1 << 4,
 };
 
 struct protocol_hello {
@@ -399,6 +409,7 @@ long protocol_note_decode(const void *bytes, size_t length, struct protocol_note
 const struct protocol_signal *protocol_signal_decode(const void *message, size_t length);
 const struct protocol_resize *protocol_resize_decode(const void *message, size_t length);
 const struct protocol_plain *protocol_plain_decode(const void *message, size_t length);
+const struct protocol_forget_many *protocol_forget_many_decode(const void *message, size_t length);
 const struct protocol_hello *protocol_hello_decode(const void *message, size_t length);
 const struct protocol_started *protocol_started_decode(const void *message, size_t length);
 const struct protocol_failed *protocol_failed_decode(const void *message, size_t length);

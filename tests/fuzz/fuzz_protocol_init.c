@@ -70,6 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)protocol_signal_decode(message, size);
     (void)protocol_resize_decode(message, size);
     (void)protocol_plain_decode(message, size);
+    (void)protocol_forget_many_decode(message, size);
     free(message);
     return 0;
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -284,6 +285,69 @@ static void who_remembers_something_is_asked_for_a_list(void **state)
     say(stage, &done, sizeof(done), NULL, 0);
     assert_int_equal(asked.answers, 1);
     assert_int_equal(asked.request.err.code, ERR_NONE);
+}
+
+static void greet_as(struct stage *stage, uint32_t features)
+{
+    struct protocol_hello hello = {
+        .header = protocol_header(PROTOCOL_HELLO, sizeof(hello), 0, 0),
+        .features = features,
+    };
+
+    say(stage, &hello, sizeof(hello), NULL, 0);
+}
+
+static void several_are_forgotten_at_once(void **state)
+{
+    struct stage *stage = *state;
+    struct protocol_forget_many forget;
+
+    greet_as(stage, FEATURE_FORGET_MANY);
+    for (uint64_t number = 1; number < PROTOCOL_MAX_FORGOTTEN; number++)
+        agent_forget(stage->agent, number);
+    assert_int_equal(recv(stage->init, &forget, sizeof(forget), MSG_DONTWAIT), -1);
+    agent_forget(stage->agent, PROTOCOL_MAX_FORGOTTEN);
+    assert_int_equal(recv(stage->init, &forget, sizeof(forget), MSG_DONTWAIT), sizeof(forget));
+    assert_non_null(protocol_forget_many_decode(&forget, sizeof(forget)));
+    assert_int_equal(forget.count, PROTOCOL_MAX_FORGOTTEN);
+    for (uint64_t i = 0; i < forget.count; i++)
+        assert_int_equal(forget.processes[i], i + 1);
+}
+
+static void what_is_to_be_forgotten_is_not_listed(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked = { 0 };
+    struct protocol_done done = { 0 };
+
+    greet_as(stage, FEATURE_FORGET_MANY);
+    agent_forget(stage->agent, 41);
+    agent_list(stage->agent, &asked.request, on_done);
+    (void)hear(stage, PROTOCOL_FORGET_MANY);
+    done.header = protocol_header(PROTOCOL_DONE, sizeof(done), 0, hear(stage, PROTOCOL_LIST));
+    say(stage, &done, sizeof(done), NULL, 0);
+    assert_int_equal(asked.answers, 1);
+}
+
+static void one_is_forgotten_when_some_time_has_passed(void **state)
+{
+    struct stage *stage = *state;
+    struct pollfd heard = { .fd = stage->init, .events = POLLIN };
+
+    greet_as(stage, FEATURE_FORGET_MANY);
+    agent_forget(stage->agent, 41);
+    for (int i = 0; i < 1000 && poll(&heard, 1, 0) == 0; i++)
+        loop_turn(stage->loop, 20);
+    (void)hear(stage, PROTOCOL_FORGET_MANY);
+}
+
+static void an_init_of_before_is_told_to_forget_one_by_one(void **state)
+{
+    struct stage *stage = *state;
+
+    greet_as(stage, 0);
+    agent_forget(stage->agent, 41);
+    (void)hear(stage, PROTOCOL_FORGET);
 }
 
 static struct protocol_ran ran_for(uint64_t request)
@@ -689,6 +753,10 @@ int main(void)
         ON_STAGE(an_end_reaches_the_handler),
         ON_STAGE(who_remembers_nothing_is_not_asked_for_a_list),
         ON_STAGE(who_remembers_something_is_asked_for_a_list),
+        ON_STAGE(several_are_forgotten_at_once),
+        ON_STAGE(what_is_to_be_forgotten_is_not_listed),
+        ON_STAGE(one_is_forgotten_when_some_time_has_passed),
+        ON_STAGE(an_init_of_before_is_told_to_forget_one_by_one),
         ON_STAGE(one_message_tells_start_and_end),
         ON_STAGE(an_end_is_heard_when_nobody_waits_for_the_start_any_more),
         ON_STAGE(an_end_for_another_start_is_not_told),

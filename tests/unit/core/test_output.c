@@ -200,7 +200,7 @@ static void what_has_ended_already_is_taken_when_it_finishes(void **state)
     close_writer(fixture);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     assert_int_equal(write(ends[1], "bytes", 5), 5);
-    output_take(fixture->output, ends[0]);
+    output_take(fixture->output, ends[0], false);
     turn(fixture, 2);
     assert_int_equal(output_length(fixture->output), 0);
     close(ends[1]);

@@ -264,6 +264,21 @@ static void ends_that_cannot_be_are_refused(void **state UNUSED)
     }
 }
 
+static void as_many_are_forgotten_as_fit(void **state UNUSED)
+{
+    struct protocol_forget_many forget = {
+        .header = protocol_header(PROTOCOL_FORGET_MANY, sizeof(forget), 0, 0),
+        .count = PROTOCOL_MAX_FORGOTTEN,
+    };
+
+    assert_non_null(protocol_forget_many_decode(&forget, sizeof(forget)));
+    assert_null(protocol_forget_many_decode(&forget, sizeof(forget) - 8));
+    forget.count++;
+    assert_null(protocol_forget_many_decode(&forget, sizeof(forget)));
+    forget.count = 0;
+    assert_null(protocol_forget_many_decode(&forget, sizeof(forget)));
+}
+
 static void what_ran_left_nothing_behind(void **state UNUSED)
 {
     struct protocol_ran ran = {
@@ -356,6 +371,7 @@ int main(void)
         cmocka_unit_test(texts_over_their_limit_are_refused),
         cmocka_unit_test(host_names_have_an_alphabet),
         cmocka_unit_test(ends_that_cannot_be_are_refused),
+        cmocka_unit_test(as_many_are_forgotten_as_fit),
         cmocka_unit_test(what_ran_left_nothing_behind),
         cmocka_unit_test(signals_out_of_range_are_refused),
         cmocka_unit_test(entries_are_read_from_any_cut_of_the_stream),
