@@ -288,3 +288,9 @@ int destroy_turn(struct launcher *launcher)
         return RETRY_MS;
     return launcher->destroys ? GIVE_UP_MS / 8 : -1;
 }
+
+void destroys_close(struct launcher *launcher)
+{
+    for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next)
+        kit_forget(launcher, destroy->id, &destroy->kit);
+}

@@ -17,6 +17,10 @@ void destroy_on_death(struct launcher *launcher, struct destroy *destroy);
 /* Tries again what was busy; returns how long the loop may wait, in ms, -1 for ever. */
 int destroy_turn(struct launcher *launcher);
 
+/* The launcher ends: groups of what is still dying have their id again, where the next one finds
+ * them. */
+void destroys_close(struct launcher *launcher);
+
 /* Empties the trash by a child at low priority, unless one is at it already. */
 void trash_start(struct launcher *launcher);
 void trash_on_exit(struct launcher *launcher);

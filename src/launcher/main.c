@@ -408,6 +408,7 @@ int main(void)
         return 1;
     run(&launcher, signals);
     if (launcher.ready) {
+        destroys_close(&launcher);
         kits_close(&launcher);
         closer_stop(&launcher);
         network_close(&launcher);
