@@ -105,6 +105,7 @@ struct sqlite_store {
     size_t unapplied_bytes;
     uint64_t applied; /* the last frame that is in the database */
     uint64_t settled; /* and on the disk there */
+    int wal_pages;    /* of the database, after the last visit */
     struct batch batch;
     bool busy;      /* the batch is under way */
     bool appending; /* the append is under way, in the thread */
@@ -162,6 +163,8 @@ static void checkpoint_done(struct job *job)
     struct sqlite_store *store = container_of(checkpoint, struct sqlite_store, checkpoint);
 
     checkpoint->running = false;
+    if (checkpoint->copy)
+        store->wal_pages = 0; /* not again before the next visit */
     if (checkpoint->flush) {
         note_flush(store, checkpoint->flush_code);
         if (checkpoint->flush_code == SQLITE_OK)
@@ -174,7 +177,8 @@ static void checkpoint_done(struct job *job)
     checkpoint->reported = checkpoint->code;
 }
 
-static void checkpoint_if_due(struct sqlite_store *store, int wal_pages)
+/* While the redo log is written by the thread it is not to be looked at: when that is done. */
+static void checkpoint_if_due(struct sqlite_store *store)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
 
@@ -182,7 +186,7 @@ static void checkpoint_if_due(struct sqlite_store *store, int wal_pages)
         store->settled = store->applied;
     if (checkpoint->running || store->closing || store->appending)
         return;
-    checkpoint->copy = wal_pages >= CHECKPOINT_PAGES;
+    checkpoint->copy = store->wal_pages >= CHECKPOINT_PAGES;
     checkpoint->flush = store->flushes && redo_is_long(&store->redo, store->settled);
     checkpoint->applied = store->applied;
     if (!checkpoint->copy && !checkpoint->flush)
@@ -313,7 +317,6 @@ static void batch_done(struct job *job)
     struct change_queue lost = change_queue_take(&batch->changes);
     struct asking *asking = batch->askings.first;
     struct error err = batch->err;
-    int wal_pages = batch->wal_pages;
     bool direct = batch->direct;
     struct list tickets = LIST_INIT(tickets);
 
@@ -321,7 +324,8 @@ static void batch_done(struct job *job)
     note_flush(store, batch->flush_code);
     take_backlog(store, batch);
     store->busy = false;
-    checkpoint_if_due(store, wal_pages);
+    store->wal_pages = batch->wal_pages;
+    checkpoint_if_due(store);
     if (direct)
         commit_ended(store, &tickets, &err, &lost);
     deliver(store, asking);
@@ -458,6 +462,7 @@ static void append_done(struct job *job)
     struct sqlite_store *store = container_of(append, struct sqlite_store, append);
 
     store->appending = false;
+    checkpoint_if_due(store);
     append_ended(store);
     if (store->urgent)
         flush_soon(store);

@@ -288,6 +288,61 @@ static void the_log_does_not_grow_without_end(void **state)
     assert_int_equal(sqlite_place_number(place, "SELECT max(generation) FROM sessions"), 1999);
 }
 
+struct unresting {
+    struct store_ticket ticket;
+    struct sqlite_place *place;
+    unsigned count;
+    bool rests;
+};
+
+/* A commit is always under way, as on a disk that is too slow for what is asked of it. */
+static void put_again(struct store_ticket *ticket)
+{
+    static char text[4096];
+    struct unresting *unresting = container_of(ticket, struct unresting, ticket);
+    struct session_record session = sample_session(++unresting->count % 10);
+
+    if (unresting->rests)
+        return;
+    memset(text, 'x', sizeof(text) - 1);
+    session.spec_json = text;
+    store_put_session(unresting->place->store, &session);
+    store_commit_as(unresting->place->store, ticket, STORE_WRITTEN, put_again);
+}
+
+static uint64_t first_number(const struct sqlite_place *place, unsigned which)
+{
+    scoped(free) char *path = log_path(place, which);
+    uint64_t header[2] = { 0 }; /* checksum, number */
+    int fd = open(path, O_RDONLY);
+
+    if (fd >= 0) {
+        (void)!pread(fd, header, sizeof(header), LOG_HEADER);
+        close(fd);
+    }
+    return header[1];
+}
+
+static void the_files_of_the_log_take_turns_on_a_slow_disk(void **state)
+{
+    struct sqlite_place *place = *state;
+    struct unresting unresting = { .place = place };
+    struct store_options options = {
+        .loop = place->loop, .path = place->path, .sync = "full", .never_on_the_loop = true
+    };
+    int64_t deadline_us = clock_now_us(&clock_system) + 30 * 1000 * 1000;
+
+    place->store = store_open_sqlite(&options, &place->err);
+    assert_non_null(place->store);
+    put_again(&unresting.ticket);
+    while (first_number(place, 1) == 0 || first_number(place, 0) < first_number(place, 1)) {
+        loop_turn(place->loop, 10);
+        assert_true(clock_now_us(&clock_system) < deadline_us);
+    }
+    unresting.rests = true;
+    sqlite_place_close(place);
+}
+
 static void the_database_is_brought_up_to_date_by_itself(void **state)
 {
     struct sqlite_place *place = *state;
@@ -408,6 +463,7 @@ int main(void)
         place_test(a_database_that_is_older_than_its_log_is_refused),
         place_test(a_log_of_another_format_is_refused),
         place_test(the_log_does_not_grow_without_end),
+        place_test(the_files_of_the_log_take_turns_on_a_slow_disk),
         place_test(the_database_is_brought_up_to_date_by_itself),
         place_test(a_session_with_a_key_that_is_free_need_not_wait_for_the_database),
         place_test(a_key_that_was_taken_before_the_start_is_refused),
