@@ -26,7 +26,7 @@
 
 #include <cmocka.h>
 
-enum { ROUNDS = 20, MOST_ACKNOWLEDGED = 60, PAGE = 4096, TEXT = 6000, OPEN_FILES = 16 };
+enum { ROUNDS = 20, MOST_ACKNOWLEDGED = 60, PAGE = 4096, TEXT = 20000, OPEN_FILES = 16 };
 
 static const char *const suffixes[] = { "", "-wal", "-redo0", "-redo1" };
 
@@ -281,7 +281,7 @@ static void put_one(struct writer *writer, bool keyed)
 
 static void put_more(struct writer *writer)
 {
-    bool keyed = rand_r(&writer->seed) % 6 == 0;
+    bool keyed = writer->round % 4 < 2 && rand_r(&writer->seed) % 6 == 0;
     bool synced = rand_r(&writer->seed) % 2 == 0;
 
     for (unsigned count = 1 + (unsigned)rand_r(&writer->seed) % 5; count; count--)
