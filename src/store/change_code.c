@@ -13,34 +13,6 @@ struct reader {
     bool failed;
 };
 
-static bool is_text(const struct record_field *field)
-{
-    return field->kind == FIELD_ID || field->kind == FIELD_TEXT || field->kind == FIELD_KEY;
-}
-
-static int64_t get_number(const struct record_field *field, const char *record)
-{
-    const void *place = record + field->offset;
-
-    switch (field->kind) {
-    case FIELD_I64:
-    case FIELD_U64:
-    case FIELD_BOOT:
-        return *(const int64_t *)place;
-    case FIELD_U32:
-        return *(const uint32_t *)place;
-    case FIELD_INT:
-        return *(const int *)place;
-    case FIELD_BOOL:
-        return *(const bool *)place;
-    case FIELD_ID:
-    case FIELD_TEXT:
-    case FIELD_KEY:
-        break;
-    }
-    return 0;
-}
-
 static void set_number(const struct record_field *field, char *record, int64_t number)
 {
     void *place = record + field->offset;
@@ -130,8 +102,8 @@ int change_encode(const struct change *change, struct buffer *out)
     for (size_t i = 0; i < type->field_count; i++) {
         const struct record_field *field = &type->fields[i];
 
-        if ((is_text(field) ? encode_text(i, record_text(field, record), out)
-                            : encode_number(i, get_number(field, record), out)) < 0)
+        if ((record_is_text(field) ? encode_text(i, record_text(field, record), out)
+                                   : encode_number(i, record_number(field, record), out)) < 0)
             return -1;
     }
     length = (uint32_t)(out->length - start - HEADER_BYTES);
@@ -189,12 +161,12 @@ static void decode_field(struct reader *reader, const struct record_type *type, 
     if (tag & TEXT_BIT) {
         const char *text = read_text(reader);
 
-        if (field && is_text(field))
+        if (field && record_is_text(field))
             set_text(field, record, text);
     } else {
         uint64_t value = read_varint(reader);
 
-        if (field && !is_text(field))
+        if (field && !record_is_text(field))
             set_number(field, record, (int64_t)(value >> 1 ^ -(value & 1)));
     }
 }

@@ -149,6 +149,34 @@ const char *record_text(const struct record_field *field, const void *record)
     return text ? text : "";
 }
 
+bool record_is_text(const struct record_field *field)
+{
+    return field->kind == FIELD_ID || field->kind == FIELD_TEXT || field->kind == FIELD_KEY;
+}
+
+int64_t record_number(const struct record_field *field, const void *record)
+{
+    const void *place = (const char *)record + field->offset;
+
+    switch (field->kind) {
+    case FIELD_I64:
+    case FIELD_U64:
+    case FIELD_BOOT:
+        return *(const int64_t *)place;
+    case FIELD_U32:
+        return *(const uint32_t *)place;
+    case FIELD_INT:
+        return *(const int *)place;
+    case FIELD_BOOL:
+        return *(const bool *)place;
+    case FIELD_ID:
+    case FIELD_TEXT:
+    case FIELD_KEY:
+        break;
+    }
+    return 0;
+}
+
 static size_t text_size(const struct record_type *type, const void *record)
 {
     size_t size = 0;

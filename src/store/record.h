@@ -78,6 +78,10 @@ bool record_matches(const struct record_type *type, const void *record, unsigned
 /* The text of an id or text field, never NULL. */
 const char *record_text(const struct record_field *field, const void *record);
 
+/* An id or text; all others are numbers. */
+bool record_is_text(const struct record_field *field);
+int64_t record_number(const struct record_field *field, const void *record);
+
 /* Calls the on_… of the query that belongs to the table. */
 void record_deliver(enum store_table table, struct store_query *query, const void *record);
 

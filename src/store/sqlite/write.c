@@ -96,29 +96,10 @@ static int prepare_update(struct sqlite_db *db, enum store_table table, struct e
 static void bind_field(sqlite3_stmt *statement, int at, const struct record_field *field,
                        const char *record)
 {
-    const void *place = record + field->offset;
-
-    switch (field->kind) {
-    case FIELD_ID:
-    case FIELD_TEXT:
-    case FIELD_KEY:
+    if (record_is_text(field))
         sqlite3_bind_text(statement, at, record_text(field, record), -1, SQLITE_STATIC);
-        break;
-    case FIELD_I64:
-    case FIELD_U64:
-    case FIELD_BOOT:
-        sqlite3_bind_int64(statement, at, *(const int64_t *)place);
-        break;
-    case FIELD_U32:
-        sqlite3_bind_int64(statement, at, *(const uint32_t *)place);
-        break;
-    case FIELD_INT:
-        sqlite3_bind_int64(statement, at, *(const int *)place);
-        break;
-    case FIELD_BOOL:
-        sqlite3_bind_int64(statement, at, *(const bool *)place);
-        break;
-    }
+    else
+        sqlite3_bind_int64(statement, at, record_number(field, record));
 }
 
 static void bind_record(const struct sqlite_db *db, sqlite3_stmt *statement,
