@@ -25,6 +25,8 @@ enum cgroup_part {
     CGROUP_PARTS
 };
 
+enum { CGROUP_NAME_SIZE = 24 }; /* of groups that are no sandbox's */
+
 struct cgroups {
     int base[CGROUP_PARTS]; /* owned: the folder of this instance; -1 where there is none */
     uint32_t features;      /* enum launch_feature */

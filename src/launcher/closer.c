@@ -3,6 +3,7 @@
 #include "launcher/launcher.h"
 #include "launcher/sys.h"
 
+#include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -10,30 +11,58 @@
 #include <sys/wait.h>
 
 /* Whoever waits for a sandbox comes first. */
-enum { CLOSER_NICE = 5 };
+enum { CLOSER_NICE = 5, LULL_MS = 20, GROUPS_MAX = 8192, GROUPS_MANY = 1024 };
 
-static int receive(int socket)
+/* --- the child ------------------------------------------------------------------------------ */
+
+struct heap {
+    struct cgroups *cgroups;
+    unsigned count;
+    char names[GROUPS_MAX][CGROUP_NAME_SIZE];
+};
+
+static void remove_one(struct heap *heap)
+{
+    (void)cgroups_remove(heap->cgroups, heap->names[--heap->count]);
+}
+
+static void keep(struct heap *heap, const char *group)
+{
+    if (!*group)
+        return;
+    if (heap->count == GROUPS_MAX)
+        remove_one(heap);
+    memcpy(heap->names[heap->count++], group, CGROUP_NAME_SIZE);
+}
+
+/* One message: what it brings along is closed, or kept. False when the launcher is gone. */
+static bool receive(int socket, struct heap *heap)
 {
     char control[CMSG_SPACE(sizeof(int))] = { 0 };
-    char byte;
-    struct iovec part = { .iov_base = &byte, .iov_len = 1 };
+    char group[CGROUP_NAME_SIZE];
+    struct iovec part = { .iov_base = group, .iov_len = sizeof(group) };
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
     };
     struct cmsghdr *header;
-    int fd = -1;
+    int fd;
 
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) <= 0)
-        return -1;
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof(group))
+        return false;
     header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_type == SCM_RIGHTS)
+    if (header && header->cmsg_type == SCM_RIGHTS) {
         memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    return fd;
+        close(fd);
+    }
+    keep(heap, group);
+    return true;
 }
 
 static _Noreturn void run(struct launcher *launcher, int socket)
 {
-    int fd;
+    static struct heap heap;
+    struct pollfd watch = { .fd = socket, .events = POLLIN };
+    bool quiet = false;
 
     (void)prctl(PR_SET_NAME, "sandglass-closer");
     (void)setpriority(PRIO_PROCESS, 0, CLOSER_NICE);
@@ -42,10 +71,22 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     if (launcher->kits.maker >= 0)
         close(launcher->kits.maker);
     leases_forget(&launcher->slots.leases);
-    while ((fd = receive(socket)) >= 0)
-        close(fd);
+    heap.cgroups = &launcher->cgroups;
+    for (;;) {
+        int wait_ms = heap.count == 0 ? -1 : quiet || heap.count > GROUPS_MANY ? 0 : LULL_MS;
+
+        quiet = poll(&watch, 1, wait_ms) == 0;
+        if (quiet)
+            remove_one(&heap);
+        else if (!receive(socket, &heap))
+            break;
+    }
+    while (heap.count > 0)
+        remove_one(&heap);
     _exit(0);
 }
+
+/* --- the launcher's end --------------------------------------------------------------------- */
 
 void closer_start(struct launcher *launcher)
 {
@@ -75,23 +116,36 @@ void closer_stop(struct launcher *launcher)
     (void)waitpid(launcher->closer.pid, NULL, 0);
 }
 
-void closer_take(struct launcher *launcher, int fd)
+static bool hand_over(const struct closer *closer, int fd, const char group[CGROUP_NAME_SIZE])
 {
     char control[CMSG_SPACE(sizeof(int))] = { 0 };
-    char byte = 0;
-    struct iovec part = { .iov_base = &byte, .iov_len = 1 };
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-    };
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    struct iovec part = { .iov_base = (void *)(uintptr_t)group, .iov_len = CGROUP_NAME_SIZE };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    struct cmsghdr *header = (struct cmsghdr *)control;
 
-    if (fd < 0)
+    if (fd >= 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof(control);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    }
+    return closer->socket >= 0 &&
+           sendmsg(closer->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == CGROUP_NAME_SIZE;
+}
+
+void closer_take(struct launcher *launcher, int fd, const char *group)
+{
+    char name[CGROUP_NAME_SIZE] = { 0 };
+    bool taken;
+
+    if (fd < 0 && !*group)
         return;
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    if (launcher->closer.socket >= 0)
-        (void)sendmsg(launcher->closer.socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(fd);
+    strncpy(name, group, sizeof(name) - 1);
+    taken = hand_over(&launcher->closer, fd, name);
+    if (fd >= 0)
+        close(fd);
+    if (!taken && *name)
+        (void)cgroups_remove(&launcher->cgroups, name);
 }

@@ -5,7 +5,12 @@
  * the last process of a sandbox dies, its mounts go with it, and whoever drops the last reference
  * waits for that: several grace periods, and more the more files there are. The closer holds that
  * reference, so that dying takes as long as the processes need and no longer.
+ *
+ * Groups are removed here, too, in a lull and after all mounts that wait: for each memory group
+ * that goes the kernel walks over every file system there is.
  */
+
+#include "launcher/cgroup.h"
 
 struct launcher;
 
@@ -19,5 +24,6 @@ void closer_start(struct launcher *launcher);
 /* Waits until everything is closed. */
 void closer_stop(struct launcher *launcher);
 
-/* Takes over the descriptor, which may be -1; closes it here if it has to. */
-void closer_take(struct launcher *launcher, int fd);
+/* Takes over the descriptor, which may be -1, and the groups of that name, which are empty; "" for
+ * none. Does it here if it has to. */
+void closer_take(struct launcher *launcher, int fd, const char *group);

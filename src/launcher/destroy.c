@@ -28,6 +28,7 @@ struct destroy {
     int pidfd;        /* owned; -1 once it is dead */
     int mounts;     /* owned: its mount namespace, so that dying does not wait for its end; or -1 */
     struct kit kit; /* what of it is used again; no slot: nothing */
+    char group[CGROUP_NAME_SIZE]; /* what its groups are called now that they are to go; or "" */
     int64_t deadline_ms;
 };
 
@@ -82,7 +83,8 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
         launcher_reply(launcher, &reply, -1);
         free(waiter);
     }
-    closer_take(launcher, destroy->mounts); /* whoever lets go of it last takes the mounts apart */
+    closer_take(launcher, destroy->mounts,
+                destroy->group); /* whoever lets go of it last takes the mounts apart */
     free(destroy);
 }
 
@@ -91,6 +93,22 @@ static bool is_dead(int pidfd)
     struct pollfd watch = { .fd = pidfd, .events = POLLIN };
 
     return poll(&watch, 1, 0) == 1;
+}
+
+/* Empty groups lose their name here, and are removed by the closer; others are busy. */
+static int discard_groups(struct launcher *launcher, struct destroy *destroy)
+{
+    struct cgroups *cgroups = &launcher->cgroups;
+    struct fail ignored;
+
+    if (!*destroy->group && destroy->mark.mode == LAUNCH_NATIVE && cgroups_can_rename(cgroups) &&
+        cgroups_are_empty(cgroups, destroy->id)) {
+        snprintf(destroy->group, sizeof(destroy->group), "kit-%d-x%u", launcher->pid,
+                 launcher->discarded++);
+        if (cgroups_rename(cgroups, destroy->id, destroy->group, &ignored) == 0)
+            return 0;
+    }
+    return cgroups_remove(cgroups, destroy->id);
 }
 
 /* Everything is dead: what is left are names. True when the sandbox is gone. */
@@ -107,7 +125,7 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
         host_leave_template(launcher, &destroy->mark);
         return true;
     }
-    if (cgroups_remove(&launcher->cgroups, destroy->id) < 0) {
+    if (discard_groups(launcher, destroy) < 0) {
         *out_step = "remove cgroup";
         return false;
     }

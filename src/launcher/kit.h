@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { KITS_MAX = 64, KIT_GROUP_SIZE = 24 };
+enum { KITS_MAX = 64 };
 
 struct launcher;
 struct template;
@@ -32,7 +32,7 @@ struct kit {
     int netns;                            /* owned */
     struct cgroup_entry cgroup;           /* owned */
     struct folder folder;                 /* owned */
-    char group[KIT_GROUP_SIZE];           /* name of its groups; "" without */
+    char group[CGROUP_NAME_SIZE];         /* name of its groups; "" without */
     int root;                             /* owned: mounts that are attached nowhere; -1 without */
     char template_name[LAUNCH_NAME_SIZE]; /* of the root */
     struct launch_limits limits;          /* of its groups, and how large the root is */

@@ -55,6 +55,7 @@ struct launcher {
     int init; /* the bytes of sandglass-init */
     int epoll;
     struct destroy *destroys; /* owned list: those under way */
+    unsigned discarded;       /* groups that went, for their names */
     struct destroy *retries;  /* of them, those that are tried again soon */
     int64_t next_deadline_check_ms;
     int remover; /* pid of the process that empties the trash; 0: none */
