@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define FOLDER_PREFIX "sandglass."
+#define SPARE_PREFIX "kit-" /* see launcher/kit.h */
 
 enum { HIERARCHIES = 16, EMPTY_TIMEOUT_MS = 5000, LOOK_MS = 5 };
 
@@ -198,6 +199,26 @@ static bool is_served(const char *instance)
     return search.found;
 }
 
+/* Groups that a launcher had ready for sandboxes to come: they are empty. */
+static void remove_spares(const char *folder)
+{
+    DIR *stream = opendir(folder);
+    struct dirent *entry;
+
+    while (stream && (entry = readdir(stream))) {
+        if (str_starts_with(entry->d_name, SPARE_PREFIX))
+            (void)unlinkat(dirfd(stream), entry->d_name, AT_REMOVEDIR);
+    }
+    if (stream)
+        closedir(stream);
+}
+
+static void remove_folder(const char *folder)
+{
+    remove_spares(folder);
+    (void)rmdir(folder);
+}
+
 void groups_remove_folder(const char *instance)
 {
     scoped(free) struct hierarchy *all = xcalloc(HIERARCHIES, sizeof(*all));
@@ -206,7 +227,7 @@ void groups_remove_folder(const char *instance)
 
     for (size_t i = 0; i < count; i++) {
         folder_of(&all[i], instance, folder);
-        (void)rmdir(folder);
+        remove_folder(folder);
     }
 }
 
@@ -259,7 +280,7 @@ static void sweep_instance(struct sweep *sweep, const char *folder, const char *
     if (stream)
         closedir(stream);
     if (!sweep->dry_run)
-        (void)rmdir(folder);
+        remove_folder(folder);
 }
 
 static bool is_wanted(const struct sweep *sweep, const char *instance)

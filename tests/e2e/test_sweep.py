@@ -113,6 +113,21 @@ def test_control_groups_go_when_their_state_directory_is_gone(make_daemon):
     assert our_cgroups() == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root")
+def test_groups_that_a_killed_launcher_had_ready_go(make_daemon):
+    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}, "instance": INSTANCE + "-ready"})
+    found = lambda: [path for path in pathlib.Path("/sys/fs/cgroup").glob(f"*/sandglass.{INSTANCE}-ready")]  # noqa: E731
+    daemon.execute(daemon.session(), ["/bin/true"])
+    wait_for(lambda: any(list(path.glob("kit-*")) for path in found()), "something is ready")
+    launchers = [pid for pid, name in our_processes(daemon.directory).items() if name.startswith("sandglass-launc")]
+    for pid in launchers:
+        os.kill(int(pid), signal.SIGKILL)
+    daemon.kill()
+    wait_for(lambda: not any(one.startswith("sandglass-launc") for one in our_processes(daemon.directory).values()), "its launcher is gone")
+    assert sweep("--older-than", "0s", "--state", daemon.state)[0] == 0
+    wait_for(lambda: sweep("--older-than", "0s", "--instance", INSTANCE + "-ready") == (0, []) and not found(), "nothing is left")
+
+
 def test_the_directory_of_a_private_daemon_that_was_killed_goes(work):
     environment = {**os.environ, "TMPDIR": str(work), "XDG_RUNTIME_DIR": str(work), "SANDGLASS_CONFIG": ""}
     environment.pop("SANDGLASS_URL", None)
