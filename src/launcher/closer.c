@@ -11,19 +11,32 @@
 #include <sys/wait.h>
 
 /* Whoever waits for a sandbox comes first. */
-enum { CLOSER_NICE = 5, LULL_MS = 20, GROUPS_MAX = 8192, GROUPS_MANY = 1024 };
+enum { CLOSER_NICE = 5, LULL_MS = 20, GROUPS_MAX = 8192, GROUPS_MANY = 1024, TRIES_MAX = 100 };
 
 /* --- the child ------------------------------------------------------------------------------ */
 
 struct heap {
     struct cgroups *cgroups;
     unsigned count;
-    char names[GROUPS_MAX][CGROUP_NAME_SIZE];
+    struct doomed {
+        char name[CGROUP_NAME_SIZE];
+        unsigned tries;
+    } items[GROUPS_MAX];
 };
 
-static void remove_one(struct heap *heap)
+/* The last one. The kernel may hold on to a group for a moment after its last member has died: such
+ * a one is tried again after all others. */
+static bool remove_one(struct heap *heap)
 {
-    (void)cgroups_remove(heap->cgroups, heap->names[--heap->count]);
+    struct doomed *last = &heap->items[--heap->count];
+    struct doomed busy = *last;
+
+    if (cgroups_remove(heap->cgroups, last->name) == 0 || ++busy.tries == TRIES_MAX)
+        return true;
+    *last = heap->items[0];
+    heap->items[0] = busy;
+    heap->count++;
+    return false;
 }
 
 static void keep(struct heap *heap, const char *group)
@@ -31,8 +44,9 @@ static void keep(struct heap *heap, const char *group)
     if (!*group)
         return;
     if (heap->count == GROUPS_MAX)
-        remove_one(heap);
-    memcpy(heap->names[heap->count++], group, CGROUP_NAME_SIZE);
+        (void)cgroups_remove(heap->cgroups, heap->items[--heap->count].name);
+    heap->items[heap->count].tries = 0;
+    memcpy(heap->items[heap->count++].name, group, CGROUP_NAME_SIZE);
 }
 
 /* One message: what it brings along is closed, or kept. False when the launcher is gone. */
@@ -77,12 +91,14 @@ static _Noreturn void run(struct launcher *launcher, int socket)
 
         quiet = poll(&watch, 1, wait_ms) == 0;
         if (quiet)
-            remove_one(&heap);
+            quiet = remove_one(&heap);
         else if (!receive(socket, &heap))
             break;
     }
-    while (heap.count > 0)
-        remove_one(&heap);
+    while (heap.count > 0) {
+        if (!remove_one(&heap))
+            (void)poll(NULL, 0, 1);
+    }
     _exit(0);
 }
 

@@ -95,14 +95,15 @@ static bool is_dead(int pidfd)
     return poll(&watch, 1, 0) == 1;
 }
 
-/* Empty groups lose their name here, and are removed by the closer; others are busy. */
+/* With its first process everything in a native one is dead: its groups lose their name here, and
+ * are removed by the closer. */
 static int discard_groups(struct launcher *launcher, struct destroy *destroy)
 {
     struct cgroups *cgroups = &launcher->cgroups;
     struct fail ignored;
 
-    if (!*destroy->group && destroy->mark.mode == LAUNCH_NATIVE && cgroups_can_rename(cgroups) &&
-        cgroups_are_empty(cgroups, destroy->id)) {
+    if (!*destroy->group && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
+        cgroups_can_rename(cgroups)) {
         snprintf(destroy->group, sizeof(destroy->group), "kit-%d-x%u", launcher->pid,
                  launcher->discarded++);
         if (cgroups_rename(cgroups, destroy->id, destroy->group, &ignored) == 0)
