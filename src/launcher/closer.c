@@ -15,7 +15,7 @@ enum { CLOSER_NICE = 5, LULL_MS = 20, GROUPS_MAX = 8192, GROUPS_MANY = 1024, TRI
 
 /* --- the child ------------------------------------------------------------------------------ */
 
-struct heap {
+struct pile {
     struct cgroups *cgroups;
     unsigned count;
     struct doomed {
@@ -26,31 +26,31 @@ struct heap {
 
 /* The last one. The kernel may hold on to a group for a moment after its last member has died: such
  * a one is tried again after all others. */
-static bool remove_one(struct heap *heap)
+static bool remove_one(struct pile *pile)
 {
-    struct doomed *last = &heap->items[--heap->count];
+    struct doomed *last = &pile->items[--pile->count];
     struct doomed busy = *last;
 
-    if (cgroups_remove(heap->cgroups, last->name) == 0 || ++busy.tries == TRIES_MAX)
+    if (cgroups_remove(pile->cgroups, last->name) == 0 || ++busy.tries == TRIES_MAX)
         return true;
-    *last = heap->items[0];
-    heap->items[0] = busy;
-    heap->count++;
+    *last = pile->items[0];
+    pile->items[0] = busy;
+    pile->count++;
     return false;
 }
 
-static void keep(struct heap *heap, const char *group)
+static void keep(struct pile *pile, const char *group)
 {
     if (!*group)
         return;
-    if (heap->count == GROUPS_MAX)
-        (void)cgroups_remove(heap->cgroups, heap->items[--heap->count].name);
-    heap->items[heap->count].tries = 0;
-    memcpy(heap->items[heap->count++].name, group, CGROUP_NAME_SIZE);
+    if (pile->count == GROUPS_MAX)
+        (void)cgroups_remove(pile->cgroups, pile->items[--pile->count].name);
+    pile->items[pile->count].tries = 0;
+    memcpy(pile->items[pile->count++].name, group, CGROUP_NAME_SIZE);
 }
 
 /* One message: what it brings along is closed, or kept. False when the launcher is gone. */
-static bool receive(int socket, struct heap *heap)
+static bool receive(int socket, struct pile *pile)
 {
     char control[CMSG_SPACE(sizeof(int))] = { 0 };
     char group[CGROUP_NAME_SIZE];
@@ -68,13 +68,13 @@ static bool receive(int socket, struct heap *heap)
         memcpy(&fd, CMSG_DATA(header), sizeof(fd));
         close(fd);
     }
-    keep(heap, group);
+    keep(pile, group);
     return true;
 }
 
 static _Noreturn void run(struct launcher *launcher, int socket)
 {
-    static struct heap heap;
+    static struct pile pile;
     struct pollfd watch = { .fd = socket, .events = POLLIN };
     bool quiet = false;
 
@@ -85,18 +85,18 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     if (launcher->kits.maker >= 0)
         close(launcher->kits.maker);
     leases_forget(&launcher->slots.leases);
-    heap.cgroups = &launcher->cgroups;
+    pile.cgroups = &launcher->cgroups;
     for (;;) {
-        int wait_ms = heap.count == 0 ? -1 : quiet || heap.count > GROUPS_MANY ? 0 : LULL_MS;
+        int wait_ms = pile.count == 0 ? -1 : quiet || pile.count > GROUPS_MANY ? 0 : LULL_MS;
 
         quiet = poll(&watch, 1, wait_ms) == 0;
         if (quiet)
-            quiet = remove_one(&heap);
-        else if (!receive(socket, &heap))
+            quiet = remove_one(&pile);
+        else if (!receive(socket, &pile))
             break;
     }
-    while (heap.count > 0) {
-        if (!remove_one(&heap))
+    while (pile.count > 0) {
+        if (!remove_one(&pile))
             (void)poll(NULL, 0, 1);
     }
     _exit(0);
