@@ -20,6 +20,7 @@ static const struct {
     { "plain", &plain_ops },
     { "sandglass", &sandglass_ops },
     { "sandglass-cold", &sandglass_ops }, /* one without a pool */
+    { "bare", &bare_ops },
     { "bwrap", &bwrap_ops },
     { "crun", &oci_ops },
     { "runc", &oci_ops },
@@ -120,8 +121,21 @@ static bool read_option(struct engine *engine, const char *name, char *value)
     return true;
 }
 
+/* Where they cannot be had the others are measured without them. */
+static bool can_be_bare(const struct engine *engine, const char *place)
+{
+    struct error err = { 0 };
+
+    if (bare_prepare(engine->tools, place ? (unsigned)atoi(place) : 1, &err) == 0)
+        return true;
+    fprintf(stderr, "bench_engine: bare: %s\n", err.message);
+    return false;
+}
+
 static void add_subject(struct engine *engine, const char *name, const char *place)
 {
+    if (str_equal(name, "bare") && !can_be_bare(engine, place))
+        return;
     for (size_t i = 0; i < ARRAY_LENGTH(known_subjects); i++) {
         if (str_equal(known_subjects[i].name, name) && engine->count < ENGINE_SUBJECTS) {
             engine->subjects[engine->count++] = (struct subject){

@@ -12,5 +12,10 @@
 #include "bench/subject.h"
 
 extern const struct subject_ops bwrap_ops;
+extern const struct subject_ops bare_ops;   /* the walls alone; for so many at once */
 extern const struct subject_ops oci_ops;    /* crun, runc */
 extern const struct subject_ops engine_ops; /* Docker's API, which podman speaks too */
+
+/* Makes ready for `count` bare sandboxes at a time; before there are threads. What is left of them
+ * goes when the process ends. */
+int bare_prepare(const char *tools, unsigned count, struct error *err);

@@ -11,7 +11,7 @@ import time
 from .daemon import Daemon, available_kb, proportional_kb
 from .peers import Peers, for_crun
 
-QUICK_PEERS = ["bwrap"]
+QUICK_PEERS = ["bare", "bwrap"]
 SLOW_PEERS = ["crun", "runc", "podman", "docker"]
 
 
@@ -45,7 +45,7 @@ class Bench:
         os.chmod(self.folder, 0o711)
         self.tools = self.folder / "tools"
         self.tools.mkdir(mode=0o755)
-        for name in ("true", "pause"):
+        for name in ("true", "pause", "init"):
             shutil.copy(self.build / "bench" / f"bench_tiny_{name}", self.tools / name)
         self.peers = Peers(self.folder, self.tools)
         return self
@@ -126,7 +126,7 @@ def requests(bench):
 
 def memory(bench):
     """What idle ones of the others cost; Sandglass is measured in `many`."""
-    subjects = bench.with_peers([*QUICK_PEERS, *SLOW_PEERS], {})
+    subjects = bench.with_peers(["bwrap", *SLOW_PEERS], {})
     for name, place in subjects.items():
         number = 20 if name in ("podman", "docker") else 100
         bench.engine("memory", {name: place}, number=number, suffix="_100")

@@ -2,7 +2,7 @@
 import dataclasses
 import typing
 
-PEERS = ["plain", "bwrap", "crun", "runc", "podman", "docker", "nginx"]
+PEERS = ["plain", "bare", "bwrap", "crun", "runc", "podman", "docker", "nginx"]
 
 
 @dataclasses.dataclass

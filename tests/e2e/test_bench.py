@@ -1,6 +1,8 @@
 """sandglass bench: that it measures and cleans up, not how fast anything is."""
 import json
 import os
+import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -28,6 +30,24 @@ def test_bench_needs_no_daemon(work):
     assert result.returncode == 0, result.stderr
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert all(len(line) == 5 for line in lines) and lines[0][0].endswith("(F0)")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the walls alone are put up by root")
+def test_the_walls_alone_stand_and_leave_nothing(work):
+    build = pathlib.Path(SANDGLASS).parent / "bench"
+    if not (build / "bench_engine").exists():
+        pytest.skip("an installed program is tested, without what measures it")
+    tools = work / "tools"
+    tools.mkdir()
+    for name in ("true", "init"):
+        shutil.copy(build / f"bench_tiny_{name}", tools / name)
+    command = [build / "bench_engine", "rate", f"tools={tools}", "widths=2", "seconds=0.3", "plain", "bare=4"]
+    engine = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    output, errors = engine.communicate(timeout=60)
+    rates = {row["subject"]: row.get("p50", row.get("error")) for row in json.loads(output)["rows"]}
+    assert errors == "" and set(rates) == {"plain", "bare"} and all(rate > 0 for rate in rates.values()), rates
+    assert not list(pathlib.Path("/sys/fs/cgroup").glob(f"*/sandglass-bare-{engine.pid}-*"))
+    assert sorted(os.listdir(tools)) == ["init", "true"]
 
 
 @pytest.mark.parametrize("arguments", [["extra"], ["--duration", "long"], ["--duration", "1ms"], ["--private"]])
