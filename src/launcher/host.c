@@ -4,6 +4,7 @@
 #include "launcher/mounts.h"
 #include "launcher/skeleton.h"
 #include "launcher/skeleton_disk.h"
+#include "launcher/skeleton_usr.h"
 #include "launcher/sys.h"
 
 #include <sched.h>
@@ -32,6 +33,7 @@ struct gathered {
     int skeleton;
     int usr;
     int proc;
+    bool joined; /* the skeleton leads to /usr */
 };
 
 /* --- namespaces ----------------------------------------------------------------------------- */
@@ -201,7 +203,10 @@ static int gather(struct launcher *launcher, struct gathered *gathered, struct f
     network_open(launcher);
     disks_open(launcher);
     gathered->skeleton = make_skeleton(launcher, fail);
-    return gathered->skeleton < 0 ? -1 : 0;
+    if (gathered->skeleton < 0)
+        return -1;
+    gathered->joined = launcher->root && skeleton_join_usr(gathered->skeleton, gathered->usr);
+    return 0;
 }
 
 static void gathered_close(struct gathered *gathered)
@@ -392,6 +397,7 @@ static int share(struct launcher *launcher, const struct gathered *gathered, str
     if (!template)
         return -1;
     template->split = true;
+    template->joined = gathered->joined;
     return make_masks(fail) < 0 || make_blocks(launcher, fail) < 0
                ? -1
                : make_devices(launcher, gathered, fail);

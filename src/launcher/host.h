@@ -41,6 +41,7 @@ struct template
     char name[LAUNCH_NAME_SIZE];
     char path[32]; /* where it is mounted */
     bool split;    /* the root is the skeleton, and this is its /usr */
+    bool joined;   /* which the skeleton leads to */
     bool imported;
     uint64_t inode; /* of an imported one: another may have come in its place */
 };

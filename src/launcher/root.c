@@ -47,31 +47,40 @@ static void format_store(const struct launcher *launcher, const struct launch_li
     snprintf(inodes, 24, "%llu", (unsigned long long)native_inodes(launcher, limits));
 }
 
+/* Whether /usr is an overlay of its own. */
+static bool has_own_usr(const struct template *template)
+{
+    return template->split && !template->joined;
+}
+
+/* A folder that the sandbox sees. */
+static int make_folder(const struct spawn *spawn, const char *path)
+{
+    uid_t owner = ids_first(spawn->launcher, spawn->mark.slot);
+
+    return mkdir(path, 0755) < 0 || (owner && chown(path, owner, owner) < 0) ? -1 : 0;
+}
+
 /* One file system for everything that the sandbox writes. It is made by a process of the sandbox's
  * own group, so its pages count as the sandbox's memory too. */
 static int make_store(struct spawn *spawn)
 {
-    static const char *const folders[] = { HOST_STORE "/upper", HOST_STORE "/work",
-                                           HOST_STORE "/usr-upper", HOST_STORE "/usr-work",
-                                           HOST_STORE "/shm" };
     const struct launcher *launcher = spawn->launcher;
-    uid_t owner = ids_first(launcher, spawn->mark.slot);
     char size[24];
     char inodes[24];
-    const struct mount_option options[] = {
-        { "size", size }, { "nr_inodes", inodes }, { "mode", "0755" }, { 0 }
-    };
+    const struct mount_option options[] = { { "size", size }, { "nr_inodes", inodes }, { 0 } };
 
     format_store(launcher, &spawn->mark.limits, size, inodes);
     if (spawn->disk >= 0
             ? sys_attach(spawn->disk, AT_FDCWD, HOST_STORE) < 0
             : mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
         return fail_sys(&spawn->fail, "mount the store");
-    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-        if (mkdir(folders[i], 0755) < 0 || (owner && chown(folders[i], owner, owner) < 0))
-            return fail_sys(&spawn->fail, "make folders of the store");
-    }
-    return chmod(HOST_STORE "/shm", 01777);
+    if (make_folder(spawn, HOST_STORE "/upper") < 0 || mkdir(HOST_STORE "/work", 0755) < 0 ||
+        (has_own_usr(spawn->template) && (make_folder(spawn, HOST_STORE "/usr-upper") < 0 ||
+                                          mkdir(HOST_STORE "/usr-work", 0755) < 0)) ||
+        make_folder(spawn, HOST_STORE "/shm") < 0 || chmod(HOST_STORE "/shm", 01777) < 0)
+        return fail_sys(&spawn->fail, "make folders of the store");
+    return 0;
 }
 
 int native_resize_store(const struct launcher *launcher, int store,
@@ -113,6 +122,7 @@ static int mount_overlay(struct spawn *spawn, const char *lower, const char *upp
     return mount_at("overlay", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, target);
 }
 
+/* What the overlays show, as the sandbox's own: 1 when it cannot be. */
 static int mount_layers(struct spawn *spawn)
 {
     const uint64_t attributes = SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV;
@@ -123,17 +133,26 @@ static int mount_layers(struct spawn *spawn)
 
     if (unmapped < 0)
         return fail_sys(&spawn->fail, "mount the template");
-    if (mount_overlay(spawn, HOST_LOWER, HOST_STORE "/upper", HOST_STORE "/work", HOST_ROOT) < 0)
+    if (template->split && mount_bind(template->path, HOST_LOWER_USR, attributes, 0, map) < 0)
+        return fail_sys(&spawn->fail, "mount the host's /usr");
+    return unmapped;
+}
+
+static int mount_overlays(struct spawn *spawn)
+{
+    const struct template *template = spawn->template;
+    const char *lower = template->joined ? HOST_LOWER ":" HOST_LOWER_USR : HOST_LOWER;
+    int unmapped = mount_layers(spawn);
+
+    if (unmapped < 0)
+        return -1;
+    if (mount_overlay(spawn, lower, HOST_STORE "/upper", HOST_STORE "/work", HOST_ROOT) < 0)
         return fail_sys(&spawn->fail, "mount the root");
     if (unmapped && template->split &&
         skeleton_own(HOST_ROOT, ids_first(spawn->launcher, spawn->mark.slot)) < 0)
         return fail_sys(&spawn->fail, "own the root");
-    if (!template->split)
-        return 0;
-    if (mount_bind(template->path, HOST_LOWER_USR, attributes, 0, map) < 0)
-        return fail_sys(&spawn->fail, "mount the host's /usr");
-    if (mount_overlay(spawn, HOST_LOWER_USR, HOST_STORE "/usr-upper", HOST_STORE "/usr-work",
-                      HOST_ROOT "/usr") < 0)
+    if (has_own_usr(template) && mount_overlay(spawn, HOST_LOWER_USR, HOST_STORE "/usr-upper",
+                                               HOST_STORE "/usr-work", HOST_ROOT "/usr") < 0)
         return fail_sys(&spawn->fail, "mount /usr");
     return 0;
 }
@@ -268,7 +287,7 @@ static int mount_all_shared(struct spawn *spawn)
 /* All but what belongs to the processes that will live in it. */
 static int build_files(struct spawn *spawn)
 {
-    if (make_store(spawn) < 0 || mount_layers(spawn) < 0 || account_write(spawn) < 0 ||
+    if (make_store(spawn) < 0 || mount_overlays(spawn) < 0 || account_write(spawn) < 0 ||
         mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0)
         return -1;
     if (make_mount_point(HOST_ROOT "/sys") < 0)
