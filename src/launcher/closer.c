@@ -11,7 +11,15 @@
 #include <sys/wait.h>
 
 /* Whoever waits for a sandbox comes first. */
-enum { CLOSER_NICE = 5, LULL_MS = 20, GROUPS_MAX = 8192, GROUPS_MANY = 1024, TRIES_MAX = 100 };
+enum { CLOSER_NICE = 5, LULL_MS = 20, PILE_MAX = 8192, PILE_MANY = 1024, TRIES_MAX = 100 };
+
+enum { FAREWELL_FDS = 2 };
+
+static void close_fd(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
 
 /* --- the child ------------------------------------------------------------------------------ */
 
@@ -19,9 +27,9 @@ struct pile {
     struct cgroups *cgroups;
     unsigned count;
     struct doomed {
-        char name[CGROUP_NAME_SIZE];
+        struct farewell what;
         unsigned tries;
-    } items[GROUPS_MAX];
+    } items[PILE_MAX];
 };
 
 /* The last one. The kernel may hold on to a group for a moment after its last member has died: such
@@ -31,7 +39,10 @@ static bool remove_one(struct pile *pile)
     struct doomed *last = &pile->items[--pile->count];
     struct doomed busy = *last;
 
-    if (cgroups_remove(pile->cgroups, last->name) == 0 || ++busy.tries == TRIES_MAX)
+    close_fd(busy.what.netns);
+    busy.what.netns = -1;
+    if (!*busy.what.group || cgroups_remove(pile->cgroups, busy.what.group) == 0 ||
+        ++busy.tries == TRIES_MAX)
         return true;
     *last = pile->items[0];
     pile->items[0] = busy;
@@ -39,36 +50,41 @@ static bool remove_one(struct pile *pile)
     return false;
 }
 
-static void keep(struct pile *pile, const char *group)
+static void keep(struct pile *pile, const struct farewell *what)
 {
-    if (!*group)
+    if (what->netns < 0 && !*what->group)
         return;
-    if (pile->count == GROUPS_MAX)
-        (void)cgroups_remove(pile->cgroups, pile->items[--pile->count].name);
-    pile->items[pile->count].tries = 0;
-    memcpy(pile->items[pile->count++].name, group, CGROUP_NAME_SIZE);
+    if (pile->count == PILE_MAX) {
+        close_fd(pile->items[--pile->count].what.netns);
+        (void)cgroups_remove(pile->cgroups, pile->items[pile->count].what.group);
+    }
+    pile->items[pile->count++] = (struct doomed){ .what = *what };
 }
 
-/* One message: what it brings along is closed, or kept. False when the launcher is gone. */
+/* One message: mounts that it brings along are closed, the rest is kept. False when the launcher is
+ * gone. */
 static bool receive(int socket, struct pile *pile)
 {
-    char control[CMSG_SPACE(sizeof(int))] = { 0 };
-    char group[CGROUP_NAME_SIZE];
-    struct iovec part = { .iov_base = group, .iov_len = sizeof(group) };
+    char control[CMSG_SPACE(sizeof(int) * FAREWELL_FDS)] = { 0 };
+    struct farewell what;
+    struct iovec part = { .iov_base = &what, .iov_len = sizeof(what) };
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
     };
+    int fds[FAREWELL_FDS] = { -1, -1 };
+    const int *next = fds;
     struct cmsghdr *header;
-    int fd;
 
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof(group))
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof(what))
         return false;
     header = CMSG_FIRSTHDR(&message);
-    if (header && header->cmsg_type == SCM_RIGHTS) {
-        memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-        close(fd);
-    }
-    keep(pile, group);
+    if (header && header->cmsg_type == SCM_RIGHTS)
+        memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    if (what.mounts >= 0)
+        close_fd(*next++);
+    if (what.netns >= 0)
+        what.netns = *next;
+    keep(pile, &what);
     return true;
 }
 
@@ -87,7 +103,7 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     leases_forget(&launcher->slots.leases);
     pile.cgroups = &launcher->cgroups;
     for (;;) {
-        int wait_ms = pile.count == 0 ? -1 : quiet || pile.count > GROUPS_MANY ? 0 : LULL_MS;
+        int wait_ms = pile.count == 0 ? -1 : quiet || pile.count > PILE_MANY ? 0 : LULL_MS;
 
         quiet = poll(&watch, 1, wait_ms) == 0;
         if (quiet)
@@ -132,36 +148,36 @@ void closer_stop(struct launcher *launcher)
     (void)waitpid(launcher->closer.pid, NULL, 0);
 }
 
-static bool hand_over(const struct closer *closer, int fd, const char group[CGROUP_NAME_SIZE])
+static bool hand_over(const struct closer *closer, const struct farewell *farewell)
 {
-    char control[CMSG_SPACE(sizeof(int))] = { 0 };
-    struct iovec part = { .iov_base = (void *)(uintptr_t)group, .iov_len = CGROUP_NAME_SIZE };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    char control[CMSG_SPACE(sizeof(int) * FAREWELL_FDS)] = { 0 };
+    struct iovec part = { .iov_base = (void *)(uintptr_t)farewell, .iov_len = sizeof(*farewell) };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control };
     struct cmsghdr *header = (struct cmsghdr *)control;
+    const int fds[FAREWELL_FDS] = { farewell->mounts, farewell->netns };
+    size_t count = 0;
 
-    if (fd >= 0) {
-        message.msg_control = control;
-        message.msg_controllen = sizeof(control);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    for (size_t i = 0; i < FAREWELL_FDS; i++) {
+        if (fds[i] >= 0)
+            memcpy(CMSG_DATA(header) + sizeof(int) * count++, &fds[i], sizeof(int));
     }
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int) * count);
+    message.msg_controllen = count ? CMSG_SPACE(sizeof(int) * count) : 0;
     return closer->socket >= 0 &&
-           sendmsg(closer->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == CGROUP_NAME_SIZE;
+           sendmsg(closer->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*farewell);
 }
 
-void closer_take(struct launcher *launcher, int fd, const char *group)
+void closer_take(struct launcher *launcher, const struct farewell *farewell)
 {
-    char name[CGROUP_NAME_SIZE] = { 0 };
     bool taken;
 
-    if (fd < 0 && !*group)
+    if (farewell->mounts < 0 && farewell->netns < 0 && !*farewell->group)
         return;
-    strncpy(name, group, sizeof(name) - 1);
-    taken = hand_over(&launcher->closer, fd, name);
-    if (fd >= 0)
-        close(fd);
-    if (!taken && *name)
-        (void)cgroups_remove(&launcher->cgroups, name);
+    taken = hand_over(&launcher->closer, farewell);
+    close_fd(farewell->mounts);
+    close_fd(farewell->netns);
+    if (!taken && *farewell->group)
+        (void)cgroups_remove(&launcher->cgroups, farewell->group);
 }

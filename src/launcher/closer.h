@@ -6,8 +6,9 @@
  * waits for that: several grace periods, and more the more files there are. The closer holds that
  * reference, so that dying takes as long as the processes need and no longer.
  *
- * Groups are removed here, too, in a lull and after all mounts that wait: for each memory group
- * that goes the kernel walks over every file system there is.
+ * Groups are removed here, too, and network namespaces, in a lull and after all mounts that wait:
+ * for each memory group that goes the kernel walks over every file system there is, and taking a
+ * network apart takes it longer than killing a sandbox.
  */
 
 #include "launcher/cgroup.h"
@@ -24,6 +25,11 @@ void closer_start(struct launcher *launcher);
 /* Waits until everything is closed. */
 void closer_stop(struct launcher *launcher);
 
-/* Takes over the descriptor, which may be -1, and the groups of that name, which are empty; "" for
- * none. Does it here if it has to. */
-void closer_take(struct launcher *launcher, int fd, const char *group);
+/* Takes over what is to go. Does it here if it has to. */
+struct farewell {
+    int mounts;                   /* or -1 */
+    int netns;                    /* or -1 */
+    char group[CGROUP_NAME_SIZE]; /* groups of that name, which are empty; "" for none */
+};
+
+void closer_take(struct launcher *launcher, const struct farewell *farewell);

@@ -24,11 +24,10 @@ struct destroy {
     struct destroy *next_retry; /* while what is left of it is busy */
     struct waiter *waiters;     /* owned */
     char id[LAUNCH_ID_SIZE];
-    struct mark mark; /* zero when it could not be read */
-    int pidfd;        /* owned; -1 once it is dead */
-    int mounts;     /* owned: its mount namespace, so that dying does not wait for its end; or -1 */
-    struct kit kit; /* what of it is used again; no slot: nothing */
-    char group[CGROUP_NAME_SIZE]; /* what its groups are called now that they are to go; or "" */
+    struct mark mark;         /* zero when it could not be read */
+    int pidfd;                /* owned; -1 once it is dead */
+    struct kit kit;           /* what of it is used again; no slot: nothing */
+    struct farewell farewell; /* owned: what goes later, so that dying does not wait for it */
     int64_t deadline_ms;
 };
 
@@ -83,8 +82,7 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
         launcher_reply(launcher, &reply, -1);
         free(waiter);
     }
-    closer_take(launcher, destroy->mounts,
-                destroy->group); /* whoever lets go of it last takes the mounts apart */
+    closer_take(launcher, &destroy->farewell);
     free(destroy);
 }
 
@@ -100,13 +98,13 @@ static bool is_dead(int pidfd)
 static int discard_groups(struct launcher *launcher, struct destroy *destroy)
 {
     struct cgroups *cgroups = &launcher->cgroups;
+    char *group = destroy->farewell.group;
     struct fail ignored;
 
-    if (!*destroy->group && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
+    if (!*group && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
         cgroups_can_rename(cgroups)) {
-        snprintf(destroy->group, sizeof(destroy->group), "kit-%d-x%u", launcher->pid,
-                 launcher->discarded++);
-        if (cgroups_rename(cgroups, destroy->id, destroy->group, &ignored) == 0)
+        snprintf(group, CGROUP_NAME_SIZE, "kit-%d-x%u", launcher->pid, launcher->discarded++);
+        if (cgroups_rename(cgroups, destroy->id, group, &ignored) == 0)
             return 0;
     }
     return cgroups_remove(cgroups, destroy->id);
@@ -197,8 +195,13 @@ static void kill_native(struct launcher *launcher, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
 
-    destroy->mounts = sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
-    (void)kit_recall(launcher, mark, destroy->pidfd, &destroy->kit);
+    destroy->farewell.mounts =
+        sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
+    /* The end of a network on the host is the host's to see at once. */
+    if (!kit_recall(launcher, mark, destroy->pidfd, &destroy->kit) &&
+        mark->network == LAUNCH_NETWORK_NONE)
+        destroy->farewell.netns =
+            sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_NET);
     abandon_disk(launcher, mark);
     kill_init(launcher, destroy->pidfd);
     kit_take_groups(launcher, destroy->id, &destroy->kit);
@@ -251,7 +254,7 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
     destroy = calloc(1, sizeof(*destroy));
     if (!destroy)
         abort();
-    destroy->pidfd = destroy->mounts = -1;
+    destroy->pidfd = destroy->farewell.mounts = destroy->farewell.netns = -1;
     kit_init(&destroy->kit);
     destroy->deadline_ms = now_ms() + GIVE_UP_MS;
     memcpy(destroy->id, id, sizeof(destroy->id));

@@ -123,7 +123,7 @@ static int equip_native(struct spawn *spawn, const struct launch_create *create)
     if (kit_root_fits(spawn->launcher, &kit, spawn->template, create))
         spawn->root = kit.root;
     else
-        closer_take(spawn->launcher, kit.root, "");
+        closer_take(spawn->launcher, &(struct farewell){ .mounts = kit.root, .netns = -1 });
     return 0;
 }
 
