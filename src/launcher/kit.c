@@ -12,7 +12,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-enum { REFILL_MS = 20 };
+enum { REFILL_MS = 20, SWEEP_MS = 1000 };
 
 static int64_t now_ms(void)
 {
@@ -79,12 +79,26 @@ static void lose_maker(struct launcher *launcher)
     drop_ordered(launcher);
 }
 
+/* False when there is nothing to sweep, or no room for the order. */
+static bool order_sweep(struct kits *kits)
+{
+    struct kit none;
+
+    if (!kits->trash_since_ms)
+        return false;
+    kit_init(&none);
+    kits->sweeping = maker_order(kits->maker, &none, &kits->limits) == 0;
+    if (kits->sweeping)
+        kits->trash_since_ms = 0;
+    return kits->sweeping;
+}
+
 void kits_close(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
 
     /* What is on its way is waited for: its groups have to go too. */
-    while (kits->maker >= 0 && (kits->ordered > 0 || kits->sweeping))
+    while (kits->maker >= 0 && (kits->ordered > 0 || kits->sweeping || order_sweep(kits)))
         kits_receive(launcher);
     if (kits->maker >= 0)
         lose_maker(launcher);
@@ -142,36 +156,60 @@ static int drop_surplus(struct launcher *launcher)
     return kits->returned_count > 0 ? REFILL_MS : -1;
 }
 
-int kits_turn(struct launcher *launcher)
+static int kits_due(struct launcher *launcher, int64_t now)
 {
     struct kits *kits = &launcher->kits;
     unsigned there = kits->count + kits->ordered;
-    int64_t left_ms;
 
-    if (kits->maker < 0 || !launcher->sealed ||
-        (there >= kits->wanted && kits->returned_count == 0))
+    if (there >= kits->wanted && kits->returned_count == 0)
         return -1;
-    left_ms = kits->due_ms - now_ms();
-    if (there > kits->wanted / 2 && left_ms > 0)
-        return (int)left_ms;
+    if (there > kits->wanted / 2 && kits->due_ms > now)
+        return (int)(kits->due_ms - now);
     if (there >= kits->wanted)
         return drop_surplus(launcher);
     order(launcher);
     return kits->returned_count > 0 ? REFILL_MS : -1;
 }
 
+static int sweep_due(struct kits *kits, int64_t now)
+{
+    int64_t late_ms = kits->trash_since_ms + SWEEP_MS;
+    int64_t due_ms = kits->due_ms < late_ms ? kits->due_ms : late_ms;
+
+    if (!kits->trash_since_ms || kits->sweeping)
+        return -1;
+    if (due_ms > now)
+        return (int)(due_ms - now);
+    return order_sweep(kits) ? -1 : REFILL_MS;
+}
+
+int kits_turn(struct launcher *launcher)
+{
+    struct kits *kits = &launcher->kits;
+    int64_t now = now_ms();
+    int kits_ms;
+    int sweep_ms;
+
+    if (kits->maker < 0 || !launcher->sealed)
+        return -1;
+    kits_ms = kits_due(launcher, now);
+    sweep_ms = sweep_due(kits, now);
+    if (kits_ms < 0 || sweep_ms < 0)
+        return kits_ms < 0 ? sweep_ms : kits_ms;
+    return kits_ms < sweep_ms ? kits_ms : sweep_ms;
+}
+
 bool kits_sweep(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
-    struct kit none;
+    int64_t now = now_ms();
 
     if (kits->maker < 0)
         return false;
-    kit_init(&none);
-    kits->swept_late = kits->sweeping;
-    if (!kits->sweeping)
-        kits->sweeping = maker_order(kits->maker, &none, &kits->limits) == 0;
-    return kits->sweeping;
+    kits->due_ms = now + REFILL_MS;
+    if (!kits->trash_since_ms)
+        kits->trash_since_ms = now;
+    return true;
 }
 
 static void store(struct launcher *launcher, struct kit *kit, bool made)
@@ -203,8 +241,6 @@ void kits_receive(struct launcher *launcher)
     }
     if (kit.slot == SLOTS_NONE) {
         kits->sweeping = false;
-        if (kits->swept_late)
-            (void)kits_sweep(launcher);
         return;
     }
     kits->ordered--;

@@ -56,7 +56,7 @@ struct kits {
     int slots[KITS_MAX];                  /* of what is ordered, oldest first */
     struct lent *lent;                    /* owned: by slot */
     bool sweeping;                        /* the maker has been asked to empty the trash */
-    bool swept_late;                      /* there was more trash after that */
+    int64_t trash_since_ms;               /* what it has not been asked for yet; 0: none */
     struct launch_limits limits;          /* of their groups: those that were asked for last */
     char template_name[LAUNCH_NAME_SIZE]; /* of their roots; "" for none */
     int maker;                            /* owned: its socket; -1 without one */
@@ -98,7 +98,9 @@ void kits_close(struct launcher *launcher);
  * the loop may wait, in ms, -1 for ever. */
 int kits_turn(struct launcher *launcher);
 
-/* Has the maker empty the trash, which is small. False without a maker. */
+/* Has the maker empty the trash, which is small, in a lull or after a second. False without a
+ * maker.
+ */
 bool kits_sweep(struct launcher *launcher);
 
 /* The maker's socket is readable. */
