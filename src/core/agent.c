@@ -629,6 +629,18 @@ static void on_release(struct deferred *deferred)
     free(agent);
 }
 
+int agent_release(struct agent *agent)
+{
+    int fd = -1;
+
+    if (agent && !agent->is_closed) {
+        io_watch_stop(&agent->socket);
+        fd = steal_fd(&agent->socket.fd);
+    }
+    agent_free(agent);
+    return fd;
+}
+
 void agent_free(struct agent *agent)
 {
     if (!agent || agent->is_closed)

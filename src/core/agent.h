@@ -49,6 +49,9 @@ struct agent_handler {
 struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *handler, void *user);
 void agent_free(
     struct agent *agent); /* NULL is fine; no more callbacks, open requests are dropped */
+
+/* The same, but the connection stays for as long as the caller keeps what is returned, or is -1. */
+int agent_release(struct agent *agent);
 void *agent_user(const struct agent *agent);
 
 /* What init said about itself; NULL before its first message. */

@@ -166,6 +166,7 @@ struct sandbox *sandbox_new(struct core *core, struct session *session)
     sandbox->generation = session ? session->generation + 1 : 0;
     sandbox->created = clocks_stamp(core);
     sandbox->flavor = xstrdup(session ? session->flavor : "");
+    sandbox->leaving[0] = sandbox->leaving[1] = -1;
     list_init(&sandbox->pool_node);
     list_init(&sandbox->idle_node);
     timer_init(&sandbox->timer, core->loop, on_timer);
@@ -184,7 +185,8 @@ static void on_drop_agent(struct deferred *deferred)
 {
     struct sandbox *sandbox = container_of(deferred, struct sandbox, drop_agent);
 
-    agent_free(steal_ptr(&sandbox->agent));
+    if (sandbox->agent)
+        sandbox->leaving[0] = agent_release(steal_ptr(&sandbox->agent));
 }
 
 /* Not at once: one of its callbacks may be on the stack. */
@@ -214,6 +216,8 @@ void sandbox_free(struct sandbox *sandbox)
     keep_cancel(sandbox);
     warm_free(sandbox->warm);
     agent_free(sandbox->agent);
+    fd_close(sandbox->leaving[0]);
+    fd_close(sandbox->leaving[1]);
     free(sandbox->op);
     free(sandbox->request);
     free(sandbox->parts_err);

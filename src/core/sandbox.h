@@ -74,6 +74,8 @@ struct sandbox {
     struct agent *agent; /* owned; NULL while there is no connection */
     bool connected;      /* uses may be granted: init has told what it runs */
     struct process process;
+    int leaving[2]; /* owned; what is closed when it is gone: init would only wake up for it; or -1
+                     */
     int64_t ready_at_us;
 
     /* Private to the files sandbox*.c. */

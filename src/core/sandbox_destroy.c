@@ -111,7 +111,7 @@ static void detach(struct sandbox *sandbox)
 {
     sandbox->connected = false;
     timer_stop(&sandbox->timer);
-    process_unwatch(&sandbox->process);
+    sandbox->leaving[1] = process_release(&sandbox->process);
     capacity_set_idle(sandbox->core->capacity, sandbox, false);
     capacity_set_leaving(sandbox->core->capacity, sandbox);
     if (sandbox->session)

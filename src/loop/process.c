@@ -89,11 +89,17 @@ void process_unwatch(struct process *process)
 {
     if (!process->on_exit)
         return;
+    fd_close(process_release(process));
+}
+
+int process_release(struct process *process)
+{
+    if (!process->on_exit)
+        return -1;
     io_watch_stop(&process->watch);
     timer_stop(&process->again);
-    fd_close(process->pidfd);
-    process->pidfd = -1;
     process->on_exit = NULL;
+    return steal_fd(&process->pidfd);
 }
 
 int process_signal(struct process *process, int signal_number, struct error *err)

@@ -31,4 +31,5 @@ struct process {
 /* Takes over the pidfd, which is closed before on_exit is called. */
 void process_watch(struct process *process, struct loop *loop, int pidfd, process_exit_fn *on_exit);
 void process_unwatch(struct process *process); /* stops and closes; no on_exit comes */
+int process_release(struct process *process);  /* stops, and gives the pidfd back; -1: none */
 int process_signal(struct process *process, int signal_number, struct error *err);

@@ -72,6 +72,14 @@ void agent_free(struct agent *agent)
     free(agent);
 }
 
+int agent_release(struct agent *agent)
+{
+    int fd = steal_fd(&agent->fd);
+
+    agent_free(agent);
+    return fd;
+}
+
 void *agent_user(const struct agent *agent)
 {
     return agent->user;

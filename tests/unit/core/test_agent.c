@@ -742,6 +742,21 @@ static void requests_that_make_no_sense_are_not_sent(void **state)
     assert_int_equal(recv(stage->init, &(char){ 0 }, 1, MSG_DONTWAIT), -1);
 }
 
+static void the_connection_of_a_released_agent_stays(void **state)
+{
+    struct stage *stage = *state;
+    int fd = agent_release(steal_ptr(&stage->agent));
+    char byte;
+
+    assert_true(fd >= 0);
+    loop_turn(stage->loop, 0);
+    assert_int_equal(recv(stage->init, &byte, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(errno, EAGAIN);
+    fd_close(fd);
+    assert_int_equal(recv(stage->init, &byte, 1, MSG_DONTWAIT), 0);
+    assert_int_equal(agent_release(NULL), -1);
+}
+
 #define ON_STAGE(test) cmocka_unit_test_setup_teardown(test, open_stage, close_stage)
 
 int main(void)
@@ -772,6 +787,7 @@ int main(void)
         ON_STAGE(a_hangup_fails_everything_that_is_open),
         ON_STAGE(a_cancelled_request_is_never_answered),
         ON_STAGE(it_may_be_freed_in_its_own_callback),
+        ON_STAGE(the_connection_of_a_released_agent_stays),
         ON_STAGE(what_the_socket_does_not_take_is_sent_later_in_order),
         ON_STAGE(the_queue_has_an_end),
         ON_STAGE(file_operations_wait_for_each_other),

@@ -147,6 +147,22 @@ static void an_unwatched_process_is_not_reported(void **state UNUSED)
     assert_int_equal(exits, 0);
 }
 
+static void a_released_process_keeps_its_descriptor(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    pid_t child = spawn_child(0, -1);
+    struct process process;
+    int pidfd = open_pidfd(child);
+
+    process_watch(&process, loop, pidfd, on_exit_count);
+    assert_int_equal(process_release(&process), pidfd);
+    assert_int_equal(process_release(&process), -1);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    loop_turn(loop, 0);
+    assert_int_equal(exits, 0);
+    assert_int_equal(close(pidfd), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +170,7 @@ int main(void)
         cmocka_unit_test_setup(a_signal_ends_a_child_and_is_told, reset),
         cmocka_unit_test_setup(how_a_stranger_ended_is_told_where_the_kernel_knows, reset),
         cmocka_unit_test_setup(an_unwatched_process_is_not_reported, reset),
+        cmocka_unit_test_setup(a_released_process_keeps_its_descriptor, reset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
