@@ -28,6 +28,7 @@ struct destroy {
     int pidfd;                /* owned; -1 once it is dead */
     struct kit kit;           /* what of it is used again; no slot: nothing */
     struct farewell farewell; /* owned: what goes later, so that dying does not wait for it */
+    bool is_told;             /* that it is dead; what is left is for us alone */
     int64_t deadline_ms;
 };
 
@@ -51,6 +52,9 @@ static void add_waiter(struct destroy *destroy, const struct launch_header *requ
     waiter->request = *request;
     waiter->next = destroy->waiters;
     destroy->waiters = waiter;
+    if (destroy->is_told)
+        destroy->deadline_ms = now_ms() + GIVE_UP_MS;
+    destroy->is_told = false;
 }
 
 static void stop_watching(struct launcher *launcher, struct destroy *destroy)
@@ -60,6 +64,20 @@ static void stop_watching(struct launcher *launcher, struct destroy *destroy)
     (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, destroy->pidfd, NULL);
     close(destroy->pidfd);
     destroy->pidfd = -1;
+}
+
+static void answer(struct launcher *launcher, struct destroy *destroy, int error, const char *step)
+{
+    while (destroy->waiters) {
+        struct waiter *waiter = destroy->waiters;
+        struct launch_reply reply = { .header = waiter->request, .error = error };
+
+        destroy->waiters = waiter->next;
+        if (step)
+            strncpy(reply.step, step, sizeof(reply.step) - 1);
+        launcher_reply(launcher, &reply, -1);
+        free(waiter);
+    }
 }
 
 static void finish(struct launcher *launcher, struct destroy *destroy, int error, const char *step)
@@ -72,16 +90,7 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
         destroy->next->previous = destroy->previous;
     stop_watching(launcher, destroy);
     kit_forget(launcher, destroy->id, &destroy->kit);
-    while (destroy->waiters) {
-        struct waiter *waiter = destroy->waiters;
-        struct launch_reply reply = { .header = waiter->request, .error = error };
-
-        destroy->waiters = waiter->next;
-        if (step)
-            strncpy(reply.step, step, sizeof(reply.step) - 1);
-        launcher_reply(launcher, &reply, -1);
-        free(waiter);
-    }
+    answer(launcher, destroy, error, step);
     closer_take(launcher, &destroy->farewell);
     free(destroy);
 }
@@ -143,22 +152,33 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
     return true;
 }
 
+/* With its first process all of one that is used again is dead, which is what is waited for; who
+ * asks us for anything after that comes behind the rest. Whether an imported template is in use is
+ * not asked here. */
+static void note_death(struct launcher *launcher, struct destroy *destroy)
+{
+    siginfo_t info;
+
+    if (destroy->kit.slot != SLOTS_NONE && !*destroy->mark.template_name) {
+        answer(launcher, destroy, 0, NULL);
+        destroy->is_told = true;
+    }
+    /* Ours is reaped here; one that an earlier launcher started belongs to another parent. */
+    (void)waitid(P_PIDFD, (id_t)destroy->pidfd, &info, WEXITED | WNOHANG);
+    stop_watching(launcher, destroy);
+}
+
 static void go_on(struct launcher *launcher, struct destroy *destroy)
 {
     const char *step = "wait for init to die";
 
-    if (destroy->pidfd >= 0 && is_dead(destroy->pidfd)) {
-        /* Ours is reaped here; one that an earlier launcher started belongs to another parent. */
-        siginfo_t info;
-
-        (void)waitid(P_PIDFD, (id_t)destroy->pidfd, &info, WEXITED | WNOHANG);
-        stop_watching(launcher, destroy);
-    }
+    if (destroy->pidfd >= 0 && is_dead(destroy->pidfd))
+        note_death(launcher, destroy);
     if (destroy->pidfd < 0 && clean(launcher, destroy, &step)) {
         finish(launcher, destroy, 0, NULL);
         return;
     }
-    if (now_ms() >= destroy->deadline_ms) {
+    if (now_ms() >= destroy->deadline_ms && !destroy->is_told) {
         finish(launcher, destroy, EBUSY, step);
     } else if (destroy->pidfd < 0) {
         destroy->next_retry = launcher->retries;
@@ -190,7 +210,7 @@ static void abandon_disk(struct launcher *launcher, const struct mark *mark)
     close(store);
 }
 
-/* While it dies its names are taken away, which would have to be waited for later. */
+/* Nothing more than that, so that it has the processor: its names are taken when it is dead. */
 static void kill_native(struct launcher *launcher, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
@@ -204,7 +224,6 @@ static void kill_native(struct launcher *launcher, struct destroy *destroy)
             sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_NET);
     abandon_disk(launcher, mark);
     kill_init(launcher, destroy->pidfd);
-    kit_take_groups(launcher, destroy->id, &destroy->kit);
 }
 
 static void kill_all(struct launcher *launcher, struct destroy *destroy)
@@ -212,7 +231,8 @@ static void kill_all(struct launcher *launcher, struct destroy *destroy)
     const struct mark *mark = &destroy->mark;
     struct fail ignored;
 
-    destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
+    if (destroy->pidfd < 0)
+        destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
     if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE)
         kill_native(launcher, destroy);
     else
@@ -263,7 +283,8 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
         destroy->next->previous = destroy;
     launcher->destroys = destroy;
     add_waiter(destroy, request);
-    (void)read_mark_of(launcher, id, &destroy->mark, &foreign);
+    if (!recent_take(&launcher->recent, id, &destroy->mark, &destroy->pidfd))
+        (void)read_mark_of(launcher, id, &destroy->mark, &foreign);
     if (foreign) {
         finish(launcher, destroy, EPERM, "sandbox belongs to another instance");
         return;
@@ -297,17 +318,21 @@ int destroy_turn(struct launcher *launcher)
 {
     struct destroy *retries = launcher->retries;
     struct destroy *following;
+    int64_t now = now_ms();
 
     if (!launcher->destroys)
         return -1;
-    check_deadlines(launcher, now_ms());
+    check_deadlines(launcher, now);
     launcher->retries = NULL;
     for (struct destroy *destroy = retries; destroy; destroy = following) {
         following = destroy->next_retry;
         go_on(launcher, destroy);
     }
-    if (launcher->retries)
-        return RETRY_MS;
+    for (const struct destroy *destroy = launcher->retries; destroy;
+         destroy = destroy->next_retry) {
+        if (now < destroy->deadline_ms)
+            return RETRY_MS;
+    }
     return launcher->destroys ? GIVE_UP_MS / 8 : -1;
 }
 

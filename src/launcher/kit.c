@@ -393,24 +393,22 @@ void kit_keep(struct launcher *launcher, const struct mark *mark)
 }
 
 /* On v2 groups keep their name, and go. */
-void kit_take_groups(struct launcher *launcher, const char *id, struct kit *kit)
+static bool take_groups(struct launcher *launcher, const char *id, struct kit *kit)
 {
     struct cgroups *cgroups = &launcher->cgroups;
     struct fail ignored;
 
-    if (kit->slot == SLOTS_NONE || !cgroups_can_rename(cgroups))
-        return;
+    if (!cgroups_can_rename(cgroups))
+        return cgroups_remove(cgroups, id) == 0;
     kit_name_group(launcher, kit);
-    if (cgroups_rename(cgroups, id, kit->group, &ignored) < 0)
-        kit_forget(launcher, id, kit);
+    return cgroups_rename(cgroups, id, kit->group, &ignored) == 0 &&
+           cgroups_are_empty(cgroups, kit->group);
 }
 
 /* The folder goes last: as long as it is there, the sandbox is found again. */
 static bool take_names(struct launcher *launcher, const char *id, struct kit *kit)
 {
-    struct cgroups *cgroups = &launcher->cgroups;
-
-    if (*kit->group ? !cgroups_are_empty(cgroups, kit->group) : cgroups_remove(cgroups, id) < 0)
+    if (!take_groups(launcher, id, kit))
         return false;
     return folder_take_back(launcher, &kit->folder, id, (unsigned)kit->slot) == 0;
 }

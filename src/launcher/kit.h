@@ -129,11 +129,8 @@ bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, s
  * not tell. */
 void kit_keep(struct launcher *launcher, const struct mark *mark);
 
-/* Takes its groups away from their id, which may be done while it dies. */
-void kit_take_groups(struct launcher *launcher, const char *id, struct kit *kit);
-
-/* When all of it is dead: takes its folder, too. False when that is not possible: the sandbox is to
- * be removed then, and what was recalled is forgotten. */
+/* When all of it is dead: takes its groups and its folder. False when that is not possible: the
+ * sandbox is to be removed then, and what was recalled is forgotten. */
 bool kit_return(struct launcher *launcher, const char *id, struct kit *kit);
 
 /* It does not come back: the groups have the sandbox's id again. */

@@ -14,6 +14,7 @@
 #include "launcher/ids.h"
 #include "launcher/kit.h"
 #include "launcher/network.h"
+#include "launcher/recent.h"
 #include "launcher/slots.h"
 #include "launcher/state.h"
 
@@ -38,6 +39,7 @@ struct launcher {
     struct host host;
     struct kits kits;
     struct closer closer;
+    struct recent recent;
     struct network network;
     struct disks disks;
     struct filter_instruction filter[LAUNCH_MAX_FILTER];

@@ -210,6 +210,7 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
         return -1;
     }
     fill_made(launcher, &spawn.mark, spawn.pidfd, out_made);
+    recent_note(&launcher->recent, &spawn.mark, spawn.pidfd);
     *out_pidfd = spawn.pidfd;
     spawn_fini(&spawn);
     return 0;
@@ -316,6 +317,7 @@ int sandbox_update(struct launcher *launcher, const struct launch_update *update
 {
     struct mark mark;
 
+    recent_forget(&launcher->recent, update->id);
     if (find_mark(launcher, update->id, &mark, fail) < 0)
         return -1;
     if (set_limits(launcher, &mark, &update->limits, fail) == 0)

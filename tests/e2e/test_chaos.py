@@ -249,5 +249,5 @@ def test_nothing_is_lost_or_left_when_the_daemon_is_killed_at_random_moments(mak
     daemon.api("DELETE", "/sessions", expect=200, timeout=60)
     daemon.stop()
     wait_for(lambda: not groups_of_sandboxes(), f"seed {SEED}: no control group left")
-    assert not list((daemon.state / "sandboxes").iterdir())
+    wait_for(lambda: not list((daemon.state / "sandboxes").iterdir()), f"seed {SEED}: no folder left")
     assert "panic" not in log and "assert" not in log.lower(), log[-4000:]

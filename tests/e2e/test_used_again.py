@@ -140,7 +140,7 @@ def test_no_more_are_kept_than_are_needed(daemon):
     daemon.api("DELETE", "/sessions", expect=200)
     kept = pathlib.Path("/sys/fs/cgroup").glob
     wait_for(lambda: len(list(kept(f"memory/sandglass.{INSTANCE}*/kit-*"))) <= 16, "what nobody needs is gone")
-    assert list((daemon.state / "sandboxes").iterdir()) == []
+    wait_for(lambda: not list((daemon.state / "sandboxes").iterdir()), "their folders are gone")
 
 
 def maker_of(daemon):
