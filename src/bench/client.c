@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -193,13 +194,21 @@ static int digest(struct bench_client *client, struct answer *answer, size_t len
     }
 }
 
+/* A blocking recv() of a unix socket wakes up when the server takes the request, too. */
+static ssize_t wait_and_receive(int fd, void *place, size_t room)
+{
+    struct pollfd watch = { .fd = fd, .events = POLLIN };
+
+    return poll(&watch, 1, -1) < 0 ? -1 : recv(fd, place, room, 0);
+}
+
 static int receive(struct bench_client *client, struct answer *answer, struct error *err)
 {
     uint8_t *place = buffer_reserve(&client->input, READ_BYTES);
     int ended = 0;
 
     while (ended == 0) {
-        ssize_t got = recv(client->fd, place, READ_BYTES, 0);
+        ssize_t got = wait_and_receive(client->fd, place, READ_BYTES);
 
         if (got < 0 && errno == EINTR)
             continue;
