@@ -11,7 +11,14 @@
 #include <sys/wait.h>
 
 /* Whoever waits for a sandbox comes first. */
-enum { CLOSER_NICE = 5, LULL_MS = 20, PILE_MAX = 8192, PILE_MANY = 1024, TRIES_MAX = 100 };
+enum {
+    CLOSER_NICE = 5,
+    MOMENT_MS = 1,
+    LULL_MS = 20,
+    PILE_MAX = 8192,
+    PILE_MANY = 1024,
+    TRIES_MAX = 100
+};
 
 enum { FAREWELL_FDS = 2 };
 
@@ -25,6 +32,7 @@ static void close_fd(int fd)
 
 struct pile {
     struct cgroups *cgroups;
+    int mounts; /* owned: the last that came; or -1 */
     unsigned count;
     struct doomed {
         struct farewell what;
@@ -61,8 +69,15 @@ static void keep(struct pile *pile, const struct farewell *what)
     pile->items[pile->count++] = (struct doomed){ .what = *what };
 }
 
-/* One message: mounts that it brings along are closed, the rest is kept. False when the launcher is
- * gone. */
+/* Whoever closes them last takes them apart, and that is not to be the launcher, which closes its
+ * own right after it has sent them: they wait for the next message, or for a moment. */
+static void hold_mounts(struct pile *pile, int mounts)
+{
+    close_fd(pile->mounts);
+    pile->mounts = mounts;
+}
+
+/* One message: what it brings along is kept. False when the launcher is gone. */
 static bool receive(int socket, struct pile *pile)
 {
     char control[CMSG_SPACE(sizeof(int) * FAREWELL_FDS)] = { 0 };
@@ -81,11 +96,20 @@ static bool receive(int socket, struct pile *pile)
     if (header && header->cmsg_type == SCM_RIGHTS)
         memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
     if (what.mounts >= 0)
-        close_fd(*next++);
+        hold_mounts(pile, *next++);
     if (what.netns >= 0)
         what.netns = *next;
     keep(pile, &what);
     return true;
+}
+
+static int patience_ms(const struct pile *pile, bool quiet)
+{
+    if (pile->mounts >= 0)
+        return MOMENT_MS;
+    if (pile->count == 0)
+        return -1;
+    return quiet || pile->count > PILE_MANY ? 0 : LULL_MS;
 }
 
 static _Noreturn void run(struct launcher *launcher, int socket)
@@ -102,15 +126,19 @@ static _Noreturn void run(struct launcher *launcher, int socket)
         close(launcher->kits.maker);
     leases_forget(&launcher->slots.leases);
     pile.cgroups = &launcher->cgroups;
+    pile.mounts = -1;
     for (;;) {
-        int wait_ms = pile.count == 0 ? -1 : quiet || pile.count > PILE_MANY ? 0 : LULL_MS;
-
-        quiet = poll(&watch, 1, wait_ms) == 0;
-        if (quiet)
+        if (poll(&watch, 1, patience_ms(&pile, quiet)) != 0) {
+            quiet = false;
+            if (!receive(socket, &pile))
+                break;
+        } else if (pile.mounts >= 0) {
+            hold_mounts(&pile, -1);
+        } else {
             quiet = remove_one(&pile);
-        else if (!receive(socket, &pile))
-            break;
+        }
     }
+    hold_mounts(&pile, -1);
     while (pile.count > 0) {
         if (!remove_one(&pile))
             (void)poll(NULL, 0, 1);
