@@ -5,6 +5,7 @@
 #include "launcher/launcher.h"
 #include "launcher/native.h"
 #include "launcher/skeleton_disk.h"
+#include "launcher/spawn.h"
 #include "launcher/sys.h"
 
 #include <signal.h>
@@ -369,17 +370,6 @@ static void run(struct launcher *self, int signals)
     }
 }
 
-/* Nobody reads what we would print, and a terminal is nothing to keep. */
-static void drop_standard_descriptors(void)
-{
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    for (int fd = 0; null >= 0 && fd < 3; fd++)
-        (void)dup2(null, fd);
-    if (null > 2)
-        close(null);
-}
-
 int main(void)
 {
     sigset_t every;
@@ -391,7 +381,8 @@ int main(void)
     launcher.init = LAUNCH_FD_INIT;
     launcher.host.mounts = launcher.host.state = launcher.disks.control = -1;
     (void)sys_close_range(LAUNCH_FD_STATE + 1, ~0U, 0);
-    drop_standard_descriptors();
+    if (spawn_open() < 0)
+        return 1;
     (void)prctl(PR_SET_NAME, "sandglass-launcher");
     (void)prctl(PR_SET_DUMPABLE, 0);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -91,12 +91,26 @@ static bool pin(cpu_set_t *out_before)
     return sched_setaffinity(0, sizeof(here), &here) == 0;
 }
 
+/* Nobody reads what we would print, and a terminal is nothing to keep. */
+int spawn_open(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int fd = 0; null >= 0 && fd < 3; fd++)
+        (void)dup2(null, fd);
+    if (null < 0 || dup2(null, SPAWN_FD_PASSED) < 0)
+        return -1;
+    if (null > 2 && null != SPAWN_FD_PASSED)
+        close(null);
+    return 0;
+}
+
 int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spawn *spawn))
 {
     struct call call = { .spawn = spawn, .child = child };
     int unified = spawn->cgroup.fds[CGROUP_UNIFIED];
     struct sys_clone_args args = {
-        .flags = namespaces | CLONE_VM | CLONE_VFORK | SYS_CLONE_PIDFD |
+        .flags = namespaces | CLONE_VM | CLONE_VFORK | CLONE_FILES | SYS_CLONE_PIDFD |
                  (unified >= 0 ? SYS_CLONE_INTO_CGROUP : 0),
         .pidfd = (uintptr_t)&spawn->pidfd,
         .exit_signal = SIGCHLD,
@@ -109,10 +123,13 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
     long pid;
 
     spawn->fail = (struct fail){ 0 };
+    if (dup2(spawn->socket, SPAWN_FD_PASSED) < 0)
+        return fail_sys(&spawn->fail, "pass the socket of init");
     pinned = pin(&before);
     pid = clone_on_stack(&args, call_child, &call);
     if (pinned)
         (void)sched_setaffinity(0, sizeof(before), &before);
+    (void)dup2(0, SPAWN_FD_PASSED);
     /* A child that changes its ids takes this from the memory that it shares with us. */
     if (!spawn->launcher->root && spawn->launcher->host.native)
         (void)prctl(PR_SET_DUMPABLE, 1);
@@ -192,19 +209,15 @@ int spawn_limit(const struct launcher *launcher, const struct launch_limits *lim
     return set_rlimit(RLIMIT_NPROC, limits->pids + 1);
 }
 
-/* The descriptors of init: nothing on the standard ones, then its socket. */
-static int place_descriptors(struct spawn *spawn)
+/* A table of its own, for init: the standard descriptors, which are /dev/null already, and its
+ * socket. Of what the launcher has open there may be hundreds, and things that are about to go with
+ * whoever closes them last. */
+static int place_descriptors(void)
 {
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    if (null < 0)
+    if (sys_close_range(SPAWN_FD_PASSED + 1, ~0U, SYS_CLOSE_RANGE_UNSHARE) < 0 ||
+        dup2(SPAWN_FD_PASSED, SPAWN_FD_SOCKET) < 0)
         return -1;
-    /* Ours are all above the ones that are written to: 3, 4 and 5 are the launcher's own. */
-    if (dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0 || spawn->socket <= 5)
-        return -1;
-    if (dup2(spawn->socket, SPAWN_FD_SOCKET) < 0)
-        return -1;
-    return sys_close_range(4, ~0U, SYS_CLOSE_RANGE_CLOEXEC);
+    return sys_close_range(SPAWN_FD_SOCKET + 1, ~0U, SYS_CLOSE_RANGE_CLOEXEC);
 }
 
 int spawn_exec(struct spawn *spawn, const char *const argv[])
@@ -216,7 +229,7 @@ int spawn_exec(struct spawn *spawn, const char *const argv[])
         struct filter_instruction *filter;
     } program = { .length = launcher->filter_length, .filter = launcher->filter };
 
-    if (place_descriptors(spawn) < 0)
+    if (place_descriptors() < 0)
         return fail_sys(&spawn->fail, "place descriptors");
     if (program.length && prctl(PR_SET_SECCOMP, 2, &program) < 0)
         return fail_sys(&spawn->fail, "install seccomp filter");

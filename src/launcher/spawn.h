@@ -11,7 +11,10 @@
 
 struct template;
 
-enum { SPAWN_FD_SOCKET = 3 }; /* init's listening socket, as init knows it */
+enum {
+    SPAWN_FD_SOCKET = 3,                   /* init's listening socket, as init knows it */
+    SPAWN_FD_PASSED = LAUNCH_FD_STATE + 1, /* the same on its way there; the launcher keeps it */
+};
 
 struct spawn {
     struct launcher *launcher; /* borrowed */
@@ -29,7 +32,11 @@ struct spawn {
     struct fail fail;
 };
 
-/* Clones with these namespaces and runs `child` there, which returns only on failure. */
+/* Once, before anything else is opened: 0 to 2 and the number of what is passed are /dev/null. */
+int spawn_open(void);
+
+/* Clones with these namespaces and runs `child` there, which returns only on failure. Until it
+ * executes init, it shares the launcher's descriptors: what it opens it has to close. */
 int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spawn *spawn));
 
 /* The first and the last steps of every child. */
