@@ -86,14 +86,24 @@ static uint32_t read_namespaces(const struct launcher *launcher, pid_t pid, int 
     return found;
 }
 
-static void fill_made(struct launcher *launcher, const struct mark *mark, int pidfd,
+/* One in which any of these failed was not made. */
+static uint32_t namespaces_of_new(const struct mark *mark)
+{
+    uint32_t all = 0;
+
+    for (size_t i = 0; mark->mode == LAUNCH_NATIVE && i < NAMESPACES; i++)
+        all |= namespaces[i].bit;
+    return all;
+}
+
+static void fill_made(const struct launcher *launcher, const struct mark *mark, uint32_t found,
                       struct launch_made *made)
 {
     *made = (struct launch_made){
         .start_time = mark->start_time,
         .pid = mark->pid,
         .slot = mark->slot,
-        .namespaces = read_namespaces(launcher, mark->pid, pidfd),
+        .namespaces = found,
         .landlock_abi = mark->landlock_abi,
         .mode = mark->mode,
         .network = mark->network,
@@ -209,7 +219,7 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
             destroy_start(launcher, create->id, NULL);
         return -1;
     }
-    fill_made(launcher, &spawn.mark, spawn.pidfd, out_made);
+    fill_made(launcher, &spawn.mark, namespaces_of_new(&spawn.mark), out_made);
     recent_note(&launcher->recent, &spawn.mark, spawn.pidfd);
     *out_pidfd = spawn.pidfd;
     spawn_fini(&spawn);
@@ -246,7 +256,7 @@ int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
     *out_pidfd = state_open_process(&launcher->state, mark.pid, mark.start_time);
     if (*out_pidfd < 0)
         return fail_sys(fail, "open process");
-    fill_made(launcher, &mark, *out_pidfd, out_made);
+    fill_made(launcher, &mark, read_namespaces(launcher, mark.pid, *out_pidfd), out_made);
     return 0;
 }
 

@@ -4,8 +4,6 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -111,8 +109,9 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
     int unified = spawn->cgroup.fds[CGROUP_UNIFIED];
     struct sys_clone_args args = {
         .flags = namespaces | CLONE_VM | CLONE_VFORK | CLONE_FILES | SYS_CLONE_PIDFD |
-                 (unified >= 0 ? SYS_CLONE_INTO_CGROUP : 0),
+                 CLONE_PARENT_SETTID | (unified >= 0 ? SYS_CLONE_INTO_CGROUP : 0),
         .pidfd = (uintptr_t)&spawn->pidfd,
+        .parent_tid = (uintptr_t)&spawn->mark.pid, /* as we see it; the child sees it there, too */
         .exit_signal = SIGCHLD,
         .stack = (uintptr_t)stack,
         .stack_size = sizeof(stack),
@@ -126,6 +125,7 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
     if (dup2(spawn->socket, SPAWN_FD_PASSED) < 0)
         return fail_sys(&spawn->fail, "pass the socket of init");
     pinned = pin(&before);
+    spawn->cloned_after = state_boot_time();
     pid = clone_on_stack(&args, call_child, &call);
     if (pinned)
         (void)sched_setaffinity(0, sizeof(before), &before);
@@ -144,26 +144,15 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
     return 0;
 }
 
-/* The link "self" of the host's /proc tells our pid as the host sees it. */
-static pid_t host_pid(const struct state *state)
-{
-    char text[16];
-    ssize_t length = readlinkat(state->proc, "self", text, sizeof(text) - 1);
-
-    if (length <= 0)
-        return 0;
-    text[length] = '\0';
-    return (pid_t)strtol(text, NULL, 10);
-}
-
 int spawn_enter(struct spawn *spawn)
 {
-    const struct state *state = &spawn->launcher->state;
+    struct mark *mark = &spawn->mark;
 
-    spawn->mark.pid = host_pid(state);
-    spawn->mark.start_time = state_start_time(state, spawn->mark.pid);
-    if (!spawn->mark.pid || !spawn->mark.start_time)
-        return fail_set(&spawn->fail, "find own pid", ESRCH);
+    mark->start_time = state_start_between(spawn->cloned_after, state_boot_time());
+    if (!mark->start_time)
+        mark->start_time = state_start_time(&spawn->launcher->state, mark->pid);
+    if (!mark->start_time)
+        return fail_set(&spawn->fail, "find own start time", ESRCH);
     if (pwrite(spawn->mark_fd, &spawn->mark, sizeof(spawn->mark), 0) != sizeof(spawn->mark))
         return fail_sys(&spawn->fail, "write mark");
     if (cgroup_enter(&spawn->cgroup) < 0)

@@ -29,6 +29,7 @@ struct spawn {
     int disk;                        /* owned: a mount for its files; -1: they are in memory */
     int root;                        /* owned: its files, made ahead; or -1 */
     int pidfd;                       /* owned by the receiver of the answer */
+    int64_t cloned_after;            /* boot time */
     struct fail fail;
 };
 

@@ -12,7 +12,12 @@
 
 #define LOCK_NAME "launcher.lock"
 
-enum { LOCK_TIMEOUT_MS = 15000, LOCK_LOOK_MS = 2 };
+enum {
+    LOCK_TIMEOUT_MS = 15000,
+    LOCK_LOOK_MS = 2,
+    TICK_NS = 10000000, /* of start times, whatever the kernel's own ticks are */
+    CLOCK_DOUBT_NS = 1000,
+};
 
 static int open_folder(int root, const char *name, mode_t mode)
 {
@@ -181,6 +186,22 @@ int state_each(struct state *state, state_visit_fn *visit, void *user)
     }
     closedir(stream);
     return 0;
+}
+
+int64_t state_boot_time(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * (int64_t)1000000000 + now.tv_nsec;
+}
+
+uint64_t state_start_between(int64_t before, int64_t after)
+{
+    int64_t first = (before - CLOCK_DOUBT_NS) / TICK_NS;
+    int64_t last = (after + CLOCK_DOUBT_NS) / TICK_NS;
+
+    return first == last ? (uint64_t)first : 0;
 }
 
 uint64_t state_start_time(const struct state *state, pid_t pid)

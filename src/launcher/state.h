@@ -51,6 +51,12 @@ int state_discard(struct state *state, const char *id);
 typedef void state_visit_fn(void *user, const char *id);
 int state_each(struct state *state, state_visit_fn *visit, void *user);
 
+/* Nanoseconds since boot, by the clock that start times are told by. */
+int64_t state_boot_time(void);
+
+/* The start time of our own, which lies between the two; 0 when only /proc can tell. */
+uint64_t state_start_between(int64_t before, int64_t after);
+
 /* Start time of a process in clock ticks since boot; 0 when there is none. */
 uint64_t state_start_time(const struct state *state, pid_t pid);
 

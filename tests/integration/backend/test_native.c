@@ -637,6 +637,23 @@ static bool is_missing(const char *report, const char *layer)
     return at && at < end;
 }
 
+/* By what /proc says, not by what we believe. */
+static void expect_own_namespaces(pid_t pid)
+{
+    static const char *const names[] = { "user", "pid", "mnt", "net", "ipc", "uts", "cgroup" };
+    char path[64];
+    char own[64] = "";
+    char theirs[64] = "";
+
+    for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
+        snprintf(path, sizeof(path), "/proc/self/ns/%s", names[i]);
+        assert_true(readlink(path, own, sizeof(own) - 1) > 0);
+        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, names[i]);
+        assert_true(readlink(path, theirs, sizeof(theirs) - 1) > 0);
+        assert_string_not_equal(own, theirs);
+    }
+}
+
 static void the_report_tells_what_is_in_force(void **state)
 {
     static const char *const always[] = { "namespaces", "seccomp", "no_new_privs", "landlock",
@@ -658,6 +675,7 @@ static void the_report_tells_what_is_in_force(void **state)
     assert_non_null(strstr(text, "\"disk_bytes\":268435456,\"disk_kind\":\"tmpfs\""));
     if (running_as_root()) {
         assert_non_null(strstr(text, "\"bounding\":\"00000000800404fb\""));
+        expect_own_namespaces(sandbox.pid);
     }
     if (running_with_groups())
         assert_non_null(strstr(text, "\"memory_bytes\":536870912,\"cpu_millis\":1000,\"pids\":64"));
