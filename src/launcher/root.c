@@ -211,8 +211,7 @@ static int mount_proc(struct spawn *spawn)
 {
     static const struct mount_option none[] = { { 0 } };
 
-    if (make_mount_point(HOST_ROOT "/proc") < 0 ||
-        mount_at("proc", none, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC,
+    if (mount_at("proc", none, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC,
                  HOST_ROOT "/proc") < 0)
         return fail_sys(&spawn->fail, "mount /proc");
     if (!spawn->launcher->root && umount2(HOST_PROC, MNT_DETACH) < 0)
@@ -290,8 +289,8 @@ static int build_files(struct spawn *spawn)
     if (make_store(spawn) < 0 || mount_overlays(spawn) < 0 || account_write(spawn) < 0 ||
         mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0)
         return -1;
-    if (make_mount_point(HOST_ROOT "/sys") < 0)
-        return fail_sys(&spawn->fail, "make /sys");
+    if (make_mount_point(HOST_ROOT "/proc") < 0 || make_mount_point(HOST_ROOT "/sys") < 0)
+        return fail_sys(&spawn->fail, "make /proc and /sys");
     return 0;
 }
 
