@@ -47,6 +47,9 @@ struct launcher {
     uint32_t landlock_abi;
     bool dumps_are_piped; /* the host has a program for core dumps: only a limit of 1 keeps them off
                            */
+    bool has_groups;      /* supplementary ones, for children to give up */
+    uint64_t most_files;  /* hard limits, which nobody can raise */
+    uint64_t most_processes;
     uint64_t namespaces[NAMESPACES]; /* inodes of the host's, in the order of sandbox.c */
     bool ready;                      /* SETUP was done */
     bool sealed;                     /* no more templates */

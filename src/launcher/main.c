@@ -172,6 +172,10 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     cgroups_open(&self->cgroups, &self->setup);
     self->landlock_abi = landlock_abi();
     self->dumps_are_piped = dumps_are_piped();
+    if (spawn_lower_limits(self) < 0)
+        return fail_sys(fail, "set rlimits");
+    (void)syscall(SYS_setgroups, 0, NULL);
+    self->has_groups = getgroups(0, NULL) != 0;
     if (slots_open(&self->slots, setup->slots, LAUNCH_FD_STATE, self->root, fail) < 0)
         return -1;
     slots_scan(&self->slots, &self->state);

@@ -59,7 +59,8 @@ static int become_owner(struct spawn *spawn)
     if (setns(spawn->userns, CLONE_NEWUSER) < 0)
         return fail_sys(&spawn->fail, "enter the user namespace");
     if (ids_are_many(spawn->launcher) &&
-        (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setgroups, 0, NULL) < 0 ||
+        (syscall(SYS_setresgid, 0, 0, 0) < 0 ||
+         (spawn->launcher->has_groups && syscall(SYS_setgroups, 0, NULL) < 0) ||
          syscall(SYS_setresuid, 0, 0, 0) < 0))
         return fail_sys(&spawn->fail, "become root of the sandbox");
     if (drop_capabilities() < 0)

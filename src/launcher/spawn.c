@@ -162,40 +162,56 @@ int spawn_enter(struct spawn *spawn)
 
 void spawn_reset(void)
 {
-    sigset_t none;
-
-    /* Nothing is ignored or handled here; only the mask differs from what a program expects. */
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    /* Nothing is ignored or handled here, and init takes care of the mask itself. Our session, that
+     * of the launcher, has no terminal; one of its own would cost more than the rest of this. */
     (void)setpriority(PRIO_PROCESS, 0, 0);
     umask(022);
-    (void)setsid();
+    (void)setpgid(0, 0);
 }
 
-static int set_rlimit(int resource, rlim_t value)
+/* The hard limit can only go down. */
+static int set_rlimit(int resource, rlim_t value, rlim_t most)
+{
+    struct rlimit limit = { .rlim_cur = value < most ? value : most };
+
+    limit.rlim_max = limit.rlim_cur;
+    return setrlimit(resource, &limit);
+}
+
+static int lower_rlimit(int resource, rlim_t value)
 {
     struct rlimit limit;
 
     if (getrlimit(resource, &limit) < 0)
         return -1;
-    /* The hard limit can only go down. */
-    if (limit.rlim_max != RLIM_INFINITY && value > limit.rlim_max)
-        value = limit.rlim_max;
-    limit = (struct rlimit){ .rlim_cur = value, .rlim_max = value };
-    return setrlimit(resource, &limit);
+    return set_rlimit(resource, value, limit.rlim_max);
+}
+
+int spawn_lower_limits(struct launcher *launcher)
+{
+    const rlim_t megabyte = 1024 * 1024;
+    struct rlimit limit;
+
+    if (lower_rlimit(RLIMIT_CORE, launcher->dumps_are_piped) < 0 ||
+        lower_rlimit(RLIMIT_MEMLOCK, 8 * megabyte) < 0 ||
+        lower_rlimit(RLIMIT_MSGQUEUE, 819200) < 0 || lower_rlimit(RLIMIT_SIGPENDING, 4096) < 0 ||
+        lower_rlimit(RLIMIT_RTPRIO, 0) < 0 || lower_rlimit(RLIMIT_NICE, 0) < 0)
+        return -1;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return -1;
+    launcher->most_files = limit.rlim_max;
+    if (getrlimit(RLIMIT_NPROC, &limit) < 0)
+        return -1;
+    launcher->most_processes = limit.rlim_max;
+    return 0;
 }
 
 int spawn_limit(const struct launcher *launcher, const struct launch_limits *limits)
 {
-    const rlim_t megabyte = 1024 * 1024;
-
-    if (set_rlimit(RLIMIT_CORE, launcher->dumps_are_piped) < 0 ||
-        set_rlimit(RLIMIT_NOFILE, MAX_NOFILE) < 0 || set_rlimit(RLIMIT_MEMLOCK, 8 * megabyte) < 0 ||
-        set_rlimit(RLIMIT_MSGQUEUE, 819200) < 0 || set_rlimit(RLIMIT_SIGPENDING, 4096) < 0 ||
-        set_rlimit(RLIMIT_RTPRIO, 0) < 0 || set_rlimit(RLIMIT_NICE, 0) < 0)
+    if (set_rlimit(RLIMIT_NOFILE, MAX_NOFILE, launcher->most_files) < 0)
         return -1;
     /* The group limits processes where there is one; this counts per user and user namespace. */
-    return set_rlimit(RLIMIT_NPROC, limits->pids + 1);
+    return set_rlimit(RLIMIT_NPROC, limits->pids + 1, launcher->most_processes);
 }
 
 /* A table of its own, for init: the standard descriptors, which are /dev/null already, and its

@@ -46,6 +46,11 @@ int spawn_exec(struct spawn *spawn, const char *const argv[]);
 
 /* Everything that init and the payload must not inherit from us. */
 void spawn_reset(void);
+
+/* Limits. Once: those that the launcher has itself, for all children to inherit. */
+int spawn_lower_limits(struct launcher *launcher);
+
+/* In the child: the rest. */
 int spawn_limit(const struct launcher *launcher, const struct launch_limits *limits);
 
 /* The ends of the two kinds of children. */
