@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/prctl.h>
 
-enum { LAST_CAPABILITY = 63, SECCOMP_MODE_FILTER_ = 2 };
+enum { CAPABILITY_SETPCAP = 8, LAST_CAPABILITY = 63, SECCOMP_MODE_FILTER_ = 2 };
 
 static int is_bounding(unsigned capability)
 {
@@ -65,20 +65,31 @@ static uint64_t read_bounding(void)
     return bounding;
 }
 
-/* The bounding set limits only what an exec can gain. Init never executes anything itself, so it
- * can drop once what every process it starts would have to drop. */
-void credentials_prepare(void)
+static void clear_inherited(void)
 {
     struct sys_capability_data data[2];
-    uint64_t bounding = read_bounding();
 
     (void)sys(prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    settings.keep_capabilities &= bounding;
-    settings.keep_capabilities |= drop_bounding(bounding & ~settings.keep_capabilities);
     if (!get_capabilities(data)) {
         data[0].inheritable = data[1].inheritable = 0;
         (void)set_capabilities(data);
     }
+}
+
+/* The bounding set limits only what an exec can gain. Init never executes anything itself, so it
+ * can drop once what every process it starts would have to drop. */
+void credentials_prepare(void)
+{
+    uint64_t bounding;
+
+    if (settings.prepared) {
+        settings.keep_capabilities |= drop_bounding(1ull << CAPABILITY_SETPCAP);
+        return;
+    }
+    bounding = read_bounding();
+    clear_inherited();
+    settings.keep_capabilities &= bounding;
+    settings.keep_capabilities |= drop_bounding(bounding & ~settings.keep_capabilities);
 }
 
 void credentials_volunteer_for_the_oom_killer(void)

@@ -4,7 +4,7 @@
  * It allocates nothing, opens no file of the sandbox itself except in the children it makes for
  * that, and goes on when the daemon goes away.
  *
- *     sandglass-init [--direct] [--seccomp=4] [--user=NAME] [--bounding=HEX]
+ *     sandglass-init [--direct] [--prepared] [--seccomp=4] [--user=NAME] [--bounding=HEX]
  *
  * Descriptor 3 is a listening SOCK_SEQPACKET socket.
  */
@@ -56,6 +56,8 @@ static int parse_arguments(char **argv, bool *out_has_filter)
 
         if (!strcmp(*argv, "--direct"))
             settings.direct = true;
+        else if (!strcmp(*argv, "--prepared"))
+            settings.prepared = true;
         else if (!strcmp(*argv, "--seccomp=4"))
             *out_has_filter = true;
         else if ((value = value_of(*argv, "--user=")) && strlen(value) < PROTOCOL_MAX_USER)
@@ -75,15 +77,22 @@ struct signal_action {
     uint64_t mask;
 };
 
-/* All blocked, none ignored: what is started inherits that and unblocks, nothing more. */
-static void prepare_signals(void)
+static void reset_signals(void)
 {
     struct signal_action by_default = { 0 };
-    uint64_t all = ~0ull;
-    uint64_t watched = 1ull << (SIGCHLD - 1);
 
     for (int number = 1; number <= 64; number++)
         (void)sys(rt_sigaction, number, &by_default, NULL, SIGNAL_SET_SIZE);
+}
+
+/* All blocked, none ignored: what is started inherits that and unblocks, nothing more. */
+static void prepare_signals(void)
+{
+    uint64_t all = ~0ull;
+    uint64_t watched = 1ull << (SIGCHLD - 1);
+
+    if (!settings.prepared)
+        reset_signals();
     (void)sys(rt_sigprocmask, SIG_SETMASK, &all, NULL, SIGNAL_SET_SIZE);
     if (settings.direct)
         watched |= 1ull << (SIGTERM - 1);
@@ -159,9 +168,12 @@ static void prepare_limits(void)
     if (sys(prlimit64, 0, RLIMIT_NOFILE, NULL, &settings.nofile) < 0)
         return;
     own = settings.nofile;
-    if (own.rlim_cur < OWN_DESCRIPTORS)
+    if (own.rlim_cur < OWN_DESCRIPTORS) {
         own.rlim_cur = own.rlim_max < OWN_DESCRIPTORS ? own.rlim_max : OWN_DESCRIPTORS;
-    (void)sys(prlimit64, 0, RLIMIT_NOFILE, &own, NULL);
+        (void)sys(prlimit64, 0, RLIMIT_NOFILE, &own, NULL);
+    }
+    if (settings.prepared)
+        return;
     (void)sys(prlimit64, 0, RLIMIT_CORE, &none, NULL);
     (void)sys(setpriority, PRIO_PROCESS, 0, 0);
     (void)sys(umask, 022);

@@ -72,7 +72,8 @@ static int become_owner(struct spawn *spawn)
 
 int native_child(struct spawn *spawn)
 {
-    static const char *const argv[] = { "sandglass-init", PAYLOAD_ARGUMENT, "--user=user", NULL };
+    static const char *const argv[] = { "sandglass-init", "--prepared", PAYLOAD_ARGUMENT,
+                                        "--user=user", NULL };
     struct launcher *launcher = spawn->launcher;
     const char *hostname = launcher->setup.hostname;
 

@@ -59,6 +59,21 @@ static void root_inside_has_no_more_than_the_bounding_set(void **state UNUSED)
     box_free(box);
 }
 
+static void a_prepared_init_believes_what_it_is_told(void **state UNUSED)
+{
+    struct box *box =
+        the_namespace((const char *const[]){ "--prepared", "--bounding=1c3", NULL }, -1);
+    struct agent_start start = RUN_SHELL("umask");
+    struct run run;
+
+    assert_int_equal(agent_hello(box->agent)->bounding, 0x1c3);
+    start.user = "daemon";
+    run_all(&run, box, &start);
+    assert_string_equal(run_out(&run), "0022\n");
+    run_finish(&run);
+    box_free(box);
+}
+
 static void capabilities_are_those_of_each_user_in_any_order(void **state UNUSED)
 {
     static const char *const users[] = { "daemon", "0", "1:1", "root", "root", "daemon" };
@@ -247,6 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_user_is_used_when_none_is_asked_for),
         cmocka_unit_test(root_inside_has_no_more_than_the_bounding_set),
+        cmocka_unit_test(a_prepared_init_believes_what_it_is_told),
         cmocka_unit_test(capabilities_are_those_of_each_user_in_any_order),
         cmocka_unit_test(the_filter_holds_for_processes_and_not_for_init),
         cmocka_unit_test(what_is_no_host_name_is_refused),
