@@ -10,8 +10,9 @@
 #include <errno.h>
 #include <sys/prctl.h>
 
+/* With init's handlers, its SIGCHLD would wake init's poll up, too. */
 enum {
-    SUPERVISOR_FLAGS = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | SIGCHLD,
+    SUPERVISOR_FLAGS = CLONE_VM | CLONE_FS | CLONE_FILES | SIGCHLD,
     PAYLOAD_FLAGS = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | SIGCHLD,
 };
 
