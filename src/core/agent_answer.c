@@ -257,11 +257,19 @@ static void tell_exit(struct agent *agent, uint64_t number, const struct protoco
         agent->handler->on_exited(agent, number, &end);
 }
 
+/* Without any it has written nothing. */
+static bool ran_pipes_are_sound(const struct incoming *incoming, uint32_t flags)
+{
+    if (!incoming->fd_count)
+        return !(flags & (START_TTY | START_STDIN));
+    return pipes_are_sound(incoming, flags);
+}
+
 static int handle_ran(struct agent *agent, struct incoming *incoming)
 {
     const struct protocol_ran *ran = protocol_ran_decode(incoming->bytes, incoming->length);
 
-    if (!ran || !pipes_are_sound(incoming, ran->flags) ||
+    if (!ran || !ran_pipes_are_sound(incoming, ran->flags) ||
         answer_start(agent_take(agent, ran->header.request), incoming, &ran->header, ran->flags,
                      ran->pid, true) < 0)
         return -1;
@@ -457,9 +465,10 @@ static int receive_message(struct agent *agent, struct incoming *incoming)
     return 1;
 }
 
+/* When nobody waits for an answer there hardly is another message, and if, we are told. */
 void agent_receive(struct agent *agent)
 {
-    for (unsigned i = 0; i < MESSAGES_PER_TURN && !agent->is_lost; i++) {
+    for (unsigned i = 0; i < MESSAGES_PER_TURN && !agent->is_lost && (!i || agent->open); i++) {
         scoped(incoming_close) struct incoming incoming;
 
         incoming.fd_count = 0;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 
 enum { MESSAGES_PER_TURN = 16 };
@@ -138,6 +139,20 @@ static struct protocol_ran ran_of(const struct process *process)
     };
 }
 
+static bool is_empty(int fd)
+{
+    int waiting = 1;
+
+    return sys(ioctl, fd, FIONREAD, &waiting) >= 0 && !waiting;
+}
+
+/* Of one that has ended, said nothing and was not to hear anything nobody needs the pipes. */
+static bool needs_pipes(const struct process *process, unsigned reports)
+{
+    return !(reports & REPORT_ENDED) || process->flags & (START_TTY | START_STDIN) ||
+           !is_empty(process->output) || !is_empty(process->errors);
+}
+
 int connection_tell(int socket, const struct process *process, unsigned reports)
 {
     union {
@@ -150,7 +165,7 @@ int connection_tell(int socket, const struct process *process, unsigned reports)
     int fds[3];
     long result;
 
-    if (reports & REPORT_STARTED)
+    if (reports & REPORT_STARTED && needs_pipes(process, reports))
         fd_count = collect_pipes(process, fds);
     if (!(reports & REPORT_STARTED)) {
         message.exited = exited_of(process);

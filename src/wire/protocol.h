@@ -145,7 +145,7 @@ struct protocol_exited {
     struct protocol_end end;
 };
 
-struct protocol_ran { /* descriptors as with STARTED */
+struct protocol_ran { /* descriptors as with STARTED, or none of one that has written nothing */
     struct protocol_header header;
     uint32_t flags;
     int32_t pid;

@@ -382,6 +382,36 @@ static void one_message_tells_start_and_end(void **state)
     close(ends[1]);
 }
 
+static void who_has_written_nothing_needs_no_pipes(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked;
+    struct protocol_ran ran;
+
+    greet(stage);
+    ran = ran_for(begin_start(stage, &asked, false));
+    say(stage, &ran, sizeof(ran), NULL, 0);
+    assert_int_equal(asked.request.err.code, ERR_NONE);
+    assert_true(asked.request.result.started.has_ended);
+    assert_int_equal(asked.request.result.started.pipes.output, -1);
+    assert_int_equal(asked.request.result.started.pipes.errors, -1);
+    assert_int_equal(stage->exited, 1);
+}
+
+static void a_terminal_comes_along_all_the_same(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked;
+    struct protocol_ran ran;
+
+    greet(stage);
+    ran = ran_for(begin_start(stage, &asked, true));
+    ran.flags = START_TTY;
+    say(stage, &ran, sizeof(ran), NULL, 0);
+    assert_int_equal(stage->lost, 1);
+    assert_int_equal(stage->exited, 0);
+}
+
 static void an_end_is_heard_when_nobody_waits_for_the_start_any_more(void **state)
 {
     struct stage *stage = *state;
@@ -773,6 +803,8 @@ int main(void)
         ON_STAGE(one_is_forgotten_when_some_time_has_passed),
         ON_STAGE(an_init_of_before_is_told_to_forget_one_by_one),
         ON_STAGE(one_message_tells_start_and_end),
+        ON_STAGE(who_has_written_nothing_needs_no_pipes),
+        ON_STAGE(a_terminal_comes_along_all_the_same),
         ON_STAGE(an_end_is_heard_when_nobody_waits_for_the_start_any_more),
         ON_STAGE(an_end_for_another_start_is_not_told),
         ON_STAGE(messages_that_init_never_sends_end_the_connection),
