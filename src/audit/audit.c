@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 /* Lines gather for a moment: the thread is not woken for each. */
-enum { GATHER_US = 5000 };
+enum { GATHER_US = 20 * 1000 };
 enum { QUEUE_MAXIMUM = 8 << 20, BATCH_MAXIMUM = 64 << 20, TAIL_BYTES = 256 * 1024 };
 
 struct audit {
