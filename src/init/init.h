@@ -89,6 +89,7 @@ struct process {
     int socket; /* its own duplicate of the connection; -1 when init has to tell */
     atomic_uint reports;
     int main_pid;
+    int64_t started_us;
     uint32_t uid;
     uint32_t gid;
     int root;      /* its minder, which its tree hangs on instead of the supervisor; 0 without */
@@ -132,9 +133,10 @@ struct job {
 };
 
 struct settings {
-    bool direct;   /* a plain child instead of PID 1 */
-    bool prepared; /* by whoever started us: what can be inherited is as it should be */
-    bool is_root;  /* may switch users */
+    bool direct;     /* a plain child instead of PID 1 */
+    bool prepared;   /* by whoever started us: what can be inherited is as it should be */
+    bool is_root;    /* may switch users */
+    bool is_exposed; /* a program has run that may send signals to init's clones */
     const char *default_user;
     uint64_t keep_capabilities; /* bounding set of init and what it starts */
     const void *filter;         /* seccomp program for what is started; NULL without */

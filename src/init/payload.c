@@ -261,23 +261,36 @@ static long execute(const struct protocol_start_texts *texts)
     return strchr(name, '/') ? execute_path(name, texts) : execute_search(texts);
 }
 
+void payload_prepare(void)
+{
+    credentials_volunteer_for_the_oom_killer();
+    (void)sys(setsid);
+}
+
 void payload_run(void *argument)
+{
+    payload_prepare();
+    payload_go(argument);
+}
+
+void payload_go(void *argument)
 {
     struct job *job = argument;
     struct process *process = job->process;
     const char *user = job->texts.user[0] ? job->texts.user : settings.default_user;
     uint64_t no_signals = 0;
-    long result;
+    long result = sys(close_range, ~0u, ~0u, CLOSE_RANGE_UNSHARE_);
 
-    credentials_volunteer_for_the_oom_killer();
+    if (result < 0)
+        fail(job, STAGE_SPAWN, result);
     place_descriptors(process);
-    (void)sys(setsid);
-
     result = -user_find(user, !has_user_variables(job->texts.env), &job->room->user);
     if (result < 0)
         fail(job, STAGE_USER, result);
     process->uid = job->room->user.uid;
     process->gid = job->room->user.gid;
+    if (!process->uid)
+        settings.is_exposed = true;
     take_terminal(job);
     set_limits(job);
     result = credentials_become(&job->room->user);

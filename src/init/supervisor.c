@@ -4,6 +4,7 @@
 #include "init/credentials.h"
 #include "init/init.h"
 #include "init/payload.h"
+#include "init/seat.h"
 #include "init/sys.h"
 #include "init/zygote.h"
 
@@ -19,17 +20,7 @@ enum {
 enum { MOMENT_US = 2000 };
 
 /* More than processes, for those that are about to end. */
-enum { MAX_SEATS = PROTOCOL_MAX_PROCESSES + 32, IDLE_S = 5, FUTEX_WAIT_ = 128, FUTEX_WAKE_ = 129 };
-
-enum seat_state { SEAT_FREE, SEAT_BUSY, SEAT_PARKED, SEAT_LEAVING };
-
-/* Where one supervisor lives. */
-struct seat {
-    atomic_int state; /* the supervisor sleeps on it while it is parked */
-    int pid;
-    bool is_for_root; /* else it has no capability left to hand on */
-    struct process *process;
-};
+enum { MAX_SEATS = PROTOCOL_MAX_PROCESSES + 32 };
 
 static TABLE_OF_STATES struct seat seats[MAX_SEATS];
 static alignas(4096) char first_stack[SUPERVISOR_STACK];
@@ -123,7 +114,7 @@ void supervisor_remove_script(const struct process *process)
 }
 
 /* False when it has not ended yet; with `blocks` it waits for that. */
-static bool wait_for_main(struct process *process, bool blocks, int64_t started_us)
+static bool wait_for_main(struct process *process, bool blocks)
 {
     struct rusage usage;
     int status;
@@ -136,7 +127,7 @@ static bool wait_for_main(struct process *process, bool blocks, int64_t started_
         return false;
     if (pid > 0)
         supervisor_record_end(process, status, micros(&usage.ru_utime) + micros(&usage.ru_stime),
-                              (uint64_t)usage.ru_maxrss * 1024, started_us);
+                              (uint64_t)usage.ru_maxrss * 1024, process->started_us);
 
     supervisor_remove_script(process);
     while ((pid = wait_for_any(&status, WNOHANG, NULL)) > 0)
@@ -147,20 +138,22 @@ static bool wait_for_main(struct process *process, bool blocks, int64_t started_
 
 /* A program that nobody talks to and that ends soon is told of once: its start waits a moment for
  * its end. False when that has not come. */
-static bool wait_a_moment(struct process *process, int64_t started_us)
+static bool wait_a_moment(struct process *process)
 {
     uint64_t signals = 1ull << (SIGCHLD - 1);
-    int64_t until_us = started_us + MOMENT_US;
+    int64_t until_us = process->started_us + MOMENT_US;
 
-    while (!wait_for_main(process, false, started_us)) {
+    while (!(process->flags & (START_TTY | START_STDIN))) {
         int64_t left_us = until_us - sys_now_us();
         struct timespec left = { .tv_nsec = left_us * 1000 };
 
-        if (left_us <= 0 || process->flags & (START_TTY | START_STDIN))
-            return false;
+        if (left_us <= 0)
+            break;
         (void)sys(rt_sigtimedwait, &signals, NULL, &left, SIGNAL_SET_SIZE);
+        if (wait_for_main(process, false))
+            return true;
     }
-    return true;
+    return wait_for_main(process, false);
 }
 
 /* --- telling ---------------------------------------------------------------------------------- */
@@ -212,51 +205,45 @@ static void reap_all(void)
         ;
 }
 
-/* Starts the process and sees it through, until nothing is left of it. */
-static void serve(struct process *process)
+static void start(struct process *process)
 {
     struct job *job = process->job;
-    unsigned reports = REPORT_STARTED;
-    int64_t started_us;
     long pid;
 
-    if (process->zygote_number && zygote_serve(process))
-        return;
-    started_us = sys_now_us();
+    process->started_us = sys_now_us();
     pid = sys_clone_call(PAYLOAD_FLAGS, job->room->stack + JOB_STACK, payload_run, job,
                          &process->main_pid);
     if (pid < 0) {
         process->failed_error = (int)-pid;
         process->failed_stage = STAGE_SPAWN;
     }
+}
+
+/* Starts the process and sees it through, until nothing is left of it. */
+static void serve(struct seat *seat)
+{
+    struct process *process = seat->process;
+    unsigned reports = REPORT_STARTED;
+
+    if (process->zygote_number && zygote_serve(process))
+        return;
+    if (!seat->is_taken)
+        start(process);
     if (process->failed_error) {
         reap_all();
         report_post(process, REPORT_FAILED);
         return;
     }
 
-    if (!wait_a_moment(process, started_us)) {
+    seat->programs++;
+    if (!wait_a_moment(process)) {
         supervisor_tell(process, REPORT_STARTED);
         reports = 0;
-        (void)wait_for_main(process, true, started_us);
+        (void)wait_for_main(process, true);
     }
     supervisor_tell(process, reports | REPORT_ENDED);
     if (process->left_children)
         reap_all();
-}
-
-/* Waits for the next process; false when it is time to go. */
-static bool park(struct seat *seat)
-{
-    struct timespec patience = { .tv_sec = IDLE_S };
-
-    while (atomic_load(&seat->state) == SEAT_PARKED) {
-        int parked = SEAT_PARKED;
-
-        if (sys(futex, &seat->state, FUTEX_WAIT_, SEAT_PARKED, &patience) == -ETIMEDOUT)
-            (void)atomic_compare_exchange_strong(&seat->state, &parked, SEAT_LEAVING);
-    }
-    return atomic_load(&seat->state) == SEAT_BUSY;
 }
 
 static __attribute__((noreturn)) void supervisor_run(void *argument)
@@ -274,12 +261,12 @@ static __attribute__((noreturn)) void supervisor_run(void *argument)
     while (goes_on) {
         struct process *process = seat->process;
 
-        serve(process);
+        serve(seat);
         sys_drop(&process->socket);
         atomic_store(&seat->state, SEAT_PARKED);
         report_note(process, REPORT_LEFT);
         report_hint();
-        goes_on = park(seat);
+        goes_on = seat_park(seat);
     }
     sys_exit(0);
 }
@@ -295,10 +282,12 @@ static bool take_spare(struct process *process)
     if (!seat)
         return false;
     seat->process = process;
+    if (settings.is_exposed && seat->ready_pid)
+        (void)sys(kill, seat->ready_pid, SIGCONT);
     if (!atomic_compare_exchange_strong(&seat->state, &parked, SEAT_BUSY))
         return false;
     process->supervisor = seat->pid;
-    (void)sys(futex, &seat->state, FUTEX_WAKE_, 1);
+    seat_wake(seat);
     return true;
 }
 
@@ -331,6 +320,8 @@ int supervisor_start(struct process *process)
         return -EAGAIN;
     seat->process = process;
     seat->is_for_root = process->is_for_root;
+    seat->is_taken = false;
+    seat->programs = 0;
     atomic_store(&seat->state, SEAT_BUSY);
     pid = sys_clone_call(SUPERVISOR_FLAGS, stack_top(seat), supervisor_run, seat, NULL);
     if (pid < 0) {
@@ -361,7 +352,7 @@ void supervisor_release(struct process *process)
         return;
     }
     if (atomic_compare_exchange_strong(&seat->state, &parked, SEAT_LEAVING))
-        (void)sys(futex, &seat->state, FUTEX_WAKE_, 1);
+        seat_wake(seat);
 }
 
 bool supervisor_is(int pid)
@@ -377,5 +368,6 @@ void supervisor_reaped(int pid)
         return;
     if (spares[seat->is_for_root] == seat)
         spares[seat->is_for_root] = NULL;
+    seat_drop_ready(seat);
     atomic_store(&seat->state, SEAT_FREE);
 }

@@ -36,6 +36,7 @@
 enum {
     RESOLVE_NO_XDEV_ = 0x01,
     RESOLVE_NO_MAGICLINKS_ = 0x02,
+    CLOSE_RANGE_UNSHARE_ = 0x02,
     SIGNAL_SET_SIZE = 8,
     PROC_MAGIC = 0x9fa0,
 };
@@ -122,6 +123,9 @@ static inline long sys_call3(long number, long a, long b, long c)
  * runs. */
 long sys_clone_call(unsigned long flags, void *stack_top, void (*entry)(void *), void *argument,
                     int *out_pid);
+
+/* Leaves the caller's stack for good. */
+void sys_run_on(void *stack_top, void (*entry)(void *), void *argument) __attribute__((noreturn));
 
 static inline void sys_close(int fd)
 {
