@@ -197,7 +197,7 @@ static int mask_proc(struct spawn *spawn)
 {
     const struct host *host = &spawn->launcher->host;
 
-    if (chdir(HOST_ROOT "/proc") < 0)
+    if (chdir("proc") < 0)
         return fail_sys(&spawn->fail, "mask /proc");
     for (unsigned i = 0; i < host->mask_count; i++) {
         if (mount(host->mask_is_folder[i] ? HOST_MASK_FOLDER : HOST_MASK_FILE, host->masks[i], NULL,
@@ -207,12 +207,10 @@ static int mask_proc(struct spawn *spawn)
     return 0;
 }
 
+/* In the new root, which is the working directory. */
 static int mount_proc(struct spawn *spawn)
 {
-    static const struct mount_option none[] = { { 0 } };
-
-    if (mount_at("proc", none, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV | SYS_MOUNT_NOEXEC,
-                 HOST_ROOT "/proc") < 0)
+    if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         return fail_sys(&spawn->fail, "mount /proc");
     if (!spawn->launcher->root && umount2(HOST_PROC, MNT_DETACH) < 0)
         return fail_sys(&spawn->fail, "leave the host's /proc");
@@ -343,19 +341,24 @@ int root_prepare(struct spawn *spawn)
 
 static int take_files(struct spawn *spawn)
 {
-    if (spawn->root < 0)
-        return build_files(spawn);
-    if (sys_attach(spawn->root, AT_FDCWD, HOST_ROOT) < 0)
-        return fail_sys(&spawn->fail, "mount the root");
-    return 0;
+    if (spawn->root >= 0)
+        return 0;
+    if (build_files(spawn) < 0)
+        return -1;
+    spawn->root = open(HOST_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return spawn->root < 0 ? fail_sys(&spawn->fail, "open the root") : 0;
 }
 
+/* Over the launcher's root, which paths still begin at until the end. */
 int root_build(struct spawn *spawn)
 {
-    if (take_files(spawn) < 0 || mount_proc(spawn) < 0)
+    if (take_files(spawn) < 0)
         return -1;
-    if (chdir(HOST_ROOT) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
-        chdir("/") < 0)
+    if (sys_attach(spawn->root, AT_FDCWD, "/") < 0 || fchdir(spawn->root) < 0)
+        return fail_sys(&spawn->fail, "mount the root");
+    if (mount_proc(spawn) < 0)
+        return -1;
+    if (fchdir(spawn->root) < 0 || chroot(".") < 0)
         return fail_sys(&spawn->fail, "change to the new root");
     return 0;
 }
