@@ -1,12 +1,15 @@
 #include "backend/native/filter.h"
 
+#include "base/alloc.h"
+#include "base/scoped.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <string.h>
 
 /* Those from CHECKED on are the checks of a call; ABSENT is the result of a row only. */
-enum { REFUSED, ALLOWED, HIDDEN, IGNORED, CHECKED, ABSENT = UINT8_MAX };
+enum { REFUSED, ALLOWED, HIDDEN, IGNORED, ABSENT, CHECKED };
 
 /* Calls from `first` up to the next range's first have the same verdict. */
 struct range {
@@ -15,10 +18,9 @@ struct range {
 };
 
 static const uint32_t results[] = {
-    [REFUSED] = SECCOMP_RET_ERRNO | EPERM,
-    [ALLOWED] = SECCOMP_RET_ALLOW,
-    [HIDDEN] = SECCOMP_RET_ERRNO | ENOSYS,
-    [IGNORED] = SECCOMP_RET_ERRNO | 0,
+    [REFUSED] = SECCOMP_RET_ERRNO | EPERM,          [ALLOWED] = SECCOMP_RET_ALLOW,
+    [HIDDEN] = SECCOMP_RET_ERRNO | ENOSYS,          [IGNORED] = SECCOMP_RET_ERRNO | 0,
+    [ABSENT] = SECCOMP_RET_ERRNO | EPROTONOSUPPORT,
 };
 
 static void set(struct filter *filter, int number, uint8_t verdict)
@@ -91,32 +93,29 @@ static void emit(struct filter *filter, uint16_t code, uint32_t k, uint8_t jt, u
     filter->length++;
 }
 
-static void emit_result(struct filter *filter, uint8_t verdict)
-{
-    emit(filter, BPF_RET | BPF_K,
-         verdict == ABSENT ? SECCOMP_RET_ERRNO | EPROTONOSUPPORT : results[verdict], 0, 0);
-}
-
-/* Where the leaf of a call that is checked stands: it jumps to its check. */
-struct fixup {
-    size_t place;
-    uint8_t check;
-};
-
-/* A branch of a comparison that goes to a result; each result stands once, behind the tree. */
+/* A branch of a comparison that goes to a result or a check; each of them stands once. */
 struct branch {
     size_t place;
     bool taken;
     uint8_t verdict;
 };
 
+/* How the ranges from `begin` up to `end` are told apart: by a comparison with the first number of
+ * `middle`, or, when that is 0, by comparisons with the single numbers that are not `verdict`. */
+struct plan {
+    uint32_t cost;
+    uint16_t middle;
+    uint8_t verdict;
+};
+
 struct emitter {
     struct filter *filter;
     const struct range *ranges;
-    struct fixup fixups[FILTER_CHECKS];
-    unsigned fixup_count;
-    struct branch branches[FILTER_CALLS + 1];
+    size_t count;
+    struct plan *plans; /* of [begin * (count + 1) + end] */
+    struct branch branches[FILTER_CODE];
     unsigned branch_count;
+    const struct filter_condition *loaded; /* what is in the register, where that is known */
 };
 
 /* The offset of a jump is a byte. */
@@ -132,96 +131,221 @@ static void aim(struct filter *filter, size_t place, bool taken, size_t target)
         filter->code[place].jf = (uint8_t)offset;
 }
 
+static void branch_to(struct emitter *emitter, size_t place, bool taken, uint8_t verdict)
+{
+    assert(emitter->branch_count < FILTER_CODE);
+    emitter->branches[emitter->branch_count++] = (struct branch){ place, taken, verdict };
+}
+
+static void aim_branches(struct emitter *emitter, uint8_t verdict)
+{
+    for (unsigned i = 0; i < emitter->branch_count; i++) {
+        const struct branch *branch = &emitter->branches[i];
+
+        if (branch->verdict == verdict)
+            aim(emitter->filter, branch->place, branch->taken, emitter->filter->length);
+    }
+}
+
+/* --- the tree ------------------------------------------------------------------------------ */
+
+/* Of one more instruction, which the kernel translates twice for each sandbox, and of one that it
+ * passes to find out what becomes of a number. */
+enum { INSTRUCTION_COST = 90, STEP_COST = 1, MAX_SINGLES = 4 };
+
+static struct plan *plan_of(const struct emitter *emitter, size_t begin, size_t end)
+{
+    return &emitter->plans[begin * (emitter->count + 1) + end];
+}
+
+static uint32_t first_of(const struct emitter *emitter, size_t range)
+{
+    return range < emitter->count ? emitter->ranges[range].first : FILTER_CALLS;
+}
+
+/* How many numbers are exceptions to `verdict`; more than are worth it when one is no number but a
+ * range. */
+static unsigned count_singles(const struct emitter *emitter, size_t begin, size_t end,
+                              uint8_t verdict)
+{
+    unsigned singles = 0;
+
+    for (size_t i = begin; i < end && singles <= MAX_SINGLES; i++) {
+        if (emitter->ranges[i].verdict != verdict)
+            singles += first_of(emitter, i + 1) - first_of(emitter, i) == 1 ? 1 : MAX_SINGLES + 1;
+    }
+    return singles;
+}
+
+static void offer(struct plan *plan, uint32_t cost, size_t middle, uint8_t verdict)
+{
+    if (cost < plan->cost)
+        *plan = (struct plan){ cost, (uint16_t)middle, verdict };
+}
+
+static void plan_ranges(struct emitter *emitter, size_t begin, size_t end)
+{
+    struct plan *plan = plan_of(emitter, begin, end);
+    uint32_t numbers = first_of(emitter, end) - first_of(emitter, begin);
+    uint32_t comparison = INSTRUCTION_COST + numbers * STEP_COST;
+
+    plan->cost = end - begin == 1 ? 0 : UINT32_MAX;
+    for (size_t i = begin; i < end && i < begin + 2; i++) {
+        unsigned singles = count_singles(emitter, begin, end, emitter->ranges[i].verdict);
+
+        if (singles > 0 && singles <= MAX_SINGLES)
+            offer(plan, singles * comparison, 0, emitter->ranges[i].verdict);
+    }
+    for (size_t middle = begin + 1; middle < end; middle++)
+        offer(plan,
+              comparison + plan_of(emitter, begin, middle)->cost +
+                  plan_of(emitter, middle, end)->cost,
+              middle, 0);
+}
+
+static void plan_tree(struct emitter *emitter)
+{
+    for (size_t length = 1; length <= emitter->count; length++) {
+        for (size_t begin = 0; begin + length <= emitter->count; begin++)
+            plan_ranges(emitter, begin, begin + length);
+    }
+}
+
 static void emit_tree(struct emitter *emitter, size_t begin, size_t end);
 
 /* One side of a comparison: the ranges [begin, end). */
 static void emit_side(struct emitter *emitter, size_t place, bool taken, size_t begin, size_t end)
 {
-    struct filter *filter = emitter->filter;
-    uint8_t verdict = emitter->ranges[begin].verdict;
+    if (end - begin == 1) {
+        branch_to(emitter, place, taken, emitter->ranges[begin].verdict);
+        return;
+    }
+    aim(emitter->filter, place, taken, emitter->filter->length);
+    emit_tree(emitter, begin, end);
+}
 
-    if (end - begin == 1 && verdict < CHECKED) {
-        emitter->branches[emitter->branch_count++] = (struct branch){ place, taken, verdict };
-        return;
+static void emit_singles(struct emitter *emitter, size_t begin, size_t end, uint8_t verdict)
+{
+    size_t place = 0;
+
+    for (size_t i = begin; i < end; i++) {
+        const struct range *range = &emitter->ranges[i];
+
+        if (range->verdict == verdict)
+            continue;
+        place = emitter->filter->length;
+        emit(emitter->filter, BPF_JMP | BPF_JEQ | BPF_K, range->first, 0, 0);
+        branch_to(emitter, place, true, range->verdict);
     }
-    aim(filter, place, taken, filter->length);
-    if (end - begin > 1) {
-        emit_tree(emitter, begin, end);
-        return;
-    }
-    emitter->fixups[emitter->fixup_count++] =
-        (struct fixup){ filter->length, (uint8_t)(verdict - CHECKED) };
-    emit(filter, BPF_JMP | BPF_JA, 0, 0, 0);
+    branch_to(emitter, place, false, verdict);
 }
 
 static void emit_tree(struct emitter *emitter, size_t begin, size_t end)
 {
-    size_t middle = begin + (end - begin) / 2;
+    const struct plan *plan = plan_of(emitter, begin, end);
     size_t place = emitter->filter->length;
 
-    emit(emitter->filter, BPF_JMP | BPF_JGE | BPF_K, emitter->ranges[middle].first, 0, 0);
-    emit_side(emitter, place, false, begin, middle);
-    emit_side(emitter, place, true, middle, end);
-}
-
-static void emit_results(struct emitter *emitter)
-{
-    for (uint8_t verdict = 0; verdict < CHECKED; verdict++) {
-        size_t target = emitter->filter->length;
-
-        emit_result(emitter->filter, verdict);
-        for (unsigned i = 0; i < emitter->branch_count; i++) {
-            const struct branch *branch = &emitter->branches[i];
-
-            if (branch->verdict == verdict)
-                aim(emitter->filter, branch->place, branch->taken, target);
-        }
+    if (!plan->middle) {
+        emit_singles(emitter, begin, end, plan->verdict);
+        return;
     }
+    emit(emitter->filter, BPF_JMP | BPF_JGE | BPF_K, emitter->ranges[plan->middle].first, 0, 0);
+    emit_side(emitter, place, false, begin, plan->middle);
+    emit_side(emitter, place, true, plan->middle, end);
 }
 
-static unsigned row_size(const struct filter_row *row)
-{
-    unsigned size = 1;
+/* --- checks -------------------------------------------------------------------------------- */
 
-    for (unsigned i = 0; i < row->count; i++)
-        size += row->conditions[i].mask == UINT32_MAX ? 2 : 3;
-    return size;
+static bool is_same_value(const struct filter_condition *a, const struct filter_condition *b)
+{
+    return a && a->argument == b->argument && a->mask == b->mask;
 }
 
-/* A condition that fails goes on behind the row; behind the last one stands its result. */
-static void emit_row(struct filter *filter, const struct filter_row *row, uint8_t verdict)
+/* Returns where the comparison stands; when it holds, what comes next is executed. */
+static size_t emit_condition(struct emitter *emitter, const struct filter_condition *condition)
 {
-    unsigned left = row_size(row);
+    struct filter *filter = emitter->filter;
 
-    for (unsigned i = 0; i < row->count; i++) {
-        const struct filter_condition *condition = &row->conditions[i];
-        bool masked = condition->mask != UINT32_MAX;
-
-        left -= masked ? 3 : 2;
+    if (!is_same_value(emitter->loaded, condition)) {
         emit(filter, BPF_LD | BPF_W | BPF_ABS,
              (uint32_t)offsetof(struct seccomp_data, args) +
                  8 * (condition->argument % FILTER_HIGH) +
                  (condition->argument >= FILTER_HIGH ? 4 : 0),
              0, 0);
-        if (masked)
+        if (condition->mask != UINT32_MAX)
             emit(filter, BPF_ALU | BPF_AND | BPF_K, condition->mask, 0, 0);
-        emit(filter, BPF_JMP | BPF_JEQ | BPF_K, condition->value, 0, (uint8_t)left);
     }
-    emit_result(filter, verdict);
+    emitter->loaded = condition;
+    emit(filter, BPF_JMP | BPF_JEQ | BPF_K, condition->value, 0, 0);
+    return filter->length - 1;
 }
 
-static void emit_check(struct filter *filter, const struct filter_check *check)
+static uint8_t verdict_of(const struct filter_check *check, const struct filter_row *row)
 {
-    for (unsigned i = 0; i < check->count; i++) {
-        const struct filter_row *row = &check->rows[i];
-
-        emit_row(filter, row,
-                 row->absent                      ? ABSENT
-                 : row->refused || check->refuses ? REFUSED
-                                                  : ALLOWED);
-    }
-    emit_result(filter, check->refuses ? ALLOWED : REFUSED);
+    return row->absent ? ABSENT : row->refused || check->refuses ? REFUSED : ALLOWED;
 }
+
+static bool begin_alike(const struct filter_row *a, const struct filter_row *b, unsigned depth)
+{
+    const struct filter_condition *condition = &a->conditions[depth];
+
+    return a->count > depth + 1 && b->count > depth + 1 &&
+           is_same_value(condition, &b->conditions[depth]) &&
+           condition->value == b->conditions[depth].value;
+}
+
+/* Rows that follow each other and begin alike share what they have in common. Where none of them
+ * matches, it goes on behind them. */
+static void emit_rows(struct emitter *emitter, const struct filter_check *check, unsigned begin,
+                      unsigned end, unsigned depth)
+{
+    while (begin < end) {
+        const struct filter_row *row = &check->rows[begin];
+        bool is_last = row->count == depth + 1;
+        unsigned next = begin + 1;
+        size_t place = emit_condition(emitter, &row->conditions[depth]);
+
+        while (next < end && begin_alike(row, &check->rows[next], depth))
+            next++;
+        if (is_last) {
+            branch_to(emitter, place, true, verdict_of(check, row));
+        } else {
+            emit_rows(emitter, check, begin, next, depth + 1);
+            emitter->loaded = NULL;
+        }
+        aim(emitter->filter, place, false, emitter->filter->length);
+        begin = next;
+    }
+}
+
+static void emit_result(struct filter *filter, uint8_t verdict)
+{
+    emit(filter, BPF_RET | BPF_K, results[verdict], 0, 0);
+}
+
+static void emit_checks(struct emitter *emitter)
+{
+    const struct filter *filter = emitter->filter;
+
+    for (unsigned i = 0; i < filter->check_count; i++) {
+        const struct filter_check *check = &filter->checks[i];
+
+        aim_branches(emitter, (uint8_t)(CHECKED + i));
+        emitter->loaded = NULL;
+        emit_rows(emitter, check, 0, check->count, 0);
+        emit_result(emitter->filter, check->refuses ? ALLOWED : REFUSED);
+    }
+}
+
+static void emit_results(struct emitter *emitter)
+{
+    for (uint8_t verdict = 0; verdict < CHECKED; verdict++) {
+        aim_branches(emitter, verdict);
+        emit_result(emitter->filter, verdict);
+    }
+}
+
+/* --- all of it ----------------------------------------------------------------------------- */
 
 static size_t find_ranges(const struct filter *filter, struct range ranges[FILTER_CALLS + 2])
 {
@@ -235,39 +359,31 @@ static size_t find_ranges(const struct filter *filter, struct range ranges[FILTE
     /* Whatever comes after, the foreign calls above 0x40000000 among it. */
     if (ranges[count - 1].verdict != REFUSED)
         ranges[count++] = (struct range){ FILTER_CALLS, REFUSED };
+    /* A tree has two sides: what is behind all calls is one of them. */
+    if (count == 1)
+        ranges[count++] = (struct range){ FILTER_CALLS, REFUSED };
     return count;
-}
-
-static void resolve(struct emitter *emitter)
-{
-    struct filter *filter = emitter->filter;
-
-    for (unsigned i = 0; i < emitter->fixup_count; i++) {
-        size_t place = emitter->fixups[i].place;
-
-        if (place < FILTER_CODE)
-            filter->code[place].k = (uint32_t)(filter->length - place - 1);
-        emit_check(filter, &filter->checks[emitter->fixups[i].check]);
-    }
 }
 
 int filter_compile(struct filter *filter, uint32_t architecture)
 {
     static struct range ranges[FILTER_CALLS + 2];
-    struct emitter emitter = { .filter = filter, .ranges = ranges };
+    scoped(free) struct emitter *emitter = xnew(struct emitter);
     size_t count = find_ranges(filter, ranges);
+    scoped(free) struct plan *plans = xcalloc((count + 1) * (count + 1), sizeof(*plans));
 
-    /* A tree has two sides: what is behind all calls is one of them. */
-    if (count == 1)
-        ranges[count++] = (struct range){ FILTER_CALLS, REFUSED };
-
+    emitter->filter = filter;
+    emitter->ranges = ranges;
+    emitter->count = count;
+    emitter->plans = plans;
+    plan_tree(emitter);
     filter->length = 0;
     emit(filter, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
     emit(filter, BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0);
     emit_result(filter, REFUSED);
     emit(filter, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
-    emit_tree(&emitter, 0, count);
-    emit_results(&emitter);
-    resolve(&emitter);
+    emit_tree(emitter, 0, count);
+    emit_checks(emitter);
+    emit_results(emitter);
     return filter->length <= FILTER_CODE ? 0 : -1;
 }

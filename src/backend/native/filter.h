@@ -1,10 +1,11 @@
 #pragma once
 
 /*
- * A system call filter in the kernel's own form: a balanced tree over ranges of call numbers, which
- * the kernel walks once for every number, and behind it short checks of arguments for the calls
- * that need them. Comparisons look at the low 32 bits of an argument, because nearly all that are
- * checked are ints to the kernel; FILTER_HIGH added to its number means the other half.
+ * A system call filter in the kernel's own form: a tree over ranges of call numbers, as small as it
+ * can be without being deep, since the kernel compiles it for each sandbox and walks it for every
+ * number; and behind it short checks of arguments for the calls that need them. Comparisons look at
+ * the low 32 bits of an argument, because nearly all that are checked are ints to the kernel;
+ * FILTER_HIGH added to its number means the other half.
  */
 
 #include <linux/filter.h>

@@ -144,11 +144,11 @@ static void add_sockets(struct filter *filter)
     /* The program is compiled for each sandbox, so pairs that differ in one bit share a row. */
     enum { FLAGS = SOCK_CLOEXEC | SOCK_NONBLOCK, INET_BIT = AF_INET ^ AF_INET6 };
     static const struct filter_condition kinds[][3] = {
+        { IS(0, AF_NETLINK), HAS(1, ~(FLAGS | (SOCK_RAW ^ SOCK_DGRAM)), SOCK_DGRAM), IS(2, 0) },
         { HAS(0, ~INET_BIT, AF_INET), HAS(1, ~FLAGS, SOCK_STREAM), IS(2, IPPROTO_IP) },
         { HAS(0, ~INET_BIT, AF_INET), HAS(1, ~FLAGS, SOCK_STREAM), IS(2, IPPROTO_TCP) },
         { HAS(0, ~INET_BIT, AF_INET), HAS(1, ~FLAGS, SOCK_DGRAM), IS(2, IPPROTO_IP) },
         { HAS(0, ~INET_BIT, AF_INET), HAS(1, ~FLAGS, SOCK_DGRAM), IS(2, IPPROTO_UDP) },
-        { IS(0, AF_NETLINK), HAS(1, ~(FLAGS | (SOCK_RAW ^ SOCK_DGRAM)), SOCK_DGRAM), IS(2, 0) },
     };
     const struct filter_condition is_unix[] = { IS(0, AF_UNIX) };
     const struct filter_condition is_audit[] = { IS(0, AF_NETLINK), IS(2, NETLINK_AUDIT) };

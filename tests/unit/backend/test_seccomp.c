@@ -239,7 +239,7 @@ static void the_tree_is_shallow(void **state)
 {
     (void)state;
     /* A chain over all calls would be hundreds deep; the kernel walks it for every number. */
-    assert_in_range(length, 50, 300); /* it is compiled anew for each sandbox */
+    assert_in_range(length, 50, 200); /* it is compiled anew for each sandbox */
     assert_true(seccomp_allows("read"));
     assert_true(seccomp_allows("ioctl"));
     assert_false(seccomp_allows("mount"));
