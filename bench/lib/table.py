@@ -39,6 +39,7 @@ ROWS = [
     Row("burst_p99", "… p99, against a single one", 25.0, of="warm.sandglass", field="p99"),
     Row("burst_min", "… the first", of="", field="min"),
     Row("burst_max", "… the last", of="", field="max"),
+    Row("burst_new_p99", "… p99 of the first crowd that a daemon sees", of="warm.sandglass", field="p99"),
     Row("python_stdlib", "warm Python, new session: json, re, asyncio", 1 / 15, of="plain"),
     Row("python_numpy", "warm Python, new session: numpy", 1 / 15, of="plain"),
     Row("output", "output of a program to a client", 0.6, of="plain", more=True),

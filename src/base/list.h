@@ -76,6 +76,9 @@ static inline void list_move_all(struct list *from, struct list *to)
 #define list_first(head, type, member) \
     (list_is_empty(head) ? NULL : list_entry((head)->next, type, member))
 
+#define list_last(head, type, member) \
+    (list_is_empty(head) ? NULL : list_entry((head)->previous, type, member))
+
 #define list_for_each(item, head, member)                                                     \
     for (item = list_entry((head)->next, __typeof__(*item), member); &item->member != (head); \
          item = list_entry(item->member.next, __typeof__(*item), member))

@@ -161,6 +161,7 @@ struct config {
     } budget;
 
     int64_t pool_size;
+    int64_t pool_peak;
 
     struct {
         int64_t timeout_ms; /* 0: none */

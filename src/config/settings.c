@@ -576,6 +576,15 @@ const struct setting settings[] = {
         .help = "Ready sandboxes kept for the default template and flavor.",
     },
     {
+        .key = "pool.peak",
+        .type = SETTING_COUNT,
+        .offset = FIELD(pool_peak),
+        .fallback = "128",
+        .max = 10000,
+        .help = "After many were asked for at once, as many are kept ready, up to this. Forgotten "
+                "by half every five minutes.",
+    },
+    {
         .key = "exec.timeout",
         .type = SETTING_SECONDS,
         .offset = FIELD(exec.timeout_ms),

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/demand.h"
 #include "core/flavor.h"
 #include "core/metrics.h"
 #include "core/sandbox.h"
@@ -12,6 +13,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct pool {
     struct core *core;        /* borrowed */
@@ -22,6 +24,7 @@ struct pool {
     struct timer look; /* at the memory, while there are members */
     struct timer lull; /* since a member was taken */
     struct timer rest; /* since the pool has changed */
+    struct demand demand;
     bool (*memory_is_tight)(void);
     unsigned failures; /* in a row */
     bool active;
@@ -71,19 +74,34 @@ static bool memory_was_tight(void)
     return was_tight;
 }
 
+static int64_t now_us(const struct pool *pool)
+{
+    return loop_now_us(pool->core->loop);
+}
+
+size_t pool_wanted(const struct pool *pool)
+{
+    const struct config *config = pool->core->parts.config;
+    size_t size = (size_t)config->pool_size;
+    size_t peak = MIN(demand_peak(&pool->demand, now_us(pool)), (size_t)config->pool_peak);
+
+    return size ? MAX(size, peak) : 0;
+}
+
 /* Making one takes the processor from the session that has just got one: that waits for a lull,
- * unless the pool is half empty. */
+ * unless the pool is half empty and there is no crowd that waits. */
 static bool may_wait(const struct pool *pool)
 {
     return timer_is_armed(&pool->lull) &&
-           pool_ready(pool) * 2 >= (size_t)pool->core->parts.config->pool_size;
+           (pool_ready(pool) * 2 >= (size_t)pool->core->parts.config->pool_size ||
+            demand_busy_us(&pool->demand, now_us(pool)) > 0);
 }
 
 static void refill(struct pool *pool)
 {
     if (!pool->active || pool->creating || timer_is_armed(&pool->retry) || may_wait(pool))
         return;
-    if (pool_ready(pool) >= (size_t)pool->core->parts.config->pool_size)
+    if (pool_ready(pool) >= pool_wanted(pool))
         return;
     if (!capacity_has_spare(pool->core->capacity))
         return;
@@ -109,13 +127,17 @@ static void on_lull(struct timer *timer)
 }
 
 /* A Python costs more than a whole sandbox: who takes members faster than that gets them without.
- * The oldest, which goes first, is warm first. */
+ * The oldest, which goes first, is warm first; what is kept for a crowd beyond the size of the pool
+ * has none. */
 static void on_rest(struct timer *timer)
 {
     struct pool *pool = container_of(timer, struct pool, rest);
+    int64_t left = pool->core->parts.config->pool_size;
     struct sandbox *member;
 
     list_for_each (member, &pool->ready, pool_node) {
+        if (left-- == 0)
+            return;
         sandbox_read_report(member);
         if (!member->warm) {
             warm_prepare(member);
@@ -126,17 +148,28 @@ static void on_rest(struct timer *timer)
     }
 }
 
+/* The youngest: the others may have a Python. */
+static bool shed_surplus(struct pool *pool)
+{
+    if (pool_ready(pool) <= pool_wanted(pool))
+        return false;
+    sandbox_destroy(list_last(&pool->ready, struct sandbox, pool_node), END_EVICTED, NULL);
+    return true;
+}
+
 static void on_look(struct timer *timer)
 {
     struct pool *pool = container_of(timer, struct pool, look);
-    bool is_tight = pool->memory_is_tight();
+    bool shrinks = pool->memory_is_tight();
 
-    if (is_tight && pool_yield(pool)) {
+    if (shrinks && pool_yield(pool)) {
         metrics_add(pool->core->metrics, METRIC_POOL_SHRUNK, 0, 1);
         log_info("memory is short: a member of the pool goes", kv("left", pool_ready(pool)));
+    } else if (!shrinks) {
+        shrinks = shed_surplus(pool);
     }
     if (!list_is_empty(&pool->ready))
-        timer_arm_in(&pool->look, is_tight ? SHRINK_US : LOOK_US);
+        timer_arm_in(&pool->look, shrinks ? SHRINK_US : LOOK_US);
 }
 
 void pool_kick(struct pool *pool)
@@ -154,6 +187,7 @@ struct pool *pool_new(struct core *core)
     timer_init(&pool->look, core->loop, on_look);
     timer_init(&pool->lull, core->loop, on_lull);
     timer_init(&pool->rest, core->loop, on_rest);
+    demand_init(&pool->demand, (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L));
     pool->memory_is_tight = memory_was_tight;
     return pool;
 }
@@ -215,21 +249,31 @@ static bool fits(const struct pool *pool, const struct session *session)
            !flavor_gpus(session) && has_disk_for(config, session);
 }
 
+/* Whoever it is that is asked for, refilling and all else that nobody waits for is put off. */
+static void note_demand(struct pool *pool)
+{
+    int64_t busy_us;
+
+    demand_note(&pool->demand, now_us(pool));
+    busy_us = demand_busy_us(&pool->demand, now_us(pool));
+    timer_arm_in(&pool->lull, MAX((int64_t)LULL_US, busy_us));
+    timer_arm_in(&pool->rest, MAX((int64_t)REST_US, busy_us));
+}
+
 struct sandbox *pool_take(struct pool *pool, const struct session *session)
 {
     struct sandbox *member = list_first(&pool->ready, struct sandbox, pool_node);
 
     if (!pool->core->parts.config->pool_size || !fits(pool, session))
         return NULL;
+    note_demand(pool);
+    pool_kick(pool);
     if (!member || !capacity_transfer(pool->core->capacity, member, session->owner)) {
         metrics_add(pool->core->metrics, METRIC_POOL_MISSES, 0, 1);
         return NULL;
     }
     list_remove(&member->pool_node);
     metrics_add(pool->core->metrics, METRIC_POOL_HITS, 0, 1);
-    timer_arm_in(&pool->lull, LULL_US);
-    timer_arm_in(&pool->rest, REST_US);
-    pool_kick(pool);
     return member;
 }
 

@@ -2,9 +2,10 @@
 
 /*
  * Ready sandboxes that belong to nobody yet: default template, limits and network, `pool.size` of
- * them. Identity is bound when one is claimed. The pool is refilled in the background, one at a
- * time, with back-off after failures; members that die are noticed and never handed out. While
- * memory is short it is not refilled, and its members are given back one by one.
+ * them, and for some time after a crowd as many as it was, up to `pool.peak`. Identity is bound
+ * when one is claimed. The pool is refilled in the background, one at a time, with back-off after
+ * failures; members that die are noticed and never handed out. While memory is short it is not
+ * refilled, and its members are given back one by one.
  */
 
 #include "core/core.h"
@@ -30,6 +31,7 @@ bool pool_yield(struct pool *pool);
 void pool_kick(struct pool *pool);
 
 size_t pool_ready(const struct pool *pool);
+size_t pool_wanted(const struct pool *pool); /* how many it would have now */
 
 /* Says whether memory is short, instead of the host; for tests. */
 void pool_judge_memory(struct pool *pool, bool (*is_tight)(void));

@@ -120,6 +120,50 @@ static void refilling_waits_for_a_lull_unless_half_of_the_pool_is_gone(void **st
         session_use_end(&tried[i].use);
 }
 
+enum { CROWD = 40, MINUTE_MS = 60 * 1000 };
+
+static void after_a_crowd_as_many_are_kept_and_forgotten_by_half(void **state)
+{
+    struct world *world = *state;
+    static struct tried tried[CROWD];
+    struct pool *pool;
+
+    world->config.capacity.max_sandboxes = world->config.capacity.max_per_owner = 0;
+    world->config.pool_peak = 128;
+    start_with(world, 2);
+    pool = world->core->pool;
+    for (unsigned i = 0; i < CROWD; i++)
+        world_use(world, world_open_simple(world, "ann", NULL), &tried[i]);
+    world_advance(world, 1000);
+    assert_int_equal(pool_ready(pool), CROWD);
+    world_advance(world, 4 * MINUTE_MS);
+    assert_int_equal(pool_ready(pool), CROWD);
+    world_advance(world, 2 * MINUTE_MS);
+    assert_int_equal(pool_ready(pool), CROWD / 2);
+    world_advance(world, 60 * MINUTE_MS);
+    assert_int_equal(pool_ready(pool), 2);
+    for (unsigned i = 0; i < CROWD; i++) {
+        assert_int_equal(tried[i].use.err.code, ERR_NONE);
+        session_use_end(&tried[i].use);
+    }
+}
+
+static void no_more_are_kept_for_a_crowd_than_the_settings_say(void **state)
+{
+    struct world *world = *state;
+    static struct tried tried[CROWD];
+
+    world->config.capacity.max_sandboxes = world->config.capacity.max_per_owner = 0;
+    world->config.pool_peak = 5;
+    start_with(world, 2);
+    for (unsigned i = 0; i < CROWD; i++)
+        world_use(world, world_open_simple(world, "ann", NULL), &tried[i]);
+    world_advance(world, 1000);
+    assert_int_equal(pool_ready(world->core->pool), 5);
+    for (unsigned i = 0; i < CROWD; i++)
+        session_use_end(&tried[i].use);
+}
+
 static void a_claim_is_durable_before_it_is_used(void **state)
 {
     struct world *world = *state;
@@ -325,6 +369,8 @@ int main(void)
         TEST(under_memory_pressure_members_are_given_back_one_by_one),
         TEST(a_session_takes_a_member_and_the_pool_is_refilled),
         TEST(refilling_waits_for_a_lull_unless_half_of_the_pool_is_gone),
+        TEST(after_a_crowd_as_many_are_kept_and_forgotten_by_half),
+        TEST(no_more_are_kept_for_a_crowd_than_the_settings_say),
         TEST(a_claim_is_durable_before_it_is_used),
         TEST(a_claimed_member_gets_the_limits_of_its_session),
         TEST(limits_that_cannot_be_set_fail_the_use_and_destroy_the_member),
