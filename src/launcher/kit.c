@@ -128,12 +128,12 @@ static bool begin_kit(struct launcher *launcher, struct kit *kit)
     return kit->slot != SLOTS_NONE;
 }
 
-static void order(struct launcher *launcher)
+static void order(struct launcher *launcher, unsigned wanted)
 {
     struct kits *kits = &launcher->kits;
     struct kit kit;
 
-    while (kits->count + kits->ordered < kits->wanted && begin_kit(launcher, &kit)) {
+    while (kits->count + kits->ordered < wanted && begin_kit(launcher, &kit)) {
         kit_name_group(launcher, &kit);
         memcpy(kit.template_name, kits->template_name, sizeof(kit.template_name));
         if (maker_order(kits->maker, &kit, &kits->limits) < 0) {
@@ -160,14 +160,17 @@ static int kits_due(struct launcher *launcher, int64_t now)
 {
     struct kits *kits = &launcher->kits;
     unsigned there = kits->count + kits->ordered;
+    int left_ms = kits->due_ms > now ? (int)(kits->due_ms - now) : 0;
 
     if (there >= kits->wanted && kits->returned_count == 0)
         return -1;
-    if (there > kits->wanted / 2 && kits->due_ms > now)
-        return (int)(kits->due_ms - now);
+    if (left_ms > 0) {
+        order(launcher, (kits->wanted + 1) / 2);
+        return left_ms;
+    }
     if (there >= kits->wanted)
         return drop_surplus(launcher);
-    order(launcher);
+    order(launcher, kits->wanted);
     return kits->returned_count > 0 ? REFILL_MS : -1;
 }
 

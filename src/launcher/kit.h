@@ -93,7 +93,7 @@ void kits_open(struct launcher *launcher, unsigned wanted);
 void kits_start(struct launcher *launcher);
 void kits_close(struct launcher *launcher);
 
-/* Orders what is missing: at once when half of it is, otherwise when nobody has asked for a while,
+/* Orders what is missing: the half of it at once, the rest when nobody has asked for a while,
  * because making one takes the processor from the sandbox that has just been made. Returns how long
  * the loop may wait, in ms, -1 for ever. */
 int kits_turn(struct launcher *launcher);
