@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 enum {
-    LONG_BYTES = 256 * 1024,
+    LONG_BYTES = 512 * 1024,
+    ROOM_BYTES = LONG_BYTES + 64 * 1024, /* the last frame goes beyond the end */
     FRAME_MAXIMUM = 64 * 1024 * 1024,
     READ_MAXIMUM = 1024 * 1024 * 1024,
 };
@@ -251,6 +252,15 @@ static int write_at(const struct redo_file *file, const void *data, size_t lengt
     return written == (ssize_t)length ? 0 : error_sys(err, "write %s", file->path);
 }
 
+/* A flush of a file that does not grow, and whose blocks have been written before, has nothing to
+ * record about it. Zeros are no frame. Without room for them it grows. */
+static void make_room(const struct redo_file *file)
+{
+    scoped(free) char *zeros = xcalloc(1, ROOM_BYTES);
+
+    (void)!pwrite(file->fd, zeros, ROOM_BYTES, 0);
+}
+
 static int make_file(struct redo *redo, struct redo_file *file, struct error *err)
 {
     struct file_header header = { 0 };
@@ -260,6 +270,7 @@ static int make_file(struct redo *redo, struct redo_file *file, struct error *er
     file->fd = open(file->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file->fd < 0)
         return error_sys(err, "open %s", file->path);
+    make_room(file);
     memcpy(header.magic, magic, sizeof(magic));
     memcpy(header.id, redo->id, sizeof(header.id));
     if (write_at(file, &header, sizeof(header), 0, err) < 0) {
