@@ -148,11 +148,6 @@ int cgroups_limit(struct cgroups *cgroups, const char *id, const struct launch_l
 
 /* --- used again ---------------------------------------------------------------------------- */
 
-/* What the kernel has not given back: names and inodes of mounts that are gone come back with a
- * delay. More than this, or more than a sixty-fourth of the limit, is not the next sandbox's to pay
- * for. */
-enum { MEMORY_LEFT = 4 << 20, MEMORY_LEFT_SHARE = 64 };
-
 bool cgroups_limits_equal(const struct launch_limits *a, const struct launch_limits *b)
 {
     return a->memory_bytes == b->memory_bytes && a->cpu_millis == b->cpu_millis &&
@@ -171,53 +166,6 @@ bool cgroups_are_empty(struct cgroups *cgroups, const char *id)
             strcmp(text, "0\n") == 0;
     close(group);
     return empty;
-}
-
-static bool renew_memory(int group, const struct launch_limits *limits)
-{
-    uint64_t left = cgroup_read_number(group, "memory.usage_in_bytes");
-
-    return left <= MEMORY_LEFT && left <= limits->memory_bytes / MEMORY_LEFT_SHARE &&
-           cgroup_read_keyed(group, "memory.oom_control", "oom_kill") == 0 &&
-           cgroup_write_number(group, "memory.max_usage_in_bytes", 0) == 0;
-}
-
-static int renew_part(struct cgroups *cgroups, enum cgroup_part part, const char *id,
-                      const struct launch_limits *limits, bool keep_limits)
-{
-    int group = open_group(cgroups, part, id);
-    bool renewed;
-    int fd = -1;
-
-    if (group < 0)
-        return -1;
-    renewed = (part != CGROUP_MEMORY || renew_memory(group, limits)) &&
-              (part != CGROUP_CPUACCT || cgroup_write_number(group, "cpuacct.usage", 0) == 0) &&
-              (keep_limits || limit_part(cgroups, part, group, limits) == 0);
-    if (renewed)
-        fd = openat(group, "tasks", O_WRONLY | O_CLOEXEC);
-    close(group);
-    return fd;
-}
-
-int cgroups_renew(struct cgroups *cgroups, const char *id, const struct launch_limits *before,
-                  const struct launch_limits *limits, struct cgroup_entry *out_entry)
-{
-    bool keep_limits = cgroups_limits_equal(before, limits);
-
-    *out_entry = (struct cgroup_entry)CGROUP_ENTRY_NONE;
-    if (!cgroups_are_empty(cgroups, id))
-        return -1;
-    for (int part = 0; part < CGROUP_UNIFIED; part++) {
-        if (cgroups->base[part] < 0)
-            continue;
-        out_entry->fds[part] = renew_part(cgroups, part, id, limits, keep_limits);
-        if (out_entry->fds[part] < 0) {
-            cgroup_entry_close(out_entry);
-            return -1;
-        }
-    }
-    return 0;
 }
 
 /* --- freezing ------------------------------------------------------------------------------ */

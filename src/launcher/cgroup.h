@@ -60,11 +60,6 @@ void cgroups_sweep(struct cgroups *cgroups, const char *prefix);
 int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
                  struct cgroup_entry *out_entry, struct fail *fail);
 
-/* Makes the groups of a dead sandbox, renamed, as good as new ones. -1 when something of it is left
- * that cannot be taken away: memory that is not free yet, somebody who was killed for memory. */
-int cgroups_renew(struct cgroups *cgroups, const char *id, const struct launch_limits *before,
-                  const struct launch_limits *limits, struct cgroup_entry *out_entry);
-
 /* Whether nobody is in it, where that is counted. */
 bool cgroups_are_empty(struct cgroups *cgroups, const char *id);
 

@@ -227,8 +227,9 @@ static void gathered_close(struct gathered *gathered)
 static int enter_empty_root(struct launcher *launcher, struct fail *fail)
 {
     static const char *const folders[] = {
-        HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON, HOST_DEVICES,   HOST_MASKS_FOLDER, HOST_BLOCKS,
-        HOST_PROC,      HOST_BUILD,  HOST_LOWER,    HOST_LOWER_USR, HOST_STORE,        HOST_ROOT,
+        HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON, HOST_DEVICES, HOST_MASKS_FOLDER,
+        HOST_BLOCKS,    HOST_PROC,   HOST_KEPT,     HOST_BUILD,   HOST_LOWER,
+        HOST_LOWER_USR, HOST_STORE,  HOST_ROOT,
     };
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "1m" }, { 0 } };
     int file;

@@ -30,6 +30,7 @@ enum { HOST_MASKS = 48 };
 #define HOST_MASKS_FOLDER "/masks"
 #define HOST_MASK_FILE "/masks/file"
 #define HOST_MASK_FOLDER "/masks/folder"
+#define HOST_KEPT "/kept"
 #define HOST_BUILD "/build"
 #define HOST_LOWER HOST_BUILD "/lower"
 #define HOST_LOWER_USR HOST_BUILD "/lower-usr"

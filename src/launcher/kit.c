@@ -4,6 +4,7 @@
 #include "launcher/disk.h"
 #include "launcher/launcher.h"
 #include "launcher/maker.h"
+#include "launcher/shelf.h"
 #include "launcher/spawn.h"
 #include "launcher/sys.h"
 
@@ -290,9 +291,15 @@ static int settle_groups(struct launcher *launcher, struct kit *kit, const char 
 static int make_now(struct launcher *launcher, const struct launch_limits *limits,
                     struct kit *out_kit, struct fail *fail)
 {
+    struct kept nothing;
+    int result;
+
     if (!begin_kit(launcher, out_kit))
         return fail_set(fail, "all uid ranges are in use", EAGAIN);
-    return kit_complete(launcher, out_kit, limits, fail);
+    kept_init(&nothing);
+    result = kit_complete(launcher, out_kit, limits, &nothing, fail);
+    kept_close(&nothing);
+    return result;
 }
 
 /* To know it again when the sandbox is destroyed. */
@@ -302,6 +309,7 @@ static void lend(struct launcher *launcher, const struct kit *kit)
         .userns = sys_inode(kit->userns),
         .netns = sys_inode(kit->netns),
         .socket = sys_socket_cookie(kit->folder.socket),
+        .stamp = kit->stamp,
     };
 }
 
@@ -381,6 +389,7 @@ bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, s
         kit_close(out_kit);
         return false;
     }
+    out_kit->stamp = lent->stamp;
     *lent = (struct lent){ 0 };
     launcher->kits.recalled++;
     out_kit->slot = (int)mark->slot;

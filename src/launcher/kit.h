@@ -23,6 +23,7 @@
 
 enum { KITS_MAX = 64 };
 
+struct kept;
 struct launcher;
 struct template;
 
@@ -37,12 +38,14 @@ struct kit {
     char template_name[LAUNCH_NAME_SIZE]; /* of the root */
     struct launch_limits limits;          /* of its groups, and how large the root is */
     bool is_used;                         /* it has been a sandbox's */
+    uint64_t stamp;                       /* by which the maker knows it again; 0: not */
 };
 
 /* What the sandbox of a slot was given, to know it again; all zero when we did not make it. */
 struct lent {
     uint64_t userns, netns; /* inodes */
     uint64_t socket;        /* cookie */
+    uint64_t stamp;         /* of the kit */
 };
 
 struct kits {
@@ -80,9 +83,9 @@ void kit_name_group(const struct launcher *launcher, struct kit *kit);
  * a socket; groups with a member, with memory that is not free yet, or with a count that cannot be
  * set back. Ids, and with them the user namespace, have nothing to leave when all processes are
  * dead and all mounts are gone: no capability and no call that would change it is allowed inside.
- */
+ * What is kept of it for the next time may be empty. */
 int kit_complete(struct launcher *launcher, struct kit *kit, const struct launch_limits *limits,
-                 struct fail *fail);
+                 struct kept *kept, struct fail *fail);
 
 /* --- the stock ------------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 #include "launcher/kit.h"
 
 #include "launcher/launcher.h"
-#include "launcher/native.h"
+#include "launcher/shelf.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,10 +50,13 @@ void kit_name_group(const struct launcher *launcher, struct kit *kit)
         snprintf(kit->group, sizeof(kit->group), "kit-%d-%d", launcher->pid, kit->slot);
 }
 
-static int complete_network(struct launcher *launcher, struct kit *kit, struct fail *fail)
+static int complete_network(struct launcher *launcher, struct kit *kit, struct netns_traces *traces,
+                            struct fail *fail)
 {
-    if (kit->netns >= 0 && !netns_is_unused(launcher, kit->netns))
+    if (kit->netns >= 0 && !netns_is_unused(launcher, kit->netns, traces)) {
+        netns_traces_close(traces);
         close_fd(&kit->netns);
+    }
     if (kit->netns < 0)
         kit->netns = netns_make(launcher, fail);
     return kit->netns < 0 ? -1 : 0;
@@ -67,29 +70,33 @@ static int complete_folder(struct launcher *launcher, struct kit *kit, struct fa
 }
 
 static int complete_groups(struct launcher *launcher, struct kit *kit,
-                           const struct launch_limits *limits, struct fail *fail)
+                           const struct launch_limits *limits, struct cgroup_watch *watch,
+                           struct fail *fail)
 {
     struct cgroups *cgroups = &launcher->cgroups;
 
     if (!*kit->group)
         return 0;
-    if (kit->is_used && cgroups_renew(cgroups, kit->group, &kit->limits, limits, &kit->cgroup) == 0)
+    if (kit->is_used &&
+        cgroups_renew(cgroups, kit->group, &kit->limits, limits, watch, &kit->cgroup) == 0)
         return 0;
+    cgroup_watch_close(watch);
     if (kit->is_used && cgroups_remove(cgroups, kit->group) < 0)
         return fail_sys(fail, "remove cgroup");
     return cgroups_make(cgroups, kit->group, limits, &kit->cgroup, fail);
 }
 
 int kit_complete(struct launcher *launcher, struct kit *kit, const struct launch_limits *limits,
-                 struct fail *fail)
+                 struct kept *kept, struct fail *fail)
 {
     if (kit->userns < 0)
         kit->userns = userns_make(launcher, (uint32_t)kit->slot, fail);
-    if (kit->userns < 0 || complete_network(launcher, kit, fail) < 0 ||
+    if (kit->userns < 0 || complete_network(launcher, kit, &kept->traces, fail) < 0 ||
         complete_folder(launcher, kit, fail) < 0 ||
-        complete_groups(launcher, kit, limits, fail) < 0)
+        complete_groups(launcher, kit, limits, &kept->groups, fail) < 0)
         return -1;
     kit->limits = *limits;
     kit->is_used = false;
+    kit->stamp = 0;
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "launcher/disk.h"
 #include "launcher/launcher.h"
 #include "launcher/native.h"
+#include "launcher/shelf.h"
 
 #include <sched.h>
 #include <string.h>
@@ -98,7 +99,7 @@ static int receive_kit(int socket, struct delivery *delivery)
 
 /* Without a network of its own: what /etc says about it is part of the root. A kit without a root
  * is as good, only slower. */
-static int make_root(struct launcher *launcher, const struct kit *kit)
+static int make_root(struct launcher *launcher, const struct kit *kit, struct kept *kept)
 {
     struct fail ignored;
     struct spawn spawn;
@@ -116,21 +117,48 @@ static int make_root(struct launcher *launcher, const struct kit *kit)
     if (!spawn.template)
         return -1;
     mask = umask(022); /* as in the child that makes its own */
+    if (kept && layers_keep(&kept->layers, kept->number, &spawn) == 0)
+        spawn.layers = &kept->layers;
     root = root_prepare(&spawn);
     umask(mask);
     return root;
 }
 
-static void make_ordered(struct launcher *launcher, struct delivery *delivery)
+static void make_new(struct launcher *launcher, struct delivery *delivery)
 {
     struct kit *kit = &delivery->kit;
     struct fail ignored;
+    struct kept nothing;
 
-    delivery->made = kit_complete(launcher, kit, &delivery->wanted, &ignored) == 0;
+    kept_init(&nothing);
+    delivery->made = kit_complete(launcher, kit, &delivery->wanted, &nothing, &ignored) == 0;
+    kept_close(&nothing);
     if (delivery->made)
-        kit->root = make_root(launcher, kit);
+        kit->root = make_root(launcher, kit, NULL);
+}
+
+static void make_again(struct launcher *launcher, struct delivery *delivery)
+{
+    static struct shelf shelf;
+    struct kit *kit = &delivery->kit;
+    struct kept *kept = shelf_find(&shelf, kit);
+    struct fail ignored;
+
+    delivery->made = kit_complete(launcher, kit, &delivery->wanted, kept, &ignored) == 0;
+    if (!delivery->made)
+        return;
+    shelf_stamp(&shelf, kept, kit);
+    kit->root = make_root(launcher, kit, kept);
+}
+
+static void make_ordered(struct launcher *launcher, struct delivery *delivery)
+{
+    if (delivery->kit.is_used)
+        make_again(launcher, delivery);
     else
-        kit_drop(launcher, kit);
+        make_new(launcher, delivery);
+    if (!delivery->made)
+        kit_drop(launcher, &delivery->kit);
 }
 
 static _Noreturn void run(struct launcher *launcher, int socket)
@@ -142,7 +170,7 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     close(launcher->epoll);
     leases_forget(&launcher->slots.leases);
     /* Roots are assembled where no sandbox sees it. */
-    if (unshare(CLONE_NEWNS) < 0)
+    if (unshare(CLONE_NEWNS) < 0 || layers_reset() < 0)
         _exit(1);
     while (receive_kit(socket, &delivery) == 0) {
         int slot = delivery.kit.slot;

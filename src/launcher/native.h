@@ -27,6 +27,18 @@ int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail);
 /* A network namespace with loopback up and nothing else. */
 int netns_make(struct launcher *launcher, struct fail *fail);
 
+enum { NETNS_TRACES = 4 };
+
+/* The files by which a network namespace tells about its past. They take longer to open than to
+ * read, and stay open for as long as it may come back. */
+struct netns_traces {
+    bool is_open;
+    int files[NETNS_TRACES]; /* owned; -1 where there is nothing to tell */
+};
+
+void netns_traces_init(struct netns_traces *traces);
+void netns_traces_close(struct netns_traces *traces);
+
 /* Whether a namespace of a dead sandbox is as when it was made: no socket is in it, and nothing was
- * ever sent. */
-bool netns_is_unused(struct launcher *launcher, int netns);
+ * ever sent. The traces are of this namespace, or not open yet. */
+bool netns_is_unused(struct launcher *launcher, int netns, struct netns_traces *traces);

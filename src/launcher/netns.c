@@ -53,63 +53,105 @@ int netns_make(struct launcher *launcher, struct fail *fail)
 
 enum { TRACES_SIZE = 16384 };
 
-/* What this network namespace tells about its past: counts of all that was sent or could not be,
- * sockets that live on in each other's queues, flow labels. Text, because the kernel tells it in no
- * other way. The length; 0 when it cannot be read. */
-static size_t read_traces(const struct state *state, char text[TRACES_SIZE])
+/* What a network namespace tells about its past: how many sockets there are, some of which may live
+ * on in each other's queues; counts of all that was sent or could not be; flow labels. Text,
+ * because the kernel tells it in no other way. */
+static const char *const names[NETNS_TRACES] = { "sockstat", "snmp", "snmp6", "ip6_flowlabel" };
+enum { SOCKETS };
+
+void netns_traces_init(struct netns_traces *traces)
 {
-    static const char *const names[] = { "snmp", "snmp6", "unix", "ip6_flowlabel" };
+    traces->is_open = false;
+    memset(traces->files, -1, sizeof(traces->files));
+}
+
+void netns_traces_close(struct netns_traces *traces)
+{
+    for (size_t i = 0; i < NETNS_TRACES; i++) {
+        if (traces->files[i] >= 0)
+            close(traces->files[i]);
+    }
+    netns_traces_init(traces);
+}
+
+/* Of the namespace that we are in. */
+static int open_traces(const struct state *state, struct netns_traces *traces)
+{
     int dir = openat(state->proc, "thread-self/net", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    size_t length = 0;
+    int result = dir < 0 ? -1 : 0;
 
-    for (size_t i = 0; dir >= 0 && i < sizeof(names) / sizeof(names[0]); i++) {
-        int fd = openat(dir, names[i], O_RDONLY | O_CLOEXEC);
-        ssize_t got = 0;
-
+    for (size_t i = 0; result == 0 && i < NETNS_TRACES; i++) {
+        traces->files[i] = openat(dir, names[i], O_RDONLY | O_CLOEXEC);
         /* Without IPv6 there is nothing to tell about it. */
-        if (fd < 0 && errno == ENOENT)
-            continue;
-        while (fd >= 0 && (got = read(fd, text + length, TRACES_SIZE - length)) > 0)
-            length += (size_t)got;
-        if (fd >= 0)
-            close(fd);
-        if (fd < 0 || got < 0 || length == TRACES_SIZE) {
-            length = 0;
-            break;
-        }
+        if (traces->files[i] < 0 && errno != ENOENT)
+            result = -1;
     }
     if (dir >= 0)
         close(dir);
-    return length;
+    return result;
 }
 
-static size_t read_traces_of(struct launcher *launcher, int netns, char text[TRACES_SIZE])
+static int open_traces_of(struct launcher *launcher, int netns, struct netns_traces *traces)
 {
-    size_t length;
-
-    if (setns(netns, CLONE_NEWNET) < 0)
+    if (traces->is_open)
         return 0;
-    length = read_traces(&launcher->state, text);
+    if (setns(netns, CLONE_NEWNET) < 0)
+        return -1;
+    traces->is_open = open_traces(&launcher->state, traces) == 0;
     if (setns(launcher->host.network, CLONE_NEWNET) < 0)
         _exit(1);
+    if (!traces->is_open)
+        netns_traces_close(traces);
+    return traces->is_open ? 0 : -1;
+}
+
+/* Each file tells all of it in one go, or more than that of an unused namespace. The length; 0 when
+ * it cannot be read. */
+static size_t read_traces(const struct netns_traces *traces, char text[TRACES_SIZE])
+{
+    size_t length = 0;
+
+    for (size_t i = 0; i < NETNS_TRACES; i++) {
+        ssize_t got;
+
+        if (traces->files[i] < 0)
+            continue;
+        got = pread(traces->files[i], text + length, TRACES_SIZE - length, 0);
+        if (got <= 0)
+            return 0;
+        /* What follows its first line is the whole host's. */
+        if (i == SOCKETS)
+            got = (char *)memchr(text, '\n', (size_t)got) - text;
+        length += (size_t)got;
+    }
     return length;
 }
 
-bool netns_is_unused(struct launcher *launcher, int netns)
+static size_t read_fresh(struct launcher *launcher, char text[TRACES_SIZE])
+{
+    struct netns_traces traces;
+    struct fail ignored;
+    size_t length = 0;
+    int unused = netns_make(launcher, &ignored);
+
+    if (unused < 0)
+        return 0;
+    netns_traces_init(&traces);
+    if (open_traces_of(launcher, unused, &traces) == 0)
+        length = read_traces(&traces, text);
+    netns_traces_close(&traces);
+    close(unused);
+    return length;
+}
+
+bool netns_is_unused(struct launcher *launcher, int netns, struct netns_traces *traces)
 {
     static char fresh[TRACES_SIZE]; /* of one that nobody has ever used */
     static size_t fresh_length;
     char text[TRACES_SIZE];
-    struct fail ignored;
 
-    if (fresh_length == 0) {
-        int unused = netns_make(launcher, &ignored);
-
-        if (unused < 0)
-            return false;
-        fresh_length = read_traces_of(launcher, unused, fresh);
-        close(unused);
-    }
-    return fresh_length > 0 && read_traces_of(launcher, netns, text) == fresh_length &&
-           memcmp(text, fresh, fresh_length) == 0;
+    if (fresh_length == 0)
+        fresh_length = read_fresh(launcher, fresh);
+    return fresh_length > 0 && open_traces_of(launcher, netns, traces) == 0 &&
+           read_traces(traces, text) == fresh_length && memcmp(text, fresh, fresh_length) == 0;
 }

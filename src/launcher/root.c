@@ -5,6 +5,7 @@
  * of the new root itself and no link.
  */
 
+#include "launcher/layers.h"
 #include "launcher/mounts.h"
 #include "launcher/native.h"
 #include "launcher/skeleton.h"
@@ -122,36 +123,25 @@ static int mount_overlay(struct spawn *spawn, const char *lower, const char *upp
     return mount_at("overlay", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, target);
 }
 
-/* What the overlays show, as the sandbox's own: 1 when it cannot be. */
-static int mount_layers(struct spawn *spawn)
-{
-    const uint64_t attributes = SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV;
-    int map = spawn->launcher->root ? spawn->userns : -1;
-    const struct template *template = spawn->template;
-    const char *root = template->split ? HOST_SKELETON : template->path;
-    int unmapped = mount_bind(root, HOST_LOWER, attributes, 0, map);
-
-    if (unmapped < 0)
-        return fail_sys(&spawn->fail, "mount the template");
-    if (template->split && mount_bind(template->path, HOST_LOWER_USR, attributes, 0, map) < 0)
-        return fail_sys(&spawn->fail, "mount the host's /usr");
-    return unmapped;
-}
-
 static int mount_overlays(struct spawn *spawn)
 {
     const struct template *template = spawn->template;
-    const char *lower = template->joined ? HOST_LOWER ":" HOST_LOWER_USR : HOST_LOWER;
-    int unmapped = mount_layers(spawn);
+    const struct layers *kept = spawn->layers;
+    const char *root = kept ? kept->root : HOST_LOWER;
+    const char *usr = kept ? kept->usr : HOST_LOWER_USR;
+    int unmapped = kept ? !kept->is_mapped : layers_mount(spawn, root, usr);
+    char both[2 * LAYERS_PATH_SIZE];
 
     if (unmapped < 0)
         return -1;
-    if (mount_overlay(spawn, lower, HOST_STORE "/upper", HOST_STORE "/work", HOST_ROOT) < 0)
+    snprintf(both, sizeof(both), "%s:%s", root, usr);
+    if (mount_overlay(spawn, template->joined ? both : root, HOST_STORE "/upper",
+                      HOST_STORE "/work", HOST_ROOT) < 0)
         return fail_sys(&spawn->fail, "mount the root");
     if (unmapped && template->split &&
         skeleton_own(HOST_ROOT, ids_first(spawn->launcher, spawn->mark.slot)) < 0)
         return fail_sys(&spawn->fail, "own the root");
-    if (has_own_usr(template) && mount_overlay(spawn, HOST_LOWER_USR, HOST_STORE "/usr-upper",
+    if (has_own_usr(template) && mount_overlay(spawn, usr, HOST_STORE "/usr-upper",
                                                HOST_STORE "/usr-work", HOST_ROOT "/usr") < 0)
         return fail_sys(&spawn->fail, "mount /usr");
     return 0;
@@ -174,20 +164,14 @@ static int make_mount_point(const char *path)
 
 static int mount_devices(struct spawn *spawn)
 {
-    const struct mount_option terminals[] = {
-        { "newinstance", NULL }, { "ptmxmode", "0666" }, { "mode", "0620" }, { "max", "64" }, { 0 },
-    };
+    const struct layers *kept = spawn->layers;
 
-    if (make_mount_point(HOST_ROOT "/dev") < 0 ||
-        mount_bind(HOST_DEVICES, HOST_ROOT "/dev",
-                   SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, SYS_AT_RECURSIVE,
-                   -1) < 0)
+    if (make_mount_point(HOST_ROOT "/dev") < 0)
+        return fail_sys(&spawn->fail, "make /dev");
+    if (kept ? mount_bind(kept->devices, HOST_ROOT "/dev", 0, SYS_AT_RECURSIVE, -1) < 0
+             : layers_mount_devices(spawn, HOST_ROOT "/dev") < 0)
         return fail_sys(&spawn->fail, "mount /dev");
-    if (mount_at("devpts", terminals, SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, HOST_ROOT "/dev/pts") <
-        0)
-        return fail_sys(&spawn->fail, "mount /dev/pts");
-    if (mount_bind(HOST_STORE "/shm", HOST_ROOT "/dev/shm", SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, 0,
-                   -1) < 0)
+    if (mount_bind(HOST_STORE "/shm", HOST_ROOT "/dev/shm", 0, 0, -1) < 0)
         return fail_sys(&spawn->fail, "mount /dev/shm");
     return 0;
 }
@@ -287,7 +271,8 @@ static int build_files(struct spawn *spawn)
     if (make_store(spawn) < 0 || mount_overlays(spawn) < 0 || account_write(spawn) < 0 ||
         mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0)
         return -1;
-    if (make_mount_point(HOST_ROOT "/proc") < 0 || make_mount_point(HOST_ROOT "/sys") < 0)
+    if (make_mount_point(HOST_ROOT "/proc") < 0 ||
+        (!spawn->template->split && make_mount_point(HOST_ROOT "/sys") < 0))
         return fail_sys(&spawn->fail, "make /proc and /sys");
     return 0;
 }
@@ -304,7 +289,7 @@ static void look_up(void)
         "/lib/ld-linux-aarch64.so.1",
         "/lib/aarch64-linux-gnu/libc.so.6",
 #endif
-        "/bin/sh",
+        "/bin/bash",
         "/etc/ld.so.cache",
         "/etc/ld.so.preload",
         "/etc/passwd",

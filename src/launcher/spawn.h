@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+struct layers;
 struct template;
 
 enum {
@@ -28,6 +29,7 @@ struct spawn {
     int netns;                       /* owned; native only */
     int disk;                        /* owned: a mount for its files; -1: they are in memory */
     int root;                        /* owned: its files, made ahead; or -1 */
+    const struct layers *layers;     /* borrowed: what is mounted for its root already; or NULL */
     int pidfd;                       /* owned by the receiver of the answer */
     int64_t cloned_after;            /* boot time */
     struct fail fail;

@@ -126,6 +126,12 @@ static inline int sys_open_beneath(int dir, const char *path, int flags)
                        SYS_RESOLVE_BENEATH | SYS_RESOLVE_NO_SYMLINKS | SYS_RESOLVE_NO_MAGICLINKS);
 }
 
+/* libc's fcntl() would set the flag once more. */
+static inline int sys_duplicate(int fd)
+{
+    return (int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
+}
+
 static inline int sys_pidfd_open(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0);

@@ -75,6 +75,17 @@ def test_what_was_done_with_the_network_is_not_seen_later(daemon, script):
         assert result["exit_code"] == 0, result
 
 
+def test_terminals_that_were_used_are_not_seen_later(daemon):
+    times = "stat -c '%x|%y|%z|%A' /dev/pts /dev/pts/ptmx"
+    use = "import os, time\nheld = os.openpty()\nprint(os.ttyname(held[1]), os.listdir('/dev/pts'))\nos.write(held[0], b'x')"
+    for session, text in in_turn(daemon, times, 2 * ROUNDS):
+        seen = [line.split("|") for line in text.splitlines()]
+        assert [len(set(line[:3])) for line in seen] == [1, 1], "nobody has touched them since they were made"
+        assert [line[3] for line in seen] == ["drwxr-xr-x", "crw-rw-rw-"]
+        result = daemon.execute(session, ["python3", "-SEc", use])
+        assert result["stdout"].startswith("/dev/pts/0 ") and result["stdout"].count("'") == 4, result
+
+
 def test_time_and_memory_are_counted_anew(daemon):
     burn = "import time\nbig = b'x' * (200 << 20)\nwhile time.process_time() < 0.6: pass"
     session = daemon.session()
