@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { STACK_SIZE = 128 * 1024, MAX_NOFILE = 16384 };
+enum { STACK_SIZE = 128 * 1024, MAX_NOFILE = 16384, FIRST_TABLE = 64 };
 
 static char stack[STACK_SIZE] __attribute__((aligned(16)));
 
@@ -89,6 +89,18 @@ static bool pin(cpu_set_t *out_before)
     return sched_setaffinity(0, sizeof(here), &here) == 0;
 }
 
+/* The kernel copies and closes at least this many for a child that gets a table of its own: places
+ * rather than files, which take longer to close. */
+static int fill_first_table(void)
+{
+    int place = openat(LAUNCH_FD_STATE, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int last = place;
+
+    while (last >= 0 && last < FIRST_TABLE - 1)
+        last = fcntl(place, F_DUPFD_CLOEXEC, 0);
+    return last < 0 ? -1 : 0;
+}
+
 /* Nobody reads what we would print, and a terminal is nothing to keep. */
 int spawn_open(void)
 {
@@ -100,7 +112,7 @@ int spawn_open(void)
         return -1;
     if (null > 2 && null != SPAWN_FD_PASSED)
         close(null);
-    return 0;
+    return fill_first_table();
 }
 
 int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spawn *spawn))

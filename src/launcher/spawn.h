@@ -35,7 +35,8 @@ struct spawn {
     struct fail fail;
 };
 
-/* Once, before anything else is opened: 0 to 2 and the number of what is passed are /dev/null. */
+/* Once, before anything else is opened: 0 to 2 and the number of what is passed are /dev/null, and
+ * all other low numbers are taken. */
 int spawn_open(void);
 
 /* Clones with these namespaces and runs `child` there, which returns only on failure. Until it
