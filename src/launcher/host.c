@@ -2,6 +2,7 @@
 
 #include "launcher/launcher.h"
 #include "launcher/mounts.h"
+#include "launcher/nursery.h"
 #include "launcher/skeleton.h"
 #include "launcher/skeleton_disk.h"
 #include "launcher/skeleton_usr.h"
@@ -422,5 +423,7 @@ int host_open(struct launcher *launcher, struct fail *fail)
         result = share(launcher, &gathered, fail);
     gathered_close(&gathered);
     find_masks(launcher);
+    if (result == 0)
+        nursery_open(launcher);
     return result;
 }

@@ -58,6 +58,7 @@ struct host_mount {
 struct host {
     int mounts;  /* owned: the namespace with the host's files; -1 outside of native */
     int own;     /* owned: ours */
+    int nursery; /* owned: see nursery.h; -1 without one */
     int state;   /* owned: the state directory, as the host's namespace has it */
     int network; /* owned: the network namespace that we were started in */
     bool native;

@@ -383,7 +383,8 @@ int main(void)
     launcher.pid = getpid();
     launcher.socket = LAUNCH_FD_SOCKET;
     launcher.init = LAUNCH_FD_INIT;
-    launcher.host.mounts = launcher.host.state = launcher.disks.control = -1;
+    launcher.host.mounts = launcher.host.nursery = launcher.host.state = launcher.disks.control =
+        -1;
     (void)sys_close_range(LAUNCH_FD_STATE + 1, ~0U, 0);
     if (spawn_open() < 0)
         return 1;

@@ -1,6 +1,7 @@
 #include "launcher/native.h"
 
 #include "launcher/landlock.h"
+#include "launcher/nursery.h"
 #include "launcher/sys.h"
 
 #include <sched.h>
@@ -98,7 +99,10 @@ int native_child(struct spawn *spawn)
 
 int native_start(struct spawn *spawn)
 {
+    const uint64_t namespaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
     const struct launch_limits *limits = &spawn->mark.limits;
+    bool in_nursery;
+    int result;
 
     if (spawn->mark.network == LAUNCH_NETWORK_OPEN &&
         network_attach(spawn->launcher, spawn->mark.slot, spawn->netns, &spawn->fail) < 0)
@@ -109,5 +113,9 @@ int native_start(struct spawn *spawn)
         if (spawn->disk < 0)
             return -1;
     }
-    return spawn_run(spawn, CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS, native_child);
+    in_nursery = spawn->root >= 0 && nursery_enter(spawn->launcher);
+    result = spawn_run(spawn, namespaces, native_child);
+    if (in_nursery)
+        nursery_leave(spawn->launcher);
+    return result;
 }
