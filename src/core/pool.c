@@ -21,9 +21,10 @@ struct pool {
     struct sandbox *creating; /* borrowed; one at a time */
     struct deferred refill;
     struct timer retry;
-    struct timer look; /* at the memory, while there are members */
-    struct timer lull; /* since a member was taken */
-    struct timer rest; /* since the pool has changed */
+    struct timer look;   /* at the memory, while there are members */
+    struct timer breath; /* that who has taken one needs for its first program */
+    struct timer lull;   /* since a member was taken */
+    struct timer rest;   /* since the pool has changed */
     struct demand demand;
     bool (*memory_is_tight)(void);
     unsigned failures; /* in a row */
@@ -38,6 +39,7 @@ enum {
     LOOK_US = 10 * 1000 * 1000,
     SHRINK_US = 1000 * 1000, /* one by one: each that goes may be enough */
     LOOKED_US = 100 * 1000,
+    BREATH_US = 3000,
     LULL_US = 20 * 1000,
     REST_US = 100 * 1000,
     NEXT_WARM_US = 20 * 1000,
@@ -89,11 +91,15 @@ size_t pool_wanted(const struct pool *pool)
 }
 
 /* Making one takes the processor from the session that has just got one: that waits for a lull,
- * unless the pool is half empty and there is no crowd that waits. */
+ * unless the pool is half empty and there is no crowd that waits, and for a moment even then. */
 static bool may_wait(const struct pool *pool)
 {
+    size_t ready = pool_ready(pool);
+
+    if (ready && timer_is_armed(&pool->breath))
+        return true;
     return timer_is_armed(&pool->lull) &&
-           (pool_ready(pool) * 2 >= (size_t)pool->core->parts.config->pool_size ||
+           (ready * 2 >= (size_t)pool->core->parts.config->pool_size ||
             demand_busy_us(&pool->demand, now_us(pool)) > 0);
 }
 
@@ -119,6 +125,11 @@ static void on_refill(struct deferred *deferred)
 static void on_retry(struct timer *timer)
 {
     refill(container_of(timer, struct pool, retry));
+}
+
+static void on_breath(struct timer *timer)
+{
+    refill(container_of(timer, struct pool, breath));
 }
 
 static void on_lull(struct timer *timer)
@@ -185,6 +196,7 @@ struct pool *pool_new(struct core *core)
     list_init(&pool->ready);
     timer_init(&pool->retry, core->loop, on_retry);
     timer_init(&pool->look, core->loop, on_look);
+    timer_init(&pool->breath, core->loop, on_breath);
     timer_init(&pool->lull, core->loop, on_lull);
     timer_init(&pool->rest, core->loop, on_rest);
     demand_init(&pool->demand, (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L));
@@ -198,6 +210,7 @@ void pool_free(struct pool *pool)
         return;
     timer_stop(&pool->retry);
     timer_stop(&pool->look);
+    timer_stop(&pool->breath);
     timer_stop(&pool->lull);
     timer_stop(&pool->rest);
     loop_undefer(pool->core->loop, &pool->refill);
@@ -215,6 +228,7 @@ void pool_stop(struct pool *pool)
     pool->active = false;
     timer_stop(&pool->retry);
     timer_stop(&pool->look);
+    timer_stop(&pool->breath);
     timer_stop(&pool->lull);
     timer_stop(&pool->rest);
     while (pool_yield(pool))
@@ -256,6 +270,7 @@ static void note_demand(struct pool *pool)
 
     demand_note(&pool->demand, now_us(pool));
     busy_us = demand_busy_us(&pool->demand, now_us(pool));
+    timer_arm_in(&pool->breath, BREATH_US);
     timer_arm_in(&pool->lull, MAX((int64_t)LULL_US, busy_us));
     timer_arm_in(&pool->rest, MAX((int64_t)REST_US, busy_us));
 }

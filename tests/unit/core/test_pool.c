@@ -103,7 +103,7 @@ static void a_session_takes_a_member_and_the_pool_is_refilled(void **state)
     session_use_end(&tried.use);
 }
 
-static void refilling_waits_for_a_lull_unless_half_of_the_pool_is_gone(void **state)
+static void refilling_waits_for_a_lull_and_less_if_half_of_the_pool_is_gone(void **state)
 {
     struct world *world = *state;
     struct tried tried[3];
@@ -112,12 +112,28 @@ static void refilling_waits_for_a_lull_unless_half_of_the_pool_is_gone(void **st
     for (unsigned i = 0; i < 3; i++) {
         world_use(world, world_open_simple(world, "ann", NULL), &tried[i]);
         assert_int_equal(tried[i].use.err.code, ERR_NONE);
-        assert_int_equal(pool_ready(world->core->pool), i == 0 ? 3 : 2);
+        assert_int_equal(pool_ready(world->core->pool), 3 - i);
     }
+    world_advance(world, 2);
+    assert_int_equal(pool_ready(world->core->pool), 1);
+    world_advance(world, 2);
+    assert_int_equal(pool_ready(world->core->pool), 2);
     world_advance(world, 100);
     assert_int_equal(pool_ready(world->core->pool), 4);
     for (unsigned i = 0; i < 3; i++)
         session_use_end(&tried[i].use);
+}
+
+static void the_last_member_is_made_again_at_once(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+
+    start_with(world, 1);
+    world_use(world, world_open_simple(world, "ann", NULL), &tried);
+    assert_int_equal(metric(world, METRIC_POOL_HITS), 1);
+    assert_int_equal(pool_ready(world->core->pool), 1);
+    session_use_end(&tried.use);
 }
 
 enum { CROWD = 40, MINUTE_MS = 60 * 1000 };
@@ -368,7 +384,8 @@ int main(void)
         TEST(the_pool_is_filled_one_at_a_time),
         TEST(under_memory_pressure_members_are_given_back_one_by_one),
         TEST(a_session_takes_a_member_and_the_pool_is_refilled),
-        TEST(refilling_waits_for_a_lull_unless_half_of_the_pool_is_gone),
+        TEST(refilling_waits_for_a_lull_and_less_if_half_of_the_pool_is_gone),
+        TEST(the_last_member_is_made_again_at_once),
         TEST(after_a_crowd_as_many_are_kept_and_forgotten_by_half),
         TEST(no_more_are_kept_for_a_crowd_than_the_settings_say),
         TEST(a_claim_is_durable_before_it_is_used),
