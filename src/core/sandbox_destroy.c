@@ -45,7 +45,10 @@ static void on_gone(struct sandbox *sandbox)
         session->sandbox = NULL;
         session_on_sandbox_gone(session);
     }
-    loop_defer(core->loop, &sandbox->release, on_release);
+    /* Behind the record that whoever asked for the end waits for. */
+    timer_stop(&sandbox->timer);
+    timer_stop(&sandbox->retry);
+    loop_defer_last(core->loop, &sandbox->release, on_release);
     pool_kick(core->pool);
 }
 
