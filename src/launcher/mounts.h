@@ -18,7 +18,7 @@ int mount_make(const char *type, const struct mount_option *options, uint64_t at
  * looked up in one chain: with thousands of sandboxes each further look-up takes longer. */
 int mount_procfs(int shared);
 
-/* As above, attached to a path. */
+/* A new file system, attached to a path. No value has a comma in it. */
 int mount_at(const char *type, const struct mount_option *options, uint64_t attributes,
              const char *path);
 
