@@ -125,6 +125,9 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
     bool native = destroy->mark.mode == LAUNCH_NATIVE;
     int trash;
 
+    /* What its init leaves behind is ours, and is found as long as it is not reaped. */
+    if (!native)
+        launcher_reap(launcher);
     if (!native && kill_stragglers(launcher, &destroy->mark) > 0) {
         *out_step = "wait for its processes to die";
         return false;

@@ -63,9 +63,13 @@ struct launcher {
     unsigned discarded;       /* groups that went, for their names */
     struct destroy *retries;  /* of them, those that are tried again soon */
     int64_t next_deadline_check_ms;
-    int remover; /* pid of the process that empties the trash; 0: none */
+    unsigned deaths; /* that we were told of */
+    int remover;     /* pid of the process that empties the trash; 0: none */
     bool trash_waits;
 };
+
+/* All children that have died, orphans of sandboxes included. */
+void launcher_reap(struct launcher *launcher);
 
 /* Each fills the body of the answer, or fails. */
 int launcher_setup(struct launcher *launcher, const struct launch_setup *setup, int filter,

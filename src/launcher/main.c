@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { MAX_REQUEST = 512, EVENTS = 64, KITS_READY = 16 };
+enum { MAX_REQUEST = 512, EVENTS = 64, KITS_READY = 16, REAP_ALL = 256 };
 
 union request {
     struct launch_header header;
@@ -319,17 +319,37 @@ static bool receive(struct launcher *self)
 
 /* --- the loop ------------------------------------------------------------------------------ */
 
-static void reap(struct launcher *self, int signals)
+static void reap_child(struct launcher *self, pid_t which)
 {
-    struct signalfd_siginfo info;
+    pid_t pid = waitpid(which, NULL, WNOHANG);
+
+    if (pid > 0 && pid == self->remover)
+        trash_on_exit(self);
+}
+
+void launcher_reap(struct launcher *self)
+{
     pid_t pid;
 
-    while (read(signals, &info, sizeof(info)) == sizeof(info))
-        continue;
     while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
         if (pid == self->remover)
             trash_on_exit(self);
     }
+}
+
+/* By name: waiting for any child makes the kernel look at each, and there may be thousands. Those
+ * that died at the same moment have one signal together. Of these a sandbox is reaped when it is
+ * destroyed, and others now and then. */
+static void reap(struct launcher *self, int signals)
+{
+    struct signalfd_siginfo info;
+
+    while (read(signals, &info, sizeof(info)) == sizeof(info))
+        reap_child(self, (pid_t)info.ssi_pid);
+    if (self->remover > 0)
+        reap_child(self, self->remover);
+    if (++self->deaths % REAP_ALL == 0)
+        launcher_reap(self);
 }
 
 static int watch(struct launcher *self, int fd, void *token)
