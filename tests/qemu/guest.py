@@ -112,7 +112,11 @@ def use_daemon(name, environment, **options):
     killed = cli("run", "--memory", "64m", "--", "python3", "-c", "b = bytearray(512 << 20)")
     check("memory is limited", killed.returncode == 137, killed)
     session = json.loads(cli("session", "create", "--json").stdout)["id"]
-    report = json.loads(cli("inspect", session, "--json").stdout)
+    for _ in range(300):
+        report = json.loads(cli("inspect", session, "--json").stdout)
+        if (report["sandbox"] or {}).get("state") == "ready":
+            break
+        time.sleep(0.1)
     check("the report tells version 2", '"cgroup": "v2"' in json.dumps(report), report)
     check("it is paused", cli("session", "pause", session).returncode == 0)
     check("and goes on", cli("exec", session, "--", "echo", "on").stdout == "on\n")
