@@ -26,10 +26,9 @@ int direct_prepare(struct spawn *spawn)
     const struct launch_setup *setup = &spawn->launcher->setup;
 
     if (spawn->launcher->root)
-        spawn->mark.uid = setup->direct_uid
-                              ? setup->direct_uid
-                              : setup->uid_base + spawn->mark.slot * LAUNCH_IDS_PER_SLOT +
-                                    USER_IN_RANGE;
+        spawn->mark.uid = setup->direct_uid ? setup->direct_uid
+                                            : setup->uid_base + spawn->mark.slot * LAUNCH_IDS_STEP +
+                                                  USER_IN_RANGE;
     if (mkdirat(spawn->dir, "workspace", 0700) < 0)
         return fail_sys(&spawn->fail, "make workspace");
     if (spawn->launcher->root && fchownat(spawn->dir, "workspace", spawn->mark.uid,

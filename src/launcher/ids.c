@@ -15,7 +15,7 @@ uint32_t ids_first(const struct launcher *launcher, uint32_t slot)
 {
     switch (launcher->ids) {
     case IDS_OWN:
-        return launcher->setup.uid_base + slot * LAUNCH_IDS_PER_SLOT;
+        return launcher->setup.uid_base + slot * LAUNCH_IDS_STEP;
     case IDS_RANGE:
         return 1; /* behind our own, which is 0 */
     case IDS_SINGLE:

@@ -15,7 +15,7 @@ enum { WALK_ROUNDS = 64, MAX_PROCESSES = 65536 };
 
 static bool has_own_uid(const struct launcher *launcher, const struct mark *mark)
 {
-    uint64_t first = launcher->setup.uid_base + (uint64_t)mark->slot * LAUNCH_IDS_PER_SLOT;
+    uint64_t first = launcher->setup.uid_base + (uint64_t)mark->slot * LAUNCH_IDS_STEP;
 
     return launcher->root && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
 }

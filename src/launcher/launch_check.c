@@ -48,7 +48,7 @@ static const char *check_limits(const struct launch_limits *limits)
 static const char *check_setup(const void *message)
 {
     const struct launch_setup *setup = message;
-    uint64_t end = setup->uid_base + (uint64_t)setup->slots * LAUNCH_IDS_PER_SLOT;
+    uint64_t end = setup->uid_base + (uint64_t)setup->slots * LAUNCH_IDS_STEP;
 
     if (!launch_name_is_valid(setup->instance) || !launch_name_is_valid(setup->hostname))
         return "name";

@@ -27,6 +27,9 @@ enum {
     LAUNCH_PATH_SIZE = 256,
     LAUNCH_MAX_FILTER = 4096, /* instructions of the seccomp program, as the kernel has it */
     LAUNCH_IDS_PER_SLOT = 65536,
+    /* From one slot to the next. The kernel keeps users in 128 chains, by the lowest bits of their
+     * numbers and the seven above: with the same low bits for each sandbox all were in one. */
+    LAUNCH_IDS_STEP = LAUNCH_IDS_PER_SLOT + 1,
 };
 
 /* Where the launcher finds its descriptors. */

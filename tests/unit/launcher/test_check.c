@@ -167,10 +167,26 @@ static void the_uid_range_stays_clear_of_real_users(void **state)
 #undef REFUSED
 }
 
+/* As the kernel does, which looks a user up in one of 128 chains. */
+static void users_of_sandboxes_are_in_different_chains(void **state)
+{
+    bool seen[128] = { false };
+
+    (void)state;
+    for (uint32_t slot = 0; slot < ARRAY_LENGTH(seen); slot++) {
+        uint32_t uid = good_setup().uid_base + slot * LAUNCH_IDS_STEP;
+        uint32_t chain = ((uid >> 7) + uid) % ARRAY_LENGTH(seen);
+
+        assert_false(seen[chain]);
+        seen[chain] = true;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_request_is_taken),
+        cmocka_unit_test(users_of_sandboxes_are_in_different_chains),
         cmocka_unit_test(ids_have_one_alphabet_and_one_length),
         cmocka_unit_test(a_text_without_an_end_is_refused),
         cmocka_unit_test(names_are_no_paths),
