@@ -581,8 +581,8 @@ const struct setting settings[] = {
         .offset = FIELD(pool_peak),
         .fallback = "128",
         .max = 10000,
-        .help = "After many were asked for at once, as many are kept ready, up to this. Forgotten "
-                "by half every five minutes.",
+        .help = "After many were asked for at once, as many are kept ready, up to this, unless "
+                "pool.size is 0. Forgotten by half every five minutes.",
     },
     {
         .key = "exec.timeout",

@@ -355,6 +355,11 @@ bool capacity_has_spare(const struct capacity *capacity)
     return has_room(capacity) && !capacity->waiting;
 }
 
+bool capacity_may_have(const struct capacity *capacity, const char *owner)
+{
+    return owner_has_room(capacity, map_get(&capacity->owners, owner));
+}
+
 size_t capacity_waiting(const struct capacity *capacity)
 {
     return capacity->waiting;

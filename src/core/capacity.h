@@ -58,6 +58,9 @@ void capacity_set_idle(struct capacity *capacity, struct sandbox *sandbox, bool 
 /* It is being destroyed: its slot is free soon. */
 void capacity_set_leaving(struct capacity *capacity, struct sandbox *sandbox);
 
+/* Whether this owner may have one more. */
+bool capacity_may_have(const struct capacity *capacity, const char *owner);
+
 /* Whether the pool may take one more. */
 bool capacity_has_spare(const struct capacity *capacity);
 

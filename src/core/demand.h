@@ -5,7 +5,6 @@
  * and when it may make them without being in the way of those who wait.
  */
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -81,7 +81,8 @@ static int64_t now_us(const struct pool *pool)
     return loop_now_us(pool->core->loop);
 }
 
-size_t pool_wanted(const struct pool *pool)
+/* How many it would have now. */
+static size_t wanted(const struct pool *pool)
 {
     const struct config *config = pool->core->parts.config;
     size_t size = (size_t)config->pool_size;
@@ -107,7 +108,7 @@ static void refill(struct pool *pool)
 {
     if (!pool->active || pool->creating || timer_is_armed(&pool->retry) || may_wait(pool))
         return;
-    if (pool_ready(pool) >= pool_wanted(pool))
+    if (pool_ready(pool) >= wanted(pool))
         return;
     if (!capacity_has_spare(pool->core->capacity))
         return;
@@ -162,7 +163,7 @@ static void on_rest(struct timer *timer)
 /* The youngest: the others may have a Python. */
 static bool shed_surplus(struct pool *pool)
 {
-    if (pool_ready(pool) <= pool_wanted(pool))
+    if (pool_ready(pool) <= wanted(pool))
         return false;
     sandbox_destroy(list_last(&pool->ready, struct sandbox, pool_node), END_EVICTED, NULL);
     return true;
@@ -277,12 +278,16 @@ static void note_demand(struct pool *pool)
 
 struct sandbox *pool_take(struct pool *pool, const struct session *session)
 {
-    struct sandbox *member = list_first(&pool->ready, struct sandbox, pool_node);
+    struct sandbox *member = NULL;
 
     if (!pool->core->parts.config->pool_size || !fits(pool, session))
         return NULL;
-    note_demand(pool);
-    pool_kick(pool);
+    /* Those who get none anyway are no crowd, and nobody waits for them. */
+    if (capacity_may_have(pool->core->capacity, session->owner)) {
+        note_demand(pool);
+        pool_kick(pool);
+        member = list_first(&pool->ready, struct sandbox, pool_node);
+    }
     if (!member || !capacity_transfer(pool->core->capacity, member, session->owner)) {
         metrics_add(pool->core->metrics, METRIC_POOL_MISSES, 0, 1);
         return NULL;

@@ -31,7 +31,6 @@ bool pool_yield(struct pool *pool);
 void pool_kick(struct pool *pool);
 
 size_t pool_ready(const struct pool *pool);
-size_t pool_wanted(const struct pool *pool); /* how many it would have now */
 
 /* Says whether memory is short, instead of the host; for tests. */
 void pool_judge_memory(struct pool *pool, bool (*is_tight)(void));

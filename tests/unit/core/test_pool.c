@@ -180,6 +180,54 @@ static void no_more_are_kept_for_a_crowd_than_the_settings_say(void **state)
         session_use_end(&tried[i].use);
 }
 
+static void what_is_kept_for_a_crowd_gives_way_and_outlives_no_restart(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened opened;
+    static struct tried tried[CROWD + 1];
+
+    world->config.capacity.max_sandboxes = CROWD + 10;
+    world->config.pool_peak = 128;
+    start_with(world, 2);
+    for (unsigned i = 0; i < CROWD; i++)
+        world_use(world, world_open_simple(world, "ann", NULL), &tried[i]);
+    world_advance(world, 1000);
+    assert_int_equal(pool_ready(world->core->pool), 10);
+    request.network = NETWORK_OPEN;
+    world_use(world, world_open(world, &request, &opened), &tried[CROWD]);
+    assert_int_equal(pool_ready(world->core->pool), 9);
+    for (unsigned i = 0; i <= CROWD; i++) {
+        assert_int_equal(tried[i].use.err.code, ERR_NONE);
+        session_use_end(&tried[i].use);
+    }
+    world_restart(world);
+    world_advance(world, 1000);
+    assert_int_equal(pool_ready(world->core->pool), 2);
+    assert_int_equal(fake_backend_count(world->backend), CROWD + 1 + 2);
+}
+
+static void who_may_have_no_more_is_no_crowd(void **state)
+{
+    struct world *world = *state;
+    static struct tried tried[CROWD];
+
+    world->config.capacity.max_sandboxes = 0;
+    world->config.capacity.max_per_owner = 1;
+    world->config.capacity.overflow = OVERFLOW_REJECT;
+    world->config.pool_peak = 128;
+    start_with(world, 2);
+    for (unsigned i = 0; i < CROWD; i++)
+        world_use(world, world_open_simple(world, "ann", NULL), &tried[i]);
+    assert_int_equal(tried[CROWD - 1].use.err.code, ERR_LIMIT);
+    world_advance(world, 21);
+    assert_int_equal(pool_ready(world->core->pool), 2);
+    world_advance(world, 1000);
+    assert_int_equal(pool_ready(world->core->pool), 2);
+    for (unsigned i = 0; i < CROWD; i++)
+        session_use_end(&tried[i].use);
+}
+
 static void a_claim_is_durable_before_it_is_used(void **state)
 {
     struct world *world = *state;
@@ -388,6 +436,8 @@ int main(void)
         TEST(the_last_member_is_made_again_at_once),
         TEST(after_a_crowd_as_many_are_kept_and_forgotten_by_half),
         TEST(no_more_are_kept_for_a_crowd_than_the_settings_say),
+        TEST(what_is_kept_for_a_crowd_gives_way_and_outlives_no_restart),
+        TEST(who_may_have_no_more_is_no_crowd),
         TEST(a_claim_is_durable_before_it_is_used),
         TEST(a_claimed_member_gets_the_limits_of_its_session),
         TEST(limits_that_cannot_be_set_fail_the_use_and_destroy_the_member),
