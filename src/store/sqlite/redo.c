@@ -253,12 +253,14 @@ static int write_at(const struct redo_file *file, const void *data, size_t lengt
 }
 
 /* A flush of a file that does not grow, and whose blocks have been written before, has nothing to
- * record about it. Zeros are no frame. Without room for them it grows. */
+ * record about it. Zeros are no frame. Without room for them it grows, and leaves what there is to
+ * the database. */
 static void make_room(const struct redo_file *file)
 {
     scoped(free) char *zeros = xcalloc(1, ROOM_BYTES);
 
-    (void)!pwrite(file->fd, zeros, ROOM_BYTES, 0);
+    if (pwrite(file->fd, zeros, ROOM_BYTES, 0) != ROOM_BYTES)
+        (void)!ftruncate(file->fd, 0);
 }
 
 static int make_file(struct redo *redo, struct redo_file *file, struct error *err)

@@ -7,9 +7,11 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -75,6 +77,14 @@ static void commit_and_die(struct sqlite_place *place, const char *boot_id, unsi
     assert_int_equal(status, 0);
 }
 
+static void put_and_wait(struct sqlite_place *place, unsigned which)
+{
+    struct session_record session = sample_session(which);
+
+    store_put_session(place->store, &session);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+}
+
 static void assert_sessions(struct sqlite_place *place, unsigned count)
 {
     scoped(found_records_free) struct found_records found = { 0 };
@@ -99,6 +109,42 @@ static void what_was_committed_is_there_after_the_process_has_died(void **state)
     assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 5);
     assert_non_null(sqlite_place_open(place, "boot 1"));
     assert_sessions(place, 8);
+}
+
+static void the_log_has_its_length_from_the_beginning(void **state)
+{
+    struct sqlite_place *place = *state;
+    off_t size;
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    put_and_wait(place, 1);
+    size = log_size(place, 0);
+    assert_true(size > 512 * 1024);
+    for (unsigned i = 2; i <= 20; i++)
+        put_and_wait(place, i);
+    assert_int_equal(log_size(place, 0), size);
+    sqlite_place_close(place);
+}
+
+/* As on a disk that has no more: what is left of it is for the records. */
+static void without_room_the_log_takes_no_more_than_it_needs(void **state)
+{
+    struct sqlite_place *place = *state;
+    struct rlimit before;
+    struct rlimit narrow;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    narrow = (struct rlimit){ .rlim_cur = 400 * 1024, .rlim_max = before.rlim_max };
+    signal(SIGXFSZ, SIG_IGN);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &narrow), 0);
+    put_and_wait(place, 1);
+    assert_int_equal(log_size(place, 0), log_end(place, 0));
+    put_and_wait(place, 2);
+    assert_int_equal(log_size(place, 0), log_end(place, 0));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_sessions(place, 2);
+    sqlite_place_close(place);
 }
 
 static void closing_leaves_no_log(void **state)
@@ -464,6 +510,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         place_test(what_was_committed_is_there_after_the_process_has_died),
+        place_test(the_log_has_its_length_from_the_beginning),
+        place_test(without_room_the_log_takes_no_more_than_it_needs),
         place_test(closing_leaves_no_log),
         place_test(the_log_is_for_its_owner_only),
         place_test(a_commit_that_was_cut_off_is_as_if_it_had_not_been),
