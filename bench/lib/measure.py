@@ -109,15 +109,17 @@ def burst(bench):
     with bench.daemon("burst") as daemon:
         number = bench.sizes.burst
         bench.engine("burst", {"sandglass": daemon.url}, suffix="_new", number=number)
-        fill_pool(daemon, number)
+        bench.results.notes["pool of the second crowd"] = {"ready": fill_pool(daemon, number)}
         subjects = bench.with_peers([*QUICK_PEERS, "crun"], {"plain": "", "sandglass": daemon.url})
         bench.engine("burst", subjects, number=number)
 
 
-def fill_pool(daemon, number, seconds=60):
+def fill_pool(daemon, number, seconds=10):
+    """How many are ready: fewer than asked for if these did not come within one moment."""
     deadline = time.monotonic() + seconds
-    while daemon.metric("sandglass_pool_ready") < number and time.monotonic() < deadline:
+    while (ready := daemon.metric("sandglass_pool_ready")) < number and time.monotonic() < deadline:
         time.sleep(0.1)
+    return ready
 
 
 def bytes_(bench):
