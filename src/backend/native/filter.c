@@ -164,15 +164,18 @@ static uint32_t first_of(const struct emitter *emitter, size_t range)
 }
 
 /* How many numbers are exceptions to `verdict`; more than are worth it when one is no number but a
- * range. */
+ * range, as the last one is: it has no end. */
 static unsigned count_singles(const struct emitter *emitter, size_t begin, size_t end,
                               uint8_t verdict)
 {
     unsigned singles = 0;
 
     for (size_t i = begin; i < end && singles <= MAX_SINGLES; i++) {
+        bool is_single = i + 1 < emitter->count &&
+                         first_of(emitter, i + 1) - first_of(emitter, i) == 1;
+
         if (emitter->ranges[i].verdict != verdict)
-            singles += first_of(emitter, i + 1) - first_of(emitter, i) == 1 ? 1 : MAX_SINGLES + 1;
+            singles += is_single ? 1 : MAX_SINGLES + 1;
     }
     return singles;
 }

@@ -1,5 +1,6 @@
 #include "backend/native/seccomp.h"
 
+#include "backend/native/filter.h"
 #include "base/macros.h"
 #include "base/scoped.h"
 
@@ -262,6 +263,23 @@ static void every_number_has_the_verdict_of_its_name(void **state)
     }
 }
 
+/* The last that is refused alone before the end of the table: so is what comes after the table. */
+static void what_is_behind_all_numbers_is_refused(void **state)
+{
+    static struct filter filter;
+
+    (void)state;
+    for (int number = 0; number < FILTER_CALLS - 1; number++)
+        filter_allow(&filter, number);
+    assert_int_equal(filter_compile(&filter, AUDIT_ARCH_X86_64), 0);
+    memcpy(program, filter.code, sizeof(program[0]) * filter.length);
+    length = filter.length;
+    assert_int_equal(call(FILTER_CALLS - 2, 0, 0, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(FILTER_CALLS - 1, 0, 0, 0), REFUSED);
+    assert_int_equal(call(FILTER_CALLS, 0, 0, 0), REFUSED);
+    assert_int_equal(call(0x40000000, 0, 0, 0), REFUSED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +294,7 @@ int main(void)
         cmocka_unit_test(only_one_s_own_limits_can_be_changed),
         cmocka_unit_test(the_tree_is_shallow),
         cmocka_unit_test(every_number_has_the_verdict_of_its_name),
+        cmocka_unit_test(what_is_behind_all_numbers_is_refused), /* replaces the program */
     };
 
     return cmocka_run_group_tests_name("backend/seccomp", tests, compile, NULL);
