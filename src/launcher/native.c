@@ -79,6 +79,9 @@ int native_child(struct spawn *spawn)
     const char *hostname = launcher->setup.hostname;
 
     spawn_reset();
+    /* The launcher's session has no terminal; one of its own would cost more than the rest. An init
+     * that others can see makes its own, which who leads a group cannot. */
+    (void)setpgid(0, 0);
     if (setns(spawn->netns, CLONE_NEWNET) < 0)
         return fail_sys(&spawn->fail, "enter the network namespace");
     /* After the group was entered: it becomes the root of what the sandbox sees of them. */

@@ -174,11 +174,9 @@ int spawn_enter(struct spawn *spawn)
 
 void spawn_reset(void)
 {
-    /* Nothing is ignored or handled here, and init takes care of the mask itself. Our session, that
-     * of the launcher, has no terminal; one of its own would cost more than the rest of this. */
+    /* Nothing is ignored or handled here, and init takes care of the mask itself. */
     (void)setpriority(PRIO_PROCESS, 0, 0);
     umask(022);
-    (void)setpgid(0, 0);
 }
 
 /* The hard limit can only go down. */

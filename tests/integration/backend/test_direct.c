@@ -115,6 +115,16 @@ static void what_left_its_session_dies_with_it(void **state)
     assert_false(process_exists(orphan));
 }
 
+static void its_init_has_a_session_of_its_own(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox = ground_sandbox(ground);
+
+    ground_expect(ground, sandbox.id, "", "echo yes", "yes\n");
+    assert_int_equal(getsid(sandbox.pid), sandbox.pid);
+    assert_int_equal(ground_destroy(ground, sandbox.id, NULL), 0);
+}
+
 static void a_fork_bomb_dies_with_it(void **state)
 {
     struct ground *ground = *state;
@@ -210,6 +220,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_of_the_daemon_is_inherited, open_ground,
                                         close_ground),
         cmocka_unit_test_setup_teardown(it_writes_nowhere_else, open_ground, close_ground),
+        cmocka_unit_test_setup_teardown(its_init_has_a_session_of_its_own, open_ground,
+                                        close_ground),
         cmocka_unit_test_setup_teardown(what_left_its_session_dies_with_it, open_ground,
                                         close_ground),
         cmocka_unit_test_setup_teardown(it_is_found_again_after_a_restart, open_ground,
