@@ -319,13 +319,14 @@ static void check_deadlines(struct launcher *launcher, int64_t now)
 
 int destroy_turn(struct launcher *launcher)
 {
-    struct destroy *retries = launcher->retries;
+    struct destroy *retries;
     struct destroy *following;
     int64_t now = now_ms();
 
     if (!launcher->destroys)
         return -1;
     check_deadlines(launcher, now);
+    retries = launcher->retries; /* with those whose death is noticed only now */
     launcher->retries = NULL;
     for (struct destroy *destroy = retries; destroy; destroy = following) {
         following = destroy->next_retry;
