@@ -145,8 +145,10 @@ static void make_again(struct launcher *launcher, struct delivery *delivery)
     struct fail ignored;
 
     delivery->made = kit_complete(launcher, kit, &delivery->wanted, kept, &ignored) == 0;
-    if (!delivery->made)
+    if (!delivery->made) {
+        kept_close(kept); /* what was opened is of a kit that is dropped */
         return;
+    }
     shelf_stamp(&shelf, kept, kit);
     kit->root = make_root(launcher, kit, kept);
 }
