@@ -33,10 +33,10 @@ static const struct {
     const char *name;
     void (*run)(struct engine *engine);
 } sections[] = {
-    { "latency", engine_latency }, { "rate", engine_rate },         { "burst", engine_burst },
-    { "memory", engine_memory },   { "populate", engine_populate }, { "growth", engine_growth },
-    { "output", engine_output },   { "requests", engine_requests }, { "python", engine_python },
-    { "mcp", engine_mcp },
+    { "latency", engine_latency }, { "alone", engine_alone },   { "rate", engine_rate },
+    { "burst", engine_burst },     { "memory", engine_memory }, { "populate", engine_populate },
+    { "growth", engine_growth },   { "output", engine_output }, { "requests", engine_requests },
+    { "python", engine_python },   { "mcp", engine_mcp },
 };
 
 const struct subject *engine_subject(const struct engine *engine, const char *name)

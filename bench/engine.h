@@ -27,6 +27,7 @@ struct engine {
 
 /* Each appends rows: {"row", "subject", "unit", "count", "p50", …}. */
 void engine_latency(struct engine *engine);  /* cold, first, exec_*, destroy */
+void engine_alone(struct engine *engine);    /* exec_true, beside the floor only */
 void engine_rate(struct engine *engine);     /* cycles in a second, widths in flight */
 void engine_burst(struct engine *engine);    /* `number` at once */
 void engine_memory(struct engine *engine);   /* of `number` idle sandboxes */

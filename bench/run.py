@@ -14,9 +14,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from lib import check, measure, peers, picture, table  # noqa: E402
 
-FULL = types.SimpleNamespace(latency=20, containers=25, rate=2.0, burst=100, output_bytes=1 << 30, requests=6, many=[10, 100, 1000, 5000],
+FULL = types.SimpleNamespace(latency=20, alone=5, containers=25, rate=2.0, burst=100, output_bytes=1 << 30, requests=6, many=[10, 100, 1000, 5000],
                              restart=1000, growth=4, python=15, mcp=5, widths="1,4,16,64", slow_widths="1,4,16")
-QUICK = types.SimpleNamespace(latency=6, containers=5, rate=1.0, burst=50, output_bytes=256 << 20, requests=2, many=[10, 100], restart=100,
+QUICK = types.SimpleNamespace(latency=6, alone=3, containers=5, rate=1.0, burst=50, output_bytes=256 << 20, requests=2, many=[10, 100], restart=100,
                               growth=1, python=4, mcp=2, widths="1,4,16,64", slow_widths="1,16")
 CHECK = types.SimpleNamespace(latency=5, rate=0.6, burst=50, output_bytes=128 << 20, many=[10, 50], restart=50, growth=0.5, widths="1,16")
 

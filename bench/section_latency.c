@@ -147,7 +147,25 @@ static int add_subject(struct latency *latency, size_t at, struct error *err)
     return str_equal(name, "sandglass-cold") ? 0 : add_live(latency, at, err);
 }
 
-void engine_latency(struct engine *engine)
+/* Nothing but this and the floor: how far the slowest are off when nobody else leaves work for the
+ * kernel behind. */
+static int add_alone(struct latency *latency, size_t at, struct error *err)
+{
+    const struct subject *subject = &latency->engine->subjects[at];
+
+    worker_init(&latency->workers[at], subject, (unsigned)at);
+    if (str_equal(subject->name, "plain")) {
+        add(latency, "floor", at, trial_cycle, NULL);
+        return 0;
+    }
+    if (subject->ops->make(&latency->workers[at], &latency->boxes[at], err) < 0)
+        return -1;
+    add(latency, "exec_true", at, trial_run, true_argv);
+    return 0;
+}
+
+static void measure(struct engine *engine,
+                    int (*add_one)(struct latency *latency, size_t at, struct error *err))
 {
     struct latency *latency = xnew(struct latency);
     struct trial_limits limits = { .seconds = engine->seconds,
@@ -160,7 +178,7 @@ void engine_latency(struct engine *engine)
     for (size_t i = 0; i < engine->count; i++) {
         struct error err = { 0 };
 
-        if (add_subject(latency, i, &err) < 0)
+        if (add_one(latency, i, &err) < 0)
             engine_put_error(engine, "exec_true", engine->subjects[i].name, &err);
     }
     trials_run(latency->trials, latency->count, &limits);
@@ -173,4 +191,14 @@ void engine_latency(struct engine *engine)
     }
     trials_fini(latency->trials, latency->count);
     free(latency);
+}
+
+void engine_latency(struct engine *engine)
+{
+    measure(engine, add_subject);
+}
+
+void engine_alone(struct engine *engine)
+{
+    measure(engine, add_alone);
 }

@@ -7,7 +7,7 @@ FACTOR = 5.0
 
 # Those that depend on what else the machine does: a tail, a burst on two cores, the end of
 # something whose parts the kernel takes away in its own time.
-LOOSE = {"exec_true_p99": 40.0, "burst_p99": 20.0, "destroy": 30.0, "destroy_full": 30.0}
+LOOSE = {"burst_p99": 20.0, "destroy": 30.0, "destroy_full": 30.0}
 
 # Their records are on the disk before the answer: what the disk needs for so many of them is no fault of ours.
 DURABLE = {"cold": 6, "warm": 3, "destroy": 3, "destroy_full": 3}

@@ -83,6 +83,13 @@ def latency(bench):
         bench.results.notes["pool"] = {"hits": hits, "misses": misses}
 
 
+def alone(bench):
+    """Tails: exec with nothing else going on, once the machine has come to rest."""
+    with bench.daemon("alone") as daemon:
+        time.sleep(2)
+        bench.engine("alone", {"plain": "", "sandglass": daemon.url}, prefix="alone_", seconds=bench.sizes.alone)
+
+
 def containers(bench):
     """Those that take their time, with a floor of their own: what they leave behind would disturb the quick ones."""
     subjects = bench.with_peers(SLOW_PEERS, {})
@@ -221,5 +228,5 @@ def mcp(bench):
         bench.engine("mcp", {"sandglass": daemon.url}, seconds=bench.sizes.mcp, program=program)
 
 
-SECTIONS = {"latency": latency, "containers": containers, "rate": rate, "burst": burst, "bytes": bytes_, "requests": requests,
+SECTIONS = {"latency": latency, "alone": alone, "containers": containers, "rate": rate, "burst": burst, "bytes": bytes_, "requests": requests,
             "memory": memory, "many": many, "python": python, "mcp": mcp}
