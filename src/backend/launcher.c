@@ -2,6 +2,7 @@
 
 #include "backend/launcher_process.h"
 #include "base/alloc.h"
+#include "base/log.h"
 #include "config/config.h"
 
 #include <errno.h>
@@ -100,6 +101,9 @@ static void answer(struct launcher *launcher, const struct launch_reply *reply, 
 {
     struct launcher_call *call = find_call(launcher, reply->header.tag);
 
+    if (!reply->header.tag)
+        log_warn("sandboxes are not made ahead; trying again", kv("step", reply->step),
+                 kv("error", strerror(reply->error)));
     if (!call) {
         fd_close(pidfd);
         return;

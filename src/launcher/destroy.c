@@ -345,3 +345,17 @@ void destroys_close(struct launcher *launcher)
     for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next)
         kit_forget(launcher, destroy->id, &destroy->kit);
 }
+
+void destroys_close_fds(struct launcher *launcher)
+{
+    for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next) {
+        kit_close(&destroy->kit);
+        if (destroy->pidfd >= 0)
+            close(destroy->pidfd);
+        if (destroy->farewell.mounts >= 0)
+            close(destroy->farewell.mounts);
+        if (destroy->farewell.netns >= 0)
+            close(destroy->farewell.netns);
+    }
+    launcher->destroys = NULL;
+}

@@ -21,6 +21,9 @@ int destroy_turn(struct launcher *launcher);
  * them. */
 void destroys_close(struct launcher *launcher);
 
+/* In a child, for which they are not. */
+void destroys_close_fds(struct launcher *launcher);
+
 /* Empties the trash by a child at low priority, unless one is at it already. */
 void trash_start(struct launcher *launcher);
 void trash_on_exit(struct launcher *launcher);

@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 #include <time.h>
 
-enum { REFILL_MS = 20, SWEEP_MS = 1000 };
+enum { REFILL_MS = 20, SWEEP_MS = 1000, PAUSE_MS = 1000, PAUSES_MAX = 6, PAUSE_MAX_MS = 60 * 1000 };
 
 static int64_t now_ms(void)
 {
@@ -42,17 +42,44 @@ void kits_open(struct launcher *launcher, unsigned wanted)
 
 void kits_start(struct launcher *launcher)
 {
-    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &launcher->kits };
     const struct host *host = &launcher->host;
     struct kits *kits = &launcher->kits;
 
     if (launcher->root && host->template_count > 0)
         memcpy(kits->template_name, host->templates[0].name, sizeof(kits->template_name));
+}
+
+/* What fails once may well fail again: it is tried after a pause that grows. Of what was ordered
+ * before, nothing counts that fails meanwhile. */
+static void put_off(struct launcher *launcher, const struct fail *fail)
+{
+    struct kits *kits = &launcher->kits;
+    int64_t now = now_ms();
+    int64_t pause_ms = (int64_t)PAUSE_MS << kits->failures;
+
+    if (now < kits->again_ms)
+        return;
+    kits->again_ms = now + (pause_ms < PAUSE_MAX_MS ? pause_ms : PAUSE_MAX_MS);
+    if (kits->failures == 0)
+        launcher_tell(launcher, fail);
+    if (kits->failures < PAUSES_MAX)
+        kits->failures++;
+}
+
+static void start_maker(struct launcher *launcher)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = &launcher->kits };
+    struct kits *kits = &launcher->kits;
+    struct fail fail;
+
     kits->maker = maker_start(launcher);
-    if (kits->maker >= 0 && epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, kits->maker, &event) < 0) {
+    if (kits->maker >= 0 && epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, kits->maker, &event) == 0)
+        return;
+    fail_sys(&fail, "start the maker");
+    if (kits->maker >= 0)
         close(kits->maker);
-        kits->maker = -1;
-    }
+    kits->maker = -1;
+    put_off(launcher, &fail);
 }
 
 /* It may have made all of them or nothing. */
@@ -165,6 +192,8 @@ static int kits_due(struct launcher *launcher, int64_t now)
 
     if (there >= kits->wanted && kits->returned_count == 0)
         return -1;
+    if (kits->again_ms > now)
+        return (int)(kits->again_ms - now);
     if (left_ms > 0) {
         order(launcher, (kits->wanted + 1) / 2);
         return left_ms;
@@ -194,8 +223,12 @@ int kits_turn(struct launcher *launcher)
     int kits_ms;
     int sweep_ms;
 
-    if (kits->maker < 0 || !launcher->sealed)
+    if (!launcher->host.native || !launcher->sealed)
         return -1;
+    if (kits->maker < 0 && kits->again_ms <= now)
+        start_maker(launcher);
+    if (kits->maker < 0)
+        return (int)(kits->again_ms - now);
     kits_ms = kits_due(launcher, now);
     sweep_ms = sweep_due(kits, now);
     if (kits_ms < 0 || sweep_ms < 0)
@@ -216,31 +249,34 @@ bool kits_sweep(struct launcher *launcher)
     return true;
 }
 
-static void store(struct launcher *launcher, struct kit *kit, bool made)
+/* Without it the next creation makes its own. */
+static void store(struct launcher *launcher, struct kit *kit, bool made, struct fail *fail)
 {
     struct kits *kits = &launcher->kits;
-    struct fail ignored;
 
     /* The limits may have changed since it was ordered. */
     if (made && *kit->group && !cgroups_limits_equal(&kit->limits, &kits->limits))
-        made = cgroups_limit(&launcher->cgroups, kit->group, &kits->limits, &ignored) == 0;
+        made = cgroups_limit(&launcher->cgroups, kit->group, &kits->limits, fail) == 0;
     if (made) {
         kits->items[kits->count++] = *kit;
+        kits->failures = 0;
         return;
     }
-    /* The next creation makes its own and tells why that fails; no more are ordered. */
-    kits->wanted = 0;
+    put_off(launcher, fail);
     kit_drop(launcher, kit);
 }
 
 void kits_receive(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
+    struct fail fail;
     struct kit kit;
     bool made;
 
-    if (maker_receive(kits->maker, &kit, &made) < 0) {
+    if (maker_receive(kits->maker, &kit, &made, &fail) < 0) {
+        fail_set(&fail, "the maker has died", ECHILD);
         lose_maker(launcher);
+        put_off(launcher, &fail);
         return;
     }
     if (kit.slot == SLOTS_NONE) {
@@ -249,7 +285,17 @@ void kits_receive(struct launcher *launcher)
     }
     kits->ordered--;
     memmove(&kits->slots[0], &kits->slots[1], sizeof(kits->slots[0]) * kits->ordered);
-    store(launcher, &kit, made);
+    store(launcher, &kit, made, &fail);
+}
+
+void kits_close_fds(struct launcher *launcher)
+{
+    struct kits *kits = &launcher->kits;
+
+    while (kits->count > 0)
+        kit_close(&kits->items[--kits->count]);
+    while (kits->returned_count > 0)
+        kit_close(&kits->returned[--kits->returned_count]);
 }
 
 void kits_mark(struct launcher *launcher)

@@ -63,7 +63,9 @@ struct kits {
     struct launch_limits limits;          /* of their groups: those that were asked for last */
     char template_name[LAUNCH_NAME_SIZE]; /* of their roots; "" for none */
     int maker;                            /* owned: its socket; -1 without one */
-    int64_t due_ms; /* until then what is missing may wait, unless it is much */
+    int64_t due_ms;    /* until then what is missing may wait, unless it is much */
+    int64_t again_ms;  /* after a failure: until then nothing is ordered, and no maker started */
+    unsigned failures; /* in a row */
 };
 
 /* --- one kit -------------------------------------------------------------------------------- */
@@ -92,12 +94,14 @@ int kit_complete(struct launcher *launcher, struct kit *kit, const struct launch
 /* Removes what an earlier launcher has left. */
 void kits_open(struct launcher *launcher, unsigned wanted);
 
-/* Starts the maker, when all templates of the settings are there. */
+/* All templates of the settings are there: the next turn starts the maker. */
 void kits_start(struct launcher *launcher);
 void kits_close(struct launcher *launcher);
 
 /* Orders what is missing: the half of it at once, the rest when nobody has asked for a while,
- * because making one takes the processor from the sandbox that has just been made. Returns how long
+ * because making one takes the processor from the sandbox that has just been made. When that fails,
+ * or the maker has died, it is told once, and tried again a second later, two, and so on up to a
+ * minute. Returns how long
  * the loop may wait, in ms, -1 for ever. */
 int kits_turn(struct launcher *launcher);
 
@@ -118,6 +122,9 @@ int kit_take(struct launcher *launcher, const char *id, const struct launch_limi
 /* Whether its root is what is asked for. */
 bool kit_root_fits(const struct launcher *launcher, const struct kit *kit,
                    const struct template *template, const struct launch_create *create);
+
+/* In a child, for which they are not. */
+void kits_close_fds(struct launcher *launcher);
 
 /* Marks the slots of all kits, and of those that are ordered, as taken. */
 void kits_mark(struct launcher *launcher);

@@ -68,6 +68,9 @@ struct launcher {
     bool trash_waits;
 };
 
+/* For the daemon's log: what has failed, and is tried again. */
+void launcher_tell(struct launcher *launcher, const struct fail *fail);
+
 /* All children that have died, orphans of sandboxes included. */
 void launcher_reap(struct launcher *launcher);
 

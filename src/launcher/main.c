@@ -63,6 +63,17 @@ void launcher_reply(struct launcher *self, struct launch_reply *reply, int pidfd
     (void)sendmsg(self->socket, &message, MSG_NOSIGNAL);
 }
 
+void launcher_tell(struct launcher *self, const struct fail *fail)
+{
+    struct launch_reply reply = {
+        .header = { .type = LAUNCH_TYPES, .version = LAUNCH_VERSION },
+        .error = fail->error,
+    };
+
+    strncpy(reply.step, fail->step, sizeof(reply.step) - 1);
+    launcher_reply(self, &reply, -1);
+}
+
 struct list_state {
     struct launcher *launcher;
     struct launch_reply reply;

@@ -21,6 +21,7 @@ struct delivery {
     struct kit kit; /* what is not a descriptor */
     struct launch_limits wanted;
     int made;
+    struct fail fail;   /* if it is not; the text is at the same place in both processes */
     int parts[KIT_FDS]; /* which of the descriptors come along */
 };
 
@@ -90,8 +91,10 @@ static int receive_kit(int socket, struct delivery *delivery)
         placed[i] = delivery->parts[i] ? *next++ : -1;
     spread_fds(&delivery->kit, placed);
     /* There was no room for some of them. */
-    if (message.msg_flags & MSG_CTRUNC)
+    if (message.msg_flags & MSG_CTRUNC) {
         delivery->made = 0;
+        fail_set(&delivery->fail, "take a kit", EMFILE);
+    }
     return 0;
 }
 
@@ -127,11 +130,10 @@ static int make_root(struct launcher *launcher, const struct kit *kit, struct ke
 static void make_new(struct launcher *launcher, struct delivery *delivery)
 {
     struct kit *kit = &delivery->kit;
-    struct fail ignored;
     struct kept nothing;
 
     kept_init(&nothing);
-    delivery->made = kit_complete(launcher, kit, &delivery->wanted, &nothing, &ignored) == 0;
+    delivery->made = kit_complete(launcher, kit, &delivery->wanted, &nothing, &delivery->fail) == 0;
     kept_close(&nothing);
     if (delivery->made)
         kit->root = make_root(launcher, kit, NULL);
@@ -142,9 +144,8 @@ static void make_again(struct launcher *launcher, struct delivery *delivery)
     static struct shelf shelf;
     struct kit *kit = &delivery->kit;
     struct kept *kept = shelf_find(&shelf, kit);
-    struct fail ignored;
 
-    delivery->made = kit_complete(launcher, kit, &delivery->wanted, kept, &ignored) == 0;
+    delivery->made = kit_complete(launcher, kit, &delivery->wanted, kept, &delivery->fail) == 0;
     if (!delivery->made) {
         kept_close(kept); /* what was opened is of a kit that is dropped */
         return;
@@ -171,6 +172,8 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     close(launcher->socket);
     close(launcher->epoll);
     leases_forget(&launcher->slots.leases);
+    kits_close_fds(launcher);
+    destroys_close_fds(launcher);
     /* Roots are assembled where no sandbox sees it. */
     if (unshare(CLONE_NEWNS) < 0 || layers_reset() < 0)
         _exit(1);
@@ -218,7 +221,7 @@ int maker_order(int maker, struct kit *kit, const struct launch_limits *limits)
     return send_kit(maker, &order, MSG_DONTWAIT);
 }
 
-int maker_receive(int maker, struct kit *out_kit, bool *out_made)
+int maker_receive(int maker, struct kit *out_kit, bool *out_made, struct fail *out_fail)
 {
     struct delivery delivery;
 
@@ -226,5 +229,6 @@ int maker_receive(int maker, struct kit *out_kit, bool *out_made)
         return -1;
     *out_kit = delivery.kit;
     *out_made = delivery.made;
+    *out_fail = delivery.fail;
     return 0;
 }

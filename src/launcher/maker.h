@@ -17,6 +17,6 @@ int maker_start(struct launcher *launcher);
  * slot, that the trash be emptied. The descriptors stay the caller's. -1 when there is no room. */
 int maker_order(int maker, struct kit *kit, const struct launch_limits *limits);
 
-/* What was ordered, or with `out_made` false what it was made of as far as descriptors go: nothing.
- * -1 when the maker is gone. The receiver owns the kit. */
-int maker_receive(int maker, struct kit *out_kit, bool *out_made);
+/* What was ordered, or with `out_made` false what it was made of as far as descriptors go: nothing,
+ * and why. -1 when the maker is gone. The receiver owns the kit. */
+int maker_receive(int maker, struct kit *out_kit, bool *out_made, struct fail *out_fail);

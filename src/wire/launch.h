@@ -212,7 +212,8 @@ struct launch_ids {
 };
 
 /* Every answer: error is an errno, and step names what failed. Which body is valid depends on the
- * type in the header, which is that of the request. */
+ * type in the header, which is that of the request. With tag 0 it answers none: it is for the log.
+ */
 struct launch_reply {
     struct launch_header header;
     int32_t error;

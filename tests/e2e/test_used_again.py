@@ -1,8 +1,10 @@
 """Namespaces, control groups and folders are used again for later sandboxes: nothing of the earlier ones shows in them."""
+import fcntl
 import os
 import pathlib
 import signal
 import socket
+import struct
 
 import pytest
 
@@ -162,16 +164,71 @@ def maker_of(daemon):
     return None
 
 
-def test_a_maker_that_dies_leaves_nothing_in_the_way(daemon):
+def ahead(daemon):
+    return len(list((daemon.state / "ahead").iterdir()))
+
+
+def test_a_maker_that_dies_leaves_nothing_in_the_way_and_there_is_another(daemon):
     for _ in in_turn(daemon, "true", 1):
         pass
     maker = wait_for(lambda: maker_of(daemon), "there is a maker")
-    wait_for(lambda: len(list((daemon.state / "ahead").iterdir())) >= 16, "it has made what is kept ready")
+    wait_for(lambda: ahead(daemon) >= 16, "it has made what is kept ready")
     os.kill(maker, signal.SIGSTOP)
     for _ in in_turn(daemon, "true"):  # those are used up, and it has orders
         pass
     os.kill(maker, signal.SIGKILL)
-    wait_for(lambda: not maker_of(daemon), "it is dead")
+    wait_for(lambda: maker_of(daemon) != maker, "it is dead")
     for _ in range(160):  # more than there are uid ranges in a block: each of them is used again
         daemon.api("DELETE", f"/sessions/{daemon.session()}", expect=200)
-    wait_for(lambda: list((daemon.state / "ahead").iterdir()) == [], "what it was making is gone")
+    wait_for(lambda: maker_of(daemon), "there is another one")
+    wait_for(lambda: ahead(daemon) == 16, "what the first one was making is gone, and as many are ready as before")
+    assert daemon.log().count("sandboxes are not made ahead") == 1 and "the maker has died" in daemon.log()
+
+
+def test_another_maker_keeps_nothing_of_those_that_were_made(daemon):
+    maker = wait_for(lambda: maker_of(daemon), "there is a maker")
+    wait_for(lambda: ahead(daemon) >= 16, "it has made what is kept ready")
+    os.kill(maker, signal.SIGKILL)
+    other = wait_for(lambda: maker_of(daemon) not in (None, maker) and maker_of(daemon), "there is another one", 30)
+    wait_for(lambda: not foreign_namespaces(other), "it has closed what it was born with")
+
+
+def foreign_namespaces(pid):
+    """Descriptors of network and user namespaces that are not the host's."""
+    links = [read_link(path) for path in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    return [link for link in links if link.startswith(("net:", "user:")) and link != os.readlink("/proc/self/ns/net")]
+
+
+def read_link(path):
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:
+        return ""
+
+
+def set_immutable(folder, immutable):
+    fd = os.open(folder, os.O_RDONLY)
+    flags = struct.unpack("i", fcntl.ioctl(fd, 0x80086601, bytes(4)))[0]  # FS_IOC_GETFLAGS
+    fcntl.ioctl(fd, 0x40086602, struct.pack("i", flags | 0x10 if immutable else flags & ~0x10))
+    os.close(fd)
+
+
+def test_what_could_not_be_made_ahead_is_tried_again(daemon):
+    wait_for(lambda: ahead(daemon) >= 16, "it has made what is kept ready")
+    maker = wait_for(lambda: maker_of(daemon), "there is a maker")
+    os.kill(maker, signal.SIGSTOP)
+    sessions = [daemon.session() for _ in range(12)]
+    for session in sessions:
+        daemon.execute(session, ["true"])
+    try:
+        set_immutable(daemon.state / "ahead", True)
+    except OSError:
+        pytest.skip("this file system has no immutable folders")
+    try:
+        os.kill(maker, signal.SIGCONT)
+        wait_for(lambda: "sandboxes are not made ahead" in daemon.log(), "it is told")
+    finally:
+        set_immutable(daemon.state / "ahead", False)
+    wait_for(lambda: ahead(daemon) == 16, "there are as many as before", 30)
+    assert daemon.log().count("sandboxes are not made ahead") == 1
+    assert maker_of(daemon) == maker
