@@ -1,11 +1,9 @@
 #include "launcher/kit.h"
 
-#include "launcher/destroy.h"
 #include "launcher/disk.h"
 #include "launcher/launcher.h"
 #include "launcher/maker.h"
 #include "launcher/shelf.h"
-#include "launcher/spawn.h"
 #include "launcher/sys.h"
 
 #include <stdlib.h>
@@ -21,6 +19,11 @@ static int64_t now_ms(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void kits_wait_for_lull(struct kits *kits)
+{
+    kits->due_ms = now_ms() + REFILL_MS;
 }
 
 void kits_open(struct launcher *launcher, unsigned wanted)
@@ -239,13 +242,12 @@ int kits_turn(struct launcher *launcher)
 bool kits_sweep(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
-    int64_t now = now_ms();
 
     if (kits->maker < 0)
         return false;
-    kits->due_ms = now + REFILL_MS;
+    kits_wait_for_lull(kits);
     if (!kits->trash_since_ms)
-        kits->trash_since_ms = now;
+        kits->trash_since_ms = now_ms();
     return true;
 }
 
@@ -379,7 +381,7 @@ int kit_take(struct launcher *launcher, const char *id, const struct launch_limi
     struct kits *kits = &launcher->kits;
     bool current = true;
 
-    kits->due_ms = now_ms() + REFILL_MS;
+    kits_wait_for_lull(kits);
     if (kits->count > 0) {
         *out_kit = kits->items[0];
         memmove(&kits->items[0], &kits->items[1], sizeof(kits->items[0]) * --kits->count);
@@ -396,107 +398,4 @@ int kit_take(struct launcher *launcher, const char *id, const struct launch_limi
     lend(launcher, out_kit);
     follow_limits(launcher, limits);
     return 0;
-}
-
-/* --- coming back ---------------------------------------------------------------------------- */
-
-static bool may_come_back(const struct launcher *launcher, const struct mark *mark)
-{
-    const struct kits *kits = &launcher->kits;
-
-    return launcher->root && kits->maker >= 0 && mark->mode == LAUNCH_NATIVE &&
-           mark->network == LAUNCH_NETWORK_NONE && mark->slot < SLOTS_MAX &&
-           kits->lent[mark->slot].socket && !disk_is_wanted(launcher, &mark->limits) &&
-           kits->count + kits->ordered + kits->returned_count + kits->recalled < KITS_MAX;
-}
-
-static bool is_what_was_lent(const struct kit *kit, const struct lent *lent)
-{
-    return sys_inode(kit->userns) == lent->userns && sys_inode(kit->netns) == lent->netns &&
-           sys_socket_cookie(kit->folder.socket) == lent->socket;
-}
-
-bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, struct kit *out_kit)
-{
-    struct lent *lent;
-
-    kit_init(out_kit);
-    if (!may_come_back(launcher, mark))
-        return false;
-    lent = &launcher->kits.lent[mark->slot];
-    out_kit->userns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_USER);
-    out_kit->netns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_NET);
-    out_kit->folder.socket = sys_pidfd_getfd(pidfd, SPAWN_FD_SOCKET);
-    out_kit->folder.dir = state_open_sandbox(&launcher->state, mark->id);
-    if (out_kit->folder.dir >= 0)
-        out_kit->folder.mark =
-            openat(out_kit->folder.dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (out_kit->folder.mark < 0 || !is_what_was_lent(out_kit, lent)) {
-        kit_close(out_kit);
-        return false;
-    }
-    out_kit->stamp = lent->stamp;
-    *lent = (struct lent){ 0 };
-    launcher->kits.recalled++;
-    out_kit->slot = (int)mark->slot;
-    out_kit->limits = mark->limits;
-    out_kit->is_used = true;
-    return true;
-}
-
-void kit_keep(struct launcher *launcher, const struct mark *mark)
-{
-    if (mark->slot < SLOTS_MAX)
-        launcher->kits.lent[mark->slot] = (struct lent){ 0 };
-}
-
-/* On v2 groups keep their name, and go. */
-static bool take_groups(struct launcher *launcher, const char *id, struct kit *kit)
-{
-    struct cgroups *cgroups = &launcher->cgroups;
-    struct fail ignored;
-
-    if (!cgroups_can_rename(cgroups))
-        return cgroups_remove(cgroups, id) == 0;
-    kit_name_group(launcher, kit);
-    return cgroups_rename(cgroups, id, kit->group, &ignored) == 0 &&
-           cgroups_are_empty(cgroups, kit->group);
-}
-
-/* The folder goes last: as long as it is there, the sandbox is found again. */
-static bool take_names(struct launcher *launcher, const char *id, struct kit *kit)
-{
-    if (!take_groups(launcher, id, kit))
-        return false;
-    return folder_take_back(launcher, &kit->folder, id, (unsigned)kit->slot) == 0;
-}
-
-bool kit_return(struct launcher *launcher, const char *id, struct kit *kit)
-{
-    struct kits *kits = &launcher->kits;
-
-    if (kit->slot == SLOTS_NONE)
-        return false;
-    if (!take_names(launcher, id, kit)) {
-        kit_forget(launcher, id, kit);
-        return false;
-    }
-    kits->recalled--;
-    kits->due_ms = now_ms() + REFILL_MS;
-    kits->returned[kits->returned_count++] = *kit;
-    kit_init(kit);
-    return true;
-}
-
-void kit_forget(struct launcher *launcher, const char *id, struct kit *kit)
-{
-    struct fail ignored;
-
-    if (kit->slot == SLOTS_NONE)
-        return;
-    launcher->kits.recalled--;
-    if (*kit->group)
-        (void)cgroups_rename(&launcher->cgroups, kit->group, id, &ignored);
-    kit_close(kit);
-    kit_init(kit); /* its slot and its names are the sandbox's */
 }

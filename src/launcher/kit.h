@@ -110,6 +110,9 @@ int kits_turn(struct launcher *launcher);
  */
 bool kits_sweep(struct launcher *launcher);
 
+/* What is missing may wait again until nobody has asked for a while. */
+void kits_wait_for_lull(struct kits *kits);
+
 /* The maker's socket is readable. */
 void kits_receive(struct launcher *launcher);
 
