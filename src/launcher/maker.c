@@ -147,7 +147,7 @@ static void make_again(struct launcher *launcher, struct delivery *delivery)
 
     delivery->made = kit_complete(launcher, kit, &delivery->wanted, kept, &delivery->fail) == 0;
     if (!delivery->made) {
-        kept_close(kept); /* what was opened is of a kit that is dropped */
+        shelf_empty(&shelf); /* descriptors may be what is missing; and this kit is dropped */
         return;
     }
     shelf_stamp(&shelf, kept, kit);

@@ -13,15 +13,19 @@ void kept_close(struct kept *kept)
     cgroup_watch_close(&kept->groups);
 }
 
+void shelf_empty(struct shelf *shelf)
+{
+    while (shelf->count > 0)
+        kept_close(&shelf->items[--shelf->count]);
+    (void)layers_reset();
+}
+
 static struct kept *add(struct shelf *shelf, int slot)
 {
     struct kept *kept;
 
-    if (shelf->count == KITS_MAX) {
-        while (shelf->count > 0)
-            kept_close(&shelf->items[--shelf->count]);
-        (void)layers_reset();
-    }
+    if (shelf->count == KITS_MAX)
+        shelf_empty(shelf);
     kept = &shelf->items[shelf->count];
     kept_init(kept);
     kept->slot = slot;

@@ -33,5 +33,7 @@ void kept_close(struct kept *kept);
 /* What there is of this kit, or of its slot. When there is no room, all others are forgotten. */
 struct kept *shelf_find(struct shelf *shelf, const struct kit *kit);
 
+void shelf_empty(struct shelf *shelf);
+
 /* The kit is what the files are of; it comes back with this stamp. */
 void shelf_stamp(struct shelf *shelf, struct kept *kept, struct kit *kit);
