@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 
 enum { MESSAGES_PER_TURN = 16 };
@@ -139,18 +138,23 @@ static struct protocol_ran ran_of(const struct process *process)
     };
 }
 
-static bool is_empty(int fd)
+/* Nothing is in them, and nobody is left who could write to them. */
+static bool are_over(const struct process *process)
 {
-    int waiting = 1;
+    struct pollfd polls[] = {
+        { .fd = process->output, .events = POLLIN },
+        { .fd = process->errors, .events = POLLIN },
+    };
 
-    return sys(ioctl, fd, FIONREAD, &waiting) >= 0 && !waiting;
+    return sys(poll, polls, 2, 0) == 2 && polls[0].revents == POLLHUP &&
+           polls[1].revents == POLLHUP;
 }
 
 /* Of one that has ended, said nothing and was not to hear anything nobody needs the pipes. */
 static bool needs_pipes(const struct process *process, unsigned reports)
 {
     return !(reports & REPORT_ENDED) || process->flags & (START_TTY | START_STDIN) ||
-           !is_empty(process->output) || !is_empty(process->errors);
+           !are_over(process);
 }
 
 int connection_tell(int socket, const struct process *process, unsigned reports)

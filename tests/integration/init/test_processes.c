@@ -424,6 +424,33 @@ static void more_than_the_table_holds_is_refused(void **state)
     run_finish(&extra);
 }
 
+/* The other program opens the first one's pipe before that ends, and has said nothing yet. */
+static void what_somebody_else_writes_into_its_pipe_arrives(void **state)
+{
+    struct box *box = the_box(state);
+    char dir[] = "/tmp/sandglass-pipes-XXXXXX";
+    struct agent_start start = RUN_SHELL("mkfifo asked given; echo made; read pid < asked; "
+                                         "exec 3>/proc/$pid/fd/1; echo > given; read line; "
+                                         "rm asked given; echo late >&3");
+    struct agent_start quick = RUN_SHELL("echo $$ > asked; read line < given");
+    struct run other, run;
+
+    assert_non_null(mkdtemp(dir));
+    start.cwd = quick.cwd = dir;
+    start.wants_stdin = true;
+    run_begin(&other, box, &start);
+    run_wait_started(&other);
+    box_wait(box, (run_read(&other), other.out.length == 5));
+    run_all(&run, box, &quick);
+    assert_int_equal(write(other.pipes.input, "\n", 1), 1);
+    run_wait_end(&other);
+    box_wait(box, (run_read(&run), run.out.length == 5));
+    assert_string_equal(run_out(&run), "late\n");
+    run_finish(&other);
+    run_finish(&run);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +458,7 @@ int main(void)
         IN_BOTH(what_the_environment_lacks_is_added),
         IN_BOTH(exit_codes_and_signals_are_told_apart),
         IN_BOTH(what_cannot_run_says_at_which_stage),
+        IN_BOTH(what_somebody_else_writes_into_its_pipe_arrives),
         IN_BOTH(input_reaches_the_program_until_it_is_closed),
         IN_BOTH(without_input_the_program_reads_nothing),
         IN_BOTH(a_terminal_has_the_size_asked_for_and_follows_resizes),
