@@ -33,7 +33,7 @@ static bool sleep_on(struct seat *seat, const struct timespec *time)
 
 static bool may_take(const struct seat *seat)
 {
-    return atomic_load(&seat->state) == SEAT_BUSY && seat->ready_pid &&
+    return atomic_load(&seat->state) == SEAT_BUSY && atomic_load(&seat->ready_pid) &&
            !seat->process->zygote_number;
 }
 
@@ -48,8 +48,8 @@ static __attribute__((noreturn)) void ready_run(void *argument)
         sys_exit(0);
     process = seat->process;
     process->started_us = sys_now_us();
-    process->main_pid = seat->ready_pid;
-    seat->ready_pid = 0;
+    process->main_pid = atomic_load(&seat->ready_pid);
+    atomic_store(&seat->ready_pid, 0);
     seat->is_taken = true;
     sys_run_on(process->job->room->stack + JOB_STACK, payload_go, process->job);
 }
@@ -58,19 +58,26 @@ static __attribute__((noreturn)) void ready_run(void *argument)
 static void make_ready(struct seat *seat)
 {
     alignas(16) char stack[READY_STACK];
-    long pid = sys_clone_call(READY_FLAGS, stack + sizeof stack, ready_run, seat, &seat->ready_pid);
+    long pid =
+        sys_clone_call(READY_FLAGS, stack + sizeof stack, ready_run, seat, (int *)&seat->ready_pid);
 
     if (pid < 0 || seat->is_taken)
         return;
-    seat->ready_pid = 0;
+    atomic_store(&seat->ready_pid, 0);
     (void)sys(wait4, pid, NULL, __WALL, NULL);
 }
 
 void seat_drop_ready(struct seat *seat)
 {
-    if (seat->ready_pid)
-        (void)sys(kill, seat->ready_pid, SIGKILL);
-    seat->ready_pid = 0;
+    int pid = atomic_load(&seat->ready_pid);
+
+    if (!pid)
+        return;
+    (void)sys(kill, pid, SIGKILL);
+    (void)sys(wait4, pid, NULL, __WALL, NULL);
+    atomic_store(&seat->ready_pid, 0);
+    if (seat->process->main_pid == pid) /* taken in its last moment */
+        seat->process->main_pid = 0;
 }
 
 /* --- parking -----------------------------------------------------------------------------------

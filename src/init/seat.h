@@ -21,9 +21,9 @@ struct seat {
     int pid;
     bool is_for_root; /* else it has no capability left to hand on */
     struct process *process;
-    unsigned programs; /* that were started here */
-    int ready_pid;     /* of the child that waits; 0 without */
-    bool is_taken;     /* the process, by that child */
+    unsigned programs;    /* that were started here */
+    atomic_int ready_pid; /* of the child that waits; 0 without */
+    bool is_taken;        /* the process, by that child */
 };
 
 /* By the supervisor: waits for the next process; false when it is time to go. */
@@ -32,5 +32,5 @@ bool seat_park(struct seat *seat);
 /* By init, when it has changed the state of a parked one. */
 void seat_wake(struct seat *seat);
 
-/* By init, when the supervisor was killed. */
+/* By init, when the supervisor was killed: nobody works in the memory of seat and job any more. */
 void seat_drop_ready(struct seat *seat);

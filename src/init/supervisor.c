@@ -277,13 +277,15 @@ static bool take_spare(struct process *process)
 {
     struct seat *seat = spares[process->is_for_root];
     int parked = SEAT_PARKED;
+    int ready_pid;
 
     spares[process->is_for_root] = NULL;
     if (!seat)
         return false;
     seat->process = process;
-    if (settings.is_exposed && seat->ready_pid)
-        (void)sys(kill, seat->ready_pid, SIGCONT);
+    ready_pid = atomic_load(&seat->ready_pid);
+    if (settings.is_exposed && ready_pid)
+        (void)sys(kill, ready_pid, SIGCONT);
     if (!atomic_compare_exchange_strong(&seat->state, &parked, SEAT_BUSY))
         return false;
     process->supervisor = seat->pid;

@@ -124,6 +124,27 @@ static void it_goes_with_its_supervisor(void **state)
     run_to(box, "exit 7", 7);
 }
 
+/* Whether it then runs, is killed or does not start: init knows which, and goes on. */
+static void a_supervisor_may_die_when_it_is_wanted(void **state)
+{
+    struct box *box = the_box(state);
+    pid_t supervisor, ready;
+    struct run run;
+
+    for (int i = 0; i < 40; i++) {
+        box_wait(box, find_ready(box, &supervisor, &ready));
+        run_begin(&run, box, &RUN_SHELL("exit 0"));
+        if (i % 2)
+            usleep((useconds_t)i);
+        (void)kill(supervisor, SIGKILL);
+        box_wait(box, run.answered);
+        if (run.request.err.code == ERR_NONE)
+            box_wait(box, box_find_end(box, run.number));
+        run_finish(&run);
+    }
+    run_to(box, "exit 7", 7);
+}
+
 static void it_does_not_wait_for_long(void **state)
 {
     struct box *box = the_box(state);
@@ -141,6 +162,7 @@ int main(void)
         IN_BOTH(a_program_that_is_not_there_is_reported_from_it),
         IN_BOTH(programs_start_when_it_is_stopped_or_killed),
         IN_BOTH(it_goes_with_its_supervisor),
+        IN_BOTH(a_supervisor_may_die_when_it_is_wanted),
         IN_DIRECT(it_does_not_wait_for_long),
     };
 
