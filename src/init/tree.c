@@ -13,6 +13,11 @@ enum {
     STOP_ROUNDS = 16,
     KILL_PATIENCE_US = 5 * 1000 * 1000,
     KILL_PERIOD_US = 5 * 1000,
+    STAT_SIZE = 512,
+    FIELD_STATE = 3, /* as proc(5) counts them */
+    FIELD_FLAGS = 9,
+    FIELD_PENDING = 31,
+    FLAG_EXITING = 4,
 };
 
 static TABLE_SELDOM_USED alignas(4096) struct tree_entry entries[MAX_ENTRIES];
@@ -20,16 +25,23 @@ static size_t entry_count;
 static unsigned kills;
 static int64_t next_kill_us;
 
+/* What follows the name, which may hold anything in its parentheses, parentheses too. */
+static const char *find_fields(const char *text, const char *end)
+{
+    const char *at = end;
+
+    while (at > text && at[-1] != ')')
+        at--;
+    return at;
+}
+
 bool tree_parse_stat(const char *text, size_t length, int *out_parent, char *out_state)
 {
     const char *end = text + length;
-    const char *at = end;
+    const char *at = find_fields(text, end);
     const char *space;
     uint32_t parent;
 
-    /* The name in parentheses may hold anything, parentheses too. */
-    while (at > text && at[-1] != ')')
-        at--;
     if (at == text || end - at < 4 || at[0] != ' ' || at[2] != ' ')
         return false;
     space = memchr(at + 3, ' ', (size_t)(end - at - 3));
@@ -40,21 +52,51 @@ bool tree_parse_stat(const char *text, size_t length, int *out_parent, char *out
     return true;
 }
 
-static bool read_stat(const char *name, int *out_parent, char *out_state)
+static bool parse_field(const char *at, const char *end, unsigned number, uint32_t *out)
+{
+    const char *space = NULL;
+
+    for (unsigned i = FIELD_STATE; at && i <= number; i++) {
+        space = memchr(at, ' ', (size_t)(end - at));
+        at = space ? space + 1 : NULL;
+    }
+    space = at ? memchr(at, ' ', (size_t)(end - at)) : NULL;
+    return space && text_to_u32(at, space, UINT32_MAX, out);
+}
+
+bool tree_parse_is_dying(const char *text, size_t length)
+{
+    const char *end = text + length;
+    const char *at = find_fields(text, end);
+    uint32_t flags, pending;
+
+    return !parse_field(at, end, FIELD_FLAGS, &flags) ||
+           !parse_field(at, end, FIELD_PENDING, &pending) || flags & FLAG_EXITING ||
+           pending & 1u << (SIGKILL - 1);
+}
+
+static size_t read_stat_text(const char *name, char text[STAT_SIZE])
 {
     char path[TEXT_NUMBER_SIZE + 8];
-    char text[512];
     long length;
     int fd;
 
     if (text_concat(path, sizeof path, name, strlen(name), "/stat") < 0)
-        return false;
+        return 0;
     fd = sys_open(settings.proc_fd, path, O_RDONLY, 0, 0);
     if (fd < 0)
-        return false;
-    length = sys(read, fd, text, sizeof text);
+        return 0;
+    length = sys(read, fd, text, STAT_SIZE);
     sys_close(fd);
-    return length > 0 && tree_parse_stat(text, (size_t)length, out_parent, out_state);
+    return length > 0 ? (size_t)length : 0;
+}
+
+static bool read_stat(const char *name, int *out_parent, char *out_state)
+{
+    char text[STAT_SIZE];
+    size_t length = read_stat_text(name, text);
+
+    return length && tree_parse_stat(text, length, out_parent, out_state);
 }
 
 static void take_entry(const char *name)
@@ -207,6 +249,22 @@ int tree_parent(int pid)
 
     text_from_u64((uint64_t)pid, name);
     return read_stat(name, &parent, &state) ? parent : 0;
+}
+
+int tree_parent_of_living(int pid)
+{
+    char name[TEXT_NUMBER_SIZE];
+    char text[STAT_SIZE];
+    size_t length;
+    int parent;
+    char state;
+
+    text_from_u64((uint64_t)pid, name);
+    length = read_stat_text(name, text);
+    return length && tree_parse_stat(text, length, &parent, &state) &&
+                   !tree_parse_is_dying(text, length)
+               ? parent
+               : 0;
 }
 
 bool tree_is_descendant(int pid, int root)

@@ -28,6 +28,9 @@ bool tree_is_descendant(int pid, int root);
 
 int tree_parent(int pid); /* 0 when there is no such process */
 
+/* 0 also when it was killed and has yet to die. */
+int tree_parent_of_living(int pid);
+
 /* The tree of a process, over as many turns as it takes; the answer to `request` comes after. */
 void tree_begin_kill(struct process *process, uint64_t request);
 void tree_end_kill(struct process *process); /* nothing is left of it */
@@ -38,6 +41,9 @@ int tree_continue_kills(void); /* in how many milliseconds it wants its next tur
 
 /* The parent and the state letter from the content of /proc/PID/stat. */
 bool tree_parse_stat(const char *text, size_t length, int *out_parent, char *out_state);
+
+/* Whether it ends, or has a SIGKILL to take; also of what cannot be read. */
+bool tree_parse_is_dying(const char *text, size_t length);
 
 struct tree_entry {
     int pid;

@@ -174,7 +174,7 @@ static bool take_child(struct forking *forking, int pid)
     forking->minder = pid > 0 ? tree_parent(pid) : 0;
     forking->minder_fd = forking->minder ? (int)sys(pidfd_open, forking->minder, 0) : -1;
     if (forking->child_fd < 0 || forking->minder_fd < 0 || tree_parent(pid) != forking->minder ||
-        tree_parent(forking->minder) != process->zygote_pid)
+        tree_parent_of_living(forking->minder) != process->zygote_pid)
         return false;
     process->main_pid = pid;
     process->root = forking->minder;

@@ -48,6 +48,25 @@ static void what_is_no_stat_is_refused(void **state UNUSED)
         assert_false(parse(bad[i], &parent, &letter));
 }
 
+static bool is_dying(const char *text)
+{
+    return tree_parse_is_dying(text, strlen(text));
+}
+
+static void who_was_killed_is_dying(void **state UNUSED)
+{
+#define STAT(flags, pending)                                                                      \
+    "12 (a b) S 7 12 12 0 -1 " flags " 1 0 0 0 0 0 0 0 20 0 1 0 99 1000 10 18446744073709551615 " \
+    "0 0 0 0 0 " pending " 0 0 0 0 0 0 17 0 0 0\n"
+    assert_false(is_dying(STAT("4194304", "0")));
+    assert_false(is_dying(STAT("4194368", "65536")));
+    assert_true(is_dying(STAT("4194308", "0")));
+    assert_true(is_dying(STAT("4194304", "256")));
+    assert_true(is_dying("12 (sh) S 7 12 12 0 -1 4194304 "));
+    assert_true(is_dying(""));
+#undef STAT
+}
+
 static void descendants_are_found_in_any_order(void **state UNUSED)
 {
     struct tree_entry entries[] = {
@@ -83,6 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_parent_is_found_behind_any_name),
         cmocka_unit_test(what_is_no_stat_is_refused),
+        cmocka_unit_test(who_was_killed_is_dying),
         cmocka_unit_test(descendants_are_found_in_any_order),
         cmocka_unit_test(a_circle_of_parents_does_not_hang),
     };
