@@ -179,7 +179,7 @@ def _sandglass():
         if fds:
             os.write(fds[0], message(status, is_alone, usage))
         if is_rehearsal and fds:
-            os.write(fds[0], b"%d" % os.getpid())
+            os.write(fds[0], b"ready")
             _signal.sigwait([_signal.SIGUSR1])
         _signal.sigtimedwait([_signal.SIGCHLD], 0.0004)  # those who wait for the end come first
         if has_ended:
@@ -223,9 +223,11 @@ def _sandglass():
         if hasattr(sys, "orig_argv"):  # since Python 3.10
             sys.orig_argv[-1] = path
 
-    def rehearse():
+    def rehearse(minder):
         """Plays init for the first child; what that and its minder say of their pages."""
         report, other_report = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        report.settimeout(5)
+        child = 0
         output, other_output = os.pipe()
         script = os.memfd_create("script")
         os.write(script, _sandglass_typical.encode())
@@ -246,16 +248,21 @@ def _sandglass():
             pages = own_pages(child)
             os.kill(child, _signal.SIGKILL)
             report.recv(64)
-            minder = int(report.recv(16))
+            report.recv(16)
             minder_pages = own_pages(minder)
             os.kill(minder, _signal.SIGUSR1)
         except (OSError, ValueError):
-            return b"", b""  # it could not write its script, or somebody has killed it
+            for pid in {child, minder} - {0}:  # it could not write its script, or we may not look at it
+                try:
+                    os.kill(pid, _signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            return b"", b""
         finally:
             os.close(output)
         return pages, minder_pages
 
-    large_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (64 << 10)  # more is given back before the end is told
+    large_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (16 << 10)  # more is given back before the end is told
     can_hold = os.path.exists("/proc/thread-self/children")
     signals = _signal.valid_signals()
     control = _socket.socket(fileno=4)
@@ -269,23 +276,30 @@ def _sandglass():
     ready, wanted, used_at = 0, 1, 0
     while True:
         if is_rehearsal and ready:
-            pages, minder_pages = rehearse()
+            pages, minder_pages = rehearse(minder)
             source, is_rehearsal, ready = control, False, 0
             stage.close()
             gc.freeze()
             control.send(b"ready")
         if ready >= wanted:
-            if not os.read(waiting, 1):
+            if os.read(waiting, 1) != b"+":
                 os._exit(0)
             now = time.monotonic()
             ready, wanted, used_at = ready - 1, 2 if now - used_at < 0.05 else wanted, now  # another for one who comes at once
             continue
         ready += 1
         link, other_link = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        if call(fork) == 0:  # without what Python does for a child, since that has to do it again
+        minder = call(fork)  # without what Python does for a child, since that has to do it again
+        if minder < 0:
+            os._exit(0)  # no room for more processes: better no Python than one that does not answer
+        if minder == 0:
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
             call(prctl, 36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-            child = os.fork()
+            try:
+                child = os.fork()
+            except OSError:
+                os.write(wake, b"-")
+                os._exit(0)
             if child == 0:
                 break
             other_link.close()
