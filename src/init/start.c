@@ -231,12 +231,16 @@ void start_take_all_reports(void)
 }
 
 /* Its supervisor was killed: its children are init's now, so the number of the process cannot be
- * anybody else's before init has reaped it. */
+ * anybody else's before init has reaped it. If the supervisor had done that, or the process is a
+ * zygote's child, init will not. */
 static void adopt(struct process *process)
 {
-    (void)sys(kill, process->main_pid, SIGKILL);
-    if (process->state == PROCESS_STARTING)
+    bool is_ours = sys(kill, process->main_pid, SIGKILL) != -ESRCH && !process->root;
+
+    if (process->state == PROCESS_STARTING && is_ours)
         return; /* it still works in the memory of its job */
+    if (process->state == PROCESS_STARTING)
+        end_start(process);
     process->end = (struct protocol_end){ .code = -1, .signal = SIGKILL };
     process->left_children = false;
     take_end(process);

@@ -140,6 +140,7 @@ static void a_supervisor_may_die_when_it_is_wanted(void **state)
         box_wait(box, run.answered);
         if (run.request.err.code == ERR_NONE)
             box_wait(box, box_find_end(box, run.number));
+        box_wait(box, is_gone(supervisor) && is_gone(ready));
         run_finish(&run);
     }
     run_to(box, "exit 7", 7);
