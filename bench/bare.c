@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/scoped.h"
+#include "launcher/skeleton_usr.h"
 #include "launcher/sys.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ _Static_assert(ARRAY_LENGTH(hierarchies) == BARE_GROUPS, "each has a place in a 
 static int make_tree(const struct bare_host *host)
 {
     static const char *const folders[] = {
-        "store",         "lower",        "usr-lower",    "root",           "mask-folder",
+        "store",         "lower",        "lower-usr",    "root",           "mask-folder",
         "dev",           "dev/pts",      "dev/shm",      "skeleton",       "skeleton/usr",
         "skeleton/proc", "skeleton/dev", "skeleton/etc", "skeleton/bench", "skeleton/tmp",
     };
@@ -144,6 +145,18 @@ static int load_init(struct bare_host *host, const char *tools, struct error *er
     return 0;
 }
 
+/* As in the launcher: one overlay shows the skeleton and the host's /usr. */
+static int join_usr(const struct bare_host *host)
+{
+    char path[256];
+    scoped(fd_close) int usr = open("/usr", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped(fd_close) int skeleton = -1;
+
+    snprintf(path, sizeof(path), "%s/skeleton", host->folder);
+    skeleton = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return usr >= 0 && skeleton >= 0 && skeleton_join_usr(skeleton, usr) ? 0 : -1;
+}
+
 int bare_open(struct bare_host *host, const char *tools, struct error *err)
 {
     *host = (struct bare_host){ .init = -1 };
@@ -156,7 +169,7 @@ int bare_open(struct bare_host *host, const char *tools, struct error *err)
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount("bare", host->folder, "tmpfs", 0, "mode=0755") < 0)
         return error_sys(err, "mount a place for bare sandboxes");
-    if (make_tree(host) < 0 || copy_files(host, tools) < 0)
+    if (make_tree(host) < 0 || copy_files(host, tools) < 0 || join_usr(host) < 0)
         return error_sys(err, "fill %s", host->folder);
     return 0;
 }

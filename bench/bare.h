@@ -5,8 +5,8 @@
  * systems, masks, capabilities, landlock rules and system call filter as a native sandbox of
  * Sandglass, put up and taken down by hand. There is no daemon, no record, no request and no check;
  * network and user namespaces and groups are made before the clock runs and used again without a
- * look. Our own times are held against it. It is no lower bound: everything else is made anew, in
- * the plain way, for each.
+ * look. Our own times are held against it. It is no lower bound: everything else is made anew for
+ * each, one thing after the other.
  */
 
 #include "base/error.h"

@@ -35,8 +35,7 @@ static int enter_groups(struct bare_start *start)
 
 static int make_store(struct bare_start *start)
 {
-    static const char *const names[] = { "store/upper", "store/work", "store/usr-upper",
-                                         "store/usr-work", "store/shm" };
+    static const char *const names[] = { "store/upper", "store/work", "store/shm" };
     const struct mount_option options[] = {
         { "size", "1073741824" }, { "nr_inodes", "262144" }, { "mode", "0755" }, { 0 }
     };
@@ -53,30 +52,31 @@ static int make_store(struct bare_start *start)
     return 0;
 }
 
-/* A lower layer with the sandbox's ids, and an overlay over it. */
-static int mount_layer(struct bare_start *start, const char *from, const char *prefix,
-                       const char *target)
+/* A lower layer, with the sandbox's ids. */
+static int mount_layer(struct bare_start *start, const char *from, const char *to)
 {
-    char lower[256], layer[256], upper[256], work[256], place[256], name[32];
-    const struct mount_option options[] = { { "source", "sandbox" },  { "lowerdir", lower },
+    return mount_bind(from, to, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, 0,
+                      start->slot->user);
+}
+
+static int mount_root(struct bare_start *start)
+{
+    const struct bare_host *host = start->host;
+    char skeleton[256], lower[256], lower_usr[256], layers[520], upper[256], work[256], root[256];
+    const struct mount_option options[] = { { "source", "sandbox" },  { "lowerdir", layers },
                                             { "upperdir", upper },    { "workdir", work },
                                             { "redirect_dir", "on" }, { 0 } };
 
-    snprintf(name, sizeof(name), "%slower", prefix);
-    put(lower, start->host, name);
-    if (*from == '/')
-        snprintf(layer, sizeof(layer), "%s", from);
-    else
-        put(layer, start->host, from);
-    snprintf(name, sizeof(name), "store/%supper", prefix);
-    put(upper, start->host, name);
-    snprintf(name, sizeof(name), "store/%swork", prefix);
-    put(work, start->host, name);
-    put(place, start->host, target);
-    return mount_bind(layer, lower, SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, 0,
-                      start->slot->user) < 0
+    put(skeleton, host, "skeleton");
+    put(lower, host, "lower");
+    put(lower_usr, host, "lower-usr");
+    put(upper, host, "store/upper");
+    put(work, host, "store/work");
+    put(root, host, "root");
+    snprintf(layers, sizeof(layers), "%s:%s", lower, lower_usr);
+    return mount_layer(start, skeleton, lower) < 0 || mount_layer(start, "/usr", lower_usr) < 0
                ? -1
-               : mount_at("overlay", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, place);
+               : mount_at("overlay", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, root);
 }
 
 static int mount_devices(struct bare_start *start)
@@ -216,14 +216,6 @@ static int join(struct bare_start *start)
                : 0;
 }
 
-static int mount_layers(struct bare_start *start)
-{
-    return mount_layer(start, "skeleton", "", "root") < 0 ||
-                   mount_layer(start, "/usr", "usr-", "root/usr") < 0
-               ? -1
-               : 0;
-}
-
 void bare_child(struct bare_start *start)
 {
     static const struct {
@@ -232,7 +224,7 @@ void bare_child(struct bare_start *start)
     } steps[] = {
         { "enter groups and namespaces", join },
         { "make the store", make_store },
-        { "mount the layers", mount_layers },
+        { "mount the root", mount_root },
         { "mount /dev", mount_devices },
         { "mount /proc", mount_proc },
         { "change the root", change_root },
