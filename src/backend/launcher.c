@@ -92,9 +92,17 @@ static void lose(struct launcher *launcher)
     }
 }
 
+/* It ended by itself, which it never does unless somebody kills it. */
+static void miss(struct launcher *launcher)
+{
+    if (launcher->socket >= 0)
+        log_error("the launcher is gone; until a restart no sandbox can be made or removed");
+    lose(launcher);
+}
+
 static void on_lost(struct deferred *deferred)
 {
-    lose(container_of(deferred, struct launcher, lose));
+    miss(container_of(deferred, struct launcher, lose));
 }
 
 static void answer(struct launcher *launcher, const struct launch_reply *reply, int pidfd)
@@ -127,7 +135,7 @@ static void on_ready(struct io_watch *watch, unsigned events)
     while (launcher->socket >= 0) {
         result = receive(launcher, &reply, &pidfd);
         if (result < 0)
-            lose(launcher);
+            miss(launcher);
         if (result <= 0)
             return;
         answer(launcher, &reply, pidfd);
@@ -353,9 +361,4 @@ const struct launch_host *launcher_host(const struct launcher *launcher)
 pid_t launcher_pid(const struct launcher *launcher)
 {
     return launcher->pid;
-}
-
-bool launcher_is_lost(const struct launcher *launcher)
-{
-    return launcher->socket < 0;
 }

@@ -37,7 +37,6 @@ void launcher_stop(struct launcher *launcher);
 /* What this host allows. */
 const struct launch_host *launcher_host(const struct launcher *launcher);
 pid_t launcher_pid(const struct launcher *launcher);
-bool launcher_is_lost(const struct launcher *launcher);
 
 struct launcher_call;
 
