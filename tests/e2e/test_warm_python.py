@@ -200,6 +200,7 @@ ENDS = [
     "import sys\nsys.exit(True)",
     "import ctypes\nctypes.CDLL(None).printf(b'not flushed')",
     "import ctypes, os\nlibc = ctypes.CDLL(None)\nctypes.CDLL('libm.so.6')\nend = ctypes.CFUNCTYPE(None)(lambda: os.write(1, b'handler'))\nlibc.atexit(end)",
+    "import ctypes, os, threading, time\nreading, _ = os.pipe()\nos.dup2(reading, 0)\nthreading.Thread(target=ctypes.CDLL(None).getchar, daemon=True).start()\ntime.sleep(0.05)\nprint('ends')",
     "import os\nos.execv('/bin/echo', ['echo', 'instead'])",
     "x = bytearray(90 << 20)\nprint(len(x))",
     "import os\ntry: os.wait()\nexcept ChildProcessError as problem: print(problem)",

@@ -24,6 +24,7 @@ def _sandglass():
     import _ctypes
     import _signal
     import _socket
+    import _thread
     import _weakref
     import atexit
     import builtins
@@ -408,10 +409,10 @@ def _sandglass():
         os.write(1, mark + b"%d" % os.getpid())
         _signal.pause()
     room[8] = 1 << 32 | 1  # somebody else has the lock
-    if next_library is not None and not next_library.value:
+    if next_library is not None and not next_library.value and not _thread._count():
         call(flush, None)
         os._exit(status & 0xFF)
-    call(leave, status & 0xFF)  # a library that the script has loaded may have something to do
+    call(leave, status & 0xFF)  # a library that the script has loaded may have something to do, and this waits for no thread
 
 
 _sandglass()
