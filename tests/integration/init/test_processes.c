@@ -430,9 +430,10 @@ static void what_somebody_else_writes_into_its_pipe_arrives(void **state)
     struct box *box = the_box(state);
     char dir[] = "/tmp/sandglass-pipes-XXXXXX";
     struct agent_start start = RUN_SHELL("mkfifo asked given; echo made; read pid < asked; "
-                                         "exec 3>/proc/$pid/fd/1; echo > given; read line; "
+                                         "exec 3>/proc/$pid/fd/4; echo > given; read line; "
                                          "rm asked given; echo late >&3");
-    struct agent_start quick = RUN_SHELL("echo $$ > asked; read line < given");
+    /* Its first descriptor is something else while it writes its number. */
+    struct agent_start quick = RUN_SHELL("exec 4>&1; echo $$ > asked; read line < given");
     struct run other, run;
 
     assert_non_null(mkdtemp(dir));
