@@ -32,6 +32,8 @@ enum {
     LAUNCH_IDS_STEP = LAUNCH_IDS_PER_SLOT + 1,
 };
 
+_Static_assert(LAUNCH_IDS_STEP >= LAUNCH_IDS_PER_SLOT, "no two slots have an id in common");
+
 /* Where the launcher finds its descriptors. */
 enum { LAUNCH_FD_SOCKET = 3, LAUNCH_FD_INIT = 4, LAUNCH_FD_STATE = 5 };
 

@@ -49,3 +49,14 @@ def test_a_change_of_the_users_holds_for_the_next_execution(make_daemon):
     changed = daemon.execute(session, command="echo 'more:x:1234:user' >> /etc/group", user="root")
     assert changed["exit_code"] == 0, changed
     assert daemon.execute(session, home)["stdout"] == "/var\n1000 1234\n"
+
+
+def test_no_two_sandboxes_have_an_id_in_common(make_daemon):
+    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
+    ranges = []
+    for _ in range(6):
+        inside, first, count = map(int, daemon.execute(daemon.session(), ["cat", "/proc/self/uid_map"])["stdout"].split())
+        assert (inside, count) == (0, 65536)
+        ranges.append((first, first + count))
+    ranges.sort()
+    assert all(end <= begin for (_, end), (begin, _) in zip(ranges, ranges[1:])), ranges
