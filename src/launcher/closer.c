@@ -62,10 +62,8 @@ static void keep(struct pile *pile, const struct farewell *what)
 {
     if (what->netns < 0 && !*what->group)
         return;
-    if (pile->count == PILE_MAX) {
-        close_fd(pile->items[--pile->count].what.netns);
-        (void)cgroups_remove(pile->cgroups, pile->items[pile->count].what.group);
-    }
+    while (pile->count == PILE_MAX)
+        (void)remove_one(pile);
     pile->items[pile->count++] = (struct doomed){ .what = *what };
 }
 
