@@ -4,9 +4,11 @@
  * What `sandglass sweep` shares: what is found is offered to sweep_may_remove(), which says whether
  * it is to go, and each thing is reported once.
  *
- * Only what carries our mark is ever touched: sandboxes with their mark file in a state directory
- * whose lock is free, control groups `sandglass.<instance>/sbx_…` of an instance without a living
- * launcher, and temporary directories of private daemons that are gone.
+ * Only what carries our mark is ever touched, and only a mark that nobody but the user who sweeps
+ * can have written: a daemon that has been taken over must not choose what root kills. Sandboxes
+ * with their mark file in a state directory whose lock is free, control groups
+ * `sandglass.<instance>/sbx_…` of an instance without a living launcher, and temporary directories
+ * of private daemons that are gone.
  */
 
 #include "cli/cli.h"
@@ -64,7 +66,8 @@ void sweep_leased(struct sweep *sweep);
 /* Groups of instances that nobody serves any more and whose state directory is not known. */
 void sweep_groups(struct sweep *sweep);
 
-/* Kills what is in the groups of one sandbox and removes them. 0 when nothing is left. */
+/* Kills what is in the groups of one sandbox, frozen or not, and removes them. 0 when nothing is
+ * left. */
 int groups_remove(const char *instance, const char *id);
 
 /* The folder of an instance, when nothing is in it and nobody serves it. */
@@ -72,7 +75,16 @@ void groups_remove_folder(const char *instance);
 
 /* --- processes ------------------------------------------------------------------------------ */
 
-/* Kills a process, which is certainly the one that started then, and everything below it. */
+enum process_kind {
+    PROCESS_GONE,     /* no such process, or another has its number */
+    PROCESS_SANDBOX,  /* init of this sandbox */
+    PROCESS_STRANGER, /* it started then, and is no sandbox of ours */
+};
+
+/* What the process of a mark is. */
+enum process_kind process_kind_of(pid_t pid, uint64_t start_time);
+
+/* Kills a process, which is certainly the sandbox that started then, and everything below it. */
 int process_remove(pid_t pid, uint64_t start_time);
 
 /* 0 when there is no such process. */

@@ -96,26 +96,25 @@ static unsigned each_member(int group, void (*visit)(void *user, pid_t pid), voi
 
 static void kill_member(void *user UNUSED, pid_t pid)
 {
-    if (pid > 0)
+    if (pid > 1)
         (void)kill(pid, SIGKILL);
 }
 
-/* A frozen group of version 1 dies only when it is thawed. */
-static int empty_group(int group)
+/* A frozen group of version 1 dies only when it is thawed, and its freezer is another hierarchy
+ * than most of its groups are in. True when nobody is in it. */
+static bool kill_group(int group)
 {
-    for (int waited_ms = 0; waited_ms < EMPTY_TIMEOUT_MS; waited_ms += LOOK_MS) {
-        write_file(group, "cgroup.kill", "1");
-        if (each_member(group, kill_member, NULL) == 0)
-            return 0;
-        write_file(group, "freezer.state", "THAWED");
-        write_file(group, "cgroup.freeze", "0");
-        (void)poll(NULL, 0, LOOK_MS);
-    }
-    errno = EBUSY;
-    return -1;
+    bool empty;
+
+    write_file(group, "cgroup.kill", "1");
+    empty = each_member(group, kill_member, NULL) == 0;
+    write_file(group, "freezer.state", "THAWED");
+    write_file(group, "cgroup.freeze", "0");
+    return empty;
 }
 
-static int remove_group(const char *folder, const char *id)
+/* Kills what is in the group, and removes it when nobody was. 0 when there is none any more. */
+static int try_remove(const char *folder, const char *id)
 {
     scoped(fd_close) int base = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     scoped(fd_close) int group =
@@ -123,17 +122,11 @@ static int remove_group(const char *folder, const char *id)
 
     if (group < 0)
         return errno == ENOENT ? 0 : -1;
-    if (empty_group(group) < 0)
+    if (!kill_group(group)) {
+        errno = EBUSY;
         return -1;
-    /* The kernel lets go of the last member a moment after it has left the list. */
-    for (int waited_ms = 0; unlinkat(base, id, AT_REMOVEDIR) < 0; waited_ms += LOOK_MS) {
-        if (errno == ENOENT)
-            return 0;
-        if (errno != EBUSY || waited_ms >= EMPTY_TIMEOUT_MS)
-            return -1;
-        (void)poll(NULL, 0, LOOK_MS);
     }
-    return 0;
+    return unlinkat(base, id, AT_REMOVEDIR) < 0 && errno != ENOENT ? -1 : 0;
 }
 
 static void folder_of(const struct hierarchy *hierarchy, const char *instance, char path[PATH_MAX])
@@ -142,20 +135,35 @@ static void folder_of(const struct hierarchy *hierarchy, const char *instance, c
         *path = '\0';
 }
 
-int groups_remove(const char *instance, const char *id)
+/* In every hierarchy, before anything is waited for. The kernel lets go of the last member a moment
+ * after it has left the list, so that EBUSY means: once more. */
+static int remove_round(const struct hierarchy *all, size_t count, const char *instance,
+                        const char *id)
 {
-    scoped(free) struct hierarchy *all = xcalloc(HIERARCHIES, sizeof(*all));
-    size_t count = find_hierarchies(all);
-    int result = 0;
+    int failure = 0;
 
     for (size_t i = 0; i < count; i++) {
         char folder[PATH_MAX];
 
         folder_of(&all[i], instance, folder);
-        if (remove_group(folder, id) < 0)
-            result = -1;
+        if (try_remove(folder, id) < 0 && (failure == 0 || failure == EBUSY))
+            failure = errno;
     }
-    return result;
+    errno = failure;
+    return failure ? -1 : 0;
+}
+
+int groups_remove(const char *instance, const char *id)
+{
+    scoped(free) struct hierarchy *all = xcalloc(HIERARCHIES, sizeof(*all));
+    size_t count = find_hierarchies(all);
+
+    for (int waited_ms = 0; remove_round(all, count, instance, id) < 0; waited_ms += LOOK_MS) {
+        if (errno != EBUSY || waited_ms >= EMPTY_TIMEOUT_MS)
+            return -1;
+        (void)poll(NULL, 0, LOOK_MS);
+    }
+    return 0;
 }
 
 /* --- instances that somebody serves ---------------------------------------------------------- */

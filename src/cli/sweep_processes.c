@@ -1,4 +1,5 @@
 #include "base/scoped.h"
+#include "base/str.h"
 #include "cli/sweep.h"
 
 #include <ctype.h>
@@ -120,15 +121,36 @@ static void kill_descendants(pid_t pid)
     }
 }
 
+/* Init runs from a file in memory that has this name, whatever the process calls itself. */
+static bool runs_our_program(pid_t pid)
+{
+    char path[32];
+    char program[64] = "";
+
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    return readlink(path, program, sizeof(program) - 1) > 0 &&
+           str_starts_with(program, "/memfd:sandglass-");
+}
+
+enum process_kind process_kind_of(pid_t pid, uint64_t start_time)
+{
+    uint64_t started = process_start_time(pid);
+
+    if (started == 0 || started != start_time || is_zombie(pid))
+        return PROCESS_GONE;
+    return pid > 1 && runs_our_program(pid) ? PROCESS_SANDBOX : PROCESS_STRANGER;
+}
+
 int process_remove(pid_t pid, uint64_t start_time)
 {
-    scoped(fd_close) int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    scoped(fd_close) int pidfd = pid > 1 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
     struct pollfd death = { .fd = pidfd, .events = POLLIN };
 
     if (pidfd < 0)
-        return errno == ESRCH ? 0 : -1;
-    if (process_start_time(pid) != start_time)
-        return 0; /* the number belongs to somebody else now */
+        return pid <= 1 || errno == ESRCH ? 0 : -1;
+    /* The descriptor came first: nobody gets the number from here on. */
+    if (process_kind_of(pid, start_time) != PROCESS_SANDBOX)
+        return 0;
     (void)syscall(SYS_pidfd_send_signal, pidfd, SIGSTOP, NULL, 0);
     kill_descendants(pid);
     if (syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)

@@ -63,14 +63,27 @@ static int remove_below(int parent, const char *name)
 /* What is behind it differs between versions. */
 enum { MARK_LEAST = offsetof(struct mark, slot) };
 
+/* Nobody else can have made it, or put another in its place. */
+static bool is_own(int fd, mode_t type)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == type &&
+           status.st_uid == geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH)) &&
+           (type == S_IFDIR || status.st_nlink == 1);
+}
+
 static bool read_mark(int sandboxes, const char *id, struct mark *out_mark)
 {
-    scoped(free) char *path = path_join(id, "mark");
-    scoped(fd_close) int fd = openat(sandboxes, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    scoped(fd_close) int dir =
+        openat(sandboxes, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    scoped(fd_close) int fd =
+        dir < 0 ? -1 : openat(dir, "mark", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
     *out_mark = (struct mark){ 0 };
-    return fd >= 0 && read(fd, out_mark, sizeof(*out_mark)) >= MARK_LEAST &&
-           out_mark->magic == MARK_MAGIC && out_mark->version <= MARK_VERSION &&
+    return fd >= 0 && is_own(dir, S_IFDIR) && is_own(fd, S_IFREG) &&
+           read(fd, out_mark, sizeof(*out_mark)) >= MARK_LEAST && out_mark->magic == MARK_MAGIC &&
+           out_mark->version <= MARK_VERSION &&
            memchr(out_mark->instance, '\0', sizeof(out_mark->instance)) &&
            strncmp(out_mark->id, id, sizeof(out_mark->id)) == 0;
 }
@@ -96,7 +109,10 @@ static void sweep_sandbox(struct sweep *sweep, const char *state, int sandboxes,
         return;
     }
     item.instance = out_mark->instance;
-    if (sweep_may_remove(sweep, &item, age_s))
+    if (out_mark->pid > 0 &&
+        process_kind_of(out_mark->pid, out_mark->start_time) == PROCESS_STRANGER)
+        sweep_report(sweep, &item, SWEEP_SKIPPED, "the process that its mark names is no sandbox");
+    else if (sweep_may_remove(sweep, &item, age_s))
         sweep_report_result(sweep, &item, remove_sandbox(sandboxes, out_mark));
 }
 
@@ -164,6 +180,15 @@ static int lock_state(int state)
     return steal_fd(&fd);
 }
 
+/* It is named, so that an operator looks at it. */
+static void refuse_state(struct sweep *sweep, const char *path)
+{
+    struct sweep_item item = { "directory", "sandboxes", "", path };
+
+    sweep_report(sweep, &item, SWEEP_SKIPPED,
+                 "it belongs to another user: run sweep as that user, or remove it by hand");
+}
+
 void sweep_state(struct sweep *sweep, const char *path)
 {
     scoped(fd_close) int state = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -175,6 +200,10 @@ void sweep_state(struct sweep *sweep, const char *path)
 
     if (sandboxes < 0)
         return;
+    if (!is_own(sandboxes, S_IFDIR)) {
+        refuse_state(sweep, path);
+        return;
+    }
     lock = lock_state(state);
     if (lock < 0)
         note_sandboxes(sweep, sandboxes);

@@ -19,23 +19,38 @@ enum {
     CLOCK_DOUBT_NS = 1000,
 };
 
-static int open_folder(int root, const char *name, mode_t mode)
+/* The state directory is the daemon's: it can put a link or a directory of its own in the place of
+ * ours, or exchange two of ours. What we made has our user and its mode, and is not a link; the
+ * directory that holds live sandboxes has a mode that no other has. */
+static bool is_own_folder(int fd, mode_t mode)
 {
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           (status.st_mode & 07777) == mode;
+}
+
+static int open_folder(int root, const char *name, mode_t mode, struct fail *fail)
+{
+    mode_t mask = umask(0);
+    int made = mkdirat(root, name, mode);
     int fd;
 
-    if (mkdirat(root, name, mode) < 0 && errno != EEXIST)
-        return -1;
+    umask(mask);
+    if (made < 0 && errno != EEXIST)
+        return fail_sys(fail, "make a state directory");
     fd = sys_open_beneath(root, name, O_RDONLY | O_DIRECTORY);
-    if (fd >= 0 && fchmod(fd, mode) < 0) {
+    if (fd < 0)
+        return fail_sys(fail, "open a state directory");
+    if (!is_own_folder(fd, mode)) {
         close(fd);
-        return -1;
+        return fail_set(fail, "a state directory is not the launcher's", EPERM);
     }
     return fd;
 }
 
 int state_open(struct state *state, int root, const char *instance, struct fail *fail)
 {
-    struct stat status;
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
@@ -50,14 +65,14 @@ int state_open(struct state *state, int root, const char *instance, struct fail 
     state->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (state->proc < 0)
         return fail_sys(fail, "open /proc");
-    state->sandboxes = open_folder(root, "sandboxes", 0711);
-    state->trash = open_folder(root, "trash", 0700);
-    state->ahead = open_folder(root, "ahead", 0700);
-    if (state->sandboxes < 0 || state->trash < 0 || state->ahead < 0)
-        return fail_sys(fail, "open state folders");
-    if (fstat(state->sandboxes, &status) < 0 || status.st_uid != geteuid())
-        return fail_set(fail, "state folders belong to another user", EPERM);
-    return 0;
+    state->sandboxes = open_folder(root, "sandboxes", 0711, fail);
+    if (state->sandboxes < 0)
+        return -1;
+    state->trash = open_folder(root, "trash", 0700, fail);
+    if (state->trash < 0)
+        return -1;
+    state->ahead = open_folder(root, "ahead", 0700, fail);
+    return state->ahead < 0 ? -1 : 0;
 }
 
 /* 1: it is ours; 0: somebody else has it. */
@@ -117,18 +132,31 @@ int state_open_sandbox(struct state *state, const char *id)
     return sys_open_beneath(state->sandboxes, id, O_RDONLY | O_DIRECTORY);
 }
 
+/* A file that the owner of the directory alone can have written. */
+static bool mark_is_plain(int dir, int fd)
+{
+    struct stat folder;
+    struct stat file;
+
+    return fstat(dir, &folder) == 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+           file.st_nlink == 1 && file.st_uid == folder.st_uid && !(file.st_mode & 022);
+}
+
 int mark_read(int dir, struct mark *out_mark)
 {
     struct mark mark;
     int fd = openat(dir, "mark", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     ssize_t length;
+    bool own;
 
     if (fd < 0)
         return -1;
+    own = mark_is_plain(dir, fd);
     length = read(fd, &mark, sizeof(mark));
     close(fd);
-    if (length != sizeof(mark) || mark.magic != MARK_MAGIC || mark.version != MARK_VERSION ||
-        !memchr(mark.instance, '\0', sizeof(mark.instance)) || !launch_id_is_valid(mark.id) ||
+    if (!own || length != sizeof(mark) || mark.magic != MARK_MAGIC ||
+        mark.version != MARK_VERSION || !memchr(mark.instance, '\0', sizeof(mark.instance)) ||
+        !launch_id_is_valid(mark.id) ||
         (*mark.template_name && !launch_name_is_valid(mark.template_name))) {
         errno = EBADMSG;
         return -1;
@@ -228,6 +256,22 @@ uint64_t state_start_time(const struct state *state, pid_t pid)
     return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
+/* Init runs from a file in memory, which nobody but its maker can name like that; so does the child
+ * that is about to become init. Where we may not look, pid and start time have to do. */
+static bool is_ours(const struct state *state, pid_t pid)
+{
+    static const char prefix[] = "/memfd:sandglass-";
+    char path[32];
+    char program[64];
+    ssize_t length;
+
+    snprintf(path, sizeof(path), "%d/exe", (int)pid);
+    length = readlinkat(state->proc, path, program, sizeof(program));
+    if (length < 0)
+        return errno == EACCES || errno == EPERM;
+    return length >= (ssize_t)sizeof(prefix) && memcmp(program, prefix, sizeof(prefix) - 1) == 0;
+}
+
 int state_open_process(const struct state *state, pid_t pid, uint64_t start_time)
 {
     int pidfd;
@@ -239,8 +283,9 @@ int state_open_process(const struct state *state, pid_t pid, uint64_t start_time
     pidfd = sys_pidfd_open(pid);
     if (pidfd < 0)
         return -1;
-    /* The descriptor came first: a pid that was reused in between has another start time. */
-    if (state_start_time(state, pid) != start_time) {
+    /* The descriptor came first: a pid that was reused in between has another start time. After a
+     * reboot both numbers may be those of a stranger. */
+    if (state_start_time(state, pid) != start_time || !is_ours(state, pid)) {
         close(pidfd);
         errno = ESRCH;
         return -1;

@@ -3,7 +3,8 @@
 /*
  * What the launcher keeps on disk: under the state directory `sandboxes/<id>/` with the mark of the
  * sandbox and init's socket (and the workspace of a direct one), and `trash/` for what is being
- * removed. Both belong to the launcher; the daemon can pass through them and nothing else.
+ * removed. Both belong to the launcher; the daemon can pass through them and nothing else. They lie
+ * in a directory of the daemon's, so that each is opened once, checked, and used by its descriptor.
  *
  * The mark says whose the sandbox is, so that a name alone is never taken as proof. It is written
  * before anything else is made, and the pid is added before init runs.
@@ -60,5 +61,5 @@ uint64_t state_start_between(int64_t before, int64_t after);
 /* Start time of a process in clock ticks since boot; 0 when there is none. */
 uint64_t state_start_time(const struct state *state, pid_t pid);
 
-/* A pidfd that is certainly of this process; -1 with ESRCH when it is gone. */
+/* A pidfd that is certainly of this process, and of a sandbox; -1 with ESRCH when it is gone. */
 int state_open_process(const struct state *state, pid_t pid, uint64_t start_time);

@@ -158,3 +158,20 @@ def test_it_speaks_plainly_and_refuses_what_it_does_not_know(work):
     assert (result.returncode, result.stdout) == (0, "0 removed, 0 skipped, 0 failed\n")
     assert subprocess.run([SANDGLASS, "sweep", "everything"], capture_output=True, timeout=20).returncode == 2
     assert subprocess.run([SANDGLASS, "sweep", "--older-than", "soon"], capture_output=True, timeout=20).returncode == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root")
+def test_a_paused_sandbox_is_removed_like_any_other(make_daemon):
+    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
+    session = daemon.session()
+    daemon.execute(session, ["/bin/true"])
+    daemon.api("POST", f"/sessions/{session}/pause", expect=200)
+    pid = daemon.api("GET", f"/sessions/{session}").json["sandbox"]["pid"]
+    daemon.kill()
+    wait_for(lambda: outcomes(sweep("--dry-run", "--older-than", "0s", "--state", daemon.state)[1]) == ["would_remove"],
+             "its launcher is gone too")
+    code, found = sweep("--older-than", "0s", "--state", daemon.state)
+    assert (code, outcomes(found)) == (0, ["removed"])
+    assert not is_alive(pid)
+    assert our_cgroups() == []
+    daemon.start()
