@@ -140,6 +140,47 @@ static int check_sandbox(const struct config *config, struct error *err)
     return 0;
 }
 
+/* What the operator offers has to be what callers may have. */
+static int check_flavor_ceiling(const struct config *config, const struct config_flavor *flavor,
+                                struct error *err)
+{
+    const struct {
+        const char *name;
+        enum config_limit limit;
+        uint64_t value;
+    } amounts[] = {
+        { "memory", LIMIT_MEMORY, flavor->memory_bytes },
+        { "cpus", LIMIT_CPUS, flavor->cpu_millis },
+        { "pids", LIMIT_PIDS, (uint64_t)flavor->pids },
+        { "disk", LIMIT_DISK, flavor->disk_bytes },
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(amounts); i++) {
+        uint64_t own = config_ceiling_get(&flavor->max, amounts[i].limit);
+        uint64_t most = own ? own : config_ceiling_get(&config->sandbox.max, amounts[i].limit);
+
+        if (!most || amounts[i].value <= most)
+            continue;
+        error_set(err, ERR_INVALID, "flavors: %s of \"%s\" is above %s.%s", amounts[i].name,
+                  flavor->name, own ? "its max" : "sandbox.max", amounts[i].name);
+        return error_hint(err, "give the flavor a max.%s of its own, or less %s", amounts[i].name,
+                          amounts[i].name);
+    }
+    return 0;
+}
+
+static int check_owners(const struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < config->owners.count; i++) {
+        const char *name = config->owners.items[i].name;
+
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(config->owners.items[j].name, name) == 0)
+                return error_set(err, ERR_INVALID, "owners: two are called \"%s\"", name);
+    }
+    return 0;
+}
+
 static int check_flavors(const struct config *config, struct error *err)
 {
     for (size_t i = 0; i < config->flavors.count; i++) {
@@ -149,6 +190,8 @@ static int check_flavors(const struct config *config, struct error *err)
             return error_set(err, ERR_INVALID, "flavors: one has no name");
         if (config_flavor_find(config, flavor->name) != flavor)
             return error_set(err, ERR_INVALID, "flavors: two are called \"%s\"", flavor->name);
+        if (check_flavor_ceiling(config, flavor, err) < 0)
+            return -1;
     }
     if (config->flavors.items[0].needs_approval || config->flavors.items[0].price_per_hour > 0) {
         error_set(err, ERR_INVALID, "flavors: \"%s\" is the first and cannot cost anything",
@@ -178,7 +221,8 @@ int config_check(const struct config *config, struct error *err)
         return error_set(err, ERR_INVALID, "exec.output_capture is above exec.output_spool");
     if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
         check_tls(config, err) < 0 || check_sandbox(config, err) < 0 ||
-        check_flavors(config, err) < 0 || check_budget(config, err) < 0)
+        check_flavors(config, err) < 0 || check_owners(config, err) < 0 ||
+        check_budget(config, err) < 0)
         return -1;
     return 0;
 }

@@ -281,3 +281,49 @@ const struct config_flavor *config_flavor_find(const struct config *config, cons
             return &config->flavors.items[i];
     return NULL;
 }
+
+/* "svc" is for svc and svc/ann, "ci-*" for all that begin with "ci-". */
+static bool owner_fits(const char *name, const char *owner)
+{
+    size_t length = strlen(name);
+
+    if (length && name[length - 1] == '*')
+        return strncmp(name, owner, length - 1) == 0;
+    return strncmp(name, owner, length) == 0 && (!owner[length] || owner[length] == '/');
+}
+
+const struct config_owner *config_owner_find(const struct config *config, const char *owner)
+{
+    const struct config_owner *found = NULL;
+
+    for (size_t i = 0; i < config->owners.count; i++) {
+        const struct config_owner *row = &config->owners.items[i];
+
+        if (owner_fits(row->name, owner) && (!found || strlen(row->name) > strlen(found->name)))
+            found = row;
+    }
+    return found;
+}
+
+uint64_t config_ceiling_get(const struct config_ceiling *ceiling, enum config_limit limit)
+{
+    switch (limit) {
+    case LIMIT_MEMORY:
+        return ceiling->memory_bytes;
+    case LIMIT_CPUS:
+        return ceiling->cpu_millis;
+    case LIMIT_PIDS:
+        return (uint64_t)ceiling->pids;
+    case LIMIT_DISK:
+        return ceiling->disk_bytes;
+    case LIMIT_LIFETIME:
+        return (uint64_t)ceiling->lifetime_ms;
+    case LIMIT_TIMEOUT:
+        return (uint64_t)ceiling->timeout_ms;
+    case LIMIT_IDLE_TIMEOUT:
+        return (uint64_t)ceiling->idle_timeout_ms;
+    case LIMITS:
+        break;
+    }
+    return 0;
+}

@@ -59,6 +59,33 @@ struct config_mounts {
     size_t count;
 };
 
+/* As the choices of the settings that end with max.network. */
+enum config_max_network { MAX_NETWORK_UNSAID, MAX_NETWORK_NONE, MAX_NETWORK_OPEN };
+
+/* What may be asked for at most. 0: nothing is said about it here. */
+struct config_ceiling {
+    uint64_t memory_bytes;
+    uint64_t disk_bytes;
+    uint32_t cpu_millis;
+    int64_t pids;
+    int64_t lifetime_ms;
+    int64_t timeout_ms;
+    int64_t idle_timeout_ms;
+    int network; /* enum config_max_network */
+};
+
+/* The parts of it that are amounts. */
+enum config_limit {
+    LIMIT_MEMORY,
+    LIMIT_CPUS,
+    LIMIT_PIDS,
+    LIMIT_DISK,
+    LIMIT_LIFETIME,
+    LIMIT_TIMEOUT,
+    LIMIT_IDLE_TIMEOUT,
+    LIMITS
+};
+
 struct config_flavor {
     char *name;
     char *backend;         /* "": sandbox.backend */
@@ -69,10 +96,21 @@ struct config_flavor {
     int64_t gpus;
     int64_t price_per_hour; /* in micro-dollars; negative when it is not known */
     bool needs_approval;
+    struct config_ceiling max; /* where it says something: in place of sandbox.max */
 };
 
 struct config_flavors {
     struct config_flavor *items;
+    size_t count;
+};
+
+struct config_owner {
+    char *name;                /* with all below it, or with * at the end */
+    struct config_ceiling max; /* where it says something: in place of sandbox.max */
+};
+
+struct config_owners {
+    struct config_owner *items;
     size_t count;
 };
 
@@ -115,6 +153,7 @@ struct config {
         uint64_t io_bytes_per_s; /* 0: no limit, here and in the next */
         int64_t io_operations_per_s;
         int network; /* enum config_network */
+        struct config_ceiling max;
         struct config_list env_pass;
         struct config_map env_set; /* values that named a variable are already replaced */
         struct config_mounts mounts;
@@ -219,6 +258,7 @@ struct config {
         int format; /* enum config_log_format */
     } log;
 
+    struct config_owners owners;
     struct config_flavors flavors; /* never empty; the first is the default */
 
     char **origins; /* one for each row: "default", "FILE:LINE", "command line", … */
@@ -248,6 +288,12 @@ int config_check(const struct config *config, struct error *err);
 
 /* By name; "" is the default one. NULL when there is none. */
 const struct config_flavor *config_flavor_find(const struct config *config, const char *name);
+
+/* In the unit of the field; 0: nothing is said. */
+uint64_t config_ceiling_get(const struct config_ceiling *ceiling, enum config_limit limit);
+
+/* The row with the longest name that fits this owner; NULL when there is none. */
+const struct config_owner *config_owner_find(const struct config *config, const char *owner);
 
 /* The effective settings with their origins: as YAML that reads back, or as one JSON object
  * {KEY: {"value", "origin"}} with durations in seconds and sizes in bytes. The values of

@@ -3,97 +3,8 @@
 #include "base/macros.h"
 
 #define FIELD(member) offsetof(struct config, member)
-#define MOUNT_FIELD(member) offsetof(struct config_mount, member)
-#define FLAVOR_FIELD(member) offsetof(struct config_flavor, member)
-#define CHOICES(...) ((const char *const[]){ __VA_ARGS__, NULL })
-
-#define KIB 1024.0
-#define MIB (1024.0 * KIB)
-#define GIB (1024.0 * MIB)
-#define TIB (1024.0 * GIB)
-#define HOUR 3600.0
-#define DAY (24 * HOUR)
-#define YEAR (366 * DAY)
 
 #define BACKENDS CHOICES("native", "direct", "docker", "gvisor", "kubernetes", "none")
-#define FLAVOR_BACKENDS CHOICES("", "native", "direct", "docker", "gvisor", "kubernetes", "none")
-
-static const struct setting mount_rows[] = {
-    { .key = "host_path",
-      .type = SETTING_PATH,
-      .offset = MOUNT_FIELD(host_path),
-      .fallback = "",
-      .required = true },
-    { .key = "path",
-      .type = SETTING_PATH,
-      .offset = MOUNT_FIELD(path),
-      .fallback = "",
-      .required = true },
-    { .key = "read_only",
-      .type = SETTING_BOOL,
-      .offset = MOUNT_FIELD(read_only),
-      .fallback = "false" },
-    { 0 },
-};
-
-static const struct setting flavor_rows[] = {
-    { .key = "name",
-      .type = SETTING_TEXT,
-      .offset = FLAVOR_FIELD(name),
-      .fallback = "",
-      .required = true },
-    { .key = "memory",
-      .type = SETTING_SIZE,
-      .offset = FLAVOR_FIELD(memory_bytes),
-      .fallback = "0",
-      .min = 4 * MIB,
-      .max = 64 * TIB,
-      .zero_is_off = true },
-    { .key = "cpus",
-      .type = SETTING_CPUS,
-      .offset = FLAVOR_FIELD(cpu_millis),
-      .fallback = "0",
-      .min = 0.01,
-      .max = 4096,
-      .zero_is_off = true },
-    { .key = "disk",
-      .type = SETTING_SIZE,
-      .offset = FLAVOR_FIELD(disk_bytes),
-      .fallback = "0",
-      .min = MIB,
-      .max = 64 * TIB,
-      .zero_is_off = true },
-    { .key = "pids",
-      .type = SETTING_COUNT,
-      .offset = FLAVOR_FIELD(pids),
-      .fallback = "0",
-      .min = 2,
-      .max = 4194304,
-      .zero_is_off = true },
-    { .key = "gpus",
-      .type = SETTING_COUNT,
-      .offset = FLAVOR_FIELD(gpus),
-      .fallback = "0",
-      .max = 1024 },
-    { .key = "price_per_hour",
-      .type = SETTING_MONEY,
-      .offset = FLAVOR_FIELD(price_per_hour),
-      .fallback = "unknown",
-      .max = 1e6 },
-    { .key = "needs_approval",
-      .type = SETTING_BOOL,
-      .offset = FLAVOR_FIELD(needs_approval),
-      .fallback = "false" },
-    { .key = "backend",
-      .type = SETTING_TEXT,
-      .offset = FLAVOR_FIELD(backend),
-      .fallback = "",
-      .choices = FLAVOR_BACKENDS },
-    { 0 },
-};
-
-static const struct setting_item mount_item = { sizeof(struct config_mount), mount_rows };
-static const struct setting_item flavor_item = { sizeof(struct config_flavor), flavor_rows };
 
 const struct setting settings[] = {
     {
@@ -344,7 +255,7 @@ const struct setting settings[] = {
         .type = SETTING_ITEMS,
         .offset = FIELD(sandbox.mounts),
         .fallback = "",
-        .item = &mount_item,
+        .item = &setting_mount,
         .help = "Directories of the host that every sandbox sees: {host_path, path, read_only}.",
     },
     {
@@ -496,7 +407,7 @@ const struct setting settings[] = {
         .fallback = "100",
         .min = 1,
         .max = 1e6,
-        .help = "Sessions that one owner has at the same time.",
+        .help = "Sandboxes that one owner has at the same time.",
     },
     {
         .key = "capacity.overflow",
@@ -660,16 +571,28 @@ const struct setting settings[] = {
         .fallback = "json re",
         .help = "Modules that such a Python has imported already.",
     },
+    CEILING_ROWS("sandbox.max.", FIELD(sandbox.max), "open"),
     {
         .key = "flavors",
         .type = SETTING_ITEMS,
         .offset = FIELD(flavors),
         .fallback = "",
-        .item = &flavor_item,
+        .item = &setting_flavor,
         .shown_default = "cpu-basic, free, with the limits of sandbox.*",
         .help = "Kinds of sandboxes: {name, memory, cpus, disk, pids, gpus, price_per_hour, "
-                "needs_approval, backend}. The first is what sessions get by themselves, and "
-                "free; a price is in USD, and one that is not given is not known.",
+                "needs_approval, backend, max}. The first is what sessions get by themselves, and "
+                "free; a price is in USD, and one that is not given is not known. max: as "
+                "sandbox.max, in its place for this flavor.",
+    },
+    {
+        .key = "owners",
+        .type = SETTING_ITEMS,
+        .offset = FIELD(owners),
+        .fallback = "",
+        .item = &setting_owner,
+        .help = "Owners with limits of their own: {name, max}. The name is that of the owner and "
+                "of all below it (svc: also svc/ann), or ends with * (ci-*); the longest that "
+                "fits counts. max: as sandbox.max, in its place for this owner.",
     },
     {
         .key = "http.connections",

@@ -9,6 +9,59 @@
 
 #define CONFIG_ORIGIN_DEFAULT "default"
 
+/* --- for the tables ------------------------------------------------------------------------ */
+
+#define CHOICES(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+#define KIB 1024.0
+#define MIB (1024.0 * KIB)
+#define GIB (1024.0 * MIB)
+#define TIB (1024.0 * GIB)
+#define HOUR 3600.0
+#define DAY (24 * HOUR)
+#define YEAR (366 * DAY)
+
+#define CEILING_ROW(prefix, name, kind, at, member, ...)                               \
+    {                                                                                  \
+        .key = prefix name, .type = kind,                                              \
+        .offset = (at) + offsetof(struct config_ceiling, member), .zero_is_off = true, \
+        .fallback = "0", __VA_ARGS__                                                   \
+    }
+
+/* A struct config_ceiling at the offset `at`; `network` is what holds when nothing is said. */
+#define CEILING_ROWS(prefix, at, any_network)                                                      \
+    CEILING_ROW(prefix, "memory", SETTING_SIZE, at, memory_bytes, .min = 4 * MIB, .max = 64 * TIB, \
+                .shown_default = "what the host has",                                              \
+                .help = "The most memory that a caller may ask for, for one sandbox."),            \
+        CEILING_ROW(prefix, "cpus", SETTING_CPUS, at, cpu_millis, .min = 0.01, .max = 4096,        \
+                    .shown_default = "what the host has",                                          \
+                    .help = "The most cores that a caller may ask for, for one sandbox."),         \
+        CEILING_ROW(prefix, "pids", SETTING_COUNT, at, pids, .min = 4, .max = 4194304,             \
+                    .shown_default = "what the host has",                                          \
+                    .help = "The most processes that a caller may ask for, for one sandbox."),     \
+        CEILING_ROW(prefix, "disk", SETTING_SIZE, at, disk_bytes, .min = MIB, .max = 1024 * TIB,   \
+                    .shown_default = "the size of the disk of state_dir",                          \
+                    .help = "The most disk space that a caller may ask for, for one sandbox."),    \
+        CEILING_ROW(prefix, "lifetime", SETTING_SECONDS, at, lifetime_ms, .min = 0.1,              \
+                    .max = 10 * YEAR,                                                              \
+                    .help = "The longest max_lifetime of a session that a caller may ask for; "    \
+                            "with one, a session without an end is refused."),                     \
+        CEILING_ROW(prefix, "timeout", SETTING_SECONDS, at, timeout_ms, .min = 0.1,                \
+                    .max = 10 * YEAR,                                                              \
+                    .help = "The longest lease that a caller may ask for, when a session is "      \
+                            "opened and when it is extended; with one, every session has a "       \
+                            "lease."),                                                             \
+        CEILING_ROW(prefix, "idle_timeout", SETTING_SECONDS, at, idle_timeout_ms, .min = 0.1,      \
+                    .max = 10 * YEAR,                                                              \
+                    .help = "The longest idle_timeout that a caller may ask for; with one, "       \
+                            "every session has an idle timeout."),                                 \
+    {                                                                                              \
+        .key = prefix "network", .type = SETTING_CHOICE,                                           \
+        .offset = (at) + offsetof(struct config_ceiling, network), .fallback = any_network,        \
+        .choices = CHOICES("", "none", "open"),                                                    \
+        .help = "The widest network that a caller may ask for."                                    \
+    }
+
 enum setting_type {
     SETTING_TEXT,    /* char * */
     SETTING_PATH,    /* char *: absolute, or "" */
@@ -51,6 +104,7 @@ struct setting {
     const char *help;
 };
 
+extern const struct setting_item setting_mount, setting_flavor, setting_owner;
 extern const struct setting settings[]; /* ends with a row without a key */
 extern const size_t settings_count;
 

@@ -269,8 +269,12 @@ static void describe_type(const struct setting *setting, struct buffer *out)
         buffer_append_text(out, names[setting->type]);
         return;
     }
-    for (const char *const *choice = setting->choices; *choice; choice++)
-        buffer_appendf(out, "%s%s", choice == setting->choices ? "" : " | ", *choice);
+    for (const char *const *choice = setting->choices, *separator = ""; *choice; choice++) {
+        if (!**choice)
+            continue;
+        buffer_appendf(out, "%s%s", separator, *choice);
+        separator = " | ";
+    }
 }
 
 void config_describe(struct buffer *out)

@@ -180,41 +180,84 @@ static int read_map(struct reader *reader, const struct setting *setting, struct
     }
 }
 
-static int read_item_field(struct reader *reader, const struct setting *rows, void *base,
-                           uint64_t *seen, struct error *err)
+static bool rows_have_group(const struct setting *rows, const char *key)
+{
+    size_t length = strlen(key);
+
+    for (const struct setting *row = rows; row->key; row++)
+        if (str_starts_with(row->key, key) && row->key[length] == '.')
+            return true;
+    return false;
+}
+
+struct item {
+    const struct setting *rows;
+    void *base;
+    uint64_t seen; /* a bit for each row */
+};
+
+static int read_item_fields(struct reader *reader, struct item *item, const char *prefix,
+                            struct error *err);
+
+static int read_item_group(struct reader *reader, struct item *item, const char *key,
+                           struct error *err)
+{
+    if (read_event(reader, err) < 0)
+        return -1;
+    if (reader->event.type != YAML_MAPPING_START_EVENT)
+        return error_set(err, ERR_INVALID, "\"%.100s\" is a group of settings, not a value", key);
+    return read_item_fields(reader, item, key, err);
+}
+
+static int read_item_field(struct reader *reader, struct item *item, const char *prefix,
+                           struct error *err)
 {
     const struct setting *row;
+    scoped(free) char *key = NULL;
+    uint64_t bit;
 
     if (check_scalar(reader, err) < 0)
         return -1;
-    row = setting_find(rows, scalar_text(reader));
+    key = xasprintf("%s%s%s", prefix, *prefix ? "." : "", scalar_text(reader));
+    row = setting_find(item->rows, key);
+    if (!row && rows_have_group(item->rows, key))
+        return read_item_group(reader, item, key, err);
     if (!row)
-        return setting_refuse_key(rows, scalar_text(reader), err);
-    if (*seen & 1U << (row - rows))
+        return setting_refuse_key(item->rows, key, err);
+    bit = UINT64_C(1) << (row - item->rows);
+    if (item->seen & bit)
         return error_set(err, ERR_INVALID, "\"%s\" is set twice", row->key);
-    *seen |= 1U << (row - rows);
-    if (read_event(reader, err) < 0 || read_scalar(reader, row, base, err) < 0)
+    item->seen |= bit;
+    if (read_event(reader, err) < 0 || read_scalar(reader, row, item->base, err) < 0)
         return error_wrap(err, "%s", row->key);
     return 0;
+}
+
+/* Until the end of the mapping. */
+static int read_item_fields(struct reader *reader, struct item *item, const char *prefix,
+                            struct error *err)
+{
+    for (;;) {
+        if (read_event(reader, err) < 0)
+            return -1;
+        if (reader->event.type == YAML_MAPPING_END_EVENT)
+            return 0;
+        if (read_item_field(reader, item, prefix, err) < 0)
+            return -1;
+    }
 }
 
 static int read_item(struct reader *reader, const struct setting *rows, void *base,
                      struct error *err)
 {
-    uint64_t seen = 0;
+    struct item item = { .rows = rows, .base = base };
 
     if (reader->event.type != YAML_MAPPING_START_EVENT)
         return error_set(err, ERR_INVALID, "each item must be a mapping");
-    for (;;) {
-        if (read_event(reader, err) < 0)
-            return -1;
-        if (reader->event.type == YAML_MAPPING_END_EVENT)
-            break;
-        if (read_item_field(reader, rows, base, &seen, err) < 0)
-            return -1;
-    }
+    if (read_item_fields(reader, &item, "", err) < 0)
+        return -1;
     for (const struct setting *row = rows; row->key; row++)
-        if (row->required && !(seen & 1U << (row - rows)))
+        if (row->required && !(item.seen & UINT64_C(1) << (row - rows)))
             return error_set(err, ERR_INVALID, "\"%s\" is missing", row->key);
     return 0;
 }
@@ -266,16 +309,6 @@ static int read_setting(struct reader *reader, const struct setting *setting, st
     return 0;
 }
 
-static bool key_is_group(const char *key)
-{
-    size_t length = strlen(key);
-
-    for (const struct setting *row = settings; row->key; row++)
-        if (str_starts_with(row->key, key) && row->key[length] == '.')
-            return true;
-    return false;
-}
-
 static int read_mapping(struct reader *reader, const char *prefix, struct error *err);
 
 /* Settings of a group that has nothing in it are all left alone. */
@@ -306,7 +339,7 @@ static int read_entry(struct reader *reader, const char *prefix, struct config_l
     setting = setting_find(settings, key);
     if (setting)
         return read_setting(reader, setting, err);
-    if (key_is_group(key))
+    if (rows_have_group(settings, key))
         return read_group(reader, key, err);
     return setting_refuse_key(settings, key, err);
 }

@@ -4,6 +4,7 @@
 #include "config/config.h"
 #include "core/approvals.h"
 #include "core/budget.h"
+#include "core/ceiling.h"
 #include "core/flavor.h"
 #include "core/sandbox.h"
 #include "core/session_private.h"
@@ -52,6 +53,20 @@ static int check_limits(const struct config_flavor *flavor, const struct choice_
     error_named(err, ERR_INVALID, "invalid_field",
                 "memory, disk, cpus and pids of the flavor \"%s\" are fixed", flavor->name);
     return error_hint(err, "leave them out, or choose another flavor");
+}
+
+/* Also what the flavor itself has: it is asked for by its name. */
+static int check_ceiling(const struct session *session, const struct config_flavor *flavor,
+                         const struct sandbox_limits *limits, struct error *err)
+{
+    const struct ceiling *ceiling = session->core->ceiling;
+    struct ceiling_ask ask = { CEILING_ASK_INIT, .owner = session->owner, .flavor = flavor };
+
+    ask.limits = flavor_own_limits(flavor);
+    if (!str_equal(flavor->name, session->base_flavor) && ceiling_check(ceiling, &ask, err) < 0)
+        return -1;
+    ask.limits = *limits;
+    return ceiling_check(ceiling, &ask, err);
 }
 
 static int check_replaceable(const struct session *session, const char *flavor, struct error *err)
@@ -180,9 +195,10 @@ int choice_make(struct session *session, const struct choice_request *request,
         return make_any(session, out);
     flavor = flavor_find(session->core,
                          str_is_empty(request->flavor) ? session->flavor : request->flavor, err);
-    if (!flavor || check_limits(flavor, request, err) < 0)
+    if (!flavor || check_limits(flavor, request, err) < 0 ||
+        check_ceiling(session, flavor, &request->limits, err) < 0)
         return -1;
-    limits = flavor_limits(session->core, flavor, &request->limits);
+    limits = flavor_limits(session->core, session->owner, flavor, &request->limits);
     if (has_sandbox(session) && str_equal(flavor->name, session->flavor) &&
         (!has_limits(&request->limits) || limits_equal(&limits, &session->limits)))
         return say_unchanged(session, out);
@@ -201,9 +217,10 @@ int choice_apply(struct session *session, const char *name, enum session_choice 
         return -1;
     flavor = flavor_find(session->core, name, err);
     if (!flavor || check_replaceable(session, name, err) < 0 ||
+        check_ceiling(session, flavor, &(struct sandbox_limits){ 0 }, err) < 0 ||
         budget_check_approved(session, flavor, err) < 0)
         return -1;
-    limits = flavor_limits(session->core, flavor, &(struct sandbox_limits){ 0 });
+    limits = flavor_limits(session->core, session->owner, flavor, &(struct sandbox_limits){ 0 });
     if (choice == CHOICE_SESSION)
         budget_grant(session, name);
     session_replace(session, choice, name, &limits);

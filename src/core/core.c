@@ -5,6 +5,7 @@
 #include "core/approvals.h"
 #include "core/budget.h"
 #include "core/capacity.h"
+#include "core/ceiling.h"
 #include "core/context.h"
 #include "core/events.h"
 #include "core/execution.h"
@@ -95,6 +96,7 @@ struct core *core_new(const struct core_parts *parts)
     core->approvals = approvals_new(core);
     core->budgets = budgets_new(core);
     core->capacity = capacity_new(core);
+    core->ceiling = ceiling_new(core);
     core->events = events_new(core, parts->store->load.last_sequence);
     core->idempotency = idempotency_new(core);
     core->keep = keep_new(core);
@@ -148,6 +150,7 @@ void core_free(struct core *core)
     idempotency_free(core->idempotency);
     events_free(core->events);
     capacity_free(core->capacity);
+    ceiling_free(core->ceiling);
     approvals_free(core->approvals);
     budgets_free(core->budgets);
     free(core->metrics);

@@ -7,6 +7,7 @@
  *     session.h    what a caller owns: open, find, use, extend, pause, end
  *     sandbox.h    one incarnation behind a session: its states and what moves it between them
  *     flavor.h     the kinds of sandboxes that there are
+ *     ceiling.h    the most that a caller may ask for
  *     choice.h     a session asks for another flavor: nothing changes, it is made, or somebody
  * decides approvals.h  what somebody has to decide, and what he did budget.h     money: caps, what
  * is held, what is spent clocks.h     lease, idle, lifetime, retention: which deadline is next, and
@@ -42,6 +43,7 @@ struct approvals;
 struct backend;
 struct budgets;
 struct capacity;
+struct ceiling;
 struct config;
 struct core;
 struct events;
@@ -82,6 +84,7 @@ struct core {
     struct approvals *approvals;     /* owned */
     struct budgets *budgets;         /* owned */
     struct capacity *capacity;       /* owned */
+    struct ceiling *ceiling;         /* owned */
     struct events *events;           /* owned */
     struct idempotency *idempotency; /* owned */
     struct keep *keep;               /* owned */

@@ -1,6 +1,7 @@
 #include "core/flavor.h"
 
 #include "base/str.h"
+#include "core/ceiling.h"
 #include "core/session.h"
 #include "wire/json.h"
 
@@ -31,7 +32,12 @@ int flavor_check(const struct core *core, const struct config_flavor *flavor, st
                     flavor->name, (long long)flavor->gpus, backend_name(core));
         return error_hint(err, "take a flavor without GPUs, or a backend that has them");
     }
-    return 0;
+    if (flavor == core->parts.config->flavors.items)
+        return 0; /* nobody asks for the first: it is cut to the host */
+    return ceiling_check(core->ceiling,
+                         &(struct ceiling_ask){ CEILING_ASK_INIT, .flavor = flavor,
+                                                .limits = flavor_own_limits(flavor) },
+                         err);
 }
 
 const struct config_flavor *flavor_find(const struct core *core, const char *name,
@@ -58,12 +64,20 @@ static uint64_t first_set(uint64_t given, uint64_t of_flavor, uint64_t of_settin
     return given ? given : of_flavor ? of_flavor : of_settings;
 }
 
-struct sandbox_limits flavor_limits(const struct core *core, const struct config_flavor *flavor,
+struct sandbox_limits flavor_own_limits(const struct config_flavor *flavor)
+{
+    return (struct sandbox_limits){ .memory_bytes = flavor->memory_bytes,
+                                    .disk_bytes = flavor->disk_bytes,
+                                    .cpu_millis = flavor->cpu_millis,
+                                    .pids = (uint32_t)flavor->pids };
+}
+
+struct sandbox_limits flavor_limits(const struct core *core, const char *owner,
+                                    const struct config_flavor *flavor,
                                     const struct sandbox_limits *given)
 {
     const struct config *config = core->parts.config;
-
-    return (struct sandbox_limits){
+    struct sandbox_limits limits = {
         .memory_bytes =
             first_set(given->memory_bytes, flavor->memory_bytes, config->sandbox.memory_bytes),
         .disk_bytes = first_set(given->disk_bytes, flavor->disk_bytes, config->sandbox.disk_bytes),
@@ -72,6 +86,9 @@ struct sandbox_limits flavor_limits(const struct core *core, const struct config
         .pids = (uint32_t)first_set(given->pids, (uint64_t)flavor->pids,
                                     (uint64_t)config->sandbox.pids),
     };
+
+    ceiling_cut_limits(core->ceiling, owner, flavor, &limits);
+    return limits;
 }
 
 uint32_t flavor_gpus(const struct session *session)
@@ -85,7 +102,7 @@ uint32_t flavor_gpus(const struct session *session)
 static void put_flavor(const struct core *core, const struct config_flavor *flavor,
                        struct json_writer *json)
 {
-    struct sandbox_limits limits = flavor_limits(core, flavor, &(struct sandbox_limits){ 0 });
+    struct sandbox_limits limits = flavor_limits(core, NULL, flavor, &(struct sandbox_limits){ 0 });
     struct error why = { 0 };
 
     (void)flavor_check(core, flavor, &why);

@@ -26,9 +26,14 @@ int flavor_check(const struct core *core, const struct config_flavor *flavor, st
 /* Nobody has to be asked and nothing is charged. */
 bool flavor_is_free(const struct config_flavor *flavor);
 
-/* What a sandbox of it has; what was given counts more, where it is not 0. */
-struct sandbox_limits flavor_limits(const struct core *core, const struct config_flavor *flavor,
+/* What a sandbox of it has for this owner; what was given counts more, where it is not 0. The rest
+ * is cut to the ceiling. */
+struct sandbox_limits flavor_limits(const struct core *core, const char *owner,
+                                    const struct config_flavor *flavor,
                                     const struct sandbox_limits *given);
+
+/* What the flavor itself says; 0 where it takes the default. */
+struct sandbox_limits flavor_own_limits(const struct config_flavor *flavor);
 
 /* GPUs of the session's next sandbox. A flavor that the settings have lost has none. */
 uint32_t flavor_gpus(const struct session *session);

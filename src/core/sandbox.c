@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/budget.h"
+#include "core/ceiling.h"
 #include "core/clocks.h"
 #include "core/events.h"
 #include "core/keep.h"
@@ -148,12 +149,16 @@ static void on_timer(struct timer *timer)
     }
 }
 
-static struct sandbox_limits default_limits(const struct config *config)
+static struct sandbox_limits default_limits(const struct core *core)
 {
-    return (struct sandbox_limits){ .memory_bytes = config->sandbox.memory_bytes,
-                                    .disk_bytes = config->sandbox.disk_bytes,
-                                    .cpu_millis = config->sandbox.cpu_millis,
-                                    .pids = (uint32_t)config->sandbox.pids };
+    const struct config *config = core->parts.config;
+    struct sandbox_limits limits = { .memory_bytes = config->sandbox.memory_bytes,
+                                     .disk_bytes = config->sandbox.disk_bytes,
+                                     .cpu_millis = config->sandbox.cpu_millis,
+                                     .pids = (uint32_t)config->sandbox.pids };
+
+    ceiling_cut_limits(core->ceiling, NULL, NULL, &limits);
+    return limits;
 }
 
 struct sandbox *sandbox_new(struct core *core, struct session *session)
@@ -162,7 +167,7 @@ struct sandbox *sandbox_new(struct core *core, struct session *session)
 
     sandbox->core = core;
     sandbox->session = session;
-    sandbox->limits = session ? session->limits : default_limits(core->parts.config);
+    sandbox->limits = session ? session->limits : default_limits(core);
     sandbox->generation = session ? session->generation + 1 : 0;
     sandbox->created = clocks_stamp(core);
     sandbox->flavor = xstrdup(session ? session->flavor : "");

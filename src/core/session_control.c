@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "core/budget.h"
 #include "core/capacity.h"
+#include "core/ceiling.h"
 #include "core/clocks.h"
 #include "core/sandbox.h"
 #include "core/secrets.h"
@@ -35,11 +36,29 @@ static void set_lease(struct session *session, int64_t timeout_ms)
     }
 }
 
+/* -1: not asked for. */
+static int check_ceiling(const struct session *session, int64_t timeout_ms, int64_t idle_timeout_ms,
+                         int64_t max_lifetime_ms, struct error *err)
+{
+    const struct core *core = session->core;
+
+    return ceiling_check(
+        core->ceiling,
+        &(struct ceiling_ask){ .owner = session->owner,
+                               .flavor = config_flavor_find(core->parts.config, session->flavor),
+                               .network = -1,
+                               .timeout_ms = timeout_ms,
+                               .idle_timeout_ms = idle_timeout_ms,
+                               .max_lifetime_ms = max_lifetime_ms },
+        err);
+}
+
 int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, struct error *err)
 {
     int64_t until_us = loop_now_us(session->core->loop) + timeout_ms * 1000;
 
-    if (check_alive(session, err) < 0)
+    if (check_alive(session, err) < 0 ||
+        ((timeout_ms || exact) && check_ceiling(session, timeout_ms, -1, -1, err) < 0))
         return -1;
     if (!exact && (timeout_ms == 0 || session->expires.boot_us >= until_us))
         return 0;
@@ -96,6 +115,8 @@ static void patch_policy(struct session *session, const struct session_patch *pa
 int session_patch(struct session *session, const struct session_patch *patch, struct error *err)
 {
     if (check_alive(session, err) < 0 ||
+        check_ceiling(session, patch->timeout_ms, patch->idle_timeout_ms, patch->max_lifetime_ms,
+                      err) < 0 ||
         (patch->secrets_json && patch_secrets(session, patch->secrets_json, err) < 0))
         return -1;
     patch_policy(session, patch);

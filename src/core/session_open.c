@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/ceiling.h"
 #include "core/clocks.h"
 #include "core/flavor.h"
 #include "core/idempotency.h"
@@ -36,21 +37,29 @@ static char *text_or_null(const char *text)
 static void fill_policy(struct session *session, const struct session_request *request)
 {
     const struct config *config = session->core->parts.config;
+    const struct ceiling *ceiling = session->core->ceiling;
+    const struct config_flavor *flavor = config_flavor_find(config, session->flavor);
+    const char *owner = session->owner;
 
     session->limits = session->base_limits =
-        flavor_limits(session->core, config_flavor_find(config, session->flavor), &request->limits);
-    session->network = request->network >= 0 ? (enum network_mode)request->network
-                                             : (enum network_mode)config->sandbox.network;
+        flavor_limits(session->core, owner, flavor, &request->limits);
+    session->network = ceiling_cut_network(
+        ceiling, owner, flavor,
+        (enum network_mode)or_default(request->network, config->sandbox.network));
     session->auto_restart = or_default(request->auto_restart, config->sandbox.auto_restart);
     session->auto_resume = or_default(request->auto_resume, true);
     session->preload = or_default(request->preload, config->session.preload);
     session->keep_files = or_default(request->keep_files, config->keep.files);
     session->on_timeout = request->on_timeout;
-    session->timeout_ms = or_default(request->timeout_ms, config->session.timeout_ms);
+    session->timeout_ms =
+        ceiling_cut_ms(ceiling, owner, flavor, LIMIT_TIMEOUT,
+                       or_default(request->timeout_ms, config->session.timeout_ms));
     session->idle_timeout_ms =
-        or_default(request->idle_timeout_ms, config->session.idle_timeout_ms);
+        ceiling_cut_ms(ceiling, owner, flavor, LIMIT_IDLE_TIMEOUT,
+                       or_default(request->idle_timeout_ms, config->session.idle_timeout_ms));
     session->max_lifetime_ms =
-        or_default(request->max_lifetime_ms, config->session.max_lifetime_ms);
+        ceiling_cut_ms(ceiling, owner, flavor, LIMIT_LIFETIME,
+                       or_default(request->max_lifetime_ms, config->session.max_lifetime_ms));
 }
 
 static struct session *make(struct core *core, const struct session_request *request)
@@ -212,6 +221,29 @@ static int check_flavor(const struct core *core, const char *name, struct error 
                       flavor->name);
 }
 
+static int check_ceiling(const struct core *core, const struct session_request *request,
+                         struct error *err)
+{
+    const char *name = request->flavor ? request->flavor : "";
+    const struct config_flavor *flavor = config_flavor_find(core->parts.config, name);
+    struct ceiling_ask ask = {
+        .owner = request->owner,
+        .flavor = flavor,
+        .limits = request->limits,
+        .network = request->network,
+        .max_lifetime_ms = request->max_lifetime_ms,
+        .timeout_ms = request->timeout_ms,
+        .idle_timeout_ms = request->idle_timeout_ms,
+    };
+
+    if (ceiling_check(core->ceiling, &ask, err) < 0)
+        return -1;
+    if (!*name || flavor == core->parts.config->flavors.items)
+        return 0;
+    ask.limits = flavor_own_limits(flavor); /* it is asked for by its name */
+    return ceiling_check(core->ceiling, &ask, err);
+}
+
 static int check_request(struct core *core, const struct session_request *request,
                          struct error *err)
 {
@@ -225,7 +257,7 @@ static int check_request(struct core *core, const struct session_request *reques
         return error_named(err, ERR_INVALID, "backend_unknown",
                            "the backend \"%.40s\" is not available; this daemon has \"%s\"",
                            request->backend, backend);
-    if (check_flavor(core, request->flavor, err) < 0)
+    if (check_flavor(core, request->flavor, err) < 0 || check_ceiling(core, request, err) < 0)
         return -1;
     return request->secrets_json ? vault_open(core->vault, err) : 0;
 }
