@@ -19,6 +19,7 @@
 #include "core/scopes.h"
 #include "core/session_private.h"
 #include "core/vault.h"
+#include "loop/flow.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -98,6 +99,7 @@ struct core *core_new(const struct core_parts *parts)
     core->capacity = capacity_new(core);
     core->ceiling = ceiling_new(core);
     core->events = events_new(core, parts->store->load.last_sequence);
+    core->flows = flows_new(core->loop);
     core->idempotency = idempotency_new(core);
     core->keep = keep_new(core);
     core->pool = pool_new(core);
@@ -149,6 +151,7 @@ void core_free(struct core *core)
     pool_free(core->pool);
     idempotency_free(core->idempotency);
     events_free(core->events);
+    flows_free(core->flows);
     capacity_free(core->capacity);
     ceiling_free(core->ceiling);
     approvals_free(core->approvals);

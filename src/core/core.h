@@ -47,6 +47,7 @@ struct ceiling;
 struct config;
 struct core;
 struct events;
+struct flows;
 struct idempotency;
 struct keep;
 struct metrics;
@@ -86,6 +87,7 @@ struct core {
     struct capacity *capacity;       /* owned */
     struct ceiling *ceiling;         /* owned */
     struct events *events;           /* owned */
+    struct flows *flows;             /* owned: one for each session's output */
     struct idempotency *idempotency; /* owned */
     struct keep *keep;               /* owned */
     struct metrics *metrics;         /* owned */

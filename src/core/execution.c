@@ -72,6 +72,8 @@ static struct output *open_output(struct core *core, const char *id, bool is_std
         .stall_timeout_us = config->exec.stall_timeout_ms * 1000,
         .full = watcher ? watcher->output_full : OUTPUT_DROP,
         .is_new = watcher && !watcher->number, /* that of a recorded one is known */
+        .flows = watcher ? core->flows : NULL,
+        .flow = watcher ? watcher->session_id : NULL,
         .on_change = watcher ? on_output : NULL,
         .context = watcher,
     };

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/journal.h"
+#include "loop/flow.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 
 enum {
-    TURN_BYTES = 1024 * 1024,   /* taken from one stream before others have their turn */
+    TURN_BYTES = 1024 * 1024,   /* taken from one stream at a time, if it has that share */
     SCRATCH_BYTES = 128 * 1024, /* where splice cannot be used */
     PIPE_BYTES = 1024 * 1024,   /* of a stream that proves busy */
     BUSY_TURNS = 4,             /* turns in a row that found a full pipe */
@@ -31,10 +32,11 @@ enum {
 
 struct output {
     struct output_options options;
-    struct io_watch source;  /* fd: the pipe or terminal, owned; -1 without */
-    struct timer stall;      /* armed while the pipe waits for a follower */
-    struct journal *journal; /* borrowed; may be NULL */
-    unsigned stream;         /* which one it is there */
+    struct io_watch source;   /* fd: the pipe or terminal, owned; -1 without */
+    struct flow_source share; /* of the turns of the loop */
+    struct timer stall;       /* armed while the pipe waits for a follower */
+    struct journal *journal;  /* borrowed; may be NULL */
+    unsigned stream;          /* which one it is there */
     struct list followers;
     uint64_t passed;              /* by the reader that has come furthest */
     struct output_follower ghost; /* the place of one that vanished; not linked without one */
@@ -278,6 +280,7 @@ static void close_source(struct output *output)
     int fd = output->source.fd;
 
     io_watch_stop(&output->source);
+    flow_stop_waiting(&output->share);
     output->source.fd = -1;
     timer_stop(&output->stall);
     fd_close(fd);
@@ -380,26 +383,49 @@ static void restart_stall_clocks(struct output *output)
     mark_followed(output);
 }
 
+/* After a transfer: what the source waits for now. */
+static void wait_for_more(struct output *output, uint64_t taken, int result)
+{
+    bool has_room = result <= 0 || follower_room(output);
+    bool waits = flow_took(&output->share, taken, result > 0 && has_room);
+
+    if (output->source.fd < 0)
+        return;
+    if (!has_room)
+        wait_for_followers(output);
+    else if (waits)
+        io_watch_stop(&output->source);
+    else
+        watch_source(output);
+}
+
 static void drain(struct output *output)
 {
     uint64_t before = output->length;
     bool was_finished = output->finished;
-    uint64_t room;
+    uint64_t room, share;
     int result;
 
     restart_stall_clocks(output);
     room = follower_room(output);
-    result = room ? take_turn(output, room) : 1;
+    share = room ? flow_ask(&output->share) : 0;
+    if (room && !share) {
+        io_watch_stop(&output->source);
+        return;
+    }
+    result = room ? take_turn(output, MIN(room, share)) : 1;
     if (result < 0)
         close_source(output);
     else if (output->finishing && (result == 0 || output->length >= output->finish_at))
         output->finished = true;
-    if (output->source.fd >= 0 && result > 0 && !follower_room(output))
-        wait_for_followers(output);
-    else if (output->source.fd >= 0)
-        watch_source(output);
+    wait_for_more(output, output->length - before, result);
     if (output->length != before || output->finished != was_finished || result < 0)
         changed(output);
+}
+
+static void on_served(struct flow_source *source)
+{
+    drain(container_of(source, struct output, share));
 }
 
 static void on_source_ready(struct io_watch *watch, unsigned events UNUSED)
@@ -448,6 +474,7 @@ struct output *output_new(const struct output_options *options)
     output->source.fd = -1;
     list_init(&output->followers);
     timer_init(&output->stall, options->loop, on_stall);
+    flow_join(&output->share, options->flows, options->flow, on_served);
     if (!options->is_new)
         find_earlier(output);
     return output;
@@ -458,6 +485,7 @@ void output_free(struct output *output)
     if (!output)
         return;
     close_source(output);
+    flow_leave(&output->share);
     while (!list_is_empty(&output->followers))
         list_remove(output->followers.next);
     fd_close(output->file);

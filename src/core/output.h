@@ -54,6 +54,8 @@ struct output_options {
     int64_t stall_timeout_us;
     enum output_full full;
     bool is_new; /* there is no file of an earlier daemon: nobody has used the name before */
+    struct flows *flows; /* borrowed: whose shares its bytes are taken in; NULL: no limit */
+    const char *flow;    /* the name of its flow, borrowed for output_new() */
     output_changed_fn *on_change; /* new bytes, or the end; may be NULL */
     void *context;
 };

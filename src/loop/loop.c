@@ -22,7 +22,8 @@ struct loop {
     const struct clock *clock; /* borrowed */
     struct event_base *base;   /* owned */
     struct timer_heap timers;
-    uint64_t armed;    /* how many times any timer was armed */
+    uint64_t armed; /* how many times any timer was armed */
+    uint64_t turns;
     struct event wake; /* ends a wait when the first timer or wait_ms is due */
     int64_t wake_us;   /* when that is; 0 when it is not pending */
     struct queue soon; /* deferred calls, all borrowed */
@@ -149,12 +150,15 @@ static void wait_for_events(struct loop *loop, int64_t wait_ms)
 
     if (delay_us > 0)
         arm_wake(loop, now_us, delay_us);
+
+    /* EVLOOP_NONBLOCK alone does not return while any descriptor is ready. */
     event_base_loop(loop->base,
-                    delay_us == 0 ? EVLOOP_NONBLOCK : EVLOOP_ONCE | EVLOOP_NO_EXIT_ON_EMPTY);
+                    EVLOOP_ONCE | (delay_us == 0 ? EVLOOP_NONBLOCK : EVLOOP_NO_EXIT_ON_EMPTY));
 }
 
 void loop_turn(struct loop *loop, int64_t wait_ms)
 {
+    loop->turns++;
     if (run_all_deferred(loop))
         wait_ms = 0;
     wait_for_events(loop, wait_ms);
@@ -194,6 +198,11 @@ void loop_advance(struct loop *loop, struct simulated_clock *clock, int64_t us)
 int64_t loop_now_us(const struct loop *loop)
 {
     return clock_now_us(loop->clock);
+}
+
+uint64_t loop_turns(const struct loop *loop)
+{
+    return loop->turns;
 }
 
 const struct clock *loop_clock(const struct loop *loop)

@@ -34,10 +34,12 @@ void loop_stop(struct loop *loop);
 
 /*
  * One turn: runs what is deferred, waits at most `wait_ms` for something (0: not at all, negative:
- * for ever), then handles all of it. It does not wait when something was deferred. Turns do not
- * nest: callbacks never call this, nor loop_run() or loop_advance().
+ * for ever), then handles all of it, each descriptor once, however much more it has. It does not
+ * wait when something was deferred. Turns do not nest: callbacks never call this, nor loop_run() or
+ * loop_advance().
  */
 void loop_turn(struct loop *loop, int64_t wait_ms);
+uint64_t loop_turns(const struct loop *loop); /* how many have begun */
 
 /* Simulated clock only: moves on by `us`, running timers in order and turns in between. */
 void loop_advance(struct loop *loop, struct simulated_clock *clock, int64_t us);

@@ -306,6 +306,38 @@ static void a_signal_ends_the_run(void **state UNUSED)
     signal_watch_stop(&stopper.watch);
 }
 
+/* Never drained: always ready. */
+static void on_always_ready(struct io_watch *watch UNUSED, unsigned events UNUSED)
+{
+    if (strlen(trace) < 8)
+        note('r');
+}
+
+static void on_due(struct timer *timer UNUSED)
+{
+    note('t');
+}
+
+static void a_descriptor_that_is_always_ready_has_one_callback_in_a_turn(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct reader reader = { .loop = loop };
+    struct timer timer;
+
+    assert_int_equal(pipe(reader.pipe), 0);
+    assert_int_equal(write(reader.pipe[1], "x", 1), 1);
+    io_watch_start(&reader.watch, loop, reader.pipe[0], IO_READ, on_always_ready);
+    timer_init(&timer, loop, on_due);
+    alarm(DEADLINE_MS / 1000); /* a loop that starves its timers does not come back */
+    for (unsigned i = 0; i < 3; i++) {
+        timer_arm_in(&timer, 0);
+        loop_turn(loop, -1);
+    }
+    alarm(0);
+    assert_string_equal(trace, "rtrtrt");
+    reader_fini(&reader);
+}
+
 static void stopping_before_the_run_makes_it_return_at_once(void **state UNUSED)
 {
     scoped(loop_free) struct loop *loop = loop_new(&clock_system);
@@ -333,6 +365,8 @@ int main(void)
         cmocka_unit_test_setup(a_deferred_call_can_be_taken_back_from_any_place, clear_trace),
         cmocka_unit_test_setup(freeing_the_loop_runs_what_is_deferred, clear_trace),
         cmocka_unit_test_setup(a_signal_ends_the_run, clear_trace),
+        cmocka_unit_test_setup(a_descriptor_that_is_always_ready_has_one_callback_in_a_turn,
+                               clear_trace),
         cmocka_unit_test_setup(stopping_before_the_run_makes_it_return_at_once, clear_trace),
     };
 

@@ -1,0 +1,65 @@
+"""However much one session writes, the daemon goes on: timeouts, requests of other owners, deletes."""
+import threading
+
+import pytest
+
+from conftest import BACKENDS, UnixConnection, wait_for
+
+WRITERS = 60
+LOUD = {"X-Sandglass-On-Behalf-Of": "loud"}
+OTHER = {"X-Sandglass-On-Behalf-Of": "other"}
+
+
+@pytest.fixture(params=BACKENDS)
+def crowded(request, make_daemon):
+    """A daemon, and a session of another owner in which sixty programs write without end."""
+    daemon = make_daemon(backend=request.param, settings={"exec": {"max_concurrent": WRITERS + 4}})
+    session = daemon.api("POST", "/sessions", {}, expect=201, headers=LOUD).json["id"]
+    path = f"/sessions/{session}/executions"
+    runs = [daemon.api("POST", path, {"command": "while :; do cat /usr/bin/bash; done", "background": True,
+                                      "timeout": 3}, expect=201, headers=LOUD).json["id"] for _ in range(WRITERS)]
+    yield daemon, session, runs
+
+
+def test_timeouts_fire_and_others_are_served_while_sixty_programs_write(crowded):
+    daemon, session, runs = crowded
+    for number in range(5):
+        mine = daemon.api("POST", "/sessions", {}, expect=201, headers=OTHER).json["id"]
+        answer = daemon.api("POST", f"/sessions/{mine}/executions", {"argv": ["/bin/echo", str(number)]}, expect=201,
+                            headers=OTHER).json
+        assert answer["stdout"] == f"{number}\n"
+        daemon.api("DELETE", f"/sessions/{mine}", expect=200, headers=OTHER)
+    for run in runs:
+        ended = daemon.api("GET", f"/sessions/{session}/executions/{run}?wait=25", headers=LOUD).json
+        assert ended["state"] == "timeout", ended
+    daemon.api("DELETE", f"/sessions/{session}", expect=200, headers=LOUD)
+
+
+def test_a_session_that_writes_without_end_is_deleted_at_once(crowded):
+    daemon, session, _ = crowded
+    assert daemon.api("DELETE", f"/sessions/{session}", expect=200, headers=LOUD).json["state"] == "ended"
+
+
+def test_readers_that_take_everything_hold_nobody_up(crowded):
+    daemon, session, runs = crowded
+    path = f"/api/v1/sessions/{session}/executions/{runs[0]}/output?follow=1"
+    readers, ended = [], threading.Event()
+
+    def read(response):
+        while not ended.is_set() and response.read1(1 << 16):
+            pass
+
+    for _ in range(20):
+        connection = UnixConnection(str(daemon.socket))
+        connection.request("GET", path, headers=LOUD)
+        thread = threading.Thread(target=read, args=(connection.getresponse(),), daemon=True)
+        thread.start()
+        readers.append((connection, thread))
+    mine = daemon.api("POST", "/sessions", {}, expect=201, headers=OTHER).json["id"]
+    assert daemon.api("POST", f"/sessions/{mine}/executions", {"argv": ["/bin/echo", "x"]}, expect=201,
+                      headers=OTHER).json["stdout"] == "x\n"
+    daemon.api("DELETE", f"/sessions/{session}", expect=200, headers=LOUD)
+    wait_for(lambda: not any(thread.is_alive() for _, thread in readers), "the readers are told of the end")
+    ended.set()
+    for connection, _ in readers:
+        connection.close()
