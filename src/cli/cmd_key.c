@@ -62,6 +62,7 @@ static int find_place(const struct key_args *args, struct key_place *place, stru
         return error_hint(err, "give --keys-file, or set auth.keys_file in the configuration");
     }
     identity_find(config.user, &place->reader);
+    place->reader.name = NULL; /* goes with the settings */
     place->path = xstrdup(args->file ? args->file : config.auth.keys_file);
     if (stat(place->path, &status) == 0)
         place->reader = (struct identity){ .uid = status.st_uid, .gid = status.st_gid };

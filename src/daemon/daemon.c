@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/core.h"
+#include "daemon/place.h"
 #include "daemon/privileges.h"
 #include "loop/loop.h"
 #include "loop/worker.h"
@@ -142,25 +143,13 @@ static void setup_log(const struct config *config)
     log_setup((enum log_level)config->log.level, json ? LOG_JSON : LOG_TEXT, STDERR_FILENO);
 }
 
-/* The directories that unix sockets stand in are made while we may still make them anywhere. */
 static int prepare_sockets(struct daemon *daemon, struct error *err)
 {
     for (size_t i = 0; i < daemon->config.listen.count; i++) {
         const char *address = daemon->config.listen.items[i];
-        scoped(free) char *directory = NULL;
-        struct stat status;
-        char *slash;
 
-        if (!str_starts_with(address, "unix:"))
-            continue;
-        directory = xstrdup(address + strlen("unix:"));
-        slash = strrchr(directory, '/');
-        if (!slash || slash == directory)
-            continue;
-        *slash = '\0';
-        if (stat(directory, &status) == 0 && status.st_uid != 0)
-            continue;
-        if (directory_prepare(directory, 0755, &daemon->identity, err) < 0)
+        if (str_starts_with(address, "unix:") &&
+            place_prepare_socket(address + strlen("unix:"), &daemon->identity, err) < 0)
             return error_wrap(err, "listen on %s", address);
     }
     return 0;
@@ -169,10 +158,8 @@ static int prepare_sockets(struct daemon *daemon, struct error *err)
 static int prepare_state(struct daemon *daemon, struct error *err)
 {
     const char *path = daemon->config.state_dir;
-    scoped(free) char *output = path_join(path, "output");
 
-    if (directory_prepare(path, 0711, &daemon->identity, err) < 0 ||
-        directory_prepare(output, 0700, &daemon->identity, err) < 0)
+    if (place_prepare_state(path, &daemon->identity, err) < 0)
         return error_wrap(err, "prepare the state directory");
     daemon->state_dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (daemon->state_dir < 0)
@@ -181,10 +168,26 @@ static int prepare_state(struct daemon *daemon, struct error *err)
     return daemon->lock < 0 ? -1 : 0;
 }
 
+/* What an operator should know about who the daemon is. */
+static void tell_identity(const struct daemon *daemon)
+{
+    const struct identity *identity = &daemon->identity;
+
+    if (identity->kind == IDENTITY_FALLBACK)
+        log_warn("there is no such user: the daemon runs as an id that nobody has; "
+                 "scripts/install makes the user",
+                 kv("user", identity->name), kv("uid", identity->uid));
+    else if (identity->kind == IDENTITY_SELF && geteuid() == 0)
+        log_warn("root without CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID or CAP_CHOWN, or in a user "
+                 "namespace: the daemon stays root and works as an ordinary user's does; "
+                 "see 'sandglass doctor'");
+}
+
 /* With power: what needs it is done here, and only the launcher keeps it. */
 static int start_privileged(struct daemon *daemon, struct error *err)
 {
     identity_find(daemon->config.user, &daemon->identity);
+    tell_identity(daemon);
     if (prepare_sockets(daemon, err) < 0 || prepare_state(daemon, err) < 0)
         return -1;
     daemon->loop = loop_new(&clock_system);

@@ -6,29 +6,44 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <pwd.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-/* Outside the ranges that distributions give to people and to packages. */
-enum { FALLBACK_ID = 62420 };
+bool process_has_power(void)
+{
+    struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
+    const uint32_t wanted = 1u << CAP_SYS_ADMIN | 1u << CAP_SETUID | 1u << CAP_SETGID |
+                            1u << CAP_CHOWN;
+    scoped(fd_close) int map = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+    char text[64] = "";
+
+    if (geteuid() != 0 || syscall(SYS_capget, &header, sets) < 0 ||
+        (sets[0].effective & wanted) != wanted)
+        return false;
+    /* Only the first user namespace maps all ids. */
+    return map >= 0 && read(map, text, sizeof(text) - 1) > 0 && strstr(text, "4294967295");
+}
 
 void identity_find(const char *user, struct identity *out_identity)
 {
     struct passwd *entry;
 
-    *out_identity = (struct identity){ .uid = geteuid(), .gid = getegid() };
-    if (geteuid() != 0)
+    *out_identity = (struct identity){ .uid = geteuid(), .gid = getegid(), .name = user };
+    if (!process_has_power())
         return;
     entry = getpwnam(user);
-    if (entry && entry->pw_uid != 0)
-        *out_identity = (struct identity){ .uid = entry->pw_uid, .gid = entry->pw_gid };
-    else
-        *out_identity = (struct identity){ .uid = FALLBACK_ID, .gid = FALLBACK_ID };
+    out_identity->kind = entry && entry->pw_uid != 0 ? IDENTITY_NAMED : IDENTITY_FALLBACK;
+    out_identity->uid = out_identity->kind == IDENTITY_NAMED ? entry->pw_uid : IDENTITY_FALLBACK_ID;
+    out_identity->gid = out_identity->kind == IDENTITY_NAMED ? entry->pw_gid : IDENTITY_FALLBACK_ID;
 }
 
 static int compare_descriptors(const void *a, const void *b)
@@ -72,7 +87,7 @@ void process_harden(const int *keep, size_t count)
 
 int identity_assume(const struct identity *identity, struct error *err)
 {
-    if (geteuid() != 0)
+    if (identity->kind == IDENTITY_SELF)
         return 0;
     if (setgroups(0, NULL) < 0 || setresgid(identity->gid, identity->gid, identity->gid) < 0 ||
         setresuid(identity->uid, identity->uid, identity->uid) < 0)
@@ -83,22 +98,5 @@ int identity_assume(const struct identity *identity, struct error *err)
     /* Changing the user makes the process traceable again, or not, by a sysctl. */
     prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    return 0;
-}
-
-int directory_prepare(const char *path, unsigned mode, const struct identity *identity,
-                      struct error *err)
-{
-    scoped(fd_close) int dir = -1;
-
-    if (path_make_dirs(path, 0755, err) < 0)
-        return -1;
-    dir = open(path, O_DIRECTORY | O_NOFOLLOW | O_RDONLY | O_CLOEXEC);
-    if (dir < 0)
-        return error_sys(err, "open %s", path);
-    if (geteuid() == 0 && fchown(dir, identity->uid, identity->gid) < 0)
-        return error_sys(err, "give %s to user %u", path, identity->uid);
-    if (fchmod(dir, mode) < 0)
-        return error_sys(err, "set the mode of %s", path);
     return 0;
 }

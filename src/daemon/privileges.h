@@ -10,13 +10,29 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct identity {
-    uid_t uid;
-    gid_t gid;
+enum {
+    /* Outside the ranges that distributions give to people and to packages. */
+    IDENTITY_FALLBACK_ID = 62420,
 };
 
-/* Who the daemon will be: the named user as root (a fixed unused id where there is no such user),
- * else ourselves. */
+enum identity_kind {
+    IDENTITY_SELF,     /* no power to give up: an ordinary user, or root of a container */
+    IDENTITY_NAMED,    /* the user of the settings */
+    IDENTITY_FALLBACK, /* root with power, and no such user: IDENTITY_FALLBACK_ID */
+};
+
+struct identity {
+    enum identity_kind kind;
+    uid_t uid;
+    gid_t gid;
+    const char *name; /* borrowed: the user of the settings */
+};
+
+/* Root with all that building walls takes. Root of a container mostly has less, and is then treated
+ * as any user is. */
+bool process_has_power(void);
+
+/* Who the daemon will be; `user` has to outlive it. */
 void identity_find(const char *user, struct identity *out_identity);
 
 /* Settings of the process that protect what it knows: no core dumps, not traceable by its own user,
@@ -26,8 +42,3 @@ void process_harden(const int *keep, size_t count);
 
 /* Becomes that identity for good and verifies that there is no way back. */
 int identity_assume(const struct identity *identity, struct error *err);
-
-/* A directory of the daemon's: made if missing, owned by the identity. The mode is that of its last
- * component. */
-int directory_prepare(const char *path, unsigned mode, const struct identity *identity,
-                      struct error *err);

@@ -105,6 +105,8 @@ static int remove_stale_socket(const struct address *address, struct error *err)
         return errno == ENOENT ? 0 : error_sys(err, "look at %s", path);
     if (!S_ISSOCK(status.st_mode))
         return error_set(err, ERR_CONFLICT, "%s exists and is not a socket", path);
+    if (status.st_uid != geteuid())
+        return error_set(err, ERR_CONFLICT, "the socket %s belongs to another user", path);
     if (socket_answers(address))
         return error_set(err, ERR_CONFLICT, "another process listens on %s", path);
     if (unlink(path) < 0 && errno != ENOENT)

@@ -1,0 +1,24 @@
+#pragma once
+
+/*
+ * The directories that the daemon works in. A directory is made where it is missing; one that
+ * exists keeps its owner and its mode, whoever runs the daemon. The exception is the daemon's own:
+ * what an earlier daemon made as another user is given to the present one.
+ */
+
+#include "base/error.h"
+#include "daemon/privileges.h"
+
+/* Makes the directory, and those above it, if they are missing; the last one gets the mode and
+ * belongs to the identity. Fails when the identity cannot make files in it. `purpose` is what for,
+ * as in "create a socket". */
+int place_prepare(const char *path, unsigned mode, const struct identity *identity,
+                  const char *purpose, struct error *err);
+
+/* The state directory, with what an earlier daemon left in it. Refuses one that holds directories
+ * which the daemon would empty and that are not its own. */
+int place_prepare_state(const char *path, const struct identity *identity, struct error *err);
+
+/* The directory of a unix socket. */
+int place_prepare_socket(const char *socket_path, const struct identity *identity,
+                         struct error *err);

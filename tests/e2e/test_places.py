@@ -1,0 +1,143 @@
+"""What was there before a daemon is never given away, changed or removed; what an earlier daemon made is found again by the
+next one, whoever that runs as."""
+import os
+import socket
+import subprocess
+
+import pytest
+
+from conftest import SANDGLASS
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give directories away")
+
+
+def facts(path):
+    status = os.lstat(path)
+    return status.st_uid, status.st_gid, status.st_mode, status.st_ino
+
+
+def serve(work, *arguments, seconds=30):
+    """A daemon that is expected to refuse."""
+    return subprocess.run([SANDGLASS, "serve", "--set", "instance=e2e-places", "--set", "pool.size=0", "--backend", "direct",
+                           *map(str, arguments)], capture_output=True, text=True, timeout=seconds,
+                          env={**os.environ, "SANDGLASS_CONFIG": "", "HOME": str(work)})
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o1777, 0o777, 0o2777])
+def test_the_directory_of_a_socket_stays_as_it_was(make_daemon, work, mode):
+    place = work / "place"
+    place.mkdir()
+    os.chmod(place, mode)
+    before = facts(place)
+    daemon = make_daemon(backend="direct", start=False)
+    daemon.socket = place / "s.sock"
+    daemon.url = f"unix:{daemon.socket}"
+    daemon.start()
+    assert facts(place) == before
+    daemon.stop()
+    assert facts(place) == before
+    assert os.listdir(place) == []
+
+
+@as_root
+def test_a_directory_that_the_daemon_cannot_write_to_is_refused(work):
+    place = work / "place"
+    place.mkdir(mode=0o755)
+    before = facts(place)
+    result = serve(work, "--state", work / "state", "--listen", f"unix:{place}/s.sock")
+    assert result.returncode == 1
+    assert f"cannot create a socket in {place}" in result.stderr and "chown" in result.stderr
+    assert facts(place) == before and os.listdir(place) == []
+
+
+@as_root
+def test_a_state_directory_that_exists_stays_as_it_was(work):
+    place = work / "state"
+    place.mkdir(mode=0o755)
+    (place / "mine").write_text("precious")
+    before = facts(place), facts(place / "mine")
+    result = serve(work, "--state", place, "--listen", f"unix:{work}/run/s.sock")
+    assert result.returncode == 1 and f"in {place}" in result.stderr
+    assert (facts(place), facts(place / "mine")) == before
+
+
+@pytest.mark.parametrize("name", ["trash", "sandboxes", "ahead"])
+def test_directories_of_somebody_else_are_not_emptied(work, name):
+    place = work / "home"
+    place.mkdir()
+    os.chmod(place, 0o777)
+    (place / name).mkdir(mode=0o755)
+    (place / name / "letter").write_text("precious")
+    before = facts(place), facts(place / name)
+    result = serve(work, "--state", place, "--listen", f"unix:{work}/run/s.sock")
+    assert result.returncode == 1 and f'"{name}"' in result.stderr
+    assert (facts(place), facts(place / name)) == before
+    assert (place / name / "letter").read_text() == "precious"
+
+
+def test_a_file_where_the_socket_goes_stays(work):
+    place = work / "place"
+    place.mkdir()
+    os.chmod(place, 0o777)
+    (place / "s.sock").write_text("precious")
+    result = serve(work, "--state", work / "state", "--listen", f"unix:{place}/s.sock")
+    assert result.returncode != 0 and "not a socket" in result.stderr
+    assert (place / "s.sock").read_text() == "precious"
+
+
+@as_root
+def test_a_socket_of_somebody_else_stays(work):
+    place = work / "place"
+    place.mkdir()
+    os.chmod(place, 0o777)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(place / "s.sock"))  # nobody listens any more
+    before = facts(place / "s.sock")
+    result = serve(work, "--state", work / "state", "--listen", f"unix:{place}/s.sock")
+    assert result.returncode != 0 and "another user" in result.stderr
+    assert facts(place / "s.sock") == before
+
+
+@as_root
+def test_directories_on_the_way_can_be_passed(make_daemon, work):
+    daemon = make_daemon(backend="direct", start=False, settings={"state_dir": str(work / "a/b/state")})
+    daemon.socket = work / "c/d/run/s.sock"
+    daemon.url = f"unix:{daemon.socket}"
+    daemon.start()
+    assert {os.stat(work / path).st_mode & 0o777 for path in ("a", "a/b", "c", "c/d", "c/d/run")} == {0o755}
+    assert os.stat(work / "a/b").st_uid == 0
+
+
+@as_root
+def test_a_daemon_of_another_user_takes_over(make_daemon, work):
+    """The tour before the user is made, then the installed service."""
+    first = make_daemon(backend="native", settings={"user": "no-such-user", "shutdown": {"policy": "keep"}})
+    assert "there is no such user" in first.log()
+    session = first.session()
+    assert first.execute(session, command="echo kept > file; echo done")["stdout"] == "done\n"
+    stranger = first.state / "stranger"
+    stranger.write_text("precious")
+    before = facts(stranger)
+    first.kill()
+    first.settings["user"] = "daemon"
+    first.start()
+    assert os.stat(first.state / "sandglass.db").st_uid == os.stat(first.socket).st_uid == 1
+    assert first.execute(session, command="cat file")["stdout"] == "kept\n"
+    assert first.execute(first.session(), command="echo new")["stdout"] == "new\n"
+    assert facts(stranger) == before
+    first.api("DELETE", "/sessions", expect=200)
+
+
+@as_root
+def test_a_link_in_the_state_of_an_earlier_daemon_gives_nothing_away(make_daemon, work):
+    daemon = make_daemon(backend="direct", settings={"user": "no-such-user"})
+    daemon.stop()
+    for name in ("root", "symbolic"):
+        (work / name).write_text("precious")
+    os.link(work / "root", daemon.state / "output" / "hard")
+    os.symlink(work / "symbolic", daemon.state / "output" / "soft")
+    before = facts(work / "root"), facts(work / "symbolic")
+    daemon.settings["user"] = "daemon"
+    daemon.start()
+    assert (facts(work / "root"), facts(work / "symbolic")) == before
