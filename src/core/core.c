@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "core/agent.h"
 #include "core/approvals.h"
 #include "core/budget.h"
 #include "core/capacity.h"
@@ -22,6 +23,7 @@
 #include "loop/flow.h"
 #include "store/store.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -121,6 +123,17 @@ static void free_sessions(struct core *core)
     map_fini(&core->sessions_by_key);
 }
 
+/* First of all: requests to an init are embedded in what asked, which goes next. */
+static void drop_agents(struct core *core)
+{
+    struct sandbox *sandbox;
+
+    list_for_each (sandbox, &core->sandboxes, node) {
+        loop_undefer(core->loop, &sandbox->drop_agent);
+        agent_free(steal_ptr(&sandbox->agent));
+    }
+}
+
 static void free_sandboxes(struct core *core)
 {
     struct sandbox *sandbox;
@@ -137,6 +150,8 @@ void core_free(struct core *core)
     if (!core)
         return;
     core->parts.store->on_lost = NULL;
+    core->stopping = true;
+    drop_agents(core);
     contexts_drop_all(core);
     executions_drop_all(core);
     free_sessions(core);
@@ -169,6 +184,13 @@ void core_start(struct core *core, core_done_fn *done, void *user)
 
 /* --- shutdown ------------------------------------------------------------------------------- */
 
+enum shutdown_state {
+    SHUTDOWN_RECOVERING, /* what an earlier daemon left is not known yet */
+    SHUTDOWN_ENDING,     /* operations end, with `destroy` everything */
+    SHUTDOWN_WRITING,    /* the store makes the last of it durable */
+    SHUTDOWN_DONE
+};
+
 struct core_shutdown {
     struct core *core; /* borrowed */
     core_done_fn *done;
@@ -176,8 +198,8 @@ struct core_shutdown {
     struct timer look;
     struct store_ticket ticket;
     int64_t deadline_us;
+    enum shutdown_state state;
     bool destroy;
-    bool ticket_running;
 };
 
 static void shutdown_free(struct core *core)
@@ -215,12 +237,35 @@ static bool is_finished(const struct core_shutdown *shutdown)
     return is_quiet(core);
 }
 
+static void shutdown_end(struct core_shutdown *shutdown, const struct error *err)
+{
+    assert(shutdown->state != SHUTDOWN_DONE);
+    shutdown->state = SHUTDOWN_DONE;
+    shutdown->done(shutdown->core, err, shutdown->user);
+}
+
 static void on_all_written(struct store_ticket *ticket)
 {
     struct core_shutdown *shutdown = container_of(ticket, struct core_shutdown, ticket);
 
-    shutdown->done(shutdown->core, ticket->err->code == ERR_NONE ? NULL : ticket->err,
-                   shutdown->user);
+    shutdown_end(shutdown, ticket->err->code == ERR_NONE ? NULL : ticket->err);
+}
+
+/* Sessions are ended when all of them are known, with their sandboxes. */
+static void begin_ending(struct core_shutdown *shutdown)
+{
+    struct core *core = shutdown->core;
+    struct session *session;
+    struct session *following;
+
+    shutdown->state = SHUTDOWN_ENDING;
+    pool_stop(core->pool); /* the next daemon makes its own */
+    list_for_each_safe (session, following, &core->sessions, node) {
+        if (shutdown->destroy)
+            session_end(session, END_SHUTDOWN, NULL, NULL, NULL);
+        else
+            session_serve_soon(session);
+    }
 }
 
 static void on_look(struct timer *timer)
@@ -229,12 +274,15 @@ static void on_look(struct timer *timer)
     struct core *core = shutdown->core;
     struct error err = { 0 };
 
-    if (is_finished(shutdown)) {
+    if (shutdown->state == SHUTDOWN_RECOVERING && !core->recovery)
+        begin_ending(shutdown);
+    if (shutdown->state == SHUTDOWN_ENDING && is_finished(shutdown)) {
+        shutdown->state = SHUTDOWN_WRITING;
         store_commit(core->parts.store, &shutdown->ticket, on_all_written);
     } else if (loop_now_us(core->loop) >= shutdown->deadline_us) {
         error_set(&err, ERR_TIMEOUT, "%zu sandboxes were not gone in time",
                   core->sandboxes_by_id.count);
-        shutdown->done(core, &err, shutdown->user);
+        shutdown_end(shutdown, &err);
     } else {
         timer_arm_in(timer, SHUTDOWN_LOOK_US);
     }
@@ -243,25 +291,16 @@ static void on_look(struct timer *timer)
 void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn *done, void *user)
 {
     struct core_shutdown *shutdown = xnew(struct core_shutdown);
-    struct session *session;
-    struct session *following;
 
+    assert(!core->shutdown);
     *shutdown =
         (struct core_shutdown){ .core = core,
                                 .done = done,
                                 .user = user,
                                 .destroy = destroy,
                                 .deadline_us = loop_now_us(core->loop) + timeout_ms * 1000 };
-    free(core->shutdown);
     core->shutdown = shutdown;
     core->stopping = true;
-    pool_stop(core->pool); /* the next daemon makes its own */
-    list_for_each_safe (session, following, &core->sessions, node) {
-        if (destroy)
-            session_end(session, END_SHUTDOWN, NULL, NULL, NULL);
-        else
-            session_serve_soon(session);
-    }
     timer_init(&shutdown->look, core->loop, on_look);
     timer_arm_in(&shutdown->look, 0);
 }

@@ -104,15 +104,16 @@ struct core {
 
 struct core *core_new(const struct core_parts *parts);
 
-/* Does not touch sandboxes. What the store and the backend still have to answer must be answered or
- * dropped before: after core_stop() it is. */
+/* Does not touch sandboxes. At any moment, but after store_drain(), worker_drain() and
+ * loop_run_deferred(): what these still have to do is done to the core. Answers of the backend are
+ * not waited for, so that is closed next. */
 void core_free(struct core *core);
 
 /* Reconciles records with reality, then calls done: only then may requests be served. */
 typedef void core_done_fn(struct core *core, const struct error *err, void *user);
 void core_start(struct core *core, core_done_fn *done, void *user);
 
-/* Takes no more work. With `destroy` everything is ended with reason "shutdown", all at once;
+/* Once. Takes no more work. With `destroy` everything is ended with reason "shutdown", all at once;
  * without, sandboxes are left running for the next daemon. `done` comes with ERR_TIMEOUT when that
  * took longer than the timeout: the next daemon finishes it. */
 void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn *done, void *user);

@@ -124,7 +124,8 @@ static void go_on(struct recovery *recovery)
     budgets_start(core->budgets);
     approvals_start(core->approvals);
     resume_sessions(core);
-    pool_start(core->pool);
+    if (!core->stopping)
+        pool_start(core->pool);
     retention_start(core->retention);
     scopes_start(core->scopes);
     log_info("recovered", kv("sessions", core->sessions_by_id.count),

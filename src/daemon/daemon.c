@@ -30,6 +30,13 @@
 
 enum { BLOCKING_THREADS = 2 };
 
+enum daemon_state {
+    DAEMON_STARTING, /* until requests are served */
+    DAEMON_SERVING,
+    DAEMON_STOPPING, /* what runs is let end */
+    DAEMON_LEAVING,  /* at once, whatever is left */
+};
+
 struct daemon {
     const struct daemon_options *options; /* borrowed */
     struct config config;
@@ -51,33 +58,59 @@ struct daemon {
 
     struct signal_watch on_term, on_int, on_hup;
     struct io_watch leash;
-    bool stopping;
+    enum daemon_state state;
     int exit_code;
 };
 
 /* --- stopping ------------------------------------------------------------------------------ */
 
+static void leave(struct daemon *daemon, int exit_code)
+{
+    daemon->state = DAEMON_LEAVING;
+    daemon->exit_code = MAX(daemon->exit_code, exit_code);
+    loop_stop(daemon->loop);
+}
+
 static void on_core_stopped(struct core *core UNUSED, const struct error *err, void *user)
 {
     struct daemon *daemon = user;
 
-    if (err) {
+    if (daemon->state == DAEMON_LEAVING)
+        return;
+    if (err)
         log_error("not everything could be ended", kv("error", err->message));
-        daemon->exit_code = EXIT_FAILURE;
-    }
-    loop_stop(daemon->loop);
+    leave(daemon, err ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+/* Asked once more, by somebody who does not want to wait. */
+static void stop_at_once(struct daemon *daemon, bool destroy)
+{
+    log_warn("stopping at once; what is left goes on, and the next daemon takes it over",
+             kv("sessions", daemon->core->sessions_by_id.count),
+             kv("sandboxes", daemon->core->sandboxes_by_id.count),
+             kv("state_dir", daemon->config.state_dir), kv("remove_with", "sandglass sweep"));
+    leave(daemon, destroy && daemon->core->sandboxes_by_id.count ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
 static void daemon_stop(struct daemon *daemon, bool destroy)
 {
-    if (daemon->stopping) {
-        loop_stop(daemon->loop); /* asked twice: at once, and the next start cleans up */
+    switch (daemon->state) {
+    case DAEMON_STARTING:
+    case DAEMON_SERVING:
+        break;
+    case DAEMON_STOPPING:
+        stop_at_once(daemon, destroy);
+        return;
+    case DAEMON_LEAVING:
         return;
     }
-    daemon->stopping = true;
-    log_info("stopping", kv("sandboxes", destroy ? "destroy" : "keep"));
-    if (daemon->server)
-        http_server_drain(daemon->server);
+    daemon->state = DAEMON_STOPPING;
+    log_info(destroy ? "stopping: all sessions end"
+                     : "stopping: sandboxes go on, and the next daemon takes them over",
+             kv("shutdown.policy", destroy ? "destroy" : "keep"),
+             kv("sessions", daemon->core->sessions_by_id.count),
+             kv("sandboxes", daemon->core->sandboxes_by_id.count));
+    http_server_drain(daemon->server);
     core_stop(daemon->core, destroy, daemon->config.shutdown.timeout_ms, on_core_stopped, daemon);
 }
 
@@ -310,19 +343,26 @@ static struct http_server_limits server_limits(const struct config *config)
     };
 }
 
-static int listen_everywhere(struct daemon *daemon, struct error *err)
+/* Before anything is made: an address that somebody else has ends the start. */
+static int bind_everywhere(struct daemon *daemon, struct error *err)
 {
     struct http_server_limits limits = server_limits(&daemon->config);
 
     daemon->server = http_server_new(daemon->loop, &limits, api_handle, daemon->api);
     http_server_set_tls(daemon->server, daemon->tls);
     for (size_t i = 0; i < daemon->config.listen.count; i++) {
-        const char *address = daemon->config.listen.items[i];
-
-        if (http_server_listen(daemon->server, address, err) < 0)
+        if (http_server_bind(daemon->server, daemon->config.listen.items[i], err) < 0)
             return -1;
-        log_info("listening", kv("address", address));
     }
+    return 0;
+}
+
+static int listen_everywhere(struct daemon *daemon, struct error *err)
+{
+    if (http_server_start(daemon->server, err) < 0)
+        return -1;
+    for (size_t i = 0; i < daemon->config.listen.count; i++)
+        log_info("listening", kv("address", daemon->config.listen.items[i]));
     return 0;
 }
 
@@ -336,21 +376,29 @@ static void tell_ready(const struct daemon *daemon)
     close(daemon->options->ready_fd);
 }
 
+static void tell_failure(struct daemon *daemon, const struct error *err)
+{
+    fprintf(stderr, "sandglass: %s\n", err->message);
+    if (err->hint[0])
+        fprintf(stderr, "sandglass: %s\n", err->hint);
+    daemon->exit_code = EXIT_FAILURE;
+}
+
 /* Records have met reality: only now are requests taken. */
 static void on_core_started(struct core *core UNUSED, const struct error *failure, void *user)
 {
     struct daemon *daemon = user;
     struct error err = failure ? *failure : (struct error){ 0 };
 
+    if (daemon->state != DAEMON_STARTING)
+        return; /* asked to stop meanwhile */
     if (!failure && listen_everywhere(daemon, &err) == 0) {
+        daemon->state = DAEMON_SERVING;
         tell_ready(daemon);
         return;
     }
-    fprintf(stderr, "sandglass: %s\n", err.message);
-    if (err.hint[0])
-        fprintf(stderr, "sandglass: %s\n", err.hint);
-    daemon->exit_code = EXIT_FAILURE;
-    loop_stop(daemon->loop);
+    tell_failure(daemon, &err);
+    daemon_stop(daemon, false);
 }
 
 static void daemon_run(struct daemon *daemon)
@@ -362,21 +410,37 @@ static void daemon_run(struct daemon *daemon)
     if (daemon->options->leash_fd >= 0)
         io_watch_start(&daemon->leash, daemon->loop, daemon->options->leash_fd, IO_READ, on_leash);
     core_start(daemon->core, on_core_started, daemon);
-    loop_run(daemon->loop);
+    if (daemon->state != DAEMON_LEAVING)
+        loop_run(daemon->loop);
+    daemon->state = DAEMON_LEAVING;
     io_watch_stop(&daemon->leash);
     signal_watch_stop(&daemon->on_hup);
     signal_watch_stop(&daemon->on_int);
     signal_watch_stop(&daemon->on_term);
+    /* We are leaving; being asked again does not make that shorter. */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
 }
 
+/* Until the store and the threads owe no answer, and what was done in the end of a turn is done. */
+static void settle(struct daemon *daemon)
+{
+    do {
+        store_drain(daemon->store);
+    } while (worker_drain(daemon->worker) || (daemon->loop && loop_run_deferred(daemon->loop)));
+}
+
+/* Nothing is freed while somebody still has to answer to it: strangers go first, then the store and
+ * the threads finish what they were asked. */
 static void daemon_fini(struct daemon *daemon)
 {
     http_server_free(daemon->server);
-    tls_free(daemon->tls);
+    settle(daemon);
     auth_free(daemon->auth);
     api_free(daemon->api);
-    audit_close(daemon->audit);
     core_free(daemon->core);
+    tls_free(daemon->tls);
+    audit_close(daemon->audit);
     backend_close(daemon->backend);
     store_close(daemon->store);
     worker_free(daemon->worker);
@@ -395,15 +459,12 @@ int daemon_main(const struct daemon_options *options)
     process_harden((int[]){ options->ready_fd, options->leash_fd }, 2);
     if (load_settings(&daemon, &err) == 0) {
         setup_log(&daemon.config);
-        if (start_privileged(&daemon, &err) == 0 && start_parts(&daemon, &err) == 0)
+        if (start_privileged(&daemon, &err) == 0 && start_parts(&daemon, &err) == 0 &&
+            bind_everywhere(&daemon, &err) == 0)
             daemon_run(&daemon);
     }
-    if (err.code != ERR_NONE) {
-        fprintf(stderr, "sandglass: %s\n", err.message);
-        if (err.hint[0])
-            fprintf(stderr, "sandglass: %s\n", err.hint);
-        daemon.exit_code = EXIT_FAILURE;
-    }
+    if (err.code != ERR_NONE)
+        tell_failure(&daemon, &err);
     daemon_fini(&daemon);
     return daemon.exit_code;
 }

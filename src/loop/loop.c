@@ -167,6 +167,11 @@ void loop_turn(struct loop *loop, int64_t wait_ms)
     run_all_deferred(loop);
 }
 
+bool loop_run_deferred(struct loop *loop)
+{
+    return run_all_deferred(loop);
+}
+
 void loop_run(struct loop *loop)
 {
     while (!loop->stopping)

@@ -44,6 +44,10 @@ uint64_t loop_turns(const struct loop *loop); /* how many have begun */
 /* Simulated clock only: moves on by `us`, running timers in order and turns in between. */
 void loop_advance(struct loop *loop, struct simulated_clock *clock, int64_t us);
 
+/* Runs what is deferred and nothing else: for taking things apart when the loop has stopped.
+ * Whether there was anything. */
+bool loop_run_deferred(struct loop *loop);
+
 int64_t loop_now_us(const struct loop *loop);
 const struct clock *loop_clock(const struct loop *loop);
 struct event_base *loop_event_base(struct loop *loop); /* for src/net only */

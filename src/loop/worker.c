@@ -147,22 +147,25 @@ struct worker *worker_new(struct loop *loop, unsigned threads, const char *name)
     return worker;
 }
 
-static void finish_open_jobs(struct worker *worker)
+bool worker_drain(struct worker *worker)
 {
-    while (worker->open) {
+    bool any = worker && worker->open;
+
+    while (worker && worker->open) {
         pthread_mutex_lock(&worker->lock);
         while (!worker->ended.first)
             pthread_cond_wait(&worker->finished, &worker->lock);
         pthread_mutex_unlock(&worker->lock);
         call_done(worker, take_ended(worker));
     }
+    return any;
 }
 
 void worker_free(struct worker *worker)
 {
     if (!worker)
         return;
-    finish_open_jobs(worker);
+    (void)worker_drain(worker);
     pthread_mutex_lock(&worker->lock);
     worker->quitting = true;
     pthread_cond_broadcast(&worker->submitted);

@@ -23,7 +23,10 @@ struct job {
 struct worker *worker_new(struct loop *loop, unsigned threads, const char *name);
 
 /* Waits for all submitted jobs, also those that a done submits meanwhile, and runs their done. NULL
- * is fine; not from a done. */
+ * is fine; not from a done. True when there were any. */
+bool worker_drain(struct worker *worker);
+
+/* Drains it first. NULL is fine; not from a done. */
 void worker_free(struct worker *worker);
 SCOPED_DEFINE(worker_free, struct worker);
 

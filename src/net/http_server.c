@@ -85,22 +85,44 @@ static void on_exhausted(void *context)
     (void)server_evict(context);
 }
 
-int http_server_listen(struct http_server *server, const char *address, struct error *err)
+static struct listener *bind_one(struct http_server *server, const char *address, struct error *err)
 {
     struct listener_events events = { on_accept, on_exhausted, server };
     struct address parsed;
-    struct listener *listener;
+    struct listener *listener = NULL;
 
     assert(!server->draining);
-    if (address_parse(&parsed, address, err) < 0)
-        return error_wrap(err, "listen on %s", address);
-    listener = listener_new(server->loop, &parsed, &events, err);
-    if (!listener)
-        return error_wrap(err, "listen on %s", address);
+    if (address_parse(&parsed, address, err) == 0)
+        listener = listener_bind(server->loop, &parsed, &events, err);
+    if (!listener) {
+        error_wrap(err, "listen on %s", address);
+        return NULL;
+    }
     server->listeners =
         xrealloc(server->listeners, server->listener_count + 1, sizeof(server->listeners[0]));
     server->listeners[server->listener_count++] = listener;
+    return listener;
+}
+
+int http_server_bind(struct http_server *server, const char *address, struct error *err)
+{
+    return bind_one(server, address, err) ? 0 : -1;
+}
+
+int http_server_start(struct http_server *server, struct error *err)
+{
+    for (size_t i = 0; i < server->listener_count; i++) {
+        if (listener_start(server->listeners[i], err) < 0)
+            return -1;
+    }
     return 0;
+}
+
+int http_server_listen(struct http_server *server, const char *address, struct error *err)
+{
+    struct listener *listener = bind_one(server, address, err);
+
+    return listener ? listener_start(listener, err) : -1;
 }
 
 void http_server_set_tls(struct http_server *server, struct tls *tls)

@@ -55,7 +55,15 @@ void http_server_drain(struct http_server *server);
 void http_server_free(struct http_server *server); /* NULL is fine */
 SCOPED_DEFINE(http_server_free, struct http_server);
 
-/* "unix:PATH" or "HOST:PORT" ("[::1]:PORT"); port 0 picks one. May be called more than once. See
+/* Takes the address; clients are refused until http_server_start(). The error names the address. */
+int http_server_bind(struct http_server *server, const char *address, struct error *err);
+
+/* Listens on all addresses that were bound. */
+int http_server_start(struct http_server *server, struct error *err);
+
+/* Both at once, for one address.
+ *
+ * "unix:PATH" or "HOST:PORT" ("[::1]:PORT"); port 0 picks one. May be called more than once. See
  * net/listener.h for what happens to the socket file. */
 int http_server_listen(struct http_server *server, const char *address, struct error *err);
 

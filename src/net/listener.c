@@ -194,15 +194,11 @@ static int listener_open(struct listener *listener, struct error *err)
     if (fd < 0)
         return error_sys(err, "open a socket");
     listener->socket.fd = fd;
-    if ((listener->address.is_unix ? bind_unix : bind_tcp)(listener, fd, err) < 0)
-        return -1;
-    if (listen(fd, BACKLOG) < 0)
-        return error_sys(err, "listen");
-    return 0;
+    return (listener->address.is_unix ? bind_unix : bind_tcp)(listener, fd, err);
 }
 
-struct listener *listener_new(struct loop *loop, const struct address *address,
-                              const struct listener_events *events, struct error *err)
+struct listener *listener_bind(struct loop *loop, const struct address *address,
+                               const struct listener_events *events, struct error *err)
 {
     struct listener *listener = xnew(struct listener);
 
@@ -214,7 +210,30 @@ struct listener *listener_new(struct loop *loop, const struct address *address,
         listener_free(listener);
         return NULL;
     }
-    io_watch_start(&listener->socket, loop, listener->socket.fd, IO_READ, on_listener_ready);
+    return listener;
+}
+
+int listener_start(struct listener *listener, struct error *err)
+{
+    char text[ADDRESS_TEXT_SIZE];
+
+    address_format(&listener->address, text);
+    if (listen(listener->socket.fd, BACKLOG) < 0)
+        return error_sys(err, "listen on %s", text);
+    io_watch_start(&listener->socket, listener->backoff.loop, listener->socket.fd, IO_READ,
+                   on_listener_ready);
+    return 0;
+}
+
+struct listener *listener_new(struct loop *loop, const struct address *address,
+                              const struct listener_events *events, struct error *err)
+{
+    struct listener *listener = listener_bind(loop, address, events, err);
+
+    if (listener && listener_start(listener, err) < 0) {
+        listener_free(listener);
+        return NULL;
+    }
     return listener;
 }
 

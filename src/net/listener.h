@@ -25,6 +25,12 @@ struct listener_events {
     void *context; /* borrowed */
 };
 
+/* Takes the address, so that nobody else can have it; clients are refused until it is started. */
+struct listener *listener_bind(struct loop *loop, const struct address *address,
+                               const struct listener_events *events, struct error *err);
+int listener_start(struct listener *listener, struct error *err);
+
+/* Both. */
 struct listener *listener_new(struct loop *loop, const struct address *address,
                               const struct listener_events *events, struct error *err);
 void listener_free(struct listener *listener); /* NULL is fine */

@@ -7,8 +7,15 @@
 #include <assert.h>
 #include <stdio.h>
 
+void store_drain(struct store *store)
+{
+    if (store)
+        store->ops->drain(store);
+}
+
 void store_close(struct store *store)
 {
+    store_drain(store);
     if (store)
         store->ops->free(store);
 }

@@ -198,7 +198,8 @@ typedef void store_lost_fn(struct store *store, enum store_table table, const ch
 
 struct store_ops {
     const char *name;
-    void (*free)(struct store *store);                          /* commits what is pending first */
+    void (*drain)(struct store *store);                         /* see store_drain() */
+    void (*free)(struct store *store);                          /* after drain() */
     void (*change)(struct store *store, struct change *change); /* takes it over */
     void (*commit)(struct store *store, struct store_ticket *ticket);
     void (*query)(struct store *store, enum store_table table, struct store_query *query);
@@ -229,8 +230,13 @@ struct store_options {
 struct store *store_open_memory(const struct store_options *options);
 struct store *store_open_sqlite(const struct store_options *options, struct error *err);
 
-/* Commits what is pending first, which calls `done` of what still waits. NULL is fine. Not from a
- * callback of the store. */
+/* Commits what is pending and answers every ticket and query, also those that their callbacks add,
+ * before it returns. For the end: from now on nothing is answered but by another drain. Whoever
+ * embeds tickets and queries can be freed afterwards. NULL is fine. Not from a callback of the
+ * store. */
+void store_drain(struct store *store);
+
+/* Drains it first. NULL is fine. Not from a callback of the store. */
 void store_close(struct store *store);
 
 void store_put_session(struct store *store, const struct session_record *record);

@@ -96,6 +96,19 @@ static void fake_query_expired(struct store *store, int64_t now_wall_us, struct 
     fake_from(store)->memory->ops->query_expired(fake_from(store)->memory, now_wall_us, query);
 }
 
+static void fake_drain(struct store *store)
+{
+    struct fake_store *fake = fake_from(store);
+
+    fake->held = false;
+    do {
+        store_drain(fake->memory);
+        if (fake->journal.first || !list_is_empty(&fake->tickets))
+            commit_all(fake);
+    } while (fake->journal.first || !list_is_empty(&fake->tickets));
+    store_drain(fake->memory);
+}
+
 static void fake_free(struct store *store)
 {
     struct fake_store *fake = fake_from(store);
@@ -107,6 +120,7 @@ static void fake_free(struct store *store)
 
 static const struct store_ops fake_ops = {
     .name = "fake",
+    .drain = fake_drain,
     .free = fake_free,
     .change = fake_change,
     .commit = fake_commit,

@@ -404,12 +404,18 @@ static void table_fini(struct table *table)
     map_fini(&table->by_id);
 }
 
-static void memory_free(struct store *base)
+static void memory_drain(struct store *base)
 {
     struct memory_store *store = memory_from(base);
 
     while (store->pending.first || store->questions || !list_is_empty(&store->tickets))
         flush(&store->flush);
+}
+
+static void memory_free(struct store *base)
+{
+    struct memory_store *store = memory_from(base);
+
     loop_undefer(base->loop, &store->flush);
     for (size_t i = 0; i < RECORD_TABLES; i++)
         table_fini(&store->tables[i]);
@@ -419,6 +425,7 @@ static void memory_free(struct store *base)
 
 static const struct store_ops memory_ops = {
     .name = "memory",
+    .drain = memory_drain,
     .free = memory_free,
     .change = memory_change,
     .commit = memory_commit,

@@ -664,15 +664,23 @@ static void close_files(struct sqlite_store *store)
     change_queue_free(&store->unapplied);
 }
 
+static void sqlite_drain(struct store *base)
+{
+    struct sqlite_store *store = sqlite_from(base);
+
+    if (!store->closing) {
+        store->closing = true;
+        worker_free(store->checkpoint.worker);
+        worker_free(store->worker);
+        syncer_stop(&store->syncer);
+    }
+    finish_here(store);
+}
+
 static void sqlite_free(struct store *base)
 {
     struct sqlite_store *store = sqlite_from(base);
 
-    store->closing = true;
-    worker_free(store->checkpoint.worker);
-    worker_free(store->worker);
-    syncer_stop(&store->syncer);
-    finish_here(store);
     timer_stop(&store->gather);
     timer_stop(&store->apply);
     loop_undefer(base->loop, &store->flush);
@@ -682,6 +690,7 @@ static void sqlite_free(struct store *base)
 
 static const struct store_ops sqlite_ops = {
     .name = "sqlite",
+    .drain = sqlite_drain,
     .free = sqlite_free,
     .change = sqlite_change,
     .commit = sqlite_commit,
