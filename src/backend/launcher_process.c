@@ -174,7 +174,8 @@ void launcher_process_describe(const struct launcher_options *options, struct la
 
     *out = (struct launch_setup){
         .hostname = "sandbox",
-        .flags = wants_native(config) ? LAUNCH_SETUP_NATIVE : 0,
+        .flags = (wants_native(config) ? LAUNCH_SETUP_NATIVE : 0) |
+                 (config && config->network.allow_private ? LAUNCH_SETUP_ALLOW_PRIVATE : 0),
         .daemon_uid = options->uid,
         .daemon_gid = options->gid,
         .uid_base = UID_BASE,

@@ -65,6 +65,8 @@ static bool is_in_force(const char *name, const struct launch_made *made,
         return view->cpu_millis > 0;
     if (str_equal(name, "disk"))
         return view->disk_bytes > 0;
+    if (str_equal(name, "network"))
+        return made->network_holds;
     if (str_equal(name, "io"))
         return view->io_bytes_per_s > 0 || view->io_operations_per_s > 0;
     for (size_t i = 0; i < ARRAY_LENGTH(namespaces); i++) {
@@ -135,10 +137,9 @@ static bool wants_io_limits(const struct config *config)
 static void put_missing(struct json_writer *writer, const struct launched_backend *backend,
                         const struct launch_made *made, const struct kernel_view *view)
 {
-    static const char *const layers[] = { "namespaces",   "uid_range", "seccomp",
-                                          "no_new_privs", "landlock",  "landlock_scope",
-                                          "memory",       "cpu",       "pids",
-                                          "disk" };
+    static const char *const layers[] = { "namespaces", "uid_range",      "seccomp", "no_new_privs",
+                                          "landlock",   "landlock_scope", "memory",  "cpu",
+                                          "pids",       "disk",           "network" };
 
     json_begin_array(writer, "missing");
     for (size_t i = 0; i < ARRAY_LENGTH(layers); i++) {

@@ -164,6 +164,10 @@ struct config {
     } sandbox;
 
     struct {
+        bool allow_private;
+    } network;
+
+    struct {
         int64_t idle_timeout_ms; /* 0: off, here and in the next two */
         int64_t timeout_ms;
         int64_t max_lifetime_ms;

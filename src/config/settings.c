@@ -236,6 +236,15 @@ const struct setting settings[] = {
         .help = "Whether a sandbox reaches the network.",
     },
     {
+        .key = "network.allow_private",
+        .type = SETTING_BOOL,
+        .offset = FIELD(network.allow_private),
+        .fallback = "false",
+        .help = "Whether network open reaches private addresses too (10.0.0.0/8, 172.16.0.0/12, "
+                "192.168.0.0/16, 100.64.0.0/10). The host itself, other sandboxes and link-local "
+                "addresses are never reached.",
+    },
+    {
         .key = "sandbox.env.pass",
         .type = SETTING_LIST,
         .offset = FIELD(sandbox.env_pass),

@@ -112,6 +112,13 @@ static void list_all(struct launcher *self, const struct launch_header *request)
     launcher_reply(self, &list.reply, -1);
 }
 
+static int watch(struct launcher *self, int fd, void *token)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = token };
+
+    return epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
 /* --- setup --------------------------------------------------------------------------------- */
 
 static int load_filter(struct launcher *self, int fd)
@@ -195,6 +202,8 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     sandbox_note_host(self);
     kits_open(self, KITS_READY);
     closer_start(self);
+    if (network_start(self) >= 0)
+        (void)watch(self, self->network.watch, &self->network);
     trash_start(self);
     self->ready = true;
     *out_host = (struct launch_host){
@@ -363,13 +372,6 @@ static void reap(struct launcher *self, int signals)
         launcher_reap(self);
 }
 
-static int watch(struct launcher *self, int fd, void *token)
-{
-    struct epoll_event event = { .events = EPOLLIN, .data.ptr = token };
-
-    return epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
 /* What is due, and how long the loop may wait, in ms. */
 static int turn(struct launcher *self)
 {
@@ -397,6 +399,8 @@ static void run(struct launcher *self, int signals)
                 reap(self, signals);
             } else if (events[i].data.ptr == &self->kits) {
                 kits_receive(self);
+            } else if (events[i].data.ptr == &self->network) {
+                network_on_change(self);
             } else {
                 /* A destroy ends only in its own event or in destroy_turn(), so it is alive. */
                 destroy_on_death(self, events[i].data.ptr);
@@ -414,6 +418,7 @@ int main(void)
     launcher.pid = getpid();
     launcher.socket = LAUNCH_FD_SOCKET;
     launcher.init = LAUNCH_FD_INIT;
+    launcher.network.watch = -1;
     launcher.host.mounts = launcher.host.nursery = launcher.host.state = launcher.disks.control =
         -1;
     (void)sys_close_range(LAUNCH_FD_STATE + 1, ~0U, 0);

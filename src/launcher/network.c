@@ -1,6 +1,7 @@
 #include "launcher/network.h"
 
 #include "launcher/launcher.h"
+#include "launcher/network_rules.h"
 #include "launcher/sys.h"
 
 #include <arpa/inet.h>
@@ -14,60 +15,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#define NFT "/usr/sbin/nft"
 #define RULES_FLAG "network-rules"
 
 enum { FIRST_ADDRESS = 0x647f0000 /* 100.127.0.0 */, ADDRESSES_PER_SLOT = 4 };
 
-/* What a sandbox may reach is everything that is routed on; what it may not is dropped first. */
-static const char rules[] =
-    "table inet %s {\n"
-    "  chain input {\n"
-    "    type filter hook input priority -10; policy accept;\n"
-    "    iifname \"sbx*\" drop\n"
-    "  }\n"
-    "  chain forward {\n"
-    "    type filter hook forward priority -10; policy accept;\n"
-    "    iifname \"sbx*\" oifname \"sbx*\" drop\n"
-    "    iifname \"sbx*\" meta nfproto ipv6 drop\n"
-    "    iifname \"sbx*\" ip saddr != 100.127.0.0/16 drop\n"
-    "    iifname \"sbx*\" ip daddr { 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3 } drop\n"
-    "    oifname \"sbx*\" ct state established,related accept\n"
-    "    oifname \"sbx*\" drop\n"
-    "  }\n"
-    "  chain postrouting {\n"
-    "    type nat hook postrouting priority 100; policy accept;\n"
-    "    ip saddr 100.127.0.0/16 oifname != \"sbx*\" masquerade\n"
-    "  }\n"
-    "}\n";
-
-/* --- nft ------------------------------------------------------------------------------------ */
-
-static void table_name(const struct launcher *launcher, char name[LAUNCH_NAME_SIZE + 16])
-{
-    snprintf(name, LAUNCH_NAME_SIZE + 16, "sandglass_%s", launcher->setup.instance);
-    for (char *at = name; *at; at++) {
-        if (*at == '-' || *at == '.')
-            *at = '_';
-    }
-}
-
-/* The program of the host, with a fixed name and a text of ours. */
-static int run_nft(struct launcher *launcher, const char *text)
-{
-    static const char *const argv[] = { NFT, "-f", "-", NULL };
-    int input[2];
-    ssize_t written;
-    pid_t child;
-
-    if (pipe2(input, O_CLOEXEC) < 0)
-        return -1;
-    child = host_spawn(launcher, argv, input[0], 0);
-    close(input[0]);
-    written = child < 0 ? -1 : write(input[1], text, strlen(text));
-    close(input[1]);
-    return host_wait(child) == 0 && written >= 0 ? 0 : -1;
-}
+/* --- rules ---------------------------------------------------------------------------------- */
 
 static void write_sysctl(struct launcher *launcher, const char *path, const char *value)
 {
@@ -81,27 +33,44 @@ static void write_sysctl(struct launcher *launcher, const char *path, const char
 
 static int prepare(struct launcher *launcher, struct fail *fail)
 {
-    char text[sizeof(rules) + 4 * LAUNCH_NAME_SIZE];
-    char name[LAUNCH_NAME_SIZE + 16];
-    int used;
     int flag;
 
-    if (launcher->network.prepared)
-        return 0;
-    table_name(launcher, name);
-    used = snprintf(text, sizeof(text), "table inet %s\ndelete table inet %s\n", name, name);
-    snprintf(text + used, sizeof(text) - (size_t)used, rules, name);
-    /* Known before it is there, so that it is taken away whatever happens. */
+    /* Known before they are there, so that they are taken away whatever happens. */
     flag =
         openat(launcher->state.root, RULES_FLAG, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (flag < 0)
         return fail_sys(fail, "note the network rules");
     close(flag);
-    if (run_nft(launcher, text) < 0)
-        return fail_sys(fail, "set network rules with nft");
+    if (rules_set_host(launcher, fail) < 0)
+        return -1;
     write_sysctl(launcher, "sys/net/ipv4/ip_forward", "1");
-    launcher->network.prepared = true;
     return 0;
+}
+
+static bool has_rules(const struct launcher *launcher)
+{
+    return launcher->network.available &&
+           faccessat(launcher->state.root, RULES_FLAG, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Sandboxes of an earlier launcher need the host's rules too. */
+int network_start(struct launcher *launcher)
+{
+    struct network *network = &launcher->network;
+
+    network->watch = network->available ? rules_watch() : -1;
+    network_on_change(launcher);
+    return network->watch;
+}
+
+void network_on_change(struct launcher *launcher)
+{
+    struct fail fail;
+
+    if (launcher->network.watch >= 0)
+        rules_drain(launcher->network.watch);
+    if (has_rules(launcher) && prepare(launcher, &fail) < 0)
+        launcher_tell(launcher, &fail);
 }
 
 static void count_sandbox(void *user, const char *id)
@@ -112,17 +81,11 @@ static void count_sandbox(void *user, const char *id)
 
 void network_close(struct launcher *launcher)
 {
-    char name[LAUNCH_NAME_SIZE + 16];
-    char text[4 * LAUNCH_NAME_SIZE];
     unsigned left = 0;
 
-    if (faccessat(launcher->state.root, RULES_FLAG, F_OK, AT_SYMLINK_NOFOLLOW) < 0 ||
-        !launcher->network.available || state_each(&launcher->state, count_sandbox, &left) < 0 ||
-        left > 0)
+    if (!has_rules(launcher) || state_each(&launcher->state, count_sandbox, &left) < 0 || left > 0)
         return;
-    table_name(launcher, name);
-    snprintf(text, sizeof(text), "table inet %s\ndelete table inet %s\n", name, name);
-    if (run_nft(launcher, text) == 0)
+    if (rules_remove_host(launcher) == 0)
         (void)unlinkat(launcher->state.root, RULES_FLAG, 0);
 }
 
@@ -151,7 +114,8 @@ static void add_servers(struct network *network, const char *path)
 
 void network_open(struct launcher *launcher)
 {
-    launcher->network.available = launcher->root && access(NFT, X_OK) == 0;
+    launcher->network.watch = -1;
+    launcher->network.available = launcher->root && access(NETWORK_NFT, X_OK) == 0;
     add_servers(&launcher->network, "/etc/resolv.conf");
     if (!*launcher->network.resolver)
         add_servers(&launcher->network, "/run/systemd/resolve/resolv.conf");
@@ -298,15 +262,42 @@ out:
     return result;
 }
 
+/* In the sandbox's namespace. The rules come before the interface has an address. */
+static int equip(struct launcher *launcher, uint32_t first, const char *addresses,
+                 struct fail *fail)
+{
+    if (rules_set_sandbox(launcher, addresses, fail) < 0)
+        return -1;
+    write_sysctl(launcher, "sys/net/ipv6/conf/eth0/disable_ipv6", "1");
+    if (configure("eth0", first + 2, first + 1) < 0)
+        return fail_sys(fail, "configure the sandbox's interface");
+    return 0;
+}
+
+bool network_holds(struct launcher *launcher, int netns)
+{
+    bool holds;
+
+    if (netns < 0 || setns(netns, CLONE_NEWNET) < 0)
+        return false;
+    holds = rules_hold_here();
+    if (setns(launcher->host.network, CLONE_NEWNET) < 0)
+        _exit(1);
+    return holds;
+}
+
 int network_attach(struct launcher *launcher, uint32_t slot, int netns, struct fail *fail)
 {
     uint32_t first = FIRST_ADDRESS + slot * ADDRESSES_PER_SLOT;
+    char addresses[RULES_ADDRESSES_SIZE];
     char name[IFNAMSIZ];
     char path[64];
     int result;
 
     if (prepare(launcher, fail) < 0)
         return -1;
+    if (rules_host_addresses(addresses) < 0)
+        return fail_sys(fail, "list the host's addresses");
     snprintf(name, sizeof(name), "sbx%u", slot);
     if (make_pair(name, netns) < 0)
         return fail_sys(fail, "make a pair of interfaces");
@@ -316,10 +307,7 @@ int network_attach(struct launcher *launcher, uint32_t slot, int netns, struct f
         return fail_sys(fail, "configure the host's interface");
     if (setns(netns, CLONE_NEWNET) < 0)
         return fail_sys(fail, "enter the network namespace");
-    write_sysctl(launcher, "sys/net/ipv6/conf/eth0/disable_ipv6", "1");
-    result = configure("eth0", first + 2, first + 1);
-    if (result < 0)
-        fail_sys(fail, "configure the sandbox's interface");
+    result = equip(launcher, first, addresses, fail);
     if (setns(launcher->host.network, CLONE_NEWNET) < 0)
         _exit(1);
     return result;

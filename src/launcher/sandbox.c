@@ -96,6 +96,21 @@ static uint32_t namespaces_of_new(const struct mark *mark)
     return all;
 }
 
+/* A new one was not made without it. */
+static bool network_is_held(struct launcher *launcher, const struct mark *mark, int pidfd)
+{
+    int netns;
+    bool holds;
+
+    if (mark->network != LAUNCH_NETWORK_OPEN || mark->mode != LAUNCH_NATIVE)
+        return true;
+    netns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_NET);
+    holds = network_holds(launcher, netns);
+    if (netns >= 0)
+        close(netns);
+    return holds;
+}
+
 static void fill_made(const struct launcher *launcher, const struct mark *mark, uint32_t found,
                       struct launch_made *made)
 {
@@ -108,6 +123,7 @@ static void fill_made(const struct launcher *launcher, const struct mark *mark, 
         .mode = mark->mode,
         .network = mark->network,
         .own_ids = launcher->root,
+        .network_holds = true,
     };
 }
 
@@ -257,6 +273,7 @@ int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
     if (*out_pidfd < 0)
         return fail_sys(fail, "open process");
     fill_made(launcher, &mark, read_namespaces(launcher, mark.pid, *out_pidfd), out_made);
+    out_made->network_holds = network_is_held(launcher, &mark, *out_pidfd);
     return 0;
 }
 

@@ -64,6 +64,7 @@ struct launch_header {
 
 enum launch_setup_flags {
     LAUNCH_SETUP_NATIVE = 1 << 0, /* prepare the namespaces that native sandboxes grow from */
+    LAUNCH_SETUP_ALLOW_PRIVATE = 1 << 1, /* network open reaches private addresses */
 };
 
 struct launch_setup {
@@ -194,8 +195,8 @@ struct launch_made {
     uint32_t landlock_abi; /* in force; 0: none */
     uint32_t mode;
     uint32_t network;
-    uint32_t own_ids; /* no other sandbox has the same */
-    uint32_t reserved;
+    uint32_t own_ids;       /* no other sandbox has the same */
+    uint32_t network_holds; /* what keeps it from the host and from others was read back */
 };
 
 struct launch_usage {

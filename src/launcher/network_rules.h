@@ -1,0 +1,42 @@
+#pragma once
+
+/*
+ * What a sandbox with a network may reach. The policy lies in the network namespace of the sandbox,
+ * which belongs to the host's user namespace: neither the payload nor whoever flushes the host's
+ * own rules can change it, it is in force before the first process of the sandbox, and it goes with
+ * it. A table on the host says the same once more and translates addresses; without it a sandbox
+ * reaches nothing.
+ *
+ * Conntrack entries of a sandbox are limited here too, because the host's table is shared by all.
+ */
+
+#include "launcher/fail.h"
+
+#include <stdbool.h>
+
+struct launcher;
+
+/* The table on the host: set when it is not, or no longer, what was set. */
+int rules_set_host(struct launcher *launcher, struct fail *fail);
+
+/* Takes it away again; 0 when it is gone. */
+int rules_remove_host(struct launcher *launcher);
+
+/* Watches for changes of the host's rules by others; -1 when that is not possible. */
+int rules_watch(void);
+
+/* Reads what the watch has told. */
+void rules_drain(int watch);
+
+/* In the network namespace that we are in, which is a sandbox's. `addresses` are the host's own, as
+ * rules_host_addresses() found them. */
+int rules_set_sandbox(struct launcher *launcher, const char *addresses, struct fail *fail);
+
+/* Whether the policy of the namespace that we are in is in force, by the kernel's word. */
+bool rules_hold_here(void);
+
+enum { RULES_ADDRESSES_SIZE = 2048 };
+
+/* IPv4 addresses of the namespace that we are in, each followed by ", ". -1 when they do not fit.
+ */
+int rules_host_addresses(char text[RULES_ADDRESSES_SIZE]);
