@@ -108,7 +108,6 @@ void flow_leave(struct flow_source *source)
     free(flow);
 }
 
-/* A timer that is due waits for the next turn, in which everything else has its place first. */
 static void wait_in_line(struct flow_source *source)
 {
     struct flow *flow = source->flow;
@@ -119,7 +118,7 @@ static void wait_in_line(struct flow_source *source)
     if (!list_is_linked(&flow->node))
         list_append(&flow->flows->waiting, &flow->node);
     if (!timer_is_armed(&flow->flows->work))
-        timer_arm_in(&flow->flows->work, 0);
+        timer_arm_in(&flow->flows->work, FLOWS_PAUSE_US);
 }
 
 /* --- shares ---------------------------------------------------------------------------------- */
@@ -208,5 +207,5 @@ static void on_work(struct timer *timer)
             break;
     }
     if (!list_is_empty(&flows->waiting))
-        timer_arm_in(&flows->work, 0);
+        timer_arm_in(&flows->work, FLOWS_PAUSE_US);
 }

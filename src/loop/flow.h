@@ -5,9 +5,10 @@
  *
  * Sources that belong together, such as all streams of one session, are one flow. A flow may take
  * FLOW_BYTES in a turn, and all flows together stop when FLOWS_BYTES or FLOWS_US of the turn are
- * used up. A source that has no share left waits here and is served in a later turn: flows in
+ * used up. A source that has no share left waits here and is served FLOWS_PAUSE_US later: flows in
  * rotation, and in rotation the sources of a flow. Whatever one flow brings, timers, requests and
- * other flows are served between two of its shares.
+ * other flows are served between two of its shares, and the process has time to spare for them.
+ * One source that is alone does not wait.
  *
  * A source asks before it takes, says afterwards what it took, and does not watch its descriptor
  * while it waits. Without a flow (`flows` NULL) there is no limit.
@@ -23,6 +24,7 @@ enum {
     FLOW_BYTES = 512 * 1024,
     FLOWS_BYTES = 2 * 1024 * 1024,
     FLOWS_US = 300,
+    FLOWS_PAUSE_US = 1000,
 };
 
 struct flow;
