@@ -122,7 +122,7 @@ static void put_end(const struct execution *execution, struct json_writer *json)
     json_put_text(json, "reason", execution->reason);
     if (execution->state == EXECUTION_TIMEOUT) {
         str_format_duration(execution->timeout_ms, timeout);
-        timed_out = xasprintf("execution timed out after %s", timeout);
+        timed_out = xasprintf("timeout: execution timed out after %s", timeout);
     }
     json_put_text(json, "error", timed_out ? timed_out : execution->error);
 }

@@ -28,7 +28,9 @@ void execution_explain(const json_t *execution)
     if (*error)
         cli_note("%s", error);
     else if (strcmp(state, "timeout") == 0)
-        cli_note("timed out%s%s", *reason ? ": " : "", reason);
+        cli_note("timeout: it timed out and was stopped%s%s",
+                 strcmp(reason, "timeout") == 0 ? "" : ": ",
+                 strcmp(reason, "timeout") == 0 ? "" : reason);
     else if (strcmp(state, "output_limit") == 0)
         cli_note("stopped: it wrote more than exec.output_spool");
     else if (strcmp(state, "crashed") == 0)

@@ -512,7 +512,9 @@ const struct setting settings[] = {
         .min = 0.001,
         .max = YEAR,
         .zero_is_off = true,
-        .help = "Stop an execution that runs longer than this, unless it asks for its own.",
+        .help =
+            "Stop an execution that takes longer than this, from the request on, unless it asks "
+            "for its own.",
     },
     {
         .key = "exec.grace",

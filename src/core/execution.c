@@ -17,7 +17,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COMMIT_RETRY_US = 1000 * 1000 };
+enum {
+    COMMIT_RETRY_US = 1000 * 1000,
+    TIMEOUT_EXIT_CODE = 124 /* of a program that takes TERM for a reason to end well */
+};
 
 static const char *const state_names[EXECUTION_STATES] = {
     [EXECUTION_QUEUED] = "queued",
@@ -337,6 +340,8 @@ static void set_final(struct execution *execution)
 
     execution->state = run->end_state;
     execution->exit_code = run->end.code;
+    if (execution->state == EXECUTION_TIMEOUT && execution->exit_code == 0)
+        execution->exit_code = TIMEOUT_EXIT_CODE;
     execution->signal = run->end.signal;
     execution->cpu_us = run->end.cpu_us;
     execution->max_rss_bytes = run->end.max_rss_bytes;
@@ -428,6 +433,8 @@ void execution_begin_end(struct execution *execution, enum execution_state state
         return;
     run->ending = true;
     run->end_state = state;
+    if (!reason && state == EXECUTION_TIMEOUT)
+        reason = "timeout";
     if (reason) {
         free(execution->reason);
         execution->reason = xstrdup(reason);

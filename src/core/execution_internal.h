@@ -44,7 +44,12 @@ void launch_fini(struct launch *launch);
 
 /* --- the run --------------------------------------------------------------------------------- */
 
-enum stop_stage { STOP_NONE, STOP_TERM, STOP_KILL };
+enum stop_stage {
+    STOP_NONE,
+    STOP_START, /* init has not answered its start yet */
+    STOP_TERM,
+    STOP_KILL
+};
 
 enum { SIGNAL_QUEUE = 16, STDIN_MAXIMUM = 8 * 1024 * 1024 };
 
@@ -64,7 +69,7 @@ struct execution_run {
     bool attached;  /* its pipes are ours */
     bool is_listed; /* init said that it remembers it, since the last connection */
 
-    struct timer clock; /* timeout, then the grace, then giving up */
+    struct timer clock; /* timeout, from the request on; then the grace, then giving up */
     enum stop_stage stop;
     enum execution_state wanted; /* how it ends when it was stopped; RUNNING when it was not */
     bool is_tree_left;           /* the program has ended; the rest of its tree is being killed */

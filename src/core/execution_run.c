@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GIVE_UP_US = 10 * 1000 * 1000 };
+enum { GIVE_UP_US = 5 * 1000 * 1000 };
 
 static const struct config *config_of(const struct execution *execution)
 {
@@ -131,12 +131,34 @@ void execution_stop(struct execution *execution, enum execution_state as)
     if (!run || run->ending || run->wanted != EXECUTION_RUNNING)
         return;
     run->wanted = as;
-    if (run->starting)
-        return;
-    if (run->attached)
+    if (run->starting) {
+        run->stop = STOP_START;
+        timer_arm_in(&run->clock, config_of(execution)->exec.grace_ms * 1000);
+    } else if (run->attached) {
         terminate(execution);
-    else
+    } else {
         execution_begin_end(execution, as, NULL);
+    }
+}
+
+/* The sandbox lives but init does not answer, or cannot kill: nothing in it can be relied on. One
+ * that is frozen is silent by right. */
+static void abandon(struct execution *execution)
+{
+    const struct execution_run *run = execution->run;
+    struct session *session = execution->session;
+    struct sandbox *sandbox = session ? session->sandbox : NULL;
+    bool is_silent = sandbox && sandbox->state == SANDBOX_READY && session->state == SESSION_OPEN &&
+                     str_equal(sandbox->id, execution->sandbox_id);
+
+    log_warn(is_silent ? "sandbox does not answer, it is destroyed"
+                       : "execution does not confirm its end, continuing without it",
+             kv("execution", execution->id), kv("session", execution->session_id));
+    execution_begin_end(execution, run->wanted,
+                        run->wanted == EXECUTION_TIMEOUT ? "timeout: the sandbox did not answer"
+                                                         : "the sandbox did not answer");
+    if (is_silent)
+        sandbox_destroy(sandbox, END_CRASHED, "unresponsive");
 }
 
 static void on_clock(struct timer *timer)
@@ -153,10 +175,9 @@ static void on_clock(struct timer *timer)
         execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
         timer_arm_in(&run->clock, GIVE_UP_US);
         break;
+    case STOP_START:
     case STOP_KILL:
-        log_warn("execution does not confirm its end, continuing without it",
-                 kv("execution", execution->id), kv("session", execution->session_id));
-        execution_begin_end(execution, run->wanted, "the sandbox did not confirm the end");
+        abandon(execution);
         break;
     }
 }
@@ -164,7 +185,7 @@ static void on_clock(struct timer *timer)
 void execution_arm_timeout(struct execution *execution)
 {
     struct execution_run *run = execution->run;
-    int64_t deadline_us = execution->started.boot_us + execution->timeout_ms * 1000;
+    int64_t deadline_us = execution->created.boot_us + execution->timeout_ms * 1000;
 
     if (run->wanted != EXECUTION_RUNNING)
         terminate(execution);
@@ -389,7 +410,9 @@ static void on_started(struct agent_request *request)
     struct execution *execution = run->execution;
 
     run->starting = false;
-    if (request->err.code && !request->sys_errno) {
+    if (request->err.code && run->wanted != EXECUTION_RUNNING) {
+        execution_begin_end(execution, run->wanted, NULL);
+    } else if (request->err.code && !request->sys_errno) {
         fail_start(execution, &request->err);
     } else if (request->err.code && request->stage == STAGE_EXEC && request->sys_errno == ENOENT &&
                run->launch.may_use_sh) {

@@ -209,6 +209,7 @@ struct execution *execution_start(struct session *session, const struct executio
     execution->run->in_use = true;
     session_use_begin(&execution->run->use, session, request->generation, execution_use_ready,
                       execution_use_lost);
+    execution_arm_timeout(execution);
     return execution;
 }
 

@@ -148,7 +148,8 @@ static void say_end(struct python *python)
     } else if (execution->state == EXECUTION_TIMEOUT) {
         str_format_duration(execution->timeout_ms, timeout);
         tool_fail(python->call,
-                  "execution timed out after %s; what it wrote until then is above. Give a larger "
+                  "timeout: execution timed out after %s; what it wrote until then is above. Give "
+                  "a larger "
                   "timeout (600 at most), or do less in one call.",
                   timeout);
     } else if (execution->state == EXECUTION_CANCELLED) {

@@ -1,4 +1,7 @@
 """However much one session writes, the daemon goes on: timeouts, requests of other owners, deletes."""
+import contextlib
+import os
+import signal
 import threading
 
 import pytest
@@ -63,3 +66,22 @@ def test_readers_that_take_everything_hold_nobody_up(crowded):
     ended.set()
     for connection, _ in readers:
         connection.close()
+
+
+
+def test_an_execution_in_a_sandbox_that_does_not_answer_ends_as_timeout(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"exec": {"grace": "0.2s"}})
+    session = daemon.session()
+    daemon.execute(session, ["/bin/true"])
+    init = daemon.api("GET", f"/sessions/{session}").json["sandbox"]["pid"]
+    os.kill(init, signal.SIGSTOP)
+    try:
+        run = daemon.execute(session, ["/bin/echo", "never"], timeout=1)
+        assert run["state"] == "timeout" and "timeout" in run["reason"], run
+        again = daemon.execute(session, ["/bin/echo", "again"])
+        assert again["stdout"] == "again\n" and again["files_were_reset"], again
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(init, signal.SIGCONT)
+    told = daemon.cli("exec", "--timeout", "0.2", session, "--", "sleep", "60")
+    assert told.returncode == 124 and "timeout" in told.stderr, told

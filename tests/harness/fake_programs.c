@@ -23,6 +23,7 @@ static struct fake_program *programs;
 static struct agent *connected; /* tests of executions have one sandbox at a time */
 static enum protocol_stage next_stage;
 static int next_errno;
+static bool hangs;
 
 /* --- the connection -------------------------------------------------------------------------- */
 
@@ -46,7 +47,8 @@ static void submit(struct agent *agent, struct agent_request *request, agent_don
     while (*link)
         link = &(*link)->next;
     *link = request;
-    loop_defer(agent->loop, &agent->answer, on_answer);
+    if (!hangs)
+        loop_defer(agent->loop, &agent->answer, on_answer);
 }
 
 struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *handler, void *user)
@@ -87,6 +89,11 @@ void *agent_user(const struct agent *agent)
 const struct protocol_hello *agent_hello(const struct agent *agent UNUSED)
 {
     return NULL;
+}
+
+void fake_programs_hang(bool hang)
+{
+    hangs = hang;
 }
 
 void agent_cancel(struct agent_request *request)
@@ -178,6 +185,8 @@ void agent_start(struct agent *agent, const struct agent_start *start,
                  struct agent_request *request, agent_done_fn *done)
 {
     submit(agent, request, done);
+    if (hangs)
+        return;
     if (next_stage) {
         request->stage = next_stage;
         request->sys_errno = next_errno;
@@ -226,7 +235,7 @@ void agent_signal(struct agent *agent, uint64_t number, int signal_number,
 
     if (request)
         submit(agent, request, done);
-    if (!program)
+    if (!program || hangs)
         return;
     if (program->signal_count < 16)
         program->signals[program->signal_count++] = signal_number;

@@ -35,6 +35,9 @@ size_t fake_programs_count(void); /* that are not forgotten */
 /* The next start fails like this. */
 void fake_programs_fail_next(enum protocol_stage stage, int number);
 
+/* Init lives and answers nothing. */
+void fake_programs_hang(bool hang);
+
 void fake_program_write(struct fake_program *program, const char *text);
 void fake_program_exit(struct fake_program *program, int code);
 void fake_program_die(struct fake_program *program, int signal_number);

@@ -47,6 +47,7 @@ static int teardown(void **state)
 
     (void)state;
     world_fini(&world);
+    fake_programs_hang(false);
     fake_programs_clear();
     fd_close(world.state_dir);
     snprintf(command, sizeof(command), "rm -rf %s", state_path);
@@ -378,6 +379,22 @@ static void a_timeout_sends_term_and_keeps_the_output(void **state)
     assert_int_equal(program->signals[0], SIGTERM);
     assert_int_equal(program->signal_count, 1);
     assert_int_equal(output_length(execution->out), 6);
+    assert_string_equal(execution->reason, "timeout");
+    release(execution);
+}
+
+static void a_timeout_is_no_success_of_a_program_that_ends_well_when_asked_to(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+
+    (void)state;
+    fake_programs_last()->ignores_term = true;
+    world_advance(&world, 1001);
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution->exit_code, 124);
     release(execution);
 }
 
@@ -425,6 +442,67 @@ static void a_timeout_of_zero_never_comes(void **state)
     assert_int_equal(execution->state, EXECUTION_RUNNING);
     fake_program_exit(fake_programs_last(), 0);
     release(execution);
+}
+
+static void a_timeout_counts_while_the_execution_waits_for_a_sandbox(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    session_teardown(session, END_TEARDOWN);
+    world_settle(&world);
+    fake_backend_hold(world.backend, FAKE_CREATE, true);
+    execution = start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+    world_advance(&world, 999);
+    assert_int_equal(execution->state, EXECUTION_QUEUED);
+    world_advance(&world, 2);
+    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    fake_backend_hold(world.backend, FAKE_CREATE, false);
+    world_settle(&world);
+    assert_null(fake_programs_last());
+    release(execution);
+}
+
+static void assert_sandbox_is_replaced_after_a_timeout(struct execution *execution, int64_t ms)
+{
+    char old[ID_SIZE];
+
+    memcpy(old, session->sandbox->id, sizeof(old));
+    world_advance(&world, ms - 2);
+    assert_false(execution_state_is_final(execution->state));
+    world_advance(&world, 4);
+    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_true(strstr(execution->reason, "timeout"));
+    world_settle(&world);
+    fake_programs_hang(false);
+    assert_true(!session->sandbox || strcmp(session->sandbox->id, old) != 0);
+    release(execution);
+    execution = start_simple();
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+static void a_start_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox(void **state)
+{
+    struct execution *execution = start_simple(); /* the sandbox is there */
+
+    (void)state;
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+    fake_programs_hang(true);
+    execution = start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+    assert_sandbox_is_replaced_after_a_timeout(execution, 1000 + 5000);
+}
+
+static void a_kill_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+
+    (void)state;
+    fake_programs_hang(true);
+    assert_sandbox_is_replaced_after_a_timeout(execution, 1000 + 5000 + 5000);
 }
 
 static void cancelling_a_running_program_ends_it_as_cancelled(void **state)
@@ -787,6 +865,10 @@ int main(void)
         TEST(a_program_that_ignores_term_is_killed_after_the_grace),
         TEST(the_rest_of_the_tree_is_killed_before_a_timeout_is_told),
         TEST(a_timeout_of_zero_never_comes),
+        TEST(a_timeout_is_no_success_of_a_program_that_ends_well_when_asked_to),
+        TEST(a_timeout_counts_while_the_execution_waits_for_a_sandbox),
+        TEST(a_start_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox),
+        TEST(a_kill_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox),
         TEST(cancelling_a_running_program_ends_it_as_cancelled),
         TEST(cancelling_while_it_waits_for_a_sandbox_starts_nothing),
         TEST(a_signal_reaches_the_program),
