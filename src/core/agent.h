@@ -42,6 +42,8 @@ struct agent_handler {
     /* Answers agent_list(): a process that init remembers. `end` is NULL while it runs. */
     void (*on_process)(struct agent *agent, uint64_t number, int pid,
                        const struct agent_pipes *pipes, const struct agent_exit *end);
+    /* A program of this process has connected to the storage socket; `fd` is the callee's. */
+    void (*on_storage)(struct agent *agent, uint64_t number, int fd);
     void (*on_lost)(struct agent *agent, const struct error *err);
 };
 

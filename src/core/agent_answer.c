@@ -389,6 +389,18 @@ static int handle_file_done(struct agent *agent, struct incoming *incoming)
     return is_sound ? 0 : -1;
 }
 
+static int handle_storage(struct agent *agent, struct incoming *incoming)
+{
+    const struct protocol_plain *storage =
+        protocol_storage_decode(incoming->bytes, incoming->length);
+
+    if (!storage || incoming->fd_count != 1 || !fd_is_stream_socket(incoming->fds[0]))
+        return -1;
+    if (agent->handler->on_storage)
+        agent->handler->on_storage(agent, storage->header.process, take_fd(incoming, 0));
+    return 0;
+}
+
 static int dispatch(struct agent *agent, struct incoming *incoming)
 {
     static const struct {
@@ -399,6 +411,7 @@ static int dispatch(struct agent *agent, struct incoming *incoming)
         { PROTOCOL_FAILED, handle_failed },       { PROTOCOL_EXITED, handle_exited },
         { PROTOCOL_PROCESS, handle_process },     { PROTOCOL_DONE, handle_done },
         { PROTOCOL_FILE_DONE, handle_file_done }, { PROTOCOL_RAN, handle_ran },
+        { PROTOCOL_STORAGE, handle_storage },
     };
     int type = protocol_peek(incoming->bytes, incoming->length);
 

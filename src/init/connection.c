@@ -304,6 +304,15 @@ void connection_flush(void)
     flush_list();
 }
 
+void connection_pass_storage(uint64_t process, int fd)
+{
+    struct protocol_plain message = {
+        .header = protocol_header(PROTOCOL_STORAGE, sizeof message, process, 0),
+    };
+
+    (void)try_send(&message, sizeof message, &fd, 1);
+}
+
 /* --- receiving ------------------------------------------------------------------------------ */
 
 bool connection_can_receive(void)

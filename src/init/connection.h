@@ -42,6 +42,10 @@ void connection_flush(void);
 void connection_answer(const void *message, size_t length);
 void connection_answer_done(uint64_t process, uint64_t request, int error, unsigned value);
 
+/* Hands a connection of a program to the daemon. One that the daemon does not take now is lost, and
+ * the program may try again. */
+void connection_pass_storage(uint64_t process, int fd);
+
 /* For supervisors: that the process has started, has ended, or both. 0 or -errno. */
 struct process;
 int connection_tell(int socket, const struct process *process, unsigned reports);

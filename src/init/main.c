@@ -15,6 +15,7 @@
 #include "init/init.h"
 #include "init/request.h"
 #include "init/start.h"
+#include "init/storage.h"
 #include "init/supervisor.h"
 #include "init/sys.h"
 #include "init/text.h"
@@ -205,6 +206,7 @@ static int prepare(char **argv)
         (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     }
     prepare_descriptors(has_filter);
+    storage_prepare();
     if (settings.direct && !settings.is_root)
         credentials_volunteer_for_the_oom_killer();
     (void)sys(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -322,10 +324,12 @@ static void turn(int timeout_ms)
         { .fd = signal_fd, .events = POLLIN },
         { .fd = FD_LISTEN, .events = POLLIN },
         { .fd = connection.fd, .events = (short)connection_events() },
+        { .fd = storage_poll_fd(), .events = POLLIN },
     };
     bool must_hear = must_hear_all();
     bool has_reports = report_expect(must_hear);
-    long ready = sys(poll, polls, 4, must_hear && has_reports ? 0 : timeout_ms);
+    long ready =
+        sys(poll, polls, sizeof polls / sizeof polls[0], must_hear && has_reports ? 0 : timeout_ms);
 
     start_take_all_reports();
     if (ready <= 0)
@@ -340,6 +344,8 @@ static void turn(int timeout_ms)
         handle_connection(polls[3].revents);
     if (polls[2].revents)
         connection_accept();
+    if (polls[4].revents)
+        storage_accept();
 }
 
 static void kill_everything(void)

@@ -3,6 +3,7 @@
 #include "init/credentials.h"
 #include "init/init.h"
 #include "init/path.h"
+#include "init/storage.h"
 #include "init/sys.h"
 #include "init/text.h"
 
@@ -170,7 +171,7 @@ static void environment_default(struct environment *environment, const char *pre
 {
     size_t length = strlen(prefix);
     size_t size = length + strlen(value) + 1;
-    char name[16];
+    char name[32];
 
     memcpy(name, prefix, length - 1);
     name[length - 1] = 0;
@@ -205,6 +206,8 @@ static void complete_environment(const struct job *job)
     environment_default(&environment, "USER=", room->user.name);
     environment_default(&environment, "LOGNAME=", room->user.name);
     environment_default(&environment, "SHELL=", room->user.shell);
+    if (storage_name()[0])
+        environment_default(&environment, "SANDGLASS_STORAGE=", storage_name());
 }
 
 /* --- exec ----------------------------------------------------------------------------------- */

@@ -431,6 +431,14 @@ const struct protocol_plain *protocol_plain_decode(const void *message, size_t l
     }
 }
 
+const struct protocol_plain *protocol_storage_decode(const void *message, size_t length)
+{
+    const struct protocol_plain *plain =
+        take_exact(message, length, PROTOCOL_STORAGE, sizeof *plain);
+
+    return plain && plain->header.process ? plain : NULL;
+}
+
 const struct protocol_forget_many *protocol_forget_many_decode(const void *message, size_t length)
 {
     const struct protocol_forget_many *forget =

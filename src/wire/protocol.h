@@ -63,7 +63,8 @@ enum protocol_type {
     PROTOCOL_PROCESS,
     PROTOCOL_DONE,
     PROTOCOL_FILE_DONE,
-    PROTOCOL_RAN, /* STARTED and EXITED in one, of a process that left nothing behind */
+    PROTOCOL_RAN,     /* STARTED and EXITED in one, of a process that left nothing behind */
+    PROTOCOL_STORAGE, /* a connection that a program of the process made; the descriptor follows */
 };
 
 struct protocol_header {
@@ -180,7 +181,7 @@ struct protocol_resize {
     uint32_t reserved;
 };
 
-/* CLOSE_STDIN, FORGET, LIST, PING, SHUTDOWN */
+/* CLOSE_STDIN, FORGET, LIST, PING, SHUTDOWN, STORAGE */
 struct protocol_plain {
     struct protocol_header header;
 };
@@ -417,6 +418,7 @@ const struct protocol_exited *protocol_exited_decode(const void *message, size_t
 const struct protocol_ran *protocol_ran_decode(const void *message, size_t length);
 const struct protocol_process *protocol_process_decode(const void *message, size_t length);
 const struct protocol_done *protocol_done_decode(const void *message, size_t length);
+const struct protocol_plain *protocol_storage_decode(const void *message, size_t length);
 
 /* How many descriptors come with a process of these flags. */
 static inline unsigned protocol_pipe_count(uint32_t flags)

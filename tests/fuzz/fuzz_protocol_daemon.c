@@ -32,6 +32,8 @@ static void check_messages(const void *message, size_t size)
         assert(strlen(temporary) < PROTOCOL_MAX_TEMPORARY);
     (void)protocol_done_decode(message, size);
     (void)protocol_hello_decode(message, size);
+    if (protocol_storage_decode(message, size))
+        assert(size == sizeof(struct protocol_plain));
 }
 
 static void check_entries(const char *bytes, size_t size)
