@@ -181,7 +181,7 @@ int check_variables(const char *field, const json_t *variables, struct error *er
 static int read_create(struct api_request *request, struct create *create,
                        struct session_request *wanted, struct error *err)
 {
-    int network = -1, on_timeout = TIMEOUT_KILL;
+    int network = -1, on_timeout = -1;
 
     if (api_decode(request, create, err) < 0 || check_template(create->template_name, err) < 0 ||
         choose("network", create->network, network_names, &network, err) < 0 ||
@@ -207,7 +207,7 @@ static int read_create(struct api_request *request, struct create *create,
         .timeout_ms = create->timeout_ms,
         .idle_timeout_ms = create->idle_timeout_ms,
         .max_lifetime_ms = create->max_lifetime_ms,
-        .on_timeout = (enum timeout_action)on_timeout,
+        .on_timeout = on_timeout,
         .preload = create->has_preload ? create->preload : -1,
         .auto_restart = create->has_auto_restart ? create->auto_restart : -1,
         .auto_resume = create->has_auto_resume ? create->auto_resume : -1,

@@ -80,7 +80,7 @@ static uint64_t fingerprint(const struct session_request *request)
                                 request->timeout_ms,
                                 request->idle_timeout_ms,
                                 request->max_lifetime_ms,
-                                request->on_timeout,
+                                MAX(request->on_timeout, (int)TIMEOUT_KILL),
                                 request->preload,
                                 request->auto_restart,
                                 request->auto_resume };

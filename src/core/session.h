@@ -90,7 +90,7 @@ struct session_request {
     struct sandbox_limits limits;
     int network; /* enum network_mode, -1 for the default */
     int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
-    enum timeout_action on_timeout;
+    int on_timeout;   /* enum timeout_action, -1 for the default (kill) */
     int preload;      /* -1 default */
     int keep_files;   /* -1 default */
     int auto_restart; /* -1 default */
@@ -103,6 +103,7 @@ struct session_request {
                                .timeout_ms = -1,      \
                                .idle_timeout_ms = -1, \
                                .max_lifetime_ms = -1, \
+                               .on_timeout = -1,      \
                                .preload = -1,         \
                                .keep_files = -1,      \
                                .auto_restart = -1,    \
@@ -204,8 +205,10 @@ struct session_op {
 };
 
 /* Opens (owner, key) or makes a new session; done when it is durable. With `preload` its sandbox is
- * started meanwhile. A repeated idempotency key gives the same session, or ERR_GONE with its id
- * when that one has ended. */
+ * started meanwhile. Opening one again is activity: its idle clock begins anew, a longer timeout
+ * extends its lease, and what session_patch() can change is changed; what it cannot is refused with
+ * ERR_CONFLICT "parameters_differ". A repeated idempotency key gives the same session, or ERR_GONE
+ * with its id when that one has ended. */
 void session_open(struct core *core, const struct session_request *request, struct session_op *op,
                   session_done_fn *done);
 
@@ -224,7 +227,8 @@ void session_end(struct session *session, enum end_kind kind, const char *detail
 /* Stops waiting: `done` will not come. The operation itself goes on. */
 void session_op_cancel(struct session_op *op);
 
-/* Lease = now + timeout; never shortens unless exact. timeout_ms 0 with exact removes the lease. */
+/* Lease = now + timeout; never shortens unless exact. timeout_ms 0 with exact removes the lease.
+ * The idle clock begins anew. */
 int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, struct error *err);
 
 struct session_patch {
@@ -236,6 +240,17 @@ struct session_patch {
     int auto_restart, auto_resume, keep_files;
     int on_timeout;
 };
+
+/* Everything unchanged. */
+#define SESSION_PATCH_INIT                          \
+    ((struct session_patch){ .timeout_ms = -1,      \
+                             .idle_timeout_ms = -1, \
+                             .max_lifetime_ms = -1, \
+                             .auto_restart = -1,    \
+                             .auto_resume = -1,     \
+                             .keep_files = -1,      \
+                             .on_timeout = -1 })
+
 int session_patch(struct session *session, const struct session_patch *patch, struct error *err);
 
 /* `op` may be NULL in both. */

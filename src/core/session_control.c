@@ -60,6 +60,7 @@ int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, s
     if (check_alive(session, err) < 0 ||
         ((timeout_ms || exact) && check_ceiling(session, timeout_ms, -1, -1, err) < 0))
         return -1;
+    session_touch(session);
     if (!exact && (timeout_ms == 0 || session->expires.boot_us >= until_us))
         return 0;
     set_lease(session, timeout_ms);

@@ -13,6 +13,7 @@
 #include "core/secrets.h"
 #include "core/session_private.h"
 #include "core/vault.h"
+#include "wire/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static void fill_policy(struct session *session, const struct session_request *r
     session->auto_resume = or_default(request->auto_resume, true);
     session->preload = or_default(request->preload, config->session.preload);
     session->keep_files = or_default(request->keep_files, config->keep.files);
-    session->on_timeout = request->on_timeout;
+    session->on_timeout = (enum timeout_action)or_default(request->on_timeout, TIMEOUT_KILL);
     session->timeout_ms =
         ceiling_cut_ms(ceiling, owner, flavor, LIMIT_TIMEOUT,
                        or_default(request->timeout_ms, config->session.timeout_ms));
@@ -99,6 +100,15 @@ static bool limit_differs(uint64_t asked, uint64_t is)
     return asked && asked != is;
 }
 
+/* Whether two objects of texts say the same; NULL is an empty one. */
+static bool texts_equal(const char *a, const char *b)
+{
+    scoped(json_decref) json_t *first = json_read(a ? a : "{}", a ? strlen(a) : 2, NULL);
+    scoped(json_decref) json_t *second = json_read(b ? b : "{}", b ? strlen(b) : 2, NULL);
+
+    return str_equal(a, b) || (first && second && json_equal(first, second));
+}
+
 /* Only what the caller said can differ. */
 static const char *find_difference(const struct session *session,
                                    const struct session_request *request)
@@ -120,7 +130,34 @@ static const char *find_difference(const struct session *session,
         return "pids";
     if (limit_differs(asked->disk_bytes, session->base_limits.disk_bytes))
         return "disk";
+    if (request->env_json && !texts_equal(request->env_json, session->env_json))
+        return "env";
     return NULL;
+}
+
+/* What can be changed is as the caller says it now; the lease is only ever made longer. */
+static int apply_changes(struct session *session, const struct session_request *request,
+                         struct error *err)
+{
+    struct session_patch patch = SESSION_PATCH_INIT;
+    const char *secrets = session->secrets ? session->secrets->json : NULL;
+
+    patch.labels_json = request->labels_json;
+    if (request->secrets_json && !texts_equal(request->secrets_json, secrets))
+        patch.secrets_json = request->secrets_json;
+    patch.idle_timeout_ms = request->idle_timeout_ms;
+    patch.max_lifetime_ms = request->max_lifetime_ms;
+    patch.auto_restart = request->auto_restart;
+    patch.auto_resume = request->auto_resume;
+    patch.keep_files = request->keep_files;
+    patch.on_timeout = request->on_timeout;
+    if (session_patch(session, &patch, err) < 0)
+        return -1;
+    session_touch(session);
+    if (request->timeout_ms < 0)
+        return 0;
+    session->timeout_ms = request->timeout_ms;
+    return session_keepalive(session, request->timeout_ms, request->timeout_ms == 0, err);
 }
 
 /* Waits with the others until its creation is durable. */
@@ -161,6 +198,8 @@ static struct session *find_repeated(struct core *core, const struct session_req
         return NULL;
     case IDEMPOTENCY_SAME:
         session = map_get(&core->sessions_by_id, op->id);
+        if (session && (session->state == SESSION_OPEN || session->state == SESSION_PAUSED))
+            session_touch(session);
         if (!session)
             error_named(&op->err, ERR_GONE, "session_ended",
                         "the session that this Idempotency-Key made, %s, has ended", op->id);
@@ -179,7 +218,10 @@ static struct session *find_by_key(struct core *core, const struct session_reque
         return NULL;
     map_key = xasprintf("%s\n%s", request->owner ? request->owner : "", request->key);
     session = map_get(&core->sessions_by_key, map_key);
-    return session && check_same(session, request, &op->err) == 0 ? session : NULL;
+    if (!session || check_same(session, request, &op->err) < 0 ||
+        apply_changes(session, request, &op->err) < 0)
+        return NULL;
+    return session;
 }
 
 /* --- the new one --------------------------------------------------------------------------- */

@@ -36,6 +36,9 @@ bool session_is_used(const struct session *session); /* granted or waiting uses 
 void session_serve_soon(struct session *session);    /* decides about waiting uses again */
 void session_fail_waiting(struct session *session, const struct error *err);
 
+/* Somebody asks for it without using it yet: the idle clock begins anew. */
+void session_touch(struct session *session);
+
 /* It has another incarnation: the next execution is told, if it is not the first. */
 void session_set_generation(struct session *session, uint64_t generation);
 

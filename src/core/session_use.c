@@ -200,6 +200,18 @@ static void mark_idle(struct session *session)
     update_idle(session);
 }
 
+/* Of those that may be evicted it is the warmest now. */
+void session_touch(struct session *session)
+{
+    session_teardown_cancel(session);
+    session->last_activity = clocks_stamp(session->core);
+    session_changed(session);
+    clocks_arm(session);
+    if (session->sandbox)
+        capacity_set_idle(session->core->capacity, session->sandbox, false);
+    update_idle(session);
+}
+
 static void fail(struct session_use *use)
 {
     bool waited = use->waited;

@@ -107,6 +107,85 @@ static void a_key_with_other_limits_is_refused(void **state)
     assert_non_null(world_open(world, &request, &opened));
 }
 
+static void opening_again_and_keepalive_are_activity(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened opened;
+    struct error err = { 0 };
+    struct session *session;
+
+    request.key = "build";
+    request.idle_timeout_ms = 1500;
+    session = world_open(world, &request, &opened);
+    for (int i = 0; i < 10; i++) {
+        world_advance(world, 1000);
+        assert_ptr_equal(world_open(world, &request, &opened), session);
+        assert_int_equal(session_idle_remaining_ms(session), 1500);
+    }
+    for (int i = 0; i < 10; i++) {
+        world_advance(world, 1000);
+        assert_int_equal(session_keepalive(session, 0, false, &err), 0);
+    }
+    world_advance(world, 1499);
+    assert_int_equal(session->state, SESSION_OPEN);
+    world_advance(world, 2);
+    assert_null(world_find(world, opened.op.id));
+}
+
+static void opening_again_changes_what_can_be_changed(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened opened;
+    struct session *session;
+
+    request.key = "build";
+    request.timeout_ms = 60 * 1000;
+    session = world_open(world, &request, &opened);
+    request.timeout_ms = 3600 * 1000;
+    request.idle_timeout_ms = 7 * 1000;
+    request.max_lifetime_ms = 8 * 3600 * 1000;
+    request.labels_json = "{\"a\":\"b\"}";
+    request.keep_files = request.auto_restart = 0;
+    request.on_timeout = TIMEOUT_PAUSE;
+    assert_ptr_equal(world_open(world, &request, &opened), session);
+    assert_int_equal(session_lease_remaining_ms(session), 3600 * 1000);
+    assert_int_equal(session->idle_timeout_ms, 7 * 1000);
+    assert_int_equal(session->max_lifetime_ms, 8 * 3600 * 1000);
+    assert_string_equal(session->labels_json, "{\"a\":\"b\"}");
+    assert_false(session->auto_restart);
+    assert_int_equal(session->on_timeout, TIMEOUT_PAUSE);
+    request.timeout_ms = 60 * 1000; /* a lease is never made shorter by that */
+    assert_ptr_equal(world_open(world, &request, &opened), session);
+    assert_int_equal(session_lease_remaining_ms(session), 3600 * 1000);
+}
+
+static void opening_again_with_another_environment_is_refused(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened opened;
+
+    request.key = "build";
+    request.env_json = "{\"A\":\"1\",\"B\":\"2\"}";
+    assert_non_null(world_open(world, &request, &opened));
+    request.env_json = "{\"B\":\"2\",\"A\":\"1\"}";
+    assert_non_null(world_open(world, &request, &opened));
+    request.env_json = NULL;
+    assert_non_null(world_open(world, &request, &opened));
+    request.env_json = "{\"A\":\"1\"}";
+    request.idle_timeout_ms = 1;
+    assert_null(world_open(world, &request, &opened));
+    assert_string_equal(opened.op.err.name, "parameters_differ");
+    assert_non_null(strstr(opened.op.err.message, "env"));
+    world_advance(world, 1000); /* what is refused changes nothing */
+    request.env_json = NULL;
+    request.idle_timeout_ms = -1;
+    assert_non_null(world_open(world, &request, &opened));
+    assert_false(opened.op.created);
+}
+
 static void a_repeated_idempotency_key_gives_the_same_session_even_after_a_restart(void **state)
 {
     struct world *world = *state;
@@ -673,6 +752,9 @@ int main(void)
         TEST(the_same_owner_and_key_give_the_same_session),
         TEST(concurrent_opens_of_one_key_make_one_session_and_all_wait_for_it),
         TEST(a_key_with_other_limits_is_refused),
+        TEST(opening_again_and_keepalive_are_activity),
+        TEST(opening_again_changes_what_can_be_changed),
+        TEST(opening_again_with_another_environment_is_refused),
         TEST(a_repeated_idempotency_key_gives_the_same_session_even_after_a_restart),
         TEST(an_idempotency_key_is_forgotten_after_a_day),
         TEST(an_idempotency_key_of_an_ended_session_says_so),
