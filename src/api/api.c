@@ -72,6 +72,7 @@ static void on_close(struct http_exchange *exchange)
 
     api_audit_request(request);
     request->exchange = NULL;
+    share_give(&request->share);
     if (request->on_gone)
         request->on_gone(request);
     if (request->pending == 0)
@@ -182,6 +183,16 @@ static int find_route(struct api_request *request, struct error *err)
     return error_hint(err, "GET /openapi.json lists all of them");
 }
 
+/* By the principal, who may act for many owners. */
+static int take_share(struct api_request *request, struct error *err)
+{
+    const char *caller = str_is_empty(request->principal) ? request->owner : request->principal;
+
+    if (request->route->access == API_ANYBODY)
+        return 0;
+    return share_take(&request->share, request->core->shares, caller, SHARE_REQUESTS, err);
+}
+
 /* The caller is known, and may ask. */
 static void on_identified(struct api_request *request)
 {
@@ -189,7 +200,8 @@ static void on_identified(struct api_request *request)
 
     if (request->problem)
         api_fail(request, request->problem);
-    else if (check_parameters(request, &err) < 0 || check_content_type(request, &err) < 0)
+    else if (take_share(request, &err) < 0 || check_parameters(request, &err) < 0 ||
+             check_content_type(request, &err) < 0)
         api_fail(request, &err);
     else if (request->route->body == API_JSON_BODY)
         http_exchange_read_body(request->exchange, API_BODY_MAXIMUM, on_body);

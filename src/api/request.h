@@ -120,6 +120,7 @@ struct api_request {
     struct mask *secrets; /* owned; for the audit log: what no line may tell */
     char *audited;        /* owned: of the body, what the audit log may have; NULL without one */
     int64_t began_us;
+    struct share share; /* of the open requests of its principal */
 
     char session_id[ID_SIZE];
     struct session *session; /* borrowed; valid only while the handler is called, NULL if ended */

@@ -108,7 +108,9 @@ static void listing_finish(struct listing *listing, const char *cursor)
     json_end_array(json);
     json_put_text(json, "next_cursor", cursor);
     json_put_int(json, "total", (int64_t)listing->total);
-    json_put_int(json, "max_sessions", listing->request->api->parts.config->capacity.max_per_owner);
+    json_put_int(
+        json, "max_sessions",
+        shares_cap(listing->request->core->shares, listing->request->owner, SHARE_SESSIONS));
     json_end_object(json);
     api_reply(listing->request, 200, &listing->text);
     listing_free(listing);

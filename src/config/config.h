@@ -104,9 +104,19 @@ struct config_flavors {
     size_t count;
 };
 
+/* What all owners share, and each may hold only so much of. */
+enum config_share {
+    SHARE_SESSIONS,
+    SHARE_EXECUTIONS,
+    SHARE_TERMINALS,
+    SHARE_REQUESTS,
+    SHARE_KINDS
+};
+
 struct config_owner {
-    char *name;                /* with all below it, or with * at the end */
-    struct config_ceiling max; /* where it says something: in place of sandbox.max */
+    char *name;                  /* with all below it, or with * at the end */
+    struct config_ceiling max;   /* where it says something: in place of sandbox.max */
+    int64_t shares[SHARE_KINDS]; /* for it and all below it together; 0: nothing is said */
 };
 
 struct config_owners {
@@ -187,7 +197,9 @@ struct config {
     struct {
         int64_t max_sandboxes;
         int64_t max_per_owner;
-        int overflow; /* enum config_overflow */
+        int64_t max_sessions;        /* of all owners; 0: no cap */
+        int64_t shares[SHARE_KINDS]; /* of one owner; 0: no cap */
+        int overflow;                /* enum config_overflow */
         int64_t wait_timeout_ms;
     } capacity;
 

@@ -419,6 +419,59 @@ const struct setting settings[] = {
         .help = "Sandboxes that one owner has at the same time.",
     },
     {
+        .key = "capacity.max_sessions",
+        .type = SETTING_COUNT,
+        .offset = FIELD(capacity.max_sessions),
+        .fallback = "10000",
+        .min = 1,
+        .max = 1e6,
+        .zero_is_off = true,
+        .help = "Sessions that are live at the same time, with and without a sandbox; more are "
+                "answered 429.",
+    },
+    {
+        .key = "capacity.max_sessions_per_owner",
+        .type = SETTING_COUNT,
+        .offset = FIELD(capacity.shares[SHARE_SESSIONS]),
+        .fallback = "5000",
+        .min = 1,
+        .max = 1e6,
+        .zero_is_off = true,
+        .help = "Sessions of one owner at the same time.",
+    },
+    {
+        .key = "capacity.max_executions_per_owner",
+        .type = SETTING_COUNT,
+        .offset = FIELD(capacity.shares[SHARE_EXECUTIONS]),
+        .fallback = "2000",
+        .min = 1,
+        .max = 1e6,
+        .zero_is_off = true,
+        .help = "Executions of one owner that run or wait at the same time, in all its sessions.",
+    },
+    {
+        .key = "capacity.max_terminals_per_owner",
+        .type = SETTING_COUNT,
+        .offset = FIELD(capacity.shares[SHARE_TERMINALS]),
+        .fallback = "256",
+        .min = 1,
+        .max = 1e6,
+        .zero_is_off = true,
+        .help = "Executions of one owner with a terminal at the same time.",
+    },
+    {
+        .key = "capacity.max_requests_per_owner",
+        .type = SETTING_COUNT,
+        .offset = FIELD(capacity.shares[SHARE_REQUESTS]),
+        .fallback = "2048",
+        .min = 1,
+        .max = 1e6,
+        .zero_is_off = true,
+        .help =
+            "Requests of one caller that are open at the same time: event streams, output that is "
+            "followed, calls that wait.",
+    },
+    {
         .key = "capacity.overflow",
         .type = SETTING_CHOICE,
         .offset = FIELD(capacity.overflow),
@@ -601,9 +654,11 @@ const struct setting settings[] = {
         .offset = FIELD(owners),
         .fallback = "",
         .item = &setting_owner,
-        .help = "Owners with limits of their own: {name, max}. The name is that of the owner and "
+        .help = "Owners with limits of their own: {name, max, sessions, executions, terminals, "
+                "requests}. The name is that of the owner and "
                 "of all below it (svc: also svc/ann), or ends with * (ci-*); the longest that "
-                "fits counts. max: as sandbox.max, in its place for this owner.",
+                "fits counts. max: as sandbox.max, in its place for this owner; the rest: as "
+                "capacity.max_…_per_owner, for it and all below it together.",
     },
     {
         .key = "http.connections",

@@ -6,6 +6,12 @@
 #define FLAVOR_FIELD(member) offsetof(struct config_flavor, member)
 #define OWNER_FIELD(member) offsetof(struct config_owner, member)
 
+#define SHARE_ROW(name, kind)                                                                     \
+    {                                                                                             \
+        .key = name, .type = SETTING_COUNT, .offset = OWNER_FIELD(shares[kind]), .fallback = "0", \
+        .min = 1, .max = 1e6, .zero_is_off = true                                                 \
+    }
+
 #define FLAVOR_BACKENDS CHOICES("", "native", "direct", "docker", "gvisor", "kubernetes", "none")
 
 static const struct setting mount_rows[] = {
@@ -90,6 +96,10 @@ static const struct setting owner_rows[] = {
       .fallback = "",
       .required = true },
     CEILING_ROWS("max.", OWNER_FIELD(max), ""),
+    SHARE_ROW("sessions", SHARE_SESSIONS),
+    SHARE_ROW("executions", SHARE_EXECUTIONS),
+    SHARE_ROW("terminals", SHARE_TERMINALS),
+    SHARE_ROW("requests", SHARE_REQUESTS),
     { 0 },
 };
 

@@ -19,6 +19,7 @@
 #include "core/sandbox.h"
 #include "core/scopes.h"
 #include "core/session_private.h"
+#include "core/shares.h"
 #include "core/vault.h"
 #include "loop/flow.h"
 #include "store/store.h"
@@ -107,6 +108,7 @@ struct core *core_new(const struct core_parts *parts)
     core->pool = pool_new(core);
     core->retention = retention_new(core);
     core->scopes = scopes_new(core);
+    core->shares = shares_new(core);
     core->vault = vault_new(parts->state_dir);
     parts->store->on_lost = on_lost;
     parts->store->on_lost_data = core;
@@ -160,6 +162,7 @@ void core_free(struct core *core)
     shutdown_free(core);
     recovery_free(core->recovery);
     scopes_free(core->scopes);
+    shares_free(core->shares);
     vault_free(core->vault);
     keep_free(core->keep);
     retention_free(core->retention);

@@ -12,6 +12,7 @@
  * decides approvals.h  what somebody has to decide, and what he did budget.h     money: caps, what
  * is held, what is spent clocks.h     lease, idle, lifetime, retention: which deadline is next, and
  * what it does capacity.h   slots: reserved before the first side effect, released exactly once
+ *     shares.h     what one owner may hold of what all share
  *     pool.h       ready sandboxes that belong to nobody yet
  *     retention.h  when the record of an ended session goes
  *     scopes.h     owners whose sessions end with whoever holds a lease on them
@@ -55,6 +56,7 @@ struct pool;
 struct recovery;
 struct retention;
 struct scopes;
+struct shares;
 struct store;
 struct vault;
 struct worker;
@@ -95,6 +97,7 @@ struct core {
     struct recovery *recovery;       /* owned; NULL once it is done */
     struct retention *retention;     /* owned */
     struct scopes *scopes;           /* owned */
+    struct shares *shares;           /* owned */
     struct vault *vault;             /* owned */
     struct core_shutdown *shutdown;  /* owned; NULL until core_stop() */
     struct list leftovers;           /* private: records that the store did not forget */

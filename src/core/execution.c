@@ -158,6 +158,8 @@ struct execution *execution_new(struct session *session, const char *id)
 
 static void free_execution(struct execution *execution)
 {
+    share_give(&execution->share);
+    share_give(&execution->terminal_share);
     loop_undefer(execution->core->loop, &execution->notify);
     loop_undefer(execution->core->loop, &execution->release);
     list_remove(&execution->node);
@@ -339,6 +341,8 @@ static void set_final(struct execution *execution)
     struct execution_run *run = execution->run;
 
     execution->state = run->end_state;
+    share_give(&execution->share);
+    share_give(&execution->terminal_share);
     execution->exit_code = run->end.code;
     if (execution->state == EXECUTION_TIMEOUT && execution->exit_code == 0)
         execution->exit_code = TIMEOUT_EXIT_CODE;

@@ -70,9 +70,10 @@ struct execution_watcher {
 };
 
 struct execution {
-    struct core *core;       /* borrowed */
-    struct session *session; /* borrowed; NULL once the session is gone from memory */
-    struct list node;        /* session->executions */
+    struct share share, terminal_share; /* while it waits or runs */
+    struct core *core;                  /* borrowed */
+    struct session *session;            /* borrowed; NULL once the session is gone from memory */
+    struct list node;                   /* session->executions */
     struct list watchers;
     char id[ID_SIZE], session_id[ID_SIZE], sandbox_id[ID_SIZE];
     char *key, *request_json, *error, *reason; /* owned; may be NULL */

@@ -155,6 +155,21 @@ static int check_output_full(const struct execution_request *request, struct err
                        request->output_full);
 }
 
+/* What its owner holds as long as it waits or runs. */
+static int take_shares(const struct session *session, const struct execution_request *request,
+                       struct share shares[2], struct error *err)
+{
+    struct shares *all = session->core->shares;
+
+    if (share_take(&shares[0], all, session->owner, SHARE_EXECUTIONS, err) < 0)
+        return -1;
+    if (!request->terminal ||
+        share_take(&shares[1], all, session->owner, SHARE_TERMINALS, err) == 0)
+        return 0;
+    share_give(&shares[0]);
+    return -1;
+}
+
 static void prepare_stdin(struct execution_run *run, const struct execution_request *request)
 {
     run->wants_stdin = request->wants_stdin || request->stdin_data || request->terminal;
@@ -187,6 +202,7 @@ struct execution *execution_start(struct session *session, const struct executio
                                   struct error *err)
 {
     struct execution *execution = request->key ? execution_find_key(session, request->key) : NULL;
+    struct share shares[2] = { 0 };
     struct launch launch;
     char id[ID_SIZE];
 
@@ -194,11 +210,17 @@ struct execution *execution_start(struct session *session, const struct executio
         return execution;
     id_make(id, ID_EXECUTION);
     if (check_may_start(session, err) < 0 || check_stdin(request, err) < 0 ||
-        check_output_full(request, err) < 0 ||
-        (request->secrets_json && session_learn_secrets(session, request->secrets_json, err) < 0) ||
-        launch_prepare(&launch, session, request, id, err) < 0)
+        check_output_full(request, err) < 0 || take_shares(session, request, shares, err) < 0)
         return NULL;
+    if ((request->secrets_json && session_learn_secrets(session, request->secrets_json, err) < 0) ||
+        launch_prepare(&launch, session, request, id, err) < 0) {
+        share_give(&shares[0]);
+        share_give(&shares[1]);
+        return NULL;
+    }
     execution = execution_new(session, id);
+    execution->share = shares[0];
+    execution->terminal_share = shares[1];
     execution->run->launch = launch;
     fill(execution, request);
     prepare_stdin(execution->run, request);

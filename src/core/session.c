@@ -127,6 +127,8 @@ void session_link(struct session *session)
 {
     struct core *core = session->core;
 
+    if (!session->share.shares)
+        share_hold(&session->share, core->shares, session->owner, SHARE_SESSIONS);
     list_append(&core->sessions, &session->node);
     map_put(&core->sessions_by_id, session->id, session);
     if (session->key && session->state != SESSION_ENDING) {
@@ -146,6 +148,7 @@ static void unlink_key(struct session *session)
 static void unlink_all(struct session *session)
 {
     unlink_key(session);
+    share_give(&session->share);
     map_remove(&session->core->sessions_by_id, session->id);
     list_remove(&session->node);
 }

@@ -17,6 +17,7 @@
 #include "base/buffer.h"
 #include "base/id.h"
 #include "core/core.h"
+#include "core/shares.h"
 #include "store/store.h"
 
 struct agent;
@@ -123,6 +124,7 @@ struct session {
     char *owner, *key, *on_behalf_of;                      /* owned; key may be NULL */
     char *labels_json, *env_json, *template_name, *flavor; /* owned; the two JSON may be NULL */
     char *map_key;                                         /* owned; in core->sessions_by_key */
+    struct share share;                                    /* of the sessions of its owner */
     struct secrets *secrets;                               /* owned; NULL without any */
     bool secrets_lost; /* it had some, and the key that they were sealed with is gone */
     struct sandbox_limits limits;

@@ -63,12 +63,15 @@ static void fill_policy(struct session *session, const struct session_request *r
                        or_default(request->max_lifetime_ms, config->session.max_lifetime_ms));
 }
 
-static struct session *make(struct core *core, const struct session_request *request)
+/* The share becomes the session's. */
+static struct session *make(struct core *core, const struct session_request *request,
+                            const struct share *share)
 {
     const struct config *config = core->parts.config;
     struct session *session = session_new(core);
 
     id_make(session->id, ID_SESSION);
+    session->share = *share;
     session->owner = text_or(request->owner, "");
     session->on_behalf_of = text_or(request->on_behalf_of, "");
     session->key = text_or_null(request->key);
@@ -308,8 +311,14 @@ static int check_request(struct core *core, const struct session_request *reques
 static void create(struct core *core, const struct session_request *request, struct session_op *op,
                    session_done_fn *done)
 {
-    struct session *session = make(core, request);
+    struct session *session;
+    struct share share = { 0 };
 
+    if (share_take(&share, core->shares, request->owner, SHARE_SESSIONS, &op->err) < 0) {
+        session_op_defer(op, core, done);
+        return;
+    }
+    session = make(core, request, &share);
     op->created = true;
     op->session = session;
     session_op_join(op, session, &session->open_waiters, done);

@@ -87,7 +87,7 @@ static void list_sessions(struct tool_call *call)
     }
     json_end_array(&json);
     json_put_int(&json, "total", total);
-    json_put_int(&json, "max_sessions", core->parts.config->capacity.max_per_owner);
+    json_put_int(&json, "max_sessions", shares_cap(core->shares, call->owner, SHARE_SESSIONS));
     json_end_object(&json);
     answer(call, &text);
 }

@@ -3,6 +3,8 @@ import json
 
 import pytest
 
+from conftest import UnixConnection, wait_for
+
 MAX = {"memory": "1g", "cpus": 1, "pids": 512, "disk": "2g", "lifetime": "2h", "timeout": "1h", "idle_timeout": "1h",
        "network": "none"}
 OVER = [("memory", "1000g"), ("cpus", 1000), ("pids", 4000001), ("disk", "900g"), ("max_lifetime", 0), ("timeout", 7200),
@@ -51,6 +53,49 @@ def test_an_owner_may_have_a_ceiling_of_its_own(limited):
     limited.api("POST", "/sessions", {"pids": 600, "preload": False}, headers=on_behalf_of("ci/7"), expect=201)
     assert_over_limit(limited.api("POST", "/sessions", {"pids": 601}, headers=on_behalf_of("ci/7")), "pids")
     assert_over_limit(limited.api("POST", "/sessions", {"pids": 600}, headers=on_behalf_of("else")), "pids")
+
+
+def test_a_cap_on_sessions_is_told_and_holds_until_one_ends(make_daemon):
+    daemon = make_daemon(backend="direct", settings={
+        "capacity": {"max_sessions": 4, "max_sessions_per_owner": 2}, "owners": [{"name": "svc", "sessions": 1}]})
+    ids = [daemon.session(preload=False) for _ in range(2)]
+    assert daemon.api("GET", "/sessions").json["max_sessions"] == 2
+    for path, body in (("/sessions", {}), ("/execute", {"code": "1"})):
+        refused = daemon.api("POST", path, body, expect=429)
+        assert refused.json["error"]["code"] == "too_many_sessions" and "2 of 2" in refused.json["error"]["message"]
+        assert "retry-after" in refused.headers
+    daemon.api("DELETE", f"/sessions/{ids[0]}", expect=200)
+    daemon.session(preload=False)
+    for owner, status in (("svc/a", 201), ("svc/b", 429), ("ann", 201), ("bob", 429)):  # the row's, then all together
+        daemon.api("POST", "/sessions", {"preload": False}, headers=on_behalf_of(owner), expect=status)
+    daemon.kill()
+    daemon.start()
+    daemon.api("POST", "/sessions", {"preload": False}, expect=429)
+
+
+def test_streams_and_terminals_of_one_owner_leave_room_for_others(make_daemon):
+    daemon = make_daemon(backend="direct", settings={
+        "capacity": {"max_requests_per_owner": 3, "max_terminals_per_owner": 1, "max_executions_per_owner": 2}})
+    streams = []
+    for _ in range(3):
+        stream = UnixConnection(str(daemon.socket))
+        stream.request("GET", "/api/v1/events", headers=on_behalf_of("ann"))
+        streams.append((stream, stream.getresponse()))
+    refused = daemon.api("GET", "/sessions", headers=on_behalf_of("ann"), expect=429).json["error"]
+    assert refused["code"] == "too_many_requests" and "3 of 3" in refused["message"]
+    session = daemon.session()
+    for stream, _ in streams:
+        stream.close()
+    wait_for(lambda: daemon.api("GET", "/sessions", headers=on_behalf_of("ann")).status == 200, "its share is free again")
+    shell = {"argv": ["cat"], "tty": {"cols": 80, "rows": 24}, "background": True}
+    daemon.api("POST", f"/sessions/{session}/executions", shell, expect=201)
+    refused = daemon.api("POST", f"/sessions/{session}/executions", shell, expect=429).json["error"]
+    assert refused["code"] == "too_many_terminals" and "1 of 1" in refused["message"]
+    daemon.execute(session, ["sleep", "60"], background=True)
+    refused = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["true"]}, expect=429).json["error"]
+    assert refused["code"] == "too_many_executions" and "2 of 2" in refused["message"]
+    other = daemon.api("POST", "/sessions", {}, headers=on_behalf_of("bob"), expect=201).json["id"]
+    daemon.api("POST", f"/sessions/{other}/executions", {"argv": ["true"]}, headers=on_behalf_of("bob"), expect=201)
 
 
 def test_more_than_the_host_has_is_refused_without_any_setting(make_daemon):

@@ -1,0 +1,227 @@
+#include "core/shares.h"
+
+#include "base/alloc.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "core/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct share_account {
+    char *name; /* owned: that of an owner, or of a row after ROW_MARK */
+    size_t held[SHARE_KINDS];
+    size_t references;
+};
+
+struct shares {
+    struct core *core;   /* borrowed */
+    struct map accounts; /* struct share_account */
+    size_t held[SHARE_KINDS];
+};
+
+/* No owner's name begins with it. */
+#define ROW_MARK "\n"
+
+static const struct {
+    const char *error, *noun, *setting, *row, *total;
+} words[SHARE_KINDS] = {
+    [SHARE_SESSIONS] = { "too_many_sessions", "sessions", "capacity.max_sessions_per_owner",
+                         "sessions", "capacity.max_sessions" },
+    [SHARE_EXECUTIONS] = { "too_many_executions", "executions that run or wait",
+                           "capacity.max_executions_per_owner", "executions", NULL },
+    [SHARE_TERMINALS] = { "too_many_terminals", "terminals", "capacity.max_terminals_per_owner",
+                          "terminals", NULL },
+    [SHARE_REQUESTS] = { "too_many_requests", "open requests and streams",
+                         "capacity.max_requests_per_owner", "requests", NULL },
+};
+
+struct shares *shares_new(struct core *core)
+{
+    struct shares *shares = xnew(struct shares);
+
+    shares->core = core;
+    return shares;
+}
+
+static void account_free(struct share_account *account)
+{
+    free(account->name);
+    free(account);
+}
+
+void shares_free(struct shares *shares)
+{
+    struct map_slot *slot;
+
+    if (!shares)
+        return;
+    map_for_each (slot, &shares->accounts)
+        account_free(slot->value);
+    map_fini(&shares->accounts);
+    free(shares);
+}
+
+/* --- accounts --------------------------------------------------------------------------------- */
+
+static struct share_account *account_ref(struct shares *shares, const char *name)
+{
+    struct share_account *account = map_get(&shares->accounts, name);
+
+    if (!account) {
+        account = xnew(struct share_account);
+        account->name = xstrdup(name);
+        map_put(&shares->accounts, account->name, account);
+    }
+    account->references++;
+    return account;
+}
+
+static void account_unref(struct shares *shares, struct share_account *account)
+{
+    if (!account || --account->references > 0)
+        return;
+    map_remove(&shares->accounts, account->name);
+    account_free(account);
+}
+
+static const struct config *config_of(const struct shares *shares)
+{
+    return shares->core->parts.config;
+}
+
+static int64_t row_cap(const struct config_owner *row, enum config_share kind)
+{
+    return row ? row->shares[kind] : 0;
+}
+
+/* What a row says about the owner itself takes the place of the setting. */
+static int64_t owner_cap(const struct shares *shares, const struct config_owner *row,
+                         const char *owner, enum config_share kind)
+{
+    if (row_cap(row, kind) && str_equal(row->name, owner))
+        return row->shares[kind];
+    return config_of(shares)->capacity.shares[kind];
+}
+
+static int64_t total_cap(const struct shares *shares, enum config_share kind)
+{
+    return kind == SHARE_SESSIONS ? config_of(shares)->capacity.max_sessions : 0;
+}
+
+static bool is_full(size_t held, int64_t cap)
+{
+    return cap > 0 && held >= (size_t)cap;
+}
+
+/* --- taking and giving ------------------------------------------------------------------------ */
+
+static int refuse(enum config_share kind, const char *who, size_t held, int64_t cap,
+                  const char *setting, struct error *err)
+{
+    error_named(err, ERR_LIMIT, words[kind].error, "%s %zu of %lld %s (%s)", who, held,
+                (long long)cap, words[kind].noun, setting);
+    if (err)
+        err->retryable = true;
+    return error_hint(err, "end some, or have the operator raise %s", setting);
+}
+
+static int check(const struct shares *shares, const struct config_owner *row, const char *owner,
+                 const struct share *share, struct error *err)
+{
+    enum config_share kind = share->kind;
+    int64_t own = owner_cap(shares, row, owner, kind);
+    int64_t tree = row_cap(row, kind);
+    int64_t total = total_cap(shares, kind);
+    char setting[128];
+
+    snprintf(setting, sizeof(setting), "%s of \"%.60s\" in the setting owners", words[kind].row,
+             row ? row->name : "");
+    if (is_full(share->accounts[0]->held[kind], own))
+        return refuse(kind, "you have", share->accounts[0]->held[kind], own,
+                      own == tree ? setting : words[kind].setting, err);
+    if (share->accounts[1] && is_full(share->accounts[1]->held[kind], tree))
+        return refuse(kind, "you and those who belong to you have", share->accounts[1]->held[kind],
+                      tree, setting, err);
+    if (is_full(shares->held[kind], total))
+        return refuse(kind, "all owners together have", shares->held[kind], total,
+                      words[kind].total, err);
+    return 0;
+}
+
+static void open_accounts(struct share *share, struct shares *shares,
+                          const struct config_owner *row, const char *owner, enum config_share kind)
+{
+    *share = (struct share){ .shares = shares, .kind = kind };
+    share->accounts[0] = account_ref(shares, owner);
+    if (row_cap(row, kind)) {
+        scoped(free) char *name = xasprintf(ROW_MARK "%s", row->name);
+
+        share->accounts[1] = account_ref(shares, name);
+    }
+}
+
+static void close_accounts(struct share *share)
+{
+    account_unref(share->shares, share->accounts[0]);
+    account_unref(share->shares, share->accounts[1]);
+    *share = (struct share){ 0 };
+}
+
+static void count(struct share *share)
+{
+    share->shares->held[share->kind]++;
+    share->accounts[0]->held[share->kind]++;
+    if (share->accounts[1])
+        share->accounts[1]->held[share->kind]++;
+}
+
+int share_take(struct share *share, struct shares *shares, const char *owner,
+               enum config_share kind, struct error *err)
+{
+    const char *name = owner ? owner : "";
+    const struct config_owner *row = config_owner_find(config_of(shares), name);
+
+    open_accounts(share, shares, row, name, kind);
+    if (check(shares, row, name, share, err) < 0) {
+        close_accounts(share);
+        return -1;
+    }
+    count(share);
+    return 0;
+}
+
+void share_hold(struct share *share, struct shares *shares, const char *owner,
+                enum config_share kind)
+{
+    const char *name = owner ? owner : "";
+
+    open_accounts(share, shares, config_owner_find(config_of(shares), name), name, kind);
+    count(share);
+}
+
+void share_give(struct share *share)
+{
+    if (!share->shares)
+        return;
+    share->shares->held[share->kind]--;
+    share->accounts[0]->held[share->kind]--;
+    if (share->accounts[1])
+        share->accounts[1]->held[share->kind]--;
+    close_accounts(share);
+}
+
+int64_t shares_cap(const struct shares *shares, const char *owner, enum config_share kind)
+{
+    const char *name = owner ? owner : "";
+    const struct config_owner *row = config_owner_find(config_of(shares), name);
+    const int64_t caps[] = { owner_cap(shares, row, name, kind), row_cap(row, kind),
+                             total_cap(shares, kind) };
+    int64_t least = 0;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(caps); i++)
+        if (caps[i] && (!least || caps[i] < least))
+            least = caps[i];
+    return least;
+}

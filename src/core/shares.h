@@ -1,0 +1,40 @@
+#pragma once
+
+/*
+ * What one owner may hold of what all share: sessions, executions, terminals, open requests. Each
+ * has a cap for every owner, in the settings capacity.*; a row in `owners` gives an owner another
+ * one, which holds for it and all below it together. Nobody is remembered who holds nothing, so
+ * callers that make up names of owners cost no memory.
+ *
+ * Slots for sandboxes are the business of capacity.h.
+ */
+
+#include "base/error.h"
+#include "config/config.h"
+
+struct core;
+struct share_account;
+struct shares;
+
+/* Embedded by whoever holds something; zeroed before. */
+struct share {
+    struct shares *shares;             /* NULL: nothing is held */
+    struct share_account *accounts[2]; /* of the owner, of the row that it fits */
+    enum config_share kind;
+};
+
+struct shares *shares_new(struct core *core);
+void shares_free(struct shares *shares); /* NULL is fine; what is still held is forgotten */
+
+/* ERR_LIMIT "too_many_sessions" and the like when a cap is reached, with how many of how many. */
+int share_take(struct share *share, struct shares *shares, const char *owner,
+               enum config_share kind, struct error *err);
+
+/* Without asking: it exists already. For recovery. */
+void share_hold(struct share *share, struct shares *shares, const char *owner,
+                enum config_share kind);
+
+void share_give(struct share *share); /* does nothing when nothing is held */
+
+/* What this owner may have; 0 without a cap. */
+int64_t shares_cap(const struct shares *shares, const char *owner, enum config_share kind);
