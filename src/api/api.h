@@ -10,6 +10,7 @@
  *     request.h     one request on its way through a handler
  *     errors.c      failures as status and JSON
  *     mcp.c         the door of the MCP server, which is in src/mcp
+ *     storage.c     stored files: for programs in a sandbox, for owners, for whoever has a URL
  *     lookup.c      the session of a route, live or ended
  *     openapi.c     the document that the tables of routes make
  *

@@ -5,6 +5,8 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/execution.h"
+#include "core/storage.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -185,8 +187,59 @@ static void identify(struct api_request *request, api_handler_fn *then, bool may
         then(request);
 }
 
+/* A program in a sandbox is known by the execution that it belongs to, while that runs. */
+static void identify_program(struct api_request *request, api_handler_fn *then)
+{
+    const struct http_peer *peer = http_exchange_peer(request->exchange);
+    const struct execution *execution = storage_find_execution(request->core, peer->member);
+    struct error err = { 0 };
+
+    if (!execution) {
+        take_nobody(request);
+        error_named(&err, ERR_FORBIDDEN, "execution_ended",
+                    "the execution that this program belongs to has ended");
+        api_fail(request, &err);
+        return;
+    }
+    request->owner = xstrdup(execution->session->owner);
+    request->principal = xstrdup(execution->id);
+    request->on_behalf_of = xstrdup("");
+    memcpy(request->session_id, execution->session_id, sizeof(request->session_id));
+    then(request);
+}
+
+static bool is_program(const struct api_request *request)
+{
+    return http_exchange_peer(request->exchange)->member[0] != '\0';
+}
+
+/* Programs have routes of their own, which nobody else sees. */
+static bool is_wrong_side(const struct api_request *request)
+{
+    return request->route && (request->route->access == API_PROGRAMS) != is_program(request);
+}
+
+static void refuse_side(struct api_request *request)
+{
+    struct error err = { 0 };
+
+    take_nobody(request);
+    error_named(&err, ERR_NOT_FOUND, "route_not_found", "there is no such route on this socket");
+    error_hint(&err, "programs in a sandbox PUT and GET /storage/NAME over SANDGLASS_STORAGE; "
+                     "everything else is for the listeners of the daemon");
+    api_fail(request, &err);
+}
+
 void api_identify(struct api_request *request, api_handler_fn *then)
 {
+    if (is_wrong_side(request)) {
+        refuse_side(request);
+        return;
+    }
+    if (is_program(request)) {
+        identify_program(request, then);
+        return;
+    }
     if (request->route && request->route->access == API_ANYBODY) {
         take_nobody(request);
         then(request);

@@ -56,9 +56,10 @@ enum api_session { API_NO_SESSION, API_LIVE_SESSION, API_ANY_SESSION };
 
 /* Who may use a route. */
 enum api_access {
-    API_CALLERS, /* everybody who is somebody */
-    API_ANYBODY, /* without credentials too; there is no owner then */
-    API_ADMINS,  /* where there is authentication */
+    API_CALLERS,  /* everybody who is somebody */
+    API_ANYBODY,  /* without credentials too; there is no owner then */
+    API_ADMINS,   /* where there is authentication */
+    API_PROGRAMS, /* programs in a sandbox, over its storage socket, and nobody else */
 };
 
 struct api_request;
@@ -234,6 +235,7 @@ extern const struct api_route api_event_routes[];
 extern const struct api_route api_scope_routes[];
 extern const struct api_route api_mcp_routes[];
 extern const struct api_route api_system_routes[];
+extern const struct api_route api_storage_routes[];
 extern const struct api_route api_teardown_routes[];
 extern const struct api_route api_history_routes[];
 extern const struct api_route api_kept_routes[];

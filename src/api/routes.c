@@ -6,12 +6,12 @@
 #include <string.h>
 
 static const struct api_route *const tables[] = {
-    api_session_routes, api_control_routes,  api_execution_routes, api_input_routes,
-    api_output_routes,  api_execute_routes,  api_file_routes,      api_search_routes,
-    api_edit_routes,    api_archive_routes,  api_watch_routes,     api_event_routes,
-    api_scope_routes,   api_system_routes,   api_context_routes,   api_wait_routes,
-    api_tool_routes,    api_teardown_routes, api_history_routes,   api_approval_routes,
-    api_budget_routes,  api_mcp_routes,      api_kept_routes,
+    api_session_routes,  api_control_routes, api_execution_routes, api_input_routes,
+    api_output_routes,   api_execute_routes, api_file_routes,      api_search_routes,
+    api_edit_routes,     api_archive_routes, api_watch_routes,     api_event_routes,
+    api_scope_routes,    api_system_routes,  api_context_routes,   api_wait_routes,
+    api_tool_routes,     api_storage_routes, api_teardown_routes,  api_history_routes,
+    api_approval_routes, api_budget_routes,  api_mcp_routes,       api_kept_routes,
 };
 
 enum { TABLE_ROWS = 256 }; /* more than any table has */

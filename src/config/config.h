@@ -195,6 +195,17 @@ struct config {
     } keep;
 
     struct {
+        bool enabled;
+        uint64_t max_file_bytes;
+        int64_t max_files;
+        uint64_t max_session_bytes;
+        uint64_t max_owner_bytes;
+        uint64_t max_total_bytes;
+        int64_t valid_for_ms;
+        char *url;
+    } storage;
+
+    struct {
         int64_t max_sandboxes;
         int64_t max_per_owner;
         int64_t max_sessions;        /* of all owners; 0: no cap */

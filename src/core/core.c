@@ -20,6 +20,7 @@
 #include "core/scopes.h"
 #include "core/session_private.h"
 #include "core/shares.h"
+#include "core/storage.h"
 #include "core/vault.h"
 #include "loop/flow.h"
 #include "store/store.h"
@@ -105,6 +106,7 @@ struct core *core_new(const struct core_parts *parts)
     core->flows = flows_new(core->loop);
     core->idempotency = idempotency_new(core);
     core->keep = keep_new(core);
+    core->storage = storage_new(core);
     core->pool = pool_new(core);
     core->retention = retention_new(core);
     core->scopes = scopes_new(core);
@@ -165,6 +167,7 @@ void core_free(struct core *core)
     shares_free(core->shares);
     vault_free(core->vault);
     keep_free(core->keep);
+    storage_free(core->storage);
     retention_free(core->retention);
     pool_free(core->pool);
     idempotency_free(core->idempotency);

@@ -69,6 +69,11 @@ struct core_parts {
     struct worker *worker; /* for what blocks */
     int state_dir;
     const char *state_path;
+
+    /* Serves a connection that a program of the execution made to its storage socket; NULL without
+     * storage. The descriptor is the callee's. */
+    void (*on_storage)(void *context, const char *session_id, const char *execution_id, int fd);
+    void *storage_context; /* borrowed */
 };
 
 struct core_shutdown;
@@ -98,6 +103,7 @@ struct core {
     struct retention *retention;     /* owned */
     struct scopes *scopes;           /* owned */
     struct shares *shares;           /* owned */
+    struct storage *storage;         /* owned */
     struct vault *vault;             /* owned */
     struct core_shutdown *shutdown;  /* owned; NULL until core_stop() */
     struct list leftovers;           /* private: records that the store did not forget */

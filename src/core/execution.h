@@ -130,6 +130,9 @@ void execution_cancel(struct execution *execution);
 
 /* --- called by the sandbox that owns the agent --------------------------------------------- */
 
+/* By the number that init knows it by; NULL when it is not in memory. */
+struct execution *executions_find_number(const struct session *session, uint64_t number);
+
 void executions_on_exited(struct session *session, uint64_t number, const struct agent_exit *end);
 
 /* After a restart of the daemon: init remembers this process. An unknown one is killed and

@@ -12,7 +12,7 @@
 
 enum { STRAY_RECORDS = 1000 }; /* among so many newest ones its record is looked for */
 
-static struct execution *find_number(const struct session *session, uint64_t number)
+struct execution *executions_find_number(const struct session *session, uint64_t number)
 {
     struct execution *execution;
 
@@ -25,7 +25,7 @@ static struct execution *find_number(const struct session *session, uint64_t num
 
 void executions_on_exited(struct session *session, uint64_t number, const struct agent_exit *end)
 {
-    struct execution *execution = find_number(session, number);
+    struct execution *execution = executions_find_number(session, number);
 
     /* One that an earlier daemon started may end before init has listed it and handed over its
      * pipes: the list tells the end as well, and what is in the pipes comes first. */
@@ -168,7 +168,7 @@ static void search_stray(struct session *session, uint64_t number, const struct 
 void executions_on_process(struct session *session, struct agent *agent UNUSED, uint64_t number,
                            const struct agent_pipes *pipes, const struct agent_exit *end)
 {
-    struct execution *execution = find_number(session, number);
+    struct execution *execution = executions_find_number(session, number);
     struct execution_run *run = execution ? execution->run : NULL;
 
     if (!run) {

@@ -16,6 +16,7 @@
 #include "core/sandbox_private.h"
 #include "core/scopes.h"
 #include "core/session_private.h"
+#include "core/storage.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -121,6 +122,7 @@ static void go_on(struct recovery *recovery)
 
     core->recovery = NULL;
     keep_start(core->keep);
+    storage_start(core->storage);
     budgets_start(core->budgets);
     approvals_start(core->approvals);
     resume_sessions(core);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/keep.h"
 #include "core/session.h"
+#include "core/storage.h"
 #include "loop/worker.h"
 #include "store/store.h"
 
@@ -98,6 +99,8 @@ static void unlink_output(struct job *job)
     for (size_t i = 0; i < retention->sessions.count; i++)
         retention->kept_bytes +=
             keep_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
+    for (size_t i = 0; i < retention->sessions.count; i++)
+        storage_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
     for (size_t i = 0; i < retention->executions.count; i++) {
         for (size_t k = 0; k < ARRAY_LENGTH(endings); k++) {
             char name[ID_SIZE + 16];
@@ -113,6 +116,8 @@ static void on_output_gone(struct job *job)
 {
     struct retention *retention = container_of(job, struct retention, job);
 
+    for (size_t i = 0; i < retention->sessions.count; i++)
+        storage_forget(retention->core->storage, retention->sessions.items[i]);
     for (size_t i = 0; i < retention->sessions.count; i++)
         store_forget_session(retention->core->parts.store, retention->sessions.items[i]);
     keep_forget(retention->core->keep, retention->kept_bytes);

@@ -37,6 +37,19 @@ static void on_process(struct agent *agent, uint64_t number, int pid UNUSED,
     fd_close(pipes->errors);
 }
 
+static void on_storage(struct agent *agent, uint64_t number, int fd)
+{
+    const struct sandbox *sandbox = agent_user(agent);
+    const struct core_parts *parts = &sandbox->core->parts;
+    const struct execution *execution =
+        sandbox->session ? executions_find_number(sandbox->session, number) : NULL;
+
+    if (execution && parts->on_storage)
+        parts->on_storage(parts->storage_context, execution->session_id, execution->id, fd);
+    else
+        fd_close(fd);
+}
+
 static void on_lost(struct agent *agent, const struct error *err)
 {
     struct sandbox *sandbox = agent_user(agent);
@@ -52,6 +65,7 @@ static void on_lost(struct agent *agent, const struct error *err)
 const struct agent_handler sandbox_agent_handler = {
     .on_exited = on_exited,
     .on_process = on_process,
+    .on_storage = on_storage,
     .on_lost = on_lost,
 };
 

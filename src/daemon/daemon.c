@@ -28,7 +28,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCKING_THREADS = 2 };
+enum {
+    BLOCKING_THREADS = 2,
+    STORAGE_CONNECTIONS = 256, /* of programs in sandboxes: apart from those of callers */
+    STORAGE_PER_SESSION = 4,
+};
 
 enum daemon_state {
     DAEMON_STARTING, /* until requests are served */
@@ -55,6 +59,7 @@ struct daemon {
     struct api *api;
     struct tls *tls;
     struct http_server *server;
+    struct http_server *storage_server; /* for programs in sandboxes; NULL without storage */
 
     struct signal_watch on_term, on_int, on_hup;
     struct io_watch leash;
@@ -302,6 +307,17 @@ static int open_door(struct daemon *daemon, struct error *err)
     return daemon->audit ? 0 : -1;
 }
 
+static void on_storage(void *context, const char *session_id, const char *execution_id, int fd)
+{
+    struct daemon *daemon = context;
+
+    if (daemon->storage_server)
+        http_server_adopt(daemon->storage_server, fd, session_id, execution_id,
+                          STORAGE_PER_SESSION);
+    else
+        fd_close(fd);
+}
+
 /* Without power: everything that strangers can talk to. */
 static int start_parts(struct daemon *daemon, struct error *err)
 {
@@ -314,7 +330,9 @@ static int start_parts(struct daemon *daemon, struct error *err)
                                                   .backend = daemon->backend,
                                                   .worker = daemon->worker,
                                                   .state_dir = daemon->state_dir,
-                                                  .state_path = daemon->config.state_dir });
+                                                  .state_path = daemon->config.state_dir,
+                                                  .on_storage = on_storage,
+                                                  .storage_context = daemon });
     daemon->api = api_new(&(struct api_parts){ .loop = daemon->loop,
                                                .config = &daemon->config,
                                                .core = daemon->core,
@@ -349,6 +367,12 @@ static int bind_everywhere(struct daemon *daemon, struct error *err)
     struct http_server_limits limits = server_limits(&daemon->config);
 
     daemon->server = http_server_new(daemon->loop, &limits, api_handle, daemon->api);
+    if (daemon->config.storage.enabled) {
+        struct http_server_limits inside = limits;
+
+        inside.connections = STORAGE_CONNECTIONS;
+        daemon->storage_server = http_server_new(daemon->loop, &inside, api_handle, daemon->api);
+    }
     http_server_set_tls(daemon->server, daemon->tls);
     for (size_t i = 0; i < daemon->config.listen.count; i++) {
         if (http_server_bind(daemon->server, daemon->config.listen.items[i], err) < 0)
@@ -434,6 +458,7 @@ static void settle(struct daemon *daemon)
  * the threads finish what they were asked. */
 static void daemon_fini(struct daemon *daemon)
 {
+    http_server_free(daemon->storage_server);
     http_server_free(daemon->server);
     settle(daemon);
     auth_free(daemon->auth);

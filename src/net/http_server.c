@@ -5,8 +5,11 @@
 #include "net/tls.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Connections over the limit that are being told so; with more of them the next is only closed. */
 enum { REFUSED_AT_ONCE = 64 };
@@ -123,6 +126,34 @@ int http_server_listen(struct http_server *server, const char *address, struct e
     struct listener *listener = bind_one(server, address, err);
 
     return listener ? listener_start(listener, err) : -1;
+}
+
+static unsigned count_group(const struct http_server *server, const char *group)
+{
+    struct http_connection *connection;
+    unsigned count = 0;
+
+    list_for_each (connection, &server->connections, link)
+        count += strcmp(connection->peer.group, group) == 0;
+    return count;
+}
+
+void http_server_adopt(struct http_server *server, int fd, const char *group, const char *member,
+                       unsigned most)
+{
+    struct address peer = { .is_unix = true, .length = sizeof(sa_family_t) };
+    struct http_connection *connection;
+
+    peer.storage.ss_family = AF_UNIX;
+    if (server->draining || server->count >= server->limits.connections ||
+        count_group(server, group) >= most || fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0) {
+        fd_close(fd);
+        return;
+    }
+    connection_open(server, fd, &peer, false);
+    connection = list_last(&server->connections, struct http_connection, link);
+    snprintf(connection->peer.group, sizeof(connection->peer.group), "%s", group);
+    snprintf(connection->peer.member, sizeof(connection->peer.member), "%s", member);
 }
 
 void http_server_set_tls(struct http_server *server, struct tls *tls)

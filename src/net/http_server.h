@@ -67,6 +67,12 @@ int http_server_start(struct http_server *server, struct error *err);
  * net/listener.h for what happens to the socket file. */
 int http_server_listen(struct http_server *server, const char *address, struct error *err);
 
+/* Serves a connection that somebody else accepted, a unix stream socket; the descriptor is the
+ * server's. `group` and `member` say who that is: see struct http_peer. With `most` connections of
+ * the group open it is closed. */
+void http_server_adopt(struct http_server *server, int fd, const char *group, const char *member,
+                       unsigned most);
+
 /* TCP connections speak TLS from now on; unix sockets never do. Borrowed, and freed after the
  * server. */
 void http_server_set_tls(struct http_server *server, struct tls *tls);
@@ -82,6 +88,8 @@ struct http_peer {
     uid_t uid;
     gid_t gid;
     char address[64]; /* "unix" or "127.0.0.1:4242" */
+    char group[64];   /* as http_server_adopt() was told; "" for connections of a listener */
+    char member[64];
 };
 
 const struct http_head *http_exchange_head(const struct http_exchange *exchange);

@@ -1,0 +1,83 @@
+#pragma once
+
+/*
+ * Files that programs store in their session from inside the sandbox. A stored file outlives the
+ * sandbox and can be read, and shared by a signed URL, until the record of the session goes.
+ *
+ * A file is storage/SESSION/NAME in the state directory, complete under that name or not there. The
+ * directory also has `.owner`, so that the bytes of an owner are known after a restart. What is
+ * stored is bounded per file, session, owner and in all (settings storage.*): a file that does not
+ * fit is refused, and nothing that is there goes for it.
+ */
+
+#include "base/error.h"
+#include "base/id.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct core;
+struct execution;
+struct session;
+struct storage;
+struct storage_upload;
+
+struct storage *storage_new(struct core *core);
+void storage_free(struct storage *storage); /* NULL is fine */
+
+/* At start: half-written files go, the others are counted. */
+void storage_start(struct storage *storage);
+
+/* The running execution with this id that a program belongs to; NULL once it has ended. */
+struct execution *storage_find_execution(struct core *core, const char *execution_id);
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* NULL with the reason. The size is what the program announces, 0 when it does not. */
+struct storage_upload *storage_upload_begin(struct storage *storage, const struct session *session,
+                                            const char *name, uint64_t size, struct error *err);
+int storage_upload_write(struct storage_upload *upload, const void *data, size_t length,
+                         struct error *err);
+
+/* The file is on the disk under its name when `done` comes without an error, from the loop, once.
+ * The upload is gone after it. */
+typedef void storage_done_fn(void *user, uint64_t size, const struct error *err);
+void storage_upload_finish(struct storage_upload *upload, storage_done_fn *done, void *user);
+void storage_upload_abort(struct storage_upload *upload); /* NULL is fine; not after finish */
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+int storage_check_name(const char *name, struct error *err);
+
+struct storage_entry {
+    const char *name; /* borrowed; valid during the call */
+    uint64_t size;
+    int64_t modified_wall_us;
+};
+typedef void storage_entry_fn(void *user, const struct storage_entry *entry);
+
+/* In the order of names. At most storage.max_files. */
+void storage_list(struct storage *storage, const char *session_id, storage_entry_fn *on_entry,
+                  void *user);
+
+/* A descriptor for the caller; -1 when there is no such file. */
+int storage_open(struct storage *storage, const char *session_id, const char *name,
+                 struct storage_entry *out_entry);
+
+/* False when there is no such file. */
+bool storage_remove(struct storage *storage, const char *session_id, const char *name);
+
+/* --- sharing --------------------------------------------------------------------------------- */
+
+/* The path of the URL: whoever has it may read the file until then. The vault is open. */
+char *storage_sign_url(struct storage *storage, const char *session_id, const char *name,
+                       int64_t expires_wall_s);
+bool storage_url_is_signed(struct storage *storage, const char *session_id, const char *name,
+                           int64_t expires_wall_s, const char *signature);
+
+/* --- with the record of the session ---------------------------------------------------------- */
+
+/* Also from a worker's thread; then storage_forget() on the loop. */
+void storage_unlink(int state_dir, const char *session_id);
+void storage_forget(struct storage *storage, const char *session_id);
+uint64_t storage_total_bytes(const struct storage *storage);
