@@ -105,6 +105,18 @@ static bool put_stream(struct json_writer *json, const char *key, struct output 
     return is_truncated;
 }
 
+/* Output that could not be read counts too. */
+static const char *find_error(const struct execution *execution)
+{
+    const struct error *err = output_error(execution->out);
+
+    if (execution->error)
+        return execution->error;
+    if (!err && execution->err)
+        err = output_error(execution->err);
+    return err ? err->message : NULL;
+}
+
 static void put_end(const struct execution *execution, struct json_writer *json)
 {
     char timeout[STR_UNIT_SIZE];
@@ -124,7 +136,7 @@ static void put_end(const struct execution *execution, struct json_writer *json)
         str_format_duration(execution->timeout_ms, timeout);
         timed_out = xasprintf("timeout: execution timed out after %s", timeout);
     }
-    json_put_text(json, "error", timed_out ? timed_out : execution->error);
+    json_put_text(json, "error", timed_out ? timed_out : find_error(execution));
 }
 
 static int64_t least_remaining_ms(const struct session *session)

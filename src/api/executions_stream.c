@@ -196,6 +196,18 @@ static bool has_room(const struct event_stream *events)
     return http_respond_pending(events->request->exchange) < HTTP_HIGH_WATER;
 }
 
+/* What came and could not be kept. */
+static void send_last_gaps(struct event_stream *events)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
+        const struct stream *stream = &events->streams[i];
+        uint64_t length = stream->output ? output_length(stream->output) : 0;
+
+        if (stream->offset < length)
+            send_gap(events, stream, length);
+    }
+}
+
 static void pump(struct event_stream *events)
 {
     struct execution *execution = events->execution;
@@ -214,6 +226,7 @@ static void pump(struct event_stream *events)
     }
     if (progress || !execution_state_is_final(execution->state))
         return;
+    send_last_gaps(events);
     send_execution(events, "exit");
     http_respond_end(events->request->exchange);
     events->request->on_gone = NULL;

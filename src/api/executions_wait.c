@@ -254,8 +254,8 @@ static void on_record(struct api_request *request, const struct execution_record
         api_fail(request, &err);
         return;
     }
-    out = execution_open_output(request->core, record->id, false);
-    errors = execution_open_output(request->core, record->id, true);
+    out = execution_open_output(request->core, record, false);
+    errors = execution_open_output(request->core, record, true);
     set_searches(&condition, &wish, out, errors);
     is_met = condition.text && has_text(&condition);
     begin_answer(&condition, &json, is_met, is_met ? NULL : "ended");

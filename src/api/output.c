@@ -127,6 +127,12 @@ static bool is_complete(const struct reader *reader)
     return !reader->execution || execution_state_is_final(reader->execution->state);
 }
 
+/* Bytes came that could not be kept, and that the head of the answer did not name. */
+static bool is_short(const struct reader *reader)
+{
+    return reader->offset < MIN(reader->end, merged_length(&reader->merged));
+}
+
 /* How much was sent: 0 when the spool cannot be read. */
 static size_t send_piece(struct reader *reader, const struct merged_piece *piece)
 {
@@ -175,7 +181,7 @@ static void pump(struct reader *reader)
     }
     move_followers(reader);
     if (http_respond_pending(exchange) < HTTP_HIGH_WATER && is_complete(reader))
-        finish(reader, true);
+        finish(reader, !is_short(reader));
 }
 
 static void on_change(struct execution_watcher *watcher)
@@ -335,23 +341,26 @@ static void use_live(struct reader *reader, struct execution *execution, enum st
     execution_watch(execution, &reader->watcher, on_change);
 }
 
-static void use_record(struct reader *reader, const char *id, enum stream stream)
+static void use_record(struct reader *reader, const struct execution_record *record,
+                       enum stream stream)
 {
     struct core *core = reader->request->core;
 
     for (unsigned i = 0; i < JOURNAL_STREAMS; i++) {
         if (stream == STREAM_MERGED || stream == (i ? STREAM_STDERR : STREAM_STDOUT))
-            reader->owned[i] = execution_open_output(core, id, i != 0);
+            reader->owned[i] = execution_open_output(core, record, i != 0);
     }
     reader->merged.streams[0] = reader->owned[stream == STREAM_STDERR];
     if (stream != STREAM_MERGED)
         return;
-    reader->owned_order = execution_open_journal(core, id, reader->owned[0], reader->owned[1]);
+    reader->owned_order =
+        execution_open_journal(core, record->id, reader->owned[0], reader->owned[1]);
     reader->merged.streams[1] = reader->owned[1];
     reader->merged.journal = reader->owned_order;
 }
 
-static void open_reader(struct api_request *request, struct execution *execution, const char *id)
+static void open_reader(struct api_request *request, struct execution *execution,
+                        const struct execution_record *record)
 {
     struct reader *reader;
     enum stream stream = STREAM_STDOUT;
@@ -366,7 +375,7 @@ static void open_reader(struct api_request *request, struct execution *execution
     if (execution)
         use_live(reader, execution, stream);
     else
-        use_record(reader, id, stream);
+        use_record(reader, record, stream);
     if (!reader->merged.streams[0]) {
         begin_empty(request, reader);
         return;
@@ -384,12 +393,12 @@ static void open_reader(struct api_request *request, struct execution *execution
 
 static void on_live(struct api_request *request, struct execution *execution)
 {
-    open_reader(request, execution, execution->id);
+    open_reader(request, execution, NULL);
 }
 
 static void on_record(struct api_request *request, const struct execution_record *record)
 {
-    open_reader(request, NULL, record->id);
+    open_reader(request, NULL, record);
 }
 
 static void get_output(struct api_request *request)
@@ -406,8 +415,8 @@ static const struct api_parameter parameters[] = {
 };
 
 static const struct api_answer answers[] = {
-    { 200, "raw bytes; X-Sandglass-Gap: START-END names bytes of the middle that were dropped and "
-           "are left out" },
+    { 200, "raw bytes; X-Sandglass-Gap: START-END names bytes that were dropped from the middle, "
+           "or could not be kept, and are left out" },
     { 404, "session_not_found, execution_not_found" },
     { 416, "offset_beyond_end" },
     { 0 },

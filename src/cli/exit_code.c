@@ -12,6 +12,8 @@ int execution_exit_code(const json_t *execution)
 
     if (strcmp(state, "timeout") == 0)
         return EXIT_TIMEOUT;
+    if (code == 0 && *field_text(execution, "error", ""))
+        return EXIT_SANDGLASS; /* it succeeded, and not all of its output could be kept */
     if (code >= 0 && code <= 255)
         return (int)code;
     if (signal_number > 0)

@@ -65,7 +65,7 @@ static void on_output(void *context)
 }
 
 static struct output *open_output(struct core *core, const char *id, bool is_stderr,
-                                  struct execution *watcher)
+                                  uint64_t recorded_bytes, struct execution *watcher)
 {
     const struct config *config = core->parts.config;
     struct output_options options = {
@@ -74,6 +74,7 @@ static struct output *open_output(struct core *core, const char *id, bool is_std
         .cap_bytes = config->exec.output_spool_bytes,
         .stall_timeout_us = config->exec.stall_timeout_ms * 1000,
         .full = watcher ? watcher->output_full : OUTPUT_DROP,
+        .recorded_bytes = recorded_bytes,
         .is_new = watcher && !watcher->number, /* that of a recorded one is known */
         .flows = watcher ? core->flows : NULL,
         .flow = watcher ? watcher->session_id : NULL,
@@ -85,9 +86,11 @@ static struct output *open_output(struct core *core, const char *id, bool is_std
     return output_new(&options);
 }
 
-struct output *execution_open_output(struct core *core, const char *id, bool is_stderr)
+struct output *execution_open_output(struct core *core, const struct execution_record *record,
+                                     bool is_stderr)
 {
-    struct output *output = open_output(core, id, is_stderr, NULL);
+    uint64_t bytes = is_stderr ? record->stderr_bytes : record->stdout_bytes;
+    struct output *output = open_output(core, record->id, is_stderr, bytes, NULL);
 
     output_finish(output);
     return output;
@@ -117,10 +120,10 @@ struct journal *execution_open_journal(struct core *core, const char *id, const 
 
 void execution_open_outputs(struct execution *execution)
 {
-    execution->out = open_output(execution->core, execution->id, false, execution);
+    execution->out = open_output(execution->core, execution->id, false, 0, execution);
     if (execution->terminal)
         return;
-    execution->err = open_output(execution->core, execution->id, true, execution);
+    execution->err = open_output(execution->core, execution->id, true, 0, execution);
     execution->journal =
         execution_open_journal(execution->core, execution->id, execution->out, execution->err);
     output_set_journal(execution->out, execution->journal, 0);
@@ -336,6 +339,19 @@ static void tell_end(struct execution *execution)
     session_emit(execution->session, "execution.ended", buffer_text(&text));
 }
 
+/* A program may succeed and its output be lost: the record says so. */
+static void note_lost_output(struct execution *execution)
+{
+    const struct output *outputs[] = { execution->out, execution->err };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(outputs) && !execution->error; i++) {
+        const struct error *err = outputs[i] ? output_error(outputs[i]) : NULL;
+
+        if (err)
+            execution->error = xasprintf("output is incomplete: %s", err->message);
+    }
+}
+
 static void set_final(struct execution *execution)
 {
     struct execution_run *run = execution->run;
@@ -350,6 +366,7 @@ static void set_final(struct execution *execution)
     execution->cpu_us = run->end.cpu_us;
     execution->max_rss_bytes = run->end.max_rss_bytes;
     execution->ended = clocks_stamp(execution->core);
+    note_lost_output(execution);
     execution_save(execution);
     tell_end(execution);
     execution_leave_sandbox(execution);

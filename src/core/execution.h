@@ -155,7 +155,8 @@ void executions_end_all(struct session *session, const struct end_reason *reason
 /* --- afterwards ---------------------------------------------------------------------------- */
 
 /* The spool of a stream of an execution that is no longer in memory; the caller frees it. */
-struct output *execution_open_output(struct core *core, const char *id, bool is_stderr);
+struct output *execution_open_output(struct core *core, const struct execution_record *record,
+                                     bool is_stderr);
 
 /* The order of both, which are not in memory either. */
 struct journal *execution_open_journal(struct core *core, const char *id, const struct output *out,

@@ -75,32 +75,59 @@ static void put_view(struct json_writer *json, const struct view *view)
     json_put_raw(json, "request", str_is_empty(view->request_json) ? "{}" : view->request_json);
 }
 
-static bool put_stream(struct json_writer *json, const char *key, struct output *output,
-                       size_t capture, const struct mask *secrets)
-{
-    scoped(buffer_fini) struct buffer masked = BUFFER_INIT(16 * capture + 16 * 1024);
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(capture + 1024);
-    bool truncated = false;
+/* Head and tail of both streams, read before the rest is written: that may fail. */
+struct captured {
+    struct buffer texts[2];
+    bool truncated;
+    const struct error *failure; /* borrowed from the outputs; NULL without */
+};
 
-    if (output && output_capture(output, capture, &text, &truncated) < 0)
-        truncated = true;
-    mask_append(secrets, text.data, text.length, &masked);
-    json_put_bytes(json, key, masked.data ? (const void *)masked.data : "", masked.length);
-    return truncated;
+static void capture(struct captured *captured, struct core *core, struct output *const outputs[2],
+                    const struct mask *secrets)
+{
+    size_t limit = (size_t)core->parts.config->exec.output_capture_bytes;
+
+    *captured = (struct captured){ 0 };
+    for (size_t i = 0; i < ARRAY_LENGTH(captured->texts); i++) {
+        scoped(buffer_fini) struct buffer text = BUFFER_INIT(limit + 1024);
+        bool truncated = false;
+
+        captured->texts[i] = BUFFER_INIT(16 * limit + 16 * 1024);
+        if (!outputs[i])
+            continue;
+        (void)output_capture(outputs[i], limit, &text, &truncated);
+        mask_append(secrets, text.data, text.length, &captured->texts[i]);
+        captured->truncated = captured->truncated || truncated;
+        if (!captured->failure)
+            captured->failure = output_error(outputs[i]);
+    }
 }
 
-static void put_outputs(struct json_writer *json, struct core *core, struct output *out,
-                        struct output *err, const struct mask *secrets)
+static void put_captured(struct json_writer *json, struct captured *captured)
 {
-    size_t capture = (size_t)core->parts.config->exec.output_capture_bytes;
-    bool truncated = put_stream(json, "stdout", out, capture, secrets);
-    const struct error *failure = out ? output_error(out) : NULL;
+    static const char *const keys[] = { "stdout", "stderr" };
 
-    truncated = put_stream(json, "stderr", err, capture, secrets) || truncated;
-    json_put_bool(json, "truncated", truncated);
-    failure = failure || !err ? failure : output_error(err);
-    if (failure)
-        json_put_text(json, "output_error", failure->message);
+    for (size_t i = 0; i < ARRAY_LENGTH(captured->texts); i++) {
+        struct buffer *text = &captured->texts[i];
+
+        json_put_bytes(json, keys[i], text->data ? (const void *)text->data : "", text->length);
+        buffer_fini(text);
+    }
+    json_put_bool(json, "truncated", captured->truncated);
+    if (captured->failure)
+        json_put_text(json, "output_error", captured->failure->message);
+}
+
+static void put_with_output(struct json_writer *json, struct view *view, struct core *core,
+                            struct output *out, struct output *err, const struct mask *secrets)
+{
+    struct captured captured;
+
+    capture(&captured, core, (struct output *const[]){ out, err }, secrets);
+    if (captured.failure && str_is_empty(view->error))
+        view->error = captured.failure->message;
+    put_view(json, view);
+    put_captured(json, &captured);
 }
 
 void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,
@@ -132,9 +159,10 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
     };
 
     json_begin_object(json, key);
-    put_view(json, &view);
     if (with_output)
-        put_outputs(json, execution->core, execution->out, execution->err, NULL);
+        put_with_output(json, &view, execution->core, execution->out, execution->err, NULL);
+    else
+        put_view(json, &view);
     json_end_object(json);
 }
 
@@ -167,12 +195,13 @@ void execution_record_write_json(const struct execution_record *record, struct c
     };
 
     json_begin_object(json, key);
-    put_view(json, &view);
     if (with_output) {
-        scoped(output_free) struct output *out = execution_open_output(core, record->id, false);
-        scoped(output_free) struct output *err = execution_open_output(core, record->id, true);
+        scoped(output_free) struct output *out = execution_open_output(core, record, false);
+        scoped(output_free) struct output *err = execution_open_output(core, record, true);
 
-        put_outputs(json, core, out, err, secrets);
+        put_with_output(json, &view, core, out, err, secrets);
+    } else {
+        put_view(json, &view);
     }
     json_end_object(json);
 }

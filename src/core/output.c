@@ -8,9 +8,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 enum {
@@ -19,6 +21,7 @@ enum {
     PIPE_BYTES = 1024 * 1024,   /* of a stream that proves busy */
     BUSY_TURNS = 4,             /* turns in a row that found a full pipe */
     PIPE_FULL_BYTES = 64 * 1024,
+    AHEAD_BYTES = 16 * 1024,     /* room made in the file for one read */
     TERMINAL_BYTES = 128 * 1024, /* at most this much is on its way through a terminal */
     PUNCH_BYTES = 4 * 1024 * 1024,
     ON_ITS_WAY_BYTES = 8 * 1024 * 1024, /* sent to a follower, and perhaps not received */
@@ -51,10 +54,12 @@ struct output {
     bool cannot_splice;
     bool is_marked; /* as being followed, by the sticky bit */
     bool is_grown;
+    bool is_ahead;   /* marked: the file may be longer than its bytes, by zeros */
     bool is_waiting; /* for a reader: the source is not watched */
     bool finishing;
     bool finished;
-    struct error error;
+    struct error error;  /* of writing: nothing is kept any more */
+    struct error unread; /* of reading */
 };
 
 int output_full_parse(const char *name)
@@ -89,6 +94,30 @@ static uint64_t head_bytes(const struct output *output)
 
 /* --- the file ------------------------------------------------------------------------------ */
 
+/* Marks for the next daemon. */
+static void write_marks(const struct output *output)
+{
+    mode_t mode = 0600 | (output->is_marked ? S_ISVTX : 0) | (output->is_ahead ? S_IXUSR : 0);
+
+    if (output->file >= 0)
+        (void)fchmod(output->file, mode);
+}
+
+/* A daemon that died while it read a terminal has left room behind the last byte. That ends at a
+ * page, and is zeros, which programs hardly write to terminals. */
+static off_t cut_room(const struct output *output, off_t size)
+{
+    static char bytes[AHEAD_BYTES + PAGE_BYTES];
+    off_t start = MAX(size - (off_t)sizeof(bytes), (off_t)0);
+    ssize_t count;
+
+    if (size % PAGE_BYTES || (count = pread(output->file, bytes, sizeof(bytes), start)) <= 0)
+        return size;
+    while (count > 0 && bytes[count - 1] == 0)
+        count--;
+    return ftruncate(output->file, start + count) < 0 ? size : start + count;
+}
+
 /* What an earlier daemon wrote, with the hole that it punched. */
 static void find_earlier(struct output *output)
 {
@@ -103,7 +132,10 @@ static void find_earlier(struct output *output)
         fd_close(steal_fd(&output->file));
         return;
     }
+    if (status.st_mode & S_IXUSR)
+        status.st_size = cut_room(output, status.st_size);
     output->length = output->stored = (uint64_t)status.st_size;
+    output->is_ahead = status.st_mode & S_IXUSR;
     output->is_marked = status.st_mode & S_ISVTX;
     hole = lseek(output->file, 0, SEEK_HOLE);
     if (hole < 0 || hole >= status.st_size)
@@ -112,6 +144,16 @@ static void find_earlier(struct output *output)
     output->hole_start = (uint64_t)hole;
     output->hole_end = data < 0 ? output->stored : (uint64_t)data;
     output->passed = output->hole_end;
+}
+
+/* The record knows of more than the file has. */
+static void note_missing(struct output *output)
+{
+    output->length = output->options.recorded_bytes;
+    error_named(&output->error, ERR_NO_SPACE, "output_not_kept",
+                "%llu of %llu bytes were not kept: the spool had no room for them",
+                (unsigned long long)(output->length - output->stored),
+                (unsigned long long)output->length);
 }
 
 static int make_folder(const struct output *output)
@@ -186,7 +228,8 @@ static void drop_middle(struct output *output)
 
 static char scratch[SCRATCH_BYTES]; /* one loop, one thread */
 
-static ssize_t write_all(struct output *output, const char *data, size_t length)
+/* What was written has its place, also when the rest cannot be. */
+static int write_all(struct output *output, const char *data, size_t length)
 {
     size_t done = 0;
 
@@ -200,6 +243,7 @@ static ssize_t write_all(struct output *output, const char *data, size_t length)
             break;
         done += (size_t)count;
     }
+    output->stored += done;
     return done == length ? 0 : -1;
 }
 
@@ -209,12 +253,68 @@ static ssize_t take_by_copy(struct output *output, size_t room)
 
     if (count <= 0)
         return count;
-    if (!output->error.code && create_file(output) == 0) {
-        if (write_all(output, scratch, (size_t)count) < 0)
-            error_sys(&output->error, "write the spool %s", output->options.name);
-        else
-            output->stored += (uint64_t)count;
+    if (!output->error.code && create_file(output) == 0 &&
+        write_all(output, scratch, (size_t)count) < 0)
+        error_sys(&output->error, "write the spool %s", output->options.name);
+    return count;
+}
+
+static bool is_ready(int fd)
+{
+    struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+    return poll(&ready, 1, 0) > 0;
+}
+
+/* Room for one read at the end of the file, as memory; NULL without. Its pages are there already:
+ * the kernel does not bring one in for a process that is being killed, and drops the bytes. */
+static char *map_room(struct output *output, off_t page, size_t length)
+{
+    volatile char *window;
+
+    if (!output->is_ahead) {
+        output->is_ahead = true;
+        write_marks(output);
     }
+    if (fallocate(output->file, 0, page, (off_t)length) < 0)
+        return NULL;
+    window = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, output->file, page);
+    if (window == MAP_FAILED)
+        return NULL;
+    for (size_t at = 0; at < length; at += PAGE_BYTES)
+        window[at] = window[at];
+    return (char *)(uintptr_t)window;
+}
+
+/*
+ * Where splice cannot be used, as with terminals: bytes are read straight into the page cache of
+ * the file, where they survive us, however soon we die. Room is made for them first, and what they
+ * did not need is cut off behind them.
+ */
+static ssize_t take_by_map(struct output *output, size_t room)
+{
+    off_t page = (off_t)(output->stored / PAGE_BYTES * PAGE_BYTES);
+    size_t before = (size_t)(output->stored - (uint64_t)page);
+    size_t length = AHEAD_BYTES + (before ? PAGE_BYTES : 0);
+    ssize_t count;
+    char *window;
+    int number;
+
+    if (!is_ready(output->source.fd)) {
+        errno = EAGAIN;
+        return -1;
+    }
+    if (output->error.code || create_file(output) < 0)
+        return take_by_copy(output, room);
+    window = map_room(output, page, length);
+    if (!window)
+        return take_by_copy(output, room);
+    count = read(output->source.fd, window + before, MIN(room, (size_t)AHEAD_BYTES));
+    number = errno;
+    (void)munmap(window, length);
+    output->stored += (uint64_t)MAX(count, (ssize_t)0);
+    (void)!ftruncate(output->file, (off_t)output->stored);
+    errno = number;
     return count;
 }
 
@@ -235,7 +335,9 @@ static ssize_t take_some(struct output *output, size_t room)
     off_t place = (off_t)output->stored;
     ssize_t count;
 
-    if (output->cannot_splice || output->error.code || !has_bytes(output))
+    if (output->cannot_splice)
+        return take_by_map(output, room);
+    if (output->error.code || !has_bytes(output))
         return take_by_copy(output, room);
     if (create_file(output) < 0)
         return take_by_copy(output, room);
@@ -248,7 +350,7 @@ static ssize_t take_some(struct output *output, size_t room)
         output->cannot_splice = true;
     else
         error_sys(&output->error, "write the spool %s", output->options.name);
-    return take_by_copy(output, room);
+    return output->cannot_splice ? take_by_map(output, room) : take_by_copy(output, room);
 }
 
 static uint64_t room_behind(const struct output *output, uint64_t offset)
@@ -285,6 +387,16 @@ static void close_source(struct output *output)
     timer_stop(&output->stall);
     fd_close(fd);
     output->finished = output->finished || output->finishing;
+}
+
+/* It has been read to its end: the file is as long as its bytes. */
+static void end_source(struct output *output)
+{
+    close_source(output);
+    if (!output->is_ahead)
+        return;
+    output->is_ahead = false;
+    write_marks(output);
 }
 
 /* Waiting for a follower: the first one to have stalled is given up when its time is over. */
@@ -363,7 +475,7 @@ static void mark_followed(struct output *output)
     if (output->is_marked == followed || output->file < 0)
         return;
     output->is_marked = followed;
-    (void)fchmod(output->file, followed ? 0600 | S_ISVTX : 0600);
+    write_marks(output);
 }
 
 /* A follower that has read everything begins to stall only when there is something to read. The
@@ -415,7 +527,7 @@ static void drain(struct output *output)
     }
     result = room ? take_turn(output, MIN(room, share)) : 1;
     if (result < 0)
-        close_source(output);
+        end_source(output);
     else if (output->finishing && (result == 0 || output->length >= output->finish_at))
         output->finished = true;
     wait_for_more(output, output->length - before, result);
@@ -477,6 +589,8 @@ struct output *output_new(const struct output_options *options)
     flow_join(&output->share, options->flows, options->flow, on_served);
     if (!options->is_new)
         find_earlier(output);
+    if (options->recorded_bytes > output->length)
+        note_missing(output);
     return output;
 }
 
@@ -567,10 +681,12 @@ bool output_is_over(const struct output *output)
 
 bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end)
 {
-    if (!output->hole_end)
+    bool is_short = output->stored < output->length;
+
+    if (!output->hole_end && !is_short)
         return false;
-    *out_start = output->hole_start;
-    *out_end = output->hole_end;
+    *out_start = output->hole_end ? output->hole_start : output->stored;
+    *out_end = is_short ? output->length : output->hole_end;
     return true;
 }
 
@@ -590,7 +706,14 @@ bool output_extent(const struct output *output, uint64_t offset, uint64_t *out_s
 
 const struct error *output_error(const struct output *output)
 {
-    return output->error.code ? &output->error : NULL;
+    if (output->error.code)
+        return &output->error;
+    return output->unread.code ? &output->unread : NULL;
+}
+
+void output_note_unread(struct output *output)
+{
+    error_sys(&output->unread, "read the spool %s", output->options.name);
 }
 
 int output_fd(const struct output *output)

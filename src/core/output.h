@@ -53,6 +53,7 @@ struct output_options {
     uint64_t cap_bytes;
     int64_t stall_timeout_us;
     enum output_full full;
+    uint64_t recorded_bytes; /* so much came, as its record says; 0 when that is not known */
     bool is_new; /* there is no file of an earlier daemon: nobody has used the name before */
     struct flows *flows; /* borrowed: whose shares its bytes are taken in; NULL: no limit */
     const char *flow;    /* the name of its flow, borrowed for output_new() */
@@ -87,7 +88,8 @@ uint64_t output_length(const struct output *output); /* bytes written by the pro
 
 bool output_is_over(const struct output *output); /* more came than the spool keeps */
 
-/* The dropped middle. */
+/* The bytes that came and cannot be read: the dropped middle, or what could not be kept at the end.
+ * With both, all from the first to the last of them. */
 bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end);
 
 /* The bytes that can be read at or after `offset`, up to the next hole or the end of the spool:
@@ -95,8 +97,11 @@ bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t 
 bool output_extent(const struct output *output, uint64_t offset, uint64_t *out_start,
                    uint64_t *out_end);
 
-/* Why bytes are missing at the end; NULL when none are. */
+/* Why bytes are missing, other than those of the dropped middle; NULL when none are. */
 const struct error *output_error(const struct output *output);
+
+/* Reading the spool has just failed, as errno says. */
+void output_note_unread(struct output *output);
 
 /* A descriptor of the spool for reading, borrowed; -1 while nothing was written. */
 int output_fd(const struct output *output);

@@ -67,7 +67,13 @@ static void choose_ends(const struct output *output, size_t capture, uint64_t *o
     *out_tail_start = MAX(*out_tail_start, *out_head_end);
 }
 
-int output_capture(struct output *output, size_t capture, struct buffer *text, bool *out_truncated)
+static int put_left_out(struct buffer *text, uint64_t length)
+{
+    return buffer_appendf(text, "\n[… %llu bytes left out …]\n", (unsigned long long)length);
+}
+
+static int capture_ends(struct output *output, size_t capture, struct buffer *text,
+                        bool *out_truncated)
 {
     uint64_t length = output_length(output);
     uint64_t head_end, tail_start, tail_end, hole_start, hole_end;
@@ -77,7 +83,7 @@ int output_capture(struct output *output, size_t capture, struct buffer *text, b
     *out_truncated = length > capture || output_has_hole(output, &hole_start, &hole_end) ||
                      output_error(output);
     if (fd < 0)
-        return 0;
+        return length ? put_left_out(text, length) : 0;
     if (!*out_truncated)
         return append_range(fd, 0, length, text);
 
@@ -89,7 +95,16 @@ int output_capture(struct output *output, size_t capture, struct buffer *text, b
         tail_start = MIN(skip_to_character(fd, tail_start), tail_end);
     }
     length -= (text->length - from) + (tail_end - tail_start);
-    if (buffer_appendf(text, "\n[… %llu bytes left out …]\n", (unsigned long long)length) < 0)
+    if (put_left_out(text, length) < 0)
         return -1;
     return append_range(fd, tail_start, tail_end, text);
+}
+
+int output_capture(struct output *output, size_t capture, struct buffer *text, bool *out_truncated)
+{
+    if (capture_ends(output, capture, text, out_truncated) == 0)
+        return 0;
+    *out_truncated = true;
+    output_note_unread(output);
+    return -1;
 }

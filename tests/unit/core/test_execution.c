@@ -804,10 +804,11 @@ static void a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon
 {
     struct execution *execution = start_simple();
     struct fake_program *program = fake_programs_last();
-    scoped(free) char *id = strdup(execution->id);
+    struct execution_record record = { 0 };
     struct output *output;
 
     (void)state;
+    memcpy(record.id, execution->id, sizeof(record.id));
     fake_program_write(program, "before ");
     fake_program_leave_child(program);
     fake_program_exit(program, 0);
@@ -822,7 +823,7 @@ static void a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon
     world_settle(&world);
     assert_int_equal(fake_programs_count(), 0);
     assert_int_equal(world.core->executions_by_id.count, 0);
-    output = execution_open_output(world.core, id, false);
+    output = execution_open_output(world.core, &record, false);
     assert_int_equal(output_length(output), 12);
     output_free(output);
 }

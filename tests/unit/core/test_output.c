@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -492,6 +494,124 @@ static void a_terminal_is_read_although_it_cannot_be_spliced(void **state)
     assert_true(output_is_closed(fixture->output));
 }
 
+static int open_terminal(int *out_slave)
+{
+    struct termios raw;
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+    assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+    *out_slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(*out_slave >= 0 && tcgetattr(*out_slave, &raw) == 0);
+    cfmakeraw(&raw);
+    assert_int_equal(tcsetattr(*out_slave, TCSANOW, &raw), 0);
+    return master;
+}
+
+/* A daemon that reads until it is killed. */
+static pid_t fork_reader(struct fixture *fixture, int master)
+{
+    pid_t child = fork();
+
+    if (child)
+        return child;
+    fixture->loop = loop_new(&clock_system);
+    fixture->output = open_output(fixture);
+    output_attach(fixture->output, master);
+    loop_run(fixture->loop);
+    _exit(0);
+}
+
+static void a_daemon_killed_while_it_reads_a_terminal_loses_no_byte(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(fd_close) int slave = -1;
+    int master = open_terminal(&slave);
+    uint64_t written = 0;
+
+    close_writer(fixture);
+    output_free(steal_ptr(&fixture->output));
+    assert_return_code(fcntl(slave, F_SETFL, O_NONBLOCK), errno);
+    for (unsigned round = 0; round < 40; round++) {
+        pid_t reader = fork_reader(fixture, master);
+        uint64_t target = written + 20000 + round * 977;
+
+        while (written < target) {
+            uint8_t bytes[700];
+            ssize_t count;
+
+            for (size_t i = 0; i < sizeof(bytes); i++)
+                bytes[i] = byte_at(written + i);
+            count = write(slave, bytes, sizeof(bytes));
+            written += count > 0 ? (uint64_t)count : 0;
+        }
+        kill(reader, SIGKILL);
+        assert_int_equal(waitpid(reader, NULL, 0), reader);
+    }
+    fixture->output = open_output(fixture);
+    output_attach(fixture->output, master);
+    fd_close(steal_fd(&slave));
+    for (unsigned i = 0; i < 1000 && !output_is_closed(fixture->output); i++)
+        turn(fixture, 1);
+    assert_int_equal(output_length(fixture->output), written);
+    assert_stored(fixture->output, 0, MIN(written, (uint64_t)CAP / 2));
+    assert_stored(fixture->output, written - CAP / 4, written);
+}
+
+static void what_could_not_be_kept_at_the_end_is_a_hole(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(fd_close) int full = open("/dev/full", O_RDWR | O_CLOEXEC);
+    uint64_t start, end;
+
+    program_streams(fixture, 0, 1000);
+    assert_false(output_has_hole(fixture->output, &start, &end));
+    assert_true(dup2(full, output_fd(fixture->output)) >= 0);
+    program_streams(fixture, 1000, 500);
+    assert_true(output_has_hole(fixture->output, &start, &end));
+    assert_int_equal(start, 1000);
+    assert_int_equal(end, 1500);
+}
+
+static void a_record_knows_of_bytes_that_the_file_does_not_have(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(CAP);
+    struct output_options options = {
+        .loop = fixture->loop,
+        .directory = fixture->directory,
+        .name = "output/exe_test.out",
+        .cap_bytes = CAP,
+        .recorded_bytes = 4321,
+    };
+    scoped(output_free) struct output *output = output_new(&options);
+    uint64_t start, end;
+    bool truncated = false;
+
+    assert_int_equal(output_length(output), 4321);
+    assert_non_null(output_error(output));
+    assert_true(output_has_hole(output, &start, &end));
+    assert_int_equal(start, 0);
+    assert_int_equal(end, 4321);
+    assert_int_equal(output_capture(output, 1000, &text, &truncated), 0);
+    assert_true(truncated);
+    assert_non_null(strstr(buffer_text(&text), "4321 bytes left out"));
+}
+
+static void a_spool_that_cannot_be_read_says_so(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(CAP);
+    scoped(fd_close) int unreadable = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool truncated = false;
+
+    program_streams(fixture, 0, 1000);
+    assert_null(output_error(fixture->output));
+    assert_true(dup2(unreadable, output_fd(fixture->output)) >= 0);
+    assert_int_equal(output_capture(fixture->output, 4096, &text, &truncated), -1);
+    assert_true(truncated);
+    assert_non_null(output_error(fixture->output));
+}
+
 static void a_short_output_is_captured_whole(void **state)
 {
     struct fixture *fixture = *state;
@@ -580,6 +700,10 @@ int main(void)
         TEST(an_unwritable_spool_drops_and_counts_without_stopping_the_program),
         TEST(a_full_disk_keeps_what_was_written_and_drops_the_rest),
         TEST(a_terminal_is_read_although_it_cannot_be_spliced),
+        TEST(a_daemon_killed_while_it_reads_a_terminal_loses_no_byte),
+        TEST(what_could_not_be_kept_at_the_end_is_a_hole),
+        TEST(a_record_knows_of_bytes_that_the_file_does_not_have),
+        TEST(a_spool_that_cannot_be_read_says_so),
         TEST(a_short_output_is_captured_whole),
         TEST(a_capture_of_nothing_is_empty),
         TEST(a_capture_has_head_and_tail_and_says_how_much_is_missing),
