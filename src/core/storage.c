@@ -36,7 +36,7 @@ struct owner_share {
 };
 
 /* What a session has stored. Files being written count with what has been written. */
-struct share {
+struct session_share {
     char session_id[ID_SIZE];
     struct owner_share *owner; /* borrowed */
     uint64_t bytes;
@@ -45,7 +45,7 @@ struct share {
 
 struct storage {
     struct core *core; /* borrowed */
-    struct map shares; /* by session id; struct share, owned */
+    struct map shares; /* by session id; struct session_share, owned */
     struct map owners; /* by name; struct owner_share, owned */
     uint64_t total_bytes;
     uint64_t next_part;
@@ -95,13 +95,14 @@ static struct owner_share *owner_share_of(struct storage *storage, const char *o
 }
 
 /* NULL when the session has none and no owner is given to make one for. */
-static struct share *share_of(struct storage *storage, const char *session_id, const char *owner)
+static struct session_share *share_of(struct storage *storage, const char *session_id,
+                                      const char *owner)
 {
-    struct share *share = map_get(&storage->shares, session_id);
+    struct session_share *share = map_get(&storage->shares, session_id);
 
     if (share || !owner)
         return share;
-    share = xnew(struct share);
+    share = xnew(struct session_share);
     snprintf(share->session_id, sizeof(share->session_id), "%s", session_id);
     share->owner = owner_share_of(storage, owner);
     share->owner->sessions++;
@@ -109,14 +110,14 @@ static struct share *share_of(struct storage *storage, const char *session_id, c
     return share;
 }
 
-static void share_add(struct storage *storage, struct share *share, uint64_t bytes)
+static void share_add(struct storage *storage, struct session_share *share, uint64_t bytes)
 {
     share->bytes += bytes;
     share->owner->bytes += bytes;
     storage->total_bytes += bytes;
 }
 
-static void share_subtract(struct storage *storage, struct share *share, uint64_t bytes)
+static void share_subtract(struct storage *storage, struct session_share *share, uint64_t bytes)
 {
     if (!share)
         return;
@@ -140,8 +141,8 @@ static int refuse(struct error *err, const char *setting, uint64_t limit)
 }
 
 /* Whether `more` bytes fit into every limit, for a file that has `size` already. */
-static int check_room(const struct storage *storage, const struct share *share, uint64_t size,
-                      uint64_t more, struct error *err)
+static int check_room(const struct storage *storage, const struct session_share *share,
+                      uint64_t size, uint64_t more, struct error *err)
 {
     const struct config *config = storage->core->parts.config;
 
@@ -229,8 +230,8 @@ static void upload_free(struct storage_upload *upload)
     free(upload);
 }
 
-static int check_count(const struct storage *storage, const struct share *share, bool replaces,
-                       struct error *err)
+static int check_count(const struct storage *storage, const struct session_share *share,
+                       bool replaces, struct error *err)
 {
     int64_t maximum = storage->core->parts.config->storage.max_files;
 
@@ -245,7 +246,8 @@ static int check_count(const struct storage *storage, const struct share *share,
 struct storage_upload *storage_upload_begin(struct storage *storage, const struct session *session,
                                             const char *name, uint64_t size, struct error *err)
 {
-    struct share *share = share_of(storage, session->id, session->owner ? session->owner : "");
+    struct session_share *share =
+        share_of(storage, session->id, session->owner ? session->owner : "");
     struct storage_upload *upload;
     struct stat status;
 
@@ -276,7 +278,7 @@ int storage_upload_write(struct storage_upload *upload, const void *data, size_t
                          struct error *err)
 {
     struct storage *storage = upload->storage;
-    struct share *share = share_of(storage, upload->session_id, NULL);
+    struct session_share *share = share_of(storage, upload->session_id, NULL);
 
     if (!share)
         return error_named(err, ERR_GONE, "session_ended", "the session is gone");
@@ -329,7 +331,7 @@ static void complete_file(struct job *job)
 static void on_complete(struct job *job)
 {
     struct storage_upload *upload = container_of(job, struct storage_upload, job);
-    struct share *share = share_of(upload->storage, upload->session_id, NULL);
+    struct session_share *share = share_of(upload->storage, upload->session_id, NULL);
 
     if (upload->err.code == ERR_NONE && share) {
         share_subtract(upload->storage, share, upload->replaced_bytes);
@@ -410,7 +412,7 @@ int storage_open(struct storage *storage, const char *session_id, const char *na
 bool storage_remove(struct storage *storage, const char *session_id, const char *name)
 {
     scoped(fd_close) int directory = open_directory(storage->core->parts.state_dir, session_id);
-    struct share *share = share_of(storage, session_id, NULL);
+    struct session_share *share = share_of(storage, session_id, NULL);
     struct error ignored = { 0 };
     struct storage_entry entry;
 
@@ -478,7 +480,7 @@ void storage_unlink(int state_dir, const char *session_id)
 
 void storage_forget(struct storage *storage, const char *session_id)
 {
-    struct share *share = map_remove(&storage->shares, session_id);
+    struct session_share *share = map_remove(&storage->shares, session_id);
 
     if (!share)
         return;
@@ -530,7 +532,7 @@ static char *read_owner(int directory)
     return xstrdup(text);
 }
 
-static void count_file(struct storage *storage, struct share *share, int directory,
+static void count_file(struct storage *storage, struct session_share *share, int directory,
                        const char *name)
 {
     struct storage_entry entry;
@@ -549,7 +551,7 @@ static void count_session(struct storage *storage, const char *session_id)
     DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
     scoped(free) char *owner = directory ? read_owner(fd) : NULL;
     const struct dirent *entry;
-    struct share *share;
+    struct session_share *share;
 
     if (!directory) {
         fd_close(fd);
