@@ -89,16 +89,8 @@ static int encode_number(size_t place, int64_t number, struct buffer *out)
     return 0;
 }
 
-int change_encode(const struct change *change, struct buffer *out)
+int record_encode(const struct record_type *type, const void *record, struct buffer *out)
 {
-    const struct record_type *type = &record_types[change->table];
-    const char *record = change->record;
-    size_t start = out->length;
-    uint8_t header[HEADER_BYTES] = { (uint8_t)change->table, change->forget };
-    uint32_t length;
-
-    if (buffer_append(out, header, sizeof(header)) < 0)
-        return -1;
     for (size_t i = 0; i < type->field_count; i++) {
         const struct record_field *field = &type->fields[i];
 
@@ -106,6 +98,18 @@ int change_encode(const struct change *change, struct buffer *out)
                                    : encode_number(i, record_number(field, record), out)) < 0)
             return -1;
     }
+    return 0;
+}
+
+int change_encode(const struct change *change, struct buffer *out)
+{
+    size_t start = out->length;
+    uint8_t header[HEADER_BYTES] = { (uint8_t)change->table, change->forget };
+    uint32_t length;
+
+    if (buffer_append(out, header, sizeof(header)) < 0 ||
+        record_encode(&record_types[change->table], change->record, out) < 0)
+        return -1;
     length = (uint32_t)(out->length - start - HEADER_BYTES);
     memcpy(out->data + start + 2, &length, sizeof(length));
     return 0;

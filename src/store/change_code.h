@@ -18,3 +18,6 @@ int change_encode(const struct change *change, struct buffer *out);
 /* The change at the start of `data`, to be freed, and how many bytes it has; NULL if there is none
  * that makes sense. */
 struct change *change_decode(const uint8_t *data, size_t length, size_t *out_used);
+
+/* The fields of a record as in a change; the same for the same record. */
+int record_encode(const struct record_type *type, const void *record, struct buffer *out);

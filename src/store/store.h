@@ -224,6 +224,7 @@ struct store_options {
     const char *sync;       /* "full" (fsync at each commit), "normal", "off" */
     const char *boot_id;    /* of this boot */
     const char *instance;   /* recorded in the database; NULL: not */
+    bool accept_loss;       /* sqlite: go on without what a damaged redo log has lost */
     bool never_on_the_loop; /* sqlite: a thread makes even the shortest writes, as on a slow disk */
 };
 

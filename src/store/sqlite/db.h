@@ -13,7 +13,7 @@
 
 #include <sqlite3.h>
 
-enum { STORE_SCHEMA_VERSION = 3 };
+enum { STORE_SCHEMA_VERSION = 4 };
 enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
 
 enum { FORGET_STATEMENTS = 8 };
@@ -25,8 +25,10 @@ struct sqlite_db {
     int64_t boot;      /* number of this boot; boot-clock stamps of other boots mean nothing */
     int wal_pages;     /* in the log after the last commit */
     char redo_id[REDO_ID_SIZE];
-    uint64_t redo_last;  /* number of the last frame of the redo log that is in the database */
-    struct error broken; /* set after a failed fsync: what is on the disk is not known any more */
+    int64_t redo_base;     /* of the log that has to be there; -1: none */
+    uint64_t redo_last;    /* number of the last frame of the redo log that is in the database */
+    struct buffer scratch; /* for sums; kept for its memory */
+    struct error broken;   /* set after a failed fsync: what is on the disk is not known any more */
 
     /* Prepared when first needed; owned. */
     sqlite3_stmt *begin;
@@ -47,14 +49,21 @@ int sqlite_db_open(struct sqlite_db *db, const struct store_options *options,
                    struct store_load *out_load, struct error *err);
 void sqlite_db_close(struct sqlite_db *db); /* a zeroed one is fine */
 
+/* Which log belongs to it, and how much of that it has. */
+int sqlite_db_read_redo_meta(struct sqlite_db *db, struct error *err);
+
+/* Notes that a log that begins behind frame `base` has to be there; -1: none. */
+int sqlite_db_note_log(struct sqlite_db *db, int64_t base, bool flush, struct error *err);
+
 /* A second connection that only copies the log into the database. */
 int sqlite_checkpointer_open(const char *path, const char *sync, sqlite3 **out_handle,
                              struct error *err);
 
 /* --- schema.c ------------------------------------------------------------------------------ */
 
-/* Brings an older or empty database to STORE_SCHEMA_VERSION, in one transaction. */
-int schema_migrate(sqlite3 *handle, const char *path, struct error *err);
+/* Brings an older or empty database to STORE_SCHEMA_VERSION, in one transaction. `out_before` is
+ * the version that it had. */
+int schema_migrate(sqlite3 *handle, const char *path, int *out_before, struct error *err);
 
 /* The statements that lead from `version - 1` to `version`. */
 const char *schema_migration(int version);
@@ -101,8 +110,27 @@ struct sqlite_question {
 void sqlite_db_ask(struct sqlite_db *db, struct sqlite_question *question);
 void found_free(struct found *first);
 
-/* Looks for records that cannot be delivered and sets them aside; how many there were. */
+/* The sum of a record, with the boot that its stamps belong to. */
+int64_t sqlite_db_sum(struct sqlite_db *db, const struct record_type *type, const void *record,
+                      int64_t boot);
+
+struct damaged_row {
+    enum store_table table;
+    int64_t seq;
+    char id[STORE_TEXT_SIZE]; /* as far as it can be read */
+};
+typedef void damaged_row_fn(void *context, const struct damaged_row *row);
+
+/* Looks at all records; each that cannot be used, or is not as it was put, is told. -1 when they
+ * could not all be read. */
+int sqlite_db_find_damaged(struct sqlite_db *db, damaged_row_fn *on_damaged, void *context,
+                           struct error *err);
+
+/* Looks for them and sets them aside; how many there were. */
 unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db);
+
+/* Gives those that have none a sum: records of a version before sums. */
+int sqlite_db_add_sums(struct sqlite_db *db, struct error *err);
 
 /* The statement of a query; borrowed. NULL with an error set. */
 sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, unsigned filters,

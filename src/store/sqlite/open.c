@@ -1,12 +1,14 @@
 #include "store/sqlite/db.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,10 +18,13 @@ enum {
     CHECK_BUDGET_US = 100 * 1000, /* how much checking the start may cost */
     CHECK_STEPS = 1000,           /* of SQLite's machine between two looks at the clock */
     INSTANCE_EVENTS_KEPT = 10000,
+    FIRST_VERSION_WITH_SUMS = 4,
+    SCRATCH_MAXIMUM = 64 * 1024 * 1024,
 };
 
-#define RESCUE_HINT                                                                              \
-    "rescue it with: sqlite3 FILE .recover | sqlite3 NEW; or move the file, its -wal, -shm and " \
+#define RESCUE_HINT                                                                               \
+    "restore a backup: sandglass store restore FILE; or rescue it with: sqlite3 FILE .recover | " \
+    "sqlite3 NEW; or move the file, its -wal, -shm and "                                          \
     "-redo files away to start empty, then run: sandglass sweep"
 
 /* --- errors -------------------------------------------------------------------------------- */
@@ -39,6 +44,18 @@ static bool is_out_of_space(sqlite3 *handle, int code)
             (number == ENOSPC || number == EDQUOT || number == EFBIG));
 }
 
+/* The disk did not do as it was told; that says nothing about what is in the file. */
+static int fail_io(sqlite3 *handle, const char *path, int code, struct error *err, const char *what)
+{
+    int number = handle ? sqlite3_system_errno(handle) : 0;
+
+    error_named(err, ERR_UNAVAILABLE, "store_failed", "database %s: %s: %s (code %d%s%s)", path,
+                what, sqlite3_errstr(code), code, number ? ": " : "",
+                number ? strerror(number) : "");
+    return error_hint(err, "the disk or its file system failed: look at the kernel's log (dmesg); "
+                           "the file itself may be sound: sandglass store check");
+}
+
 int sqlite_fail(sqlite3 *handle, const char *path, int code, struct error *err, const char *what)
 {
     const char *text = handle ? sqlite3_errmsg(handle) : sqlite3_errstr(code);
@@ -53,6 +70,8 @@ int sqlite_fail(sqlite3 *handle, const char *path, int code, struct error *err, 
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return fail_damaged(path, err, text);
+    case SQLITE_IOERR:
+        return fail_io(handle, path, code, err, what);
     case SQLITE_CONSTRAINT:
         return error_named(err, ERR_CONFLICT, "store_conflict", "database %s: %s: %s", path, what,
                            text);
@@ -93,6 +112,7 @@ static int open_handle(const char *path, sqlite3 **out_handle, struct error *err
         return -1;
     }
     sqlite3_busy_timeout(*out_handle, BUSY_TIMEOUT_MS);
+    (void)sqlite3_db_config(*out_handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     return 0;
 }
 
@@ -110,6 +130,7 @@ static int fill_new(const char *path, struct error *err)
 {
     scoped(fd_close) int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     sqlite3 *handle = NULL;
+    int version;
     int result;
 
     if (fd < 0) {
@@ -121,7 +142,7 @@ static int fill_new(const char *path, struct error *err)
     /* Nobody relies on this file before it has its name: one sync at the end is enough. */
     result = sqlite_exec(handle, path, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", err);
     if (result == 0)
-        result = schema_migrate(handle, path, err);
+        result = schema_migrate(handle, path, &version, err);
     sqlite3_close(handle);
     if (result == 0 && fsync(fd) < 0)
         return error_sys(err, "sync database %s", path);
@@ -197,18 +218,57 @@ static int check_budget(void *deadline_us)
     return clock_now_us(&clock_system) > *(const int64_t *)deadline_us;
 }
 
+/* The check tells of a page that could not be read as of any other fault. */
+static int io_error_of(const char *finding)
+{
+    const char *code = finding ? strstr(finding, "error code=") : NULL;
+    int number = code ? atoi(code + strlen("error code=")) : 0;
+
+    return (number & 0xff) == SQLITE_IOERR ? number : 0;
+}
+
+/* An index says nothing that its table does not say. */
+static bool is_about_an_index(const char *finding)
+{
+    return strstr(finding, " missing from index ") ||
+           strncmp(finding, "wrong # of entries in index ", 28) == 0 ||
+           strncmp(finding, "non-unique entry in index ", 26) == 0;
+}
+
+static int judge_finding(sqlite3 *handle, const char *path, const char *finding, bool *index_is_bad,
+                         struct error *err)
+{
+    if (str_equal(finding, "ok"))
+        return 0;
+    if (finding && is_about_an_index(finding)) {
+        if (!*index_is_bad)
+            log_error("store index damaged; making it anew from its table", kv("database", path),
+                      kv("finding", finding));
+        *index_is_bad = true;
+        return 0;
+    }
+    if (io_error_of(finding))
+        return sqlite_fail(handle, path, io_error_of(finding), err, "check");
+    return fail_damaged(path, err, finding ? finding : "its check says nothing");
+}
+
 /* As much checking as the budget allows; what is beyond it is noticed when it is used. */
-static int check_structure(sqlite3 *handle, const char *path, struct error *err)
+static int check_structure(sqlite3 *handle, const char *path, bool *out_index_is_bad,
+                           struct error *err)
 {
     sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(handle, "PRAGMA quick_check(1)", -1, &statement, NULL);
+    int code = sqlite3_prepare_v2(handle, "PRAGMA integrity_check(20)", -1, &statement, NULL);
     int result = 0;
 
     if (code == SQLITE_OK)
+        code = SQLITE_ROW;
+    while (result == 0 && code == SQLITE_ROW) {
         code = sqlite3_step(statement);
-    if (code == SQLITE_ROW && !str_equal((const char *)sqlite3_column_text(statement, 0), "ok"))
-        result = fail_damaged(path, err, (const char *)sqlite3_column_text(statement, 0));
-    else if (code != SQLITE_ROW && code != SQLITE_INTERRUPT)
+        if (code == SQLITE_ROW)
+            result = judge_finding(handle, path, (const char *)sqlite3_column_text(statement, 0),
+                                   out_index_is_bad, err);
+    }
+    if (result == 0 && code != SQLITE_DONE && code != SQLITE_INTERRUPT)
         result = sqlite_fail(handle, path, code, err, "check");
     sqlite3_finalize(statement);
     return result;
@@ -255,24 +315,43 @@ static int set_modes(sqlite3 *handle, const char *path, const char *sync, struct
 
 /* --- what is known about the past ---------------------------------------------------------- */
 
-static void read_meta(struct sqlite_db *db, const char *boot_id, struct store_load *load)
+/* One row of what is noted in the database; each failure to read it is one. */
+static int read_meta_row(struct sqlite_db *db, const char *sql, sqlite3_stmt **out_row,
+                         struct error *err)
 {
     sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(db->handle, sql, -1, &statement, NULL);
 
-    sqlite3_prepare_v2(db->handle,
-                       "SELECT (SELECT value FROM meta WHERE name = 'boot_id'),"
-                       " (SELECT value FROM meta WHERE name = 'boot'),"
-                       " max(ifnull((SELECT value FROM meta WHERE name = 'last_sequence'), 0),"
-                       "     ifnull((SELECT max(sequence) FROM events), 0))",
-                       -1, &statement, NULL);
-    if (statement && sqlite3_step(statement) == SQLITE_ROW) {
-        const char *known = (const char *)sqlite3_column_text(statement, 0);
-
-        load->same_boot = !str_is_empty(boot_id) && str_equal(known, boot_id);
-        db->boot = sqlite3_column_int64(statement, 1);
-        load->last_sequence = (uint64_t)sqlite3_column_int64(statement, 2);
+    if (code == SQLITE_OK)
+        code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) {
+        *out_row = statement;
+        return 0;
     }
+    sqlite_fail(db->handle, db->path, code, err, "read what is noted in it");
     sqlite3_finalize(statement);
+    return -1;
+}
+
+static int read_meta(struct sqlite_db *db, const char *boot_id, struct store_load *load,
+                     struct error *err)
+{
+    sqlite3_stmt *row = NULL;
+    const char *known;
+
+    if (read_meta_row(db,
+                      "SELECT (SELECT value FROM meta WHERE name = 'boot_id'),"
+                      " (SELECT value FROM meta WHERE name = 'boot'),"
+                      " max(ifnull((SELECT value FROM meta WHERE name = 'last_sequence'), 0),"
+                      "     ifnull((SELECT max(sequence) FROM events), 0))",
+                      &row, err) < 0)
+        return -1;
+    known = (const char *)sqlite3_column_text(row, 0);
+    load->same_boot = !str_is_empty(boot_id) && str_equal(known, boot_id);
+    db->boot = sqlite3_column_int64(row, 1);
+    load->last_sequence = (uint64_t)sqlite3_column_int64(row, 2);
+    sqlite3_finalize(row);
+    return 0;
 }
 
 static int write_meta(struct sqlite_db *db, const char *name, const char *text, int64_t number,
@@ -313,48 +392,73 @@ static int clean_up(struct sqlite_db *db, int64_t now_wall_us, struct error *err
 {
     char sql[512];
 
-    snprintf(sql, sizeof(sql),
-             "UPDATE sessions SET retain_until_wall_us = %lld WHERE state = 'ended' AND "
-             "(typeof(retain_until_wall_us) <> 'integer' OR retain_until_wall_us <= 0);"
-             "DELETE FROM documents WHERE expires_wall_us > 0 AND expires_wall_us <= %lld;"
-             "DELETE FROM events WHERE session_id = '' AND sequence <= "
-             "(SELECT max(sequence) FROM events) - %d",
-             (long long)now_wall_us, (long long)now_wall_us, INSTANCE_EVENTS_KEPT);
+    snprintf(
+        sql, sizeof(sql),
+        "UPDATE sessions SET retain_until_wall_us = %lld, sum = NULL WHERE state = 'ended' AND "
+        "(typeof(retain_until_wall_us) <> 'integer' OR retain_until_wall_us <= 0);"
+        "DELETE FROM documents WHERE expires_wall_us > 0 AND expires_wall_us <= %lld;"
+        "DELETE FROM events WHERE session_id = '' AND sequence <= "
+        "(SELECT max(sequence) FROM events) - %d",
+        (long long)now_wall_us, (long long)now_wall_us, INSTANCE_EVENTS_KEPT);
     return sqlite_exec(db->handle, db->path, sql, err);
 }
 
-static void read_redo_meta(struct sqlite_db *db)
+int sqlite_db_read_redo_meta(struct sqlite_db *db, struct error *err)
 {
-    sqlite3_stmt *statement = NULL;
+    sqlite3_stmt *row = NULL;
+    const char *id;
 
-    sqlite3_prepare_v2(db->handle,
-                       "SELECT (SELECT value FROM meta WHERE name = 'redo_id'),"
-                       " (SELECT value FROM meta WHERE name = 'redo_last'),"
-                       " (SELECT value FROM meta WHERE name = 'boot')",
-                       -1, &statement, NULL);
-    if (statement && sqlite3_step(statement) == SQLITE_ROW) {
-        const char *id = (const char *)sqlite3_column_text(statement, 0);
-
-        snprintf(db->redo_id, sizeof(db->redo_id), "%s", id ? id : "");
-        db->redo_last = (uint64_t)sqlite3_column_int64(statement, 1);
-        db->boot = sqlite3_column_int64(statement, 2);
-    }
-    sqlite3_finalize(statement);
+    if (read_meta_row(db,
+                      "SELECT (SELECT value FROM meta WHERE name = 'redo_id'),"
+                      " (SELECT value FROM meta WHERE name = 'redo_last'),"
+                      " (SELECT value FROM meta WHERE name = 'boot'),"
+                      " ifnull((SELECT value FROM meta WHERE name = 'redo_base'), -1)",
+                      &row, err) < 0)
+        return -1;
+    id = (const char *)sqlite3_column_text(row, 0);
+    snprintf(db->redo_id, sizeof(db->redo_id), "%s", id ? id : "");
+    db->redo_last = (uint64_t)sqlite3_column_int64(row, 1);
+    db->boot = sqlite3_column_int64(row, 2);
+    db->redo_base = sqlite3_column_int64(row, 3);
+    sqlite3_finalize(row);
+    return *db->redo_id ? 0 : fail_damaged(db->path, err, "it does not say which log it has");
 }
 
-static int apply_log(struct sqlite_db *db, const struct store_options *options, struct error *err)
+int sqlite_db_note_log(struct sqlite_db *db, int64_t base, bool flush, struct error *err)
 {
-    struct change_queue changes = { 0 };
-    uint64_t last = db->redo_last;
-    int result;
+    if (write_meta(db, "redo_base", NULL, base, err) < 0)
+        return -1;
+    if (flush && sqlite_db_flush(db) != SQLITE_OK)
+        return error_set(err, ERR_INTERNAL, "database %s could not be flushed", db->path);
+    db->redo_base = base;
+    return 0;
+}
 
-    result = redo_read(db->path, db->redo_id, &last, &changes, err);
-    if (result == 0 && changes.first) {
-        change_queue_fold(&changes);
-        result = sqlite_db_apply(db, &changes, last, clock_wall_us(loop_clock(options->loop)), err);
+/* Commits that a machine did not complete before it failed were not promised; they are told of. */
+static void tell_dropped(const struct sqlite_db *db, const struct redo_past *past)
+{
+    if (past->dropped || past->is_cut)
+        log_warn("the redo log ends with commits that were not completed before the daemon or the "
+                 "machine stopped; they had not been acknowledged as durable and are dropped",
+                 kv("database", db->path), kv("last", past->last), kv("behind", past->dropped));
+}
+
+static int apply_past(struct sqlite_db *db, const struct store_options *options,
+                      struct redo_past *past, struct error *err)
+{
+    if (past->damage.code != ERR_NONE && !options->accept_loss) {
+        *err = past->damage;
+        return -1;
     }
-    change_queue_free(&changes);
-    return result;
+    if (past->damage.code != ERR_NONE)
+        log_error("the redo log is damaged; going on without what is lost, as asked",
+                  kv("error", past->damage.message));
+    tell_dropped(db, past);
+    if (!past->changes.first)
+        return 0;
+    change_queue_fold(&past->changes);
+    return sqlite_db_apply(db, &past->changes, past->last, clock_wall_us(loop_clock(options->loop)),
+                           err);
 }
 
 /* What an earlier process has committed and could not bring into the database any more; with the
@@ -362,20 +466,30 @@ static int apply_log(struct sqlite_db *db, const struct store_options *options, 
  * itself, too. */
 static int redo(struct sqlite_db *db, const struct store_options *options, struct error *err)
 {
-    if (!redo_exists(db->path))
+    const struct redo_expected expected = {
+        .id = db->redo_id, .boot_id = options->boot_id, .last = db->redo_last, .base = db->redo_base
+    };
+    struct redo_past past = { 0 };
+    bool is_damaged;
+    int result;
+
+    if (db->redo_base < 0 && !redo_exists(db->path))
         return 0;
-    if (apply_log(db, options, err) < 0)
+    if (redo_read(db->path, &expected, &past, err) < 0)
         return -1;
-    if (!str_equal(options->sync, "off") && sqlite_db_flush(db) != SQLITE_OK)
-        return error_set(err, ERR_INTERNAL, "database %s could not be flushed", db->path);
-    return redo_remove(db->path, err);
+    is_damaged = past.damage.code != ERR_NONE;
+    result = apply_past(db, options, &past, err);
+    redo_past_fini(&past);
+    if (result < 0 || sqlite_db_note_log(db, -1, !str_equal(options->sync, "off"), err) < 0)
+        return -1;
+    return is_damaged ? redo_set_aside(db->path, err) : redo_remove(db->path, err);
 }
 
 static int load_past(struct sqlite_db *db, const struct store_options *options,
                      struct store_load *load, struct error *err)
 {
-    read_meta(db, options->boot_id, load);
-    if (sqlite_exec(db->handle, db->path, "BEGIN IMMEDIATE", err) < 0)
+    if (read_meta(db, options->boot_id, load, err) < 0 ||
+        sqlite_exec(db->handle, db->path, "BEGIN IMMEDIATE", err) < 0)
         return -1;
     if (note_boot(db, options, load, err) < 0 ||
         clean_up(db, clock_wall_us(loop_clock(options->loop)), err) < 0)
@@ -398,18 +512,25 @@ static int open_checked(struct sqlite_db *db, const struct store_options *option
                         struct store_load *load, struct error *err)
 {
     int64_t deadline_us = clock_now_us(&clock_system) + CHECK_BUDGET_US;
+    bool index_is_bad = false;
+    int version;
 
     if (check_file(db->path, err) < 0 || open_handle(db->path, &db->handle, err) < 0 ||
         check_writable(db->handle, db->path, err) < 0)
         return -1;
     sqlite3_progress_handler(db->handle, CHECK_STEPS, check_budget, &deadline_us);
-    if (check_structure(db->handle, db->path, err) < 0)
+    if (check_structure(db->handle, db->path, &index_is_bad, err) < 0)
         return -1;
     sqlite3_progress_handler(db->handle, 0, NULL, NULL);
-    if (schema_migrate(db->handle, db->path, err) < 0 ||
-        set_modes(db->handle, db->path, options->sync, err) < 0)
+    if (index_is_bad && sqlite_exec(db->handle, db->path, "REINDEX", err) < 0)
         return -1;
-    read_redo_meta(db);
+    if (schema_migrate(db->handle, db->path, &version, err) < 0 ||
+        set_modes(db->handle, db->path, options->sync, err) < 0 ||
+        (version < FIRST_VERSION_WITH_SUMS && sqlite_db_add_sums(db, err) < 0))
+        return -1;
+    if (sqlite_db_read_redo_meta(db, err) < 0)
+        return -1;
+    /* It is the write-ahead log from the first read on. */
     (void)sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &db->log);
     if (redo(db, options, err) < 0 || load_past(db, options, load, err) < 0)
         return -1;
@@ -425,7 +546,8 @@ int sqlite_db_open(struct sqlite_db *db, const struct store_options *options,
 {
     struct store_load load = { 0 };
 
-    *db = (struct sqlite_db){ .path = xstrdup(options->path) };
+    *db = (struct sqlite_db){ .path = xstrdup(options->path),
+                              .scratch = BUFFER_INIT(SCRATCH_MAXIMUM) };
     if (open_checked(db, options, &load, err) < 0) {
         sqlite_db_close(db);
         return -1;
@@ -441,6 +563,7 @@ void sqlite_db_close(struct sqlite_db *db)
     while (db->handle && (statement = sqlite3_next_stmt(db->handle, NULL)))
         sqlite3_finalize(statement);
     sqlite3_close(db->handle);
+    buffer_fini(&db->scratch);
     free(db->path);
     *db = (struct sqlite_db){ 0 };
 }

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { SQL_MAXIMUM = 8192, SET_ASIDE_MAXIMUM = 1000 };
@@ -58,7 +59,7 @@ static void append_columns(struct buffer *sql, const struct record_type *type)
     buffer_append_text(sql, "SELECT ");
     for (size_t i = 0; i < type->field_count; i++)
         buffer_appendf(sql, "%s, ", type->fields[i].column);
-    buffer_appendf(sql, "%s, %s FROM %s", type->has_stamps ? "boot" : "0", type->order,
+    buffer_appendf(sql, "%s, %s, sum FROM %s", type->has_stamps ? "boot" : "0", type->order,
                    type->table);
 }
 
@@ -220,8 +221,37 @@ static bool field_is_set(const struct record_field *field, const char *record)
     return *record_text(field, record) != '\0';
 }
 
-/* False when the row lacks something without which the record means nothing. */
-static bool read_row(sqlite3_stmt *row, const struct record_type *type, char *record)
+/* Columns behind the fields. */
+static int boot_column(const struct record_type *type)
+{
+    return (int)type->field_count;
+}
+
+static int order_column(const struct record_type *type)
+{
+    return (int)type->field_count + 1;
+}
+
+static int sum_column(const struct record_type *type)
+{
+    return (int)type->field_count + 2;
+}
+
+/* A row without a sum was written by hand. */
+static bool sum_is_right(struct sqlite_db *db, sqlite3_stmt *row, const struct record_type *type,
+                         const char *record)
+{
+    int column = sum_column(type);
+
+    return sqlite3_column_type(row, column) == SQLITE_NULL ||
+           sqlite3_column_int64(row, column) ==
+               sqlite_db_sum(db, type, record, sqlite3_column_int64(row, boot_column(type)));
+}
+
+/* False when the row lacks something without which the record means nothing, or is not as it was
+ * put. */
+static bool read_row(struct sqlite_db *db, sqlite3_stmt *row, const struct record_type *type,
+                     char *record)
 {
     memset(record, 0, type->size);
     for (size_t i = 0; i < type->field_count; i++) {
@@ -229,7 +259,7 @@ static bool read_row(sqlite3_stmt *row, const struct record_type *type, char *re
         if (type->fields[i].required && !field_is_set(&type->fields[i], record))
             return false;
     }
-    return true;
+    return sum_is_right(db, row, type, record);
 }
 
 /* Boot-clock stamps of an earlier boot, worked out anew from the wall clock. Never 0, which would
@@ -265,79 +295,154 @@ void found_free(struct found *first)
 /* --- damaged rows -------------------------------------------------------------------------- */
 
 struct damaged_rows {
-    int64_t seq[SET_ASIDE_MAXIMUM];
+    struct damaged_row items[SET_ASIDE_MAXIMUM];
     unsigned count;
 };
 
-static int set_row_aside(struct sqlite_db *db, const struct record_type *type, int64_t seq)
+static int set_row_aside(struct sqlite_db *db, const struct damaged_row *row)
 {
+    const struct record_type *type = &record_types[row->table];
     scoped(buffer_fini) struct buffer sql = BUFFER_INIT(SQL_MAXIMUM);
 
     buffer_appendf(&sql,
                    "INSERT INTO damaged (found_wall_us, table_name, why, content) SELECT %lld, "
-                   "'%s', 'a required field is missing or of the wrong type', ",
+                   "'%s', 'a required field is missing, or the record is not as it was put', ",
                    (long long)clock_wall_us(&clock_system), type->table);
     for (size_t i = 0; i < type->field_count; i++)
         buffer_appendf(&sql, "%squote(%s)", i ? " || ', ' || " : "", type->fields[i].column);
     buffer_appendf(&sql, " FROM %s WHERE %s = %lld; DELETE FROM %s WHERE %s = %lld", type->table,
-                   type->order, (long long)seq, type->table, type->order, (long long)seq);
+                   type->order, (long long)row->seq, type->table, type->order, (long long)row->seq);
     return sqlite3_exec(db->handle, buffer_text(&sql), NULL, NULL, NULL);
 }
 
-static void set_aside(struct sqlite_db *db, const struct record_type *type,
-                      const struct damaged_rows *rows)
+static void set_aside(struct sqlite_db *db, const struct damaged_rows *rows)
 {
     int code = sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL);
 
     for (unsigned i = 0; i < rows->count && code == SQLITE_OK; i++)
-        code = set_row_aside(db, type, rows->seq[i]);
+        code = set_row_aside(db, &rows->items[i]);
     if (code == SQLITE_OK)
         code = sqlite3_exec(db->handle, "COMMIT", NULL, NULL, NULL);
     if (code != SQLITE_OK)
         (void)sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
-    for (unsigned i = 0; i < rows->count; i++)
-        log_warn("store record damaged", kv("table", type->table), kv("seq", rows->seq[i]),
-                 kv("kept_in", code == SQLITE_OK ? "damaged" : type->table));
+    for (unsigned i = 0; i < rows->count; i++) {
+        const char *table = record_types[rows->items[i].table].table;
+
+        log_error("store record damaged; it is not used any more", kv("table", table),
+                  kv("id", rows->items[i].id), kv("seq", rows->items[i].seq),
+                  kv("kept_in", code == SQLITE_OK ? "damaged" : table));
+    }
 }
 
-static void note_damaged(struct damaged_rows *rows, int64_t seq)
+static struct damaged_row damaged_row_at(enum store_table table, sqlite3_stmt *row)
 {
-    if (rows->count < SET_ASIDE_MAXIMUM)
-        rows->seq[rows->count++] = seq;
+    const struct record_type *type = &record_types[table];
+    struct damaged_row damaged = { .table = table,
+                                   .seq = sqlite3_column_int64(row, order_column(type)) };
+    const char *id = (const char *)sqlite3_column_text(row, table == STORE_DOCUMENTS ? 1 : 0);
+
+    snprintf(damaged.id, sizeof(damaged.id), "%s", id ? id : "");
+    return damaged;
 }
 
-static unsigned set_table_aside(struct sqlite_db *db, const struct record_type *type)
+static void note_damaged(void *context, const struct damaged_row *row)
+{
+    struct damaged_rows *rows = context;
+
+    if (rows->count < SET_ASIDE_MAXIMUM)
+        rows->items[rows->count++] = *row;
+}
+
+/* All rows of a table, in their order. */
+static sqlite3_stmt *select_all(struct sqlite_db *db, const struct record_type *type,
+                                const char *condition, struct error *err)
 {
     scoped(buffer_fini) struct buffer sql = BUFFER_INIT(SQL_MAXIMUM);
-    scoped(free) struct damaged_rows *rows = xcalloc(1, sizeof(*rows));
     sqlite3_stmt *statement = NULL;
+    int code;
 
-    buffer_appendf(&sql, "SELECT %s FROM %s WHERE false", type->order, type->table);
-    for (size_t i = 0; i < type->field_count; i++) {
-        const struct record_field *field = &type->fields[i];
+    append_columns(&sql, type);
+    buffer_appendf(&sql, " NOT INDEXED%s", condition);
+    code = sqlite3_prepare_v2(db->handle, buffer_text(&sql), -1, &statement, NULL);
+    if (code != SQLITE_OK)
+        sqlite_fail(db->handle, db->path, code, err, "read");
+    return statement;
+}
 
-        if (!field->required || field->kind == FIELD_U64)
-            continue;
-        buffer_appendf(&sql, " OR typeof(%s) <> 'text' OR %s = ''", field->column, field->column);
-        if (field->kind == FIELD_ID)
-            buffer_appendf(&sql, " OR length(CAST(%s AS BLOB)) >= %d", field->column, ID_SIZE);
+static int find_damaged_in(struct sqlite_db *db, enum store_table table, damaged_row_fn *on_damaged,
+                           void *context, struct error *err)
+{
+    const struct record_type *type = &record_types[table];
+    alignas(max_align_t) char record[RECORD_MAXIMUM];
+    sqlite3_stmt *row = select_all(db, type, "", err);
+    int code;
+
+    if (!row)
+        return -1;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW) {
+        if (!read_row(db, row, type, record)) {
+            struct damaged_row damaged = damaged_row_at(table, row);
+
+            on_damaged(context, &damaged);
+        }
     }
-    (void)sqlite3_prepare_v2(db->handle, buffer_text(&sql), -1, &statement, NULL);
-    while (statement && sqlite3_step(statement) == SQLITE_ROW)
-        note_damaged(rows, sqlite3_column_int64(statement, 0));
-    sqlite3_finalize(statement);
+    if (code != SQLITE_DONE)
+        sqlite_fail(db->handle, db->path, code, err, "read");
+    sqlite3_finalize(row);
+    return code == SQLITE_DONE ? 0 : -1;
+}
+
+int sqlite_db_find_damaged(struct sqlite_db *db, damaged_row_fn *on_damaged, void *context,
+                           struct error *err)
+{
+    for (unsigned i = 0; i < RECORD_TABLES; i++)
+        if (find_damaged_in(db, i, on_damaged, context, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* What there was no time for is noticed when it is asked for. */
+unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db)
+{
+    scoped(free) struct damaged_rows *rows = xcalloc(1, sizeof(*rows));
+
+    (void)sqlite_db_find_damaged(db, note_damaged, rows, NULL);
     if (rows->count)
-        set_aside(db, type, rows);
+        set_aside(db, rows);
     return rows->count;
 }
 
-unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db)
+static int add_sum(struct sqlite_db *db, const struct record_type *type, sqlite3_stmt *row,
+                   struct error *err)
 {
-    unsigned count = 0;
+    alignas(max_align_t) char record[RECORD_MAXIMUM];
+    char sql[160];
 
-    for (size_t i = 0; i < RECORD_TABLES; i++)
-        count += set_table_aside(db, &record_types[i]);
-    return count;
+    if (!read_row(db, row, type, record))
+        return 0;
+    snprintf(
+        sql, sizeof(sql), "UPDATE %s SET sum = %lld WHERE %s = %lld", type->table,
+        (long long)sqlite_db_sum(db, type, record, sqlite3_column_int64(row, boot_column(type))),
+        type->order, (long long)sqlite3_column_int64(row, order_column(type)));
+    return sqlite_exec(db->handle, db->path, sql, err);
+}
+
+int sqlite_db_add_sums(struct sqlite_db *db, struct error *err)
+{
+    int result = sqlite_exec(db->handle, db->path, "BEGIN IMMEDIATE", err);
+
+    for (unsigned i = 0; i < RECORD_TABLES && result == 0; i++) {
+        sqlite3_stmt *row = select_all(db, &record_types[i], " WHERE sum IS NULL", err);
+
+        result = row ? 0 : -1;
+        while (result == 0 && sqlite3_step(row) == SQLITE_ROW)
+            result = add_sum(db, &record_types[i], row, err);
+        sqlite3_finalize(row);
+    }
+    if (result == 0)
+        return sqlite_exec(db->handle, db->path, "COMMIT", err);
+    (void)sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
+    return -1;
 }
 
 /* --- the question -------------------------------------------------------------------------- */
@@ -351,9 +456,9 @@ static bool take_row(struct sqlite_db *db, struct sqlite_question *question, sql
     struct found *found;
 
     assert(type->size <= sizeof(record));
-    if (!read_row(row, type, record))
+    if (!read_row(db, row, type, record))
         return false;
-    if (type->has_stamps && sqlite3_column_int64(row, (int)type->field_count) != db->boot)
+    if (type->has_stamps && sqlite3_column_int64(row, boot_column(type)) != db->boot)
         renew_stamps(question, type, record);
     found = record_copy(type, record, offsetof(struct found, record));
     **end = found;
@@ -363,8 +468,8 @@ static bool take_row(struct sqlite_db *db, struct sqlite_question *question, sql
 
 void sqlite_db_ask(struct sqlite_db *db, struct sqlite_question *question)
 {
-    const struct record_type *type = &record_types[question->table];
     scoped(free) struct damaged_rows *damaged = NULL;
+    struct damaged_row bad;
     sqlite3_stmt *statement = statement_of(db, question);
     struct found **end = &question->first;
     int code;
@@ -376,13 +481,14 @@ void sqlite_db_ask(struct sqlite_db *db, struct sqlite_question *question)
             continue;
         if (!damaged)
             damaged = xcalloc(1, sizeof(*damaged));
-        note_damaged(damaged, sqlite3_column_int64(statement, (int)type->field_count + 1));
+        bad = damaged_row_at(question->table, statement);
+        note_damaged(damaged, &bad);
     }
     if (code != SQLITE_DONE)
         sqlite_fail(db->handle, db->path, code, &question->err, "read");
     sqlite3_reset(statement);
     if (damaged) {
-        set_aside(db, type, damaged);
+        set_aside(db, damaged);
         question->damaged = damaged->count;
     }
 }

@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "store/change_code.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/redo_format.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,190 +17,26 @@ enum {
     LONG_BYTES = 512 * 1024,
     ROOM_BYTES = LONG_BYTES + 64 * 1024, /* the last frame goes beyond the end */
     FRAME_MAXIMUM = 64 * 1024 * 1024,
-    READ_MAXIMUM = 1024 * 1024 * 1024,
 };
 
-struct file_header {
-    char magic[8];
-    char id[REDO_ID_SIZE];
-};
-
-struct frame_header {
-    uint64_t checksum; /* of what follows */
-    uint64_t number;
-    uint64_t length; /* of the changes behind it */
-};
-
-static const char magic[8] = "SGREDO1";
-
-static char *file_path(const char *path, unsigned which)
+char *redo_file_path(const char *path, unsigned which)
 {
     return xasprintf("%s-redo%u", path, which);
 }
 
-/* Any word that is changed changes the sum: each step can be undone. */
-static uint64_t checksum(const void *data, size_t length)
+char *redo_mark_path(const char *path)
 {
-    const uint8_t *at = data;
-    uint64_t sum = length;
-
-    for (; length >= sizeof(uint64_t); at += sizeof(uint64_t), length -= sizeof(uint64_t)) {
-        uint64_t word;
-
-        memcpy(&word, at, sizeof(word));
-        sum = (sum ^ word) * 0xd6e8feb86659fd93U;
-        sum ^= sum >> 32;
-    }
-    for (; length; at++, length--) {
-        sum = (sum ^ *at) * 0xd6e8feb86659fd93U;
-        sum ^= sum >> 32;
-    }
-    return sum;
+    return xasprintf("%s-redomark", path);
 }
 
-/* The header and what is behind it are one piece of memory. */
-static uint64_t frame_checksum(const uint8_t *frame, size_t length)
-{
-    return checksum(frame + sizeof(uint64_t), length - sizeof(uint64_t));
-}
-
-/* --- reading ------------------------------------------------------------------------------- */
-
-static int read_whole(const char *path, struct buffer *out, struct error *err)
-{
-    scoped(fd_close) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    struct stat info;
-    uint8_t *place;
-    ssize_t got;
-
-    if (fd < 0 && errno == ENOENT)
-        return 0;
-    if (fd < 0 || fstat(fd, &info) < 0)
-        return error_sys(err, "open %s", path);
-    while (out->length < (size_t)info.st_size) {
-        place = buffer_reserve(out, (size_t)info.st_size - out->length);
-        if (!place)
-            return error_set(err, ERR_INTERNAL, "%s is too long to be read", path);
-        got = read(fd, place, (size_t)info.st_size - out->length);
-        if (got < 0)
-            return error_sys(err, "read %s", path);
-        if (got == 0)
-            break;
-        buffer_advance(out, (size_t)got);
-    }
-    return 0;
-}
-
-static int refuse(const char *path, const char *what, struct error *err)
-{
-    error_named(err, ERR_INVALID, "store_damaged", "database %s %s", path, what);
-    return error_hint(err, "put the database back that it belongs to; to go on without the last "
-                           "changes, move the -redo0 and -redo1 files away, then run: sandglass "
-                           "sweep");
-}
-
-/* The frame at `at`; false at the end of what was written completely. */
-static bool read_frame(const struct buffer *file, size_t at, struct frame_header *out_header)
-{
-    if (file->length < at + sizeof(*out_header))
-        return false;
-    memcpy(out_header, file->data + at, sizeof(*out_header));
-    return out_header->length <= file->length - at - sizeof(*out_header) &&
-           out_header->checksum ==
-               frame_checksum(file->data + at, sizeof(*out_header) + out_header->length);
-}
-
-static bool decode_frame(const uint8_t *data, size_t length, struct change_queue *out_changes)
-{
-    while (length) {
-        size_t used = 0;
-        struct change *change = change_decode(data, length, &used);
-
-        if (!change)
-            return false;
-        change_queue_append(out_changes, change);
-        data += used;
-        length -= used;
-    }
-    return true;
-}
-
-/* Frames of one file that are behind `*last`, as far as they go on from there. */
-static int take_frames(const char *path, const struct buffer *file, uint64_t *last,
-                       struct change_queue *out_changes, struct error *err)
-{
-    struct frame_header header;
-    uint64_t before = 0;
-
-    for (size_t at = sizeof(struct file_header); read_frame(file, at, &header);
-         at += sizeof(header) + header.length) {
-        if (before && header.number != before + 1)
-            break; /* left from earlier use */
-        before = header.number;
-        if (header.number <= *last)
-            continue;
-        if (header.number != *last + 1)
-            break;
-        if (!decode_frame(file->data + at + sizeof(header), header.length, out_changes))
-            return refuse(path, "has a log that cannot be understood", err);
-        *last = header.number;
-    }
-    return 0;
-}
-
-static uint64_t first_number(const struct buffer *file)
-{
-    struct frame_header header;
-
-    return read_frame(file, sizeof(struct file_header), &header) ? header.number : UINT64_MAX;
-}
-
-static int check_header(const char *path, const char *id, const struct buffer *file,
-                        struct error *err)
-{
-    static const struct file_header nothing;
-    struct file_header header;
-
-    if (file->length < sizeof(header))
-        return 0; /* it was just being made */
-    memcpy(&header, file->data, sizeof(header));
-    if (memcmp(&header, &nothing, sizeof(header)) == 0)
-        return 0; /* and the power failed: its length came to the disk before its content */
-    if (memcmp(header.magic, magic, sizeof(magic)) != 0)
-        return refuse(path, "has a log of another format", err);
-    if (strncmp(header.id, id, sizeof(header.id)) != 0)
-        return refuse(path, "has the log of another database beside it", err);
-    return 0;
-}
-
-int redo_read(const char *path, const char *id, uint64_t *last, struct change_queue *out_changes,
-              struct error *err)
-{
-    scoped(buffer_fini) struct buffer first = BUFFER_INIT(READ_MAXIMUM);
-    scoped(buffer_fini) struct buffer second = BUFFER_INIT(READ_MAXIMUM);
-    struct buffer *files[REDO_FILES] = { &first, &second };
-    bool swapped;
-
-    for (unsigned i = 0; i < REDO_FILES; i++) {
-        scoped(free) char *name = file_path(path, i);
-
-        if (read_whole(name, files[i], err) < 0 || check_header(path, id, files[i], err) < 0)
-            return -1;
-    }
-    swapped = first_number(&second) < first_number(&first);
-    if (first_number(files[swapped]) != UINT64_MAX && first_number(files[swapped]) > *last + 1)
-        return refuse(path, "is older than its log", err);
-    if (take_frames(path, files[swapped], last, out_changes, err) < 0)
-        return -1;
-    return take_frames(path, files[!swapped], last, out_changes, err);
-}
+/* --- files --------------------------------------------------------------------------------- */
 
 bool redo_exists(const char *path)
 {
     bool exists = false;
 
     for (unsigned i = 0; i < REDO_FILES; i++) {
-        scoped(free) char *name = file_path(path, i);
+        scoped(free) char *name = redo_file_path(path, i);
         struct stat info;
 
         exists = exists || (lstat(name, &info) == 0 && info.st_size > 0);
@@ -209,38 +46,40 @@ bool redo_exists(const char *path)
 
 int redo_remove(const char *path, struct error *err)
 {
+    scoped(free) char *mark = redo_mark_path(path);
+
     for (unsigned i = 0; i < REDO_FILES; i++) {
-        scoped(free) char *name = file_path(path, i);
+        scoped(free) char *name = redo_file_path(path, i);
 
         if (unlink(name) < 0 && errno != ENOENT)
             return error_sys(err, "remove %s", name);
     }
+    return unlink(mark) < 0 && errno != ENOENT ? error_sys(err, "remove %s", mark) : 0;
+}
+
+static int set_file_aside(const char *name, struct error *err)
+{
+    scoped(free) char *aside = xasprintf("%s.damaged", name);
+
+    if (rename(name, aside) < 0 && errno != ENOENT)
+        return error_sys(err, "rename %s to %s", name, aside);
     return 0;
 }
 
-/* --- writing ------------------------------------------------------------------------------- */
-
-void redo_open(struct redo *redo, const char *path, const char *id, uint64_t last)
+int redo_set_aside(const char *path, struct error *err)
 {
-    *redo = (struct redo){ .last = last, .settled = last, .frame = BUFFER_INIT(FRAME_MAXIMUM) };
-    snprintf(redo->id, sizeof(redo->id), "%s", id);
-    for (unsigned i = 0; i < REDO_FILES; i++)
-        redo->files[i] = (struct redo_file){ .path = file_path(path, i), .fd = -1 };
-}
+    scoped(free) char *mark = redo_mark_path(path);
 
-void redo_close(struct redo *redo, bool remove_files)
-{
     for (unsigned i = 0; i < REDO_FILES; i++) {
-        if (!redo->files[i].path)
-            continue;
-        if (remove_files)
-            (void)unlink(redo->files[i].path);
-        fd_close(redo->files[i].fd);
-        free(redo->files[i].path);
+        scoped(free) char *name = redo_file_path(path, i);
+
+        if (set_file_aside(name, err) < 0)
+            return -1;
     }
-    buffer_fini(&redo->frame);
-    *redo = (struct redo){ 0 };
+    return set_file_aside(mark, err);
 }
+
+/* --- writing ------------------------------------------------------------------------------- */
 
 static int write_at(const struct redo_file *file, const void *data, size_t length, off_t offset,
                     struct error *err)
@@ -263,9 +102,20 @@ static void make_room(const struct redo_file *file)
         (void)!ftruncate(file->fd, 0);
 }
 
+static struct redo_header header_of(const struct redo *redo)
+{
+    struct redo_header header = {
+        .magic = REDO_MAGIC, .base = redo->base, .boot = redo->boot, .flushed = redo->flushes
+    };
+
+    memcpy(header.id, redo->id, sizeof(header.id));
+    header.checksum = checksum(&header, offsetof(struct redo_header, checksum));
+    return header;
+}
+
 static int make_file(struct redo *redo, struct redo_file *file, struct error *err)
 {
-    struct file_header header = { 0 };
+    struct redo_header header = header_of(redo);
 
     if (file->fd >= 0)
         return 0;
@@ -273,8 +123,6 @@ static int make_file(struct redo *redo, struct redo_file *file, struct error *er
     if (file->fd < 0)
         return error_sys(err, "open %s", file->path);
     make_room(file);
-    memcpy(header.magic, magic, sizeof(magic));
-    memcpy(header.id, redo->id, sizeof(header.id));
     if (write_at(file, &header, sizeof(header), 0, err) < 0) {
         fd_close(steal_fd(&file->fd));
         return -1;
@@ -284,21 +132,92 @@ static int make_file(struct redo *redo, struct redo_file *file, struct error *er
     return 0;
 }
 
+/* A failure costs nothing but evidence. */
+static void write_mark(const struct redo *redo, uint64_t promised)
+{
+    struct redo_mark mark = { .header = header_of(redo), .promised = promised };
+
+    mark.checksum = checksum(&mark, offsetof(struct redo_mark, checksum));
+    (void)!pwrite(redo->mark, &mark, sizeof(mark), 0);
+}
+
+static int make_files(struct redo *redo, bool sync, struct error *err)
+{
+    struct redo_file *first = &redo->files[0];
+
+    redo->mark = open(redo->mark_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (redo->mark < 0)
+        return error_sys(err, "open %s", redo->mark_path);
+    if (make_file(redo, first, err) < 0)
+        return -1;
+    if (!sync)
+        return 0;
+    if (fdatasync(first->fd) < 0)
+        return error_sys(err, "flush %s", first->path);
+    first->is_new = false;
+    return sync_directory_of(first->path, err);
+}
+
+int redo_open(struct redo *redo, const struct redo_options *options, struct error *err)
+{
+    *redo = (struct redo){
+        .mark_path = redo_mark_path(options->path),
+        .mark = -1,
+        .base = options->last,
+        .boot = redo_boot(options->boot_id),
+        .flushes = options->flushes,
+        .last = options->last,
+        .settled = options->last,
+        .promised = options->last,
+        .noted = options->last,
+        .flushed = options->last,
+        .frame = BUFFER_INIT(FRAME_MAXIMUM),
+    };
+    snprintf(redo->id, sizeof(redo->id), "%s", options->id);
+    for (unsigned i = 0; i < REDO_FILES; i++)
+        redo->files[i] = (struct redo_file){ .path = redo_file_path(options->path, i), .fd = -1 };
+    if (make_files(redo, options->sync, err) == 0)
+        return 0;
+    redo_close(redo, true);
+    return -1;
+}
+
+void redo_close(struct redo *redo, bool remove_files)
+{
+    if (!redo->mark_path)
+        return;
+    for (unsigned i = 0; i < REDO_FILES; i++) {
+        if (remove_files)
+            (void)unlink(redo->files[i].path);
+        fd_close(redo->files[i].fd);
+        free(redo->files[i].path);
+    }
+    if (remove_files)
+        (void)unlink(redo->mark_path);
+    fd_close(redo->mark);
+    free(redo->mark_path);
+    buffer_fini(&redo->frame);
+    *redo = (struct redo){ 0 };
+}
+
 static struct redo_file *file_to_write(struct redo *redo)
 {
     struct redo_file *other = &redo->files[!redo->current];
 
     if (redo->files[redo->current].end >= LONG_BYTES && other->last <= redo->settled) {
         redo->current = !redo->current;
-        other->end = sizeof(struct file_header);
+        other->end = sizeof(struct redo_header);
     }
     return &redo->files[redo->current];
 }
 
-static int encode_frame(struct redo *redo, const struct change_queue *changes)
+/* Zeros behind it say that it is the last. */
+static int encode_frame(struct redo *redo, const struct change_queue *changes, size_t *out_length)
 {
+    static const struct redo_frame nothing;
     struct buffer *frame = &redo->frame;
-    struct frame_header header = { .number = redo->last + 1 };
+    struct redo_frame header = { .number = redo->last + 1, .promised = redo->promised };
+    size_t padding;
 
     buffer_clear(frame);
     buffer_append(frame, &header, sizeof(header));
@@ -307,36 +226,61 @@ static int encode_frame(struct redo *redo, const struct change_queue *changes)
             return -1;
     header.length = frame->length - sizeof(header);
     memcpy(frame->data, &header, sizeof(header));
-    header.checksum = frame_checksum(frame->data, frame->length);
+    header.checksum = redo_frame_checksum(frame->data, frame->length);
     memcpy(frame->data, &header, sizeof(header));
-    return 0;
+    padding = -frame->length % REDO_ALIGNMENT;
+    *out_length = frame->length + padding;
+    return buffer_append(frame, &nothing, padding) < 0 ||
+                   buffer_append(frame, &nothing, sizeof(nothing)) < 0
+               ? -1
+               : 0;
+}
+
+/* What was begun is no frame, and does not look like one that is damaged either. */
+static void clear_end(const struct redo_file *file)
+{
+    static const struct redo_frame nothing;
+
+    (void)!pwrite(file->fd, &nothing, sizeof(nothing), file->end);
+}
+
+void redo_will_append(struct redo *redo, uint64_t settled)
+{
+    redo->settled = settled;
+    redo->promised = redo->flushes ? redo->flushed : redo->last;
 }
 
 int redo_append(struct redo *redo, const struct change_queue *changes, struct error *err)
 {
     struct redo_file *file = file_to_write(redo);
+    size_t length;
 
     if (make_file(redo, file, err) < 0)
         return -1;
-    if (encode_frame(redo, changes) < 0)
+    if (encode_frame(redo, changes, &length) < 0)
         return error_set(err, ERR_TOO_LARGE, "the changes are too many for %s", file->path);
-    if (write_at(file, redo->frame.data, redo->frame.length, file->end, err) < 0)
+    if (write_at(file, redo->frame.data, redo->frame.length, file->end, err) < 0) {
+        clear_end(file);
         return -1;
-    file->end += (off_t)redo->frame.length;
+    }
+    file->end += (off_t)length;
     file->last = ++redo->last;
+    if (!redo->flushes)
+        write_mark(redo, redo->last);
     return 0;
 }
 
 void redo_note_appended(struct redo *redo)
 {
     redo->files[redo->current].dirty = true;
+    redo->noted = redo->last;
 }
 
 /* --- flushing ------------------------------------------------------------------------------ */
 
 struct redo_flush redo_flush_begin(struct redo *redo)
 {
-    struct redo_flush flush = { .name = NULL };
+    struct redo_flush flush = { .redo = redo, .last = redo->noted };
 
     for (unsigned i = 0; i < REDO_FILES; i++) {
         struct redo_file *file = &redo->files[i];
@@ -356,7 +300,15 @@ int redo_flush_run(const struct redo_flush *flush, struct error *err)
     for (unsigned i = 0; i < REDO_FILES; i++)
         if (flush->fds[i] >= 0 && fdatasync(flush->fds[i]) < 0)
             return error_sys(err, "flush the redo log");
-    return flush->name ? sync_directory_of(flush->name, err) : 0;
+    if (flush->name && sync_directory_of(flush->name, err) < 0)
+        return -1;
+    write_mark(flush->redo, flush->last);
+    return 0;
+}
+
+void redo_note_flushed(struct redo *redo, const struct redo_flush *flush)
+{
+    redo->flushed = flush->last;
 }
 
 bool redo_is_long(const struct redo *redo, uint64_t settled)

@@ -11,6 +11,11 @@
  * Two files are used in turn. When one is long enough, the other is written again from its start,
  * provided that the database has all of it and has been flushed. Frames are numbered without gaps,
  * so that what is left of earlier use is never taken for the end of the log.
+ *
+ * A frame that cannot be read is either one that a failing machine has not completed, or damage.
+ * What tells them apart is the *promise*: each frame says up to which frame the log was flushed
+ * when it was written, and a small file beside the log says it after each flush. A log that ends
+ * before what was promised is damaged. The database knows whether a log has to be there.
  */
 
 #include "base/buffer.h"
@@ -33,44 +38,87 @@ struct redo_file {
 
 struct redo {
     struct redo_file files[REDO_FILES];
+    char *mark_path; /* owned */
+    int mark;        /* owned; the file of the promise */
     unsigned current;
     char id[REDO_ID_SIZE]; /* of the database it belongs to */
-    uint64_t last;         /* number of the last frame */
-    uint64_t settled;      /* the database has all up to this one, on the disk */
-    struct buffer frame;   /* kept for its memory */
+    uint64_t base;         /* number of the last frame before it */
+    uint64_t boot;
+    bool flushes;        /* promises are made by flushes; otherwise by writing, for this boot */
+    uint64_t last;       /* number of the last frame */
+    uint64_t settled;    /* the database has all up to this one, on the disk */
+    uint64_t promised;   /* what the next frame promises */
+    uint64_t noted;      /* where flushes begin: the last frame that was appended */
+    uint64_t flushed;    /* there, too: the last frame that was flushed */
+    struct buffer frame; /* kept for its memory */
 };
 
 /* Whether there is a log of the database at `path`. */
 bool redo_exists(const char *path);
 
-/* The changes behind frame `*last`, which is moved on. Fails when the log belongs to another
- * database or to another time of this one. */
-int redo_read(const char *path, const char *id, uint64_t *last, struct change_queue *out_changes,
+/* What the database knows about its log. */
+struct redo_expected {
+    const char *id;
+    const char *boot_id;
+    uint64_t last; /* the last frame that the database has */
+    int64_t base;  /* of the log that has to be there; -1: none has to */
+};
+
+struct redo_past {
+    struct change_queue changes; /* behind frame `expected.last`; owned */
+    uint64_t last;               /* the last frame that can be used */
+    /* Set when the log does not have what it must: what is lost, and the remedy. */
+    struct error damage;
+    /* Frames behind `last` that were not promised and cannot be used, as after a power failure;
+     * `is_cut`: the first of them was not written completely. */
+    uint64_t dropped;
+    bool is_cut;
+};
+
+/* Fails when the files cannot be read, or cannot be those of this database. */
+int redo_read(const char *path, const struct redo_expected *expected, struct redo_past *out_past,
               struct error *err);
+void redo_past_fini(struct redo_past *past); /* a zeroed one is fine */
 
 /* When the database has all of it, on the disk. A log that goes on from there begins with new
  * files: after a power failure there may be frames behind a gap, which must not become its end. */
 int redo_remove(const char *path, struct error *err);
 
-/* Everything up to `last` is in the database: nothing is read, files are made when needed. */
-void redo_open(struct redo *redo, const char *path, const char *id, uint64_t last);
+/* The same with a damaged log: its files are kept under names that end in ".damaged". */
+int redo_set_aside(const char *path, struct error *err);
+
+struct redo_options {
+    const char *path; /* of the database */
+    const char *id;
+    const char *boot_id;
+    uint64_t last; /* everything up to this frame is in the database */
+    bool flushes;  /* commits are promised once they are flushed */
+    bool sync;     /* flush the new file before this returns */
+};
+
+/* Begins a log: its first file is there afterwards. */
+int redo_open(struct redo *redo, const struct redo_options *options, struct error *err);
 void redo_close(struct redo *redo, bool remove_files); /* a zeroed one is fine */
 
 /* All changes as one frame. After a failure the log is as before. May be called from a thread,
- * while a flush is made; after it has succeeded, redo_note_appended() is called where flushes
- * begin. */
+ * while a flush is made: before that redo_will_append(), and after it has succeeded
+ * redo_note_appended() is called where flushes begin. */
+void redo_will_append(struct redo *redo, uint64_t settled);
 int redo_append(struct redo *redo, const struct change_queue *changes, struct error *err);
 void redo_note_appended(struct redo *redo);
 
 /* A flush of everything that was appended before redo_flush_begin(). Its run is for a thread:
- * append may be called meanwhile. */
+ * append may be called meanwhile. When it has succeeded, redo_note_flushed(). */
 struct redo_flush {
-    int fds[REDO_FILES]; /* borrowed; -1 for those that need none */
-    const char *name;    /* borrowed; of a file whose name is to be flushed too, or NULL */
+    int fds[REDO_FILES];     /* borrowed; -1 for those that need none */
+    const char *name;        /* borrowed; of a file whose name is to be flushed too, or NULL */
+    const struct redo *redo; /* borrowed; only what does not change */
+    uint64_t last;           /* the last frame that it has */
 };
 
 struct redo_flush redo_flush_begin(struct redo *redo);
 int redo_flush_run(const struct redo_flush *flush, struct error *err);
+void redo_note_flushed(struct redo *redo, const struct redo_flush *flush);
 
 /* It is time to flush the database, so that the other file can be used. */
 bool redo_is_long(const struct redo *redo, uint64_t settled);

@@ -4,6 +4,10 @@
 
 #include <stdio.h>
 
+#define BY_HAND(table, order)                                                                  \
+    "CREATE TRIGGER " table "_by_hand AFTER UPDATE ON " table " WHEN new.sum IS old.sum BEGIN" \
+    " UPDATE " table " SET sum = NULL WHERE " order " = new." order "; END;"
+
 /*
  * A migration never changes once it is released: a new version is a new row. `seq` is the order of
  * first puts. The indexes serve the queries of store.h, see the table in query.c; what only the
@@ -73,6 +77,16 @@ static const char *const migrations[] = {
     /* Which redo log belongs to it, and how much of that it has. */
     [3] = "INSERT INTO meta VALUES ('redo_id', lower(hex(randomblob(16))));"
           "INSERT INTO meta VALUES ('redo_last', 0);",
+
+    /* Sums of records. Our own connections run no triggers: whoever changes a row by hand leaves
+     * it without a sum instead of with a wrong one. */
+    [4] = "ALTER TABLE sessions ADD COLUMN sum INTEGER;"
+          "ALTER TABLE sandboxes ADD COLUMN sum INTEGER;"
+          "ALTER TABLE executions ADD COLUMN sum INTEGER;"
+          "ALTER TABLE events ADD COLUMN sum INTEGER;"
+          "ALTER TABLE documents ADD COLUMN sum INTEGER;" BY_HAND("sessions", "seq")
+              BY_HAND("sandboxes", "seq") BY_HAND("executions", "seq") BY_HAND("events", "sequence")
+                  BY_HAND("documents", "seq"),
 };
 
 _Static_assert(ARRAY_LENGTH(migrations) == STORE_SCHEMA_VERSION + 1, "a migration is missing");
@@ -137,7 +151,7 @@ static int run_migrations(sqlite3 *handle, const char *path, int version, struct
     return sqlite_exec(handle, path, "COMMIT", err);
 }
 
-int schema_migrate(sqlite3 *handle, const char *path, struct error *err)
+int schema_migrate(sqlite3 *handle, const char *path, int *out_before, struct error *err)
 {
     int version = 0;
 
@@ -146,6 +160,7 @@ int schema_migrate(sqlite3 *handle, const char *path, struct error *err)
         return -1;
     if (version < 0 || version > STORE_SCHEMA_VERSION)
         return refuse_newer(path, version, err);
+    *out_before = version;
     if (version == STORE_SCHEMA_VERSION)
         return 0;
     if (sqlite_exec(handle, path, "BEGIN IMMEDIATE", err) < 0)

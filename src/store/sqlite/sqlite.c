@@ -504,7 +504,7 @@ static void append(struct sqlite_store *store)
     append->changes = change_queue_take(&store->pending);
     append->err = (struct error){ 0 };
     list_move_all(&store->tickets, &append->tickets);
-    store->redo.settled = store->settled;
+    redo_will_append(&store->redo, store->settled);
     store->appending = disk_is_slow(store);
     if (store->appending)
         worker_submit(store->worker, &append->job);
@@ -650,12 +650,15 @@ static void finish_here(struct sqlite_store *store)
     }
 }
 
-/* The redo log goes when the database has everything, on the disk. */
+/* The redo log goes when the database has everything, on the disk, and knows that it goes. */
 static void close_files(struct sqlite_store *store)
 {
+    struct error err = { 0 };
     bool complete = !store->unapplied.first && store->broken.code == ERR_NONE &&
-                    (!store->flushes || sqlite_db_flush(&store->db) == SQLITE_OK);
+                    sqlite_db_note_log(&store->db, -1, store->flushes, &err) == 0;
 
+    if (err.code != ERR_NONE)
+        log_warn("the redo log stays, for the next start", kv("error", err.message));
     sqlite3_close(store->checkpoint.handle);
     sqlite_db_close(&store->db);
     fd_close(store->file);
@@ -698,8 +701,23 @@ static const struct store_ops sqlite_ops = {
     .query_expired = sqlite_query_expired,
 };
 
-static int open_both(struct sqlite_store *store, const struct store_options *options,
-                     struct error *err)
+static int open_log(struct sqlite_store *store, const struct store_options *options,
+                    struct error *err)
+{
+    const struct redo_options log = { .path = options->path,
+                                      .id = store->db.redo_id,
+                                      .boot_id = options->boot_id,
+                                      .last = store->db.redo_last,
+                                      .flushes = str_equal(options->sync, "full"),
+                                      .sync = store->flushes };
+
+    if (redo_open(&store->redo, &log, err) < 0)
+        return -1;
+    return sqlite_db_note_log(&store->db, (int64_t)store->redo.base, store->flushes, err);
+}
+
+static int open_files(struct sqlite_store *store, const struct store_options *options,
+                      struct error *err)
 {
     if (sqlite_db_open(&store->db, options, &store->base.load, err) < 0)
         return -1;
@@ -707,8 +725,11 @@ static int open_both(struct sqlite_store *store, const struct store_options *opt
     if (store->file < 0)
         error_sys(err, "look at database %s", options->path);
     else if (sqlite_checkpointer_open(options->path, options->sync, &store->checkpoint.handle,
-                                      err) == 0)
+                                      err) == 0 &&
+             open_log(store, options, err) == 0)
         return 0;
+    redo_close(&store->redo, false);
+    sqlite3_close(store->checkpoint.handle);
     fd_close(store->file);
     sqlite_db_close(&store->db);
     return -1;
@@ -719,9 +740,7 @@ static void start(struct sqlite_store *store, const struct store_options *option
     struct loop *loop = options->loop;
 
     store->applied = store->settled = store->db.redo_last;
-    redo_open(&store->redo, options->path, store->db.redo_id, store->applied);
     keys_load(&store->keys, store->db.handle);
-    store->flushes = !str_equal(options->sync, "off");
     store->slow_until_us = options->never_on_the_loop ? INT64_MAX : 0;
     timer_init(&store->gather, loop, on_gathered);
     timer_init(&store->apply, loop, on_apply);
@@ -743,7 +762,8 @@ struct store *store_open_sqlite(const struct store_options *options, struct erro
     store->append.job = (struct job){ .run = append_run, .done = append_done };
     store->checkpoint.job = (struct job){ .run = checkpoint_run, .done = checkpoint_done };
     store->checkpoint.db = &store->db;
-    if (open_both(store, options, err) < 0) {
+    store->flushes = !str_equal(options->sync, "off");
+    if (open_files(store, options, err) < 0) {
         error_wrap(err, "open the store");
         return NULL;
     }

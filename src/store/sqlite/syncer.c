@@ -41,11 +41,13 @@ static void sync_soon(struct syncer *syncer)
         timer_arm_at(&syncer->timer, due_us);
 }
 
-static void note_failure(struct syncer *syncer)
+static void note_result(struct syncer *syncer)
 {
     if (syncer->err.code != ERR_NONE && syncer->failure.code == ERR_NONE)
         error_named(&syncer->failure, ERR_INTERNAL, "store_failed",
                     "the database could not be flushed to the disk: %s", syncer->err.message);
+    if (syncer->err.code == ERR_NONE)
+        redo_note_flushed(syncer->redo, &syncer->flush);
 }
 
 static void sync_done(struct job *job)
@@ -54,7 +56,7 @@ static void sync_done(struct job *job)
     struct list done = LIST_INIT(done);
 
     syncer->running = false;
-    note_failure(syncer);
+    note_result(syncer);
     list_move_all(&syncer->syncing, &done);
     if (!list_is_empty(&syncer->waiting))
         sync_soon(syncer);
@@ -116,7 +118,7 @@ void syncer_finish_here(struct syncer *syncer)
         return;
     syncer->flush = redo_flush_begin(syncer->redo);
     sync_run(&syncer->job);
-    note_failure(syncer);
+    note_result(syncer);
     list_move_all(&syncer->waiting, &done);
     syncer->on_synced(syncer, &done, &syncer->failure);
 }

@@ -3,6 +3,8 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "store/change_code.h"
+#include "store/checksum.h"
 
 enum { SQL_MAXIMUM = 8192, NEW_US = 150 * 1000 };
 
@@ -34,13 +36,22 @@ int sqlite_db_run(struct sqlite_db *db, sqlite3_stmt *statement, struct error *e
     return 0;
 }
 
+int64_t sqlite_db_sum(struct sqlite_db *db, const struct record_type *type, const void *record,
+                      int64_t boot)
+{
+    buffer_clear(&db->scratch);
+    if (record_encode(type, record, &db->scratch) < 0)
+        return 0; /* too long to be written at all */
+    return (int64_t)checksum_step(checksum(db->scratch.data, db->scratch.length), (uint64_t)boot);
+}
+
 static void append_boot(struct buffer *sql, const struct record_type *type, const char *format)
 {
     if (type->has_stamps)
         buffer_appendf(sql, format, type->field_count + 1);
 }
 
-/* Parameter i + 1 is field i; the number of the boot follows. */
+/* Parameter i + 1 is field i; the number of the boot and the sum follow. */
 static int prepare_insert(struct sqlite_db *db, enum store_table table, struct error *err)
 {
     const struct record_type *type = &record_types[table];
@@ -51,14 +62,16 @@ static int prepare_insert(struct sqlite_db *db, enum store_table table, struct e
     buffer_appendf(&sql, "INSERT INTO %s (", type->table);
     for (size_t i = 0; i < type->field_count; i++)
         buffer_appendf(&sql, "%s%s", i ? ", " : "", type->fields[i].column);
-    buffer_appendf(&sql, "%s) VALUES (", type->has_stamps ? ", boot" : "");
+    buffer_appendf(&sql, "%s, sum) VALUES (", type->has_stamps ? ", boot" : "");
     for (size_t i = 0; i < type->field_count; i++)
         buffer_appendf(&sql, "%s?%zu", i ? ", " : "", i + 1);
     append_boot(&sql, type, ", ?%zu");
-    buffer_appendf(&sql, ") ON CONFLICT (%s) DO UPDATE SET ", type->identity);
+    buffer_appendf(&sql, ", ?%zu) ON CONFLICT (%s) DO UPDATE SET ", type->field_count + 2,
+                   type->identity);
     for (size_t i = 1; i < type->field_count; i++)
         buffer_appendf(&sql, "%s%s = ?%zu", i > 1 ? ", " : "", type->fields[i].column, i + 1);
     append_boot(&sql, type, ", boot = ?%zu");
+    buffer_appendf(&sql, ", sum = ?%zu", type->field_count + 2);
     return sqlite_db_prepare(db, &db->insert[table], buffer_text(&sql), err);
 }
 
@@ -83,6 +96,7 @@ static int prepare_update(struct sqlite_db *db, enum store_table table, struct e
         between = ", ";
     }
     append_boot(&sql, type, ", boot = ?%zu");
+    buffer_appendf(&sql, ", sum = ?%zu", type->field_count + 2);
     between = " WHERE ";
     for (size_t i = 0; i < type->field_count; i++) {
         if (!type->fields[i].indexed)
@@ -102,8 +116,7 @@ static void bind_field(sqlite3_stmt *statement, int at, const struct record_fiel
         sqlite3_bind_int64(statement, at, record_number(field, record));
 }
 
-static void bind_record(const struct sqlite_db *db, sqlite3_stmt *statement,
-                        const struct change *change)
+static void bind_record(struct sqlite_db *db, sqlite3_stmt *statement, const struct change *change)
 {
     const struct record_type *type = &record_types[change->table];
 
@@ -111,6 +124,8 @@ static void bind_record(const struct sqlite_db *db, sqlite3_stmt *statement,
         bind_field(statement, (int)i + 1, &type->fields[i], change->record);
     if (type->has_stamps)
         sqlite3_bind_int64(statement, (int)type->field_count + 1, db->boot);
+    sqlite3_bind_int64(statement, (int)type->field_count + 2,
+                       sqlite_db_sum(db, type, change->record, type->has_stamps ? db->boot : 0));
 }
 
 /* Whether the record is probably not there yet. */

@@ -27,8 +27,10 @@ int sqlite_place_setup(void **state)
 
 int sqlite_place_teardown(void **state)
 {
-    static const char *const suffixes[] = { "",         "-wal",   "-shm",  ".new",
-                                            "-journal", "-redo0", "-redo1" };
+    static const char *const suffixes[] = {
+        "",       "-wal",      "-shm",           ".new",           "-journal",         "-redo0",
+        "-redo1", "-redomark", "-redo0.damaged", "-redo1.damaged", "-redomark.damaged"
+    };
     struct sqlite_place *place = *state;
 
     sqlite_place_close(place);
@@ -46,9 +48,11 @@ int sqlite_place_teardown(void **state)
 
 struct store *sqlite_place_open(struct sqlite_place *place, const char *boot_id)
 {
-    struct store_options options = {
-        .loop = place->loop, .path = place->path, .sync = "off", .boot_id = boot_id
-    };
+    struct store_options options = { .loop = place->loop,
+                                     .path = place->path,
+                                     .sync = place->sync ? place->sync : "off",
+                                     .boot_id = boot_id,
+                                     .accept_loss = place->accept_loss };
 
     assert_null(place->store);
     place->err = (struct error){ 0 };

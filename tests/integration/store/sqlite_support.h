@@ -11,7 +11,9 @@ struct sqlite_place {
     struct simulated_clock clock;
     struct loop *loop;
     struct store *store; /* NULL while it is closed */
-    struct error err;    /* of the last open */
+    struct error err;
+    const char *sync; /* NULL: "off" */
+    bool accept_loss;    /* of the last open */
 };
 
 int sqlite_place_setup(void **state);

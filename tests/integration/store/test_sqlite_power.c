@@ -28,7 +28,7 @@
 
 enum { ROUNDS = 20, MOST_ACKNOWLEDGED = 60, PAGE = 4096, TEXT = 20000, OPEN_FILES = 16 };
 
-static const char *const suffixes[] = { "", "-wal", "-redo0", "-redo1" };
+static const char *const suffixes[] = { "", "-wal", "-redo0", "-redo1", "-redomark" };
 
 /* --- a disk ------------------------------------------------------------------------------- */
 

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { LONGEST_LOG = 2 * 1024 * 1024, LOG_HEADER = 48 };
+enum { LONGEST_LOG = 2 * 1024 * 1024, LOG_HEADER = 80, FRAME_HEADER = 32 };
 
 static char *log_path(const struct sqlite_place *place, unsigned which)
 {
@@ -36,23 +36,23 @@ static off_t log_size(const struct sqlite_place *place, unsigned which)
 static off_t log_end(const struct sqlite_place *place, unsigned which)
 {
     scoped(free) char *path = log_path(place, which);
-    uint64_t header[3]; /* checksum, number, length */
+    uint64_t header[FRAME_HEADER / 8]; /* checksum, number, length, promised */
     off_t end = LOG_HEADER;
     int fd = open(path, O_RDONLY);
 
     assert_true(fd >= 0);
     while (pread(fd, header, sizeof(header), end) == sizeof(header) && header[1])
-        end += (off_t)(sizeof(header) + header[2]);
+        end += (off_t)((sizeof(header) + header[2] + 7) / 8 * 8);
     close(fd);
     return end;
 }
 
 static size_t frame_end(const char *log, size_t start)
 {
-    uint64_t header[3]; /* checksum, number, length */
+    uint64_t header[FRAME_HEADER / 8]; /* checksum, number, length, promised */
 
     memcpy(header, log + start, sizeof(header));
-    return start + sizeof(header) + header[2];
+    return start + (sizeof(header) + header[2] + 7) / 8 * 8;
 }
 
 /* A process that commits sessions `first` to `last`, one by one, and ends without closing. */
@@ -136,12 +136,12 @@ static void without_room_the_log_takes_no_more_than_it_needs(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     narrow = (struct rlimit){ .rlim_cur = 400 * 1024, .rlim_max = before.rlim_max };
     signal(SIGXFSZ, SIG_IGN);
-    assert_non_null(sqlite_place_open(place, "boot 1"));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &narrow), 0);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
     put_and_wait(place, 1);
-    assert_int_equal(log_size(place, 0), log_end(place, 0));
+    assert_int_equal(log_size(place, 0), log_end(place, 0) + FRAME_HEADER);
     put_and_wait(place, 2);
-    assert_int_equal(log_size(place, 0), log_end(place, 0));
+    assert_int_equal(log_size(place, 0), log_end(place, 0) + FRAME_HEADER);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_sessions(place, 2);
     sqlite_place_close(place);
@@ -169,34 +169,228 @@ static void the_log_is_for_its_owner_only(void **state)
     assert_int_equal(info.st_mode & 07777, 0600);
 }
 
-static void a_commit_that_was_cut_off_is_as_if_it_had_not_been(void **state)
+/* Not while the machine went on: then the kernel had all of it. */
+static void a_commit_that_a_power_failure_has_cut_off_is_as_if_it_had_not_been(void **state)
 {
     struct sqlite_place *place = *state;
     scoped(free) char *path = log_path(place, 0);
 
     commit_and_die(place, "boot 1", 1, 4);
-    assert_int_equal(truncate(path, log_end(place, 0) - 1), 0);
-    assert_non_null(sqlite_place_open(place, "boot 1"));
-    assert_sessions(place, 3);
+    assert_int_equal(truncate(path, log_end(place, 0) - 9), 0);
+    assert_non_null(sqlite_place_open(place, "boot 2"));
+    sqlite_place_close(place);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 3);
 }
 
-static void a_changed_byte_ends_the_log(void **state)
+/* --- damage -------------------------------------------------------------------------------- */
+
+struct copy {
+    char *bytes; /* owned */
+    size_t length;
+};
+
+static struct copy read_log(const struct sqlite_place *place, unsigned which)
+{
+    scoped(free) char *path = log_path(place, which);
+    struct copy copy = { .length = (size_t)log_size(place, which) };
+    FILE *file = fopen(path, "r");
+
+    assert_non_null(file);
+    copy.bytes = xmalloc(copy.length);
+    assert_int_equal(fread(copy.bytes, 1, copy.length, file), copy.length);
+    fclose(file);
+    return copy;
+}
+
+static void write_log(const struct sqlite_place *place, unsigned which, const char *bytes,
+                      size_t length)
+{
+    scoped(free) char *path = log_path(place, which);
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, length, file), length);
+    fclose(file);
+}
+
+static void assert_damage_is_told(struct sqlite_place *place, const char *boot_id)
+{
+    scoped(free) char *path = log_path(place, 0);
+
+    if (sqlite_place_open(place, boot_id))
+        fail_msg("it starts with a damaged log");
+    assert_string_equal(place->err.name, "store_damaged");
+    assert_non_null(strstr(place->err.message, path));
+    assert_non_null(strstr(place->err.hint, "--accept-loss"));
+}
+
+/* Of each byte up to the end of the last frame, one bit. */
+static void check_every_flip(struct sqlite_place *place, const char *sync, const char *boot_id)
+{
+    struct copy log;
+    size_t end;
+
+    place->sync = sync;
+    commit_and_die(place, "boot 1", 1, 6);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 0);
+    log = read_log(place, 0);
+    end = (size_t)log_end(place, 0);
+    for (size_t at = 0; at < end; at += 1 + at % 7) {
+        bool is_padding = log.bytes[at] == 0 && at > LOG_HEADER;
+
+        log.bytes[at] ^= (char)(1U << (at % 8));
+        write_log(place, 0, log.bytes, log.length);
+        log.bytes[at] ^= (char)(1U << (at % 8));
+        if (!sqlite_place_open(place, boot_id)) {
+            assert_string_equal(place->err.name, "store_damaged");
+            continue;
+        }
+        /* Between two frames there may be some bytes that mean nothing. */
+        if (!is_padding)
+            fail_msg("a changed byte at %zu of %zu is not noticed", at, end);
+        sqlite_place_close(place);
+        assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 6);
+        free(log.bytes);
+        return;
+    }
+    write_log(place, 0, log.bytes, log.length);
+    free(log.bytes);
+    assert_non_null(sqlite_place_open(place, boot_id));
+    assert_sessions(place, 6);
+}
+
+static void every_flipped_bit_of_the_log_is_noticed(void **state)
+{
+    check_every_flip(*state, "full", "boot 1");
+}
+
+static void every_flipped_bit_is_noticed_without_flushes_too(void **state)
+{
+    check_every_flip(*state, "normal", "boot 1");
+}
+
+/* What was flushed has to be there after a power failure, too. */
+static void every_flipped_bit_is_noticed_after_a_restart_of_the_machine(void **state)
+{
+    check_every_flip(*state, "full", "boot 2");
+}
+
+static void a_log_that_is_removed_is_missed(void **state)
 {
     struct sqlite_place *place = *state;
     scoped(free) char *path = log_path(place, 0);
-    off_t third;
-    char byte;
-    int fd;
+    scoped(free) char *mark = xasprintf("%s-redomark", place->path);
 
+    commit_and_die(place, "boot 1", 1, 2);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(mark), 0);
+    assert_damage_is_told(place, "boot 2");
+    assert_non_null(strstr(place->err.message, "missing"));
+}
+
+static void a_log_that_is_empty_is_noticed(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(free) char *path = log_path(place, 0);
+
+    commit_and_die(place, "boot 1", 1, 2);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_damage_is_told(place, "boot 2");
+    assert_int_equal(truncate(path, 576 * 1024), 0);
+    assert_damage_is_told(place, "boot 1");
+}
+
+static void a_log_that_was_cut_is_noticed_wherever_it_ends(void **state)
+{
+    struct sqlite_place *place = *state;
+    struct copy log;
+
+    place->sync = "full";
     commit_and_die(place, "boot 1", 1, 4);
-    fd = open(path, O_RDWR);
-    third = log_end(place, 0) * 5 / 8;
-    assert_int_equal(pread(fd, &byte, 1, third), 1);
-    byte ^= 4;
-    assert_int_equal(pwrite(fd, &byte, 1, third), 1);
-    close(fd);
+    log = read_log(place, 0);
+    for (off_t end = log_end(place, 0) - 8; end > 0; end -= 56) {
+        write_log(place, 0, log.bytes, (size_t)end);
+        assert_damage_is_told(place, "boot 2");
+    }
+    free(log.bytes);
+}
+
+/* The end is zeros, as if nothing had ever been there. */
+static void a_log_whose_end_was_cleared_is_noticed(void **state)
+{
+    struct sqlite_place *place = *state;
+    struct copy log;
+    size_t second;
+
+    place->sync = "full";
+    commit_and_die(place, "boot 1", 1, 3);
+    log = read_log(place, 0);
+    second = frame_end(log.bytes, LOG_HEADER);
+    memset(log.bytes + second, 0, log.length - second);
+    write_log(place, 0, log.bytes, log.length);
+    free(log.bytes);
+    assert_damage_is_told(place, "boot 1");
+}
+
+static void an_earlier_copy_of_the_log_is_noticed(void **state)
+{
+    struct sqlite_place *place = *state;
+    struct session_record session;
+    struct copy log;
+    int status;
+    pid_t child;
+
+    place->sync = "full";
+    commit_and_die(place, "boot 1", 1, 3);
+    log = read_log(place, 0);
+    child = fork();
+    if (child == 0) {
+        session = sample_session(4);
+        (void)sqlite_place_open(place, "boot 1");
+        store_put_session(place->store, &session);
+        _exit(store_commit_and_wait(place->store) == ERR_NONE ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    write_log(place, 0, log.bytes, log.length);
+    free(log.bytes);
+    assert_damage_is_told(place, "boot 1");
+    assert_damage_is_told(place, "boot 2");
+}
+
+static void what_is_left_of_a_damaged_log_is_used_when_asked_to(void **state)
+{
+    struct sqlite_place *place = *state;
+    struct copy log;
+    size_t third;
+
+    place->sync = "full";
+    commit_and_die(place, "boot 1", 1, 4);
+    log = read_log(place, 0);
+    third = frame_end(log.bytes, frame_end(log.bytes, LOG_HEADER));
+    log.bytes[third + FRAME_HEADER + 20] ^= 1;
+    write_log(place, 0, log.bytes, log.length);
+    free(log.bytes);
+    assert_damage_is_told(place, "boot 1");
+    assert_non_null(strstr(place->err.message, "commits 3 to "));
+    place->accept_loss = true;
     assert_non_null(sqlite_place_open(place, "boot 1"));
     assert_sessions(place, 2);
+    sqlite_place_close(place);
+    place->accept_loss = false;
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_sessions(place, 2);
+}
+
+/* A process that was killed before it has committed anything. */
+static void a_log_without_commits_is_sound(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    commit_and_die(place, "boot 1", 1, 0);
+    assert_true(log_size(place, 0) > 0);
+    commit_and_die(place, "boot 1", 1, 0);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
 }
 
 static void stamps_are_those_of_the_boot_they_were_committed_in(void **state)
@@ -255,8 +449,8 @@ static void what_is_behind_a_gap_does_not_come_back(void **state)
     fwrite(log + ends[1], 1, ends[2] - ends[1], file);
     fclose(file);
 
-    commit_and_die(place, "boot 1", 9, 9);
-    assert_non_null(sqlite_place_open(place, "boot 1"));
+    commit_and_die(place, "boot 2", 9, 9);
+    assert_non_null(sqlite_place_open(place, "boot 2"));
     found_records_ask(&found, place->store, STORE_SESSIONS);
     assert_int_equal(found.count, 2);
     assert_same_session(found_session(&found, 1), &expected);
@@ -514,8 +708,17 @@ int main(void)
         place_test(without_room_the_log_takes_no_more_than_it_needs),
         place_test(closing_leaves_no_log),
         place_test(the_log_is_for_its_owner_only),
-        place_test(a_commit_that_was_cut_off_is_as_if_it_had_not_been),
-        place_test(a_changed_byte_ends_the_log),
+        place_test(a_commit_that_a_power_failure_has_cut_off_is_as_if_it_had_not_been),
+        place_test(every_flipped_bit_of_the_log_is_noticed),
+        place_test(every_flipped_bit_is_noticed_without_flushes_too),
+        place_test(every_flipped_bit_is_noticed_after_a_restart_of_the_machine),
+        place_test(a_log_that_is_removed_is_missed),
+        place_test(a_log_that_is_empty_is_noticed),
+        place_test(a_log_that_was_cut_is_noticed_wherever_it_ends),
+        place_test(a_log_whose_end_was_cleared_is_noticed),
+        place_test(an_earlier_copy_of_the_log_is_noticed),
+        place_test(what_is_left_of_a_damaged_log_is_used_when_asked_to),
+        place_test(a_log_without_commits_is_sound),
         place_test(a_log_of_zeros_is_empty),
         place_test(what_is_behind_a_gap_does_not_come_back),
         place_test(stamps_are_those_of_the_boot_they_were_committed_in),

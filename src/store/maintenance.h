@@ -1,0 +1,34 @@
+#pragma once
+
+/*
+ * What an operator does with the database from outside: check, copy, put back, repair.
+ *
+ * Checking and copying need no daemon and do not disturb one that runs: they read the database and
+ * the redo log beside it. Restoring and repairing are for a database that nobody has open; the
+ * caller holds the lock of the state directory.
+ */
+
+#include "base/error.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct store_check {
+    /* Each thing that is wrong, in words. */
+    void (*on_finding)(struct store_check *check, const char *finding);
+    /* Whether output of this execution is on the disk is known by its record; NULL: not asked. */
+    void (*on_execution)(struct store_check *check, const char *id);
+    uint64_t findings;
+    uint64_t sessions, executions, events; /* how many there are */
+};
+
+/* -1 when it could not be checked; what is wrong with it is a finding. */
+int store_check_run(struct store_check *check, const char *path, struct error *err);
+
+/* A copy with everything that was committed before this was called, in one file that must not be
+ * there yet. */
+int store_backup(const char *path, const char *to, struct error *err);
+
+/* Puts the copy in the place of the database, for `owner`. Files that are there are kept under
+ * names that end in ".replaced". */
+int store_restore(const char *from, const char *path, uid_t owner, gid_t group, struct error *err);
