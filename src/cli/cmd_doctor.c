@@ -11,9 +11,12 @@
 struct doctor_args {
     struct common_args common;
     const char *config;
+    bool store;
 };
 
 static const struct option doctor_options[] = {
+    { "store", 0, OPTION_FLAG, offsetof(struct doctor_args, store), NULL, NULL,
+      "check the whole database too, with its log and the output beside it" },
     { "config", 'c', OPTION_TEXT, offsetof(struct doctor_args, config), "FILE", NULL,
       "the settings; else $SANDGLASS_CONFIG, else the usual places" },
     { 0 },
@@ -118,6 +121,8 @@ static int doctor_run(struct cli *cli, const void *given_args, const struct opti
     }
     run_checks(&doctor, host_checks, &report);
     run_checks(&doctor, sandglass_checks, &report);
+    if (args->store)
+        run_checks(&doctor, store_checks, &report);
     report_end(&report);
     code = cli_print(cli, report.text.data, report.text.length);
     buffer_fini(&report.text);
@@ -127,7 +132,7 @@ static int doctor_run(struct cli *cli, const void *given_args, const struct opti
 const struct command cmd_doctor = {
     .name = "doctor",
     .summary = "Say what this host allows and how to get the rest",
-    .usage = "[--config F]",
+    .usage = "[--store] [--config F]",
     .details = "Each line is ok, warn (Sandglass runs, with less) or fail (it does not run); exit "
                "code 1\nwhen there is a fail.",
     .sets = { { doctor_options, 0, "Options" }, COMMON_OPTIONS },

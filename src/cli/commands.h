@@ -29,6 +29,7 @@ extern const struct command cmd_sandbox;
 extern const struct command cmd_scope;
 extern const struct command cmd_serve;
 extern const struct command cmd_session;
+extern const struct command cmd_store;
 extern const struct command cmd_sweep;
 extern const struct command cmd_template;
 extern const struct command cmd_top;

@@ -37,6 +37,8 @@ extern const struct check host_checks[]; /* doctor_host.c: the kernel and its li
 extern const struct check
     sandglass_checks[]; /* doctor_sandglass.c: directories, settings, daemon */
 
+extern const struct check store_checks[]; /* doctor_sandglass.c: for `--store` */
+
 /* Both set the finding; the remedy is NULL when nothing is to be done. */
 void finding_set(struct finding *finding, enum finding_status status, const char *remedy,
                  const char *format, ...) PRINTF_LIKE(4, 5);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/store_report.h"
 #include "config/config.h"
 
 #include <errno.h>
@@ -140,5 +141,36 @@ const struct check sandglass_checks[] = {
     { "disk space", check_space },
     { "languages", check_languages },
     { "daemon", check_daemon },
+    { 0 },
+};
+
+static void check_store(const struct doctor *doctor, struct finding *finding)
+{
+    scoped(free) char *path =
+        path_join(doctor->config ? doctor->config->state_dir : "/", "sandglass.db");
+    struct store_report report;
+    struct error err = { 0 };
+
+    if (access(path, F_OK) < 0) {
+        finding_set(finding, FINDING_OK, NULL, "no database yet at %s", path);
+        return;
+    }
+    if (store_report_run(&report, path, doctor->config ? doctor->config->state_dir : NULL, &err) <
+        0)
+        finding_set(finding, FINDING_FAIL, *err.hint ? err.hint : NULL, "%s", err.message);
+    else if (report.check.findings)
+        finding_set(finding, FINDING_FAIL,
+                    "all of it: sandglass store check; docs/store.md says "
+                    "what to do",
+                    "%s: %llu findings: %s", path, (unsigned long long)report.check.findings,
+                    json_string_value(json_array_get(report.findings, 0)));
+    else
+        finding_set(finding, FINDING_OK, NULL, "%s: %llu sessions, all good", path,
+                    (unsigned long long)report.check.sessions);
+    store_report_fini(&report);
+}
+
+const struct check store_checks[] = {
+    { "store", check_store },
     { 0 },
 };
