@@ -28,6 +28,7 @@ enum config_auth { AUTH_MODE_NONE, AUTH_MODE_KEYS, AUTH_MODE_JWT };
 enum config_disk { CONFIG_DISK_AUTO, CONFIG_DISK_MEMORY, CONFIG_DISK_IMAGE };
 enum config_network { CONFIG_NETWORK_NONE, CONFIG_NETWORK_OPEN }; /* as enum network_mode */
 enum config_overflow { OVERFLOW_EVICT, OVERFLOW_WAIT, OVERFLOW_REJECT };
+enum config_idle { IDLE_END, IDLE_RELEASE };
 enum config_shutdown { SHUTDOWN_KEEP, SHUTDOWN_DESTROY };
 enum config_log_format { CONFIG_LOG_AUTO, CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 
@@ -183,6 +184,8 @@ struct config {
         int64_t max_lifetime_ms;
         int64_t grace_ms;
         int64_t retention_ms;
+        int on_idle;                 /* enum config_idle */
+        int64_t background_limit_ms; /* 0: work in the background does not count */
         bool preload;
     } session;
 

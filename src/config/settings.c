@@ -315,6 +315,26 @@ const struct setting settings[] = {
         .help = "End a session that nobody has used for this long.",
     },
     {
+        .key = "session.on_idle",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(session.on_idle),
+        .fallback = "end",
+        .choices = CHOICES("end", "release"),
+        .help = "What an idle timeout does: end the session, or release its sandbox and keep the "
+                "session, whose next use starts a new one.",
+    },
+    {
+        .key = "session.background_limit",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(session.background_limit_ms),
+        .fallback = "4h",
+        .min = 0.1,
+        .max = YEAR,
+        .zero_is_off = true,
+        .help = "How long work that nobody waits for, such as a job behind &, keeps a session from "
+                "being idle. With 0 it does not count.",
+    },
+    {
         .key = "session.timeout",
         .type = SETTING_SECONDS,
         .offset = FIELD(session.timeout_ms),

@@ -2,6 +2,8 @@
 
 #include "base/log.h"
 #include "config/config.h"
+#include "core/background.h"
+#include "core/sandbox.h"
 #include "core/session_private.h"
 
 #include <stdlib.h>
@@ -23,12 +25,32 @@ static int64_t lease_deadline(const struct session *session)
     return session->expires.boot_us;
 }
 
+static bool pauses_at_timeout(const struct session *session)
+{
+    return session->on_timeout == TIMEOUT_PAUSE && session->state == SESSION_OPEN &&
+           session->core->parts.backend->ops->capabilities.freeze;
+}
+
+/* The idle clock takes the sandbox and not the session. */
+static bool idle_releases(const struct session *session)
+{
+    return session->approval || (session->core->parts.config->session.on_idle == IDLE_RELEASE &&
+                                 !pauses_at_timeout(session));
+}
+
+static bool has_sandbox_to_release(const struct session *session)
+{
+    return session->sandbox && session->sandbox->state != SANDBOX_DESTROYING;
+}
+
 static int64_t idle_deadline(const struct session *session)
 {
     if (!session->idle_timeout_ms || session_is_used(session) || session->state == SESSION_PAUSED)
         return -1;
-    if (session->approval && !session->sandbox)
-        return -1; /* somebody decides about it; all that it could give back is given back */
+    if (idle_releases(session) && !has_sandbox_to_release(session))
+        return -1; /* all that it could give back is given back */
+    if (session->background.state == BACKGROUND_JUDGING)
+        return -1; /* whether something works in it is being looked at */
     return session->last_activity.boot_us + session->idle_timeout_ms * 1000;
 }
 
@@ -52,6 +74,7 @@ static int64_t lifetime_deadline(const struct session *session)
 enum clock_effect {
     EFFECT_TIMEOUT, /* on_timeout decides: the session ends, or is paused */
     EFFECT_END,
+    EFFECT_LOOK, /* for work in the background */
 };
 
 static const struct clock_row {
@@ -62,9 +85,17 @@ static const struct clock_row {
     { END_LEASE, lease_deadline, EFFECT_TIMEOUT },
     { END_IDLE, idle_deadline, EFFECT_TIMEOUT },
     { END_LIFETIME, lifetime_deadline, EFFECT_END },
+    { END_NONE, background_look_us, EFFECT_LOOK },
 };
 
-static const struct clock_row *find_next(const struct session *session, int64_t *out_us)
+/* Whether it is one of those that end a session. */
+static bool ends_session(const struct clock_row *row, const struct session *session)
+{
+    return row->kind != END_NONE && (row->kind != END_IDLE || !idle_releases(session));
+}
+
+static const struct clock_row *find_next(const struct session *session, bool only_ends,
+                                         int64_t *out_us)
 {
     const struct clock_row *next = NULL;
 
@@ -73,6 +104,8 @@ static const struct clock_row *find_next(const struct session *session, int64_t 
     for (size_t i = 0; i < ARRAY_LENGTH(clocks); i++) {
         int64_t deadline_us = clocks[i].deadline_us(session);
 
+        if (only_ends && !ends_session(&clocks[i], session))
+            continue;
         if (deadline_us == -1 || (next && deadline_us >= *out_us))
             continue;
         next = &clocks[i];
@@ -84,7 +117,7 @@ static const struct clock_row *find_next(const struct session *session, int64_t 
 struct clock_deadline clocks_next(const struct session *session)
 {
     struct clock_deadline next = { .kind = END_NONE };
-    const struct clock_row *row = find_next(session, &next.at_us);
+    const struct clock_row *row = find_next(session, true, &next.at_us);
 
     if (row)
         next.kind = row->kind;
@@ -98,17 +131,28 @@ bool clocks_lifetime_is_over(const struct session *session)
 
 /* --- what happens when one has run out ----------------------------------------------------- */
 
-static bool pauses_at_timeout(const struct session *session)
+static void run_out(struct session *session, const struct clock_row *row)
 {
-    return session->on_timeout == TIMEOUT_PAUSE && session->state == SESSION_OPEN &&
-           session->core->parts.backend->ops->capabilities.freeze;
+    if (row->effect == EFFECT_LOOK) {
+        background_look(session);
+        clocks_arm(session);
+    } else if (row->kind == END_IDLE && background_judge(session)) {
+        clocks_arm(session);
+    } else if (row->kind == END_IDLE && idle_releases(session)) {
+        session_teardown(session, END_IDLE);
+        clocks_arm(session);
+    } else if (row->effect == EFFECT_TIMEOUT && pauses_at_timeout(session)) {
+        session_pause(session, NULL, NULL);
+    } else {
+        session_end(session, row->kind, NULL, NULL, NULL);
+    }
 }
 
 static void on_deadline(struct timer *timer)
 {
     struct session *session = container_of(timer, struct session, clock);
     int64_t deadline_us;
-    const struct clock_row *row = find_next(session, &deadline_us);
+    const struct clock_row *row = find_next(session, false, &deadline_us);
 
     if (!row)
         return;
@@ -117,20 +161,14 @@ static void on_deadline(struct timer *timer)
         return;
     }
     log_debug("clock ran out", kv("session", session->id), kv("clock", end_kind_name(row->kind)));
-    if (row->kind == END_IDLE && session->approval) {
-        session_teardown(session, END_IDLE);
-        clocks_arm(session);
-    } else if (row->effect == EFFECT_TIMEOUT && pauses_at_timeout(session))
-        session_pause(session, NULL, NULL);
-    else
-        session_end(session, row->kind, NULL, NULL, NULL);
+    run_out(session, row);
 }
 
 void clocks_arm(struct session *session)
 {
     int64_t deadline_us;
 
-    if (!find_next(session, &deadline_us)) {
+    if (!find_next(session, false, &deadline_us)) {
         timer_stop(&session->clock);
         return;
     }

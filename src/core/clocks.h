@@ -6,7 +6,9 @@
  *
  *     lease      at `expires`, set and extended by the caller
  *     idle       idle_timeout after the end of the last use; stands still during one and while
- *                paused. While an approval is waited for, it takes the sandbox and not the session
+ *                paused, and work in the background starts it again (background.h). While an
+ *                approval is waited for, and with session.on_idle: release, it takes the sandbox
+ *                and not the session
  *     lifetime   max_lifetime after creation; work that runs then gets session.grace
  *
  * Deadlines are on the boot clock: setting the wall clock changes nothing.

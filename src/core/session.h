@@ -117,6 +117,24 @@ struct session_kept {
     uint64_t generation; /* of the sandbox that they are from */
 };
 
+/* What the idle clock knows of work that nobody waits for; see background.h. */
+enum background_state {
+    BACKGROUND_UNKNOWN, /* nobody has looked since the last use */
+    BACKGROUND_LOOKING,
+    BACKGROUND_SEEN,    /* `usage` is what the next look is compared with */
+    BACKGROUND_JUDGING, /* the idle clock has run out and waits for a second look */
+    BACKGROUND_IDLE,    /* nothing works */
+};
+
+struct session_background {
+    enum background_state state;
+    uint64_t number; /* of the last look */
+    struct sandbox_usage usage;
+    char sandbox_id[ID_SIZE]; /* whose usage that is */
+    int64_t seen_us;
+    int64_t working_since_us; /* 0: no work is seen */
+};
+
 struct session {
     struct core *core; /* borrowed */
     struct list node;  /* core->sessions */
@@ -136,6 +154,7 @@ struct session {
     enum network_mode network;
     bool auto_restart, auto_resume, preload, keep_files;
     struct session_kept kept;
+    struct session_background background;
     enum timeout_action on_timeout;
 
     enum session_state state;

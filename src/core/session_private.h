@@ -39,6 +39,9 @@ void session_fail_waiting(struct session *session, const struct error *err);
 /* Somebody asks for it without using it yet: the idle clock begins anew. */
 void session_touch(struct session *session);
 
+/* Whether its sandbox may be evicted follows from the rest. */
+void session_update_idle(struct session *session);
+
 /* It has another incarnation: the next execution is told, if it is not the first. */
 void session_set_generation(struct session *session, uint64_t generation);
 

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/background.h"
 #include "core/budget.h"
 #include "core/capacity.h"
 #include "core/clocks.h"
@@ -157,14 +158,14 @@ static bool refuse(struct session *session, struct session_use *use)
 /* --- granting ------------------------------------------------------------------------------ */
 
 /* Whether it may be evicted follows from the rest. */
-static void update_idle(struct session *session)
+void session_update_idle(struct session *session)
 {
     struct sandbox *sandbox = session->sandbox;
 
     if (sandbox)
         capacity_set_idle(session->core->capacity, sandbox,
                           sandbox_is_usable(sandbox) && session->state == SESSION_OPEN &&
-                              !session_is_used(session));
+                              !session_is_used(session) && !background_works(session));
 }
 
 static void count_use(struct session *session, struct session_use *use)
@@ -174,7 +175,8 @@ static void count_use(struct session *session, struct session_use *use)
     use->granted = true;
     session->active_uses++;
     session->last_activity = clocks_stamp(session->core);
-    update_idle(session);
+    background_reset(session);
+    session_update_idle(session);
     if (session->active_uses == 1)
         session_changed(session);
     clocks_arm(session);
@@ -195,9 +197,10 @@ static void mark_idle(struct session *session)
     if (session_is_used(session) || is_over(session, NULL))
         return;
     session->last_activity = clocks_stamp(session->core);
+    background_reset(session);
     session_changed(session);
     clocks_arm(session);
-    update_idle(session);
+    session_update_idle(session);
 }
 
 /* Of those that may be evicted it is the warmest now. */
@@ -205,11 +208,12 @@ void session_touch(struct session *session)
 {
     session_teardown_cancel(session);
     session->last_activity = clocks_stamp(session->core);
+    background_reset(session);
     session_changed(session);
     clocks_arm(session);
     if (session->sandbox)
         capacity_set_idle(session->core->capacity, session->sandbox, false);
-    update_idle(session);
+    session_update_idle(session);
 }
 
 static void fail(struct session_use *use)
@@ -278,7 +282,7 @@ static void on_serve(struct deferred *deferred)
     }
     if (session->wanted)
         session_want_sandbox(session);
-    update_idle(session);
+    session_update_idle(session);
     clocks_arm(session);
 }
 
@@ -312,7 +316,7 @@ void session_use_begin(struct session_use *use, struct session *session, uint64_
     if (!session_is_used(session) && !(session->sandbox && sandbox_is_usable(session->sandbox)))
         session_changed(session); /* it waits: a daemon that dies meanwhile leaves it in use */
     list_append(&session->waiting, &use->node);
-    update_idle(session);
+    session_update_idle(session);
     clocks_arm(session);
     session_serve_soon(session);
 }
@@ -479,7 +483,7 @@ void session_on_sandbox_ready(struct session *session)
     if (!session->started.wall_us)
         session->started = clocks_stamp(session->core);
     session_set_generation(session, session->sandbox->generation);
-    update_idle(session);
+    session_update_idle(session);
     sandbox_converge(session->sandbox);
     session_serve_soon(session);
 }

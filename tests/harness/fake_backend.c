@@ -18,6 +18,7 @@ struct fake_sandbox {
     bool frozen;
     uint64_t memory_bytes;
     uint32_t oom_kills;
+    uint64_t cpu_us;
 };
 
 struct fake_op {
@@ -132,7 +133,8 @@ static void effect_on_one(struct fake_sandbox *sandbox, struct fake_op *op)
     if (op->kind == FAKE_FREEZE)
         sandbox->frozen = op->frozen;
     if (op->kind == FAKE_INSPECT)
-        op->op->result.usage = (struct sandbox_usage){ .oom_kills = sandbox->oom_kills };
+        op->op->result.usage =
+            (struct sandbox_usage){ .oom_kills = sandbox->oom_kills, .cpu_us = sandbox->cpu_us };
 }
 
 /* What it does to the world; `op->op` is filled. */
@@ -450,4 +452,9 @@ void fake_backend_each(const struct backend *backend, void (*visit)(const char *
 
     list_for_each (sandbox, &fake_from(backend)->sandboxes, node)
         visit(sandbox->id, data);
+}
+
+void fake_backend_set_cpu(struct backend *backend, const char *id, uint64_t cpu_us)
+{
+    find(fake_from(backend), id)->cpu_us = cpu_us;
 }

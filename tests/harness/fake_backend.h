@@ -42,6 +42,7 @@ void fake_backend_set_capabilities(struct backend *backend, struct backend_capab
 
 /* Its init dies, as its pidfd tells. */
 void fake_backend_kill(struct backend *backend, const char *id);
+void fake_backend_set_cpu(struct backend *backend, const char *id, uint64_t cpu_us);
 void fake_backend_set_oom_kills(struct backend *backend, const char *id, uint32_t kills);
 
 /* The daemon is gone: nothing is answered any more. With `effect` what it had asked for happens all

@@ -635,6 +635,94 @@ static void the_next_end_always_agrees_with_what_happens(void **state)
     }
 }
 
+/* --- work in the background, and what idle takes --------------------------------------------- */
+
+
+/* A session with a sandbox that nobody uses, with an idle timeout of 30 minutes. */
+static struct session *open_with_sandbox(struct world *world, int64_t limit_ms)
+{
+    struct session *session;
+
+    world->config.session.background_limit_ms = limit_ms;
+    session = world_open_simple(world, "ann", NULL);
+    session_preload(session);
+    world_settle(world);
+    assert_non_null(session->sandbox);
+    return session;
+}
+
+static void work_in_the_background_keeps_a_session(void **state)
+{
+    struct world *world = *state;
+    struct session *session = open_with_sandbox(world, 240 * MINUTE_MS);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    for (uint64_t minute = 1; minute < 120; minute++) {
+        fake_backend_set_cpu(world->backend, session->sandbox->id, minute * 100000);
+        world_advance(world, MINUTE_MS);
+        assert_ptr_equal(world_find(world, id), session);
+        assert_false(minute > 35 && list_is_linked(&session->sandbox->idle_node));
+    }
+    world_advance(world, 31 * MINUTE_MS); /* it stands still: one more period, and then the end */
+    world_advance(world, 31 * MINUTE_MS);
+    assert_null(world_find(world, id));
+}
+
+static void a_busy_loop_does_not_keep_a_session_for_ever(void **state)
+{
+    struct world *world = *state;
+    struct session *session = open_with_sandbox(world, 60 * MINUTE_MS);
+    uint64_t minute = 0;
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    while (world_find(world, id)) {
+        fake_backend_set_cpu(world->backend, session->sandbox->id, ++minute * 50000000);
+        world_advance(world, MINUTE_MS);
+        assert_true(minute < 130);
+    }
+    assert_true(minute >= 60);
+}
+
+static void what_only_sleeps_is_idle(void **state)
+{
+    struct world *world = *state;
+    struct session *session = open_with_sandbox(world, 60 * MINUTE_MS);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    fake_backend_set_cpu(world->backend, session->sandbox->id,
+                         10000000); /* before the first look */
+    world_advance(world, 30 * MINUTE_MS + 1000);
+    assert_null(world_find(world, id));
+}
+
+static void idle_may_release_the_sandbox_and_keep_the_session(void **state)
+{
+    struct world *world = *state;
+    struct session *session;
+    struct tried tried;
+    int64_t left_ms;
+
+    world->config.session.on_idle = IDLE_RELEASE;
+    session = open_with_sandbox(world, 0);
+    assert_int_equal(session_next_end(session, &left_ms), END_LIFETIME);
+    world_advance(world, 31 * MINUTE_MS);
+    assert_null(session->sandbox);
+    assert_int_equal(session->state, SESSION_OPEN);
+    world_advance(world, 300 * MINUTE_MS);
+    assert_int_equal(session->state, SESSION_OPEN);
+    world_use(world, session, &tried);
+    assert_int_equal(tried.ready, 1);
+    assert_int_equal(tried.use.generation, 2);
+    session_use_end(&tried.use);
+    world_advance(world, 31 * MINUTE_MS);
+    assert_null(session->sandbox);
+    world_advance(world, 24 * 60 * MINUTE_MS);
+    assert_int_equal(world->core->sessions_by_id.count, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -672,6 +760,10 @@ int main(void)
         TEST(retention_goes_on_after_a_restart_and_takes_all_that_is_over),
         TEST(the_output_of_an_ended_session_goes_with_its_record),
         TEST(the_next_end_always_agrees_with_what_happens),
+        TEST(work_in_the_background_keeps_a_session),
+        TEST(a_busy_loop_does_not_keep_a_session_for_ever),
+        TEST(what_only_sleeps_is_idle),
+        TEST(idle_may_release_the_sandbox_and_keep_the_session),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

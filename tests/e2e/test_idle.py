@@ -1,0 +1,44 @@
+"""What the idle clock takes for work, and what it takes away."""
+import time
+
+import pytest
+
+from conftest import wait_for
+
+
+def state_of(daemon, session):
+    answer = daemon.api("GET", f"/sessions/{session}")
+    return answer.json["state"] if answer.status == 200 else "ended"
+
+
+def test_a_job_in_the_background_keeps_its_session_while_it_works(make_daemon):
+    daemon = make_daemon(backend="native")
+    session = daemon.session(idle_timeout=1)
+    daemon.execute(session, command="(while :; do :; done) >/dev/null 2>&1 & echo $! >pid")
+    asleep = daemon.session(idle_timeout=1)
+    daemon.execute(asleep, command="sleep 300 >/dev/null 2>&1 &")
+    wait_for(lambda: state_of(daemon, asleep) == "ended", "a job that only sleeps is idle")
+    time.sleep(2.5)
+    assert state_of(daemon, session) == "open"
+    assert daemon.execute(session, command="kill $(cat pid)")["exit_code"] == 0
+    wait_for(lambda: state_of(daemon, session) == "ended", "without its job it is idle")
+
+
+def test_work_in_the_background_counts_only_up_to_its_limit(make_daemon):
+    daemon = make_daemon(backend="native", settings={"session": {"background_limit": "2s"}})
+    session = daemon.session(idle_timeout=1)
+    daemon.execute(session, command="(while :; do :; done) >/dev/null 2>&1 &")
+    wait_for(lambda: state_of(daemon, session) == "ended", "a busy loop does not keep it for ever")
+
+
+@pytest.mark.parametrize("backend", ["native", "direct"])
+def test_idle_may_take_the_sandbox_and_leave_the_session(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"session": {"on_idle": "release", "idle_timeout": 0.5}})
+    session = daemon.session()
+    daemon.execute(session, ["true"])
+    wait_for(lambda: daemon.api("GET", f"/sessions/{session}").json["sandbox"]["state"] == "none", "the sandbox goes")
+    shown = daemon.api("GET", f"/sessions/{session}").json
+    assert shown["state"] == "open" and shown["next_end"]["reason"] == "lifetime"
+    again = daemon.execute(session, ["true"])
+    assert again["exit_code"] == 0 and again["generation"] == 2
+    assert len(daemon.api("GET", f"/sessions/{session}/executions").json["executions"]) == 2
