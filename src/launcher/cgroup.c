@@ -290,8 +290,12 @@ static void usage_v1(struct cgroups *cgroups, const char *id, struct launch_usag
     int pids = open_group(cgroups, CGROUP_PIDS, id);
 
     if (memory >= 0) {
-        usage->memory_bytes = cgroup_read_number(memory, "memory.usage_in_bytes");
+        /* Buffers of TCP are counted apart here. */
+        usage->memory_bytes = cgroup_read_number(memory, "memory.usage_in_bytes") +
+                              cgroup_read_number(memory, "memory.kmem.tcp.usage_in_bytes");
         usage->memory_peak_bytes = cgroup_read_number(memory, "memory.max_usage_in_bytes");
+        if (usage->memory_peak_bytes < usage->memory_bytes)
+            usage->memory_peak_bytes = usage->memory_bytes;
         usage->oom_kills = (uint32_t)cgroup_read_keyed(memory, "memory.oom_control", "oom_kill");
         close(memory);
     }

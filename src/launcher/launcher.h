@@ -13,6 +13,7 @@
 #include "launcher/host.h"
 #include "launcher/ids.h"
 #include "launcher/kit.h"
+#include "launcher/memory_watch.h"
 #include "launcher/network.h"
 #include "launcher/recent.h"
 #include "launcher/slots.h"
@@ -41,6 +42,7 @@ struct launcher {
     struct closer closer;
     struct recent recent;
     struct network network;
+    struct memory_watch memory_watch;
     struct disks disks;
     struct filter_instruction filter[LAUNCH_MAX_FILTER];
     uint16_t filter_length; /* 0: no seccomp */

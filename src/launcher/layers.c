@@ -26,7 +26,7 @@ int layers_mount(struct spawn *spawn, const char *root, const char *usr)
 static int mount_terminals(const char *devices)
 {
     static const struct mount_option options[] = {
-        { "ptmxmode", "0666" }, { "mode", "0620" }, { "max", "64" }, { 0 }
+        { "ptmxmode", "0666" }, { "mode", "0620" }, { "max", "16" }, { 0 }
     };
     char path[LAYERS_PATH_SIZE + 8];
 

@@ -9,6 +9,7 @@
 #include "launcher/sys.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -172,6 +173,21 @@ static bool dumps_are_piped(void)
     return first == '|';
 }
 
+/* The pool of terminals is the whole host's, and what it keeps for itself is not ours: with this
+ * many there are enough for what each sandbox may have. */
+static void raise_terminals(const struct launcher *self)
+{
+    static const char wanted[] = "65536";
+    char text[16] = "";
+    int fd = openat(self->state.proc, "sys/kernel/pty/max", O_RDWR | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (read(fd, text, sizeof(text) - 1) > 0 && strtol(text, NULL, 10) < strtol(wanted, NULL, 10))
+        (void)!pwrite(fd, wanted, strlen(wanted), 0);
+    close(fd);
+}
+
 int launcher_setup(struct launcher *self, const struct launch_setup *setup, int filter,
                    struct launch_host *out_host, struct fail *fail)
 {
@@ -199,6 +215,8 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     slots_scan(&self->slots, &self->state);
     if (setup->flags & LAUNCH_SETUP_NATIVE && host_open(self, &missing) == 0)
         self->host.native = true;
+    if (self->root && self->host.native)
+        raise_terminals(self);
     sandbox_note_host(self);
     kits_open(self, KITS_READY);
     closer_start(self);
@@ -372,15 +390,21 @@ static void reap(struct launcher *self, int signals)
         launcher_reap(self);
 }
 
+/* The shorter of two waits; negative means for ever. */
+static int sooner(int a_ms, int b_ms)
+{
+    if (a_ms < 0 || b_ms < 0)
+        return a_ms < 0 ? b_ms : a_ms;
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
 /* What is due, and how long the loop may wait, in ms. */
 static int turn(struct launcher *self)
 {
     int destroys_ms = destroy_turn(self);
     int kits_ms = kits_turn(self);
 
-    if (destroys_ms < 0 || kits_ms < 0)
-        return destroys_ms < 0 ? kits_ms : destroys_ms;
-    return destroys_ms < kits_ms ? destroys_ms : kits_ms;
+    return sooner(sooner(destroys_ms, kits_ms), memory_watch_turn(self));
 }
 
 static void run(struct launcher *self, int signals)

@@ -20,15 +20,28 @@ static int raise_loopback(void)
     return result;
 }
 
-/* Every port may be bound: nobody but the sandbox lives here. */
-static void open_low_ports(const struct state *state)
+/* Every port may be bound: nobody but the sandbox lives here. Under pressure of memory a socket has
+ * one buffer and no more: the kernel does not hold back a first one, whatever the limit says. */
+static void tune(const struct state *state)
 {
+    static const struct {
+        const char *path;
+        const char *value;
+    } settings[] = {
+        { "sys/net/ipv4/ip_unprivileged_port_start", "0" },
+        { "sys/net/ipv4/tcp_rmem", "1 131072 6291456" },
+        { "sys/net/ipv4/tcp_wmem", "1 16384 4194304" },
+    };
     int proc = mount_procfs(state->proc);
-    int fd = openat(proc, "sys/net/ipv4/ip_unprivileged_port_start", O_WRONLY | O_CLOEXEC);
 
-    if (fd >= 0)
-        (void)!write(fd, "0", 1);
-    close(fd);
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        int fd = openat(proc, settings[i].path, O_WRONLY | O_CLOEXEC);
+
+        if (fd < 0)
+            continue;
+        (void)!write(fd, settings[i].value, strlen(settings[i].value));
+        close(fd);
+    }
     close(proc);
 }
 
@@ -42,7 +55,7 @@ int netns_make(struct launcher *launcher, struct fail *fail)
         fail_sys(fail, "raise loopback");
     else
         fd = openat(launcher->state.proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
-    open_low_ports(&launcher->state);
+    tune(&launcher->state);
     /* Without our own network we could not go on. */
     if (setns(launcher->host.network, CLONE_NEWNET) < 0)
         _exit(1);

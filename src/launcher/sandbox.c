@@ -376,12 +376,14 @@ int sandbox_inspect(struct launcher *launcher, const struct launch_inspect *insp
         return -1;
     *out_usage = (struct launch_usage){ 0 };
     cgroups_usage(&launcher->cgroups, inspect->id, out_usage);
+    out_usage->oom_kills += memory_watch_has_ended(&launcher->memory_watch, inspect->id);
     if (mark.mode != LAUNCH_NATIVE)
         return 0;
     store = open_store(launcher, &mark, fail);
-    /* One that an earlier launcher without root made lets us see its groups, not its files. */
+    /* One that an earlier launcher without root made lets us see its groups, not its files; of a
+     * dead one the groups say why. */
     if (store < 0)
-        return fail->error == EACCES || fail->error == EPERM ? 0 : -1;
+        return fail->error == EACCES || fail->error == EPERM || fail->error == ESRCH ? 0 : -1;
     if (fstatfs(store, &space) == 0)
         out_usage->disk_bytes = (uint64_t)(space.f_blocks - space.f_bfree) *
                                 (uint64_t)space.f_bsize;

@@ -79,6 +79,10 @@ static int write_maps(struct launcher *launcher, pid_t pid, uint32_t slot)
         (void)write_at(launcher->state.proc, path, "deny");
     }
     snprintf(path, sizeof(path), "%d/gid_map", (int)pid);
+    if (write_at(launcher->state.proc, path, map) < 0)
+        return -1;
+    /* Anybody inside could write it, once, and the next owner would read it. */
+    snprintf(path, sizeof(path), "%d/projid_map", (int)pid);
     return write_at(launcher->state.proc, path, map);
 }
 

@@ -1,7 +1,11 @@
 """What the daemon tells about the walls of a sandbox is what is in force, also when the daemon itself has dropped root."""
+import json
 import os
+import pathlib
 
 import pytest
+
+from conftest import wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="control groups and loop devices need root")
 
@@ -60,3 +64,39 @@ def test_no_two_sandboxes_have_an_id_in_common(make_daemon):
         ranges.append((first, first + count))
     ranges.sort()
     assert all(end <= begin for (_, end), (begin, _) in zip(ranges, ranges[1:])), ranges
+
+
+SOCKETS = """import socket
+server, held = socket.create_server(('127.0.0.1', 0)), []
+while True:
+    left = socket.create_connection(server.getsockname())
+    right = server.accept()[0]
+    for one in (left, right):
+        one.setblocking(False)
+        try:
+            while True:
+                one.send(b'x' * (1 << 20))
+        except BlockingIOError:
+            pass
+    held += [left, right]
+"""
+
+
+def test_memory_in_buffers_of_sockets_counts(make_daemon):
+    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
+    session, other = daemon.session(memory="64m"), daemon.session()
+    daemon.execute(other, ["true"])
+    daemon.execute(session, ["true"])
+    execution = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["python3", "-c", SOCKETS], "background": True}, expect=201).json
+    wait_for(lambda: daemon.api("GET", f"/sessions/{session}/executions/{execution['id']}", expect=200).json["state"] not in ("queued", "running"),
+             "a sandbox whose sockets hold more than its memory is ended", 60)
+    crashed = [json.loads(line) for line in daemon.log().splitlines() if '"sandbox crashed"' in line]
+    assert [line["cause"] for line in crashed] == ["oom"]
+    assert daemon.execute(other, ["true"])["exit_code"] == 0
+
+
+def test_terminals_of_one_sandbox_leave_the_hosts_pool_to_others(make_daemon):
+    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
+    take = "import os\nheld = []\ntry:\n    while True: held.append(os.openpty())\nexcept OSError: print(len(held))"
+    assert 8 <= int(daemon.execute(daemon.session(), ["python3", "-c", take])["stdout"]) <= 16
+    assert int(pathlib.Path("/proc/sys/kernel/pty/max").read_text()) >= 65536

@@ -79,6 +79,17 @@ def test_what_was_done_with_the_network_is_not_seen_later(daemon, script):
         assert result["exit_code"] == 0, result
 
 
+def test_no_map_of_ids_is_left_to_be_written(daemon):
+    write = "for map in uid gid projid; do (echo 0 4711 1 > /proc/self/${map}_map) 2>/dev/null && echo wrote $map; done; cat /proc/self/projid_map"
+    for _, text in in_turn(daemon, "cat /proc/self/uid_map /proc/self/projid_map"):
+        ids, projects = text.splitlines()
+        assert ids.split() == projects.split()
+    for _, text in in_turn(daemon, write, 2):
+        assert "wrote" not in text and "4711" not in text
+    session = daemon.session()
+    assert "wrote" not in daemon.execute(session, command=write, user="root")["stdout"]
+
+
 def test_terminals_that_were_used_are_not_seen_later(daemon):
     times = "stat -c '%x|%y|%z|%A' /dev/pts /dev/pts/ptmx"
     use = "import os, time\nheld = os.openpty()\nprint(os.ttyname(held[1]), os.listdir('/dev/pts'))\nos.write(held[0], b'x')"
