@@ -307,7 +307,7 @@ static int set_up(struct launcher *launcher, const struct launcher_options *opti
     struct launch_reply reply;
     scoped(fd_close) int filter = -1;
 
-    filter = launcher_process_filter(err);
+    filter = launcher_process_filter(options->config, err);
     if (filter < 0)
         return -1;
     launcher_process_describe(options, &setup);

@@ -137,9 +137,12 @@ int launcher_process_send(int socket, const void *message, size_t length, int fd
     return sendmsg(socket, &packet, MSG_NOSIGNAL) < 0 ? -1 : 0;
 }
 
-int launcher_process_filter(struct error *err)
+int launcher_process_filter(const struct config *config, struct error *err)
 {
-    return seccomp_compile(err);
+    return seccomp_compile(config && config->sandbox.seccomp == CONFIG_SECCOMP_STRICT
+                               ? SECCOMP_STRICT
+                               : SECCOMP_DEFAULT,
+                           err);
 }
 
 /* A host name may hold what a mark may not. */

@@ -16,4 +16,4 @@ int launcher_process_send(int socket, const void *message, size_t length, int fd
 
 /* From the settings. */
 void launcher_process_describe(const struct launcher_options *options, struct launch_setup *out);
-int launcher_process_filter(struct error *err);
+int launcher_process_filter(const struct config *config, struct error *err);

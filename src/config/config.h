@@ -26,6 +26,7 @@
 
 enum config_auth { AUTH_MODE_NONE, AUTH_MODE_KEYS, AUTH_MODE_JWT };
 enum config_disk { CONFIG_DISK_AUTO, CONFIG_DISK_MEMORY, CONFIG_DISK_IMAGE };
+enum config_seccomp { CONFIG_SECCOMP_DEFAULT, CONFIG_SECCOMP_STRICT };
 enum config_network { CONFIG_NETWORK_NONE, CONFIG_NETWORK_OPEN }; /* as enum network_mode */
 enum config_overflow { OVERFLOW_EVICT, OVERFLOW_WAIT, OVERFLOW_REJECT };
 enum config_idle { IDLE_END, IDLE_RELEASE };
@@ -164,6 +165,7 @@ struct config {
         uint64_t io_bytes_per_s; /* 0: no limit, here and in the next */
         int64_t io_operations_per_s;
         int network; /* enum config_network */
+        int seccomp; /* enum config_seccomp */
         struct config_ceiling max;
         struct config_list env_pass;
         struct config_map env_set; /* values that named a variable are already replaced */

@@ -236,6 +236,15 @@ const struct setting settings[] = {
         .help = "Whether a sandbox reaches the network.",
     },
     {
+        .key = "sandbox.seccomp",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(sandbox.seccomp),
+        .fallback = "default",
+        .choices = CHOICES("default", "strict"),
+        .help = "strict also hides splice, vmsplice, tee and sendfile, which hand on pages of the "
+                "template's files.",
+    },
+    {
         .key = "network.allow_private",
         .type = SETTING_BOOL,
         .offset = FIELD(network.allow_private),

@@ -100,3 +100,17 @@ def test_terminals_of_one_sandbox_leave_the_hosts_pool_to_others(make_daemon):
     take = "import os\nheld = []\ntry:\n    while True: held.append(os.openpty())\nexcept OSError: print(len(held))"
     assert 8 <= int(daemon.execute(daemon.session(), ["python3", "-c", take])["stdout"]) <= 16
     assert int(pathlib.Path("/proc/sys/kernel/pty/max").read_text()) >= 65536
+
+
+def test_the_strict_filter_hides_what_hands_on_pages_of_files(make_daemon):
+    use = """import ctypes, os, shutil, sys
+libc = ctypes.CDLL(None, use_errno=True)
+left, right = os.pipe()
+source = os.open('/usr/bin/env', os.O_RDONLY)
+print(libc.splice(source, None, right, None, 1, 0), libc.vmsplice(right, None, 0, 0), libc.sendfile(right, source, None, 1))
+print(shutil.copyfile('/usr/bin/env', 'copy'), os.path.getsize('copy') == os.path.getsize('/usr/bin/env'))
+"""
+    for tier, expected in (("default", "1 0 1"), ("strict", "-1 -1 -1")):
+        daemon = make_daemon(backend="native", settings={"pool": {"size": 0}, "sandbox": {"seccomp": tier}})
+        assert daemon.execute(daemon.session(), ["python3", "-c", use])["stdout"] == f"{expected}\ncopy True\n"
+        daemon.stop()

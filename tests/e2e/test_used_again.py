@@ -37,7 +37,10 @@ left.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 LABEL = """import socket, struct
 s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 request = socket.inet_pton(socket.AF_INET6, '::1') + struct.pack('!I', 4711) + struct.pack('=BBHHH', 0, 1, 1, 60, 60) + bytes(4)
-s.setsockopt(socket.IPPROTO_IPV6, 32, request)
+try:
+    s.setsockopt(socket.IPPROTO_IPV6, 32, request)
+except PermissionError:
+    pass
 """
 
 

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FILTER_CALLS = 1024, FILTER_CHECKS = 16, FILTER_ROWS = 16, FILTER_CODE = 2048 };
+enum { FILTER_CALLS = 1024, FILTER_CHECKS = 24, FILTER_ROWS = 16, FILTER_CODE = 2048 };
 
 /* One way for a call to be allowed: every condition of the row holds. */
 struct filter_condition {

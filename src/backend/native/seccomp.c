@@ -10,6 +10,7 @@
 #include <linux/netlink.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <seccomp.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -34,9 +35,9 @@ static const char *const allowed[] = {
     "llistxattr", "lremovexattr", "lseek", "lsetxattr", "lstat", "mkdir", "mkdirat", "newfstatat",
     "open", "openat", "openat2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2",
     "read", "readahead", "readlink", "readlinkat", "readv", "removexattr", "rename", "renameat",
-    "renameat2", "rmdir", "sendfile", "setxattr", "splice", "stat", "statfs", "statx", "symlink",
-    "symlinkat", "sync_file_range", "syncfs", "tee", "truncate", "umask", "unlink",
-    "unlinkat", "utime", "utimensat", "utimes", "vmsplice", "write", "writev", "chroot",
+    "renameat2", "rmdir", "setxattr", "stat", "statfs", "statx", "symlink",
+    "symlinkat", "sync_file_range", "syncfs", "truncate", "umask", "unlink",
+    "unlinkat", "utime", "utimensat", "utimes", "write", "writev", "chroot",
     /* waiting */
     "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait",
     "eventfd", "eventfd2", "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch",
@@ -66,7 +67,7 @@ static const char *const allowed[] = {
     "timer_gettime", "timer_settime",
     /* sockets, once made */
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
-    "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "shutdown",
+    "shutdown",
     /* IPC, in a namespace of its own */
     "mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink",
     "msgctl", "msgget", "msgrcv", "msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat",
@@ -82,9 +83,15 @@ static const char *const allowed[] = {
 static const int allowed_numbers[] = { 452, 453, 454, 455, 456, 462, 463, 464, 465, 466 };
 
 static const char *const conditional[] = {
-    "clone",     "socket",    "socketpair", "ioctl", "personality",  "mknod",  "mknodat",
-    "prlimit64", "setrlimit", "prctl",      "mmap",  "memfd_create", "shmget", "setsockopt",
+    "clone",     "socket",    "socketpair", "ioctl",    "personality",  "mknod",    "mknodat",
+    "prlimit64", "setrlimit", "prctl",      "mmap",     "memfd_create", "shmget",   "setsockopt",
+    "sendto",    "sendmsg",   "sendmmsg",   "recvfrom", "recvmsg",      "recvmmsg",
 };
+
+/* They hand pages of files on as they are. With the template host those are pages of the host's own
+ * /usr, and a kernel that then writes into one of them changes the host. The strict filter hides
+ * them: programs go on without. */
+static const char *const handing_on[] = { "splice", "vmsplice", "tee", "sendfile" };
 
 /* Asynchronous input and output draws on one number for the whole host. */
 static const char *const hidden[] = { "io_setup", "io_destroy", "io_submit", "io_cancel",
@@ -98,6 +105,10 @@ bool seccomp_allows(const char *name)
     }
     for (size_t i = 0; i < ARRAY_LENGTH(conditional); i++) {
         if (strcmp(conditional[i], name) == 0)
+            return true;
+    }
+    for (size_t i = 0; i < ARRAY_LENGTH(handing_on); i++) {
+        if (strcmp(handing_on[i], name) == 0)
             return true;
     }
     return false;
@@ -189,15 +200,49 @@ static void add_huge_pages(struct filter *filter)
     filter_add_row(filter_refuse_if(filter, number_of("shmget")), segment, 1);
 }
 
-/* Who may share a core with whom is decided for the whole host; a protocol above TCP is code of the
- * kernel that no program inside needs. */
+/* Who may share a core with whom is decided for the whole host; protocols above TCP and UDP and the
+ * leases of flow labels are code of the kernel that no program inside needs. */
 static void add_options(struct filter *filter)
 {
+    enum { IPV6_FLOW_LABELS = 32 }; /* in a header that excludes netinet/in.h */
+    static const struct filter_condition options[][2] = {
+        { IS(1, IPPROTO_TCP), IS(2, TCP_ULP) },
+        { IS(1, IPPROTO_UDP), IS(2, UDP_ENCAP) },
+        { IS(1, IPPROTO_IPV6), IS(2, IPV6_FLOW_LABELS) },
+    };
     const struct filter_condition scheduling[] = { IS(0, PR_SCHED_CORE) };
-    const struct filter_condition upper[] = { IS(1, IPPROTO_TCP), IS(2, TCP_ULP) };
+    struct filter_check *check = filter_refuse_if(filter, number_of("setsockopt"));
 
     filter_add_row(filter_refuse_if(filter, number_of("prctl")), scheduling, 1);
-    filter_add_row(filter_refuse_if(filter, number_of("setsockopt")), upper, 2);
+    for (size_t i = 0; i < ARRAY_LENGTH(options); i++)
+        filter_add_row(check, options[i], ARRAY_LENGTH(options[i]));
+}
+
+/* Urgent data: nothing but old protocols uses it, and on unix sockets it has had more bugs than
+ * users. */
+static void add_urgent(struct filter *filter)
+{
+    static const struct {
+        const char *name;
+        unsigned flags; /* which argument */
+    } calls[] = { { "sendto", 3 },   { "sendmsg", 2 }, { "sendmmsg", 3 },
+                  { "recvfrom", 3 }, { "recvmsg", 2 }, { "recvmmsg", 3 } };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(calls); i++) {
+        const struct filter_condition urgent[] = { HAS(calls[i].flags, MSG_OOB, MSG_OOB) };
+
+        filter_add_row(filter_refuse_if(filter, number_of(calls[i].name)), urgent, 1);
+    }
+}
+
+static void add_handing_on(struct filter *filter, enum seccomp_tier tier)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(handing_on); i++) {
+        if (tier == SECCOMP_STRICT)
+            filter_hide(filter, number_of(handing_on[i]));
+        else
+            filter_allow(filter, number_of(handing_on[i]));
+    }
 }
 
 static bool dumps_are_piped(void)
@@ -273,7 +318,7 @@ static int write_program(const struct filter *filter, struct error *err)
     return steal_fd(&fd);
 }
 
-int seccomp_compile(struct error *err)
+int seccomp_compile(enum seccomp_tier tier, struct error *err)
 {
     scoped(free) struct filter *filter = xnew(struct filter);
 
@@ -285,6 +330,8 @@ int seccomp_compile(struct error *err)
     add_others(filter);
     add_huge_pages(filter);
     add_options(filter);
+    add_urgent(filter);
+    add_handing_on(filter, tier);
     add_limits(filter);
     if (filter_compile(filter, seccomp_arch_native()) < 0)
         return error_set(err, ERR_INTERNAL, "seccomp: the program is too long");

@@ -12,8 +12,13 @@
 
 #include <stdbool.h>
 
+enum seccomp_tier {
+    SECCOMP_DEFAULT,
+    SECCOMP_STRICT, /* without the calls that hand on pages of files */
+};
+
 /* A descriptor of the program, sealed; the caller owns it. -1 on error. */
-int seccomp_compile(struct error *err);
+int seccomp_compile(enum seccomp_tier tier, struct error *err);
 
 /* Whether a call of that name is allowed at all, perhaps with conditions: for tests and docs. */
 bool seccomp_allows(const char *name);

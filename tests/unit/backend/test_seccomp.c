@@ -28,17 +28,22 @@ enum { MAX_INSTRUCTIONS = 4096 };
 static struct sock_filter program[MAX_INSTRUCTIONS];
 static size_t length;
 
-static int compile(void **state)
+static void compile_tier(enum seccomp_tier tier)
 {
     struct error err = { 0 };
-    scoped(fd_close) int fd = seccomp_compile(&err);
+    scoped(fd_close) int fd = seccomp_compile(tier, &err);
     ssize_t got;
 
-    (void)state;
     assert_true(fd >= 0);
     got = pread(fd, program, sizeof(program), 0);
     assert_true(got > 0 && got % (ssize_t)sizeof(program[0]) == 0);
     length = (size_t)got / sizeof(program[0]);
+}
+
+static int compile(void **state)
+{
+    (void)state;
+    compile_tier(SECCOMP_DEFAULT);
     return 0;
 }
 
@@ -214,8 +219,44 @@ static void what_the_whole_host_shares_is_left_alone(void **state)
     assert_int_equal(call(SYS_prctl, 15, 0, 0), SECCOMP_RET_ALLOW);
     assert_int_equal(call(SYS_setsockopt, 3, 6, 31), REFUSED);
     assert_int_equal(call(SYS_setsockopt, 3, 6, 1), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_setsockopt, 3, 17, 100), REFUSED); /* UDP_ENCAP */
+    assert_int_equal(call(SYS_setsockopt, 3, 41, 32), REFUSED);  /* IPV6_FLOWLABEL_MGR */
+    assert_int_equal(call(SYS_setsockopt, 3, 41, 26), SECCOMP_RET_ALLOW);
     assert_int_equal(call(SYS_io_setup, 1, 0, 0), SECCOMP_RET_ERRNO | ENOSYS);
     assert_int_equal(call(SYS_sync, 0, 0, 0), SECCOMP_RET_ERRNO | 0);
+}
+
+static void nothing_is_urgent(void **state)
+{
+    static const struct {
+        long number;
+        unsigned flags;
+    } calls[] = { { SYS_sendto, 3 },   { SYS_sendmsg, 2 }, { SYS_sendmmsg, 3 },
+                  { SYS_recvfrom, 3 }, { SYS_recvmsg, 2 }, { SYS_recvmmsg, 3 } };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(calls); i++) {
+        struct seccomp_data data = { .nr = (int)calls[i].number, .arch = AUDIT_ARCH_X86_64 };
+
+        assert_int_equal(run(&data), SECCOMP_RET_ALLOW);
+        data.args[calls[i].flags] = MSG_DONTWAIT | MSG_NOSIGNAL;
+        assert_int_equal(run(&data), SECCOMP_RET_ALLOW);
+        data.args[calls[i].flags] |= MSG_OOB;
+        assert_int_equal(run(&data), REFUSED);
+    }
+}
+
+static void pages_of_files_are_handed_on_by_default_only(void **state)
+{
+    static const long numbers[] = { SYS_splice, SYS_vmsplice, SYS_tee, SYS_sendfile };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
+        assert_int_equal(call(numbers[i], 0, 0, 0), SECCOMP_RET_ALLOW);
+    compile_tier(SECCOMP_STRICT);
+    for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
+        assert_int_equal(call(numbers[i], 0, 0, 0), SECCOMP_RET_ERRNO | ENOSYS);
+    assert_int_equal(call(SYS_copy_file_range, 0, 0, 0), SECCOMP_RET_ALLOW);
+    compile(state);
 }
 
 static void no_device_is_made(void **state)
@@ -290,6 +331,8 @@ int main(void)
         cmocka_unit_test(sockets_are_unix_tcp_udp_and_the_resolver_s_netlink),
         cmocka_unit_test(no_ioctl_types_into_a_terminal),
         cmocka_unit_test(what_the_whole_host_shares_is_left_alone),
+        cmocka_unit_test(nothing_is_urgent),
+        cmocka_unit_test(pages_of_files_are_handed_on_by_default_only),
         cmocka_unit_test(no_device_is_made),
         cmocka_unit_test(only_one_s_own_limits_can_be_changed),
         cmocka_unit_test(the_tree_is_shallow),
