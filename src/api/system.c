@@ -130,6 +130,9 @@ static void get_backends(struct api_request *request)
     json_put_bool(&json, "limits", ops->capabilities.limits);
     json_put_bool(&json, "outlives_daemon", ops->capabilities.outlives_daemon);
     json_put_bool(&json, "gpus", ops->capabilities.gpus);
+    json_put_bool(&json, "network", ops->capabilities.network);
+    json_put_bool(&json, "disk", ops->capabilities.disk);
+    json_put_bool(&json, "templates", ops->capabilities.templates);
     json_end_object(&json);
     json_end_array(&json);
     json_end_object(&json);

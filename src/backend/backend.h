@@ -91,6 +91,9 @@ struct backend_capabilities {
     bool limits;
     bool outlives_daemon;
     bool gpus;
+    bool network;             /* keeps a sandbox away from the network of the host */
+    bool disk;                /* limits what a sandbox's files take */
+    bool templates;           /* and mounts: a sandbox has a file system of its own */
     bool serialize_per_owner; /* sandboxes of one owner are made one after the other */
 };
 

@@ -97,6 +97,7 @@ static void none_free(struct backend *backend)
 
 static const struct backend_ops none_backend_ops = {
     .name = "none",
+    .capabilities = { .network = true, .disk = true, .templates = true },
     .free = none_free,
     .create = none_create,
     .adopt = none_adopt,

@@ -29,6 +29,17 @@ static struct launched_sandbox *find(struct launched_backend *backend, const cha
     return sandbox;
 }
 
+/* The /dev/shm that a direct sandbox sees is the host's, and says nothing about its files. */
+static void read_view(const struct launched_backend *backend,
+                      const struct launched_sandbox *sandbox, struct kernel_view *out_view)
+{
+    kernel_view_read(sandbox->made.pid, out_view);
+    if (backend->mode == LAUNCH_DIRECT) {
+        out_view->disk_bytes = 0;
+        out_view->disk_is_image = false;
+    }
+}
+
 /* --- what may be required ------------------------------------------------------------------ */
 
 static bool has_all_namespaces(const struct launch_made *made)
@@ -87,7 +98,7 @@ int report_require(struct launched_backend *backend, const char *id, struct erro
     sandbox = find(backend, id, err);
     if (!sandbox)
         return -1;
-    kernel_view_read(sandbox->made.pid, &view);
+    read_view(backend, sandbox, &view);
     for (size_t i = 0; i < wanted->count; i++) {
         if (is_in_force(wanted->items[i], &sandbox->made, &view))
             continue;
@@ -150,10 +161,12 @@ static void put_missing(struct json_writer *writer, const struct launched_backen
         json_put_text(writer, NULL, "io");
     json_end_array(writer);
     json_put_text(writer, "boundary",
-                  backend->mode == LAUNCH_NATIVE
-                      ? "sandbox"
-                      : "none: the surrounding host, pod or virtual machine is the boundary; files "
-                        "are confined by Landlock, the network and other processes are not");
+                  backend->mode == LAUNCH_NATIVE ? "sandbox"
+                  : made->landlock_abi
+                      ? "none: the surrounding host, pod or virtual machine is the boundary; files "
+                        "are confined by Landlock, the network and other processes are not"
+                      : "none: the surrounding host, pod or virtual machine is the boundary; "
+                        "files, the network and other processes are not confined");
 }
 
 int report_write(struct launched_backend *backend, const char *id, struct buffer *json,
@@ -165,7 +178,7 @@ int report_write(struct launched_backend *backend, const char *id, struct buffer
 
     if (!sandbox)
         return -1;
-    kernel_view_read(sandbox->made.pid, &view);
+    read_view(backend, sandbox, &view);
     json_begin_object(&writer, NULL);
     json_put_text(&writer, "backend", backend->base.ops->name);
     json_begin_array(&writer, "namespaces");

@@ -73,6 +73,11 @@ enum session_choice {
 
 const char *session_choice_name(enum session_choice choice);
 
+struct session;
+
+/* "none", "open", or "host" where the backend has no wall to the host's network. */
+const char *session_network_name(const struct session *session);
+
 enum timeout_action { TIMEOUT_KILL, TIMEOUT_PAUSE };
 
 /* What the caller asked for; texts are borrowed during the call. Unset numbers are -1 (durations)

@@ -66,14 +66,26 @@ static void put_kept(struct json_writer *json, bool keeps, const struct session_
     json_end_object(json);
 }
 
-static void put_limits(struct json_writer *json, const struct sandbox_limits *limits)
+/* What the backend does not limit is no limit. */
+static void put_limits(struct json_writer *json, const struct sandbox_limits *limits,
+                       bool disk_is_limited)
 {
     json_begin_object(json, "limits");
     json_put_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
     json_put_double(json, "cpus", limits->cpu_millis / 1000.0);
     json_put_int(json, "pids", limits->pids);
-    json_put_int(json, "disk_bytes", (int64_t)limits->disk_bytes);
+    if (disk_is_limited)
+        json_put_int(json, "disk_bytes", (int64_t)limits->disk_bytes);
+    else
+        json_put_null(json, "disk_bytes");
     json_end_object(json);
+}
+
+const char *session_network_name(const struct session *session)
+{
+    if (!session->core->parts.backend->ops->capabilities.network)
+        return "host";
+    return session->network == NETWORK_OPEN ? "open" : "none";
 }
 
 static void put_policy(struct json_writer *json, const struct session *session)
@@ -82,8 +94,8 @@ static void put_policy(struct json_writer *json, const struct session *session)
     put_text_or_null(json, "flavor", session->flavor);
     json_put_text(json, "choice", session_choice_name(session->choice));
     json_put_text(json, "backend", session->core->parts.backend->ops->name);
-    json_put_text(json, "network", session->network == NETWORK_OPEN ? "open" : "none");
-    put_limits(json, &session->limits);
+    json_put_text(json, "network", session_network_name(session));
+    put_limits(json, &session->limits, session->core->parts.backend->ops->capabilities.disk);
     put_secrets(json, session);
     put_kept(json, session->keep_files, &session->kept);
     json_put_bool(json, "auto_restart", session->auto_restart);
@@ -255,12 +267,15 @@ static void put_record_policy(struct json_writer *json, const struct session_rec
         put_text_or_null(json, texts[i], json_string_value(json_object_get(spec, texts[i])));
     for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
         json_put_bool(json, flags[i], json_is_true(json_object_get(spec, flags[i])));
-    put_limits(json, &(struct sandbox_limits){
-                         .memory_bytes = (uint64_t)get_int(spec, "memory_bytes"),
-                         .disk_bytes = (uint64_t)get_int(spec, "disk_bytes"),
-                         .cpu_millis = (uint32_t)get_int(spec, "cpu_millis"),
-                         .pids = (uint32_t)get_int(spec, "pids"),
-                     });
+    put_limits(json,
+               &(struct sandbox_limits){
+                   .memory_bytes = (uint64_t)get_int(spec, "memory_bytes"),
+                   .disk_bytes = (uint64_t)get_int(spec, "disk_bytes"),
+                   .cpu_millis = (uint32_t)get_int(spec, "cpu_millis"),
+                   .pids = (uint32_t)get_int(spec, "pids"),
+               },
+               /* A backend without a wall to the network has none for files either. */
+               !str_equal(json_string_value(json_object_get(spec, "network")), "host"));
     put_record_secrets(json, spec);
     put_kept(json, json_is_true(json_object_get(spec, "keep_files")),
              &(struct session_kept){ .bytes = (uint64_t)get_int(spec, "kept_bytes"),

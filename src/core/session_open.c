@@ -289,19 +289,42 @@ static int check_ceiling(const struct core *core, const struct session_request *
     return ceiling_check(core->ceiling, &ask, err);
 }
 
+/* What the backend cannot do is refused, not left out in silence. */
+static int check_backend(const struct core *core, const struct session_request *request,
+                         struct error *err)
+{
+    const struct backend_ops *ops = core->parts.backend->ops;
+    const char *field = NULL;
+
+    if (!str_is_empty(request->backend) && !str_equal(request->backend, ops->name))
+        return error_named(err, ERR_INVALID, "backend_unknown",
+                           "the backend \"%.40s\" is not available; this daemon has \"%s\"",
+                           request->backend, ops->name);
+    if (!ops->capabilities.templates && !str_is_empty(request->template_name) &&
+        !str_equal(request->template_name, "host"))
+        field = "template";
+    else if (!ops->capabilities.network && request->network == NETWORK_NONE)
+        field = "network";
+    else if (!ops->capabilities.disk && request->limits.disk_bytes)
+        field = "disk";
+    if (!field)
+        return 0;
+    error_named(err, ERR_INVALID, "backend_unable",
+                "%s: the backend %s cannot do that: its sandboxes have the files and the network "
+                "of the host",
+                field, ops->name);
+    return error_hint(err, "leave %s out, or use a daemon with the backend native", field);
+}
+
 static int check_request(struct core *core, const struct session_request *request,
                          struct error *err)
 {
-    const char *backend = core->parts.backend->ops->name;
-
     if (core->stopping)
         return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
     if (request->owner && scopes_check_owner(core->scopes, request->owner, err) < 0)
         return -1;
-    if (!str_is_empty(request->backend) && !str_equal(request->backend, backend))
-        return error_named(err, ERR_INVALID, "backend_unknown",
-                           "the backend \"%.40s\" is not available; this daemon has \"%s\"",
-                           request->backend, backend);
+    if (check_backend(core, request, err) < 0)
+        return -1;
     if (check_flavor(core, request->flavor, err) < 0 || check_ceiling(core, request, err) < 0)
         return -1;
     return request->secrets_json ? vault_open(core->vault, err) : 0;

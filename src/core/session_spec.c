@@ -72,7 +72,7 @@ char *session_spec_text(const struct session *session)
     json_put_text(&json, "flavor", session->flavor);
     put_choice(&json, session);
     json_put_text(&json, "backend", session->core->parts.backend->ops->name);
-    json_put_text(&json, "network", session->network == NETWORK_OPEN ? "open" : "none");
+    json_put_text(&json, "network", session_network_name(session));
     json_put_int(&json, "memory_bytes", (int64_t)session->limits.memory_bytes);
     json_put_int(&json, "disk_bytes", (int64_t)session->limits.disk_bytes);
     json_put_int(&json, "cpu_millis", session->limits.cpu_millis);

@@ -108,7 +108,7 @@ struct job_room {
     alignas(4096) char message[PROTOCOL_MAX_MESSAGE];
     const char *strings[PROTOCOL_MAX_STRINGS + 2 + JOB_SPARE_STRINGS];
     struct user user;
-    char variables[1024]; /* HOME= and the like */
+    char variables[3 * 1024]; /* HOME= and the like */
     alignas(4096) char stack[JOB_STACK];
 };
 
@@ -146,6 +146,7 @@ struct settings {
     int proc_fd;  /* /proc, or -1 */
     int event_fd; /* supervisors write to it */
     struct rlimit nofile;
+    char workspace[1024]; /* of a direct sandbox: where it may write; "" elsewhere */
 };
 
 extern struct settings settings;

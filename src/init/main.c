@@ -204,6 +204,8 @@ static int prepare(char **argv)
     if (settings.direct) {
         (void)sys(setsid);
         (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        if (sys(getcwd, settings.workspace, sizeof settings.workspace) < 0)
+            settings.workspace[0] = 0;
     }
     prepare_descriptors(has_filter);
     storage_prepare();

@@ -191,6 +191,20 @@ static bool has_user_variables(const char *const *env)
            text_has_variable(env, "LOGNAME") && text_has_variable(env, "SHELL");
 }
 
+/* A direct sandbox sees the host's files, of which it may change none: its home is its workspace,
+ * and temporary files go into the directory that the launcher has made beside it. */
+static void complete_directories(struct environment *environment)
+{
+    char path[sizeof settings.workspace + 8];
+    const char *slash = strrchr(settings.workspace, '/');
+    size_t length = slash ? (size_t)(slash - settings.workspace) : 0;
+
+    environment_default(environment, "HOME=", settings.workspace);
+    memcpy(path, settings.workspace, length);
+    memcpy(path + length, "/tmp", sizeof "/tmp");
+    environment_default(environment, "TMPDIR=", path);
+}
+
 static void complete_environment(const struct job *job)
 {
     struct job_room *room = job->room;
@@ -202,6 +216,8 @@ static void complete_environment(const struct job *job)
     };
 
     environment_default(&environment, "PATH=", DEFAULT_PATH);
+    if (settings.workspace[0])
+        complete_directories(&environment);
     environment_default(&environment, "HOME=", room->user.home);
     environment_default(&environment, "USER=", room->user.name);
     environment_default(&environment, "LOGNAME=", room->user.name);

@@ -1,6 +1,7 @@
 #include "launcher/destroy.h"
 
 #include "launcher/kill.h"
+#include "launcher/shared.h"
 #include "launcher/sys.h"
 
 #include <poll.h>
@@ -132,6 +133,8 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
         *out_step = "wait for its processes to die";
         return false;
     }
+    if (!native && kill_has_own_uid(launcher, &destroy->mark))
+        shared_remove(launcher, destroy->mark.uid);
     if (kit_return(launcher, destroy->id, &destroy->kit)) {
         host_leave_template(launcher, &destroy->mark);
         return true;

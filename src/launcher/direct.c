@@ -3,7 +3,9 @@
  * id of its own where we are root, rlimits, the cgroup, Landlock and seccomp.
  */
 
+#include "launcher/kill.h"
 #include "launcher/landlock.h"
+#include "launcher/shared.h"
 #include "launcher/spawn.h"
 #include "launcher/sys.h"
 
@@ -21,19 +23,27 @@ static gid_t direct_gid(const struct spawn *spawn)
     return setup->direct_gid ? setup->direct_gid : spawn->mark.uid;
 }
 
+static int make_directory(struct spawn *spawn, const char *name)
+{
+    if (mkdirat(spawn->dir, name, 0700) < 0)
+        return -1;
+    return spawn->launcher->changes_ids
+               ? fchownat(spawn->dir, name, spawn->mark.uid, direct_gid(spawn), AT_SYMLINK_NOFOLLOW)
+               : 0;
+}
+
 int direct_prepare(struct spawn *spawn)
 {
     const struct launch_setup *setup = &spawn->launcher->setup;
 
-    if (spawn->launcher->root)
+    if (spawn->launcher->changes_ids)
         spawn->mark.uid = setup->direct_uid ? setup->direct_uid
                                             : setup->uid_base + spawn->mark.slot * LAUNCH_IDS_STEP +
                                                   USER_IN_RANGE;
-    if (mkdirat(spawn->dir, "workspace", 0700) < 0)
+    if (make_directory(spawn, "workspace") < 0)
         return fail_sys(&spawn->fail, "make workspace");
-    if (spawn->launcher->root && fchownat(spawn->dir, "workspace", spawn->mark.uid,
-                                          direct_gid(spawn), AT_SYMLINK_NOFOLLOW) < 0)
-        return fail_sys(&spawn->fail, "give workspace away");
+    if (make_directory(spawn, "tmp") < 0)
+        return fail_sys(&spawn->fail, "make a directory for temporary files");
     return 0;
 }
 
@@ -58,6 +68,7 @@ int direct_child(struct spawn *spawn)
 {
     static const char *const argv[] = { "sandglass-init", "--direct", NULL };
     struct launcher *launcher = spawn->launcher;
+    bool has_own_id = kill_has_own_uid(launcher, &spawn->mark);
 
     if (launcher->host.mounts >= 0 && setns(launcher->host.mounts, CLONE_NEWNS) < 0)
         return fail_sys(&spawn->fail, "go back to the host's mounts");
@@ -67,11 +78,13 @@ int direct_child(struct spawn *spawn)
         return fail_sys(&spawn->fail, "set rlimits");
     if (fchdir(spawn->dir) < 0 || chdir("workspace") < 0)
         return fail_sys(&spawn->fail, "enter workspace");
-    if (launcher->root && drop_root(spawn) < 0)
+    if (launcher->changes_ids && drop_root(spawn) < 0)
         return -1;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return fail_sys(&spawn->fail, "set no_new_privs");
-    if (launcher->landlock_abi && landlock_direct(launcher->landlock_abi) < 0)
+    if (launcher->landlock_abi && landlock_direct(launcher->landlock_abi, has_own_id) < 0)
         return fail_sys(&spawn->fail, "restrict with landlock");
+    if (!has_own_id && shared_forbid() < 0)
+        return fail_sys(&spawn->fail, "forbid shared objects");
     return spawn_exec(spawn, argv);
 }

@@ -13,11 +13,11 @@ enum { WALK_ROUNDS = 64, MAX_PROCESSES = 65536 };
 
 /* --- by user id ---------------------------------------------------------------------------- */
 
-static bool has_own_uid(const struct launcher *launcher, const struct mark *mark)
+bool kill_has_own_uid(const struct launcher *launcher, const struct mark *mark)
 {
     uint64_t first = launcher->setup.uid_base + (uint64_t)mark->slot * LAUNCH_IDS_STEP;
 
-    return launcher->root && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
+    return launcher->changes_ids && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
 }
 
 /* One call that no fork can slip through: kill(-1) as that user. 1 when somebody is left that has
@@ -170,7 +170,7 @@ void kill_tree(struct launcher *launcher, const struct mark *mark, int pidfd, co
 {
     bool by_group = cgroups_kill(&launcher->cgroups, id) >= 0;
 
-    if (has_own_uid(launcher, mark))
+    if (kill_has_own_uid(launcher, mark))
         (void)kill_by_uid(mark->uid);
     else if (!by_group && pidfd >= 0)
         kill_by_descent(launcher, mark->pid);
@@ -184,7 +184,7 @@ int kill_stragglers(struct launcher *launcher, const struct mark *mark)
 
     if (found > 0)
         return found;
-    if (has_own_uid(launcher, mark))
+    if (kill_has_own_uid(launcher, mark))
         return kill_by_uid(mark->uid);
     return 0;
 }

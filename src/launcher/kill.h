@@ -8,6 +8,9 @@
 
 #include "launcher/launcher.h"
 
+/* Whether a direct sandbox has a user id that nobody else has. */
+bool kill_has_own_uid(const struct launcher *launcher, const struct mark *mark);
+
 /* Kills PID 1 of a native sandbox. */
 void kill_init(struct launcher *launcher, int pidfd);
 

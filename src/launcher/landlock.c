@@ -10,7 +10,9 @@ enum landlock_right {
     WRITE_FILE = 1 << 1,
     READ_FILE = 1 << 2,
     READ_DIR = 1 << 3,
+    REMOVE_FILE = 1 << 5,
     MAKE_CHAR = 1 << 6,
+    MAKE_FILE = 1 << 8,
     MAKE_BLOCK = 1 << 11,
     ALL_1 = (1 << 13) - 1,
     REFER = 1 << 13,
@@ -132,16 +134,21 @@ static const struct {
     { "/dev/ptmx", READ_FILE | WRITE_FILE | IOCTL_DEVICE },
     { "/dev/pts", READ | WRITE_FILE | IOCTL_DEVICE },
     { "/dev/fd", READ },
-    { "/dev/shm", READ | WRITE_FILE | TRUNCATE | 1 << 5 | 1 << 8 },
+    { "../tmp", ~(uint64_t)(MAKE_CHAR | MAKE_BLOCK) },
     { ".", ~(uint64_t)(MAKE_CHAR | MAKE_BLOCK) },
 };
 
-int landlock_direct(uint32_t abi)
+int landlock_direct(uint32_t abi, bool has_own_id)
 {
+    const uint64_t memory_files = READ | WRITE_FILE | TRUNCATE | REMOVE_FILE | MAKE_FILE;
     int ruleset = make_ruleset(abi);
 
     if (ruleset < 0)
         return -1;
+    if (has_own_id && allow(ruleset, abi, "/dev/shm", memory_files) < 0) {
+        close(ruleset);
+        return -1;
+    }
     for (size_t i = 0; i < sizeof(direct_rules) / sizeof(direct_rules[0]); i++) {
         if (allow(ruleset, abi, direct_rules[i].path, direct_rules[i].rights) < 0) {
             close(ruleset);

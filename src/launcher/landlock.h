@@ -5,6 +5,7 @@
  * abstract sockets or signals.
  */
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The version that the kernel has; 0 without Landlock. */
@@ -13,5 +14,7 @@ uint32_t landlock_abi(void);
 /* A native sandbox: everything below its root except making devices. */
 int landlock_native(uint32_t abi);
 
-/* A direct one: read and execute the system, write the workspace (the current directory). */
-int landlock_direct(uint32_t abi);
+/* A direct one: read and execute the system, write the workspace (the current directory), the
+ * directory for temporary files beside it and, where its id tells whose files those are, /dev/shm.
+ */
+int landlock_direct(uint32_t abi, bool has_own_id);

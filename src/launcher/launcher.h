@@ -56,6 +56,7 @@ struct launcher {
     bool ready;                      /* SETUP was done */
     bool sealed;                     /* no more templates */
     bool root;                       /* has power over the host's user namespace */
+    bool changes_ids;                /* can give direct sandboxes an id; root in a container too */
     enum ids_kind ids;
     int pid; /* the launcher's own, also in the maker */
     int socket;

@@ -10,8 +10,12 @@
 
 static int open_folder(void)
 {
-    if ((mkdir("/run/sandglass", 0755) < 0 && errno != EEXIST) ||
-        (mkdir("/run/sandglass/uids", 0755) < 0 && errno != EEXIST))
+    mode_t before = umask(022); /* the socket of a daemon is in there, too */
+    bool failed = (mkdir("/run/sandglass", 0755) < 0 && errno != EEXIST) ||
+                  (mkdir("/run/sandglass/uids", 0755) < 0 && errno != EEXIST);
+
+    umask(before);
+    if (failed)
         return -1;
     return open("/run/sandglass/uids", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }

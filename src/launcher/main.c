@@ -132,10 +132,19 @@ static int load_filter(struct launcher *self, int fd)
     return 0;
 }
 
-static bool has_power(void)
+/* Numbers of capabilities. */
+enum {
+    CHOWN = 0,
+    DAC_OVERRIDE = 1,
+    FOWNER = 3,
+    KILL = 5,
+    SETGID = 6,
+    SETUID = 7,
+    SYS_ADMIN = 21,
+};
+
+static bool has_capabilities(uint32_t wanted)
 {
-    /* CAP_SYS_ADMIN, CAP_SETUID and CAP_CHOWN in the first user namespace: mapping any id needs
-     * them. Only that namespace maps all ids. */
     struct {
         uint32_t version;
         int pid;
@@ -143,12 +152,12 @@ static bool has_power(void)
     struct {
         uint32_t effective, permitted, inheritable;
     } sets[2] = { 0 };
-    const uint32_t wanted = 1u << 21 | 1u << 7 | 1u << 6 | 1u << 0;
 
     return geteuid() == 0 && syscall(SYS_capget, &header, sets) == 0 &&
            (sets[0].effective & wanted) == wanted;
 }
 
+/* Only the first user namespace maps all ids. */
 static bool maps_all_ids(void)
 {
     char text[64] = "";
@@ -196,7 +205,14 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     if (self->ready)
         return fail_set(fail, "set up twice", EALREADY);
     self->setup = *setup;
-    self->root = has_power() && maps_all_ids();
+    /* Mapping any id needs these. */
+    self->root = has_capabilities(1u << SYS_ADMIN | 1u << SETUID | 1u << SETGID | 1u << CHOWN) &&
+                 maps_all_ids();
+    /* These are what starting, killing and removing something with another id needs. */
+    self->changes_ids = self->root ||
+                        (has_capabilities(1u << SETUID | 1u << SETGID | 1u << CHOWN | 1u << KILL |
+                                          1u << DAC_OVERRIDE | 1u << FOWNER) &&
+                         maps_all_ids());
     self->ids = self->root ? IDS_OWN : IDS_SINGLE;
     if (load_filter(self, filter) < 0)
         return fail_set(fail, "load seccomp program", EINVAL);

@@ -4,6 +4,7 @@
  */
 
 #include "launcher/destroy.h"
+#include "launcher/kill.h"
 #include "launcher/native.h"
 #include "launcher/spawn.h"
 #include "launcher/sys.h"
@@ -122,7 +123,7 @@ static void fill_made(const struct launcher *launcher, const struct mark *mark, 
         .landlock_abi = mark->landlock_abi,
         .mode = mark->mode,
         .network = mark->network,
-        .own_ids = launcher->root,
+        .own_ids = mark->mode == LAUNCH_NATIVE ? launcher->root : kill_has_own_uid(launcher, mark),
         .network_holds = true,
     };
 }

@@ -31,14 +31,18 @@ static const char *state_in_words(const struct session *session)
 
 static void say_limits(struct tool_call *call, const struct session *session)
 {
+    const char *network = session_network_name(session);
     char memory[STR_UNIT_SIZE], disk[STR_UNIT_SIZE];
 
     str_format_size(session->limits.memory_bytes, memory);
-    str_format_size(session->limits.disk_bytes, disk);
+    if (session->core->parts.backend->ops->capabilities.disk)
+        str_format_size(session->limits.disk_bytes, disk);
+    else
+        snprintf(disk, sizeof(disk), "unlimited");
     tool_say(call, "Flavor: %s (%g CPUs, %s memory, %s disk), network %s\n",
              str_is_empty(session->flavor) ? "default" : session->flavor,
              session->limits.cpu_millis / 1000.0, memory, disk,
-             session->network == NETWORK_OPEN ? "open" : "none: nothing can be downloaded");
+             str_equal(network, "none") ? "none: nothing can be downloaded" : network);
 }
 
 static void say_end(struct tool_call *call, const struct session *session)

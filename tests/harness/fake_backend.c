@@ -305,7 +305,13 @@ struct backend *fake_backend_new(struct loop *loop)
 
     fake->ops = (struct backend_ops){
         .name = "fake",
-        .capabilities = { .freeze = true, .usage = true, .limits = true, .outlives_daemon = true },
+        .capabilities = { .freeze = true,
+                          .usage = true,
+                          .limits = true,
+                          .outlives_daemon = true,
+                          .network = true,
+                          .disk = true,
+                          .templates = true },
         .free = fake_free,
         .create = fake_create,
         .adopt = fake_adopt,

@@ -6,7 +6,13 @@
 
 static const struct backend_ops native_backend_ops = {
     .name = "native",
-    .capabilities = { .freeze = true, .usage = true, .limits = true, .outlives_daemon = true },
+    .capabilities = { .freeze = true,
+                      .usage = true,
+                      .limits = true,
+                      .outlives_daemon = true,
+                      .network = true,
+                      .disk = true,
+                      .templates = true },
     .free = launched_free,
     .create = launched_create,
     .adopt = launched_adopt,
@@ -32,7 +38,9 @@ struct backend *native_backend_open(const struct backend_options *options, struc
         error_named(err, ERR_UNAVAILABLE, "native_unavailable",
                     "this host allows no native sandboxes: %s: %s", host->missing,
                     strerror(host->missing_errno));
-        error_hint(err, "see sandglass doctor, or set sandbox.backend to direct");
+        error_hint(err,
+                   "'sandglass doctor' tells what is missing; where a pod or a virtual machine "
+                   "is the wall, use --backend direct (sandbox.backend: direct)");
         return NULL;
     }
     return launched_open(&native_backend_ops, LAUNCH_NATIVE, options);
