@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/manual.h"
 #include "config/config.h"
+#include "daemon/preflight.h"
 #include "wire/json.h"
 
 #include <string.h>
@@ -18,7 +19,8 @@ struct config_args {
 
 static const struct option file_options[] = {
     { "config", 'c', OPTION_TEXT, offsetof(struct config_args, config), "FILE", NULL,
-      "the settings; else $SANDGLASS_CONFIG, else the usual places" },
+      "the settings; else $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
+      "~/.config/sandglass/sandglass.yaml, whichever there is" },
     { 0 },
 };
 
@@ -27,10 +29,10 @@ static int load(struct cli *cli, const struct config_args *args, const struct op
 {
     struct error err;
 
-    if (given->operands.count)
-        return cli_misuse(cli, "%s takes no operand: \"%s\"", cli->command->name,
-                          given->operands.items[0]);
-    if (config_load(config, args->config, &err) < 0)
+    if (given->operands.count > 1 || (given->operands.count && args->config))
+        return cli_misuse(cli, "%s takes one file", cli->command->name);
+    if (config_load(config, given->operands.count ? given->operands.items[0] : args->config, &err) <
+        0)
         return cli_fail(cli, &err);
     return 0;
 }
@@ -52,7 +54,7 @@ static int show_run(struct cli *cli, const void *args, const struct option_resul
 static const struct command config_show_command = {
     .name = "show",
     .summary = "Show the effective settings and where each came from",
-    .usage = "[--config F]",
+    .usage = "[--config F | FILE]",
     .sets = { { file_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct config_args),
     .plain_after = OPERANDS_MIXED,
@@ -63,12 +65,15 @@ static int check_run(struct cli *cli, const void *args, const struct option_resu
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(TEXT_MAXIMUM);
     scoped(config_fini) struct config config = { 0 };
+    struct identity identity;
     struct error err;
     int failed = load(cli, args, given, &config);
 
     if (failed)
         return failed;
-    if (config_check(&config, &err) < 0)
+    identity_find(config.user, &identity);
+    if (config_check(&config, &err) < 0 || preflight_check(&config, &identity, &err) < 0 ||
+        preflight_check_places(&config, &identity, &err) < 0)
         return cli_fail(cli, &err);
     if (cli->json)
         return cli_print(cli, "{\"ok\":true}\n", 12);
@@ -79,7 +84,9 @@ static int check_run(struct cli *cli, const void *args, const struct option_resu
 static const struct command config_check_command = {
     .name = "check",
     .summary = "Say whether the daemon would start with these settings",
-    .usage = "[--config F]",
+    .usage = "[--config F | FILE]",
+    .details = "The same questions that 'serve' asks before it starts: values, backend, template, "
+               "files of\nkeys and certificates, directories. Nothing is made.",
     .sets = { { file_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct config_args),
     .plain_after = OPERANDS_MIXED,

@@ -18,7 +18,8 @@ static const struct option doctor_options[] = {
     { "store", 0, OPTION_FLAG, offsetof(struct doctor_args, store), NULL, NULL,
       "check the whole database too, with its log and the output beside it" },
     { "config", 'c', OPTION_TEXT, offsetof(struct doctor_args, config), "FILE", NULL,
-      "the settings; else $SANDGLASS_CONFIG, else the usual places" },
+      "the settings; else $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
+      "~/.config/sandglass/sandglass.yaml, whichever there is" },
     { 0 },
 };
 

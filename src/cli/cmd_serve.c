@@ -20,7 +20,8 @@ struct serve_args {
 
 static const struct option serve_options[] = {
     { "config", 'c', OPTION_TEXT, PLACE(config), "FILE", NULL,
-      "the settings; else $SANDGLASS_CONFIG, else the usual places" },
+      "the settings; else $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
+      "~/.config/sandglass/sandglass.yaml, whichever there is" },
     { "state", 0, OPTION_TEXT, PLACE(state), "DIR", NULL, "where it keeps what it must remember" },
     { "listen", 0, OPTION_LIST, PLACE(listen), "ADDR", NULL,
       "unix:PATH or HOST:PORT; may be repeated" },

@@ -46,7 +46,7 @@ void config_fini(struct config *config)
 
 /* --- defaults that depend on the host ------------------------------------------------------- */
 
-static bool is_default(const struct config *config, const char *key)
+bool config_is_default(const struct config *config, const char *key)
 {
     return strcmp(config->origins[setting_find(settings, key) - settings], CONFIG_ORIGIN_DEFAULT) ==
            0;
@@ -102,7 +102,7 @@ static char *default_instance(void)
 static void derive_text(const struct config *config, const char *key, char **field,
                         char *(*make)(void))
 {
-    if (!is_default(config, key) && **field)
+    if (!config_is_default(config, key) && **field)
         return;
     free(*field);
     *field = make();
@@ -112,7 +112,7 @@ static void derive_listen(struct config *config)
 {
     scoped(free) char *socket = NULL;
 
-    if (!is_default(config, "listen") && config->listen.count)
+    if (!config_is_default(config, "listen") && config->listen.count)
         return;
     config_list_release(&config->listen);
     socket = xasprintf("unix:%s/sandglass.sock", config->runtime_dir);
@@ -141,7 +141,7 @@ static void derive_flavors(struct config *config)
 
 static void derive_audit(struct config *config)
 {
-    if (!is_default(config, "audit.file") && *config->audit.file)
+    if (!config_is_default(config, "audit.file") && *config->audit.file)
         return;
     free(config->audit.file);
     config->audit.file = path_join(config->state_dir, "audit.log");

@@ -316,6 +316,9 @@ int config_set(struct config *config, const char *key, const char *value, const 
 
 /* What no single setting can know: that they fit together, that mounts exist, that an address open
  * to others asks who is there. Called once all of them are set. */
+/* Whether nobody has set it. The key has to exist. */
+bool config_is_default(const struct config *config, const char *key);
+
 int config_check(const struct config *config, struct error *err);
 
 /* By name; "" is the default one. NULL when there is none. */

@@ -4,7 +4,7 @@
 
 #define FIELD(member) offsetof(struct config, member)
 
-#define BACKENDS CHOICES("native", "direct", "docker", "gvisor", "kubernetes", "none")
+#define BACKENDS CHOICES("native", "direct", "none")
 
 const struct setting settings[] = {
     {
@@ -145,8 +145,9 @@ const struct setting settings[] = {
         .key = "sandbox.allow_direct_fallback",
         .type = SETTING_BOOL,
         .offset = FIELD(sandbox.allow_direct_fallback),
-        .fallback = "true",
-        .help = "Where the host forbids namespaces, use direct instead of native, and say so.",
+        .fallback = "false",
+        .help = "Where the host forbids native sandboxes, use direct instead, WITHOUT WALLS around "
+                "programs. Otherwise the daemon does not start there.",
     },
     {
         .key = "sandbox.require",

@@ -12,7 +12,7 @@
         .min = 1, .max = 1e6, .zero_is_off = true                                                 \
     }
 
-#define FLAVOR_BACKENDS CHOICES("", "native", "direct", "docker", "gvisor", "kubernetes", "none")
+#define FLAVOR_BACKENDS CHOICES("", "native", "direct", "none")
 
 static const struct setting mount_rows[] = {
     { .key = "host_path",

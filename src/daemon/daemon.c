@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "core/core.h"
 #include "daemon/place.h"
+#include "daemon/preflight.h"
 #include "daemon/privileges.h"
 #include "loop/loop.h"
 #include "loop/worker.h"
@@ -226,7 +227,8 @@ static int start_privileged(struct daemon *daemon, struct error *err)
 {
     identity_find(daemon->config.user, &daemon->identity);
     tell_identity(daemon);
-    if (prepare_sockets(daemon, err) < 0 || prepare_state(daemon, err) < 0)
+    if (preflight_check(&daemon->config, &daemon->identity, err) < 0 ||
+        prepare_sockets(daemon, err) < 0 || prepare_state(daemon, err) < 0)
         return -1;
     daemon->loop = loop_new(&clock_system);
     daemon->launcher = launcher_start(

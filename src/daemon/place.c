@@ -55,17 +55,30 @@ static int make_directory(const char *path, unsigned mode, const struct identity
 }
 
 /* As that user, whom the kernel asks: modes, lists and read-only file systems count. */
-static bool may_write(const char *path, const struct identity *identity)
+static bool may(int how, const char *path, const struct identity *identity)
 {
     bool other = identity->kind != IDENTITY_SELF;
     bool result;
+    int reason;
 
     if (other && (setegid(identity->gid) < 0 || seteuid(identity->uid) < 0))
         return false;
-    result = faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0;
+    result = faccessat(AT_FDCWD, path, how, AT_EACCESS) == 0;
+    reason = errno;
     if (other && (seteuid(0) < 0 || setegid(0) < 0))
         abort();
+    errno = reason;
     return result;
+}
+
+static bool may_write(const char *path, const struct identity *identity)
+{
+    return may(W_OK | X_OK, path, identity);
+}
+
+bool place_may_read(const char *path, const struct identity *identity)
+{
+    return may(R_OK, path, identity);
 }
 
 static int refuse(const char *path, const struct identity *identity, const char *purpose,
@@ -81,6 +94,22 @@ static int refuse(const char *path, const struct identity *identity, const char 
                       "name a directory that does not exist yet, or run: chown %s %s; Sandglass "
                       "does not change directories that it has not made",
                       user, path);
+}
+
+/* A missing one is made by ourselves, in the nearest directory above that exists. */
+int place_check(const char *path, const struct identity *identity, const char *purpose,
+                struct error *err)
+{
+    const struct identity self = { .kind = IDENTITY_SELF, .uid = geteuid(), .gid = getegid() };
+    scoped(free) char *part = xstrdup(path);
+
+    if (access(path, F_OK) == 0)
+        return may_write(path, identity) ? 0 : refuse(path, identity, purpose, err);
+    while (access(part, F_OK) < 0 && strrchr(part, '/') > part)
+        *strrchr(part, '/') = '\0';
+    if (access(part, F_OK) < 0)
+        strcpy(part, "/");
+    return may_write(part, &self) ? 0 : refuse(part, &self, "make a directory", err);
 }
 
 int place_prepare(const char *path, unsigned mode, const struct identity *identity,
@@ -220,7 +249,28 @@ static void hand_over_state(const char *path, int state, const struct identity *
              kv("entries", handover.count));
 }
 
-/* A directory for sockets has no file that would tell whose it is: the id that only we use does. */
+/*
+ * The directory for sockets has no file that would tell whose it is. Two things do: an id that only
+ * we use, and root's records of uid ranges, which the launcher keeps there.
+ */
+static bool is_own_runtime(int dir, struct stat *out_status)
+{
+    struct stat uids;
+
+    if (dir < 0 || fstat(dir, out_status) < 0)
+        return false;
+    return out_status->st_uid == IDENTITY_FALLBACK_ID ||
+           (out_status->st_uid == 0 && fstatat(dir, "uids", &uids, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(uids.st_mode) && uids.st_uid == 0);
+}
+
+/* Where root's records are the daemon may add its socket, and move nothing. */
+static void share_runtime(int dir, const struct identity *identity)
+{
+    if (fchown(dir, 0, identity->gid) == 0)
+        (void)fchmod(dir, 01775);
+}
+
 static void hand_over_runtime(const char *path, const char *socket_name,
                               const struct identity *identity)
 {
@@ -228,11 +278,14 @@ static void hand_over_runtime(const char *path, const char *socket_name,
     struct handover handover = { .to = identity, .from = IDENTITY_FALLBACK_ID };
     struct stat status;
 
-    if (identity->kind != IDENTITY_NAMED || dir < 0 || fstat(dir, &status) < 0 ||
-        status.st_uid != IDENTITY_FALLBACK_ID)
+    if (identity->kind == IDENTITY_SELF || !is_own_runtime(dir, &status))
         return;
-    hand_over_descriptor(&handover, dir);
-    hand_over_entry(&handover, dir, socket_name);
+    if (status.st_uid == 0)
+        share_runtime(dir, identity);
+    else
+        hand_over_descriptor(&handover, dir);
+    if (identity->uid != handover.from)
+        hand_over_entry(&handover, dir, socket_name);
 }
 
 /* --- the two kinds -------------------------------------------------------------------------- */
@@ -275,15 +328,33 @@ int place_prepare_state(const char *path, const struct identity *identity, struc
     return place_prepare(output, 0700, identity, "keep output", err);
 }
 
+/* Allocated; the path is absolute. */
+static char *directory_of(const char *socket_path)
+{
+    char *directory = xstrdup(socket_path);
+    char *slash = strrchr(directory, '/');
+
+    if (slash)
+        slash[slash == directory] = '\0';
+    return directory;
+}
+
+int place_check_socket(const char *socket_path, const struct identity *identity, struct error *err)
+{
+    scoped(free) char *directory = directory_of(socket_path);
+    scoped(fd_close) int dir = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat status;
+
+    if (identity->kind != IDENTITY_SELF && is_own_runtime(dir, &status))
+        return 0;
+    return place_check(directory, identity, "create a socket", err);
+}
+
 int place_prepare_socket(const char *socket_path, const struct identity *identity,
                          struct error *err)
 {
-    scoped(free) char *directory = xstrdup(socket_path);
-    char *slash = strrchr(directory, '/');
+    scoped(free) char *directory = directory_of(socket_path);
 
-    if (!slash)
-        return 0;
-    slash[slash == directory] = '\0';
     hand_over_runtime(directory, strrchr(socket_path, '/') + 1, identity);
     return place_prepare(directory, 0755, identity, "create a socket", err);
 }

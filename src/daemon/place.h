@@ -19,6 +19,14 @@ int place_prepare(const char *path, unsigned mode, const struct identity *identi
  * which the daemon would empty and that are not its own. */
 int place_prepare_state(const char *path, const struct identity *identity, struct error *err);
 
+/* As place_prepare() would find it; nothing is made. */
+int place_check(const char *path, const struct identity *identity, const char *purpose,
+                struct error *err);
+int place_check_socket(const char *socket_path, const struct identity *identity, struct error *err);
+
+/* Whether the identity can read the file; errno tells why not. */
+bool place_may_read(const char *path, const struct identity *identity);
+
 /* The directory of a unix socket. */
 int place_prepare_socket(const char *socket_path, const struct identity *identity,
                          struct error *err);

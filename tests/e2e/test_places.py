@@ -141,3 +141,20 @@ def test_a_link_in_the_state_of_an_earlier_daemon_gives_nothing_away(make_daemon
     daemon.settings["user"] = "daemon"
     daemon.start()
     assert (facts(work / "root"), facts(work / "symbolic")) == before
+
+
+@as_root
+def test_the_directory_with_the_records_of_uid_ranges_takes_the_socket_too(make_daemon, work):
+    """The launcher of a daemon that listens elsewhere has made it; its records stay root's."""
+    place = work / "run"
+    (place / "uids").mkdir(parents=True, mode=0o700)
+    os.chmod(place, 0o700)
+    (place / "uids" / "0").write_text("record")
+    before = facts(place / "uids"), facts(place / "uids" / "0")
+    daemon = make_daemon(backend="direct", start=False, settings={"user": "daemon"})
+    daemon.socket = place / "s.sock"
+    daemon.url = f"unix:{daemon.socket}"
+    daemon.start()
+    status = os.stat(place)
+    assert (status.st_uid, status.st_mode & 0o7777) == (0, 0o1775), "the daemon cannot put other records in their place"
+    assert (facts(place / "uids"), facts(place / "uids" / "0")) == before

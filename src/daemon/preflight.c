@@ -1,0 +1,117 @@
+#include "daemon/preflight.h"
+
+#include "base/scoped.h"
+#include "base/str.h"
+#include "daemon/place.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_directory(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static int check_template(const struct config *config, struct error *err)
+{
+    const char *name = config->sandbox.template_name;
+    scoped(free) char *templates = path_join(config->state_dir, "templates");
+    scoped(free) char *imported = path_join(templates, name);
+
+    if (str_equal(name, "host") || is_directory(*name == '/' ? name : imported))
+        return 0;
+    error_named(err, ERR_INVALID, "template_unknown", "sandbox.template: there is no \"%s\"", name);
+    return error_hint(err, *name == '/' ? "name a directory that exists, or \"host\""
+                                        : "'sandglass template ls' lists what was imported; "
+                                          "\"host\" is always there");
+}
+
+/* A direct sandbox has the files of the host: it cannot be given others. */
+static int check_direct(const struct config *config, const struct identity *identity,
+                        struct error *err)
+{
+    const struct {
+        const char *key;
+        uint64_t id, own;
+    } ids[] = {
+        { "sandbox.direct.uid", (uint64_t)config->sandbox.direct_uid, identity->uid },
+        { "sandbox.direct.gid", (uint64_t)config->sandbox.direct_gid, identity->gid },
+    };
+
+    if (!str_equal(config->sandbox.template_name, "host"))
+        return error_set(err, ERR_INVALID,
+                         "sandbox.template: the backend direct has the files of the host and no "
+                         "templates; use \"host\", or the backend native");
+    if (config->sandbox.mounts.count)
+        return error_set(err, ERR_INVALID,
+                         "sandbox.mounts: the backend direct cannot mount anything; remove them, "
+                         "or use the backend native");
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+        if (config_is_default(config, ids[i].key) ||
+            (ids[i].id != 0 && (identity->kind == IDENTITY_SELF || ids[i].id != ids[i].own)))
+            continue;
+        error_named(err, ERR_INVALID, "id_not_safe", "%s: programs must not run as %s", ids[i].key,
+                    ids[i].id ? "the daemon's own user" : "root");
+        return error_hint(err, "leave it out: each sandbox then has an id of its own");
+    }
+    return 0;
+}
+
+static int check_file(const char *key, const char *path, const struct identity *reader,
+                      struct error *err)
+{
+    if (!*path || place_may_read(path, reader))
+        return 0;
+    error_sys(err, "%s: read %s", key, path);
+    err->code = ERR_INVALID;
+    return reader->kind == IDENTITY_NAMED
+               ? error_hint(err, "the daemon runs as user %s, who has to be able to read it",
+                            reader->name)
+               : -1;
+}
+
+/* Certificates are read before power is given up, files of keys again and again. */
+static int check_files(const struct config *config, const struct identity *identity,
+                       struct error *err)
+{
+    const struct identity self = { .kind = IDENTITY_SELF, .uid = geteuid(), .gid = getegid() };
+    bool has_keys = config->auth.mode == AUTH_MODE_KEYS;
+    bool has_jwt = config->auth.mode == AUTH_MODE_JWT;
+
+    if (check_file("tls.certificate", config->tls.certificate, &self, err) < 0 ||
+        check_file("tls.key", config->tls.key, &self, err) < 0)
+        return -1;
+    if (has_keys && access(config->auth.keys_file, F_OK) == 0 &&
+        check_file("auth.keys_file", config->auth.keys_file, identity, err) < 0)
+        return -1;
+    return has_jwt ? check_file("auth.jwt.jwks_file", config->auth.jwt.jwks_file, identity, err)
+                   : 0;
+}
+
+int preflight_check(const struct config *config, const struct identity *identity, struct error *err)
+{
+    bool direct = str_equal(config->sandbox.backend, "direct");
+
+    if (check_template(config, err) < 0 || (direct && check_direct(config, identity, err) < 0))
+        return -1;
+    return check_files(config, identity, err);
+}
+
+int preflight_check_places(const struct config *config, const struct identity *identity,
+                           struct error *err)
+{
+    if (place_check(config->state_dir, identity, "keep the daemon's state", err) < 0)
+        return error_wrap(err, "state_dir");
+    for (size_t i = 0; i < config->listen.count; i++) {
+        const char *address = config->listen.items[i];
+
+        if (str_starts_with(address, "unix:") &&
+            place_check_socket(address + strlen("unix:"), identity, err) < 0)
+            return error_wrap(err, "listen on %s", address);
+    }
+    return 0;
+}
