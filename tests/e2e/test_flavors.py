@@ -16,7 +16,7 @@ FLAVORS = [
     {"name": "faster", "price_per_hour": 7200, "needs_approval": True},
     {"name": "mystery", "needs_approval": False},                          # without a price
     {"name": "gpu", "gpus": 1, "price_per_hour": 1, "needs_approval": True},
-    {"name": "remote", "backend": "docker"},
+    {"name": "remote", "backend": "none"},
 ]
 
 
@@ -75,7 +75,7 @@ def test_the_list_says_what_each_has_and_whether_it_can_be_had(make):
     assert (flavors["roomy"]["memory_bytes"], flavors["roomy"]["pids"]) == (512 << 20, 64)
     assert flavors["mystery"]["price_per_hour"] is None and flavors["mystery"]["needs_approval"]
     assert not flavors["gpu"]["available"] and "GPU" in flavors["gpu"]["reason"]
-    assert not flavors["remote"]["available"] and "docker" in flavors["remote"]["reason"]
+    assert not flavors["remote"]["available"] and "none" in flavors["remote"]["reason"]
 
 
 def test_a_free_flavor_replaces_the_automatic_sandbox_and_files_are_told_to_be_gone(make):

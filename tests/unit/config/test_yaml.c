@@ -107,7 +107,7 @@ static void lists_maps_and_items_are_read(void **state UNUSED)
                   "      path: /other\n"
                   "flavors:\n"
                   "  - {name: gpu, memory: 1g, cpus: 4, gpus: 1, price_per_hour: 1.25,\n"
-                  "     needs_approval: true, backend: docker}\n"
+                  "     needs_approval: true, backend: direct}\n"
                   "  - {name: plain}\n");
     assert_int_equal(config.listen.count, 2);
     assert_string_equal(config.listen.items[0], "unix:/run/a b.sock");
@@ -195,7 +195,7 @@ static void wrong_values_are_refused_with_their_place(void **state UNUSED)
         { "sandbox: {pids: 1.5}\n", "\"1.5\" is not a whole number" },
         { "sandbox: {pids: 99999999999999999999}\n", "is not a whole number" },
         { "sandbox: {network: bridge}\n", "\"bridge\" is not one of none, open" },
-        { "sandbox: {backend: vm}\n", "\"vm\" is not one of native, direct, docker" },
+        { "sandbox: {backend: vm}\n", "\"vm\" is not one of native, direct" },
         { "state_dir: relative\n", "\"relative\" is not an absolute path" },
         { "state_dir: \"/a\\0b\"\n", "has a NUL in it" },
         { "listen: {a: b}\n", "listen: must be one value" },
