@@ -241,6 +241,9 @@ struct config {
         int64_t max_concurrent;
         uint64_t output_capture_bytes;
         uint64_t output_spool_bytes;
+        uint64_t spool_per_session_bytes; /* 0: no quota, here and below */
+        uint64_t spool_per_owner_bytes;
+        uint64_t spool_total_bytes;
         int output_full; /* enum output_full */
     } exec;
 

@@ -20,6 +20,7 @@
 #include "core/scopes.h"
 #include "core/session_private.h"
 #include "core/shares.h"
+#include "core/spool.h"
 #include "core/storage.h"
 #include "core/vault.h"
 #include "loop/flow.h"
@@ -110,6 +111,7 @@ struct core *core_new(const struct core_parts *parts)
     core->pool = pool_new(core);
     core->retention = retention_new(core);
     core->scopes = scopes_new(core);
+    core->spool = spool_new(core);
     core->shares = shares_new(core);
     core->vault = vault_new(parts->state_dir);
     parts->store->on_lost = on_lost;
@@ -164,6 +166,7 @@ void core_free(struct core *core)
     shutdown_free(core);
     recovery_free(core->recovery);
     scopes_free(core->scopes);
+    spool_free(core->spool);
     shares_free(core->shares);
     vault_free(core->vault);
     keep_free(core->keep);
@@ -185,6 +188,7 @@ void core_free(struct core *core)
 
 void core_start(struct core *core, core_done_fn *done, void *user)
 {
+    spool_scan(core->spool);
     recovery_start(core, done, user);
 }
 

@@ -56,6 +56,7 @@ struct pool;
 struct recovery;
 struct retention;
 struct scopes;
+struct spool;
 struct shares;
 struct store;
 struct vault;
@@ -102,6 +103,7 @@ struct core {
     struct recovery *recovery;       /* owned; NULL once it is done */
     struct retention *retention;     /* owned */
     struct scopes *scopes;           /* owned */
+    struct spool *spool;             /* owned */
     struct shares *shares;           /* owned */
     struct storage *storage;         /* owned */
     struct vault *vault;             /* owned */

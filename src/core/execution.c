@@ -9,6 +9,7 @@
 #include "core/events.h"
 #include "core/execution_internal.h"
 #include "core/metrics.h"
+#include "core/spool.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -64,6 +65,21 @@ static void on_output(void *context)
     execution_continue_end(execution);
 }
 
+/* More is kept of its output, or less. */
+static bool on_kept(void *context, int64_t bytes)
+{
+    struct execution *execution = context;
+    const struct session *session = execution->session;
+    bool is_ended = !execution->run;
+
+    if (is_ended && !execution->spool)
+        return false;
+    if (!execution->spool)
+        execution->spool = spool_begin(execution->core->spool, execution->id, execution->session_id,
+                                       session && session->owner ? session->owner : "");
+    return spool_add(execution->spool, bytes);
+}
+
 static struct output *open_output(struct core *core, const char *id, bool is_stderr,
                                   uint64_t recorded_bytes, struct execution *watcher)
 {
@@ -79,6 +95,7 @@ static struct output *open_output(struct core *core, const char *id, bool is_std
         .flows = watcher ? core->flows : NULL,
         .flow = watcher ? watcher->session_id : NULL,
         .on_change = watcher ? on_output : NULL,
+        .on_kept = watcher ? on_kept : NULL,
         .context = watcher,
     };
 
@@ -161,6 +178,7 @@ struct execution *execution_new(struct session *session, const char *id)
 
 static void free_execution(struct execution *execution)
 {
+    spool_end(execution->spool);
     share_give(&execution->share);
     share_give(&execution->terminal_share);
     loop_undefer(execution->core->loop, &execution->notify);
@@ -441,6 +459,7 @@ void execution_continue_end(struct execution *execution)
         return;
     }
     forget_process(execution);
+    spool_end(steal_ptr(&execution->spool));
     execution_run_free(steal_ptr(&execution->run));
     execution_unref(execution);
 }
@@ -481,4 +500,5 @@ void executions_end_all(struct session *session, const struct end_reason *reason
         list_remove(&execution->node);
         execution->session = NULL;
     }
+    spool_on_session_gone(session->core->spool, session->id);
 }

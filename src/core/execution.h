@@ -90,6 +90,7 @@ struct execution {
     struct error start_error; /* why it never ran, as the caller's answer; ERR_NONE otherwise */
     enum output_full output_full;
     struct output *out, *err;  /* owned; err is NULL with a terminal */
+    struct spool_entry *spool; /* borrowed; NULL while nothing was written, and at the end */
     struct journal *journal;   /* owned; NULL with a terminal */
     struct execution_run *run; /* owned; private: what is needed only while it runs */
     unsigned references;

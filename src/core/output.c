@@ -23,6 +23,7 @@ enum {
     PIPE_FULL_BYTES = 64 * 1024,
     AHEAD_BYTES = 16 * 1024,     /* room made in the file for one read */
     TERMINAL_BYTES = 128 * 1024, /* at most this much is on its way through a terminal */
+    LEAST_CAP_BYTES = 64 * 1024, /* of a stream, whatever quota is exceeded */
     PUNCH_BYTES = 4 * 1024 * 1024,
     ON_ITS_WAY_BYTES = 8 * 1024 * 1024, /* sent to a follower, and perhaps not received */
     PAGE_BYTES = 4096,
@@ -48,8 +49,11 @@ struct output {
     uint64_t stored;     /* bytes of them that have a place in the file: all, unless it failed */
     uint64_t hole_start; /* where the dropped middle begins and ends; both 0 without one */
     uint64_t hole_end;
-    uint64_t finish_at; /* complete when this much has come, or the pipe is empty */
+    uint64_t finish_at;  /* complete when this much has come, or the pipe is empty */
+    uint64_t cap_bytes;  /* as in the options, or less */
+    uint64_t told_bytes; /* to on_kept */
     unsigned busy_turns;
+    bool is_sent; /* sockets may refer to pages of the file */
     bool is_terminal;
     bool cannot_splice;
     bool is_marked; /* as being followed, by the sticky bit */
@@ -73,23 +77,25 @@ int output_full_parse(const char *name)
     return -1;
 }
 
-bool output_may_be_sent(const struct output *output)
+bool output_may_be_sent(struct output *output)
 {
-    return output->source.fd < 0 || output->options.cap_bytes >= 8 * (uint64_t)FOLIO_BYTES;
+    bool may = output->source.fd < 0 || output->cap_bytes >= 8 * (uint64_t)FOLIO_BYTES;
+
+    output->is_sent = output->is_sent || may;
+    return may;
 }
 
 /* Where a hole may begin and end. */
 static uint64_t hole_floor(const struct output *output, uint64_t bytes)
 {
-    uint64_t unit = output->options.cap_bytes >= 8 * (uint64_t)FOLIO_BYTES ? FOLIO_BYTES
-                                                                           : PAGE_BYTES;
+    uint64_t unit = output->is_sent ? FOLIO_BYTES : PAGE_BYTES;
 
     return bytes / unit * unit;
 }
 
 static uint64_t head_bytes(const struct output *output)
 {
-    return hole_floor(output, output->options.cap_bytes / 2);
+    return hole_floor(output, output->cap_bytes / 2);
 }
 
 /* --- the file ------------------------------------------------------------------------------ */
@@ -193,9 +199,9 @@ static bool is_blocking(const struct output *output)
  * sent to it but perhaps not received stays too: a client that is cut off asks for it again. */
 static uint64_t drop_limit(const struct output *output)
 {
-    uint64_t tail = output->options.cap_bytes - head_bytes(output);
+    uint64_t tail = output->cap_bytes - head_bytes(output);
     uint64_t limit = output->stored > tail ? output->stored - tail : 0;
-    uint64_t margin = MIN(output->options.cap_bytes / 4, (uint64_t)ON_ITS_WAY_BYTES);
+    uint64_t margin = MIN(output->cap_bytes / 4, (uint64_t)ON_ITS_WAY_BYTES);
     const struct output_follower *follower;
 
     list_for_each (follower, &output->followers, node)
@@ -205,23 +211,64 @@ static uint64_t drop_limit(const struct output *output)
     return hole_floor(output, limit);
 }
 
+/* One hole: the ranges of two punches touch. */
+static void punch(struct output *output, uint64_t start, uint64_t end)
+{
+    if (fallocate(output->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start,
+                  (off_t)(end - start)) < 0) {
+        error_sys(&output->error, "drop the middle of the spool %s", output->options.name);
+        return;
+    }
+    output->hole_start = output->hole_end ? MIN(output->hole_start, start) : start;
+    output->hole_end = MAX(output->hole_end, end);
+}
+
 /* In big steps, because each one costs about the same. */
 static void drop_middle(struct output *output)
 {
     uint64_t start = MAX(output->hole_end, head_bytes(output));
     uint64_t limit = drop_limit(output);
+    uint64_t step = MIN(MAX(output->cap_bytes / 8, (uint64_t)PAGE_BYTES), (uint64_t)PUNCH_BYTES);
 
-    if (limit < start + MIN(MAX(output->options.cap_bytes / 8, (uint64_t)PAGE_BYTES),
-                            (uint64_t)PUNCH_BYTES))
-        return;
-    if (fallocate(output->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start,
-                  (off_t)(limit - start)) < 0) {
-        error_sys(&output->error, "drop the middle of the spool %s", output->options.name);
-        return;
-    }
-    if (!output->hole_end)
-        output->hole_start = start;
-    output->hole_end = limit;
+    if (limit >= start + step)
+        punch(output, start, limit);
+}
+
+/* Half as much is kept from now on; of the head, too, unless a follower has yet to read it. */
+static void shrink(struct output *output)
+{
+    uint64_t head, limit;
+
+    output->cap_bytes = MAX(output->cap_bytes / 2, (uint64_t)LEAST_CAP_BYTES);
+    head = head_bytes(output);
+    limit = drop_limit(output);
+    if (output->file >= 0 && !output->error.code && head < limit &&
+        (!output->hole_end || (head < output->hole_start && limit >= output->hole_start)))
+        punch(output, head, limit);
+    else if (output->file >= 0 && !output->error.code)
+        drop_middle(output);
+}
+
+static uint64_t kept_bytes(const struct output *output)
+{
+    return output->stored - (output->hole_end - output->hole_start);
+}
+
+static bool tell_kept(struct output *output)
+{
+    uint64_t kept = kept_bytes(output);
+    int64_t more = (int64_t)(kept - output->told_bytes);
+
+    output->told_bytes = kept;
+    return more && output->options.on_kept &&
+           output->options.on_kept(output->options.context, more);
+}
+
+/* A cap that is over its least only becomes smaller when it has to. */
+static void keep_quota(struct output *output)
+{
+    while (tell_kept(output) && output->cap_bytes > LEAST_CAP_BYTES)
+        shrink(output);
 }
 
 /* --- taking bytes -------------------------------------------------------------------------- */
@@ -355,7 +402,7 @@ static ssize_t take_some(struct output *output, size_t room)
 
 static uint64_t room_behind(const struct output *output, uint64_t offset)
 {
-    uint64_t limit = offset + output->options.cap_bytes;
+    uint64_t limit = offset + output->cap_bytes;
 
     return limit > output->length ? limit - output->length : 0;
 }
@@ -407,7 +454,7 @@ static void wait_for_followers(struct output *output)
 
     io_watch_stop(&output->source);
     list_for_each (follower, &output->followers, node) {
-        if (follower->offset + output->options.cap_bytes <= output->length)
+        if (follower->offset + output->cap_bytes <= output->length)
             first_us = MIN(first_us, follower->moved_at_us);
     }
     output->is_waiting = true;
@@ -530,6 +577,7 @@ static void drain(struct output *output)
         end_source(output);
     else if (output->finishing && (result == 0 || output->length >= output->finish_at))
         output->finished = true;
+    keep_quota(output);
     wait_for_more(output, output->length - before, result);
     if (output->length != before || output->finished != was_finished || result < 0)
         changed(output);
@@ -561,7 +609,7 @@ static void on_stall(struct timer *timer)
     struct list stalled = LIST_INIT(stalled);
 
     list_for_each_safe (follower, following, &output->followers, node) {
-        if (follower->offset + output->options.cap_bytes > output->length ||
+        if (follower->offset + output->cap_bytes > output->length ||
             follower->moved_at_us > since_us)
             continue;
         list_remove(&follower->node);
@@ -582,6 +630,7 @@ struct output *output_new(const struct output_options *options)
 
     output->options = *options;
     output->options.cap_bytes = MAX(options->cap_bytes, (uint64_t)(4 * PAGE_BYTES));
+    output->cap_bytes = output->options.cap_bytes;
     output->file = -1;
     output->source.fd = -1;
     list_init(&output->followers);

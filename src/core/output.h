@@ -15,6 +15,8 @@
  * somebody was reading. With OUTPUT_BLOCK nothing is dropped that no reader has been given: the
  * pipe is not drained further than the cap ahead of the readers, and the program waits.
  *
+ * Where more is kept than the owner of the output has room for (on_kept), the cap becomes smaller.
+ *
  * When the spool cannot be written (disk full), the program is not stopped: its further bytes are
  * counted and dropped, and output_error() says why.
  */
@@ -32,6 +34,9 @@ struct journal;
 struct output;
 
 typedef void output_changed_fn(void *context);
+
+/* So many bytes more (or less) are in the file; true when there are too many. */
+typedef bool output_kept_fn(void *context, int64_t bytes);
 
 enum { OUTPUT_NAME_SIZE = ID_SIZE + 16 };
 
@@ -58,6 +63,7 @@ struct output_options {
     struct flows *flows; /* borrowed: whose shares its bytes are taken in; NULL: no limit */
     const char *flow;    /* the name of its flow, borrowed for output_new() */
     output_changed_fn *on_change; /* new bytes, or the end; may be NULL */
+    output_kept_fn *on_kept;      /* may be NULL */
     void *context;
 };
 
@@ -108,7 +114,7 @@ int output_fd(const struct output *output);
 
 /* Whether bytes may be handed to a socket by reference, as sendfile(2) does: otherwise they could
  * be dropped before they are received. */
-bool output_may_be_sent(const struct output *output);
+bool output_may_be_sent(struct output *output);
 
 /* Head and tail, at most `capture` bytes in all; *out_truncated if some are missing between them. A
  * marker line with the number of bytes left out stands between them. */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/keep.h"
 #include "core/session.h"
+#include "core/spool.h"
 #include "core/storage.h"
 #include "loop/worker.h"
 #include "store/store.h"
@@ -120,6 +121,8 @@ static void on_output_gone(struct job *job)
         storage_forget(retention->core->storage, retention->sessions.items[i]);
     for (size_t i = 0; i < retention->sessions.count; i++)
         store_forget_session(retention->core->parts.store, retention->sessions.items[i]);
+    for (size_t i = 0; i < retention->executions.count; i++)
+        spool_forget(retention->core->spool, retention->executions.items[i]);
     keep_forget(retention->core->keep, retention->kept_bytes);
     retention->kept_bytes = 0;
     log_debug("records removed", kv("sessions", retention->sessions.count));

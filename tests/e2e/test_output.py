@@ -230,3 +230,20 @@ def test_output_that_cannot_be_kept_is_told_everywhere(daemon):
     assert "output is incomplete" in one_call["error"], one_call
     spool.unlink()
     assert daemon.execute(session, ["/bin/echo", "again"])["stdout"] == "again\n"
+
+
+def test_the_oldest_output_goes_when_a_quota_is_reached_and_its_readers_are_told(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"exec": {"spool_per_session": "1m"}})
+    session = daemon.session()
+    runs = [daemon.execute(session, ["/usr/bin/head", "-c", "700000", "/dev/zero"])["id"] for _ in range(2)]
+    path = f"/sessions/{session}/executions"
+    wait_for(lambda: "x-sandglass-gap" in daemon.api("GET", f"{path}/{runs[0]}/output").headers, "it is evicted")
+    evicted = daemon.api("GET", f"{path}/{runs[0]}/output", expect=200)
+    assert evicted.headers["x-sandglass-gap"] == "0-700000" and evicted.body == b""
+    record = daemon.api("GET", f"{path}/{runs[0]}").json
+    assert record["state"] == "exited" and record["stdout_bytes"] == 700000, record
+    assert daemon.api("GET", f"{path}/{runs[1]}/output", expect=200).body == bytes(700000)
+    loud = daemon.execute(session, command="for i in 1 2 3 4; do head -c 2000000 /dev/zero & done; wait")
+    assert loud["stdout_bytes"] == 8000000 and loud["truncated"]
+    kept = sum(file.stat().st_blocks * 512 for file in (daemon.state / "output").iterdir())
+    assert kept <= 1 << 20, kept

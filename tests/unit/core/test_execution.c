@@ -1,5 +1,7 @@
 #include "core/execution.h"
 
+#include "core/spool.h"
+
 #include "base/log.h"
 #include "base/str.h"
 #include "core/sandbox.h"
@@ -96,6 +98,129 @@ static char *as_json(struct execution *execution)
 
     execution_write_json(execution, &json, NULL, true);
     return buffer_steal_text(&text);
+}
+
+/* --- quotas of the spool --------------------------------------------------------------------- */
+
+static void restart(void);
+
+enum { MEGABYTE = 1024 * 1024 };
+
+/* One that writes so much and ends. */
+static void write_and_end(char *out_id, size_t bytes)
+{
+    struct execution *execution = start_simple();
+    scoped(free) char *text = calloc(1, 4097);
+
+    memset(text, 'x', 4096);
+    for (size_t i = 0; i < bytes; i += 4096) {
+        fake_program_write(fake_programs_last(), text);
+        world_settle(&world);
+    }
+    memcpy(out_id, execution->id, ID_SIZE);
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    release(execution);
+}
+
+static bool is_kept(const char *id)
+{
+    char name[ID_SIZE + 16];
+
+    snprintf(name, sizeof(name), "output/%s.out", id);
+    return faccessat(world.state_dir, name, F_OK, 0) == 0;
+}
+
+static void the_oldest_output_of_a_session_makes_room_for_the_newest(void **state)
+{
+    char ids[4][ID_SIZE];
+
+    (void)state;
+    world.config.exec.spool_per_session_bytes = MEGABYTE;
+    for (size_t i = 0; i < 4; i++)
+        write_and_end(ids[i], MEGABYTE * 2 / 5);
+    assert_false(is_kept(ids[0]));
+    assert_false(is_kept(ids[1]));
+    assert_true(is_kept(ids[2]));
+    assert_true(is_kept(ids[3]));
+    assert_in_range(spool_bytes(world.core->spool), 1, MEGABYTE);
+}
+
+static void output_of_a_session_that_is_gone_goes_before_that_of_others(void **state)
+{
+    struct session *first = session, *second;
+    char ids[3][ID_SIZE];
+
+    (void)state;
+    world.config.exec.spool_per_owner_bytes = MEGABYTE;
+    write_and_end(ids[0], MEGABYTE * 2 / 5);
+    second = session = world_open_simple(&world, "ann", NULL);
+    write_and_end(ids[1], MEGABYTE * 2 / 5);
+    session_end(second, END_DELETED, NULL, NULL, NULL);
+    world_settle(&world);
+    session = first;
+    write_and_end(ids[2], MEGABYTE * 2 / 5);
+    assert_true(is_kept(ids[0]));
+    assert_false(is_kept(ids[1]));
+    assert_true(is_kept(ids[2]));
+}
+
+static void in_all_the_owner_who_has_most_gives_first(void **state)
+{
+    char ids[4][ID_SIZE];
+
+    (void)state;
+    world.config.exec.spool_total_bytes = MEGABYTE;
+    write_and_end(ids[0], MEGABYTE / 5);
+    session = world_open_simple(&world, "bob", NULL);
+    write_and_end(ids[1], MEGABYTE * 2 / 5);
+    write_and_end(ids[2], MEGABYTE * 2 / 5);
+    write_and_end(ids[3], MEGABYTE / 5);
+    assert_true(is_kept(ids[0]));
+    assert_false(is_kept(ids[1]));
+    assert_true(is_kept(ids[2]));
+    assert_true(is_kept(ids[3]));
+}
+
+static void programs_that_run_share_the_quota_of_their_session(void **state)
+{
+    scoped(free) char *text = calloc(1, 4097);
+    struct execution *executions[3];
+    struct fake_program *programs[3];
+
+    (void)state;
+    memset(text, 'x', 4096);
+    world.config.exec.spool_per_session_bytes = MEGABYTE;
+    for (size_t i = 0; i < 3; i++) {
+        executions[i] = start_simple();
+        programs[i] = fake_programs_last();
+    }
+    for (size_t i = 0; i < 3 * MEGABYTE / 4096; i++) {
+        fake_program_write(programs[i % 3], text);
+        world_settle(&world);
+    }
+    assert_in_range(spool_bytes(world.core->spool), 1, MEGABYTE);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(output_length(executions[i]->out), MEGABYTE);
+        fake_program_exit(programs[i], 0);
+        world_settle(&world);
+        release(executions[i]);
+    }
+}
+
+static void output_of_an_earlier_daemon_counts_in_all_and_goes_first(void **state)
+{
+    char old[ID_SIZE], new[ID_SIZE];
+
+    (void)state;
+    write_and_end(old, MEGABYTE * 3 / 5);
+    restart();
+    world_advance(&world, 100);
+    assert_in_range(spool_bytes(world.core->spool), MEGABYTE / 2, MEGABYTE);
+    world.config.exec.spool_total_bytes = MEGABYTE;
+    write_and_end(new, MEGABYTE * 3 / 5);
+    assert_false(is_kept(old));
+    assert_true(is_kept(new));
 }
 
 /* --- from start to end ----------------------------------------------------------------------- */
@@ -866,6 +991,11 @@ int main(void)
         TEST(a_program_that_ignores_term_is_killed_after_the_grace),
         TEST(the_rest_of_the_tree_is_killed_before_a_timeout_is_told),
         TEST(a_timeout_of_zero_never_comes),
+        TEST(the_oldest_output_of_a_session_makes_room_for_the_newest),
+        TEST(output_of_a_session_that_is_gone_goes_before_that_of_others),
+        TEST(in_all_the_owner_who_has_most_gives_first),
+        TEST(programs_that_run_share_the_quota_of_their_session),
+        TEST(output_of_an_earlier_daemon_counts_in_all_and_goes_first),
         TEST(a_timeout_is_no_success_of_a_program_that_ends_well_when_asked_to),
         TEST(a_timeout_counts_while_the_execution_waits_for_a_sandbox),
         TEST(a_start_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox),
