@@ -264,6 +264,9 @@ void execution_on_exit(struct execution *execution, const struct agent_exit *end
         execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
     } else if (run->wanted != EXECUTION_RUNNING) {
         execution_begin_end(execution, run->wanted, NULL);
+    } else if (end->code < 0 && !end->signal) {
+        execution_begin_end(execution, EXECUTION_CRASHED,
+                            "lost: its sandbox does not know its end");
     } else if (may_be_oom(execution)) {
         run->inspecting = true;
         run->inspect = (struct backend_op){ .done = on_inspected };
@@ -370,6 +373,9 @@ static void on_start_refused(struct execution *execution, const struct agent_req
         if (number == EAGAIN || number == ENOMEM || request->stage == STAGE_LIMIT)
             error_named(&err, ERR_LIMIT, "too_many_processes",
                         "the sandbox can start no more processes: %s", strerror(number));
+        else if (number == EINTR)
+            error_named(&err, ERR_BACKEND, "supervisor_killed",
+                        "the supervisor of the program was killed before the program started");
         else if (number == ENOSPC || number == EDQUOT)
             error_named(&err, ERR_NO_SPACE, "no_space", "the sandbox has no space left");
         fail_start(execution, &err);

@@ -476,6 +476,30 @@ static void a_full_process_table_is_the_callers_answer(void **state)
     release(execution);
 }
 
+static void a_supervisor_that_was_killed_is_named(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    fake_programs_fail_next(STAGE_SPAWN, EINTR);
+    execution = start_simple();
+    assert_int_equal(execution->state, EXECUTION_CRASHED);
+    assert_non_null(strstr(execution->error, "supervisor"));
+    release(execution);
+}
+
+static void an_end_without_code_and_signal_is_no_exit(void **state)
+{
+    struct execution *execution = start_simple();
+
+    (void)state;
+    fake_program_exit(fake_programs_last(), -1);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_CRASHED);
+    assert_non_null(execution->reason);
+    release(execution);
+}
+
 static void a_generation_that_has_moved_on_is_the_callers_answer(void **state)
 {
     struct execution *execution =
@@ -991,6 +1015,8 @@ int main(void)
         TEST(a_program_that_ignores_term_is_killed_after_the_grace),
         TEST(the_rest_of_the_tree_is_killed_before_a_timeout_is_told),
         TEST(a_timeout_of_zero_never_comes),
+        TEST(a_supervisor_that_was_killed_is_named),
+        TEST(an_end_without_code_and_signal_is_no_exit),
         TEST(the_oldest_output_of_a_session_makes_room_for_the_newest),
         TEST(output_of_a_session_that_is_gone_goes_before_that_of_others),
         TEST(in_all_the_owner_who_has_most_gives_first),
