@@ -1,14 +1,17 @@
 #include "launcher/closer.h"
 
+#include "launcher/destroy.h"
 #include "launcher/launcher.h"
 #include "launcher/sys.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 
 /* Whoever waits for a sandbox comes first. */
 enum {
@@ -122,6 +125,9 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     close(launcher->epoll);
     if (launcher->kits.maker >= 0)
         close(launcher->kits.maker);
+    /* What the launcher holds is not to live on in one that was started later. */
+    kits_close_fds(launcher);
+    destroys_close_fds(launcher);
     leases_forget(&launcher->slots.leases);
     pile.cgroups = &launcher->cgroups;
     pile.mounts = -1;
@@ -150,7 +156,10 @@ void closer_start(struct launcher *launcher)
 {
     int pair[2];
 
-    launcher->closer = (struct closer){ .socket = -1 };
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    launcher->closer = (struct closer){ .socket = -1, .started_s = now.tv_sec };
     if (!launcher->host.native || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return;
     launcher->closer.pid = fork();
@@ -172,6 +181,29 @@ void closer_stop(struct launcher *launcher)
     close(launcher->closer.socket);
     launcher->closer.socket = -1;
     (void)waitpid(launcher->closer.pid, NULL, 0);
+}
+
+/* What it had not removed yet are groups without a sandbox. */
+static void lose(struct launcher *launcher)
+{
+    char names[CGROUP_NAME_SIZE];
+
+    close(launcher->closer.socket);
+    launcher->closer.socket = -1;
+    snprintf(names, sizeof(names), "kit-%d-x", launcher->pid);
+    cgroups_sweep(&launcher->cgroups, names);
+}
+
+void closer_turn(struct launcher *launcher)
+{
+    struct timespec now;
+
+    if (launcher->closer.socket >= 0 || !launcher->ready || !launcher->host.native)
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec == launcher->closer.started_s)
+        return;
+    closer_start(launcher);
 }
 
 static bool hand_over(const struct closer *closer, const struct farewell *farewell)
@@ -202,6 +234,8 @@ void closer_take(struct launcher *launcher, const struct farewell *farewell)
     if (farewell->mounts < 0 && farewell->netns < 0 && !*farewell->group)
         return;
     taken = hand_over(&launcher->closer, farewell);
+    if (!taken && launcher->closer.socket >= 0 && errno != EAGAIN)
+        lose(launcher);
     close_fd(farewell->mounts);
     close_fd(farewell->netns);
     if (!taken && *farewell->group)

@@ -13,14 +13,20 @@
 
 #include "launcher/cgroup.h"
 
+#include <stdint.h>
+
 struct launcher;
 
 struct closer {
     int socket; /* owned; -1 without one */
     int pid;
+    int64_t started_s; /* the last one: one that dies again and again is started once a second */
 };
 
 void closer_start(struct launcher *launcher);
+
+/* Another one in the place of one that has died. */
+void closer_turn(struct launcher *launcher);
 
 /* Waits until everything is closed. */
 void closer_stop(struct launcher *launcher);

@@ -132,9 +132,14 @@ static int mount_image(struct launcher *launcher, int image, struct fail *fail)
 int disk_make(struct launcher *launcher, int dir, uint64_t bytes, uint64_t inodes,
               struct fail *fail)
 {
-    int image = openat(dir, "disk", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct statfs space;
+    int image;
     int mount = -1;
 
+    /* The work of making one grows with its size. */
+    if (fstatfs(dir, &space) < 0 || bytes / (uint64_t)space.f_bsize > space.f_blocks)
+        return fail_set(fail, "disk: larger than the disk of the host", EINVAL);
+    image = openat(dir, "disk", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (image < 0)
         return fail_sys(fail, "make the image of a disk");
     if (ftruncate(image, (off_t)bytes) < 0 || make_file_system(launcher, image, inodes) < 0)

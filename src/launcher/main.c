@@ -420,6 +420,7 @@ static int turn(struct launcher *self)
     int destroys_ms = destroy_turn(self);
     int kits_ms = kits_turn(self);
 
+    closer_turn(self);
     return sooner(sooner(destroys_ms, kits_ms), memory_watch_turn(self));
 }
 

@@ -172,12 +172,31 @@ def test_no_more_are_kept_than_are_needed(daemon):
     wait_for(lambda: not list((daemon.state / "sandboxes").iterdir()), "their folders are gone")
 
 
-def maker_of(daemon):
+def maker_of(daemon, name="sandglass-maker"):
     """The child of the launcher that makes what sandboxes need."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        if (read_process(entry) or [""])[0] == "sandglass-maker" and has_open(entry, daemon.state):
+        if (read_process(entry) or [""])[0] == name and has_open(entry, daemon.state):
             return int(entry)
     return None
+
+
+def test_a_closer_that_dies_is_replaced_and_nothing_stays(daemon):
+    for _ in in_turn(daemon, "true", 1):
+        pass
+    closer = wait_for(lambda: maker_of(daemon, "sandglass-close"), "there is a closer")
+    sessions = [daemon.session() for _ in range(4)]
+    for session in sessions:
+        daemon.execute(session, ["true"])
+    os.kill(closer, signal.SIGKILL)
+
+    def other():
+        for _ in in_turn(daemon, "true", 1):
+            pass
+        return maker_of(daemon, "sandglass-close") not in (None, closer)
+
+    wait_for(other, "there is another one", 30)
+    daemon.api("DELETE", "/sessions", expect=200)
+    wait_for(lambda: not list(pathlib.Path("/sys/fs/cgroup").glob(f"*/sandglass.{INSTANCE}*/kit-*-x*")), "what the first one had is gone")
 
 
 def ahead(daemon):
