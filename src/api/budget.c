@@ -135,9 +135,9 @@ static const struct api_answer owner_answers[] = {
 
 const struct api_route api_budget_routes[] = {
     { HTTP_GET, BUDGET, reply_session, "What the session may spend and has spent",
-      .session = API_LIVE_SESSION, .answers = session_answers },
+      .session = API_LIVE_SESSION, .approvers = true, .answers = session_answers },
     { HTTP_PATCH, BUDGET, patch_session_budget, "Change its cap and its automatic approval",
-      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .fields = patch_fields,
+      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .approvers = true, .fields = patch_fields,
       .field_count = ARRAY_LENGTH(patch_fields), .answers = session_answers },
     { HTTP_GET, "/api/v1/budget", get_owner_budget, "What the sessions of an owner have spent",
       .parameters = owner_parameters, .answers = owner_answers },

@@ -117,11 +117,17 @@ static void ask_store(struct api_request *request, const char *reference, enum a
     store_query(request->api->parts.store, STORE_SESSIONS, &lookup->query);
 }
 
+/* Whether sessions of others are found, too. */
+static bool finds_all(const struct api_request *request)
+{
+    return request->any_owner || (request->route->approvers && api_is_approver(request, NULL));
+}
+
 void api_find_session(struct api_request *request, const char *reference, enum api_session kind,
                       api_handler_fn *then)
 {
     struct session *session =
-        session_find(request->core, request->owner, request->any_owner, reference, NULL);
+        session_find(request->core, request->owner, finds_all(request), reference, NULL);
 
     if (session) {
         request->session = session;

@@ -95,6 +95,7 @@ struct api_route {
     const struct api_parameter *parameters; /* as extras */
     const struct api_answer *answers;       /* ends with status 0 */
     enum api_access access;
+    bool approvers;  /* an approver finds everybody's sessions here */
     bool any_origin; /* the URL itself is the permission: any web page may use it that has it */
 };
 

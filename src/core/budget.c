@@ -1,5 +1,6 @@
 #include "core/budget.h"
 
+#include "base/alloc.h"
 #include "base/money.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -37,17 +38,34 @@ struct sums account_sums(const struct account *account)
                           .held = still_held(&account->meter, &now) };
 }
 
-/* What its sessions hold is counted anew each time: it cannot be wrong. */
-static struct sums owner_sums(const struct budgets *budgets, const struct owner_account *owner)
+/* "svc" holds for svc and svc/ann. */
+static bool is_in_tree(const char *root, const char *owner)
+{
+    size_t length = strlen(root);
+
+    if (!length)
+        return !*owner;
+    return strncmp(root, owner, length) == 0 && (!owner[length] || owner[length] == '/');
+}
+
+/* Of an owner and all below it. What their sessions hold is counted anew each time: it cannot be
+ * wrong. */
+static struct sums tree_sums(const struct budgets *budgets, const char *root)
 {
     struct stamp now = clocks_stamp(budgets->core);
-    struct sums sums = { .spent = owner->spent };
+    struct sums sums = { 0 };
     struct map_slot *slot;
 
+    map_for_each (slot, &budgets->by_owner) {
+        const struct owner_account *owner = slot->value;
+
+        if (is_in_tree(root, owner->owner))
+            sums.spent += owner->spent;
+    }
     map_for_each (slot, &budgets->by_session) {
         const struct account *account = slot->value;
 
-        if (account->owner != owner)
+        if (!is_in_tree(root, account->owner->owner))
             continue;
         sums.spent += meter_unpaid(&account->meter, &now);
         sums.held += still_held(&account->meter, &now);
@@ -55,9 +73,41 @@ static struct sums owner_sums(const struct budgets *budgets, const struct owner_
     return sums;
 }
 
-static int64_t owner_cap(const struct budgets *budgets, const struct owner_account *owner)
+/* 0 without one. */
+static int64_t owner_cap(const struct budgets *budgets, const char *owner)
 {
-    return owner->cap >= 0 ? owner->cap : budgets->core->parts.config->budget.owner_cap;
+    const struct owner_account *account = map_get(&budgets->by_owner, owner);
+
+    return account && account->cap >= 0 ? account->cap
+                                        : budgets->core->parts.config->budget.owner_cap;
+}
+
+/* The cap that leaves least, of the owner's own and of those above it. */
+struct narrowest {
+    int64_t cap;
+    int64_t left; /* INT64_MAX without a cap */
+};
+
+static struct narrowest narrowest_cap(const struct account *account)
+{
+    const struct budgets *budgets = account->budgets;
+    int64_t own_held = account_sums(account).held;
+    scoped(free) char *name = xstrdup(account->owner->owner);
+    struct narrowest narrowest = { .left = INT64_MAX };
+    char *slash;
+
+    do {
+        struct sums all = tree_sums(budgets, name);
+        int64_t cap = owner_cap(budgets, name);
+        int64_t left = cap - all.spent - (all.held - own_held);
+
+        if (cap && left < narrowest.left)
+            narrowest = (struct narrowest){ cap, left };
+        slash = strrchr(name, '/');
+        if (slash)
+            *slash = '\0';
+    } while (slash);
+    return narrowest;
 }
 
 int64_t budget_window_us(const struct core *core)
@@ -69,14 +119,11 @@ int64_t budget_window_us(const struct core *core)
 
 struct room account_room(const struct account *account, bool session_cap_holds)
 {
-    const struct budgets *budgets = account->budgets;
     struct sums own = account_sums(account);
-    struct sums all = owner_sums(budgets, account->owner);
-    int64_t cap = owner_cap(budgets, account->owner);
 
     return (struct room){
         .session = session_cap_holds ? account->cap - own.spent : INT64_MAX,
-        .owner = cap ? cap - all.spent - (all.held - own.held) : INT64_MAX,
+        .owner = narrowest_cap(account).left,
     };
 }
 
@@ -90,7 +137,7 @@ void account_describe_lack(const struct account *account, const struct room *roo
                            char *text, size_t size)
 {
     bool of_session = amount > room->session;
-    int64_t cap = of_session ? account->cap : owner_cap(account->budgets, account->owner);
+    int64_t cap = of_session ? account->cap : narrowest_cap(account).cap;
     int64_t left = MAX(of_session ? room->session : room->owner, (int64_t)0);
     char amounts[3][MONEY_TEXT_SIZE];
 
@@ -222,8 +269,8 @@ int64_t budget_spent(const struct session *session)
 static void put_owner(struct json_writer *json, const char *key, const struct budgets *budgets,
                       const struct owner_account *owner)
 {
-    struct sums sums = owner_sums(budgets, owner);
-    int64_t cap = owner_cap(budgets, owner);
+    struct sums sums = tree_sums(budgets, owner->owner);
+    int64_t cap = owner_cap(budgets, owner->owner);
 
     json_begin_object(json, key);
     json_put_text(json, "owner", owner->owner);

@@ -17,7 +17,8 @@
  * at most.
  *
  * Caps: that of the session holds for everything that no person has approved, and for all while
- * auto_approve is on; that of the owner holds always.
+ * auto_approve is on; that of the owner holds always, for the owner and all below it: svc/ann and
+ * svc/bob together stay under the cap of svc.
  */
 
 #include "core/session.h"

@@ -116,7 +116,9 @@ static void put_clocks(struct json_writer *json, const struct session *session)
 
     json_put_time(json, "expires_at",
                   has_lease ? clocks_wall_us(session->core, &session->expires) : 0);
+    json_put_text(json, "expires_at_clock", has_lease ? end_kind_name(END_LEASE) : NULL);
     put_seconds(json, "time_remaining", left_ms);
+    json_put_text(json, "time_remaining_clock", next == END_NONE ? NULL : end_kind_name(next));
     put_seconds(json, "lease_remaining", session_lease_remaining_ms(session));
     put_seconds(json, "idle_remaining", session_idle_remaining_ms(session));
     put_seconds(json, "lifetime_remaining", session_lifetime_remaining_ms(session));
@@ -132,8 +134,10 @@ static void put_clocks(struct json_writer *json, const struct session *session)
 
 static void put_no_clocks(struct json_writer *json)
 {
-    static const char *const names[] = { "expires_at",     "time_remaining",     "lease_remaining",
-                                         "idle_remaining", "lifetime_remaining", "next_end" };
+    static const char *const names[] = { "expires_at",         "expires_at_clock",
+                                         "time_remaining",     "time_remaining_clock",
+                                         "lease_remaining",    "idle_remaining",
+                                         "lifetime_remaining", "next_end" };
 
     for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
         json_put_null(json, names[i]);

@@ -187,6 +187,19 @@ def test_malformed_decisions_are_refused(make):
     assert daemon.api("GET", "/approvals?state=undecided").status == 400
 
 
+def test_an_approver_raises_the_cap_of_a_session_of_somebody_else(keys, keyed):
+    ann, eve = bearer(keys.create("ann")["key"]), bearer(keys.create("eve", "approver")["key"])
+    bob = bearer(keys.create("bob")["key"])
+    daemon = keyed()
+    session = daemon.api("POST", "/sessions", {"preload": False}, headers=ann, expect=201).json["id"]
+    path = f"/sessions/{session}/budget"
+    assert daemon.api("PATCH", path, {"cap_usd": 50}, headers=bob).status == 404
+    assert daemon.api("PATCH", path, {"cap_usd": 50}, headers=ann).status == 403
+    assert daemon.api("PATCH", path, {"cap_usd": 50}, headers=eve, expect=200).json["cap_usd"] == 50
+    assert daemon.api("GET", path, headers=eve, expect=200).json["cap_usd"] == 50
+    assert daemon.api("GET", f"/sessions/{session}", headers=eve).status == 404  # nothing else of it is theirs
+
+
 def test_with_keys_only_an_approver_decides(keys, keyed):
     ann, eve = bearer(keys.create("ann")["key"]), bearer(keys.create("eve", "approver")["key"])
     daemon = keyed(flavors=FLAVORS)

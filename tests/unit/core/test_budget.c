@@ -300,6 +300,22 @@ static void m32_two_sessions_of_an_owner_share_his_cap(void **state)
     assert_int_equal(choose(world, second, "gpu"), CHOICE_MADE);
 }
 
+static void the_cap_of_an_owner_holds_for_all_below_it(void **state)
+{
+    struct world *world = *state;
+    struct session *first = world_open_simple(world, "svc/u1", NULL);
+    struct session *second = world_open_simple(world, "svc/u2", NULL);
+    struct session *other = world_open_simple(world, "svcx", NULL);
+
+    budget_set_owner_cap(world->core->budgets, "svc", USD(3.00));
+    assert_int_equal(choose(world, first, "gpu"), CHOICE_MADE);
+    assert_int_equal(choose(world, second, "gpu"), CHOICE_ASKED);
+    assert_non_null(strstr(second->approval->question, "owner's cap of $3.00"));
+    assert_int_equal(choose(world, other, "gpu"), CHOICE_MADE);
+    budget_set_owner_cap(world->core->budgets, "svc", USD(30.00));
+    assert_int_equal(choose(world, second, "gpu"), CHOICE_MADE);
+}
+
 static void e17_reservations_are_durable(void **state)
 {
     struct world *world = *state;
@@ -557,6 +573,7 @@ int main(void)
         TEST(m31_an_unknown_price_always_goes_to_a_person),
         TEST(a_flavor_that_needs_no_approval_still_has_to_fit),
         TEST(m32_two_sessions_of_an_owner_share_his_cap),
+        TEST(the_cap_of_an_owner_holds_for_all_below_it),
         TEST(e17_reservations_are_durable),
         TEST(m34_switching_automatic_approval_on_counts_what_was_spent_before),
         TEST(a_wider_budget_is_told_from_a_narrower_one),
