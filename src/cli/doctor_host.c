@@ -73,7 +73,7 @@ static int attempt_namespaces(void)
 }
 
 /* What forbids it, as far as it can be told. */
-static const char *namespace_remedy(void)
+const char *doctor_namespace_remedy(void)
 {
     char text[64];
 
@@ -87,7 +87,7 @@ static const char *namespace_remedy(void)
         strcmp(text, "1") == 0)
         return "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile";
     return "in a container: allow unshare and clone in its seccomp profile, or run it privileged; "
-           "else the direct backend is used, which isolates less";
+           "where the container is wall enough, use sandbox.backend: direct";
 }
 
 static void check_namespaces(const struct doctor *doctor UNUSED, struct finding *finding)
@@ -97,7 +97,7 @@ static void check_namespaces(const struct doctor *doctor UNUSED, struct finding 
     if (number == 0)
         finding_set(finding, FINDING_OK, NULL, "user, mount, pid, net, ipc and uts can be made");
     else
-        finding_set(finding, FINDING_WARN, namespace_remedy(), "cannot be made: %s",
+        finding_set(finding, FINDING_WARN, doctor_namespace_remedy(), "cannot be made: %s",
                     strerror(number));
 }
 

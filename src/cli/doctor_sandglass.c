@@ -7,9 +7,12 @@
 #include "config/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const uint64_t least_bytes = 256 << 20;
@@ -134,14 +137,74 @@ static void check_daemon(const struct doctor *doctor, struct finding *finding)
                     err.message);
 }
 
+/* --- the proof ------------------------------------------------------------------------------- */
+
+/* In the child: `run` uses the daemon that is there, or a private one. */
+static _Noreturn void run_true(const struct doctor *doctor, int output)
+{
+    const char *backend = doctor->config->sandbox.backend;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    (void)dup2(null, STDIN_FILENO);
+    (void)dup2(null, STDOUT_FILENO);
+    (void)dup2(output, STDERR_FILENO);
+    if (doctor->config->path)
+        (void)setenv("SANDGLASS_CONFIG", doctor->config->path, 1);
+    execl("/proc/self/exe", "sandglass", "run", "--backend", backend, "--timeout", "30s", "--",
+          "true", NULL);
+    _exit(127);
+}
+
+/* What `run` wrote on stderr, its first line that is a message of its own; "" without one. */
+static void read_message(int fd, char *text, size_t size)
+{
+    char line[1024];
+    FILE *stream = fdopen(fd, "r");
+
+    *text = '\0';
+    while (stream && fgets(line, sizeof(line), stream)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (!*text && str_starts_with(line, "sandglass: "))
+            snprintf(text, size, "%.*s", (int)size - 1, line + strlen("sandglass: "));
+    }
+    if (stream)
+        fclose(stream);
+}
+
+/* Parts that look well are no proof: one sandbox is made, and a program runs in it. */
+static void check_sandbox(const struct doctor *doctor, struct finding *finding)
+{
+    char message[200];
+    int pipes[2];
+    int status = 0;
+    pid_t pid;
+
+    if (!doctor->config || pipe2(pipes, O_CLOEXEC) < 0) {
+        finding_set(finding, FINDING_FAIL, NULL, "cannot be tried");
+        return;
+    }
+    pid = fork();
+    if (pid == 0)
+        run_true(doctor, pipes[1]);
+    close(pipes[1]);
+    read_message(pipes[0], message, sizeof(message));
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        finding_set(finding, FINDING_OK, NULL, "made by the backend %s, and 'true' ran in it",
+                    doctor->config->sandbox.backend);
+    else
+        finding_set(finding, FINDING_FAIL,
+                    strstr(message, "native") ? doctor_namespace_remedy() : NULL,
+                    "the backend %s cannot make one: %s", doctor->config->sandbox.backend,
+                    *message ? message : "no reason given");
+}
+
 const struct check sandglass_checks[] = {
-    { "settings", check_settings },
-    { "state dir", check_state },
-    { "runtime dir", check_runtime },
-    { "disk space", check_space },
-    { "languages", check_languages },
-    { "daemon", check_daemon },
-    { 0 },
+    { "settings", check_settings },   { "state dir", check_state },
+    { "runtime dir", check_runtime }, { "disk space", check_space },
+    { "languages", check_languages }, { "daemon", check_daemon },
+    { "sandbox", check_sandbox },     { 0 },
 };
 
 static void check_store(const struct doctor *doctor, struct finding *finding)

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -95,8 +96,9 @@ static char *default_instance(void)
     char name[HOST_NAME_MAX + 1] = "";
 
     if (gethostname(name, sizeof(name) - 1) < 0 || !*name)
-        return xstrdup("localhost");
-    return xstrdup(name);
+        snprintf(name, sizeof(name), "localhost");
+    /* Names of cgroups begin with it, and root's daemon may be there already. */
+    return geteuid() == 0 ? xstrdup(name) : xasprintf("%.48s-%u", name, (unsigned)geteuid());
 }
 
 static void derive_text(const struct config *config, const char *key, char **field,

@@ -145,3 +145,18 @@ def test_without_ids_of_their_own_there_are_no_shared_objects(work):
     result = run(work, "sh", "-c", "touch /dev/shm/sgt-$$; ipcmk -M 4096; ipcmk -S 1; ipcmk -Q; true", uid=1001)
     assert result.returncode == 0 and result.stdout == "" and len(result.stderr.splitlines()) >= 4, result
     assert objects(1001) == []
+
+
+@as_root
+@pytest.mark.parametrize("who, backend, runs", [({"caps": CONTAINER}, "direct", True), ({"caps": "-all"}, "direct", True),
+                                                ({"caps": "-all"}, "native", False)])
+def test_the_doctor_tries_a_sandbox(work, who, backend, runs):
+    place = work / "place"
+    place.mkdir()
+    config = work / "settings.yaml"
+    config.write_text(f"{{state_dir: {place}/state, listen: ['unix:{place}/s'], sandbox: {{backend: {backend}}}}}")
+    result = subprocess.run(["setpriv", f"--bounding-set={who['caps']}", "--inh-caps=-all", SANDGLASS, "doctor", "--config", config],
+                            capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"], "TMPDIR": str(place)})
+    line = next(line for line in result.stdout.splitlines() if line.split()[1:2] == ["sandbox"])
+    assert (line.split()[0], result.returncode) == (("ok", 0) if runs else ("fail", 1)), result.stdout
+    assert ("0 in the way" in result.stdout) == runs
