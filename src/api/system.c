@@ -10,6 +10,9 @@
 #include "core/metrics.h"
 
 #include <string.h>
+#include <sys/statvfs.h>
+
+enum { DISK_LEAST_BYTES = 4 * 1024 * 1024 };
 
 static void get_health(struct api_request *request)
 {
@@ -27,6 +30,33 @@ static void get_health(struct api_request *request)
     api_reply(request, 200, &text);
 }
 
+/* A full disk loses records and output before the store has failed. */
+static int check_disk(const struct api *api, struct error *err)
+{
+    struct statvfs disk;
+
+    if (fstatvfs(api->parts.core->parts.state_dir, &disk) < 0)
+        return 0; /* nothing is known: the store says whether it works */
+    if ((uint64_t)disk.f_bavail * disk.f_frsize >= DISK_LEAST_BYTES &&
+        (disk.f_files == 0 || disk.f_favail > 0))
+        return 0;
+    return error_named(err, ERR_UNAVAILABLE, "disk_full", "the disk of state_dir %s is full",
+                       api->parts.config->state_dir);
+}
+
+/* While it fails it is tried at each look: nobody may send anything else to a daemon that is not
+ * ready. */
+static int check_store(const struct api *api, struct error *err)
+{
+    struct store *store = api->parts.store;
+
+    if (!store->counts.failing)
+        return 0;
+    store_forget_document(store, "health", "probe");
+    return error_named(err, ERR_UNAVAILABLE, "store_failing", "records cannot be written: %s",
+                       store->counts.last_failure.message);
+}
+
 static void get_ready(struct api_request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
@@ -38,7 +68,11 @@ static void get_ready(struct api_request *request)
     else if (request->core->recovery)
         error_named(&err, ERR_UNAVAILABLE, "not_ready",
                     "the daemon is still looking at what an earlier one left");
+    else if (backend_check(request->api->parts.backend, &err) == 0 &&
+             check_store(request->api, &err) == 0)
+        (void)check_disk(request->api, &err);
     if (err.code) {
+        err.retryable = true;
         api_fail(request, &err);
         return;
     }
@@ -169,7 +203,7 @@ static void get_flavors(struct api_request *request)
 static const struct api_answer answers[] = { { 200, "what it says" }, { 0 } };
 static const struct api_answer ready_answers[] = {
     { 200, "requests are served" },
-    { 503, "not_ready, shutting_down" },
+    { 503, "not_ready, shutting_down, launcher_unavailable, store_failing, disk_full" },
     { 0 },
 };
 

@@ -151,6 +151,11 @@ void backend_list(struct backend *backend, struct backend_op *op)
     backend->ops->list(backend, op);
 }
 
+int backend_check(struct backend *backend, struct error *err)
+{
+    return backend->ops->check ? backend->ops->check(backend, err) : 0;
+}
+
 int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err)
 {
     struct error checked;

@@ -126,6 +126,9 @@ struct backend_ops {
     /* Everything of this instance that exists, recorded or not. */
     void (*list)(struct backend *backend, struct backend_op *op);
 
+    /* Whether sandboxes can be made and removed now: -1 with the reason. NULL: always. */
+    int (*check)(struct backend *backend, struct error *err);
+
     /* Appends a JSON object: what is really in force for this sandbox (read back, not assumed). */
     int (*report)(struct backend *backend, const char *id, struct buffer *json, struct error *err);
 };
@@ -161,4 +164,5 @@ void backend_freeze(struct backend *backend, const char *id, bool frozen, struct
 void backend_inspect(struct backend *backend, const char *id, struct backend_op *op);
 void backend_destroy(struct backend *backend, const char *id, struct backend_op *op);
 void backend_list(struct backend *backend, struct backend_op *op);
+int backend_check(struct backend *backend, struct error *err);
 int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err);

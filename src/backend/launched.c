@@ -412,6 +412,11 @@ void launched_list(struct backend *backend, struct backend_op *op)
                   on_listed);
 }
 
+int launched_check(struct backend *backend, struct error *err)
+{
+    return launcher_check(launched_from(backend)->launcher, err);
+}
+
 int launched_report(struct backend *backend, const char *id, struct buffer *json, struct error *err)
 {
     return report_write(launched_from(backend), id, json, err);

@@ -43,5 +43,6 @@ void launched_freeze(struct backend *backend, const char *id, bool frozen, struc
 void launched_inspect(struct backend *backend, const char *id, struct backend_op *op);
 void launched_destroy(struct backend *backend, const char *id, struct backend_op *op);
 void launched_list(struct backend *backend, struct backend_op *op);
+int launched_check(struct backend *backend, struct error *err);
 int launched_report(struct backend *backend, const char *id, struct buffer *json,
                     struct error *err);

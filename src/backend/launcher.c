@@ -1,108 +1,77 @@
 #include "backend/launcher.h"
 
+#include "backend/keeper.h"
 #include "backend/launcher_process.h"
 #include "base/alloc.h"
 #include "base/log.h"
-#include "config/config.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { SETUP_TIMEOUT_MS = 20000 };
+enum {
+    FIRST_TIMEOUT_MS = 60 * 1000,
+    STABLE_US = 10 * 1000 * 1000, /* one that lived this long is replaced at once */
+    BACKOFF_FIRST_US = 100 * 1000,
+    BACKOFF_MAXIMUM_US = 10 * 1000 * 1000,
+    PATIENCE_US = 30 * 1000 * 1000, /* of requests while there is no launcher */
+};
 
-struct outgoing {
-    struct list link;
-    size_t length;
-    unsigned char bytes[]; /* the message */
+enum launcher_state {
+    LAUNCHER_UP,
+    LAUNCHER_STARTING, /* the keeper was asked for one */
+    LAUNCHER_BACKOFF,  /* it is asked again when the timer says so */
+    LAUNCHER_LOST,     /* the keeper is gone, too: only another daemon can help */
+    LAUNCHER_STOPPED,
 };
 
 struct launcher {
     struct loop *loop; /* borrowed */
-    int socket;        /* owned; -1 once it is lost */
+    enum launcher_state state;
+    struct keeper keeper;
+    struct io_watch keeper_watch;
+    int socket; /* owned; -1 unless it is up */
     pid_t pid;
     struct io_watch watch;
-    struct list calls;  /* in flight */
-    struct list outbox; /* owned: what the socket would not take yet */
+    struct list sent;    /* calls that wait for an answer */
+    struct list waiting; /* calls that the socket has not taken yet */
     uint64_t next_tag;
     struct launch_host host;
     struct deferred lose;
+    struct timer retry;
+    struct timer patience;
+    unsigned failures; /* in a row */
+    int64_t up_since_us;
+    int64_t down_since_us;
+    struct error trouble; /* of the last start; ERR_NONE while it is up */
 };
 
 /* --- answers ------------------------------------------------------------------------------- */
-
-static int take_pidfd(struct msghdr *message)
-{
-    int pidfd = -1;
-
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header;
-         header = CMSG_NXTHDR(message, header)) {
-        if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS && pidfd < 0)
-            memcpy(&pidfd, CMSG_DATA(header), sizeof(pidfd));
-    }
-    return pidfd;
-}
-
-/* 1 with an answer, 0 without one yet, -1 when the launcher is gone. */
-static int receive(struct launcher *launcher, struct launch_reply *reply, int *out_pidfd)
-{
-    char control[CMSG_SPACE(sizeof(int))];
-    struct iovec part = { .iov_base = reply, .iov_len = sizeof(*reply) };
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-    };
-    ssize_t length = recvmsg(launcher->socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-
-    if (length < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    if (length < (ssize_t)offsetof(struct launch_reply, body))
-        return -1;
-    memset((char *)reply + length, 0, sizeof(*reply) - (size_t)length);
-    reply->step[sizeof(reply->step) - 1] = '\0';
-    *out_pidfd = take_pidfd(&message);
-    return 1;
-}
 
 static struct launcher_call *find_call(struct launcher *launcher, uint64_t tag)
 {
     struct launcher_call *call;
 
-    list_for_each (call, &launcher->calls, link) {
+    list_for_each (call, &launcher->sent, link) {
         if (call->tag == tag)
             return call;
     }
     return NULL;
 }
 
-static void lose(struct launcher *launcher)
+static void fail_all(struct list *calls)
 {
+    struct list failed = LIST_INIT(failed);
     struct launcher_call *call;
 
-    if (launcher->socket >= 0) {
-        io_watch_stop(&launcher->watch);
-        fd_close(launcher->socket);
-        launcher->socket = -1;
-    }
-    while ((call = list_first(&launcher->calls, struct launcher_call, link))) {
+    list_move_all(calls, &failed);
+    while ((call = list_first(&failed, struct launcher_call, link))) {
         list_remove(&call->link);
         call->done(call, NULL, -1);
     }
-}
-
-/* It ended by itself, which it never does unless somebody kills it. */
-static void miss(struct launcher *launcher)
-{
-    if (launcher->socket >= 0)
-        log_error("the launcher is gone; until a restart no sandbox can be made or removed");
-    lose(launcher);
-}
-
-static void on_lost(struct deferred *deferred)
-{
-    miss(container_of(deferred, struct launcher, lose));
 }
 
 static void answer(struct launcher *launcher, const struct launch_reply *reply, int pidfd)
@@ -121,6 +90,107 @@ static void answer(struct launcher *launcher, const struct launch_reply *reply, 
     call->done(call, reply, pidfd);
 }
 
+/* --- its loss ------------------------------------------------------------------------------ */
+
+static bool may_be_repeated(const struct launcher_call *call)
+{
+    /* What is half made has to be removed first, and half of a list was handed over. */
+    return call->type != LAUNCH_CREATE && call->type != LAUNCH_LIST;
+}
+
+/* What the lost one was asked is asked again, in the same order and before everything else. */
+static void sort_out(struct launcher *launcher)
+{
+    struct list failed = LIST_INIT(failed);
+    struct list again = LIST_INIT(again);
+    struct launcher_call *call;
+
+    while ((call = list_first(&launcher->sent, struct launcher_call, link))) {
+        list_remove(&call->link);
+        list_append(may_be_repeated(call) ? &again : &failed, &call->link);
+    }
+    list_move_all(&launcher->waiting, &again);
+    list_move_all(&again, &launcher->waiting);
+    fail_all(&failed);
+}
+
+static void give_up(struct launcher *launcher)
+{
+    launcher->state = LAUNCHER_LOST;
+    io_watch_stop(&launcher->keeper_watch);
+    log_error("the launcher cannot be replaced: its keeper is gone, too. Restart the daemon; "
+              "until then no sandbox can be made or removed");
+}
+
+static void ask_keeper(struct launcher *launcher)
+{
+    launcher->state = LAUNCHER_STARTING;
+    if (keeper_ask(&launcher->keeper) < 0)
+        give_up(launcher);
+}
+
+static void ask_later(struct launcher *launcher)
+{
+    int64_t delay_us = (int64_t)BACKOFF_FIRST_US << MIN(launcher->failures, 16U);
+
+    launcher->failures++;
+    launcher->state = LAUNCHER_BACKOFF;
+    timer_arm_in(&launcher->retry, MIN(delay_us, (int64_t)BACKOFF_MAXIMUM_US));
+}
+
+static void on_retry(struct timer *timer)
+{
+    ask_keeper(container_of(timer, struct launcher, retry));
+}
+
+static void on_patience(struct timer *timer)
+{
+    struct launcher *launcher = container_of(timer, struct launcher, patience);
+
+    if (launcher->state == LAUNCHER_UP)
+        return;
+    timer_arm_in(timer, PATIENCE_US);
+    fail_all(&launcher->waiting);
+}
+
+static void close_socket(struct launcher *launcher)
+{
+    if (launcher->socket < 0)
+        return;
+    io_watch_stop(&launcher->watch);
+    fd_close(launcher->socket);
+    launcher->socket = -1;
+}
+
+/* It never ends by itself: somebody has killed it, or it was short of memory. */
+static void lose(struct launcher *launcher)
+{
+    int64_t now_us = loop_now_us(launcher->loop);
+
+    if (launcher->state != LAUNCHER_UP)
+        return;
+    log_error("the launcher has died; starting another", kv("pid", launcher->pid));
+    close_socket(launcher);
+    launcher->down_since_us = now_us;
+    timer_arm_in(&launcher->patience, PATIENCE_US);
+    if (now_us - launcher->up_since_us > STABLE_US)
+        launcher->failures = 0;
+    if (launcher->failures == 0) {
+        launcher->failures = 1;
+        ask_keeper(launcher);
+    } else {
+        ask_later(launcher);
+    }
+    sort_out(launcher);
+}
+
+static void on_lost(struct deferred *deferred)
+{
+    lose(container_of(deferred, struct launcher, lose));
+}
+
+/* --- requests ------------------------------------------------------------------------------ */
+
 static void flush(struct launcher *launcher);
 
 static void on_ready(struct io_watch *watch, unsigned events)
@@ -132,64 +202,47 @@ static void on_ready(struct io_watch *watch, unsigned events)
 
     if (events & IO_WRITE)
         flush(launcher);
-    while (launcher->socket >= 0) {
-        result = receive(launcher, &reply, &pidfd);
+    while (launcher->state == LAUNCHER_UP) {
+        result = launcher_receive(launcher->socket, &reply, &pidfd);
         if (result < 0)
-            miss(launcher);
+            lose(launcher);
         if (result <= 0)
             return;
         answer(launcher, &reply, pidfd);
     }
 }
 
-/* --- requests ------------------------------------------------------------------------------ */
-
-/* True when it is sent or can never be. */
-static bool try_send(struct launcher *launcher, const void *message, size_t length)
+static void watch_socket(struct launcher *launcher)
 {
-    if (launcher->socket < 0)
-        return true;
-    if (send(launcher->socket, message, length, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
-        return true;
-    if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS)
+    unsigned events = list_is_empty(&launcher->waiting) ? IO_READ : IO_READ | IO_WRITE;
+
+    io_watch_start(&launcher->watch, launcher->loop, launcher->socket, events, on_ready);
+}
+
+/* False when it has to wait. */
+static bool try_send(struct launcher *launcher, struct launcher_call *call)
+{
+    if (launcher->state != LAUNCHER_UP)
         return false;
-    loop_defer(launcher->loop, &launcher->lose, on_lost);
-    return true;
+    if (send(launcher->socket, call->message, call->length, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+        return true;
+    if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+        loop_defer(launcher->loop, &launcher->lose, on_lost);
+    return false;
 }
 
 static void flush(struct launcher *launcher)
 {
-    struct outgoing *outgoing;
+    struct launcher_call *call;
 
-    while ((outgoing = list_first(&launcher->outbox, struct outgoing, link))) {
-        if (!try_send(launcher, outgoing->bytes, outgoing->length))
-            return;
-        list_remove(&outgoing->link);
-        free(outgoing);
+    while ((call = list_first(&launcher->waiting, struct launcher_call, link))) {
+        if (!try_send(launcher, call))
+            break;
+        list_remove(&call->link);
+        list_append(&launcher->sent, &call->link);
     }
-    if (launcher->socket >= 0)
-        io_watch_start(&launcher->watch, launcher->loop, launcher->socket, IO_READ, on_ready);
-}
-
-static void enqueue(struct launcher *launcher, const void *message, size_t length)
-{
-    struct outgoing *outgoing = xmalloc(sizeof(*outgoing) + length);
-
-    outgoing->length = length;
-    memcpy(outgoing->bytes, message, length);
-    list_init(&outgoing->link);
-    list_append(&launcher->outbox, &outgoing->link);
-    io_watch_start(&launcher->watch, launcher->loop, launcher->socket, IO_READ | IO_WRITE,
-                   on_ready);
-}
-
-static void fill_header(struct launcher *launcher, struct launch_header *header,
-                        enum launch_type type, size_t length)
-{
-    *header = (struct launch_header){ .length = (uint32_t)length,
-                                      .type = (uint16_t)type,
-                                      .version = LAUNCH_VERSION,
-                                      .tag = ++launcher->next_tag };
+    if (launcher->state == LAUNCHER_UP)
+        watch_socket(launcher);
 }
 
 void launcher_send(struct launcher *launcher, struct launcher_call *call, enum launch_type type,
@@ -197,15 +250,24 @@ void launcher_send(struct launcher *launcher, struct launcher_call *call, enum l
 {
     struct launch_header *header = message;
 
-    fill_header(launcher, header, type, length);
+    assert(length <= sizeof(call->message));
+    *header = (struct launch_header){ .length = (uint32_t)length,
+                                      .type = (uint16_t)type,
+                                      .version = LAUNCH_VERSION,
+                                      .tag = ++launcher->next_tag };
     call->tag = header->tag;
+    call->type = type;
     call->done = done;
+    call->length = length;
+    memcpy(call->message, message, length);
     list_init(&call->link);
-    list_append(&launcher->calls, &call->link);
-    if (launcher->socket < 0)
-        loop_defer(launcher->loop, &launcher->lose, on_lost);
-    else if (!list_is_empty(&launcher->outbox) || !try_send(launcher, message, length))
-        enqueue(launcher, message, length);
+    if (list_is_empty(&launcher->waiting) && try_send(launcher, call)) {
+        list_append(&launcher->sent, &call->link);
+        return;
+    }
+    list_append(&launcher->waiting, &call->link);
+    if (launcher->state == LAUNCHER_UP)
+        watch_socket(launcher);
 }
 
 void launcher_cancel(struct launcher *launcher, struct launcher_call *call)
@@ -216,8 +278,13 @@ void launcher_cancel(struct launcher *launcher, struct launcher_call *call)
 
 int launcher_error(const struct launch_reply *reply, const char *what, struct error *err)
 {
-    if (!reply)
-        return error_set(err, ERR_UNAVAILABLE, "%s: the launcher is gone", what);
+    if (!reply) {
+        error_named(err, ERR_UNAVAILABLE, "launcher_unavailable",
+                    "%s: the launcher has died and is being replaced", what);
+        if (err)
+            err->retryable = true;
+        return -1;
+    }
     errno = reply->error;
     error_sys(err, "%s: %s", what, reply->step);
     if (err) {
@@ -234,90 +301,66 @@ int launcher_error(const struct launch_reply *reply, const char *what, struct er
 
 /* --- start and stop ------------------------------------------------------------------------ */
 
-/* At start there is no loop yet that could wait for us. */
-static int exchange(struct launcher *launcher, enum launch_type type, void *message, size_t length,
-                    int fd, struct launch_reply *out_reply, struct error *err)
+static void take_launcher(struct launcher *launcher, const struct keeper_answer *answer, int socket)
 {
-    struct pollfd watch = { .fd = launcher->socket, .events = POLLIN };
-    int pidfd = -1;
+    launcher->state = LAUNCHER_UP;
+    launcher->socket = socket;
+    launcher->pid = answer->pid;
+    launcher->host = answer->host;
+    launcher->trouble = (struct error){ 0 };
+    launcher->up_since_us = loop_now_us(launcher->loop);
+    timer_stop(&launcher->patience);
+    flush(launcher);
+}
+
+static void on_keeper(struct io_watch *watch, unsigned events UNUSED)
+{
+    struct launcher *launcher = container_of(watch, struct launcher, keeper_watch);
+    struct keeper_answer answer;
+    int socket = -1;
+    int result = keeper_receive(&launcher->keeper, &answer, &socket);
+
+    if (result == 0)
+        return;
+    if (result < 0 && launcher->state == LAUNCHER_UP) {
+        io_watch_stop(watch);
+        log_error("the keeper has died: a launcher that dies, too, is not replaced");
+    } else if (result < 0) {
+        give_up(launcher);
+    } else if (answer.err.code != ERR_NONE) {
+        launcher->trouble = answer.err;
+        log_error("the launcher could not be replaced; trying again",
+                  kv("error", answer.err.message));
+        ask_later(launcher);
+    } else {
+        take_launcher(launcher, &answer, socket);
+        log_info("the launcher was replaced", kv("pid", launcher->pid),
+                 kv("after_ms", (launcher->up_since_us - launcher->down_since_us) / 1000));
+    }
+}
+
+/* At start there is no loop yet that could wait for us. */
+static int await_first(struct launcher *launcher, struct error *err)
+{
+    struct pollfd watch = { .fd = launcher->keeper.socket, .events = POLLIN };
+    struct keeper_answer answer = { 0 };
+    int socket = -1;
     int result;
 
-    fill_header(launcher, message, type, length);
-    if (launcher_process_send(launcher->socket, message, length, fd) < 0)
-        return error_sys(err, "talk to the launcher");
+    ask_keeper(launcher);
     do {
-        if (poll(&watch, 1, SETUP_TIMEOUT_MS) <= 0)
-            return error_set(err, ERR_TIMEOUT, "the launcher does not answer");
-        result = receive(launcher, out_reply, &pidfd);
+        if (poll(&watch, 1, FIRST_TIMEOUT_MS) <= 0)
+            return error_set(err, ERR_TIMEOUT, "it does not answer");
+        result = keeper_receive(&launcher->keeper, &answer, &socket);
     } while (result == 0);
-    fd_close(pidfd);
     if (result < 0)
-        return error_set(err, ERR_BACKEND, "the launcher ended at its start");
-    return out_reply->error ? launcher_error(out_reply, "launcher", err) : 0;
-}
-
-static int send_template(struct launcher *launcher, const char *path, struct error *err)
-{
-    struct launch_template message = { .name = LAUNCHER_CONFIGURED_TEMPLATE };
-    struct launch_reply reply;
-    scoped(fd_close) int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd < 0)
-        return error_sys(err, "sandbox.template: open %s", path);
-    return exchange(launcher, LAUNCH_TEMPLATE, &message, sizeof(message), fd, &reply, err);
-}
-
-static int send_mount(struct launcher *launcher, const struct config_mount *mount,
-                      struct error *err)
-{
-    struct launch_mount message = { .read_only = mount->read_only };
-    struct launch_reply reply;
-    scoped(fd_close) int fd = open(mount->host_path, O_PATH | O_CLOEXEC);
-
-    if (fd < 0)
-        return error_sys(err, "sandbox.mounts: open %s", mount->host_path);
-    snprintf(message.path, sizeof(message.path), "%s", mount->path);
-    if (strlen(mount->path) >= sizeof(message.path) || !launch_path_is_valid(message.path))
-        return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is no path for a mount",
-                         mount->path);
-    return exchange(launcher, LAUNCH_MOUNT, &message, sizeof(message), fd, &reply, err);
-}
-
-/* What the operator gives to all sandboxes; only native ones can have it. */
-static int send_configured(struct launcher *launcher, const struct config *config,
-                           struct error *err)
-{
-    if (!config || !(launcher->host.features & LAUNCH_HAS_NATIVE))
-        return 0;
-    if (*config->sandbox.template_name == '/' &&
-        send_template(launcher, config->sandbox.template_name, err) < 0)
+        return error_set(err, ERR_BACKEND, "its keeper ended at its start");
+    if (answer.err.code != ERR_NONE) {
+        *err = answer.err;
         return -1;
-    for (size_t i = 0; i < config->sandbox.mounts.count; i++) {
-        if (send_mount(launcher, &config->sandbox.mounts.items[i], err) < 0)
-            return -1;
     }
+    take_launcher(launcher, &answer, socket);
     return 0;
-}
-
-static int set_up(struct launcher *launcher, const struct launcher_options *options,
-                  struct error *err)
-{
-    struct launch_setup setup;
-    struct launch_seal seal;
-    struct launch_reply reply;
-    scoped(fd_close) int filter = -1;
-
-    filter = launcher_process_filter(options->config, err);
-    if (filter < 0)
-        return -1;
-    launcher_process_describe(options, &setup);
-    if (exchange(launcher, LAUNCH_SETUP, &setup, sizeof(setup), filter, &reply, err) < 0)
-        return -1;
-    launcher->host = reply.body.host;
-    launcher->host.missing[sizeof(launcher->host.missing) - 1] = '\0';
-    if (send_configured(launcher, options->config, err) < 0)
-        return -1;
-    return exchange(launcher, LAUNCH_SEAL, &seal, sizeof(seal), -1, &reply, err);
 }
 
 struct launcher *launcher_start(const struct launcher_options *options, struct error *err)
@@ -325,31 +368,34 @@ struct launcher *launcher_start(const struct launcher_options *options, struct e
     struct launcher *launcher = xnew(struct launcher);
 
     launcher->loop = options->loop;
-    list_init(&launcher->calls);
-    list_init(&launcher->outbox);
-    launcher->socket = launcher_process_start(options->state_path, &launcher->pid, err);
-    if (launcher->socket < 0 || set_up(launcher, options, err) < 0) {
+    launcher->socket = launcher->keeper.socket = -1;
+    list_init(&launcher->sent);
+    list_init(&launcher->waiting);
+    timer_init(&launcher->retry, options->loop, on_retry);
+    timer_init(&launcher->patience, options->loop, on_patience);
+    if (keeper_start(&launcher->keeper, options, err) < 0 || await_first(launcher, err) < 0) {
         error_wrap(err, "start the launcher");
         launcher_stop(launcher);
         return NULL;
     }
-    io_watch_start(&launcher->watch, launcher->loop, launcher->socket, IO_READ, on_ready);
+    io_watch_start(&launcher->keeper_watch, launcher->loop, launcher->keeper.socket, IO_READ,
+                   on_keeper);
     return launcher;
 }
 
 void launcher_stop(struct launcher *launcher)
 {
-    struct outgoing *outgoing;
-
     if (!launcher)
         return;
+    launcher->state = LAUNCHER_STOPPED;
     loop_undefer(launcher->loop, &launcher->lose);
-    lose(launcher);
-    while ((outgoing = list_first(&launcher->outbox, struct outgoing, link))) {
-        list_remove(&outgoing->link);
-        free(outgoing);
-    }
-    launcher_process_end(launcher->pid);
+    timer_stop(&launcher->retry);
+    timer_stop(&launcher->patience);
+    io_watch_stop(&launcher->keeper_watch);
+    close_socket(launcher);
+    fail_all(&launcher->sent);
+    fail_all(&launcher->waiting);
+    keeper_stop(&launcher->keeper);
     free(launcher);
 }
 
@@ -361,4 +407,15 @@ const struct launch_host *launcher_host(const struct launcher *launcher)
 pid_t launcher_pid(const struct launcher *launcher)
 {
     return launcher->pid;
+}
+
+int launcher_check(const struct launcher *launcher, struct error *err)
+{
+    if (launcher->state == LAUNCHER_UP)
+        return 0;
+    return error_named(err, ERR_UNAVAILABLE, "launcher_unavailable", "%s%s%s",
+                       launcher->state == LAUNCHER_LOST
+                           ? "the launcher has died and cannot be replaced: restart the daemon"
+                           : "the launcher has died and is being replaced",
+                       launcher->trouble.code ? ": " : "", launcher->trouble.message);
 }

@@ -3,7 +3,11 @@
 /*
  * The daemon's end of the launcher: starts it from the bytes that this program carries, sets it up,
  * and sends it requests. Started while the daemon still has the rights of who started it; the
- * launcher is the only one that keeps them.
+ * launcher and its keeper are the only ones that keep them.
+ *
+ * One that dies is replaced, with back-off (see keeper.h). Requests wait meanwhile, and those that
+ * it was asked are asked again, except for creating, which fails and may be tried again: what is
+ * half made has to be destroyed first. No request waits for longer than half a minute.
  */
 
 #include "base/error.h"
@@ -38,6 +42,9 @@ void launcher_stop(struct launcher *launcher);
 const struct launch_host *launcher_host(const struct launcher *launcher);
 pid_t launcher_pid(const struct launcher *launcher);
 
+/* Whether it is there: -1 with the reason while it is not. */
+int launcher_check(const struct launcher *launcher, struct error *err);
+
 struct launcher_call;
 
 /* `reply` is NULL when the launcher is gone; the receiver owns the pidfd, -1 for none. A list calls
@@ -49,7 +56,11 @@ typedef void launcher_done_fn(struct launcher_call *call, const struct launch_re
 struct launcher_call {
     struct list link;
     uint64_t tag;
+    enum launch_type type;
     launcher_done_fn *done;
+    size_t length;
+    /* As it is sent, and sent again. */
+    _Alignas(struct launch_header) unsigned char message[sizeof(struct launch_create)];
 };
 
 /* `message` begins with a header, which is filled in here. `done` comes from the loop. */

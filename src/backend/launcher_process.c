@@ -8,13 +8,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -23,7 +21,6 @@
 enum {
     UID_BASE = 0x40000000,
     SLOTS = 12288,
-    END_TIMEOUT_MS = 5000,
     SPARE_FD = 64, /* above everything that is placed */
 };
 
@@ -104,19 +101,6 @@ int launcher_process_start(const char *state_path, pid_t *out_pid, struct error 
     return steal_fd(&ours);
 }
 
-/* One that hangs is not waited for: the launcher of the next daemon waits until it is gone. */
-void launcher_process_end(pid_t pid)
-{
-    scoped(fd_close) int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    struct pollfd end = { .fd = pidfd, .events = POLLIN };
-
-    if (pid <= 0)
-        return;
-    if (pidfd >= 0 && poll(&end, 1, END_TIMEOUT_MS) == 0)
-        (void)kill(pid, SIGKILL);
-    (void)waitpid(pid, NULL, pidfd >= 0 ? WNOHANG : 0);
-}
-
 int launcher_process_send(int socket, const void *message, size_t length, int fd)
 {
     char control[CMSG_SPACE(sizeof(int))] = { 0 };
@@ -135,6 +119,46 @@ int launcher_process_send(int socket, const void *message, size_t length, int fd
         memcpy(CMSG_DATA(header), &fd, sizeof(fd));
     }
     return sendmsg(socket, &packet, MSG_NOSIGNAL) < 0 ? -1 : 0;
+}
+
+static int take_descriptor(struct msghdr *message)
+{
+    int fd = -1;
+
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header;
+         header = CMSG_NXTHDR(message, header)) {
+        if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS && fd < 0)
+            memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    }
+    return fd;
+}
+
+int launcher_process_receive(int socket, void *message, size_t length, size_t least, int *out_fd)
+{
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = { .iov_base = message, .iov_len = length };
+    struct msghdr packet = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+    };
+    ssize_t got = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (got < (ssize_t)least)
+        return -1;
+    memset((char *)message + got, 0, length - (size_t)got);
+    *out_fd = take_descriptor(&packet);
+    return 1;
+}
+
+int launcher_receive(int socket, struct launch_reply *reply, int *out_pidfd)
+{
+    int result = launcher_process_receive(socket, reply, sizeof(*reply),
+                                          offsetof(struct launch_reply, body), out_pidfd);
+
+    if (result > 0)
+        reply->step[sizeof(reply->step) - 1] = '\0';
+    return result;
 }
 
 int launcher_process_filter(const struct config *config, struct error *err)

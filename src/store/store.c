@@ -144,6 +144,7 @@ void store_transaction_ended(struct store *store, const struct error *err,
                              struct change_queue *lost)
 {
     store->counts.transactions++;
+    store->counts.failing = err->code != ERR_NONE;
     if (err->code != ERR_NONE) {
         store->counts.failed_transactions++;
         store->counts.last_failure = *err;

@@ -190,6 +190,7 @@ struct store_counts {
     uint64_t failed_transactions;
     uint64_t lost; /* puts and forgets of failed transactions */
     struct error last_failure;
+    bool failing; /* the last transaction did */
 };
 
 /* A put or forget of a failed transaction; `id` is "kind/id" of a document, the sequence of an

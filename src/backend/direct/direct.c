@@ -15,6 +15,7 @@ static const struct backend_ops direct_backend_ops = {
     .inspect = launched_inspect,
     .destroy = launched_destroy,
     .list = launched_list,
+    .check = launched_check,
     .report = launched_report,
 };
 

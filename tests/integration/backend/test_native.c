@@ -107,18 +107,26 @@ static void it_is_found_again_after_a_restart(void **state)
     assert_int_equal(err.code, ERR_GONE);
 }
 
-static void a_killed_launcher_leaves_everything_to_the_next(void **state)
+static void a_killed_launcher_is_replaced(void **state)
 {
     struct ground *ground = *state;
     struct backend_sandbox sandbox = ground_sandbox(ground);
+    struct backend_sandbox other;
     struct sandbox_usage usage;
     struct error err = { 0 };
+    pid_t first = launcher_pid(ground->launcher);
 
     ground_expect(ground, sandbox.id, "", "echo kept > file", "");
-    assert_int_equal(kill(launcher_pid(ground->launcher), SIGKILL), 0);
-    assert_int_equal(ground_inspect(ground, sandbox.id, &usage, &err), -1);
-    assert_int_equal(err.code, ERR_UNAVAILABLE);
+    assert_int_equal(kill(first, SIGKILL), 0);
+    assert_int_equal(ground_inspect(ground, sandbox.id, &usage, &err), 0);
+    assert_int_not_equal(launcher_pid(ground->launcher), first);
+    assert_int_equal(backend_check(ground->backend, &err), 0);
     ground_expect(ground, sandbox.id, "", "cat file", "kept\n");
+    other = ground_sandbox(ground);
+    assert_int_not_equal(other.slot, sandbox.slot);
+    assert_int_equal(kill(launcher_pid(ground->launcher), SIGKILL), 0);
+    destroy(ground, other.id);
+    assert_int_equal(ground_count(ground), 1);
     ground_restart(ground);
     assert_int_equal(ground_adopt(ground, &sandbox, &err), 0);
     ground_expect(ground, sandbox.id, "", "cat file", "kept\n");
@@ -753,7 +761,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_program_runs_as_the_user_at_home),
         TEST(it_is_found_again_after_a_restart),
-        TEST(a_killed_launcher_leaves_everything_to_the_next),
+        TEST(a_killed_launcher_is_replaced),
         TEST(a_half_made_one_is_undone),
         TEST(sandboxes_do_not_meet),
         TEST(the_user_finds_no_way_out),
