@@ -6,9 +6,15 @@
 #include "core/usage.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { PAGE_DEFAULT = 100, PAGE_MAXIMUM = 1000 };
+enum {
+    PAGE_DEFAULT = 100,
+    PAGE_MAXIMUM = 1000,
+    PAGE_BYTES = 1024 * 1024, /* a page ends behind the session that goes beyond it */
+    CHUNK = 200,              /* read at once when what is read may not fit the filter */
+};
 
 /* --- filters --------------------------------------------------------------------------------- */
 
@@ -92,8 +98,20 @@ struct listing {
     struct store_query query;
     struct buffer text;
     struct json_writer json;
-    uint64_t limit, skip, shown, total;
+    const char *cursor; /* borrowed from the request; NULL: from the start */
+    uint64_t limit, shown, total;
+    uint64_t cursor_position, last_position; /* of ended sessions: given, and shown last */
+    uint64_t behind;                         /* what was read last */
+    size_t read;                             /* in this chunk */
+    bool by_label;
+    bool has_more;
 };
+
+static bool page_is_full(const struct listing *listing)
+{
+    return listing->shown >= listing->limit ||
+           (listing->shown && listing->text.length >= PAGE_BYTES);
+}
 
 static void listing_free(struct listing *listing)
 {
@@ -116,29 +134,63 @@ static void listing_finish(struct listing *listing, const char *cursor)
     listing_free(listing);
 }
 
-/* A cursor is the creation time of the last one shown: new ones come behind it. */
+/*
+ * Sessions that are not ended are shown in the order in which they were made. A cursor is the last
+ * one shown; should that have ended meanwhile, the time it was made at.
+ */
+struct place {
+    const struct session *after; /* NULL: it is not there any more, or there was none */
+    int64_t after_us;
+    bool is_passed;
+};
+
+static struct place place_of(const struct listing *listing)
+{
+    struct place place = { .is_passed = !listing->cursor };
+    const char *id = listing->cursor ? strchr(listing->cursor, '.') : NULL;
+    const struct session *session;
+
+    if (!id)
+        return place;
+    place.after_us = strtoll(listing->cursor, NULL, 10);
+    list_for_each (session, &listing->request->core->sessions, node)
+        if (str_equal(session->id, id + 1))
+            place.after = session;
+    return place;
+}
+
+/* Whether this one, which is looked at in order, is behind the cursor. */
+static bool is_behind(struct place *place, const struct session *session)
+{
+    if (place->is_passed)
+        return true;
+    if (!place->after)
+        return session->created.wall_us > place->after_us;
+    place->is_passed = session == place->after;
+    return false;
+}
+
 static void list_live(struct listing *listing)
 {
-    const char *given = api_parameter(listing->request, "cursor");
+    struct place place = place_of(listing);
     const struct session *session;
-    int64_t after_us = 0;
-    char cursor[32] = "";
+    char cursor[ID_SIZE + 32] = "";
 
-    if (given)
-        (void)str_to_i64(given, &after_us);
     list_for_each (session, &listing->request->core->sessions, node) {
+        bool behind = is_behind(&place, session);
+
         if (!session_filter_matches(&listing->filter, session))
             continue;
         listing->total++;
-        if (session->created.wall_us <= after_us)
+        listing->has_more = listing->has_more || (behind && page_is_full(listing));
+        if (!behind || listing->has_more)
             continue;
-        if (listing->shown++ < listing->limit) {
-            session_write_json(session, &listing->json, NULL);
-            if (listing->shown == listing->limit)
-                snprintf(cursor, sizeof(cursor), "%lld", (long long)session->created.wall_us);
-        }
+        listing->shown++;
+        session_write_json(session, &listing->json, NULL);
+        snprintf(cursor, sizeof(cursor), "%lld.%s", (long long)session->created.wall_us,
+                 session->id);
     }
-    listing_finish(listing, listing->shown > listing->limit ? cursor : NULL);
+    listing_finish(listing, listing->has_more ? cursor : NULL);
 }
 
 static void on_listed_measured(void *user)
@@ -155,14 +207,14 @@ static void on_listed_measured(void *user)
 static void measure_listed(struct listing *listing)
 {
     struct usage_round *round = usage_begin(listing->request->core);
+    struct place place = place_of(listing);
     const struct session *session;
     uint64_t added = 0;
 
     list_for_each (session, &listing->request->core->sessions, node) {
         if (added == listing->limit)
             break;
-        if (session->created.wall_us <= (int64_t)listing->skip ||
-            !session_filter_matches(&listing->filter, session))
+        if (!is_behind(&place, session) || !session_filter_matches(&listing->filter, session))
             continue;
         usage_add(round, session->sandbox);
         added++;
@@ -171,25 +223,37 @@ static void measure_listed(struct listing *listing)
     usage_end(round, on_listed_measured, listing);
 }
 
+static void read_chunk(struct listing *listing);
+
+/* The newest first. With a label all of them are looked at, because `total` is told. */
 static void on_ended_session(struct store_query *query, const struct session_record *record)
 {
     struct listing *listing = container_of(query, struct listing, query);
 
+    listing->read++;
+    listing->behind = query->position;
     if (!session_filter_matches_labels(&listing->filter, record->labels_json))
         return;
     listing->total++;
-    if (listing->total <= listing->skip || listing->shown >= listing->limit)
+    if (listing->cursor_position && query->position >= listing->cursor_position)
+        return;
+    listing->has_more = listing->has_more || page_is_full(listing);
+    if (listing->has_more)
         return;
     listing->shown++;
+    listing->last_position = query->position;
     session_record_write_json(record, &listing->json, NULL);
 }
 
 static void on_ended_done(struct store_query *query)
 {
     struct listing *listing = container_of(query, struct listing, query);
-    uint64_t next = listing->skip + listing->shown;
     char cursor[32];
 
+    if (query->err.code == ERR_NONE && listing->by_label && listing->read == CHUNK) {
+        read_chunk(listing);
+        return;
+    }
     if (api_finish(listing->request)) {
         listing_free(listing);
         return;
@@ -199,23 +263,55 @@ static void on_ended_done(struct store_query *query)
         listing_free(listing);
         return;
     }
-    snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)next);
-    listing_finish(listing, next < listing->total ? cursor : NULL);
+    if (!listing->by_label)
+        listing->total = query->total;
+    snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)listing->last_position);
+    listing_finish(listing, listing->has_more ? cursor : NULL);
 }
 
-static void list_ended(struct listing *listing)
+/* One more than is wanted tells whether there are more. */
+static void read_chunk(struct listing *listing)
 {
     struct api_request *request = listing->request;
 
+    listing->read = 0;
     listing->query = (struct store_query){
         .on_session = on_ended_session,
         .done = on_ended_done,
         .owner = wanted_owner(request),
         .state = session_state_name(SESSION_ENDED),
         .newest_first = true,
+        .behind = listing->behind,
+        .limit = listing->by_label ? CHUNK : (uint32_t)listing->limit + 1,
+        .count = !listing->by_label,
     };
-    api_begin(request);
     store_query(request->api->parts.store, STORE_SESSIONS, &listing->query);
+}
+
+static void list_ended(struct listing *listing)
+{
+    if (listing->cursor)
+        listing->cursor_position = strtoull(listing->cursor, NULL, 10);
+    listing->by_label = api_parameter(listing->request, "label") != NULL;
+    listing->behind = listing->by_label ? 0 : listing->cursor_position;
+    api_begin(listing->request);
+    read_chunk(listing);
+}
+
+/* What we have given as next_cursor: a position, or a time and a session. */
+static int read_cursor(struct listing *listing, struct error *err)
+{
+    const char *text = api_parameter(listing->request, "cursor");
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+    bool is_live = text && text[digits] == '.' && id_is_valid(text + digits + 1, ID_SESSION);
+
+    if (!text || !*text || str_equal(text, "0"))
+        return 0;
+    if (digits == 0 || digits > 18 || (listing->filter.ended ? text[digits] != '\0' : !is_live))
+        return error_named(err, ERR_INVALID, "invalid_parameter",
+                           "parameter cursor must be the next_cursor of a page before");
+    listing->cursor = text;
+    return 0;
 }
 
 void api_list_sessions(struct api_request *request)
@@ -228,8 +324,7 @@ void api_list_sessions(struct api_request *request)
     listing->limit = PAGE_DEFAULT;
     if (session_filter_init(&listing->filter, request, &err) < 0 ||
         api_parameter_u64(request, "limit", PAGE_MAXIMUM, &listing->limit, &err) < 0 ||
-        api_parameter_u64(request, "cursor", INT64_MAX, &listing->skip, &err) < 0 ||
-        api_parameter_bool(request, "usage", &usage, &err) < 0) {
+        read_cursor(listing, &err) < 0 || api_parameter_bool(request, "usage", &usage, &err) < 0) {
         api_fail(request, &err);
         free(listing);
         return;

@@ -15,8 +15,8 @@ struct entry {
     struct list node; /* all are kept equally long: the oldest expires first */
     char *name;       /* owned: "owner\nkey" */
     char session_id[ID_SIZE];
-    uint64_t fingerprint; /* of the request */
-    int64_t expires_wall_us;
+    uint64_t fingerprint;    /* of the request */
+    int64_t expires_boot_us; /* the wall clock may be set; this one only goes on */
 };
 
 struct idempotency {
@@ -101,9 +101,24 @@ static char *name_of(const struct session_request *request)
 
 /* --- entries ------------------------------------------------------------------------------- */
 
-static int64_t now_wall_us(const struct idempotency *idempotency)
+static int64_t fresh_deadline_us(const struct idempotency *idempotency)
 {
-    return clock_wall_us(loop_clock(idempotency->core->loop));
+    return loop_now_us(idempotency->core->loop) + KEEP_HOURS * 3600LL * 1000000;
+}
+
+/* The document has no time of its own: the store would go by the wall clock. */
+static void record(struct idempotency *idempotency, const struct entry *entry, const char *owner)
+{
+    char json[192];
+
+    snprintf(json, sizeof(json),
+             "{\"session\":\"%s\",\"request\":\"%016llx\",\"until_boot_us\":%lld}",
+             entry->session_id, (unsigned long long)entry->fingerprint,
+             (long long)entry->expires_boot_us);
+    store_put_document(
+        idempotency->core->parts.store,
+        &(struct document_record){
+            .kind = IDEMPOTENCY_KIND, .id = entry->name, .owner = owner, .json = json });
 }
 
 static void forget(struct idempotency *idempotency, struct entry *entry)
@@ -117,7 +132,7 @@ static void drop_expired(struct idempotency *idempotency)
     struct entry *entry;
 
     while ((entry = list_first(&idempotency->entries, struct entry, node)) &&
-           entry->expires_wall_us <= now_wall_us(idempotency))
+           entry->expires_boot_us <= loop_now_us(idempotency->core->loop))
         forget(idempotency, entry);
 }
 
@@ -156,21 +171,13 @@ void idempotency_remember(struct idempotency *idempotency, const struct session_
                           const char *session_id)
 {
     struct entry *entry;
-    char json[128];
 
     if (str_is_empty(request->idempotency_key))
         return;
     entry = add(idempotency, name_of(request), session_id);
     entry->fingerprint = fingerprint(request);
-    entry->expires_wall_us = now_wall_us(idempotency) + KEEP_HOURS * 3600LL * 1000000;
-    snprintf(json, sizeof(json), "{\"session\":\"%s\",\"request\":\"%016llx\"}", session_id,
-             (unsigned long long)entry->fingerprint);
-    store_put_document(idempotency->core->parts.store,
-                       &(struct document_record){ .kind = IDEMPOTENCY_KIND,
-                                                  .id = entry->name,
-                                                  .owner = request->owner,
-                                                  .json = json,
-                                                  .expires_wall_us = entry->expires_wall_us });
+    entry->expires_boot_us = fresh_deadline_us(idempotency);
+    record(idempotency, entry, request->owner);
 }
 
 void idempotency_forget_session(struct idempotency *idempotency, const char *session_id)
@@ -184,17 +191,33 @@ void idempotency_forget_session(struct idempotency *idempotency, const char *ses
     }
 }
 
-void idempotency_restore(struct idempotency *idempotency, const struct document_record *record)
+/* How much of the day is left is known within one boot; a machine that was started anew begins it
+ * again, and so does a record that cannot be true. */
+static int64_t restored_deadline_us(const struct idempotency *idempotency, const json_t *json,
+                                    bool *out_is_new)
+{
+    int64_t fresh_us = fresh_deadline_us(idempotency);
+    int64_t until_us = json_integer_value(json_object_get(json, "until_boot_us"));
+
+    *out_is_new = !idempotency->core->parts.store->load.same_boot || until_us <= 0 ||
+                  until_us > fresh_us;
+    return *out_is_new ? fresh_us : until_us;
+}
+
+void idempotency_restore(struct idempotency *idempotency, const struct document_record *document)
 {
     struct error err = { 0 };
-    scoped(json_decref) json_t *json = json_read(record->json, strlen(record->json), &err);
+    scoped(json_decref) json_t *json = json_read(document->json, strlen(document->json), &err);
     const char *session_id = json_string_value(json_object_get(json, "session"));
     const char *request = json_string_value(json_object_get(json, "request"));
     struct entry *entry;
+    bool is_new;
 
-    if (!session_id || !request || map_get(&idempotency->by_name, record->id))
+    if (!session_id || !request || map_get(&idempotency->by_name, document->id))
         return;
-    entry = add(idempotency, xstrdup(record->id), session_id);
+    entry = add(idempotency, xstrdup(document->id), session_id);
     entry->fingerprint = strtoull(request, NULL, 16);
-    entry->expires_wall_us = record->expires_wall_us;
+    entry->expires_boot_us = restored_deadline_us(idempotency, json, &is_new);
+    if (is_new)
+        record(idempotency, entry, document->owner);
 }

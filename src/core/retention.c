@@ -21,7 +21,7 @@
  * does it again.
  */
 
-enum { BATCH = 64, PAUSE_US = 100 * 1000 };
+enum { BATCH = 128, PAUSE_US = 100 * 1000, SHORT_PAUSE_US = 5 * 1000 };
 
 struct ids {
     char (*items)[ID_SIZE]; /* owned */
@@ -39,6 +39,7 @@ struct retention {
     uint64_t kept_bytes; /* of archives that are unlinked */
     size_t asked;        /* sessions whose executions are known */
     bool running;
+    bool removed; /* the last round had something to do, and could */
 };
 
 static void ids_add(struct ids *ids, const char *id)
@@ -68,13 +69,15 @@ static void arm(struct retention *retention, int64_t until_wall_us)
 
 /* --- when is the next ---------------------------------------------------------------------- */
 
-/* What is due already comes a moment later: a store that fails is not asked without pause. */
+/* What is due already comes a moment later, so that requests come in between; a store that fails is
+ * not asked without pause. */
 static void on_first_session(struct store_query *query, const struct session_record *record)
 {
     struct retention *retention = container_of(query, struct retention, query);
     int64_t now_us = clock_wall_us(loop_clock(retention->core->loop));
 
-    arm(retention, MAX(record->retain_until_wall_us, now_us + PAUSE_US));
+    arm(retention, MAX(record->retain_until_wall_us,
+                       now_us + (retention->removed ? SHORT_PAUSE_US : PAUSE_US)));
 }
 
 static void on_first_known(struct store_query *query)
@@ -125,6 +128,7 @@ static void on_output_gone(struct job *job)
         spool_forget(retention->core->spool, retention->executions.items[i]);
     keep_forget(retention->core->keep, retention->kept_bytes);
     retention->kept_bytes = 0;
+    retention->removed = retention->removed && retention->sessions.count > 0;
     log_debug("records removed", kv("sessions", retention->sessions.count));
     ids_clear(&retention->sessions);
     ids_clear(&retention->executions);
@@ -155,6 +159,7 @@ static void ask_executions(struct store_query *query)
 
     if (query->err.code != ERR_NONE)
         log_warn("records could not be read", kv("error", query->err.message));
+    retention->removed = retention->removed && query->err.code == ERR_NONE;
     if (retention->asked == retention->sessions.count) {
         remove_output(retention);
         return;
@@ -175,7 +180,7 @@ static void start_round(struct retention *retention)
 {
     struct loop *loop = retention->core->loop;
 
-    retention->running = true;
+    retention->running = retention->removed = true;
     retention->asked = 0;
     retention->query =
         (struct store_query){ .on_session = on_session, .done = ask_executions, .limit = BATCH };

@@ -272,19 +272,26 @@ static void restore_state(struct session *session, const struct session_record *
         session->end.kind = END_DELETED;
 }
 
-/* Zero is off; what cannot be meant takes the setting. */
-static int64_t sane_ms(int64_t recorded_ms, int64_t fallback_ms)
+/* Zero is off; what cannot be meant takes the setting. A record that does not even say when it was
+ * made says nothing about durations either: nothing lives for ever by omission. */
+static int64_t sane_ms(const struct session_record *record, int64_t recorded_ms,
+                       int64_t fallback_ms)
 {
-    return recorded_ms < 0 || recorded_ms > DURATION_MAXIMUM_MS ? fallback_ms : recorded_ms;
+    bool says_nothing = recorded_ms == 0 && record->created.wall_us <= 0;
+
+    return says_nothing || recorded_ms < 0 || recorded_ms > DURATION_MAXIMUM_MS ? fallback_ms
+                                                                                : recorded_ms;
 }
 
 static void restore_clocks(struct session *session, const struct session_record *record)
 {
     const struct config *config = session->core->parts.config;
 
-    session->timeout_ms = sane_ms(session->timeout_ms, config->session.timeout_ms);
-    session->idle_timeout_ms = sane_ms(record->idle_timeout_ms, config->session.idle_timeout_ms);
-    session->max_lifetime_ms = sane_ms(record->max_lifetime_ms, config->session.max_lifetime_ms);
+    session->timeout_ms = sane_ms(record, session->timeout_ms, config->session.timeout_ms);
+    session->idle_timeout_ms =
+        sane_ms(record, record->idle_timeout_ms, config->session.idle_timeout_ms);
+    session->max_lifetime_ms =
+        sane_ms(record, record->max_lifetime_ms, config->session.max_lifetime_ms);
     session->created = record->created;
     session->started = record->started;
     session->last_activity = record->last_activity;

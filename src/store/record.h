@@ -43,6 +43,7 @@ struct record_field {
     unsigned filter; /* the filter that compares it, or 0 */
     bool required;   /* a record without it is damaged */
     bool indexed;    /* an index contains it: only written when it changes */
+    bool minus_one;  /* a row without a value reads as -1, because 0 means something */
 };
 
 enum { RECORD_TABLES = STORE_DOCUMENTS + 1 };

@@ -112,6 +112,7 @@ void store_query(struct store *store, enum store_table table, struct store_query
 {
     assert(query->done && query_can_deliver(table, query));
     query->err = (struct error){ 0 };
+    query->total = 0;
     store->ops->query(store, table, query);
 }
 
@@ -119,6 +120,7 @@ void store_query_expired(struct store *store, int64_t now_wall_us, struct store_
 {
     assert(query->done && query->on_session);
     query->err = (struct error){ 0 };
+    query->total = 0;
     store->ops->query_expired(store, now_wall_us, query);
 }
 

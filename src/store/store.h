@@ -155,6 +155,8 @@ struct store_query {
     void (*on_document)(struct store_query *query, const struct document_record *record);
     store_query_fn *done; /* query->err says whether it worked */
     struct error err;
+    uint64_t position; /* while a record is handed over: its place in the order of first puts */
+    uint64_t total;    /* with `count`, at `done`: how many the filter fits, whatever the page */
 
     /* The filter; empty fields do not filter. */
     const char *id;         /* of the session, execution or document; borrowed until done */
@@ -165,7 +167,11 @@ struct store_query {
     const char *state;
     uint64_t after; /* events: sequence greater than this; others: skip that many */
     uint32_t limit; /* 0: no limit */
+    /* Not for events: only records behind this position, in the order that is asked for; 0: all.
+     * The cost does not grow with what is before it. */
+    uint64_t behind;
     bool newest_first;
+    bool count;    /* fill in `total` */
     bool live;     /* sessions: those whose state is not "ended", whatever it is */
     void *private; /* the store's own */
 };

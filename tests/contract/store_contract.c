@@ -573,22 +573,27 @@ static void sessions_are_found_by_key(void **state)
     assert_string_equal(found_session(&found, 0)->id, sample_session(1).id);
 }
 
-static void pages_follow_each_other_without_gap_or_overlap(void **state)
+static void check_pages(struct store *store, bool by_position)
 {
-    struct store *store = store_of(state);
+    uint64_t last = 0;
 
     put_sessions_of(store, 0, 25, "ada", "open");
     for (int newest_first = 0; newest_first < 2; newest_first++) {
         unsigned seen = 0;
 
+        last = 0;
         for (;;) {
             scoped(found_records_free) struct found_records found = { 0 };
 
             found.query.owner = "ada";
-            found.query.after = seen;
+            found.query.after = by_position ? 0 : seen;
+            found.query.behind = by_position ? last : 0;
             found.query.limit = 10;
+            found.query.count = true;
             found.query.newest_first = newest_first;
             found_records_ask(&found, store, STORE_SESSIONS);
+            last = found.query.position;
+            assert_int_equal(found.query.total, 25);
             for (size_t i = 0; i < found.count; i++, seen++)
                 assert_string_equal(found_session(&found, i)->id,
                                     sample_session(newest_first ? 24 - seen : seen).id);
@@ -597,6 +602,16 @@ static void pages_follow_each_other_without_gap_or_overlap(void **state)
         }
         assert_int_equal(seen, 25);
     }
+}
+
+static void pages_follow_each_other_without_gap_or_overlap(void **state)
+{
+    check_pages(store_of(state), false);
+}
+
+static void pages_behind_a_position_have_no_gap_or_overlap(void **state)
+{
+    check_pages(store_of(state), true);
 }
 
 static void executions_are_found_by_session_key_and_state(void **state)
@@ -885,6 +900,7 @@ int store_contract_run(const struct store_contract *which)
         contract_test(live_sessions_are_all_but_the_ended_ones),
         contract_test(sessions_are_found_by_key),
         contract_test(pages_follow_each_other_without_gap_or_overlap),
+        contract_test(pages_behind_a_position_have_no_gap_or_overlap),
         contract_test(executions_are_found_by_session_key_and_state),
         contract_test(sandboxes_are_found_by_id_session_and_state),
         contract_test(events_are_replayed_after_a_sequence_number),

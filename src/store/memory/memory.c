@@ -12,6 +12,7 @@
 
 struct row {
     struct list node;      /* in the order of first puts */
+    uint64_t position;     /* there */
     char *id;              /* owned */
     char *live_key;        /* owned; NULL unless it is a session that has a key and is not ended */
     struct change *change; /* owned; holds the record */
@@ -43,6 +44,7 @@ struct memory_store {
     struct store base;
     struct table tables[RECORD_TABLES];
     struct map live_keys; /* to rows */
+    uint64_t last_position;
     struct change_queue pending;
     struct list tickets;
     struct question *questions;
@@ -138,6 +140,7 @@ static int apply_put(struct memory_store *store, struct change *change, struct e
     struct row *old = map_get(&table->by_id, row->id);
     struct list *place = old ? old->node.previous : place_of(table, change);
 
+    row->position = old ? old->position : ++store->last_position;
     if (old)
         remove_row(store, table, old);
     if (row->live_key && map_get(&store->live_keys, row->live_key)) {
@@ -284,7 +287,34 @@ static int compare_retention(const void *a, const void *b)
            ((*left)->retain_until_wall_us < (*right)->retain_until_wall_us);
 }
 
-/* The records as copies: a callback may cause anything. */
+/* A copy that knows its position, because a callback may cause anything. */
+enum { COPY_HEADER = alignof(max_align_t) };
+
+static void *copy_row(enum store_table table, const struct row *row)
+{
+    char *copy = record_copy(&record_types[table], row->change->record, COPY_HEADER);
+
+    memcpy(copy, &row->position, sizeof(row->position));
+    return copy + COPY_HEADER;
+}
+
+static uint64_t position_of(const void *copy)
+{
+    uint64_t position;
+
+    memcpy(&position, (const char *)copy - COPY_HEADER, sizeof(position));
+    return position;
+}
+
+static bool is_behind(const struct question *question, uint64_t position)
+{
+    const struct store_query *query = question->query;
+
+    if (!query->behind || question->table == STORE_EVENTS || question->expired_only)
+        return true;
+    return query->newest_first ? position < query->behind : position > query->behind;
+}
+
 static size_t collect(struct memory_store *store, const struct question *question, void **records)
 {
     unsigned filters = record_filters(&record_types[question->table], question->query);
@@ -294,10 +324,13 @@ static size_t collect(struct memory_store *store, const struct question *questio
 
     for (struct list *node = backwards ? rows->previous : rows->next; node != rows;
          node = backwards ? node->previous : node->next) {
-        const void *record = list_entry(node, struct row, node)->change->record;
+        const struct row *row = list_entry(node, struct row, node);
 
-        if (is_visible(store, question, filters, record))
-            records[count++] = record_copy(&record_types[question->table], record, 0);
+        if (!is_visible(store, question, filters, row->change->record))
+            continue;
+        question->query->total++;
+        if (is_behind(question, row->position))
+            records[count++] = copy_row(question->table, row);
     }
     if (question->expired_only && count)
         qsort(records, count, sizeof(*records), compare_retention);
@@ -314,9 +347,11 @@ static void answer(struct memory_store *store, const struct question *question)
     size_t until = query->limit ? MIN(from + query->limit, count) : count;
 
     for (size_t i = 0; i < count; i++) {
-        if (i >= from && i < until)
+        if (i >= from && i < until) {
+            query->position = position_of(records[i]);
             record_deliver(question->table, query, records[i]);
-        free(records[i]);
+        }
+        free((char *)records[i] - COPY_HEADER);
     }
     query->done(query);
 }

@@ -13,7 +13,7 @@
 
 #include <sqlite3.h>
 
-enum { STORE_SCHEMA_VERSION = 4 };
+enum { STORE_SCHEMA_VERSION = 5 };
 enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
 
 enum { FORGET_STATEMENTS = 8 };
@@ -93,6 +93,7 @@ int sqlite_db_flush(const struct sqlite_db *db);
 /* A found record; free() releases it. */
 struct found {
     struct found *next;
+    uint64_t position;
     alignas(max_align_t) char record[];
 };
 
@@ -103,7 +104,8 @@ struct sqlite_question {
     int64_t now_wall_us;
     int64_t now_boot_us;
     struct found *first; /* the answer, owned */
-    unsigned damaged;    /* records met that could not be read and were set aside */
+    uint64_t total;
+    unsigned damaged; /* records met that could not be read and were set aside */
     struct error err;
 };
 
@@ -135,6 +137,9 @@ int sqlite_db_add_sums(struct sqlite_db *db, struct error *err);
 /* The statement of a query; borrowed. NULL with an error set. */
 sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, unsigned filters,
                                bool newest_first, struct error *err);
+
+/* Fails when an index or a column that queries need is not there. */
+int sqlite_db_check_indexes(struct sqlite_db *db, struct error *err);
 
 int sync_directory_of(const char *path, struct error *err);
 

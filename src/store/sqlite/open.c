@@ -528,7 +528,7 @@ static int open_checked(struct sqlite_db *db, const struct store_options *option
         set_modes(db->handle, db->path, options->sync, err) < 0 ||
         (version < FIRST_VERSION_WITH_SUMS && sqlite_db_add_sums(db, err) < 0))
         return -1;
-    if (sqlite_db_read_redo_meta(db, err) < 0)
+    if (sqlite_db_check_indexes(db, err) < 0 || sqlite_db_read_redo_meta(db, err) < 0)
         return -1;
     /* It is the write-ahead log from the first read on. */
     (void)sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &db->log);

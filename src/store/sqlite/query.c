@@ -29,6 +29,7 @@ static const struct {
     { STORE_SESSIONS, FILTER_KEY, "sessions_key" },
     { STORE_SESSIONS, FILTER_STATE, "sessions_live" },
     { STORE_SESSIONS, FILTER_LIVE, "sessions_live" },
+    { STORE_SESSIONS, FILTER_OWNER | FILTER_ENDED, "sessions_ended" },
     { STORE_SESSIONS, FILTER_OWNER, "sessions_owner" },
     { STORE_SANDBOXES, FILTER_ID, "" },
     { STORE_SANDBOXES, FILTER_SESSION, "sandboxes_session" },
@@ -77,8 +78,21 @@ static void append_filter(struct buffer *sql, const struct record_type *type,
         buffer_appendf(sql, " AND %s = ?", field->column);
 }
 
-/* Parameters: the values of the filters in the order of the fields, now for documents, then
- * `after` and `limit`. */
+static void append_filters(struct buffer *sql, enum store_table table, unsigned filters)
+{
+    const struct record_type *type = &record_types[table];
+
+    buffer_append_text(sql, " WHERE true");
+    for (size_t i = 0; i < type->field_count; i++)
+        append_filter(sql, type, &type->fields[i], filters);
+    if (filters & FILTER_LIVE)
+        buffer_append_text(sql, " AND state <> 'ended'");
+    if (table == STORE_DOCUMENTS)
+        buffer_append_text(sql, " AND (ifnull(expires_wall_us, 0) <= 0 OR expires_wall_us > ?)");
+}
+
+/* Parameters: the values of the filters in the order of the fields, now for documents, `behind`
+ * unless it is events, then `after` and `limit`. */
 sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, unsigned filters,
                                bool newest_first, struct error *err)
 {
@@ -90,19 +104,23 @@ sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, uns
         return *statement;
     append_columns(&sql, type);
     append_index(&sql, table, filters);
-    buffer_append_text(&sql, " WHERE true");
-    for (size_t i = 0; i < type->field_count; i++)
-        append_filter(&sql, type, &type->fields[i], filters);
-    if (filters & FILTER_LIVE)
-        buffer_append_text(&sql, " AND state <> 'ended'");
-    if (table == STORE_DOCUMENTS)
-        buffer_append_text(&sql, " AND (ifnull(expires_wall_us, 0) <= 0 OR expires_wall_us > ?)");
+    append_filters(&sql, table, filters);
     if (table == STORE_EVENTS)
         buffer_append_text(&sql, " AND sequence > ?");
+    else
+        buffer_appendf(&sql, " AND %s %s ?", type->order, newest_first ? "<" : ">");
     buffer_appendf(&sql, " ORDER BY %s%s LIMIT ?%s", type->order, newest_first ? " DESC" : "",
                    table == STORE_EVENTS ? "" : ", ?");
     (void)sqlite_db_prepare(db, statement, buffer_text(&sql), err);
     return *statement;
+}
+
+int sqlite_db_check_indexes(struct sqlite_db *db, struct error *err)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(indexes); i++)
+        if (!sqlite_db_select(db, indexes[i].table, indexes[i].filters, false, err))
+            return -1;
+    return 0;
 }
 
 static sqlite3_stmt *select_expired(struct sqlite_db *db, struct error *err)
@@ -137,6 +155,40 @@ static int bind_filters(sqlite3_stmt *statement, const struct sqlite_question *q
     return at;
 }
 
+static int64_t behind_of(const struct store_query *query)
+{
+    if (!query->behind)
+        return query->newest_first ? INT64_MAX : INT64_MIN;
+    return (int64_t)MIN(query->behind, (uint64_t)INT64_MAX);
+}
+
+/* All that fit. Those that are ended are counted by their index alone. */
+static void count_all(struct sqlite_db *db, struct sqlite_question *question)
+{
+    const struct record_type *type = &record_types[question->table];
+    unsigned filters = record_filters(type, &question->filter);
+    scoped(buffer_fini) struct buffer sql = BUFFER_INIT(SQL_MAXIMUM);
+    sqlite3_stmt *row = NULL;
+    int code;
+
+    buffer_appendf(&sql, "SELECT count(*) FROM %s", type->table);
+    if (question->table == STORE_SESSIONS && filters == FILTER_ENDED)
+        buffer_append_text(&sql, " INDEXED BY sessions_ended");
+    else
+        append_index(&sql, question->table, filters);
+    append_filters(&sql, question->table, filters);
+    code = sqlite3_prepare_v2(db->handle, buffer_text(&sql), -1, &row, NULL);
+    if (code == SQLITE_OK) {
+        (void)bind_filters(row, question, filters);
+        code = sqlite3_step(row);
+    }
+    if (code == SQLITE_ROW)
+        question->total = (uint64_t)sqlite3_column_int64(row, 0);
+    else
+        sqlite_fail(db->handle, db->path, code, &question->err, "count");
+    sqlite3_finalize(row);
+}
+
 static sqlite3_stmt *statement_of(struct sqlite_db *db, struct sqlite_question *question)
 {
     const struct store_query *filter = &question->filter;
@@ -153,6 +205,8 @@ static sqlite3_stmt *statement_of(struct sqlite_db *db, struct sqlite_question *
             sqlite_db_select(db, question->table, filters, filter->newest_first, &question->err);
         if (statement)
             at = bind_filters(statement, question, filters);
+        if (statement && question->table != STORE_EVENTS)
+            sqlite3_bind_int64(statement, at++, behind_of(filter));
     }
     if (statement) {
         sqlite3_bind_int64(statement, at++, (int64_t)MIN(filter->after, (uint64_t)INT64_MAX));
@@ -201,6 +255,8 @@ static void read_field(sqlite3_stmt *row, int column, const struct record_field 
     case FIELD_U64:
     case FIELD_BOOT:
         *(int64_t *)place = column_number(row, column, INT64_MIN, INT64_MAX);
+        if (field->minus_one && sqlite3_column_type(row, column) != SQLITE_INTEGER)
+            *(int64_t *)place = -1;
         break;
     case FIELD_U32:
         *(uint32_t *)place = (uint32_t)column_number(row, column, 0, UINT32_MAX);
@@ -461,6 +517,7 @@ static bool take_row(struct sqlite_db *db, struct sqlite_question *question, sql
     if (type->has_stamps && sqlite3_column_int64(row, boot_column(type)) != db->boot)
         renew_stamps(question, type, record);
     found = record_copy(type, record, offsetof(struct found, record));
+    found->position = (uint64_t)sqlite3_column_int64(row, order_column(type));
     **end = found;
     *end = &found->next;
     return true;
@@ -487,6 +544,8 @@ void sqlite_db_ask(struct sqlite_db *db, struct sqlite_question *question)
     if (code != SQLITE_DONE)
         sqlite_fail(db->handle, db->path, code, &question->err, "read");
     sqlite3_reset(statement);
+    if (question->filter.count && question->err.code == ERR_NONE)
+        count_all(db, question);
     if (damaged) {
         set_aside(db, damaged);
         question->damaged = damaged->count;

@@ -87,6 +87,9 @@ static const char *const migrations[] = {
           "ALTER TABLE documents ADD COLUMN sum INTEGER;" BY_HAND("sessions", "seq")
               BY_HAND("sandboxes", "seq") BY_HAND("executions", "seq") BY_HAND("events", "sequence")
                   BY_HAND("documents", "seq"),
+
+    /* The history of an owner, without walking through what is not ended. */
+    [5] = "CREATE INDEX sessions_ended ON sessions (owner) WHERE state = 'ended';",
 };
 
 _Static_assert(ARRAY_LENGTH(migrations) == STORE_SCHEMA_VERSION + 1, "a migration is missing");

@@ -257,8 +257,11 @@ static void deliver(struct sqlite_store *store, struct asking *asking)
         struct store_query *query = asking->query;
 
         store->base.load.damaged += asking->question.damaged;
-        for (struct found *found = asking->question.first; found; found = found->next)
+        for (struct found *found = asking->question.first; found; found = found->next) {
+            query->position = found->position;
             record_deliver(asking->question.table, query, found->record);
+        }
+        query->total = asking->question.total;
         found_free(asking->question.first);
         query->err = asking->question.err;
         free(asking);
