@@ -117,6 +117,7 @@ struct api_request {
     char *on_behalf_of;    /* owned */
     unsigned roles;        /* enum role */
     bool any_owner;        /* an administrator */
+    bool is_operator;      /* without authentication: may ask for every owner's sessions */
     bool is_head;
     json_t *body;         /* owned; an object, empty without a body */
     struct mask *secrets; /* owned; for the audit log: what no line may tell */
@@ -141,6 +142,12 @@ bool api_finish(struct api_request *request);
 
 /* Whether it comes from a web page or by a name that is not ours. */
 int api_check_source(const struct api_request *request, struct error *err);
+
+/* Whether `owner=` may be asked for. */
+static inline bool api_may_name_owner(const struct api_request *request)
+{
+    return request->any_owner || request->is_operator;
+}
 
 /* Finds out who asks and whether he may, then calls `then`, now or later; answers otherwise. */
 void api_identify(struct api_request *request, api_handler_fn *then);

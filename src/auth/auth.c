@@ -8,6 +8,7 @@
 #include "auth/jwt.h"
 #include "auth/key_use.h"
 #include "auth/keys.h"
+#include "auth/local_token.h"
 #include "auth/rate_limit.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -19,6 +20,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KNOWN_MAXIMUM = 4096, BUCKETS_MAXIMUM = 65536, SEED_BYTES = 32 };
 
@@ -39,6 +41,7 @@ struct auth {
     struct jwks *jwks;       /* owned; NULL unless tokens are used */
     struct map known;        /* by digest; owned */
     uint8_t seed[SEED_BYTES];
+    struct local_token local;    /* for TCP where authentication is off */
     struct rate_limit *failures; /* owned; by address */
     struct rate_limit *requests; /* owned; by principal */
     int64_t retry_after_ms;
@@ -199,13 +202,20 @@ static void fill_caller(struct caller *out, const struct known *known, const cha
     };
 }
 
-static void fill_anybody(struct caller *out, const char *on_behalf_of)
+/* Whoever has the token can read a file that only root and the daemon's user can read. */
+static bool peer_is_operator(const struct http_peer *peer)
+{
+    return !peer->is_unix || peer->uid == 0 || peer->uid == geteuid();
+}
+
+static void fill_anybody(struct caller *out, const char *on_behalf_of, const struct http_peer *peer)
 {
     *out = (struct caller){
         .owner = xstrdup(on_behalf_of),
         .principal = xstrdup(""),
         .on_behalf_of = xstrdup(on_behalf_of),
         .roles = ROLE_USER | ROLE_APPROVER,
+        .is_operator = peer_is_operator(peer),
     };
 }
 
@@ -214,6 +224,9 @@ static void fill_anybody(struct caller *out, const char *on_behalf_of)
 static int refuse_missing(const struct auth *auth, struct error *err)
 {
     error_named(err, ERR_UNAUTHORIZED, "credentials_missing", "credentials are needed");
+    if (auth->parts.config->auth.mode == AUTH_MODE_NONE)
+        return error_hint(err, "use the unix socket, or send the token in the file token-PORT of "
+                               "the daemon's state directory as Authorization: Bearer");
     if (auth->parts.config->auth.mode == AUTH_MODE_KEYS)
         return error_hint(err, "send an API key as Authorization: Bearer or as X-API-Key");
     return error_hint(err, "send a token of %.120s as Authorization: Bearer",
@@ -267,6 +280,23 @@ static enum auth_result resolve_token(struct auth *auth, const struct credential
     return AUTH_KNOWN;
 }
 
+/* TCP where authentication is off: everybody on this host can connect, so a token has to tell. */
+static enum auth_result check_local(struct auth *auth, const struct credentials *given,
+                                    const struct http_peer *peer, struct error *err)
+{
+    char name[PEER_NAME_SIZE];
+
+    if (local_token_is(&auth->local, given->token))
+        return AUTH_KNOWN;
+    if (!given->token)
+        return refuse_missing(auth, err);
+    peer_name(peer, name);
+    if (!rate_limit_take(auth->failures, name, &auth->retry_after_ms))
+        return error_named(err, ERR_LIMIT, "too_many_failures",
+                           "too many wrong credentials came from this address");
+    return refuse_wrong(err);
+}
+
 enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
                               const struct http_peer *peer, struct caller *out, struct error *err)
 {
@@ -276,7 +306,9 @@ enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
         return AUTH_REFUSED;
     if (auth && auth->parts.config->auth.mode != AUTH_MODE_NONE)
         return resolve_token(auth, &given, peer, out, err);
-    fill_anybody(out, given.on_behalf_of);
+    if (auth && !peer->is_unix && check_local(auth, &given, peer, err) != AUTH_KNOWN)
+        return AUTH_REFUSED;
+    fill_anybody(out, given.on_behalf_of, peer);
     return AUTH_KNOWN;
 }
 
@@ -393,6 +425,7 @@ struct auth *auth_new(const struct auth_parts *parts, struct error *err)
     auth->parts = *parts;
     list_init(&auth->waiters);
     random_fill(auth->seed, sizeof(auth->seed));
+    local_token_make(&auth->local);
     auth->failures = rate_limit_new(clock, (double)config->auth.failure_limit / 60,
                                     (double)config->auth.failure_limit, BUCKETS_MAXIMUM);
     auth->requests = rate_limit_new(clock, (double)config->http.rate_limit,
@@ -417,7 +450,15 @@ void auth_free(struct auth *auth)
     rate_limit_free(auth->failures);
     rate_limit_free(auth->requests);
     explicit_bzero(auth->seed, sizeof(auth->seed));
+    explicit_bzero(&auth->local, sizeof(auth->local));
     free(auth);
+}
+
+int auth_serve_port(struct auth *auth, int state_dir, unsigned port, struct error *err)
+{
+    if (auth->parts.config->auth.mode != AUTH_MODE_NONE || !port)
+        return 0;
+    return local_token_save(&auth->local, state_dir, port, err);
 }
 
 void auth_reload(struct auth *auth)

@@ -3,7 +3,8 @@
 /*
  * Who is asking: the credentials of a request, checked, and the owner that they stand for.
  *
- * none   Nobody has to prove anything. The owner is what X-Sandglass-On-Behalf-Of says, or nobody.
+ * none   Whoever can open the unix socket may ask, and over TCP whoever can read the file with the
+ *        token (local_token.h). The owner is what X-Sandglass-On-Behalf-Of says, or nobody.
  * keys   An API key (keys.h). The owner is its principal.
  * jwt    A signed token (jwt.h). The owner is its subject.
  *
@@ -38,6 +39,9 @@ struct auth_parts {
 struct auth *auth_new(const struct auth_parts *parts, struct error *err);
 void auth_free(struct auth *auth); /* NULL is fine; tells all who wait */
 SCOPED_DEFINE(auth_free, struct auth);
+
+/* Without authentication: lets clients find the token for this TCP port; does nothing otherwise. */
+int auth_serve_port(struct auth *auth, int state_dir, unsigned port, struct error *err);
 
 /* Reads keys again, at SIGHUP. They are also read when their file changes. */
 void auth_reload(struct auth *auth);

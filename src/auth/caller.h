@@ -19,6 +19,7 @@ struct caller {
     char *principal;    /* who has proved to be here; "" when nobody had to */
     char *on_behalf_of; /* what the attribution header says, whatever it is worth */
     unsigned roles;
+    bool is_operator; /* without authentication: root or the daemon's own user */
 };
 
 void caller_fini(struct caller *caller); /* safe on a zeroed one */

@@ -3,8 +3,11 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "config/config.h"
+#include "wire/launch.h"
 
 #include <string.h>
+#include <unistd.h>
 
 void backend_close(struct backend *backend)
 {
@@ -163,4 +166,15 @@ int backend_report(struct backend *backend, const char *id, struct buffer *json,
     if (check_id(id, &checked) < 0)
         return error_set(err, checked.code, "%s", checked.message);
     return backend->ops->report(backend, id, json, err);
+}
+
+/* --- users ----------------------------------------------------------------------------------- */
+
+bool backend_is_sandbox_user(const struct config *config, uid_t uid)
+{
+    const uint64_t end = SANDBOX_UID_FIRST + (uint64_t)SANDBOX_SLOTS * LAUNCH_IDS_STEP;
+
+    return (uid >= SANDBOX_UID_FIRST && uid < end) ||
+           (config->sandbox.direct_uid && uid == (uid_t)config->sandbox.direct_uid &&
+            uid != geteuid());
 }

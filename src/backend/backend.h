@@ -138,6 +138,13 @@ struct backend {
     struct loop *loop; /* borrowed */
 };
 
+/* The users of the host that sandboxes have, where the daemon was started as root: a range for each
+ * slot. */
+enum { SANDBOX_UID_FIRST = 0x40000000, SANDBOX_SLOTS = 12288 };
+
+/* Whether programs of sandboxes run as this user of the host. */
+bool backend_is_sandbox_user(const struct config *config, uid_t uid);
+
 struct backend_options {
     struct loop *loop;           /* borrowed */
     const struct config *config; /* borrowed */

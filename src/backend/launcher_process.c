@@ -1,5 +1,6 @@
 #include "backend/launcher_process.h"
 
+#include "backend/backend.h"
 #include "backend/embed.h"
 #include "backend/native/seccomp.h"
 #include "base/str.h"
@@ -19,8 +20,6 @@
 #endif
 
 enum {
-    UID_BASE = 0x40000000,
-    SLOTS = 12288,
     SPARE_FD = 64, /* above everything that is placed */
 };
 
@@ -205,8 +204,8 @@ void launcher_process_describe(const struct launcher_options *options, struct la
                  (config && config->network.allow_private ? LAUNCH_SETUP_ALLOW_PRIVATE : 0),
         .daemon_uid = options->uid,
         .daemon_gid = options->gid,
-        .uid_base = UID_BASE,
-        .slots = SLOTS,
+        .uid_base = SANDBOX_UID_FIRST,
+        .slots = SANDBOX_SLOTS,
         .direct_uid = config ? (uint32_t)config->sandbox.direct_uid : 0,
         .direct_gid = config ? (uint32_t)config->sandbox.direct_gid : 0,
         .io_bytes_per_s = config ? config->sandbox.io_bytes_per_s : 0,

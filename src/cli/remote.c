@@ -1,3 +1,4 @@
+#include "auth/local_token.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/cli.h"
@@ -51,11 +52,22 @@ bool cli_nobody_listens(const struct cli *cli)
 
 /* --- the client ------------------------------------------------------------------------------ */
 
-static void set_identity(struct http_client *client)
+/* A daemon of this host without authentication: the token of its port is in its state directory. */
+static char *find_local_token(const char *url)
 {
+    scoped(config_fini) struct config config = { 0 };
+
+    return load_settings(&config) < 0 ? NULL : local_token_find(config.state_dir, url);
+}
+
+static void set_identity(struct http_client *client, const char *url)
+{
+    scoped(free) char *token = NULL;
     const char *key = getenv("SANDGLASS_API_KEY");
     const char *principal = getenv("SANDGLASS_ON_BEHALF_OF");
 
+    if (str_is_empty(key) && !str_starts_with(url, "unix:"))
+        key = token = find_local_token(url);
     if (!str_is_empty(key)) {
         scoped(free) char *value = xasprintf("Bearer %s", key);
 
@@ -76,7 +88,7 @@ int cli_connect(struct cli *cli, struct error *err)
         return -1;
     /* Work takes the time it takes; who waits can interrupt. */
     http_client_set_timeout(cli->client, 0);
-    set_identity(cli->client);
+    set_identity(cli->client, cli->url);
     return 0;
 }
 

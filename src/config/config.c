@@ -119,7 +119,6 @@ static void derive_listen(struct config *config)
     config_list_release(&config->listen);
     socket = xasprintf("unix:%s/sandglass.sock", config->runtime_dir);
     config_list_append(&config->listen, socket);
-    config_list_append(&config->listen, "127.0.0.1:7420");
 }
 
 static void derive_flavors(struct config *config)

@@ -12,8 +12,9 @@ const struct setting settings[] = {
         .type = SETTING_LIST,
         .offset = FIELD(listen),
         .fallback = "",
-        .shown_default = "unix:<runtime_dir>/sandglass.sock, 127.0.0.1:7420",
-        .help = "Addresses to serve on, each unix:PATH or HOST:PORT.",
+        .shown_default = "unix:<runtime_dir>/sandglass.sock",
+        .help = "Addresses to serve on, each unix:PATH or HOST:PORT. TCP needs auth.mode, or on "
+                "this host the token in state_dir/token-PORT.",
     },
     {
         .key = "state_dir",

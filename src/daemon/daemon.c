@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "audit/audit.h"
 #include "auth/auth.h"
+#include "auth/local_token.h"
 #include "backend/backend.h"
 #include "backend/launcher.h"
 #include "base/alloc.h"
@@ -46,6 +47,7 @@ struct daemon {
     const struct daemon_options *options; /* borrowed */
     struct config config;
     struct identity identity;
+    uid_t started_as; /* and the launcher is still */
 
     int state_dir; /* owned, like all below */
     int lock;
@@ -225,6 +227,7 @@ static void tell_identity(const struct daemon *daemon)
 /* With power: what needs it is done here, and only the launcher keeps it. */
 static int start_privileged(struct daemon *daemon, struct error *err)
 {
+    daemon->started_as = geteuid();
     identity_find(daemon->config.user, &daemon->identity);
     tell_identity(daemon);
     if (preflight_check(&daemon->config, &daemon->identity, err) < 0 ||
@@ -289,6 +292,33 @@ static int open_backend(struct daemon *daemon, struct error *err)
     return daemon->backend ? 0 : -1;
 }
 
+/* Only direct has nothing between programs and the daemon's sockets. */
+static bool sandboxes_share_user(const struct daemon *daemon)
+{
+    return strcmp(daemon->backend->ops->name, "direct") == 0 &&
+           (daemon->started_as == geteuid() ||
+            (uid_t)daemon->config.sandbox.direct_uid == geteuid());
+}
+
+/* The token's file is readable for programs that run as its owner. */
+static int check_listeners(const struct daemon *daemon, struct error *err)
+{
+    if (daemon->config.auth.mode != AUTH_MODE_NONE || !sandboxes_share_user(daemon))
+        return 0;
+    for (size_t i = 0; i < daemon->config.listen.count; i++) {
+        const char *address = daemon->config.listen.items[i];
+
+        if (str_starts_with(address, "unix:"))
+            continue;
+        error_set(err, ERR_INVALID,
+                  "listen: %s needs authentication, because programs in direct sandboxes run as "
+                  "the daemon's own user",
+                  address);
+        return error_hint(err, "set auth.mode to keys or jwt, or listen on a unix socket only");
+    }
+    return 0;
+}
+
 static int open_door(struct daemon *daemon, struct error *err)
 {
     daemon->auth = auth_new(&(struct auth_parts){ .loop = daemon->loop,
@@ -324,7 +354,8 @@ static void on_storage(void *context, const char *session_id, const char *execut
 static int start_parts(struct daemon *daemon, struct error *err)
 {
     daemon->worker = worker_new(daemon->loop, BLOCKING_THREADS, "blocking");
-    if (open_store(daemon, err) < 0 || open_door(daemon, err) < 0 || open_backend(daemon, err) < 0)
+    if (open_store(daemon, err) < 0 || open_door(daemon, err) < 0 ||
+        open_backend(daemon, err) < 0 || check_listeners(daemon, err) < 0)
         return -1;
     daemon->core = core_new(&(struct core_parts){ .loop = daemon->loop,
                                                   .config = &daemon->config,
@@ -342,6 +373,7 @@ static int start_parts(struct daemon *daemon, struct error *err)
                                                .backend = daemon->backend,
                                                .auth = daemon->auth,
                                                .audit = daemon->audit,
+                                               .sandboxes_share_user = sandboxes_share_user(daemon),
                                                .started_at = clock_wall_us(&clock_system) });
     return 0;
 }
@@ -368,6 +400,7 @@ static int bind_everywhere(struct daemon *daemon, struct error *err)
 {
     struct http_server_limits limits = server_limits(&daemon->config);
 
+    local_token_forget(daemon->state_dir);
     daemon->server = http_server_new(daemon->loop, &limits, api_handle, daemon->api);
     if (daemon->config.storage.enabled) {
         struct http_server_limits inside = limits;
@@ -377,7 +410,9 @@ static int bind_everywhere(struct daemon *daemon, struct error *err)
     }
     http_server_set_tls(daemon->server, daemon->tls);
     for (size_t i = 0; i < daemon->config.listen.count; i++) {
-        if (http_server_bind(daemon->server, daemon->config.listen.items[i], err) < 0)
+        if (http_server_bind(daemon->server, daemon->config.listen.items[i], err) < 0 ||
+            auth_serve_port(daemon->auth, daemon->state_dir, http_server_port_at(daemon->server, i),
+                            err) < 0)
             return -1;
     }
     return 0;
@@ -463,6 +498,8 @@ static void daemon_fini(struct daemon *daemon)
     http_server_free(daemon->storage_server);
     http_server_free(daemon->server);
     settle(daemon);
+    if (daemon->lock >= 0)
+        local_token_forget(daemon->state_dir);
     auth_free(daemon->auth);
     api_free(daemon->api);
     core_free(daemon->core);

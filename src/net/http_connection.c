@@ -323,23 +323,7 @@ static void on_timer(struct timer *timer)
     connection_settle(connection);
 }
 
-static void peer_fill(struct http_peer *peer, int fd, const struct address *address)
-{
-    struct ucred credentials;
-    socklen_t length = sizeof(credentials);
-
-    peer->is_unix = address->is_unix;
-    peer->uid = (uid_t)-1;
-    peer->gid = (gid_t)-1;
-    address_format(address, peer->address);
-    if (!peer->is_unix || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0)
-        return;
-    peer->pid = credentials.pid;
-    peer->uid = credentials.uid;
-    peer->gid = credentials.gid;
-}
-
-void connection_open(struct http_server *server, int fd, const struct address *peer, bool refused)
+void connection_open(struct http_server *server, int fd, const struct http_peer *peer, bool refused)
 {
     struct http_connection *connection = xnew(struct http_connection);
 
@@ -350,7 +334,7 @@ void connection_open(struct http_server *server, int fd, const struct address *p
     connection->input = BUFFER_INIT(HTTP_INPUT_BYTES);
     connection->input_us = connection->now_us = loop_now_us(server->loop);
     output_init(&connection->output, OUTPUT_MAXIMUM);
-    peer_fill(&connection->peer, fd, peer);
+    connection->peer = *peer;
     timer_init(&connection->timer, server->loop, on_timer);
     list_append(&server->connections, &connection->link);
     if (refused) {

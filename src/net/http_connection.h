@@ -104,7 +104,8 @@ struct http_server {
 
 enum { HTTP_INPUT_BYTES = 64 * 1024 };
 
-void connection_open(struct http_server *server, int fd, const struct address *peer, bool refused);
+void connection_open(struct http_server *server, int fd, const struct http_peer *peer,
+                     bool refused);
 
 /* Ends now: on_close comes if there is an exchange. Not while it settles. */
 void connection_close(struct http_connection *connection);

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "net/http_connection.h"
+#include "net/peer.h"
 #include "net/tls.h"
 
 #include <assert.h>
@@ -68,19 +69,21 @@ static bool server_evict(struct http_server *server)
     return false;
 }
 
-static void on_accept(void *context, int fd, const struct address *peer)
+static void on_accept(void *context, int fd, const struct address *address)
 {
     struct http_server *server = context;
     bool refused = server->count >= server->limits.connections && !server_evict(server);
+    struct http_peer peer;
 
-    if (server->tls && !peer->is_unix)
+    peer_read(&peer, fd, address);
+    if (server->tls && !peer.is_unix)
         fd = tls_accept(server->tls, fd);
     if (fd < 0)
         return;
     if (refused && server->refused >= REFUSED_AT_ONCE)
         fd_close(fd);
     else
-        connection_open(server, fd, peer, refused);
+        connection_open(server, fd, &peer, refused);
 }
 
 static void on_exhausted(void *context)
@@ -141,24 +144,30 @@ static unsigned count_group(const struct http_server *server, const char *group)
 void http_server_adopt(struct http_server *server, int fd, const char *group, const char *member,
                        unsigned most)
 {
-    struct address peer = { .is_unix = true, .length = sizeof(sa_family_t) };
-    struct http_connection *connection;
+    const struct address address = { .is_unix = true,
+                                     .length = sizeof(sa_family_t),
+                                     .storage = { .ss_family = AF_UNIX } };
+    struct http_peer peer;
 
-    peer.storage.ss_family = AF_UNIX;
     if (server->draining || server->count >= server->limits.connections ||
         count_group(server, group) >= most || fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) < 0) {
         fd_close(fd);
         return;
     }
+    peer_read(&peer, fd, &address);
+    snprintf(peer.group, sizeof(peer.group), "%s", group);
+    snprintf(peer.member, sizeof(peer.member), "%s", member);
     connection_open(server, fd, &peer, false);
-    connection = list_last(&server->connections, struct http_connection, link);
-    snprintf(connection->peer.group, sizeof(connection->peer.group), "%s", group);
-    snprintf(connection->peer.member, sizeof(connection->peer.member), "%s", member);
 }
 
 void http_server_set_tls(struct http_server *server, struct tls *tls)
 {
     server->tls = tls;
+}
+
+unsigned http_server_port_at(const struct http_server *server, size_t index)
+{
+    return index < server->listener_count ? listener_port(server->listeners[index]) : 0;
 }
 
 unsigned http_server_port(const struct http_server *server)

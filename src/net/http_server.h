@@ -80,13 +80,16 @@ void http_server_set_tls(struct http_server *server, struct tls *tls);
 unsigned
 http_server_port(const struct http_server *server); /* of the first TCP listener, 0 if none */
 
+/* Of the listener with this number, counted from 0; 0 for a unix socket. */
+unsigned http_server_port_at(const struct http_server *server, size_t index);
+
 /* --- the request --------------------------------------------------------------------------- */
 
 struct http_peer {
     bool is_unix;
-    pid_t pid; /* unix sockets only, by SO_PEERCRED */
-    uid_t uid;
-    gid_t gid;
+    pid_t pid;        /* unix sockets only, by SO_PEERCRED */
+    uid_t uid;        /* unix sockets and TCP from this host; -1 when it is not known */
+    gid_t gid;        /* unix sockets only */
     char address[64]; /* "unix" or "127.0.0.1:4242" */
     char group[64];   /* as http_server_adopt() was told; "" for connections of a listener */
     char member[64];

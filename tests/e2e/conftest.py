@@ -134,6 +134,11 @@ class Daemon:
                               timeout=timeout,
                               env={**os.environ, "SANDGLASS_URL": self.url, **(environment or {})})
 
+    def token(self, port=None):
+        """What clients of this host send over TCP where authentication is off; None where it is on."""
+        file = self.state / f"token-{port or self.port}"
+        return file.read_text().strip() if file.exists() else None
+
     def kill(self):
         """kill -9, as a crash would."""
         self.process.send_signal(signal.SIGKILL)

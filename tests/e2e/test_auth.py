@@ -338,9 +338,10 @@ def free_port():
 class TcpDaemon:
     """A running daemon asked over TCP, with headers as they are given."""
 
-    def __init__(self, port, context=None):
+    def __init__(self, port, context=None, token=None):
         self.port = port
         self.context = context
+        self.token = token  # sent unless the headers have credentials of their own
 
     def request(self, method, path, headers=None, body=None):
         if self.context:
@@ -351,6 +352,8 @@ class TcpDaemon:
             connection.putrequest(method, path, skip_host="Host" in (headers or {}))
             for name, value in (headers or {}).items():
                 connection.putheader(name, value)
+            if self.token and "Authorization" not in (headers or {}):
+                connection.putheader("Authorization", f"Bearer {self.token}")
             if body is not None:
                 connection.putheader("Content-Length", str(len(body)))
             connection.endheaders(body)
@@ -365,7 +368,7 @@ def over_tcp(daemon, context=None):
     daemon.url += f" 127.0.0.1:{port}"
     daemon.start()
     daemon.url = daemon.url.split()[0]
-    return TcpDaemon(port, context)
+    return TcpDaemon(port, context, daemon.token(port))
 
 
 @pytest.fixture

@@ -39,15 +39,21 @@ def server(make_daemon):
     return daemon
 
 
+def credentials(daemon):
+    """The environment in which a program of Node sends the daemon's token."""
+    return {"MCP_TOKEN": daemon.token(), "NODE_OPTIONS": f"--import={(FOLDER / 'authorize.mjs').as_uri()}"}
+
+
 def reach(daemon, transport):
     """Target and environment for a client over this transport."""
-    return (daemon.mcp, {}) if transport == "http" else (SANDGLASS, {"SANDGLASS_URL": daemon.url})
+    return (daemon.mcp, credentials(daemon)) if transport == "http" else (SANDGLASS, {"SANDGLASS_URL": daemon.url})
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_the_conformance_suite_finds_only_what_is_expected(server, node, work, revision):
     done = node("conformance/dist/index.js", "server", "--url", server.mcp, "--requirements", revision, "--timeout", 8000,
-                "--expected-failures", FOLDER / f"expected-failures-{revision}.yaml", "-o", work / "results")
+                "--expected-failures", FOLDER / f"expected-failures-{revision}.yaml", "-o", work / "results",
+                environment=credentials(server))
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
 
 

@@ -31,7 +31,7 @@ class SecureDaemon:
         return context
 
     def client(self):
-        return TcpDaemon(self.port, self.context())
+        return TcpDaemon(self.port, self.context(), self.daemon.token(self.port))
 
     def connect(self, context=None):
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=20)
@@ -106,7 +106,8 @@ def test_a_reader_that_is_slow_gets_everything(secure):
     path = f"/api/v1/sessions/{session}/files?path=large"
     client.request("PUT", path, {"Content-Type": "application/octet-stream"}, content)
     with secure.connect() as connection:
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-API-Key: {secure.daemon.token(secure.port)}\r\n\r\n"
+        connection.sendall(head.encode())
         received = b""
         while data := connection.recv(65536):
             received += data
@@ -172,7 +173,7 @@ def test_a_key_that_does_not_fit_stops_the_start(make_daemon, work):
 
 def test_the_command_line_speaks_tls_with_whom_it_trusts(secure, work):
     url = f"https://127.0.0.1:{secure.port}"
-    trusted = {"SSL_CERT_FILE": str(secure.certificate.chain)}
+    trusted = {"SSL_CERT_FILE": str(secure.certificate.chain), "SANDGLASS_STATE_DIR": str(secure.daemon.state)}
     created = secure.daemon.cli("--url", url, "session", "create", "--json", environment=trusted)
     assert created.returncode == 0, created.stderr
     done = secure.daemon.cli("--url", url, "exec", json.loads(created.stdout)["id"], "--", "head", "-c", "1000000", "/dev/zero",

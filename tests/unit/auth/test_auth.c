@@ -119,13 +119,35 @@ static const char attribution[] = "x-sandglass-on-behalf-of";
 static void without_authentication_the_header_is_the_owner(void **state UNUSED)
 {
     start("");
+    scene.peer = (struct http_peer){ .is_unix = true, .uid = geteuid() };
     assert_int_equal(ask(NULL, NULL), AUTH_KNOWN);
+    assert_true(scene.caller.is_operator);
     assert_string_equal(scene.caller.owner, "");
     assert_string_equal(scene.caller.principal, "");
     assert_int_equal(ask(attribution, " \t ann lee "), AUTH_KNOWN);
     assert_string_equal(scene.caller.owner, "ann lee");
     assert_string_equal(scene.caller.on_behalf_of, "ann lee");
     assert_false(caller_is(&scene.caller, ROLE_ADMIN));
+}
+
+static void tcp_without_authentication_needs_the_token(void **state UNUSED)
+{
+    start("");
+    assert_int_equal(ask(NULL, NULL), AUTH_REFUSED);
+    assert_string_equal(scene.err.name, "credentials_missing");
+    assert_int_equal(ask_key("sgt_0000"), AUTH_REFUSED);
+    assert_string_equal(scene.err.name, "credentials_invalid");
+}
+
+static void only_root_and_the_daemons_user_are_operators(void **state UNUSED)
+{
+    start("");
+    scene.peer = (struct http_peer){ .is_unix = true, .uid = geteuid() + 4711 };
+    assert_int_equal(ask(NULL, NULL), AUTH_KNOWN);
+    assert_false(scene.caller.is_operator);
+    scene.peer.uid = 0;
+    assert_int_equal(ask(NULL, NULL), AUTH_KNOWN);
+    assert_true(scene.caller.is_operator);
 }
 
 static void a_bad_attribution_is_refused(void **state UNUSED)
@@ -398,6 +420,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENE(without_authentication_the_header_is_the_owner),
+        SCENE(tcp_without_authentication_needs_the_token),
+        SCENE(only_root_and_the_daemons_user_are_operators),
         SCENE(a_bad_attribution_is_refused),
         SCENE(a_key_says_who_asks_and_no_header_changes_it),
         SCENE(contradicting_credentials_are_refused),

@@ -4,6 +4,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import select
 import socket
 import threading
@@ -31,6 +32,39 @@ def default_url() -> str:
     if runtime.startswith("/"):
         return f"unix:{runtime}/sandglass/sandglass.sock"
     return f"unix:/tmp/sandglass-{os.geteuid()}/sandglass.sock"
+
+
+def _state_dir() -> str:
+    """The daemon's state directory, as its settings name it for this user."""
+    named = os.environ.get("SANDGLASS_STATE_DIR")
+    if named:
+        return named
+    config_home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    for path in (os.environ.get("SANDGLASS_CONFIG"), "/etc/sandglass/sandglass.yaml", f"{config_home}/sandglass/sandglass.yaml"):
+        try:
+            with open(path or "", encoding="utf-8") as settings:
+                found = re.search(r"""^[\s{]*["']?state_dir["']?\s*:\s*["']?([^"',\s}#]+)""", settings.read(), re.MULTILINE)
+        except OSError:
+            continue
+        if found:
+            return found.group(1)
+        break
+    if os.geteuid() == 0:
+        return "/var/lib/sandglass"
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return f"{state}/sandglass" if state.startswith("/") else os.path.expanduser("~/.local/state/sandglass")
+
+
+def local_token(url: str) -> Optional[str]:
+    """The token of a daemon of this host that serves TCP without authentication; None where it is not ours to read."""
+    address = Address(url)
+    if address.path or address.host not in ("localhost", "::1") and not address.host.startswith("127."):
+        return None
+    try:
+        with open(os.path.join(_state_dir(), f"token-{address.port}"), encoding="ascii") as file:
+            return file.read().strip() or None
+    except (OSError, ValueError):
+        return None
 
 
 class _UnixConnection(http.client.HTTPConnection):

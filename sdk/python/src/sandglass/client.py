@@ -5,7 +5,7 @@ import os
 import secrets
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
-from ._transport import Transport, default_url
+from ._transport import Transport, default_url, local_token
 from .execution import Result
 from .scope import Scope
 from .session import Event, Session, read_event_route
@@ -34,8 +34,9 @@ class Client:
         self.owner = owner if owner is not None else os.environ.get("SANDGLASS_ON_BEHALF_OF", "")
         self._api_key = api_key if api_key is not None else os.environ.get("SANDGLASS_API_KEY", "")
         headers: Dict[str, str] = {}
-        if self._api_key:
-            headers["Authorization"] = f"Bearer {self._api_key}"
+        credentials = self._api_key or local_token(self.url)
+        if credentials:
+            headers["Authorization"] = f"Bearer {credentials}"
         if self.owner:
             headers["X-Sandglass-On-Behalf-Of"] = self.owner
         self.transport = Transport(self.url, headers)
