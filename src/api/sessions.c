@@ -292,7 +292,7 @@ static const struct api_parameter list_parameters[] = {
     { "state", "string", "open, paused, ending or ended; without it all live ones" },
     { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
     { "cursor", "string", "next_cursor of the page before" },
-    { "owner", "string", "administrators only: sessions of this owner" },
+    { "owner", "string", "operators only: sessions of this owner, * for all owners" },
     { "usage", "boolean", "1 measures what the sandboxes use now; else usage is as last measured" },
     { 0 },
 };

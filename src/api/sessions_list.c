@@ -24,9 +24,12 @@ int session_filter_init(struct session_filter *filter, const struct api_request 
     const char *state = api_parameter(request, "state");
 
     *filter = (struct session_filter){ .request = request, .state = -1 };
-    if (api_parameter(request, "owner") && !request->any_owner)
-        return error_named(err, ERR_FORBIDDEN, "forbidden",
-                           "only an administrator may ask for another owner's sessions");
+    if (api_parameter(request, "owner") && !api_may_name_owner(request)) {
+        error_named(err, ERR_FORBIDDEN, "forbidden",
+                    "only an operator may ask for another owner's sessions");
+        return error_hint(err, "the role admin may, and without authentication root and the user "
+                               "that the daemon runs as");
+    }
     for (size_t i = 0; i < request->parameter_count; i++) {
         if (str_equal(request->parameters[i].name, "label") &&
             !strchr(request->parameters[i].value, '='))
@@ -69,7 +72,7 @@ bool session_filter_matches_labels(const struct session_filter *filter, const ch
  * he says otherwise. */
 static const char *wanted_owner(const struct api_request *request)
 {
-    const char *owner = request->any_owner ? api_parameter(request, "owner") : NULL;
+    const char *owner = api_may_name_owner(request) ? api_parameter(request, "owner") : NULL;
 
     if (!owner)
         return request->owner;

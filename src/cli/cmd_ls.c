@@ -15,6 +15,7 @@ struct ls_args {
     struct common_args common;
     struct text_list labels;
     const char *state;
+    const char *owner;
     bool quiet;
 };
 
@@ -23,6 +24,8 @@ static const struct option ls_options[] = {
       "only those with this label; may be repeated" },
     { "state", 0, OPTION_TEXT, offsetof(struct ls_args, state), "STATE", "open paused ended",
       "only those in this state: open, paused or ended" },
+    { "owner", 0, OPTION_TEXT, offsetof(struct ls_args, owner), "NAME", NULL,
+      "those of this owner, '*' for everybody's; operators only" },
     { "quiet", 'q', OPTION_FLAG, offsetof(struct ls_args, quiet), NULL, NULL, "only the ids" },
     { 0 },
 };
@@ -109,7 +112,7 @@ static int print_ids(struct cli *cli, const json_t *sessions)
     return cli_print(cli, text.data, text.length);
 }
 
-static int print_table(struct cli *cli, const json_t *sessions)
+static int print_table(struct cli *cli, const json_t *sessions, bool with_owner)
 {
     scoped(table_fini) struct table table;
     size_t index;
@@ -118,12 +121,16 @@ static int print_table(struct cli *cli, const json_t *sessions)
     table_init(&table, pipe_headings);
     if (table.aligned)
         table_init(&table, terminal_headings);
+    if (with_owner)
+        table_add_column(&table, "OWNER");
     json_array_foreach(sessions, index, session)
     {
         if (table.aligned)
             add_terminal_row(&table, session);
         else
             add_pipe_row(&table, session);
+        if (with_owner)
+            table_add(&table, field_text(session, "owner", NULL));
     }
     return table_print(&table, cli);
 }
@@ -137,24 +144,25 @@ static int ls_run(struct cli *cli, const void *given_args, const struct option_r
 
     if (given->operands.count)
         return cli_misuse(cli, "ls takes no operand: \"%s\"", given->operands.items[0]);
-    answer = sessions_list(cli, &args->labels, args->state, false, &err);
+    answer = sessions_list(
+        cli, &(struct sessions_filter){ &args->labels, args->state, args->owner }, false, &err);
     if (!answer)
         return cli_fail(cli, &err);
     sessions = json_object_get(answer, "sessions");
     if (cli->json)
         return cli_print_json(cli, answer);
-    return args->quiet ? print_ids(cli, sessions) : print_table(cli, sessions);
+    return args->quiet ? print_ids(cli, sessions) : print_table(cli, sessions, args->owner);
 }
 
 const struct command cmd_ls = {
     .name = "ls",
     .summary = "List your sessions",
-    .usage = "[--label K=V]... [--state STATE] [-q]",
+    .usage = "[--label K=V]... [--state STATE] [--owner NAME] [-q]",
     .details = "In a pipe each line has these columns, separated by tabs, '-' where there is "
                "nothing:\n  id key state sandbox generation created_at ends_by ends_in labels\n"
                "ends_by is the clock that ends it next (lease, idle or lifetime) and ends_in the "
                "seconds\nleft; for an ended session ends_by is the reason. Labels are K=V, "
-               "separated by commas.",
+               "separated by commas.\nWith --owner the owner is one more column.",
     .sets = { { ls_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct ls_args),
     .plain_after = OPERANDS_MIXED,

@@ -12,6 +12,7 @@ struct rm_args {
     struct common_args common;
     bool all;
     bool force;
+    const char *owner;
     struct text_list labels;
 };
 
@@ -21,6 +22,8 @@ static const struct option rm_options[] = {
     { "all", 'a', OPTION_FLAG, PLACE(all), NULL, NULL, "all your sessions" },
     { "label", 'l', OPTION_PAIRS, PLACE(labels), "K=V", NULL,
       "all with this label; may be repeated" },
+    { "owner", 0, OPTION_TEXT, offsetof(struct rm_args, owner), "NAME", NULL,
+      "sessions of this owner, '*' for everybody's; operators only" },
     { "force", 'f', OPTION_FLAG, PLACE(force), NULL, NULL,
       "one that does not exist any more is no failure" },
     { 0 },
@@ -70,8 +73,9 @@ static int remove_one(struct cli *cli, const char *session, bool force, json_t *
 
 static json_t *remove_many(struct cli *cli, const struct rm_args *args, struct error *err)
 {
-    scoped(free) char *filter = sessions_filter(&args->labels, NULL);
-    scoped(free) char *target = xasprintf("/api/v1/sessions%s", filter);
+    const struct sessions_filter filter = { .labels = &args->labels, .owner = args->owner };
+    scoped(free) char *query = sessions_query(&filter);
+    scoped(free) char *target = xasprintf("/api/v1/sessions%s", query);
     scoped(reply_fini) struct reply reply = { 0 };
 
     if (cli_call(cli, HTTP_DELETE, target, NULL, &reply, err) < 0)
@@ -119,6 +123,10 @@ static int rm_run(struct cli *cli, const void *given_args, const struct option_r
         removal = remove_many(cli, args, &err);
         return removal ? report(cli, removal) : cli_fail(cli, &err);
     }
+    if (args->owner && str_equal(args->owner, "*"))
+        return cli_misuse(cli, "--owner '*' is for --all and --label: name the owner of a session");
+    if (args->owner)
+        setenv("SANDGLASS_ON_BEHALF_OF", args->owner, 1);
     removal = removal_new();
     for (size_t i = 0; i < operands->count; i++)
         if (remove_one(cli, operands->items[i], args->force, removal, &err) < 0)
@@ -129,7 +137,7 @@ static int rm_run(struct cli *cli, const void *given_args, const struct option_r
 const struct command cmd_rm = {
     .name = "rm",
     .summary = "End sessions and remove everything in them",
-    .usage = "[-f] SESSION... | --all | --label K=V",
+    .usage = "[-f] [--owner NAME] SESSION... | --all | --label K=V",
     .details = "Prints the ids of those that are gone, when they are.",
     .sets = { { rm_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct rm_args),

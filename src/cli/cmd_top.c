@@ -22,6 +22,7 @@ enum { INTERVAL_MS = 2000, INTERVAL_LEAST_MS = 100, LINES_ABOVE = 3, CONTROL_C =
 struct top_args {
     struct common_args common;
     struct text_list labels;
+    const char *owner;
     const char *sort;
     const char *interval;
     bool once;
@@ -30,6 +31,8 @@ struct top_args {
 static const struct option top_options[] = {
     { "label", 'l', OPTION_PAIRS, offsetof(struct top_args, labels), "K=V", NULL,
       "only sessions with this label; may be repeated" },
+    { "owner", 0, OPTION_TEXT, offsetof(struct top_args, owner), "NAME", NULL,
+      "those of this owner, '*' for everybody's; operators only" },
     { "sort", 's', OPTION_TEXT, offsetof(struct top_args, sort), "BY", "cpu memory disk age",
       "the largest first: cpu (the default), memory, disk or age" },
     { "interval", 'n', OPTION_DURATION, offsetof(struct top_args, interval), "T", NULL,
@@ -216,6 +219,8 @@ static void fill_table(struct table *table, const json_t *sessions, const json_t
                              json_object_get(before, field_text(session, "id", "")));
         else
             add_pipe_row(table, session);
+        if (table->last_heading)
+            table_add(table, field_text(session, "owner", NULL));
     }
 }
 
@@ -256,6 +261,8 @@ static int show_once(struct cli *cli, const struct top_args *args, const json_t 
     table_init(&table, pipe_headings);
     if (table.aligned)
         table_init(&table, terminal_headings);
+    if (args->owner)
+        table_add_column(&table, "OWNER");
     fill_table(&table, sessions, NULL, args->sort, SIZE_MAX);
     return table_print(&table, cli);
 }
@@ -302,6 +309,8 @@ static int draw(struct cli *cli, const struct top_args *args, const json_t *sess
 
     (void)terminal_size(STDOUT_FILENO, &columns, &rows);
     table_init(&table, terminal_headings);
+    if (args->owner)
+        table_add_column(&table, "OWNER");
     fill_table(&table, sessions, before, args->sort, rows > LINES_ABOVE ? rows - LINES_ABOVE : 1);
     write_summary(sessions, before, &text);
     table_write(&table, columns, &rows_text);
@@ -344,6 +353,13 @@ static json_t *index_sessions(const json_t *sessions)
     return index;
 }
 
+static json_t *list_sessions(struct cli *cli, const struct top_args *args, struct error *err)
+{
+    const struct sessions_filter filter = { .labels = &args->labels, .owner = args->owner };
+
+    return sessions_list(cli, &filter, true, err);
+}
+
 static int show_again(struct cli *cli, const struct top_args *args, int64_t interval_ms)
 {
     scoped(json_decref) json_t *before = NULL;
@@ -352,7 +368,7 @@ static int show_again(struct cli *cli, const struct top_args *args, int64_t inte
 
     enter_screen();
     do {
-        scoped(json_decref) json_t *answer = sessions_list(cli, &args->labels, NULL, true, &err);
+        scoped(json_decref) json_t *answer = list_sessions(cli, args, &err);
         const json_t *sessions = json_object_get(answer, "sessions");
 
         if (!answer)
@@ -380,21 +396,21 @@ static int top_run(struct cli *cli, const void *given_args, const struct option_
         return cli_misuse(cli, "--interval must be between 100ms and 24d, not %s", args->interval);
     if (!args->once && !cli->json && isatty(STDOUT_FILENO))
         return show_again(cli, args, interval_ms);
-    answer = sessions_list(cli, &args->labels, NULL, true, &err);
+    answer = list_sessions(cli, args, &err);
     return answer ? show_once(cli, args, answer) : cli_fail(cli, &err);
 }
 
 const struct command cmd_top = {
     .name = "top",
     .summary = "Show what the sandboxes of your sessions use",
-    .usage = "[--label K=V]... [--sort BY] [--interval T] [--once]",
+    .usage = "[--label K=V]... [--owner NAME] [--sort BY] [--interval T] [--once]",
     .details =
         "On a terminal it looks again every two seconds, until q or Ctrl-C. CPU% is the share "
         "of a core\nsince the look before, CPU the time of the sandbox so far.\n"
         "In a pipe, with --once and with --json it looks once. In a pipe each line has these "
         "columns,\nseparated by tabs, '-' where there is nothing:\n"
         "  id key state sandbox cpu_seconds memory_bytes memory_peak_bytes pids disk_bytes "
-        "running\n  ends_by ends_in",
+        "running\n  ends_by ends_in, and with --owner the owner",
     .sets = { { top_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct top_args),
     .plain_after = OPERANDS_MIXED,

@@ -7,37 +7,42 @@
 
 enum { PAGE_SIZE = 500, TARGET_MAXIMUM = 65536 };
 
-char *sessions_filter(const struct text_list *labels, const char *state)
+char *sessions_query(const struct sessions_filter *filter)
 {
     struct buffer query = BUFFER_INIT(TARGET_MAXIMUM);
 
-    for (size_t i = 0; i < labels->count; i++) {
-        scoped(free) char *label = url_encode(labels->items[i]);
+    for (size_t i = 0; i < filter->labels->count; i++) {
+        scoped(free) char *label = url_encode(filter->labels->items[i]);
 
         buffer_appendf(&query, "%clabel=%s", query.length ? '&' : '?', label);
     }
-    if (state)
-        buffer_appendf(&query, "%cstate=%s", query.length ? '&' : '?', state);
+    if (filter->state)
+        buffer_appendf(&query, "%cstate=%s", query.length ? '&' : '?', filter->state);
+    if (filter->owner) {
+        scoped(free) char *owner = url_encode(filter->owner);
+
+        buffer_appendf(&query, "%cowner=%s", query.length ? '&' : '?', owner);
+    }
     return buffer_steal_text(&query);
 }
 
-static char *page_target(const char *filter, bool usage, const char *cursor)
+static char *page_target(const char *query, bool usage, const char *cursor)
 {
     scoped(free) char *encoded = url_encode(cursor ? cursor : "");
 
-    return xasprintf("/api/v1/sessions%s%climit=%d%s%s%s", filter, *filter ? '&' : '?', PAGE_SIZE,
+    return xasprintf("/api/v1/sessions%s%climit=%d%s%s%s", query, *query ? '&' : '?', PAGE_SIZE,
                      usage ? "&usage=1" : "", cursor ? "&cursor=" : "", encoded);
 }
 
-json_t *sessions_list(struct cli *cli, const struct text_list *labels, const char *state,
-                      bool usage, struct error *err)
+json_t *sessions_list(struct cli *cli, const struct sessions_filter *filter, bool usage,
+                      struct error *err)
 {
-    scoped(free) char *filter = sessions_filter(labels, state);
+    scoped(free) char *query = sessions_query(filter);
     scoped(json_decref) json_t *all = NULL;
     scoped(free) char *cursor = NULL;
 
     do {
-        scoped(free) char *target = page_target(filter, usage, cursor);
+        scoped(free) char *target = page_target(query, usage, cursor);
         scoped(reply_fini) struct reply page = { 0 };
         const char *next;
 

@@ -5,13 +5,19 @@
 #include "cli/cli.h"
 #include "wire/json.h"
 
-/* The document of GET /sessions with the pages of all answers in it; NULL on failure. `labels` may
- * be empty and `state` NULL; with `usage` what their sandboxes use is measured. */
-json_t *sessions_list(struct cli *cli, const struct text_list *labels, const char *state,
-                      bool usage, struct error *err);
+struct sessions_filter {
+    const struct text_list *labels; /* may be empty */
+    const char *state;              /* NULL: all live ones */
+    const char *owner;              /* NULL: the caller's own; "*": everybody's */
+};
+
+/* The document of GET /sessions with the pages of all answers in it; NULL on failure. With `usage`
+ * what their sandboxes use is measured. */
+json_t *sessions_list(struct cli *cli, const struct sessions_filter *filter, bool usage,
+                      struct error *err);
 
 /* "?label=k%3Dv&state=…" of the filters given, "" without any; allocated. */
-char *sessions_filter(const struct text_list *labels, const char *state);
+char *sessions_query(const struct sessions_filter *filter);
 
 /* Which clock ends it next. */
 struct session_end {

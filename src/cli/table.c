@@ -14,6 +14,18 @@ void table_init(struct table *table, const char *const *headings)
         table->columns++;
 }
 
+void table_add_column(struct table *table, const char *heading)
+{
+    table->last_heading = heading;
+    table->columns++;
+}
+
+static const char *heading_of(const struct table *table, size_t column)
+{
+    return table->last_heading && column == table->columns - 1 ? table->last_heading
+                                                               : table->headings[column];
+}
+
 void table_fini(struct table *table)
 {
     for (size_t i = 0; i < table->count; i++)
@@ -56,7 +68,7 @@ static size_t width_of(const char *text)
 
 static size_t column_width(const struct table *table, size_t column)
 {
-    size_t width = width_of(table->headings[column]);
+    size_t width = width_of(heading_of(table, column));
 
     for (size_t i = column; i < table->count; i += table->columns)
         width = MAX(width, width_of(table->cells[i]));

@@ -9,6 +9,7 @@
 
 struct table {
     const char *const *headings; /* borrowed; NULL-terminated, one for each column */
+    const char *last_heading;    /* borrowed; of one more column, NULL without it */
     size_t columns;
     char **cells; /* owned, row by row */
     size_t count;
@@ -16,6 +17,8 @@ struct table {
 };
 
 void table_init(struct table *table, const char *const *headings);
+/* One more column behind the others; before the first cell. */
+void table_add_column(struct table *table, const char *heading);
 void table_fini(struct table *table);
 
 static inline void scoped_table_fini(struct table *table)

@@ -3,7 +3,12 @@
 The routes come from the daemon's own OpenAPI document; ROWS says for each who may use it. A new route without a row
 fails here: add one, and think about whose data it shows.
 """
+import os
 import socket
+import subprocess
+import sys
+
+import pytest
 
 from conftest import Answer, UnixConnection, wait_for
 from key_file import bearer, keyed, keys  # noqa: F401  (fixtures)
@@ -332,3 +337,41 @@ def test_what_cannot_be_read_for_sure_is_refused(make_daemon):
     assert daemon.request("POST", "/api/v1/sessions", "{}", headers).status == 415
     assert daemon.request("GET", "/api/v1/sessions?label=a%3D%ff").status == 400
     assert daemon.request("GET", "/api/v1/sessions").json["total"] == 0
+
+
+# --- the operator of a daemon without authentication --------------------------------------------
+
+def test_an_operator_sees_and_removes_the_sessions_of_all_owners(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    ids = {owner: daemon.api("POST", "/sessions", {"preload": False}, expect=201,
+                             headers={"X-Sandglass-On-Behalf-Of": owner} if owner else {}).json["id"]
+           for owner in ("", "ann", "bob", "svc/u1")}
+    assert daemon.cli("ls", "-q").stdout.split() == [ids[""]]
+    assert set(daemon.cli("ls", "-q", "--owner", "*").stdout.split()) == set(ids.values())
+    rows = [line.split("\t") for line in daemon.cli("ls", "--owner", "*").stdout.splitlines()]
+    assert {row[0]: row[-1] for row in rows} == {session: owner or "-" for owner, session in ids.items()}
+    assert [line.split("\t")[-1] for line in daemon.cli("top", "--owner", "svc/u1").stdout.splitlines()] == ["svc/u1"]
+    assert daemon.cli("rm", "--owner", "ann", ids["ann"]).returncode == 0
+    assert daemon.cli("rm", "--owner", "*", ids["bob"]).returncode != 0
+    assert daemon.cli("rm", "--owner", "bob", "--all").stdout.split() == [ids["bob"]]
+    assert set(daemon.cli("ls", "-q", "--owner", "*").stdout.split()) == {ids[""], ids["svc/u1"]}
+    assert daemon.cli("rm", "--owner", "*", "--all").returncode == 0
+    assert daemon.api("GET", "/sessions?owner=*").json["total"] == 0
+
+
+def test_others_in_the_group_of_the_socket_are_no_operators(make_daemon):
+    if os.geteuid() != 0:
+        pytest.skip("becomes another user, which needs root")
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}})
+    daemon.session(preload=False)
+    daemon.socket.parent.chmod(0o755)
+    daemon.socket.chmod(0o666)
+    code = f"""
+from conftest import Daemon
+daemon = Daemon("{daemon.directory}")
+for method, path in (("GET", "?owner=*"), ("GET", "?owner=ann"), ("DELETE", "?owner=*"), ("GET", "")):
+    print(daemon.api(method, "/sessions" + path).status)
+"""
+    done = subprocess.run([sys.executable, "-c", code], user=65533, group=65533, extra_groups=[], capture_output=True, text=True,
+                          timeout=60, env={**os.environ, "PYTHONPATH": os.path.dirname(__file__)})
+    assert done.stdout.split() == ["403", "403", "403", "200"], done.stderr

@@ -63,8 +63,8 @@ static void filters_are_encoded_for_a_query(void **state UNUSED)
     const char *items[] = { "team=a b", "x=1&2", NULL };
     struct text_list labels = { items, 2 };
     struct text_list none = { 0 };
-    scoped(free) char *query = sessions_filter(&labels, "open");
-    scoped(free) char *empty = sessions_filter(&none, NULL);
+    scoped(free) char *query = sessions_query(&(struct sessions_filter){ &labels, "open", NULL });
+    scoped(free) char *empty = sessions_query(&(struct sessions_filter){ .labels = &none });
 
     assert_string_equal(query, "?label=team%3Da%20b&label=x%3D1%262&state=open");
     assert_string_equal(empty, "");
