@@ -85,6 +85,7 @@ static int verify_run(struct cli *cli, const void *given_args, const struct opti
     scoped(config_fini) struct config config = { 0 };
     scoped(report_fini) struct report report = { .cli = cli, .text = BUFFER_INIT(TEXT_MAXIMUM) };
     const char *const *paths = given->operands.items;
+    const char *configured[1];
     struct audit_summary summary = { 0 };
     struct error err = { 0 };
     int code;
@@ -92,8 +93,10 @@ static int verify_run(struct cli *cli, const void *given_args, const struct opti
     report.json = JSON_WRITER(&report.text);
     if (!given->operands.count && config_load(&config, args->config, &err) < 0)
         return cli_fail(cli, &err);
-    if (!given->operands.count)
-        paths = (const char *const[]){ config.audit.file };
+    if (!given->operands.count) {
+        configured[0] = config.audit.file;
+        paths = configured;
+    }
     code =
         verify(&report, paths, given->operands.count ? given->operands.count : 1, &summary, &err);
     if (code == 0)

@@ -143,3 +143,11 @@ def test_wrong_credentials_are_written_but_not_what_they_were(make_daemon, work)
     line = wait_for_line(daemon, type="wrong_credentials")
     assert line["status"] == 401 and line["peer"] == f"uid {os.getuid()}"
     assert "sg_guess" not in log_of(daemon).read_text()
+
+
+def test_verify_without_a_file_checks_the_log_of_the_settings(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"audit": {"enabled": True}, "pool": {"size": 0}})
+    daemon.session(preload=False)
+    daemon.stop()
+    checked = daemon.cli("audit", "verify", environment={"SANDGLASS_CONFIG": str(daemon.directory / "sandglass.yaml")})
+    assert checked.returncode == 0 and "all good" in checked.stdout, checked.stderr
