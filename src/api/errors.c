@@ -87,8 +87,36 @@ void api_fail_status(struct api_request *request, int status, const struct error
     api_reply(request, status, &text);
 }
 
+/* The session of the request while it is ending: its end has a reason already. */
+static const struct session *ending_session(const struct api_request *request,
+                                            const struct error *err)
+{
+    const struct session *session = NULL;
+
+    if (str_equal(err->name, "session_ended") && *request->session_id)
+        session = map_get(&request->core->sessions_by_id, request->session_id);
+    return session && session->state == SESSION_ENDING ? session : NULL;
+}
+
+static void fail_ending(struct api_request *request, const struct session *session)
+{
+    scoped(buffer_fini) struct buffer record = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&record);
+    char reason[END_TEXT_SIZE];
+
+    end_reason_text(&session->end, reason);
+    session_write_json(session, &json, NULL);
+    api_fail_ended(request, session->id, reason, buffer_text(&record));
+}
+
 void api_fail(struct api_request *request, const struct error *err)
 {
+    const struct session *ending = request->exchange ? ending_session(request, err) : NULL;
+
+    if (ending) {
+        fail_ending(request, ending);
+        return;
+    }
     api_fail_status(request, status_of(err), err);
 }
 

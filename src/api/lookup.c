@@ -87,6 +87,7 @@ static void on_looked_up(struct store_query *query)
                        buffer_text(&lookup->record));
     } else {
         memcpy(request->session_id, lookup->session_id, sizeof(request->session_id));
+        request->ended_json = buffer_text(&lookup->record);
         lookup->then(request);
     }
     lookup_free(lookup);

@@ -127,6 +127,7 @@ struct api_request {
 
     char session_id[ID_SIZE];
     struct session *session; /* borrowed; valid only while the handler is called, NULL if ended */
+    const char *ended_json;  /* borrowed likewise: the final record of one that has ended */
 
     void *state; /* the handler's own */
     void (*on_gone)(struct api_request *request);

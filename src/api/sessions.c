@@ -242,21 +242,26 @@ static void post_session(struct api_request *request)
 
 /* --- one ------------------------------------------------------------------------------------- */
 
+/* One that has ended is not there for use any more, and still there to be looked at. */
+static void show_session(struct api_request *request)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+
+    if (request->session) {
+        session_read_report(request->session);
+        session_reply(request, 200, request->session);
+        return;
+    }
+    buffer_append_text(&text, request->ended_json);
+    api_reply(request, 200, &text);
+}
+
 static void on_session_measured(void *user)
 {
     struct api_request *request = user;
-    const struct session *session;
-    struct error err = { 0 };
 
-    if (api_finish(request))
-        return;
-    session = api_session_again(request, &err);
-    if (!session) {
-        api_fail(request, &err);
-        return;
-    }
-    session_read_report(session);
-    session_reply(request, 200, session);
+    if (!api_finish(request))
+        api_find_session(request, request->session_id, API_ANY_SESSION, show_session);
 }
 
 static void get_session(struct api_request *request)
@@ -267,9 +272,8 @@ static void get_session(struct api_request *request)
 
     if (api_parameter_bool(request, "usage", &usage, &err) < 0) {
         api_fail(request, &err);
-    } else if (!usage) {
-        session_read_report(request->session);
-        session_reply(request, 200, request->session);
+    } else if (!usage || !request->session) {
+        show_session(request);
     } else {
         round = usage_begin(request->core);
         usage_add(round, request->session->sandbox);
@@ -280,8 +284,13 @@ static void get_session(struct api_request *request)
 
 static void delete_session(struct api_request *request)
 {
-    struct session_call *call = session_call_new(request);
+    struct session_call *call;
 
+    if (!request->session) {
+        show_session(request);
+        return;
+    }
+    call = session_call_new(request);
     session_end(request->session, END_DELETED, NULL, &call->op, session_call_ended);
 }
 
@@ -312,9 +321,8 @@ static const struct api_answer create_answers[] = {
 };
 
 static const struct api_answer session_answers[] = {
-    { 200, "the session" },
+    { 200, "the session; of one that has ended the final record, until retention" },
     { 404, "session_not_found: unknown, or somebody else's" },
-    { 410, "session_ended: with the reason and the final record" },
     { 0 },
 };
 
@@ -330,10 +338,10 @@ const struct api_route api_session_routes[] = {
     { HTTP_GET, "/api/v1/sessions", api_list_sessions, "The caller's sessions",
       .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, "/api/v1/sessions/{session}", get_session,
-      "A session by id or key:KEY, with its sandbox and clocks", .session = API_LIVE_SESSION,
+      "A session by id or key:KEY, with its sandbox and clocks", .session = API_ANY_SESSION,
       .parameters = session_parameters, .answers = session_answers },
     { HTTP_DELETE, "/api/v1/sessions/{session}", delete_session,
-      "End a session; answers when its sandbox is gone", .session = API_LIVE_SESSION,
+      "End a session; answers when its sandbox is gone", .session = API_ANY_SESSION,
       .answers = session_answers },
     { 0 },
 };

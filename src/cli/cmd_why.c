@@ -74,19 +74,87 @@ static void say_next(struct buffer *text, const json_t *session, const char *id)
     say_others(text, session, end.kind);
 }
 
+/* --- one that has ended ---------------------------------------------------------------------- */
+
+/* By the first word of the reason. */
+static const struct {
+    const char *reason;
+    const char *prevention;
+} preventions[] = {
+    { "idle", "a use before that, or a longer --idle-timeout (0 switches it off)." },
+    { "lease", "'sandglass session extend --timeout T' in time, or a longer --timeout." },
+    { "lifetime", "a longer --max-lifetime when it was made." },
+    { "deleted", "nothing: somebody asked for it, with rm or DELETE. The audit log knows who." },
+    { "budget", "a higher cap: see 'sandglass session budget' and docs on budgets." },
+    { "crashed", "that depends on the cause in the reason; more --memory if it is oom." },
+    { "shutdown", "shutdown.policy: keep, which lets sandboxes outlive the daemon." },
+};
+
+static void say_prevention(struct buffer *text, const char *reason)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(preventions); i++)
+        if (str_starts_with(reason, preventions[i].reason)) {
+            buffer_appendf(text, "What would have prevented it: %s\n", preventions[i].prevention);
+            return;
+        }
+}
+
+/* What is known of its command line: argv, the command or the code. */
+static void say_command(struct buffer *text, const json_t *execution)
+{
+    const json_t *request = json_object_get(execution, "request");
+    const json_t *argv = json_object_get(request, "argv");
+    const char *whole = field_text(request, "command", field_text(request, "code", ""));
+    const json_t *word;
+    size_t index;
+
+    if (!json_array_size(argv))
+        buffer_appendf(text, " %.80s", whole);
+    json_array_foreach(argv, index, word)
+        buffer_appendf(text, " %.80s", json_string_value(word) ? json_string_value(word) : "");
+}
+
+static void say_last_execution(struct cli *cli, struct buffer *text, const char *id)
+{
+    struct error ignored;
+    scoped(json_decref) json_t *last = execution_last(cli, id, &ignored);
+
+    if (!last) {
+        buffer_append_text(text, "Nothing was executed in it.\n");
+        return;
+    }
+    buffer_appendf(text, "Its last execution, %s (%s):", field_text(last, "id", "?"),
+                   field_text(last, "state", "?"));
+    say_command(text, last);
+    buffer_append_byte(text, '\n');
+}
+
+static void explain_end(struct cli *cli, struct buffer *text, const json_t *session)
+{
+    const char *id = field_text(session, "id", "the session");
+    const char *reason = field_text(session, "end_reason", "unknown reason");
+
+    buffer_appendf(text, "%s has ended: %s, at %s (last used at %s).\n", id, reason,
+                   field_text(session, "ended_at", "an unknown time"),
+                   field_text(session, "last_activity_at", "an unknown time"));
+    say_last_execution(cli, text, id);
+    say_prevention(text, reason);
+}
+
+/* --- all ---------------------------------------------------------------------------------------
+ */
+
 static bool is_busy(const json_t *session)
 {
     return field_int(json_object_get(session, "executions"), "running", 0) > 0;
 }
 
-static void explain(struct buffer *text, const json_t *session)
+static void explain(struct cli *cli, struct buffer *text, const json_t *session)
 {
     const char *id = field_text(session, "id", "the session");
 
     if (str_equal(field_text(session, "state", ""), "ended")) {
-        buffer_appendf(text, "%s has ended: %s, at %s.\n", id,
-                       field_text(session, "end_reason", "unknown reason"),
-                       field_text(session, "ended_at", "an unknown time"));
+        explain_end(cli, text, session);
         return;
     }
     say_next(text, session, id);
@@ -108,7 +176,7 @@ static int why_run(struct cli *cli, const void *args UNUSED, const struct option
         return cli_fail(cli, &err);
     if (cli->json)
         return cli_print_json(cli, reply.json);
-    explain(&text, reply.json);
+    explain(cli, &text, reply.json);
     return cli_print(cli, text.data, text.length);
 }
 

@@ -139,6 +139,11 @@ class Daemon:
         file = self.state / f"token-{port or self.port}"
         return file.read_text().strip() if file.exists() else None
 
+    def ended(self, session, **options):
+        """The final record of a session that has ended, None of one that has not."""
+        answer = self.api("GET", f"/sessions/{session}", expect=200, **options)
+        return answer if answer.json["state"] == "ended" else None
+
     def kill(self):
         """kill -9, as a crash would."""
         self.process.send_signal(signal.SIGKILL)

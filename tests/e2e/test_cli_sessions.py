@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from conftest import wait_for
+
 UNKNOWN = "ses_aaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 
@@ -108,8 +110,21 @@ def test_rm_goes_on_behind_one_that_fails(daemon):
 def test_rm_with_force_does_not_mind_what_is_gone(daemon):
     session = create(daemon)
     daemon.cli("rm", session)
-    assert daemon.cli("rm", session).returncode == 1
+    assert daemon.cli("rm", session).returncode == 0, "it is gone, as asked for"
+    assert daemon.cli("rm", UNKNOWN).returncode == 1
     assert daemon.cli("rm", "-f", session, UNKNOWN).returncode == 0
+
+
+def test_why_and_inspect_tell_about_a_session_that_has_ended(daemon):
+    session = create(daemon, "--idle-timeout", "1")
+    daemon.execute(session, ["/bin/echo", "last words"])
+    wait_for(lambda: daemon.ended(session), "the idle end")
+    told = daemon.cli("why", session)
+    assert told.returncode == 0, told.stderr
+    for part in ("has ended: idle", "/bin/echo", "--idle-timeout"):
+        assert part in told.stdout, told.stdout
+    shown = json.loads(daemon.cli("inspect", session).stdout)
+    assert (shown["state"], shown["end_reason"]) == ("ended", "idle")
 
 
 def test_rm_by_label_and_all(daemon):

@@ -245,7 +245,7 @@ def test_an_idle_context_does_not_keep_its_session(daemon):
     session = daemon.session(idle_timeout=0.5)
     context = make_context(daemon, session)
     assert run(daemon, session, context, "import time\ntime.sleep(0.8)")["state"] == "ok"
-    wait_for(lambda: daemon.api("GET", f"/sessions/{session}").status == 410, "the idle end")
+    wait_for(lambda: daemon.ended(session), "the idle end")
 
 
 @both

@@ -168,7 +168,7 @@ def test_what_why_says_is_what_happens(make_daemon, options, clock):
     seen = time.monotonic()
     assert said["next_end"]["reason"] == clock
     assert clock in daemon.cli("why", session).stdout
-    wait_for(lambda: daemon.api("GET", f"/sessions/{session}").status == 410, "its end")
+    wait_for(lambda: daemon.ended(session), "its end")
     took = time.monotonic() - seen
     assert said["next_end"]["in_seconds"] - 0.2 < took < said["next_end"]["in_seconds"] + 3
     assert daemon.api("GET", f"/sessions/{session}").json["error"]["message"].endswith(f"has ended: {clock}")
@@ -291,4 +291,4 @@ def test_a_launcher_that_hangs_does_not_keep_the_daemon_from_stopping(make_daemo
         os.kill(launcher, signal.SIGCONT)
     assert time.monotonic() - before < 12
     daemon.start()
-    wait_for(lambda: daemon.api("GET", f"/sessions/{session}").status == 410, "the next daemon ends what was begun")
+    wait_for(lambda: daemon.ended(session), "the next daemon ends what was begun")

@@ -48,8 +48,10 @@ def test_a_session_is_gone_at_the_end_of_its_with_whatever_happens(client):
             assert [found.id for found in client.sessions("a=b")] == [session.id]
             1 / 0
     assert client.sessions() == []
+    session.refresh()
+    assert (session.raw["state"], session.raw["end_reason"]) == ("ended", "deleted")
     with pytest.raises(sandglass.Gone) as caught:
-        session.refresh()
+        session.run("true")
     error = caught.value
     assert (error.code, error.status, error.reason, error.retryable) == ("session_ended", 410, "deleted", False)
     assert error.hint and error.request_id
@@ -351,7 +353,7 @@ def test_the_environment_says_where_and_for_whom(direct, monkeypatch):
     assert Client(owner="").whoami()["owner"] == ""
 
 
-def test_tcp_works_as_unix_sockets_do(make_daemon):
+def test_tcp_works_as_unix_sockets_do(monkeypatch, make_daemon):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -362,6 +364,7 @@ def test_tcp_works_as_unix_sockets_do(make_daemon):
         daemon.process = subprocess.Popen([SANDGLASS, "serve", "--config", config, "--listen", daemon.url, "--listen",
                                            f"127.0.0.1:{port}"], stdout=log, stderr=log)
     wait_for(daemon.is_ready, "the daemon")
+    monkeypatch.setenv("SANDGLASS_STATE_DIR", str(daemon.state))
     for url in (f"http://127.0.0.1:{port}", f"localhost:{port}"):
         with Client(url).scope() as client, client.session() as session:
             assert session.run("echo tcp").stdout == "tcp\n"

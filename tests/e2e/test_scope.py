@@ -44,7 +44,7 @@ def make_session(daemon, owner=""):
 
 
 def reason_of(daemon, owner, session):
-    return daemon.api("GET", f"/sessions/{session}", headers={OWNER: owner}, expect=410).json["error"]["reason"]
+    return daemon.ended(session, headers={OWNER: owner}).json["end_reason"]
 
 
 # --- the command -----------------------------------------------------------------------------------

@@ -47,10 +47,17 @@ def test_an_idempotency_key_makes_a_repeated_create_harmless(daemon):
 def test_a_deleted_session_is_gone_with_its_reason(daemon):
     session = daemon.session()
     daemon.execute(session, ["/bin/true"])
-    daemon.api("DELETE", f"/sessions/{session}", expect=200)
-    answer = daemon.api("GET", f"/sessions/{session}", expect=410)
-    assert "deleted" in answer.body.decode()
-    daemon.api("DELETE", f"/sessions/{session}", expect=410)
+    final = daemon.api("DELETE", f"/sessions/{session}", expect=200).json
+    assert (final["state"], final["end_reason"]) == ("ended", "deleted")
+    assert daemon.api("GET", f"/sessions/{session}", expect=200).json == final
+    assert daemon.api("GET", f"/sessions/{session}?usage=1", expect=200).json == final
+    assert daemon.api("DELETE", f"/sessions/{session}", expect=200).json == final, "and again"
+    for method, path, body in (("POST", "/executions", {"argv": ["/bin/true"]}), ("PATCH", "", {"labels": {}}),
+                               ("POST", "/keepalive", {"timeout": 5}), ("POST", "/pause", {})):
+        used = daemon.api(method, f"/sessions/{session}{path}", body, expect=410).json
+        assert used["error"]["reason"] == "deleted" and used["session"]["id"] == session
+    daemon.api("GET", f"/sessions/{session}", expect=404, headers={"X-Sandglass-On-Behalf-Of": "somebody else"})
+    daemon.api("DELETE", f"/sessions/{session}", expect=404, headers={"X-Sandglass-On-Behalf-Of": "somebody else"})
 
 
 def test_an_unknown_session_is_not_found(daemon):
@@ -84,7 +91,7 @@ def test_an_idle_session_ends_and_says_so(make_daemon, backend):
     daemon = make_daemon(backend=backend)
     session = daemon.session(idle_timeout=1)
     daemon.execute(session, ["/bin/true"])
-    answer = wait_for(lambda: (a := daemon.api("GET", f"/sessions/{session}")).status == 410 and a, "idle end")
+    answer = wait_for(lambda: daemon.ended(session), "idle end")
     assert "idle" in answer.body.decode()
 
 
@@ -97,7 +104,7 @@ def test_a_running_execution_keeps_its_session_from_being_idle(daemon):
 def test_looking_does_not_keep_a_session_alive(daemon):
     session = daemon.session(idle_timeout=1.5)
     begin = time.monotonic()
-    wait_for(lambda: daemon.api("GET", f"/sessions/{session}").status == 410, "the end while being looked at")
+    wait_for(lambda: daemon.ended(session), "the end while being looked at")
     assert time.monotonic() - begin < 8
 
 
@@ -105,7 +112,7 @@ def test_a_lease_ends_the_session_unless_it_is_extended(daemon):
     kept = daemon.session(timeout=2)
     lost = daemon.session(timeout=2)
     daemon.api("POST", f"/sessions/{kept}/keepalive", {"timeout": 60}, expect=200)
-    answer = wait_for(lambda: (a := daemon.api("GET", f"/sessions/{lost}")).status == 410 and a, "lease end")
+    answer = wait_for(lambda: daemon.ended(lost), "lease end")
     assert "lease" in answer.body.decode()
     assert daemon.api("GET", f"/sessions/{kept}", expect=200).json["time_remaining"] > 30
 
@@ -115,7 +122,7 @@ def test_a_lifetime_ends_even_a_busy_session_after_the_grace(make_daemon, backen
     session = daemon.session(max_lifetime=1)
     started = daemon.api("POST", f"/sessions/{session}/executions",
                          {"argv": ["/bin/sleep", "100"], "background": True}, expect=201).json
-    answer = wait_for(lambda: (a := daemon.api("GET", f"/sessions/{session}")).status == 410 and a, "lifetime end")
+    answer = wait_for(lambda: daemon.ended(session), "lifetime end")
     assert "lifetime" in answer.body.decode()
     assert started["state"] in ("queued", "running")
 

@@ -168,23 +168,29 @@ static void pages_follow_each_other_without_a_gap(void **state)
     assert_int_equal(seen, 5);
 }
 
-static void a_deleted_session_is_410_with_its_reason_and_record(void **state)
+static void a_deleted_session_can_be_looked_at_and_deleted_again(void **state)
 {
     scoped(free) char *id = create("{}");
     scoped(free) char *path = target(id, "");
     scoped(answer_fini) struct answer gone = call(&front, "DELETE", path, "", NULL);
     scoped(answer_fini) struct answer after = call(&front, "GET", path, "", NULL);
     scoped(answer_fini) struct answer again = call(&front, "DELETE", path, "", NULL);
-    json_t *session = json_object_get(after.json, "session");
+    scoped(free) char *use = target(id, "/keepalive");
+    scoped(answer_fini) struct answer used =
+        call(&front, "POST", use, "Content-Type: application/json\r\n", "{}");
+    json_t *session = json_object_get(used.json, "session");
 
     (void)state;
     assert_int_equal(gone.status, 200);
     assert_string_equal(json_string_value(json_object_get(gone.json, "state")), "ended");
-    assert_int_equal(after.status, 410);
-    assert_string_equal(error_code_of(&after), "session_ended");
-    assert_non_null(strstr(error_message_of(&after), "deleted"));
+    assert_int_equal(after.status, 200);
+    assert_true(json_equal(after.json, gone.json));
+    assert_int_equal(again.status, 200);
+    assert_true(json_equal(again.json, gone.json));
+    assert_int_equal(used.status, 410);
+    assert_string_equal(error_code_of(&used), "session_ended");
+    assert_non_null(strstr(error_message_of(&used), "deleted"));
     assert_string_equal(json_string_value(json_object_get(session, "id")), id);
-    assert_int_equal(again.status, 410);
 }
 
 static void delete_answers_only_when_the_sandbox_is_gone(void **state)
@@ -308,7 +314,7 @@ int main(void)
         TEST(a_session_is_made_found_and_listed),
         TEST(the_same_key_gives_200_and_other_limits_409),
         TEST(pages_follow_each_other_without_a_gap),
-        TEST(a_deleted_session_is_410_with_its_reason_and_record),
+        TEST(a_deleted_session_can_be_looked_at_and_deleted_again),
         TEST(delete_answers_only_when_the_sandbox_is_gone),
         TEST(many_are_deleted_by_label_and_counted),
         TEST(deleting_nothing_is_fine),
