@@ -71,7 +71,8 @@ struct backend_op {
     union {
         struct {
             struct backend_sandbox sandbox;
-            int pidfd; /* create, adopt: the receiver owns it; -1 where the backend has none */
+            int pidfd;   /* create, adopt: the receiver owns it; -1 where the backend has none */
+            bool frozen; /* adopt: read from the kernel */
             /* create: what it really has, for backends that can tell; 0 elsewhere */
             struct sandbox_limits limits;
             uint32_t gpus;
@@ -111,7 +112,8 @@ struct backend_ops {
     void (*adopt)(struct backend *backend, const struct backend_sandbox *sandbox,
                   struct backend_op *op);
 
-    /* A connected SOCK_SEQPACKET socket to its init; the caller owns it. Does not block. */
+    /* A connected SOCK_SEQPACKET socket to its init; the caller owns it. Does not block. ERR_GONE
+     * when no init listens. */
     int (*connect)(struct backend *backend, const char *id, struct error *err);
 
     /* Limits of a pool member become those of the session that claims it. */

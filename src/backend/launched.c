@@ -134,6 +134,7 @@ static void fill_made(struct backend_op *op, const char *id, const struct launch
                                                         .slot = made->slot };
     memcpy(op->result.made.sandbox.id, id, ID_SIZE);
     op->result.made.pidfd = pidfd;
+    op->result.made.frozen = made->frozen;
 }
 
 static void on_destroyed_unmet(struct launcher_call *base, const struct launch_reply *reply,
@@ -278,9 +279,11 @@ int launched_connect(struct backend *backend, const char *id, struct error *err)
     if (fd < 0)
         return error_sys(err, "make a socket");
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        bool is_closed = errno == ECONNREFUSED; /* init has it open as long as it lives */
+
         error_sys(err, "connect to sandbox %s", id);
         if (err)
-            err->code = ERR_BACKEND;
+            err->code = is_closed ? ERR_GONE : ERR_BACKEND;
         return -1;
     }
     return steal_fd(&fd);

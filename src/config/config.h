@@ -172,6 +172,7 @@ struct config {
         struct config_mounts mounts;
         bool auto_restart;
         int64_t start_timeout_ms;
+        int64_t silence_timeout_ms; /* 0: off */
         int64_t direct_uid;
         int64_t direct_gid;
     } sandbox;

@@ -296,6 +296,16 @@ const struct setting settings[] = {
                 "may pass are tried again until then.",
     },
     {
+        .key = "sandbox.silence_timeout",
+        .type = SETTING_SECONDS,
+        .offset = FIELD(sandbox.silence_timeout_ms),
+        .fallback = "2m",
+        .max = DAY,
+        .help = "A sandbox whose init has not answered for this long, after a restart of the "
+                "daemon or a lost connection, is taken for dead and removed; 0 waits forever. "
+                "Paused sandboxes are not asked.",
+    },
+    {
         .key = "sandbox.direct.uid",
         .type = SETTING_COUNT,
         .offset = FIELD(sandbox.direct_uid),

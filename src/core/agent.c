@@ -658,6 +658,11 @@ void *agent_user(const struct agent *agent)
     return agent->user;
 }
 
+bool agent_is_lost(const struct agent *agent)
+{
+    return agent->is_lost;
+}
+
 const struct protocol_hello *agent_hello(const struct agent *agent)
 {
     return agent->has_hello ? &agent->hello : NULL;

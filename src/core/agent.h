@@ -56,6 +56,9 @@ void agent_free(
 int agent_release(struct agent *agent);
 void *agent_user(const struct agent *agent);
 
+/* The connection has ended; its handler is told at the end of the turn. */
+bool agent_is_lost(const struct agent *agent);
+
 /* What init said about itself; NULL before its first message. */
 const struct protocol_hello *agent_hello(const struct agent *agent);
 

@@ -36,8 +36,10 @@ void budgets_free(struct budgets *budgets); /* NULL is fine */
 /* From a document of either kind, after the sessions have been restored. */
 void budgets_restore(struct budgets *budgets, const struct document_record *record);
 
-/* After recovery: meters go on, those without a sandbox are settled. */
+/* After recovery: meters go on, those without a sandbox are settled. The meter of a sandbox that is
+ * still unknown waits for budget_resume(). */
 void budgets_start(struct budgets *budgets);
+void budget_resume(struct session *session);
 
 /* Puts all accounts again: the store has lost some. */
 void budgets_repair(struct budgets *budgets);

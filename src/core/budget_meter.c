@@ -327,8 +327,7 @@ static bool has_its_sandbox(const struct session *session, const struct meter *m
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    return sandbox && str_equal(sandbox->id, meter->sandbox_id) &&
-           (sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN);
+    return sandbox && str_equal(sandbox->id, meter->sandbox_id) && sandbox_is_up(sandbox);
 }
 
 void budgets_start(struct budgets *budgets)
@@ -344,7 +343,15 @@ void budgets_start(struct budgets *budgets)
             continue;
         if (!has_its_sandbox(session, &account->meter))
             settle(session, account, &now);
-        else
+        else if (session->sandbox->state != SANDBOX_UNKNOWN)
             tick(session, account);
     }
+}
+
+void budget_resume(struct session *session)
+{
+    struct account *account = account_with_meter(session);
+
+    if (account && has_its_sandbox(session, &account->meter))
+        tick(session, account);
 }

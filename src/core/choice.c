@@ -17,9 +17,7 @@ static bool has_sandbox(const struct session *session)
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    return session->wanted ||
-           (sandbox && (sandbox->state == SANDBOX_CREATING || sandbox->state == SANDBOX_READY ||
-                        sandbox->state == SANDBOX_FROZEN));
+    return session->wanted || (sandbox && sandbox_is_coming_or_up(sandbox));
 }
 
 static bool has_limits(const struct sandbox_limits *limits)

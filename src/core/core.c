@@ -165,6 +165,7 @@ void core_free(struct core *core)
     map_fini(&core->executions_by_id);
     shutdown_free(core);
     recovery_free(core->recovery);
+    free(core->orphans);
     scopes_free(core->scopes);
     spool_free(core->spool);
     shares_free(core->shares);
@@ -233,7 +234,7 @@ static bool is_quiet(const struct core *core)
         if (!session->durable)
             return false;
     }
-    return !core->recovery && !retention_is_busy(core->retention);
+    return !core->recovery && !core->orphans && !retention_is_busy(core->retention);
 }
 
 static bool is_finished(const struct core_shutdown *shutdown)

@@ -53,6 +53,7 @@ struct idempotency;
 struct keep;
 struct metrics;
 struct pool;
+struct orphan_search;
 struct recovery;
 struct retention;
 struct scopes;
@@ -101,6 +102,7 @@ struct core {
     struct metrics *metrics;         /* owned */
     struct pool *pool;               /* owned */
     struct recovery *recovery;       /* owned; NULL once it is done */
+    struct orphan_search *orphans;   /* owned; NULL once the backend has answered */
     struct retention *retention;     /* owned */
     struct scopes *scopes;           /* owned */
     struct spool *spool;             /* owned */

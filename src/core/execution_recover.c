@@ -254,7 +254,7 @@ static struct execution *restore(struct session *session, const struct execution
 /* A record of it says ready before anything is started in it. */
 static bool sandbox_was_made(const struct sandbox *sandbox)
 {
-    return sandbox && (sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN);
+    return sandbox && sandbox_is_up(sandbox);
 }
 
 struct execution *execution_restore(struct session *session, const struct execution_record *record)

@@ -265,8 +265,7 @@ bool keep_applies(const struct sandbox *sandbox)
 {
     return sandbox->session && sandbox->session->keep_files && sandbox->agent &&
            !sandbox->op_running && !sandbox->workflow.running && !sandbox->died &&
-           (sandbox->state == SANDBOX_FROZEN ||
-            (sandbox->state == SANDBOX_READY && sandbox->connected));
+           (sandbox->state == SANDBOX_FROZEN || sandbox->state == SANDBOX_READY);
 }
 
 void keep_pack(struct sandbox *sandbox, bool is_frozen, keep_done_fn *done)

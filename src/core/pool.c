@@ -264,6 +264,17 @@ static bool fits(const struct pool *pool, const struct session *session)
            !flavor_gpus(session) && has_disk_for(config, session);
 }
 
+/* The first that lives: death may be known to the kernel, and not yet to us. */
+static struct sandbox *first_alive(struct pool *pool)
+{
+    struct sandbox *member;
+
+    while ((member = list_first(&pool->ready, struct sandbox, pool_node)) &&
+           sandbox_notice_death(member))
+        sandbox_destroy(member, END_CRASHED, "in the pool");
+    return member;
+}
+
 /* Whoever it is that is asked for, refilling and all else that nobody waits for is put off. */
 static void note_demand(struct pool *pool)
 {
@@ -286,7 +297,7 @@ struct sandbox *pool_take(struct pool *pool, const struct session *session)
     if (capacity_may_have(pool->core->capacity, session->owner)) {
         note_demand(pool);
         pool_kick(pool);
-        member = list_first(&pool->ready, struct sandbox, pool_node);
+        member = first_alive(pool);
     }
     if (!member || !capacity_transfer(pool->core->capacity, member, session->owner)) {
         metrics_add(pool->core->metrics, METRIC_POOL_MISSES, 0, 1);

@@ -37,9 +37,13 @@ struct recovery {
     unsigned query_count;
     unsigned pending; /* answers that this stage still waits for */
     void (*next_stage)(struct recovery *recovery);
-    struct backend_op list;
     struct error err;
     struct deferred release;
+};
+
+struct orphan_search {
+    struct core *core; /* borrowed */
+    struct backend_op list;
 };
 
 static const struct end_reason lost_meanwhile = { .kind = END_CRASHED, .detail = "unknown" };
@@ -101,19 +105,31 @@ static void finish(struct recovery *recovery)
     recovery->done(core, recovery->err.code == ERR_NONE ? NULL : &recovery->err, recovery->user);
 }
 
+/* Its files are packed first, which takes its init: session_on_sandbox_known() goes on. */
+static bool waits_for_files(const struct session *session)
+{
+    return session->keep_files && session->sandbox && session->sandbox->state == SANDBOX_UNKNOWN;
+}
+
+static void resume_session(struct session *session)
+{
+    if (session->state == SESSION_ENDING) {
+        if (!waits_for_files(session))
+            session_end_resume(session);
+        return;
+    }
+    if (!waits_for_files(session))
+        session_teardown_resume(session);
+    session_serve_soon(session);
+}
+
 static void resume_sessions(struct core *core)
 {
     struct session *session;
     struct session *following;
 
-    list_for_each_safe (session, following, &core->sessions, node) {
-        if (session->state == SESSION_ENDING) {
-            session_end_resume(session);
-            continue;
-        }
-        session_teardown_resume(session);
-        session_serve_soon(session);
-    }
+    list_for_each_safe (session, following, &core->sessions, node)
+        resume_session(session);
 }
 
 static void go_on(struct recovery *recovery)
@@ -137,11 +153,6 @@ static void go_on(struct recovery *recovery)
 
 /* --- third stage: what exists --------------------------------------------------------------- */
 
-static void on_settled(struct sandbox *sandbox)
-{
-    answer_came(sandbox->on_settled_data);
-}
-
 /* Executions that an earlier daemon left running in a sandbox that is not there to be adopted. */
 static void lose_uses(struct session *session)
 {
@@ -158,24 +169,23 @@ static void finish_destroying(struct sandbox *sandbox)
     sandbox_destroy_next(sandbox);
 }
 
-static void adopt(struct recovery *recovery, struct sandbox *sandbox)
+/* One that goes with its session needs not to be asked. */
+static void reconcile_made(struct sandbox *sandbox)
 {
-    if (sandbox->session->state == SESSION_ENDING && !sandbox->session->keep_files)
-        return; /* goes with its session */
-    recovery->pending++;
-    sandbox_adopt(sandbox, on_settled, recovery);
+    const struct session *session = sandbox->session;
+
+    if (!session)
+        sandbox_destroy(sandbox, END_REPLACED, "pool of an earlier daemon");
+    else if (session->state != SESSION_ENDING || session->keep_files)
+        sandbox_adopt(sandbox);
 }
 
 /* The table of recovery.h. */
-static void reconcile(struct recovery *recovery, struct sandbox *sandbox)
+static void reconcile(struct sandbox *sandbox)
 {
     switch (sandbox->state) {
-    case SANDBOX_READY:
-    case SANDBOX_FROZEN:
-        if (sandbox->session)
-            adopt(recovery, sandbox);
-        else
-            sandbox_destroy(sandbox, END_REPLACED, "pool of an earlier daemon");
+    case SANDBOX_UNKNOWN:
+        reconcile_made(sandbox);
         break;
     case SANDBOX_CREATING:
         sandbox_destroy(sandbox, END_FAILED, "half made when the daemon ended");
@@ -187,6 +197,10 @@ static void reconcile(struct recovery *recovery, struct sandbox *sandbox)
         finish_destroying(sandbox);
         break;
     case SANDBOX_NONE:
+    case SANDBOX_READY:
+    case SANDBOX_FREEZING:
+    case SANDBOX_FROZEN:
+    case SANDBOX_THAWING:
     case SANDBOX_STATES:
         break;
     }
@@ -203,17 +217,26 @@ static void destroy_orphan(struct core *core, const char *id)
 
 static void on_existing(struct backend_op *op)
 {
-    struct recovery *recovery = container_of(op, struct recovery, list);
+    struct orphan_search *search = container_of(op, struct orphan_search, list);
 
     if (op->err.code != ERR_NONE)
         log_warn("the backend could not list its sandboxes; continuing without it",
                  kv("error", op->err.message));
     else
         for (size_t i = 0; i < op->result.list.count; i++)
-            destroy_orphan(recovery->core, op->result.list.ids[i]);
+            destroy_orphan(search->core, op->result.list.ids[i]);
     if (op->err.code == ERR_NONE)
         free(op->result.list.ids);
-    answer_came(recovery);
+    free(steal_ptr(&search->core->orphans));
+}
+
+static void search_orphans(struct core *core)
+{
+    struct orphan_search *search = xnew(struct orphan_search);
+
+    *search = (struct orphan_search){ .core = core, .list.done = on_existing };
+    core->orphans = search;
+    backend_list(core->parts.backend, &search->list);
 }
 
 static void meet_reality(struct recovery *recovery)
@@ -227,17 +250,14 @@ static void meet_reality(struct recovery *recovery)
         finish(recovery);
         return;
     }
-    begin_stage(recovery, go_on);
-    recovery->pending++;
-    recovery->list = (struct backend_op){ .done = on_existing };
-    backend_list(core->parts.backend, &recovery->list);
+    search_orphans(core);
     list_for_each_safe (sandbox, following, &core->sandboxes, node)
-        reconcile(recovery, sandbox);
+        reconcile(sandbox);
     list_for_each (session, &core->sessions, node) {
         if (!session->sandbox)
             lose_uses(session);
     }
-    answer_came(recovery);
+    go_on(recovery);
 }
 
 /* --- second stage: what belongs to sessions ------------------------------------------------- */

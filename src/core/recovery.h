@@ -5,19 +5,26 @@
  *
  *     record says         the backend says      what happens
  *     ready or frozen     alive                 adopted, with its running executions
- *     ready or frozen     dead                  crashed: the session stays, the next use makes a
- * new one ready or frozen     cannot tell           kept and asked again with back-off creating
- * anything              half made: destroyed crashed, destroying anything              destroying
- * goes on a pool member       anything              destroyed: the settings may have changed
+ *     ready or frozen     frozen                adopted; thawed if its session is not paused
+ *     ready or frozen     dead                  crashed: the next use makes a new one
+ *     ready or frozen     cannot tell           kept, and asked again with back-off
+ *     ready or frozen     alive, but silent     unknown, until sandbox.silence_timeout
+ *     creating            anything              half made: destroyed
+ *     crashed             anything              destroyed
+ *     destroying          anything              destroying goes on
+ *     a pool member       anything              destroyed: the settings may have changed
  *     nothing             exists                an orphan of this instance: destroyed
  *
- * Everything is asked at once; nothing waits for anything else. Sessions that were ending go on
- * ending, and clocks go on where they were.
+ * Recovery is done when all records are read: it waits for no sandbox and not for the backend. Each
+ * sandbox settles on its own. Sessions that were ending go on ending, and clocks go on where they
+ * were.
  */
 
 #include "core/core.h"
 
 struct recovery;
+
+struct orphan_search; /* what exists without a record; goes on after recovery is done */
 
 void recovery_start(struct core *core, core_done_fn *done, void *user);
 void recovery_free(struct recovery *recovery); /* NULL is fine */

@@ -29,8 +29,15 @@ static const struct {
     [SANDBOX_NONE] = { "none", TO(CREATING) },
     [SANDBOX_CREATING] = { "creating", TO(READY) | TO(DESTROYING) },
     /* ready → creating: a pool member is claimed and bound to its session */
-    [SANDBOX_READY] = { "ready", TO(CREATING) | TO(FROZEN) | TO(CRASHED) | TO(DESTROYING) },
-    [SANDBOX_FROZEN] = { "frozen", TO(READY) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_READY] = { "ready",
+                        TO(CREATING) | TO(UNKNOWN) | TO(FREEZING) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_UNKNOWN] = { "unknown",
+                          TO(READY) | TO(FREEZING) | TO(FROZEN) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_FREEZING] = { "freezing",
+                           TO(FROZEN) | TO(READY) | TO(UNKNOWN) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_FROZEN] = { "frozen", TO(THAWING) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_THAWING] = { "thawing",
+                          TO(READY) | TO(UNKNOWN) | TO(FROZEN) | TO(CRASHED) | TO(DESTROYING) },
     [SANDBOX_CRASHED] = { "crashed", TO(DESTROYING) },
     [SANDBOX_DESTROYING] = { "destroying", TO(NONE) },
 };
@@ -57,6 +64,8 @@ void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state)
 {
     assert(sandbox_may_become(sandbox->state, state));
     sandbox->state = state;
+    if (state != SANDBOX_UNKNOWN)
+        timer_stop(&sandbox->silence);
 }
 
 const char *sandbox_id(const struct sandbox *sandbox)
@@ -66,12 +75,17 @@ const char *sandbox_id(const struct sandbox *sandbox)
 
 struct agent *sandbox_agent(const struct sandbox *sandbox)
 {
-    return sandbox->connected ? sandbox->agent : NULL;
+    return sandbox_is_up(sandbox) && sandbox->state != SANDBOX_UNKNOWN ? sandbox->agent : NULL;
+}
+
+bool sandbox_has_init(const struct sandbox *sandbox)
+{
+    return sandbox->agent && !agent_is_lost(sandbox->agent);
 }
 
 bool sandbox_is_usable(const struct sandbox *sandbox)
 {
-    return sandbox->state == SANDBOX_READY && sandbox->connected && !sandbox->op_running;
+    return sandbox->state == SANDBOX_READY;
 }
 
 int64_t sandbox_backoff_us(unsigned attempts)
@@ -132,17 +146,17 @@ static void on_timer(struct timer *timer)
                     sandbox->last_error ? sandbox->last_error->message : "");
         sandbox_fail(sandbox, &err);
         break;
-    case SANDBOX_READY:
-    case SANDBOX_FROZEN:
-        if (sandbox->op_running)
-            timer_arm_in(timer, BACKOFF_FIRST_US);
-        else
-            sandbox_adopt(sandbox, NULL, NULL);
+    case SANDBOX_UNKNOWN:
+        sandbox_adopt(sandbox);
         break;
     case SANDBOX_DESTROYING:
         sandbox_destroy_next(sandbox);
         break;
     case SANDBOX_NONE:
+    case SANDBOX_READY:
+    case SANDBOX_FREEZING:
+    case SANDBOX_FROZEN:
+    case SANDBOX_THAWING:
     case SANDBOX_CRASHED:
     case SANDBOX_STATES:
         break;
@@ -175,6 +189,7 @@ struct sandbox *sandbox_new(struct core *core, struct session *session)
     list_init(&sandbox->pool_node);
     list_init(&sandbox->idle_node);
     timer_init(&sandbox->timer, core->loop, on_timer);
+    timer_init(&sandbox->silence, core->loop, sandbox_on_silence);
     timer_init(&sandbox->retry, core->loop, NULL);
     list_append(&core->sandboxes, &sandbox->node);
     return sandbox;
@@ -210,6 +225,7 @@ void sandbox_free(struct sandbox *sandbox)
     list_remove(&sandbox->idle_node);
     list_remove(&sandbox->slot.node);
     timer_stop(&sandbox->timer);
+    timer_stop(&sandbox->silence);
     timer_stop(&sandbox->retry);
     if (sandbox->slot.timeout.loop)
         timer_stop(&sandbox->slot.timeout);
@@ -234,7 +250,12 @@ void sandbox_free(struct sandbox *sandbox)
 
 bool sandbox_is_up(const struct sandbox *sandbox)
 {
-    return sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN;
+    return sandbox->state >= SANDBOX_READY && sandbox->state <= SANDBOX_THAWING;
+}
+
+bool sandbox_is_coming_or_up(const struct sandbox *sandbox)
+{
+    return sandbox->state == SANDBOX_CREATING || sandbox_is_up(sandbox);
 }
 
 /* It does not change while the sandbox has these limits. */
@@ -249,15 +270,25 @@ void sandbox_read_report(struct sandbox *sandbox)
 
 /* --- record and events --------------------------------------------------------------------- */
 
+/* What the next daemon has to know: whether it is whole. What it does at the moment is asked from
+ * the kernel and from its init. */
+static enum sandbox_state recorded_state(const struct sandbox *sandbox)
+{
+    bool is_whole = sandbox->state == SANDBOX_CREATING ? sandbox->complete : sandbox_is_up(sandbox);
+
+    if (sandbox->state == SANDBOX_FROZEN)
+        return SANDBOX_FROZEN;
+    return is_whole ? SANDBOX_READY : sandbox->state;
+}
+
 /* With the record that it is ready or goes comes what it costs: one transaction. */
 void sandbox_save(struct sandbox *sandbox)
 {
     struct core *core = sandbox->core;
-    bool ready = sandbox->state == SANDBOX_CREATING && sandbox->complete;
     char reason[END_TEXT_SIZE];
     struct sandbox_record record = {
         .backend = core->parts.backend->ops->name,
-        .state = sandbox_state_name(ready ? SANDBOX_READY : sandbox->state),
+        .state = sandbox_state_name(recorded_state(sandbox)),
         .end_reason = reason,
         .last_error = sandbox->last_error ? sandbox->last_error->message : "",
         .generation = sandbox->generation,
@@ -307,6 +338,8 @@ struct sandbox *sandbox_restore(struct core *core, struct session *session,
     sandbox->state = sandbox_state_parse(record->state);
     if (sandbox->state == SANDBOX_NONE)
         sandbox->state = SANDBOX_DESTROYING;
+    else if (sandbox_is_up(sandbox))
+        sandbox->state = SANDBOX_UNKNOWN;
     sandbox->generation = record->generation;
     sandbox->made.pid = record->pid;
     sandbox->made.start_time = record->start_time;

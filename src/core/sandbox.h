@@ -3,9 +3,14 @@
 /*
  * One incarnation of a session, or a member of the pool.
  *
- *     none → creating → ready ⇄ frozen
- *               │         ├──────┴──→ crashed       (noticed by its pidfd; the cause is looked for)
- *               └─────────┴──────────────┴──→ destroying → none
+ *     none → creating → ready → freezing → frozen → thawing → ready
+ *               │         ⇅          │        │        │
+ *               │      unknown ──────┴────────┴────────┴──→ crashed     (the cause is looked for)
+ *               └─────────┴───────────────────────────────────┴──→ destroying → none
+ *
+ * Unknown: it exists, but its init has not answered yet, after a restart of the daemon or a lost
+ * connection. Its session alone is concerned: a use waits for it, for a bounded time. A sandbox
+ * that stays silent for `sandbox.silence_timeout` is taken for dead.
  *
  * Its record is written before it is made and forgotten only after it is confirmed gone. There is
  * one way in, sandbox_start() or sandbox_claim(), and one way out, sandbox_destroy(), whatever the
@@ -24,7 +29,10 @@ enum sandbox_state {
     SANDBOX_NONE,
     SANDBOX_CREATING,
     SANDBOX_READY,
+    SANDBOX_UNKNOWN,
+    SANDBOX_FREEZING,
     SANDBOX_FROZEN,
+    SANDBOX_THAWING,
     SANDBOX_CRASHED,
     SANDBOX_DESTROYING,
     SANDBOX_STATES
@@ -72,7 +80,6 @@ struct sandbox {
 
     struct warm *warm;   /* owned; NULL until it was asked for */
     struct agent *agent; /* owned; NULL while there is no connection */
-    bool connected;      /* uses may be granted: init has told what it runs */
     struct process process;
     int leaving[2]; /* owned; what is closed when it is gone: init would only wake up for it; or -1
                      */
@@ -88,8 +95,10 @@ struct sandbox {
     unsigned builds;    /* that failed */
     uint32_t gpus;
     enum turn_state turn;
-    bool preloaded;          /* asked for by nobody's use: it stays when they give up */
-    struct timer timer;      /* start timeout; later: connect again, or destroy again */
+    bool preloaded;       /* asked for by nobody's use: it stays when they give up */
+    struct timer timer;   /* start timeout; later: connect again, or destroy again */
+    struct timer silence; /* armed while it is unknown and not frozen */
+    int64_t unknown_since_us;
     unsigned reconnects;     /* in a row */
     unsigned parts;          /* of the workflow's step that have not ended yet */
     struct error *parts_err; /* owned; of the first that failed */
@@ -100,13 +109,17 @@ struct sandbox {
     bool ticket_running;   /* the store has not answered about destroying yet */
     bool destroy_recorded; /* it has */
     bool died;             /* its pidfd said so while a workflow was running */
-    void (*on_settled)(struct sandbox *sandbox); /* recovery: it is adopted, dead or unknown */
-    void *on_settled_data;
     struct deferred drop_agent, rest, release;
 };
 
-/* Ready or frozen. */
+/* Made, and neither dead nor going: any state from ready to thawing. */
 bool sandbox_is_up(const struct sandbox *sandbox);
+
+/* It is up, or will be. */
+bool sandbox_is_coming_or_up(const struct sandbox *sandbox);
+
+/* Looks whether its init is dead before the loop has told. Then it is crashed when this returns. */
+bool sandbox_notice_death(struct sandbox *sandbox);
 
 /* What is in force, read back from the kernel once, when it is up. */
 void sandbox_read_report(struct sandbox *sandbox);
@@ -143,9 +156,9 @@ struct sandbox *sandbox_restore(struct core *core, struct session *session,
 /* One that exists without a record. */
 struct sandbox *sandbox_restore_orphan(struct core *core, const char *id);
 
-/* Asks the backend whether it lives and connects to its init; on_settled comes once. */
-void sandbox_adopt(struct sandbox *sandbox, void (*on_settled)(struct sandbox *sandbox),
-                   void *data);
+/* One that is unknown: asks the backend whether it lives and whether it is frozen, and connects to
+ * its init. Nobody has to wait for that. */
+void sandbox_adopt(struct sandbox *sandbox);
 
 /* Drops it from memory without touching it. */
 void sandbox_free(struct sandbox *sandbox);

@@ -112,7 +112,6 @@ void sandbox_destroy_next(struct sandbox *sandbox)
 
 static void detach(struct sandbox *sandbox)
 {
-    sandbox->connected = false;
     timer_stop(&sandbox->timer);
     sandbox->leaving[1] = process_release(&sandbox->process);
     capacity_set_idle(sandbox->core->capacity, sandbox, false);

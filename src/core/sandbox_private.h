@@ -42,12 +42,16 @@ bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err); /* i
 /* sandbox_start.c */
 void sandbox_abort_step(struct sandbox *sandbox, const struct error *err); /* if it can be */
 void sandbox_fail(struct sandbox *sandbox, const struct error *err);       /* not made in time */
+void sandbox_on_silence(struct timer *timer);
+void sandbox_stop_asking(struct sandbox *sandbox);    /* its init, which has not answered yet */
+bool sandbox_has_init(const struct sandbox *sandbox); /* a connection to it, as far as is known */
 
 /* sandbox_watch.c */
 void sandbox_watch(struct sandbox *sandbox, int pidfd); /* takes it over; -1 is fine */
 extern const struct agent_handler sandbox_agent_handler;
 void sandbox_on_crash(struct sandbox *sandbox);
 void sandbox_find_cause(struct sandbox *sandbox);
+void sandbox_lose_init(struct sandbox *sandbox); /* it is unknown, and asked again soon */
 void sandbox_reconnect_soon(struct sandbox *sandbox);
 
 /* sandbox_destroy.c */

@@ -108,10 +108,13 @@ static void on_adopt_answer(struct backend_op *op)
 {
     struct sandbox *sandbox = sandbox_end_op(op);
 
-    if (op->err.code == ERR_NONE && sandbox->state != SANDBOX_DESTROYING)
+    if (op->err.code == ERR_NONE && sandbox->state == SANDBOX_UNKNOWN) {
         sandbox_watch(sandbox, op->result.made.pidfd);
-    else if (op->err.code == ERR_NONE)
+        if (op->result.made.frozen)
+            sandbox_set_state(sandbox, SANDBOX_FROZEN);
+    } else if (op->err.code == ERR_NONE) {
         fd_close(op->result.made.pidfd);
+    }
     workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
 }
 
@@ -132,19 +135,14 @@ static void on_listed(struct agent_request *request)
     part_done(sandbox, failure_or_null(&request->err));
 }
 
-/* A frozen init cannot answer: it is connected to when it is thawed. */
 static void connect_part(struct sandbox *sandbox)
 {
     struct error err = { 0 };
-    int fd;
+    int fd = backend_connect(sandbox->core->parts.backend, sandbox->id, &err);
 
-    if (sandbox->state == SANDBOX_FROZEN) {
-        part_done(sandbox, NULL);
-        return;
-    }
-    fd = backend_connect(sandbox->core->parts.backend, sandbox->id, &err);
     if (fd < 0) {
-        err.code = ERR_BACKEND; /* whatever the system calls it */
+        if (sandbox->state == SANDBOX_CREATING || err.code != ERR_GONE)
+            err.code = ERR_BACKEND; /* whatever the system calls it */
         part_done(sandbox, &err);
         return;
     }
@@ -160,10 +158,17 @@ static void connect_part(struct sandbox *sandbox)
     agent_list(sandbox->agent, &sandbox->request->base, on_listed);
 }
 
+/* A frozen init cannot answer, nor one that is to be frozen: it is connected to when it is thawed.
+ */
 static void connect_to_init(struct workflow *workflow)
 {
-    begin_parts(sandbox_of(workflow), 1);
-    connect_part(sandbox_of(workflow));
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    begin_parts(sandbox, 1);
+    if (sandbox->state == SANDBOX_UNKNOWN && sandbox->session->state != SESSION_PAUSED)
+        connect_part(sandbox);
+    else
+        part_done(sandbox, NULL);
 }
 
 /* Side by side: nothing runs in it before both have ended. One that gets its files back is recorded
@@ -293,7 +298,6 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
 static void become_ready(struct sandbox *sandbox)
 {
     sandbox_set_state(sandbox, SANDBOX_READY);
-    sandbox->connected = true;
     sandbox->ready_at_us = loop_now_us(sandbox->core->loop);
     sandbox_save(sandbox);
     sandbox_emit(sandbox, "sandbox.ready", NULL);
@@ -359,31 +363,62 @@ void sandbox_claim(struct sandbox *sandbox, struct session *session)
     sandbox->flavor = xstrdup(session->flavor);
     session->sandbox = sandbox;
     sandbox_set_state(sandbox, SANDBOX_CREATING);
-    sandbox->connected = false;
     workflow_start(&sandbox->workflow, sandbox->core->loop, claim_steps, on_start_end);
 }
 
-static void settle(struct sandbox *sandbox)
-{
-    void (*on_settled)(struct sandbox *) = sandbox->on_settled;
+/* --- adoption ------------------------------------------------------------------------------- */
 
-    sandbox->on_settled = NULL;
-    if (on_settled)
-        on_settled(sandbox);
+/* Death is told by the pidfd, which comes later than a refused connection: a first process waits
+ * for all others to die. */
+enum { DYING_US = 1000 * 1000, SILENCE_OF_ENDING_US = 10 * 1000 * 1000 };
+
+static void expect_answer(struct sandbox *sandbox)
+{
+    int64_t patience_us = sandbox->core->parts.config->sandbox.silence_timeout_ms * 1000;
+
+    if (sandbox->session->state == SESSION_ENDING)
+        patience_us = SILENCE_OF_ENDING_US;
+    if (timer_is_armed(&sandbox->silence))
+        return;
+    sandbox->unknown_since_us = loop_now_us(sandbox->core->loop);
+    if (patience_us)
+        timer_arm_in(&sandbox->silence, patience_us);
 }
 
-static void on_connected(struct sandbox *sandbox)
+/* What the backend does not answer is not the sandbox's silence. */
+void sandbox_on_silence(struct timer *timer)
+{
+    struct sandbox *sandbox = container_of(timer, struct sandbox, silence);
+
+    if (sandbox->op_running) {
+        expect_answer(sandbox);
+        return;
+    }
+    log_warn("sandbox does not answer; removing it", kv("sandbox", sandbox->id),
+             kv("session", sandbox->session->id));
+    sandbox_emit(sandbox, "sandbox.crashed", "silent");
+    sandbox_destroy(sandbox, END_CRASHED, "silent");
+}
+
+static void on_answered(struct sandbox *sandbox)
+{
+    sandbox->reconnects = 0;
+    error_keep(&sandbox->last_error, NULL);
+    sandbox_set_state(sandbox, SANDBOX_READY);
+    executions_on_listed(sandbox->session);
+}
+
+/* It is known now, unless its session was paused meanwhile: then nobody has asked its init. */
+static void on_adopted(struct sandbox *sandbox)
 {
     struct session *session = sandbox->session;
 
-    sandbox->connected = sandbox->state == SANDBOX_READY;
-    sandbox->reconnects = 0;
-    if (!session)
-        return;
-    if (sandbox->connected)
-        executions_on_listed(session);
-    session_serve_soon(session);
-    sandbox_converge(sandbox);
+    if (sandbox->state == SANDBOX_UNKNOWN && sandbox_has_init(sandbox))
+        on_answered(sandbox);
+    else if (sandbox->state == SANDBOX_UNKNOWN && session->state != SESSION_PAUSED)
+        sandbox_reconnect_soon(sandbox);
+    sandbox_save(sandbox);
+    session_on_sandbox_known(session);
 }
 
 /* That nobody can tell whether it lives says nothing about it: it is asked again. */
@@ -393,9 +428,18 @@ static void on_unknown(struct sandbox *sandbox, const struct error *err)
     sandbox->last_error->retryable = true;
     log_warn("sandbox cannot be reached; trying again", kv("sandbox", sandbox->id),
              kv("error", err->message), kv("attempts", sandbox->reconnects));
-    if (sandbox->session)
-        session_on_sandbox_stuck(sandbox->session, sandbox->last_error);
     sandbox_reconnect_soon(sandbox);
+}
+
+/* The backend says that it is dead, or its init has refused to be connected to for a while. */
+static bool is_dead(const struct sandbox *sandbox, const struct error *err)
+{
+    int64_t unknown_us = loop_now_us(sandbox->core->loop) - sandbox->unknown_since_us;
+
+    if (sandbox->died)
+        return true;
+    return err && err->code == ERR_GONE &&
+           (!process_is_watched(&sandbox->process) || unknown_us >= DYING_US);
 }
 
 static void on_adopt_end(struct workflow *workflow)
@@ -404,21 +448,30 @@ static void on_adopt_end(struct workflow *workflow)
 
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
-    else if (sandbox->died || (workflow->err && workflow->err->code == ERR_GONE))
+    else if (is_dead(sandbox, workflow->err))
         sandbox_on_crash(sandbox);
     else if (!workflow->err)
-        on_connected(sandbox);
+        on_adopted(sandbox);
     else
         on_unknown(sandbox, workflow->err);
-    settle(sandbox);
 }
 
-void sandbox_adopt(struct sandbox *sandbox, void (*on_settled)(struct sandbox *sandbox), void *data)
+void sandbox_adopt(struct sandbox *sandbox)
 {
-    assert(sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN);
+    assert(sandbox->state == SANDBOX_UNKNOWN && sandbox->session);
     assert(!sandbox->op_running && !sandbox->workflow.running);
-    sandbox->on_settled = on_settled;
-    sandbox->on_settled_data = data;
-    sandbox->connected = false;
+    expect_answer(sandbox);
     workflow_start(&sandbox->workflow, sandbox->core->loop, adopt_steps, on_adopt_end);
+}
+
+void sandbox_stop_asking(struct sandbox *sandbox)
+{
+    if (sandbox->state != SANDBOX_UNKNOWN || !sandbox->request_running)
+        return;
+    agent_cancel(&sandbox->request->base);
+    sandbox->request_running = false;
+    sandbox_rest_soon(sandbox);
+    agent_free(steal_ptr(&sandbox->agent));
+    session_on_sandbox_agent(sandbox->session);
+    part_done(sandbox, NULL);
 }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 /* Death is told by the pidfd; the lost connection usually comes a moment earlier. */
-enum { RECONNECT_FIRST_US = 10 * 1000 };
+enum { RECONNECT_FIRST_US = 10 * 1000, RECONNECT_MAXIMUM_US = 2 * 1000 * 1000 };
 
 /* --- what init tells ----------------------------------------------------------------------- */
 
@@ -54,12 +54,11 @@ static void on_lost(struct agent *agent, const struct error *err)
 {
     struct sandbox *sandbox = agent_user(agent);
 
-    if (sandbox->workflow.running || !sandbox->connected)
-        return; /* the request that is open has failed as well, or it is going anyway */
+    if (sandbox->state != SANDBOX_READY)
+        return; /* the request that is open has failed as well, or it is asked when it is thawed */
     log_debug("connection to init lost", kv("sandbox", sandbox->id), kv("error", err->message));
-    sandbox->connected = false;
     error_keep(&sandbox->last_error, err);
-    sandbox_reconnect_soon(sandbox);
+    sandbox_lose_init(sandbox);
 }
 
 const struct agent_handler sandbox_agent_handler = {
@@ -73,15 +72,22 @@ void sandbox_reconnect_soon(struct sandbox *sandbox)
 {
     int64_t delay_us = RECONNECT_FIRST_US;
 
+    if (sandbox->reconnects > 0)
+        delay_us = MIN(sandbox_backoff_us(sandbox->reconnects), (int64_t)RECONNECT_MAXIMUM_US);
+    sandbox->reconnects++;
+    timer_arm_in(&sandbox->timer, delay_us);
+}
+
+void sandbox_lose_init(struct sandbox *sandbox)
+{
     if (!sandbox->session) {
         sandbox_destroy(sandbox, END_FAILED, "connection lost");
         return;
     }
     capacity_set_idle(sandbox->core->capacity, sandbox, false);
-    if (sandbox->reconnects > 0)
-        delay_us = sandbox_backoff_us(sandbox->reconnects);
-    sandbox->reconnects++;
-    timer_arm_in(&sandbox->timer, delay_us);
+    sandbox_set_state(sandbox, SANDBOX_UNKNOWN);
+    sandbox->unknown_since_us = loop_now_us(sandbox->core->loop);
+    sandbox_reconnect_soon(sandbox);
 }
 
 /* --- death --------------------------------------------------------------------------------- */
@@ -95,8 +101,18 @@ static void on_process_exit(struct process *process)
     error_named(&err, ERR_GONE, "sandbox_died", "its init has ended");
     if (sandbox->workflow.running)
         sandbox_abort_step(sandbox, &err);
-    else if (sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_FROZEN)
+    else if (sandbox_is_up(sandbox))
         sandbox_on_crash(sandbox);
+}
+
+/* How it ended is told by its pidfd, soon: until then nobody uses it. */
+bool sandbox_notice_death(struct sandbox *sandbox)
+{
+    if (!process_is_dead(&sandbox->process))
+        return false;
+    if (sandbox->state == SANDBOX_READY)
+        sandbox_set_state(sandbox, SANDBOX_UNKNOWN);
+    return true;
 }
 
 void sandbox_watch(struct sandbox *sandbox, int pidfd)
@@ -166,7 +182,6 @@ void sandbox_on_crash(struct sandbox *sandbox)
     timer_stop(&sandbox->timer);
     sandbox_set_state(sandbox, SANDBOX_CRASHED);
     sandbox_note_left(sandbox);
-    sandbox->connected = false;
     sandbox_save(sandbox);
     if (sandbox->session)
         capacity_set_idle(sandbox->core->capacity, sandbox, false);
@@ -177,10 +192,21 @@ void sandbox_on_crash(struct sandbox *sandbox)
 
 /* --- frozen or not ------------------------------------------------------------------------- */
 
+/* Its init answers again, or is asked to. */
+static void on_thawed(struct sandbox *sandbox)
+{
+    if (sandbox_has_init(sandbox)) {
+        sandbox_set_state(sandbox, SANDBOX_READY);
+        return;
+    }
+    sandbox_set_state(sandbox, SANDBOX_UNKNOWN);
+    sandbox_adopt(sandbox);
+}
+
 static void on_freeze_done(struct backend_op *op)
 {
     struct sandbox *sandbox = sandbox_end_op(op);
-    bool was_frozen = sandbox->state == SANDBOX_FROZEN;
+    bool failed = op->err.code != ERR_NONE;
     struct error err = op->err;
 
     if (sandbox->state == SANDBOX_DESTROYING) {
@@ -191,31 +217,37 @@ static void on_freeze_done(struct backend_op *op)
         sandbox_find_cause(sandbox);
         return;
     }
-    if (err.code != ERR_NONE) {
+    if (failed)
         error_keep(&sandbox->last_error, &err);
-    } else {
-        sandbox_set_state(sandbox, was_frozen ? SANDBOX_READY : SANDBOX_FROZEN);
-        sandbox_save(sandbox);
-    }
-    if (sandbox->state == SANDBOX_READY && !sandbox->connected && !timer_is_armed(&sandbox->timer))
-        sandbox_adopt(sandbox, NULL, NULL);
+    if ((sandbox->state == SANDBOX_FREEZING) != failed)
+        sandbox_set_state(sandbox, SANDBOX_FROZEN);
+    else
+        on_thawed(sandbox);
+    sandbox_save(sandbox);
     session_on_frozen(sandbox->session, &err);
     sandbox_converge(sandbox);
 }
 
 void sandbox_converge(struct sandbox *sandbox)
 {
-    struct session *session = sandbox->session;
+    const struct session *session = sandbox->session;
+    bool is_awake = sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_UNKNOWN;
     bool freeze;
 
-    if (!session || sandbox->op_running || sandbox->workflow.running)
+    if (!session)
         return;
-    if (session->state == SESSION_PAUSED && sandbox->state == SANDBOX_READY)
+    if (session->state == SESSION_PAUSED)
+        sandbox_stop_asking(sandbox);
+    if (sandbox->op_running || sandbox->workflow.running)
+        return;
+    if (session->state == SESSION_PAUSED && is_awake)
         freeze = true;
     else if (session->state == SESSION_OPEN && sandbox->state == SANDBOX_FROZEN)
         freeze = false;
     else
         return;
+    timer_stop(&sandbox->timer);
+    sandbox_set_state(sandbox, freeze ? SANDBOX_FREEZING : SANDBOX_THAWING);
     backend_freeze(sandbox->core->parts.backend, sandbox->id, freeze,
                    sandbox_begin_op(sandbox, on_freeze_done));
 }

@@ -119,6 +119,8 @@ struct session *session_new(struct core *core)
     timer_init(&session->retry, core->loop, on_end_retry);
     timer_init(&session->teardown, core->loop, session_on_teardown_due);
     timer_init(&session->patience, core->loop, on_patience_over);
+    timer_init(&session->overdue, core->loop, session_on_overdue);
+    timer_init(&session->control, core->loop, session_on_control_overdue);
     session->clock.loop = core->loop;
     return session;
 }
@@ -162,6 +164,8 @@ void session_free(struct session *session)
     timer_stop(&session->teardown);
     timer_stop(&session->retry);
     timer_stop(&session->patience);
+    timer_stop(&session->overdue);
+    timer_stop(&session->control);
     loop_undefer(loop, &session->serve);
     loop_undefer(loop, &session->save);
     loop_undefer(loop, &session->release);

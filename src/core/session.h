@@ -200,6 +200,8 @@ struct session {
     bool end_written;            /* its last record waits for that answer */
     struct timer retry;          /* writes the end again when the store failed */
     struct timer patience;       /* of those who wait for the end */
+    struct timer overdue;        /* of those who wait for a sandbox that is made already */
+    struct timer control;        /* of those who wait for pause or resume */
     struct deferred serve, save, release;
     bool durable;             /* its creation is committed */
     bool unborn;              /* its creation could not be committed: it leaves no record */
@@ -228,6 +230,7 @@ struct session_op {
     struct store_ticket ticket;
     struct core *core; /* private, here and below */
     struct deferred deferred;
+    enum session_state wanted; /* pause, resume */
 };
 
 /* Opens (owner, key) or makes a new session; done when it is durable. With `preload` its sandbox is
@@ -279,7 +282,8 @@ struct session_patch {
 
 int session_patch(struct session *session, const struct session_patch *patch, struct error *err);
 
-/* `op` may be NULL in both. */
+/* `op` may be NULL in both. Done when the sandbox is really frozen or thawed; ERR_CONFLICT for who
+ * is overtaken by the opposite, ERR_TIMEOUT for what takes longer than 10 seconds, and goes on. */
 void session_pause(struct session *session, struct session_op *op, session_done_fn *done);
 void session_resume(struct session *session, struct session_op *op, session_done_fn *done);
 
@@ -317,6 +321,7 @@ struct session_use {
     struct agent *agent;     /* its init; NULL while the connection to it is being made again */
     struct list node;
     uint64_t generation; /* the one asked for, then the one it has */
+    int64_t waits_since_us;
     bool granted;
     bool is_resting;
     bool waited; /* it had to wait: that it was refused in the end makes it no less a use */

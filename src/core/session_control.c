@@ -14,7 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEARDOWN_RECOVERY_US = 100 * 1000 }; /* first the daemon has to know what there is */
+enum {
+    TEARDOWN_RECOVERY_US = 100 * 1000, /* first the daemon has to know what there is */
+    CONTROL_OVERDUE_US = 10 * 1000 * 1000,
+};
 
 static int check_alive(const struct session *session, struct error *err)
 {
@@ -141,13 +144,25 @@ static bool has_converged(const struct session *session)
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    if (!sandbox || sandbox->state == SANDBOX_CRASHED || sandbox->state == SANDBOX_DESTROYING)
+    if (!sandbox || !sandbox_is_coming_or_up(sandbox))
         return true;
-    if (sandbox->op_running)
-        return false;
     if (session->state == SESSION_PAUSED)
         return sandbox->state == SANDBOX_FROZEN;
-    return sandbox->state != SANDBOX_FROZEN;
+    /* While the backend is asked about an unknown one, it may turn out to be frozen. */
+    return sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_CREATING ||
+           (sandbox->state == SANDBOX_UNKNOWN && !sandbox->op_running);
+}
+
+static void finish_control(struct session *session)
+{
+    struct session_op *op;
+    struct error overtaken = { 0 };
+
+    error_named(&overtaken, ERR_CONFLICT, "overtaken", "session %s was %s meanwhile", session->id,
+                session->state == SESSION_PAUSED ? "paused" : "resumed");
+    timer_stop(&session->control);
+    while ((op = list_first(&session->control_waiters, struct session_op, node)))
+        session_op_finish(op, session, op->wanted == session->state ? NULL : &overtaken);
 }
 
 static void settle(struct session *session)
@@ -156,8 +171,22 @@ static void settle(struct session *session)
         return;
     session_emit(session, session->state == SESSION_PAUSED ? "session.paused" : "session.resumed",
                  NULL);
-    session_ops_finish(&session->control_waiters, session, NULL);
+    finish_control(session);
     session_serve_soon(session);
+}
+
+void session_on_control_overdue(struct timer *timer)
+{
+    struct session *session = container_of(timer, struct session, control);
+    const struct sandbox *sandbox = session->sandbox;
+    struct error err = { 0 };
+
+    error_named(&err, ERR_TIMEOUT, "not_in_time", "session %s is to be %s, but its sandbox is %s",
+                session->id, session_state_name(session->state),
+                sandbox_state_name(sandbox ? sandbox->state : SANDBOX_NONE));
+    error_hint(&err, "it goes on by itself: look at the session, or ask again");
+    err.retryable = true;
+    session_ops_finish(&session->control_waiters, session, &err);
 }
 
 void session_control_settle(struct session *session)
@@ -177,17 +206,20 @@ static void switch_state(struct session *session, enum session_state state)
     settle(session);
 }
 
-static void wait_for_control(struct session *session, struct session_op *op, session_done_fn *done,
-                             const struct error *err)
+static void wait_for_control(struct session *session, enum session_state wanted,
+                             struct session_op *op, session_done_fn *done, const struct error *err)
 {
     if (!op)
         return;
-    *op = (struct session_op){ 0 };
+    *op = (struct session_op){ .wanted = wanted };
     session_op_join(op, session, &session->control_waiters, done);
     op->session = session;
     op->err = *err;
-    if (err->code == ERR_NONE && !has_converged(session))
+    if (err->code == ERR_NONE && !has_converged(session)) {
+        if (!timer_is_armed(&session->control))
+            timer_arm_in(&session->control, CONTROL_OVERDUE_US);
         return;
+    }
     list_remove(&op->node);
     session_op_defer(op, session->core, done);
 }
@@ -201,7 +233,7 @@ void session_pause(struct session *session, struct session_op *op, session_done_
                     session->core->parts.backend->ops->name);
     if (err.code == ERR_NONE && session->state == SESSION_OPEN)
         switch_state(session, SESSION_PAUSED);
-    wait_for_control(session, op, done, &err);
+    wait_for_control(session, SESSION_PAUSED, op, done, &err);
 }
 
 /* A lease that has run out meanwhile begins anew, as does the idle clock. */
@@ -215,7 +247,7 @@ void session_resume(struct session *session, struct session_op *op, session_done
             set_lease(session, session->timeout_ms);
         switch_state(session, SESSION_OPEN);
     }
-    wait_for_control(session, op, done, &err);
+    wait_for_control(session, SESSION_OPEN, op, done, &err);
 }
 
 /* The sandbox is as the session wants it, or could not be made so: then the session gives in. */

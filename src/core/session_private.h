@@ -45,6 +45,8 @@ void session_update_idle(struct session *session);
 /* It has another incarnation: the next execution is told, if it is not the first. */
 void session_set_generation(struct session *session, uint64_t generation);
 
+void session_on_overdue(struct timer *timer);
+
 /* Makes sure that a sandbox is on its way. */
 void session_want_sandbox(struct session *session);
 
@@ -56,7 +58,10 @@ void session_on_sandbox_agent(struct session *session); /* its agent is another,
 void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason);
 void session_on_sandbox_gone(struct session *session);
 
-/* It could not be destroyed this time, or it cannot be told whether it lives. */
+/* After it was unknown: it can be used, or it is frozen, or to be frozen. */
+void session_on_sandbox_known(struct session *session);
+
+/* It could not be destroyed this time. */
 void session_on_sandbox_stuck(struct session *session, const struct error *err);
 void session_on_frozen(struct session *session, const struct error *err); /* or thawed */
 
@@ -68,5 +73,7 @@ void session_on_teardown_due(struct timer *timer);
 /* The next sandbox is again what the session began with. */
 void session_revert_choice(struct session *session);
 
-/* The sandbox went away: who waits for pause or resume waits no longer. */
+void session_on_control_overdue(struct timer *timer);
+
+/* The sandbox went away, or is known: who waits for pause or resume may wait no longer. */
 void session_control_settle(struct session *session);

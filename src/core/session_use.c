@@ -24,6 +24,9 @@ enum {
     BACKOFF_MAXIMUM_US = 30 * 1000 * 1000,
 };
 
+/* How long a use waits for what is no start: an answer, a thaw, the end of the sandbox before. */
+enum { OVERDUE_US = 10 * 1000 * 1000 };
+
 bool session_is_used(const struct session *session)
 {
     return !list_is_empty(&session->uses) || !list_is_empty(&session->waiting);
@@ -68,8 +71,7 @@ static uint64_t coming_generation(const struct session *session)
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    if (sandbox && (sandbox->state == SANDBOX_CREATING || sandbox->state == SANDBOX_READY ||
-                    sandbox->state == SANDBOX_FROZEN))
+    if (sandbox && sandbox_is_coming_or_up(sandbox))
         return sandbox->generation;
     return session->generation + 1;
 }
@@ -131,6 +133,26 @@ static void refuse_backing_off(const struct session *session, struct session_use
                (long long)(left_us + 999999) / 1000000);
 }
 
+/* It is tried again by itself; nobody has to wait for that. */
+static bool is_stuck(const struct session *session, const struct session_use *use UNUSED)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return sandbox && sandbox->state == SANDBOX_DESTROYING && sandbox->attempts &&
+           sandbox->last_error;
+}
+
+static void refuse_stuck(const struct session *session, struct session_use *use)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    error_named(&use->err, ERR_UNAVAILABLE, "sandbox_not_removed",
+                "the last sandbox of session %s, %s, is not gone after %u attempts: %.200s",
+                session->id, sandbox->id, sandbox->attempts, sandbox->last_error->message);
+    error_hint(&use->err, "its removal is tried again by itself; a new one is started after that");
+    use->err.retryable = true;
+}
+
 static const struct use_rule {
     bool (*applies)(const struct session *session, const struct session_use *use);
     void (*refuse)(const struct session *session, struct session_use *use);
@@ -142,6 +164,7 @@ static const struct use_rule {
     { is_paused_for_good, refuse_paused },
     { is_crashed_for_good, refuse_crashed },
     { is_backing_off, refuse_backing_off },
+    { is_stuck, refuse_stuck },
 };
 
 static bool refuse(struct session *session, struct session_use *use)
@@ -227,6 +250,19 @@ static void fail(struct session_use *use)
         mark_idle(session);
 }
 
+static void fail_all(struct session *session, struct list *uses, const struct error *err)
+{
+    struct session_use *use;
+
+    if (list_is_empty(uses))
+        return;
+    while ((use = list_first(uses, struct session_use, node))) {
+        use->err = *err;
+        fail(use);
+    }
+    clocks_arm(session);
+}
+
 /* Callbacks may begin and end other uses, so the list is taken away before they are called. */
 static void take_waiting(struct session *session, struct list *taken)
 {
@@ -236,6 +272,13 @@ static void take_waiting(struct session *session, struct list *taken)
         list_remove(&use->node);
         list_append(taken, &use->node);
     }
+}
+
+/* One that has died, and whose death is only about to be told, is no use to anybody. */
+static bool can_grant(const struct session *session)
+{
+    return session->state == SESSION_OPEN && session->sandbox &&
+           sandbox_is_usable(session->sandbox) && !sandbox_notice_death(session->sandbox);
 }
 
 /* Those that have to wait on are put back in their order. */
@@ -248,8 +291,7 @@ static void serve(struct session *session)
     while ((use = list_first(&taken, struct session_use, node))) {
         if (refuse(session, use)) {
             fail(use);
-        } else if (session->sandbox && sandbox_is_usable(session->sandbox) &&
-                   session->state == SESSION_OPEN) {
+        } else if (can_grant(session)) {
             grant(session, use);
         } else {
             use->waited = true;
@@ -264,8 +306,71 @@ static bool has_sandbox_to_wait_for(const struct session *session)
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    return sandbox && (sandbox->state == SANDBOX_CREATING || sandbox->state == SANDBOX_READY ||
-                       sandbox->state == SANDBOX_FROZEN);
+    return sandbox && sandbox_is_coming_or_up(sandbox);
+}
+
+/* --- waiting for a sandbox that is there --------------------------------------------------------
+ */
+
+/* A start has a bound of its own, as has packing its files. */
+static bool has_own_bound(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return !sandbox || sandbox->state == SANDBOX_CREATING || sandbox->keep_work;
+}
+
+static void describe_delay(const struct session *session, struct error *err)
+{
+    const struct sandbox *sandbox = session->sandbox;
+    const char *why = sandbox->last_error ? sandbox->last_error->message : NULL;
+
+    if (sandbox->state == SANDBOX_UNKNOWN)
+        error_named(err, ERR_TIMEOUT, "sandbox_unknown",
+                    "sandbox %s of session %s does not answer%s%.200s", sandbox->id, session->id,
+                    why ? ": " : "", why ? why : "");
+    else if (sandbox_is_up(sandbox))
+        error_named(err, ERR_TIMEOUT, "not_resumed", "session %s is not resumed yet", session->id);
+    else
+        error_named(err, ERR_TIMEOUT, "sandbox_not_removed",
+                    "the last sandbox of session %s, %s, is not gone yet", session->id,
+                    sandbox->id);
+    error_hint(err, "ask again; a teardown of its sandbox makes room for a new one");
+    err->retryable = true;
+}
+
+static void watch_waiting(struct session *session)
+{
+    const struct session_use *oldest = list_first(&session->waiting, struct session_use, node);
+    int64_t now_us = loop_now_us(session->core->loop);
+
+    if (!oldest || has_own_bound(session))
+        timer_stop(&session->overdue);
+    else if (!timer_is_armed(&session->overdue))
+        timer_arm_in(&session->overdue,
+                     MAX(oldest->waits_since_us + OVERDUE_US - now_us, (int64_t)OVERDUE_US / 10));
+}
+
+void session_on_overdue(struct timer *timer)
+{
+    struct session *session = container_of(timer, struct session, overdue);
+    int64_t begun_us = loop_now_us(session->core->loop) - OVERDUE_US;
+    struct list taken = LIST_INIT(taken);
+    struct session_use *use;
+    struct session_use *following;
+    struct error err = { 0 };
+
+    if (!has_own_bound(session)) {
+        describe_delay(session, &err);
+        list_for_each_safe (use, following, &session->waiting, node) {
+            if (use->waits_since_us > begun_us)
+                continue;
+            list_remove(&use->node);
+            list_append(&taken, &use->node);
+        }
+    }
+    fail_all(session, &taken, &err);
+    watch_waiting(session);
 }
 
 static void on_serve(struct deferred *deferred)
@@ -282,6 +387,7 @@ static void on_serve(struct deferred *deferred)
     }
     if (session->wanted)
         session_want_sandbox(session);
+    watch_waiting(session);
     session_update_idle(session);
     clocks_arm(session);
 }
@@ -294,16 +400,9 @@ void session_serve_soon(struct session *session)
 void session_fail_waiting(struct session *session, const struct error *err)
 {
     struct list taken = LIST_INIT(taken);
-    struct session_use *use;
 
     take_waiting(session, &taken);
-    if (list_is_empty(&taken))
-        return;
-    while ((use = list_first(&taken, struct session_use, node))) {
-        use->err = *err;
-        fail(use);
-    }
-    clocks_arm(session);
+    fail_all(session, &taken, err);
 }
 
 void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
@@ -311,7 +410,11 @@ void session_use_begin(struct session_use *use, struct session *session, uint64_
 {
     session_teardown_cancel(session);
     *use = (struct session_use){
-        .on_ready = on_ready, .on_lost = on_lost, .session = session, .generation = generation
+        .on_ready = on_ready,
+        .on_lost = on_lost,
+        .session = session,
+        .generation = generation,
+        .waits_since_us = loop_now_us(session->core->loop),
     };
     if (!session_is_used(session) && !(session->sandbox && sandbox_is_usable(session->sandbox)))
         session_changed(session); /* it waits: a daemon that dies meanwhile leaves it in use */
@@ -485,6 +588,21 @@ void session_on_sandbox_ready(struct session *session)
     session_set_generation(session, session->sandbox->generation);
     session_update_idle(session);
     sandbox_converge(session->sandbox);
+    session_serve_soon(session);
+}
+
+/* An end or a teardown of an earlier daemon that waited for the files goes on. */
+void session_on_sandbox_known(struct session *session)
+{
+    if (session->state == SESSION_ENDING) {
+        session_end_resume(session);
+        return;
+    }
+    session_teardown_resume(session);
+    budget_resume(session);
+    if (session->sandbox)
+        sandbox_converge(session->sandbox);
+    session_control_settle(session);
     session_serve_soon(session);
 }
 

@@ -65,8 +65,7 @@ void usage_add(struct usage_round *round, const struct sandbox *sandbox)
     struct backend *backend = round->core->parts.backend;
     struct measurement *measurement;
 
-    if (!sandbox || !backend->ops->capabilities.usage ||
-        (sandbox->state != SANDBOX_READY && sandbox->state != SANDBOX_FROZEN))
+    if (!sandbox || !backend->ops->capabilities.usage || !sandbox_is_up(sandbox))
         return;
     measurement = xnew(struct measurement);
     measurement->op.done = on_measured;

@@ -90,7 +90,7 @@ static void on_refill(struct timer *timer)
 {
     struct warm *warm = container_of(timer, struct warm, refill);
 
-    if (warm->sandbox->connected && warm->sandbox->state == SANDBOX_READY)
+    if (sandbox_is_usable(warm->sandbox))
         warm_prepare(warm->sandbox);
 }
 

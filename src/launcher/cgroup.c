@@ -187,6 +187,22 @@ static int set_frozen(int group, bool unified, bool frozen)
     return cgroup_write_text(group, "freezer.state", frozen ? "FROZEN" : "THAWED");
 }
 
+bool cgroups_is_frozen(const struct cgroups *cgroups, const char *id)
+{
+    bool unified = cgroups_are_v2(cgroups);
+    int group = open_group(cgroups, unified ? CGROUP_UNIFIED : CGROUP_FREEZER, id);
+    char text[16];
+    bool frozen;
+
+    if (group < 0)
+        return false;
+    frozen = cgroup_read_text(group, unified ? "cgroup.freeze" : "freezer.self_freezing", text,
+                              sizeof(text)) > 0 &&
+             text[0] == '1';
+    close(group);
+    return frozen;
+}
+
 int cgroups_freeze(struct cgroups *cgroups, const char *id, bool frozen, struct fail *fail)
 {
     bool unified = cgroups_are_v2(cgroups);

@@ -68,6 +68,8 @@ bool cgroups_limits_equal(const struct launch_limits *a, const struct launch_lim
 
 int cgroups_limit(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
                   struct fail *fail);
+/* Whether it is asked to be frozen: its members do not run, or soon will not. */
+bool cgroups_is_frozen(const struct cgroups *cgroups, const char *id);
 int cgroups_freeze(struct cgroups *cgroups, const char *id, bool frozen, struct fail *fail);
 void cgroups_usage(struct cgroups *cgroups, const char *id, struct launch_usage *out_usage);
 

@@ -4,7 +4,6 @@
 #include "launcher/shared.h"
 #include "launcher/sys.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,13 +95,6 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
     free(destroy);
 }
 
-static bool is_dead(int pidfd)
-{
-    struct pollfd watch = { .fd = pidfd, .events = POLLIN };
-
-    return poll(&watch, 1, 0) == 1;
-}
-
 /* With its first process everything in a native one is dead: its groups lose their name here, and
  * are removed by the closer. */
 static int discard_groups(struct launcher *launcher, struct destroy *destroy)
@@ -178,7 +170,7 @@ static void go_on(struct launcher *launcher, struct destroy *destroy)
 {
     const char *step = "wait for init to die";
 
-    if (destroy->pidfd >= 0 && is_dead(destroy->pidfd))
+    if (destroy->pidfd >= 0 && sys_pidfd_is_dead(destroy->pidfd))
         note_death(launcher, destroy);
     if (destroy->pidfd < 0 && clean(launcher, destroy, &step)) {
         finish(launcher, destroy, 0, NULL);
@@ -196,7 +188,7 @@ static void watch_death(struct launcher *launcher, struct destroy *destroy)
 {
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = destroy };
 
-    if (!is_dead(destroy->pidfd))
+    if (!sys_pidfd_is_dead(destroy->pidfd))
         (void)epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, destroy->pidfd, &event);
 }
 

@@ -273,8 +273,15 @@ int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
     *out_pidfd = state_open_process(&launcher->state, mark.pid, mark.start_time);
     if (*out_pidfd < 0)
         return fail_sys(fail, "open process");
+    /* A zombie has a descriptor, too, where nobody reaps it. */
+    if (sys_pidfd_is_dead(*out_pidfd)) {
+        close(*out_pidfd);
+        *out_pidfd = -1;
+        return fail_set(fail, "its first process has ended", ESRCH);
+    }
     fill_made(launcher, &mark, read_namespaces(launcher, mark.pid, *out_pidfd), out_made);
     out_made->network_holds = network_is_held(launcher, &mark, *out_pidfd);
+    out_made->frozen = cgroups_is_frozen(&launcher->cgroups, adopt->id);
     return 0;
 }
 

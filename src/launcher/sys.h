@@ -9,8 +9,10 @@
  */
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -140,6 +142,14 @@ static inline int sys_pidfd_open(pid_t pid)
 static inline int sys_pidfd_kill(int pidfd, int signal_number)
 {
     return (int)syscall(SYS_pidfd_send_signal, pidfd, signal_number, NULL, 0);
+}
+
+/* A zombie is dead. */
+static inline bool sys_pidfd_is_dead(int pidfd)
+{
+    struct pollfd watch = { .fd = pidfd, .events = POLLIN };
+
+    return poll(&watch, 1, 0) == 1;
 }
 
 /* A copy of a descriptor of that process. */

@@ -3,6 +3,7 @@
 #include "base/scoped.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -100,6 +101,18 @@ int process_release(struct process *process)
     timer_stop(&process->again);
     process->on_exit = NULL;
     return steal_fd(&process->pidfd);
+}
+
+bool process_is_watched(const struct process *process)
+{
+    return process->on_exit;
+}
+
+bool process_is_dead(const struct process *process)
+{
+    struct pollfd watch = { .fd = process->pidfd, .events = POLLIN };
+
+    return process_is_watched(process) && poll(&watch, 1, 0) == 1;
 }
 
 int process_signal(struct process *process, int signal_number, struct error *err)

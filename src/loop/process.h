@@ -32,4 +32,8 @@ struct process {
 void process_watch(struct process *process, struct loop *loop, int pidfd, process_exit_fn *on_exit);
 void process_unwatch(struct process *process); /* stops and closes; no on_exit comes */
 int process_release(struct process *process);  /* stops, and gives the pidfd back; -1: none */
+bool process_is_watched(const struct process *process);
+
+/* Asks the kernel, without waiting for the loop: a zombie is dead, whether it is reaped or not. */
+bool process_is_dead(const struct process *process);
 int process_signal(struct process *process, int signal_number, struct error *err);

@@ -17,7 +17,11 @@ static const char *state_in_words(const struct session *session)
         return "ready";
     case SANDBOX_CREATING:
         return "starting; calls wait for it";
+    case SANDBOX_UNKNOWN:
+        return "not answering; calls wait a moment for it, then say so";
+    case SANDBOX_FREEZING:
     case SANDBOX_FROZEN:
+    case SANDBOX_THAWING:
         return "paused; the next call resumes it";
     case SANDBOX_CRASHED:
         return "crashed; the next call starts a new one";

@@ -197,6 +197,8 @@ struct launch_made {
     uint32_t network;
     uint32_t own_ids;       /* no other sandbox has the same */
     uint32_t network_holds; /* what keeps it from the host and from others was read back */
+    uint32_t frozen;        /* ADOPT: read from its cgroup */
+    uint32_t reserved;
 };
 
 struct launch_usage {

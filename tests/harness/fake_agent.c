@@ -85,6 +85,11 @@ void *agent_user(const struct agent *agent)
     return agent->user;
 }
 
+bool agent_is_lost(const struct agent *agent)
+{
+    return agent->lost;
+}
+
 const struct protocol_hello *agent_hello(const struct agent *agent)
 {
     (void)agent;

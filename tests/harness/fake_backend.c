@@ -99,6 +99,7 @@ static void fill_made(struct backend_op *op, const struct fake_sandbox *sandbox)
     op->result.made.sandbox.pid = 4711;
     op->result.made.sandbox.start_time = 1;
     op->result.made.pidfd = death_of(sandbox);
+    op->result.made.frozen = sandbox->frozen;
 }
 
 static void effect_adopt(struct fake_backend *fake, struct fake_op *op)

@@ -86,6 +86,11 @@ void *agent_user(const struct agent *agent)
     return agent->user;
 }
 
+bool agent_is_lost(const struct agent *agent UNUSED)
+{
+    return false;
+}
+
 const struct protocol_hello *agent_hello(const struct agent *agent UNUSED)
 {
     return NULL;

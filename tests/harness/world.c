@@ -20,6 +20,7 @@ static void fill_config(struct config *config)
     config->sandbox.pids = 256;
     config->sandbox.auto_restart = true;
     config->sandbox.start_timeout_ms = 30 * 1000;
+    config->sandbox.silence_timeout_ms = 120 * 1000;
     config->approvals.timeout_ms = 3600 * 1000;
     config->budget.window_ms = 3600 * 1000;
     config->budget.session_cap = 5000000;

@@ -37,6 +37,24 @@ static struct session *open_used(struct world *world, struct tried *tried)
     return session;
 }
 
+static void on_controlled(struct session_op *op)
+{
+    container_of(op, struct ended, op)->done++;
+}
+
+static void on_committed(struct store_ticket *ticket)
+{
+    assert_int_equal(ticket->err->code, ERR_NONE);
+}
+
+static void commit_all(struct world *world)
+{
+    struct store_ticket ticket;
+
+    store_commit(world->store, &ticket, on_committed);
+    world_settle(world);
+}
+
 static void a_living_sandbox_is_adopted_and_keeps_its_generation(void **state)
 {
     struct world *world = *state;
@@ -130,12 +148,330 @@ static void a_sandbox_that_cannot_be_asked_about_is_kept(void **state)
     fake_backend_refuse(world->backend, FAKE_ADOPT, 3, ERR_BACKEND);
     world_restart(world);
     session = world_find(world, id);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
-    assert_false(session->sandbox->connected);
+    assert_int_equal(session->sandbox->state, SANDBOX_UNKNOWN);
     assert_int_equal(fake_backend_count(world->backend), 1);
     world_advance(world, 5000);
-    assert_true(session->sandbox->connected);
+    assert_int_equal(session->sandbox->state, SANDBOX_READY);
     assert_int_equal(session->generation, 1);
+}
+
+/* --- a sandbox that does not answer concerns its session alone ------------------------------- */
+
+/* The daemon comes back, and the init of the only sandbox does not answer. */
+static struct session *restart_with_silent_init(struct world *world)
+{
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    session_use_end(&tried.use);
+    commit_all(world);
+    world_kill(world, false);
+    fake_agent_be_silent(true);
+    world_start(world);
+    fake_agent_be_silent(false);
+    session = world_find(world, id);
+    assert_int_equal(session->sandbox->state, SANDBOX_UNKNOWN);
+    return session;
+}
+
+static void a_silent_sandbox_delays_nobody_and_its_uses_are_answered(void **state)
+{
+    struct world *world = *state;
+    struct session *session = restart_with_silent_init(world);
+    struct tried tried;
+
+    (void)open_used(world, &tried);
+    session_use_end(&tried.use);
+    for (int i = 0; i < 2; i++) {
+        world_use(world, session, &tried);
+        assert_int_equal(tried.ready, 0);
+        world_advance(world, 11 * 1000);
+        assert_int_equal(tried.ready, 1);
+        assert_int_equal(tried.use.err.code, ERR_TIMEOUT);
+        assert_string_equal(tried.use.err.name, "sandbox_unknown");
+        assert_true(tried.use.err.retryable);
+    }
+    assert_int_equal(fake_backend_count(world->backend), 2);
+}
+
+static void a_sandbox_that_stays_silent_is_replaced(void **state)
+{
+    struct world *world = *state;
+    struct session *session = restart_with_silent_init(world);
+    struct tried tried;
+
+    world_advance(world, world->config.sandbox.silence_timeout_ms + 1);
+    assert_int_equal(fake_backend_count(world->backend), 0);
+    assert_int_equal(world_events(world, session->id, "sandbox.crashed"), 1);
+    world_use(world, session, &tried);
+    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.use.generation, 2);
+    session_use_end(&tried.use);
+}
+
+static void a_silent_sandbox_can_be_paused_resumed_and_torn_down(void **state)
+{
+    struct world *world = *state;
+    struct session *session = restart_with_silent_init(world);
+    struct ended paused = { 0 };
+    struct tried tried;
+
+    session_pause(session, &paused.op, on_controlled);
+    world_settle(world);
+    assert_int_equal(paused.done, 1);
+    assert_int_equal(paused.op.err.code, ERR_NONE);
+    assert_true(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    world_use(world, session, &tried); /* resumes it, and its init answers now */
+    world_settle(world);
+    assert_int_equal(tried.ready, 1);
+    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.use.generation, 1);
+    session_use_end(&tried.use);
+    session_teardown(session, END_TEARDOWN);
+    world_settle(world);
+    assert_int_equal(fake_backend_count(world->backend), 0);
+}
+
+static void a_backend_that_does_not_answer_delays_no_start(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    world_kill(world, false);
+    fake_backend_hold(world->backend, FAKE_ADOPT, true);
+    fake_backend_hold(world->backend, FAKE_LIST, true);
+    world_start(world);
+    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_UNKNOWN);
+    (void)open_used(world, &tried);
+    fake_backend_hold(world->backend, FAKE_LIST, false);
+    fake_backend_hold(world->backend, FAKE_ADOPT, false);
+    world_settle(world);
+    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_READY);
+    assert_int_equal(fake_backend_count(world->backend), 2);
+    session_use_end(&tried.use);
+}
+
+/* --- pausing, and a kill at any moment of it -------------------------------------------------- */
+
+static void a_sandbox_frozen_by_an_unrecorded_pause_is_thawed(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+    char sandbox[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    memcpy(sandbox, session->sandbox->id, sizeof(sandbox));
+    session_use_end(&tried.use);
+    commit_all(world);
+    fake_backend_hold(world->backend, FAKE_FREEZE, true);
+    session_pause(session, NULL, NULL);
+    world_kill(world, true);
+    assert_true(fake_backend_is_frozen(world->backend, sandbox));
+    fake_backend_hold(world->backend, FAKE_FREEZE, false);
+    world_start(world);
+    world_settle(world);
+    session = world_find(world, id);
+    assert_int_equal(session->state, SESSION_OPEN);
+    assert_false(fake_backend_is_frozen(world->backend, sandbox));
+    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(session->generation, 1);
+}
+
+static void a_recorded_pause_that_did_not_reach_the_kernel_is_made_true(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    session_use_end(&tried.use);
+    fake_backend_hold(world->backend, FAKE_FREEZE, true);
+    session_pause(session, NULL, NULL);
+    commit_all(world);
+    world_kill(world, false);
+    fake_backend_hold(world->backend, FAKE_FREEZE, false);
+    fake_agent_be_silent(true); /* a pause does not need its init */
+    world_start(world);
+    world_settle(world);
+    session = world_find(world, id);
+    assert_int_equal(session->state, SESSION_PAUSED);
+    assert_int_equal(session->sandbox->state, SANDBOX_FROZEN);
+    assert_true(fake_backend_is_frozen(world->backend, session->sandbox->id));
+}
+
+static void a_session_paused_before_a_restart_is_resumed_when_asked(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct ended resumed = { 0 };
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    session_use_end(&tried.use);
+    session_pause(session, NULL, NULL);
+    commit_all(world);
+    world_restart(world);
+    session = world_find(world, id);
+    session_resume(session, &resumed.op, on_controlled);
+    world_settle(world);
+    assert_int_equal(resumed.done, 1);
+    assert_int_equal(resumed.op.err.code, ERR_NONE);
+    assert_int_equal(session->state, SESSION_OPEN);
+    world_settle(world);
+    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+}
+
+static void no_pause_is_said_to_have_worked_that_was_overtaken(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct ended paused = { 0 };
+    struct ended resumed = { 0 };
+    struct session *session = open_used(world, &tried);
+
+    fake_backend_hold(world->backend, FAKE_FREEZE, true);
+    session_pause(session, &paused.op, on_controlled);
+    session_resume(session, &resumed.op, on_controlled);
+    world_settle(world);
+    assert_int_equal(paused.done + resumed.done, 0);
+    fake_backend_hold(world->backend, FAKE_FREEZE, false);
+    world_settle(world);
+    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(resumed.op.err.code, ERR_NONE);
+    assert_int_equal(paused.done + resumed.done, 2);
+    assert_int_equal(paused.op.err.code, ERR_CONFLICT);
+    session_use_end(&tried.use);
+}
+
+static void resume_behind_the_creation_of_a_session_is_answered(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", NULL);
+    struct ended resumed = { 0 };
+    struct tried tried;
+
+    fake_backend_hold(world->backend, FAKE_CREATE, true);
+    world_use(world, session, &tried);
+    session_resume(session, &resumed.op, on_controlled);
+    world_settle(world);
+    assert_int_equal(resumed.done, 1);
+    assert_int_equal(resumed.op.err.code, ERR_NONE);
+    fake_backend_hold(world->backend, FAKE_CREATE, false);
+    world_settle(world);
+    session_use_end(&tried.use);
+}
+
+static void a_pause_that_takes_too_long_is_answered(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct ended paused = { 0 };
+    struct session *session = open_used(world, &tried);
+
+    session_use_end(&tried.use);
+    fake_backend_hold(world->backend, FAKE_FREEZE, true);
+    session_pause(session, &paused.op, on_controlled);
+    world_advance(world, 11 * 1000);
+    assert_int_equal(paused.done, 1);
+    assert_int_equal(paused.op.err.code, ERR_TIMEOUT);
+    assert_true(paused.op.err.retryable);
+    fake_backend_hold(world->backend, FAKE_FREEZE, false);
+    world_settle(world);
+    assert_int_equal(session->sandbox->state, SANDBOX_FROZEN);
+}
+
+/* --- death that nobody has told yet ------------------------------------------------------------
+ */
+
+static void a_use_right_behind_a_death_gets_a_new_sandbox(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    struct tried second = { 0 };
+
+    session_use_end(&tried.use);
+    fake_backend_kill(world->backend, session->sandbox->id);
+    world_use(world, session, &second);
+    world_settle(world);
+    assert_int_equal(second.ready, 1);
+    assert_int_equal(second.use.err.code, ERR_NONE);
+    assert_int_equal(second.use.generation, 2);
+    assert_int_equal(second.lost, 0);
+    session_use_end(&second.use);
+}
+
+static void a_refused_connection_fails_no_use(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct tried second;
+    struct session *session = open_used(world, &tried);
+
+    session_use_end(&tried.use);
+    fake_backend_refuse_connect(world->backend, true);
+    fake_agent_lose(session->sandbox->agent);
+    world_use(world, session, &second);
+    world_advance(world, 50);
+    assert_int_equal(second.ready, 0);
+    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_refuse_connect(world->backend, false);
+    world_advance(world, 1000);
+    assert_int_equal(second.ready, 1);
+    assert_int_equal(second.use.err.code, ERR_NONE);
+    assert_int_equal(second.use.generation, 2);
+    session_use_end(&second.use);
+}
+
+static void a_sandbox_that_cannot_be_removed_refuses_each_use_with_the_reason(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+
+    session_use_end(&tried.use);
+    fake_backend_refuse(world->backend, FAKE_DESTROY, 3, ERR_BACKEND);
+    session_teardown(session, END_TEARDOWN);
+    world_settle(world);
+    for (int i = 0; i < 2; i++) {
+        world_use(world, session, &tried);
+        assert_int_equal(tried.ready, 1);
+        assert_int_equal(tried.use.err.code, ERR_UNAVAILABLE);
+        assert_string_equal(tried.use.err.name, "sandbox_not_removed");
+        assert_true(tried.use.err.retryable);
+    }
+    world_advance(world, 60 * 1000);
+    world_use(world, session, &tried);
+    assert_int_equal(tried.use.err.code, ERR_NONE);
+    session_use_end(&tried.use);
+}
+
+static void a_removal_without_an_answer_keeps_no_use_waiting(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+
+    session_use_end(&tried.use);
+    fake_backend_hold(world->backend, FAKE_DESTROY, true);
+    session_teardown(session, END_TEARDOWN);
+    world_use(world, session, &tried);
+    world_advance(world, 11 * 1000);
+    assert_int_equal(tried.ready, 1);
+    assert_int_equal(tried.use.err.code, ERR_TIMEOUT);
+    assert_string_equal(tried.use.err.name, "sandbox_not_removed");
+    fake_backend_hold(world->backend, FAKE_DESTROY, false);
+    world_settle(world);
 }
 
 static void what_was_half_made_is_undone(void **state)
@@ -237,7 +573,7 @@ static void a_backend_that_cannot_list_does_not_stop_the_start(void **state)
     memcpy(id, session->id, sizeof(id));
     fake_backend_refuse(world->backend, FAKE_LIST, 1, ERR_BACKEND);
     world_restart(world);
-    assert_true(world_find(world, id)->sandbox->connected);
+    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_READY);
 }
 
 static void a_paused_session_stays_paused_and_thaws_later(void **state)
@@ -332,6 +668,20 @@ int main(void)
         TEST(everything_about_a_session_survives),
         TEST(a_sandbox_that_died_meanwhile_is_a_crash_and_the_session_stays),
         TEST(a_sandbox_that_cannot_be_asked_about_is_kept),
+        TEST(a_silent_sandbox_delays_nobody_and_its_uses_are_answered),
+        TEST(a_sandbox_that_stays_silent_is_replaced),
+        TEST(a_silent_sandbox_can_be_paused_resumed_and_torn_down),
+        TEST(a_backend_that_does_not_answer_delays_no_start),
+        TEST(a_sandbox_frozen_by_an_unrecorded_pause_is_thawed),
+        TEST(a_recorded_pause_that_did_not_reach_the_kernel_is_made_true),
+        TEST(a_session_paused_before_a_restart_is_resumed_when_asked),
+        TEST(no_pause_is_said_to_have_worked_that_was_overtaken),
+        TEST(resume_behind_the_creation_of_a_session_is_answered),
+        TEST(a_pause_that_takes_too_long_is_answered),
+        TEST(a_use_right_behind_a_death_gets_a_new_sandbox),
+        TEST(a_refused_connection_fails_no_use),
+        TEST(a_sandbox_that_cannot_be_removed_refuses_each_use_with_the_reason),
+        TEST(a_removal_without_an_answer_keeps_no_use_waiting),
         TEST(what_was_half_made_is_undone),
         TEST(what_was_half_removed_is_finished),
         TEST(a_teardown_that_was_under_way_is_finished_and_the_session_stays),

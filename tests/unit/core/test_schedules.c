@@ -313,7 +313,7 @@ static void step_disconnect(struct schedule *schedule)
 {
     const struct sandbox *sandbox = draw_sandbox(schedule);
 
-    if (sandbox && sandbox->connected)
+    if (sandbox && sandbox->state == SANDBOX_READY)
         fake_agent_lose(sandbox->agent);
 }
 
