@@ -72,7 +72,7 @@ static void patch_session(struct api_request *request)
     if (session_patch(request->session, &patch, &err) < 0)
         api_fail(request, &err);
     else
-        session_reply(request, 200, request->session);
+        session_reply_recorded(request, 200, request->session);
 }
 
 struct keepalive {
@@ -96,7 +96,7 @@ static void post_keepalive(struct api_request *request)
         session_keepalive(request->session, body.timeout_ms, body.exact, &err) < 0)
         api_fail(request, &err);
     else
-        session_reply(request, 200, request->session);
+        session_reply_recorded(request, 200, request->session);
 }
 
 /* --- pause and sandbox ----------------------------------------------------------------------- */
@@ -118,7 +118,7 @@ static void post_pause(struct api_request *request)
     if (refuse_any_field(request))
         return;
     call = session_call_new(request);
-    session_pause(request->session, &call->op, session_call_done);
+    session_pause(request->session, &call->op, session_call_changed);
 }
 
 static void post_resume(struct api_request *request)
@@ -128,7 +128,7 @@ static void post_resume(struct api_request *request)
     if (refuse_any_field(request))
         return;
     call = session_call_new(request);
-    session_resume(request->session, &call->op, session_call_done);
+    session_resume(request->session, &call->op, session_call_changed);
 }
 
 static void post_teardown(struct api_request *request)
@@ -136,7 +136,7 @@ static void post_teardown(struct api_request *request)
     if (refuse_any_field(request))
         return;
     session_teardown(request->session, END_TEARDOWN);
-    session_reply(request, 202, request->session);
+    session_reply_recorded(request, 202, request->session);
 }
 
 struct replacement {

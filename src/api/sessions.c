@@ -18,15 +18,30 @@ char *json_to_text(const json_t *value)
     return value ? json_dumps(value, JSON_COMPACT) : NULL;
 }
 
+static void write_session(struct api_request *request, const struct session *session,
+                          struct buffer *text)
+{
+    struct json_writer json = JSON_WRITER(text);
+
+    memcpy(request->session_id, session->id, sizeof(request->session_id));
+    (void)buffer_reserve(text, USUAL_BYTES); /* at once, not by growing six times */
+    session_write_json(session, &json, NULL);
+}
+
 void session_reply(struct api_request *request, int status, const struct session *session)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
-    struct json_writer json = JSON_WRITER(&text);
 
-    memcpy(request->session_id, session->id, sizeof(request->session_id));
-    (void)buffer_reserve(&text, USUAL_BYTES); /* at once, not by growing six times */
-    session_write_json(session, &json, NULL);
+    write_session(request, session, &text);
     api_reply(request, status, &text);
+}
+
+void session_reply_recorded(struct api_request *request, int status, const struct session *session)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+
+    write_session(request, session, &text);
+    api_reply_recorded(request, status, &text);
 }
 
 struct session_call *session_call_new(struct api_request *request)
@@ -48,6 +63,20 @@ void session_call_done(struct session_op *op)
             api_fail(request, &op->err);
         else
             session_reply(request, op->created ? 201 : 200, op->session);
+    }
+    free(call);
+}
+
+void session_call_changed(struct session_op *op)
+{
+    struct session_call *call = container_of(op, struct session_call, op);
+    struct api_request *request = call->request;
+
+    if (!api_finish(request)) {
+        if (op->err.code)
+            api_fail(request, &op->err);
+        else
+            session_reply_recorded(request, 200, op->session);
     }
     free(call);
 }

@@ -30,6 +30,9 @@ void api_list_sessions(struct api_request *request);
 
 void session_reply(struct api_request *request, int status, const struct session *session);
 
+/* The same when what was changed is in the store: for everything that changes a session. */
+void session_reply_recorded(struct api_request *request, int status, const struct session *session);
+
 /* An operation of session.h whose end is the answer: 200 with the session, or the error. */
 struct session_call {
     struct session_op op;
@@ -38,6 +41,7 @@ struct session_call {
 
 struct session_call *session_call_new(struct api_request *request);
 void session_call_done(struct session_op *op);
+void session_call_changed(struct session_op *op); /* the same, with session_reply_recorded() */
 
 /* The answer is the final record of the session that has ended. */
 void session_call_ended(struct session_op *op);

@@ -51,7 +51,7 @@ static void reply_token(struct api_request *request, const struct teardown_token
     json_put_time(&json, "expires_at", token->expires_wall_s * 1000000);
     json_put_double(&json, "grace", (double)token->grace_ms / 1000);
     json_end_object(&json);
-    api_reply(request, 201, &text);
+    api_reply_recorded(request, 201, &text);
 }
 
 /* Whoever asks for it shows the session to somebody: a teardown that is in its grace was that of a
@@ -110,7 +110,7 @@ static void post_teardown(struct api_request *request)
     json_begin_object(&json, NULL);
     json_put_text(&json, "status", "teardown_requested");
     json_end_object(&json);
-    api_reply(request, 202, &text);
+    api_reply_recorded(request, 202, &text);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
