@@ -13,7 +13,7 @@ struct sqlite_place {
     struct store *store; /* NULL while it is closed */
     struct error err;
     const char *sync; /* NULL: "off" */
-    bool accept_loss;    /* of the last open */
+    bool accept_loss; /* of the last open */
 };
 
 int sqlite_place_setup(void **state);

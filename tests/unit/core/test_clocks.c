@@ -637,7 +637,6 @@ static void the_next_end_always_agrees_with_what_happens(void **state)
 
 /* --- work in the background, and what idle takes --------------------------------------------- */
 
-
 /* A session with a sandbox that nobody uses, with an idle timeout of 30 minutes. */
 static struct session *open_with_sandbox(struct world *world, int64_t limit_ms)
 {
