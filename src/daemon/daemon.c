@@ -224,6 +224,18 @@ static void tell_identity(const struct daemon *daemon)
                  "see 'sandglass doctor'");
 }
 
+/* A key is usually root's alone: it is read while we may, and by no process that is forked before.
+ */
+static int open_tls(struct daemon *daemon, struct error *err)
+{
+    const struct config *config = &daemon->config;
+
+    if (!*config->tls.certificate)
+        return 0;
+    daemon->tls = tls_new(daemon->loop, config->tls.certificate, config->tls.key, err);
+    return daemon->tls ? 0 : -1;
+}
+
 /* With power: what needs it is done here, and only the launcher keeps it. */
 static int start_privileged(struct daemon *daemon, struct error *err)
 {
@@ -243,7 +255,7 @@ static int start_privileged(struct daemon *daemon, struct error *err)
             .gid = daemon->identity.gid,
         },
         err);
-    if (!daemon->launcher)
+    if (!daemon->launcher || open_tls(daemon, err) < 0)
         return -1;
     return identity_assume(&daemon->identity, err);
 }
@@ -327,12 +339,6 @@ static int open_door(struct daemon *daemon, struct error *err)
                             err);
     if (!daemon->auth)
         return -1;
-    if (*daemon->config.tls.certificate) {
-        daemon->tls =
-            tls_new(daemon->loop, daemon->config.tls.certificate, daemon->config.tls.key, err);
-        if (!daemon->tls)
-            return -1;
-    }
     if (!daemon->config.audit.enabled)
         return 0;
     daemon->audit = audit_open(daemon->loop, daemon->config.audit.file, err);

@@ -4,11 +4,14 @@
 #include "net/tls_relay.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 struct tls {
     char *certificate; /* owned, as is all below; NULL for a client, as is the key */
@@ -42,8 +45,25 @@ static int fail(struct error *err, const char *what, const char *path)
     return error_set(err, ERR_INVALID, "%s %s: %s", what, path, reason);
 }
 
+/* OpenSSL does not tell why a file cannot be opened. */
+static int check_readable(const char *what, const char *path, struct error *err)
+{
+    scoped(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int failure = errno;
+
+    if (fd >= 0)
+        return 0;
+    error_set(err, ERR_INVALID, "read %s %s: %s", what, path, strerror(failure));
+    return failure == EACCES
+               ? error_hint(err, "uid %u has to be able to read it", (unsigned)geteuid())
+               : -1;
+}
+
 static int context_load(struct tls *tls, SSL_CTX *context, struct error *err)
 {
+    if (check_readable("the certificate", tls->certificate, err) < 0 ||
+        check_readable("the key", tls->key, err) < 0)
+        return -1;
     if (SSL_CTX_use_certificate_chain_file(context, tls->certificate) != 1)
         return fail(err, "read the certificate", tls->certificate);
     if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) != 1)

@@ -14,9 +14,9 @@ from test_auth import TcpDaemon, free_port
 
 
 class SecureDaemon:
-    def __init__(self, daemon, work):
+    def __init__(self, daemon, work, key_mode=0o644):
         self.certificate = issuer.Certificate(work)
-        os.chmod(self.certificate.key, 0o644)
+        os.chmod(self.certificate.key, key_mode)
         self.daemon = daemon
         self.port = free_port()
         daemon.settings["tls"] = {"certificate": str(self.certificate.chain), "key": str(self.certificate.key)}
@@ -160,6 +160,19 @@ def test_sighup_brings_a_new_certificate_and_keeps_open_connections(secure, work
     secure.certificate.chain.write_text("broken")
     secure.daemon.process.send_signal(signal.SIGHUP)
     wait_for(lambda: "stays as it was" in secure.daemon.log(), "the broken one is refused")
+
+
+def test_a_key_that_only_root_may_read_is_read_before_power_is_dropped(make_daemon, work):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    secure = SecureDaemon(make_daemon(start=False, backend="direct", settings={"pool": {"size": 0}}), work, key_mode=0o600)
+    assert secure.client().request("GET", "/healthz").status == 200
+
+    # The daemon may not read it again: it says so, and goes on with what it has.
+    secure.daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "stays as it was" in secure.daemon.log(), "the reload is refused")
+    assert "Permission denied" in secure.daemon.log()
+    assert secure.client().request("GET", "/healthz").status == 200
 
 
 def test_a_key_that_does_not_fit_stops_the_start(make_daemon, work):
