@@ -76,6 +76,25 @@ static int check_origin(const struct api_request *request, struct error *err)
                        "web pages of %.100s may not use this daemon", origin);
 }
 
+static bool changes_something(const struct http_head *head)
+{
+    return head->method != HTTP_GET && head->method != HTTP_HEAD;
+}
+
+/* Browsers send no Origin with some requests of a page, a form without a body say, but they tell
+ * whose page it was. Programs send no such header. */
+static int check_fetch_site(const struct api_request *request, struct error *err)
+{
+    const struct http_head *head = http_exchange_head(request->exchange);
+    const char *site = http_head_header(head, "sec-fetch-site");
+
+    if (!site || !changes_something(head) || strcasecmp(site, "same-origin") == 0 ||
+        strcasecmp(site, "none") == 0)
+        return 0;
+    return error_named(err, ERR_FORBIDDEN, "origin_not_allowed",
+                       "a %.32s web page may not change anything in this daemon", site);
+}
+
 /* --- programs in sandboxes ------------------------------------------------------------------- */
 
 enum { ANCESTORS_MAXIMUM = 256 };
@@ -143,7 +162,9 @@ int api_check_source(const struct api_request *request, struct error *err)
 {
     if (check_peer(request, err) < 0 || check_host(request, err) < 0)
         return -1;
-    return request->route && request->route->any_origin ? 0 : check_origin(request, err);
+    if (request->route && request->route->any_origin)
+        return 0;
+    return check_origin(request, err) < 0 ? -1 : check_fetch_site(request, err);
 }
 
 /* --- who ------------------------------------------------------------------------------------- */

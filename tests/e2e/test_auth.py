@@ -396,6 +396,18 @@ def test_web_pages_of_others_are_refused(local):
             assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
+def test_a_page_of_another_site_changes_nothing_even_without_an_origin(local):
+    changes = [("POST", "/api/v1/sessions"), ("POST", "/api/v1/execute"), ("POST", "/mcp"), ("DELETE", "/mcp"),
+               ("DELETE", "/api/v1/sessions/x"), ("PUT", "/api/v1/storage/x"), ("PATCH", "/api/v1/sessions/x")]
+    for site in ("cross-site", "same-site", "Cross-Site", "", "something-new"):
+        for method, path in changes:
+            answer = local.request(method, path, {"Sec-Fetch-Site": site})
+            assert (answer.status, answer.json["error"]["code"]) == (403, "origin_not_allowed"), (site, method, path)
+    assert local.request("GET", "/api/v1/sessions", {"Sec-Fetch-Site": "cross-site"}).json["total"] == 0
+    for site in ("same-origin", "none"):
+        assert local.request("POST", "/api/v1/sessions", {"Sec-Fetch-Site": site}).status == 201
+
+
 def test_a_browser_cannot_send_a_change_without_asking(local):
     for content_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None):
         headers = {"Content-Type": content_type} if content_type else {}

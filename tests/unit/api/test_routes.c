@@ -185,6 +185,10 @@ static void strangers_web_pages_are_refused(void **state)
         { "GET", "/api/v1/sessions", "Origin: http://evil.example\r\n", NULL, 403,
           "origin_not_allowed" },
         { "GET", "/api/v1/sessions", "Origin: null\r\n", NULL, 403, "origin_not_allowed" },
+        { "POST", "/api/v1/sessions", "Sec-Fetch-Site: cross-site\r\n", NULL, 403,
+          "origin_not_allowed" },
+        { "POST", "/api/v1/sessions", "Sec-Fetch-Site: same-site\r\n", NULL, 403,
+          "origin_not_allowed" },
         { "GET", "/api/v1/sessions",
           "X-Sandglass-On-Behalf-Of: a\r\nX-Sandglass-On-Behalf-Of: b\r\n", NULL, 400, "invalid" },
     };
