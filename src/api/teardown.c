@@ -69,6 +69,7 @@ static void post_token(struct api_request *request)
     token.expires_wall_s = now_wall_s(request) + wish.valid_ms / 1000;
     token.grace_ms = wish.grace_ms;
     token.number = ++request->session->teardown_number;
+    request->session->teardown_spent = 0;
     session_changed(request->session);
     memcpy(token.session_id, request->session->id, sizeof(token.session_id));
     session_teardown_cancel(request->session);
@@ -85,6 +86,22 @@ static void refuse(struct api_request *request)
                 "this URL was not given out, or has expired");
     error_hint(&err, "POST /api/v1/sessions/ID/teardown-token gives one");
     api_fail(request, &err);
+}
+
+/* A URL is good for the sandbox that it was used for first, as often as it comes, and never for one
+ * that was made after it: whoever finds it in a log later has nothing. */
+static bool spend(struct session *session, const struct teardown_token *token)
+{
+    uint64_t spent = session->generation + 1;
+
+    if (token->number != session->teardown_number ||
+        (session->teardown_spent && session->teardown_spent != spent))
+        return false;
+    if (!session->teardown_spent) {
+        session->teardown_spent = spent;
+        session_changed(session);
+    }
+    return true;
 }
 
 /* The answer is the same whether there was something to tear down or not: the page is gone before
@@ -105,7 +122,7 @@ static void post_teardown(struct api_request *request)
     }
     memcpy(request->session_id, token.session_id, sizeof(request->session_id));
     session = map_get(&request->core->sessions_by_id, token.session_id);
-    if (session && token.number == session->teardown_number)
+    if (session && spend(session, &token))
         session_teardown_soon(session, token.grace_ms);
     json_begin_object(&json, NULL);
     json_put_text(&json, "status", "teardown_requested");
@@ -127,7 +144,8 @@ static const struct api_answer token_answers[] = {
 
 static const struct api_answer teardown_answers[] = {
     { 202, "the sandbox goes when the grace is over, unless the session is used or asked for a new "
-           "token meanwhile, or before this one was used" },
+           "token meanwhile, or before this one was used, or this one was used for an earlier "
+           "sandbox" },
     { 404, "token_not_found: not given out by this daemon, or expired" },
     { 0 },
 };

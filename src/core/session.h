@@ -187,6 +187,7 @@ struct session {
     struct timer clock;        /* armed for the next of lease, idle, lifetime */
     struct timer teardown;     /* armed while a teardown is in its grace */
     uint64_t teardown_number;  /* of the last URL for one that was given out */
+    uint64_t teardown_spent;   /* 1 + the generation that URL was used in; 0 before its use */
     struct list end_waiters;   /* struct session_op waiting for the end */
     struct error *start_error; /* owned: why the last sandbox could not be made; NULL if it could */
 

@@ -25,7 +25,7 @@ struct spec {
     int64_t timeout_ms, next_execution_number, executions, events;
     bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown, wanted;
     bool keep_files;
-    int64_t kept_bytes, kept_at_us, kept_generation, teardown_number;
+    int64_t kept_bytes, kept_at_us, kept_generation, teardown_number, teardown_spent;
     json_t *env;
     const char *sealed;
 };
@@ -90,6 +90,7 @@ char *session_spec_text(const struct session *session)
                       (session->sandbox && session->sandbox->keep_work &&
                        session->sandbox->state == SANDBOX_DESTROYING));
     json_put_int(&json, "teardown_number", (int64_t)session->teardown_number);
+    json_put_int(&json, "teardown_spent", (int64_t)session->teardown_spent);
     json_put_bool(&json, "keep_files", session->keep_files);
     json_put_int(&json, "kept_bytes", (int64_t)session->kept.bytes);
     json_put_int(&json, "kept_at_us", session->kept.wall_us);
@@ -139,6 +140,7 @@ static const struct json_field fields[] = {
     { "crashed", JSON_KIND_BOOL, FIELD(crashed) },
     { "teardown", JSON_KIND_BOOL, FIELD(teardown) },
     { "teardown_number", JSON_KIND_INT, FIELD(teardown_number) },
+    { "teardown_spent", JSON_KIND_INT, FIELD(teardown_spent) },
     { "keep_files", JSON_KIND_BOOL, FIELD(keep_files) },
     { "kept_bytes", JSON_KIND_INT, FIELD(kept_bytes) },
     { "kept_at_us", JSON_KIND_INT, FIELD(kept_at_us) },
@@ -222,6 +224,7 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->reset_pending = spec->reset_pending;
     session->crashed = spec->crashed;
     session->teardown_number = (uint64_t)spec->teardown_number;
+    session->teardown_spent = (uint64_t)spec->teardown_spent;
     session->keep_files = spec->keep_files;
     session->kept = (struct session_kept){ .bytes = (uint64_t)spec->kept_bytes,
                                            .wall_us = spec->kept_at_us,

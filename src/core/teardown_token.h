@@ -8,9 +8,9 @@
  *
  * Of a session only the one that was given out last counts: a page that is reloaded is rendered
  * anew before the old one goes, and what the old one sends then must not take the new one's
- * sandbox.
+ * sandbox. And it counts for one sandbox: that of the generation in which it was used first.
  *
- * Nothing is stored but that number: the signature is the vault's. What is not signed is not even
+ * Nothing is stored but that number and that generation: the signature is the vault's. What is not signed is not even
  * read.
  */
 

@@ -75,6 +75,40 @@ def test_a_page_tears_down_with_nothing_but_a_url(quick):
     assert quick.request("GET", token["url"], headers=BEACON).status in (403, 405)
 
 
+def test_a_url_is_good_for_one_sandbox(quick):
+    session = quick.session()
+    quick.execute(session, ["true"])
+    url = token_of(quick, session, grace=0)["url"]
+    beacon(quick, url)
+    wait_for_no_sandbox(quick, session)
+    beacon(quick, url)  # again for the same one: nothing is left to do
+    assert quick.execute(session, ["sh", "-c", "echo two > note"])["generation"] == 2
+    for restart in (False, True):
+        if restart:
+            quick.kill()
+            quick.start()
+        for _ in range(3):
+            assert beacon(quick, url).status == 202
+        assert quick.execute(session, ["cat", "note"])["stdout"] == "two\n"
+        assert state_of(quick, session) == "ready"
+    assert events_of(quick, session).count("sandbox.destroyed") == 1
+
+    # One that was used before there was a sandbox is used up as well.
+    other = quick.session()
+    early = token_of(quick, other, grace=0)["url"]
+    beacon(quick, early)
+    quick.execute(other, ["true"])
+    beacon(quick, early)
+    assert quick.execute(other, ["true"])["generation"] == 1 and state_of(quick, other) == "ready"
+    # A new one works, also for a sandbox that was made after it was given out.
+    last = token_of(quick, session, grace=0)["url"]
+    quick.api("POST", f"/sessions/{session}/sandbox/teardown", {}, expect=202)
+    wait_for_no_sandbox(quick, session)
+    assert quick.execute(session, ["true"])["generation"] == 3
+    beacon(quick, last)
+    wait_for_no_sandbox(quick, session)
+
+
 @pytest.mark.parametrize("body, headers", [
     ("", {}), (None, {"Content-Type": ""}), ("a=b", {"Content-Type": "application/x-www-form-urlencoded"}),
     ("{}", {"Content-Type": "application/json"}), ("x" * 60000, {}), ("\xff\x00", {"Origin": "null"}),
