@@ -27,7 +27,7 @@ struct event_reader {
     unsigned in_page;
     bool is_reading; /* the store has not answered yet */
     bool is_behind;  /* more is in the store than was sent */
-    bool follows;
+    bool follows;    /* until the session has ended, for good when it is for all sessions */
 };
 
 static void reader_free(struct event_reader *reader)
@@ -63,6 +63,8 @@ static void send_event(struct event_reader *reader, const struct event_record *e
     if (sse_write(&text, id, event->type, data.data, data.length) == 0)
         http_respond_write(reader->request->exchange, text.data, text.length);
     reader->last = event->sequence;
+    if (*reader->session_id && str_equal(event->type, "session.ended"))
+        reader->follows = false;
 }
 
 static bool has_room(const struct event_reader *reader)
@@ -141,6 +143,8 @@ static void on_event(struct events_watcher *watcher, const struct event_record *
         reader->is_behind = true;
     else
         send_event(reader, event);
+    if (!reader->follows)
+        timer_arm_in(&reader->heartbeat, 0); /* watchers do not go while they are being told */
 }
 
 static void on_drain(struct http_exchange *exchange)
@@ -156,6 +160,10 @@ static void on_heartbeat(struct timer *timer)
 {
     struct event_reader *reader = container_of(timer, struct event_reader, heartbeat);
 
+    if (!reader->follows && !reader->is_reading && !reader->is_behind) {
+        end_answer(reader);
+        return;
+    }
     if (http_respond_pending(reader->request->exchange) == 0)
         http_respond_write(reader->request->exchange, ":\n\n", 3);
     timer_arm_in(&reader->heartbeat, HEARTBEAT_US);

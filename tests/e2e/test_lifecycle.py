@@ -1,5 +1,6 @@
 """The life of a session with a real daemon: capacity, clocks, crashes, events and ends that hang."""
 import concurrent.futures
+import contextlib
 import json
 import os
 import platform
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from conftest import UnixConnection, wait_for
+from test_launcher import launcher_of
 
 KERNEL = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
 
@@ -171,7 +173,7 @@ def test_what_why_says_is_what_happens(make_daemon, options, clock):
     wait_for(lambda: daemon.ended(session), "its end")
     took = time.monotonic() - seen
     assert said["next_end"]["in_seconds"] - 0.2 < took < said["next_end"]["in_seconds"] + 3
-    assert daemon.api("GET", f"/sessions/{session}").json["error"]["message"].endswith(f"has ended: {clock}")
+    assert daemon.api("GET", f"/sessions/{session}").json["end_reason"] == clock
 
 
 def test_at_its_timeout_a_session_may_be_paused_instead(make_daemon):
@@ -264,20 +266,6 @@ def test_events_go_on_where_the_last_connection_ended_across_a_restart(make_daem
 # --- ends that hang ---
 
 
-def launcher_of(daemon):
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat") as file:
-                name, _, fields = file.read().partition("(")[2].rpartition(")")
-        except OSError:
-            continue
-        if name.startswith("sandglass-launc") and int(fields.split()[1]) == daemon.process.pid:
-            return int(entry)
-    return None
-
-
 def test_a_launcher_that_hangs_does_not_keep_the_daemon_from_stopping(make_daemon):
     daemon = make_daemon(backend="direct", settings={"shutdown": {"policy": "destroy", "timeout": 1}})
     session = used(daemon)
@@ -288,7 +276,19 @@ def test_a_launcher_that_hangs_does_not_keep_the_daemon_from_stopping(make_daemo
         daemon.process.terminate()
         daemon.process.wait(15)
     finally:
-        os.kill(launcher, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # it may be gone with its daemon
+            os.kill(launcher, signal.SIGCONT)
     assert time.monotonic() - before < 12
     daemon.start()
     wait_for(lambda: daemon.ended(session), "the next daemon ends what was begun")
+
+
+def test_the_events_of_a_session_end_with_it(daemon):
+    session = daemon.session()
+    connection = UnixConnection(str(daemon.socket))
+    connection.request("GET", f"/api/v1/sessions/{session}/events", headers={"Host": "localhost"})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    text = answer.read().decode()  # to the end of the stream, which comes by itself
+    assert "event: session.ended" in text.split("\n\n")[-2] and '"deleted"' in text.split("\n\n")[-2]
