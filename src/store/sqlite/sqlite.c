@@ -24,6 +24,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -35,7 +36,8 @@ enum {
     GATHER_US = 2000,
     APPLY_US = 100 * 1000,
     APPLY_RETRY_US = 1000 * 1000,
-    APPLY_BYTES = 256 * 1024, /* of the redo log, at once */
+    APPLY_BYTES = 256 * 1024,  /* of the redo log, at once */
+    REST_US = 3 * 1000 * 1000, /* without a visit to the database: its cache is given back */
     UNAPPLIED_MAXIMUM = 32 * 1024 * 1024,
     /* A write that takes this long is one of a disk that has too much to do: the thread waits for
      * the next ones instead of the loop. */
@@ -66,6 +68,7 @@ struct batch {
     bool direct;         /* has changes or tickets */
     int flush_code;
     struct askings askings;
+    bool rests; /* nothing else has happened for a while */
     int64_t now_wall_us;
     int wal_pages; /* afterwards */
     struct error err;
@@ -123,6 +126,7 @@ struct sqlite_store {
     struct deferred flush;
     struct timer gather;
     struct timer apply;
+    struct timer rest;
     struct checkpoint checkpoint;
     struct syncer syncer;
 };
@@ -235,6 +239,13 @@ static void write_changes(struct batch *batch)
         batch->flush_code = sqlite_db_flush(db);
 }
 
+/* A burst leaves megabytes of pages, and holes in the heap behind what it has freed. */
+static void give_memory_back(const struct sqlite_db *db)
+{
+    (void)sqlite3_db_release_memory(db->handle);
+    (void)malloc_trim(0);
+}
+
 static void batch_run(struct job *job)
 {
     struct batch *batch = container_of(job, struct batch, job);
@@ -248,6 +259,8 @@ static void batch_run(struct job *job)
     batch->wal_pages = db->wal_pages;
     if (db->wal_pages > CHECKPOINT_PAGES_URGENT)
         (void)sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+    if (batch->rests)
+        give_memory_back(db);
 }
 
 static void deliver(struct sqlite_store *store, struct asking *asking)
@@ -330,6 +343,8 @@ static void batch_done(struct job *job)
     store->busy = false;
     store->wal_pages = batch->wal_pages;
     checkpoint_if_due(store);
+    if (!batch->rests && !store->closing)
+        timer_arm_in(&store->rest, REST_US);
     if (direct)
         commit_ended(store, &tickets, &err, &lost);
     deliver(store, asking);
@@ -362,6 +377,7 @@ static struct batch *batch_fill(struct sqlite_store *store, bool direct, struct 
 
     store->busy = true;
     timer_stop(&store->apply);
+    timer_stop(&store->rest);
     if (store->syncer.failure.code != ERR_NONE)
         store->broken = store->syncer.failure;
     if (store->broken.code != ERR_NONE)
@@ -372,6 +388,7 @@ static struct batch *batch_fill(struct sqlite_store *store, bool direct, struct 
     change_queue_fold(&batch->backlog);
     store->unapplied_bytes = 0;
     batch->direct = direct;
+    batch->rests = false;
     batch->flush_code = SQLITE_OK;
     batch->now_wall_us = clock_wall_us(loop_clock(store->base.loop));
     batch->askings = askings;
@@ -382,6 +399,18 @@ static struct batch *batch_fill(struct sqlite_store *store, bool direct, struct 
     list_move_all(&store->tickets, &batch->tickets);
     store->redo_failed = store->may_be_refused = false;
     return batch;
+}
+
+static void on_rest(struct timer *timer)
+{
+    struct sqlite_store *store = container_of(timer, struct sqlite_store, rest);
+    struct batch *batch;
+
+    if (store->closing || store->busy || store->appending)
+        return; /* what it does sets the clock again */
+    batch = batch_fill(store, false, (struct askings){ 0 });
+    batch->rests = true;
+    worker_submit(store->worker, &batch->job);
 }
 
 /* --- the redo log -------------------------------------------------------------------------- */
@@ -689,6 +718,7 @@ static void sqlite_free(struct store *base)
 
     timer_stop(&store->gather);
     timer_stop(&store->apply);
+    timer_stop(&store->rest);
     loop_undefer(base->loop, &store->flush);
     close_files(store);
     free(store);
@@ -747,6 +777,7 @@ static void start(struct sqlite_store *store, const struct store_options *option
     store->slow_until_us = options->never_on_the_loop ? INT64_MAX : 0;
     timer_init(&store->gather, loop, on_gathered);
     timer_init(&store->apply, loop, on_apply);
+    timer_init(&store->rest, loop, on_rest);
     syncer_open(&store->syncer, loop, &store->redo, str_equal(options->sync, "full"), on_synced);
     store->worker = worker_new(loop, 1, "store");
     store->checkpoint.worker = worker_new(loop, 1, "store-ckpt");

@@ -228,6 +228,31 @@ static void old_events_of_no_session_are_not_kept_for_ever(void **state)
     assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM events"), 10001);
 }
 
+/* Pages that a burst has brought into memory do not stay there when nothing happens any more. */
+static void a_store_at_rest_gives_its_memory_back(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    int64_t before, busy;
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    before = sqlite3_memory_used();
+    for (unsigned i = 1; i <= 4000; i++) {
+        struct session_record record = sample_session(i);
+
+        store_put_session(place->store, &record);
+    }
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    busy = sqlite3_memory_used();
+    assert_true(busy > before + 1024 * 1024);
+    for (unsigned i = 0; i < 1000 && sqlite3_memory_used() > before + 512 * 1024; i++) {
+        loop_advance(place->loop, &place->clock, 1000 * 1000);
+        loop_turn(place->loop, 20);
+    }
+    assert_true(sqlite3_memory_used() <= before + 512 * 1024);
+}
+
 #define place_test(name) \
     cmocka_unit_test_setup_teardown(name, sqlite_place_setup, sqlite_place_teardown)
 
@@ -246,6 +271,7 @@ int main(void)
         place_test(a_database_of_another_program_is_refused),
         place_test(a_half_made_new_database_is_replaced),
         place_test(old_events_of_no_session_are_not_kept_for_ever),
+        place_test(a_store_at_rest_gives_its_memory_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
