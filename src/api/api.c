@@ -198,6 +198,7 @@ static void on_identified(struct api_request *request)
 {
     struct error err = { 0 };
 
+    api_audit_begin(request);
     if (request->problem)
         api_fail(request, request->problem);
     else if (take_share(request, &err) < 0 || check_parameters(request, &err) < 0 ||

@@ -69,6 +69,30 @@ static void put_masked(struct json_writer *json, const char *name, const struct 
     json_put_bytes(json, name, masked.data ? masked.data : (const void *)"", masked.length);
 }
 
+static char *unescaped(const char *target)
+{
+    scoped(free) char *spaced = xstrdup(target);
+    char *decoded = xmalloc(strlen(target) + 1);
+
+    for (char *plus = strchr(spaced, '?'); plus && (plus = strchr(plus, '+'));)
+        *plus = ' ';
+    api_unescape(spaced, strlen(spaced), decoded);
+    return decoded;
+}
+
+/* As it was sent, unless a secret stands in it behind escapes. */
+static void put_masked_target(struct json_writer *json, const struct mask *secrets,
+                              const char *target)
+{
+    scoped(free) char *shown = mask_text(secrets, target);
+    scoped(free) char *plain = unescaped(shown);
+    scoped(free) char *masked = mask_text(secrets, plain);
+
+    const char *told = str_equal(plain, masked) ? shown : masked;
+
+    json_put_bytes(json, "target", told, strnlen(told, TARGET_MAXIMUM));
+}
+
 static void put_target(struct json_writer *json, const struct api_request *request)
 {
     const struct http_head *head = http_exchange_head(request->exchange);
@@ -78,8 +102,7 @@ static void put_target(struct json_writer *json, const struct api_request *reque
     if (request->route && strstr(request->route->path, "{token}"))
         json_put_text(json, "target", request->route->path); /* it is a permission */
     else
-        put_masked(json, "target", request->secrets, head->target,
-                   strnlen(head->target, TARGET_MAXIMUM));
+        put_masked_target(json, request->secrets, head->target);
     json_put_text(json, "session", *request->session_id ? request->session_id : NULL);
 }
 
@@ -98,12 +121,19 @@ static struct mask *find_secrets(const struct api_request *request)
     return secrets_join(session ? session->secrets : NULL, given);
 }
 
+void api_audit_begin(struct api_request *request)
+{
+    if (request->api->audit && changes_something(request))
+        request->secrets = find_secrets(request);
+}
+
 void api_audit_body(struct api_request *request)
 {
     struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
 
     if (!request->api->audit || !changes_something(request))
         return;
+    mask_free(request->secrets);
     request->secrets = find_secrets(request);
     redact_body(request->body, request->secrets, request->api->parts.config->audit.code, &text);
     request->audited = buffer_steal_text(&text);

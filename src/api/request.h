@@ -165,6 +165,9 @@ int api_check_approver(const struct api_request *request, const char *owner, str
 struct api_audit *api_audit_new(struct api *api); /* NULL without a log */
 void api_audit_free(struct api_audit *audit);     /* NULL is fine */
 
+/* The caller is known: finds what no line about the request may tell. */
+void api_audit_begin(struct api_request *request);
+
 /* Keeps what may be told of the body, before a handler takes it apart. */
 void api_audit_body(struct api_request *request);
 
@@ -263,5 +266,8 @@ enum api_match api_match_route(struct api_request *request, enum http_method met
 /* Splits and decodes the target of a request. */
 int api_parse_target(struct api_request *request, const char *target, const char *query,
                      struct error *err);
+
+/* Undoes percent escapes. `decoded` has room for the text and a NUL. */
+void api_unescape(const char *text, size_t length, char *decoded);
 
 void api_make_openapi(struct buffer *out);

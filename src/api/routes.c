@@ -39,7 +39,7 @@ static int hex_value(char digit)
 }
 
 /* The codec has checked the escapes and that the result is UTF-8 without NUL. */
-static void decode_segment(const char *text, size_t length, char *decoded)
+void api_unescape(const char *text, size_t length, char *decoded)
 {
     size_t at = 0;
 
@@ -66,7 +66,7 @@ static int parse_path(struct api_request *request, const char *target)
 
         if (request->segment_count == API_SEGMENTS)
             return -1;
-        decode_segment(target + at, end - at, request->path + at);
+        api_unescape(target + at, end - at, request->path + at);
         request->segments[request->segment_count++] = request->path + at;
         at = end + 1;
     }

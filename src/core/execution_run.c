@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/clocks.h"
@@ -329,21 +330,31 @@ static void tell_start(struct execution *execution)
     session_emit(execution->session, "execution.started", text);
 }
 
+/* Names of programs, folders and users come from the request, which may have secrets in them. */
+static void set_error(struct execution *execution, const char *text)
+{
+    free(execution->error);
+    execution->error = mask_text(execution_mask(execution), text);
+}
+
 /* It never ran, and that is not the program's fault. */
 static void fail_start(struct execution *execution, const struct error *err)
 {
+    set_error(execution, err->message);
     execution->start_error = *err;
-    free(execution->error);
-    execution->error = xstrdup(err->message);
+    snprintf(execution->start_error.message, sizeof(execution->start_error.message), "%s",
+             execution->error);
     execution_begin_end(execution, EXECUTION_CRASHED, "not started");
 }
 
 /* What a shell would say and exit with. */
 static void exit_unstarted(struct execution *execution, int code, const char *what, int number)
 {
-    execution->error = number == ENOENT && code == 127
-                           ? xasprintf("%s: not found", what)
-                           : xasprintf("%s: %s", what, strerror(number));
+    bool is_missing = number == ENOENT && code == 127;
+    scoped(free) char *text =
+        xasprintf("%s: %s", what, is_missing ? "not found" : strerror(number));
+
+    set_error(execution, text);
     execution->run->end.code = code;
     execution_begin_end(execution, EXECUTION_EXITED, "not started");
 }

@@ -92,9 +92,9 @@ static char *request_to_json(const struct execution_request *request, const stru
         json_end_array(&json);
     }
     if (request->cwd)
-        json_put_text(&json, "cwd", request->cwd);
+        put_masked(&json, "cwd", mask, request->cwd, REQUEST_TEXT_SHOWN);
     if (request->user)
-        json_put_text(&json, "user", request->user);
+        put_masked(&json, "user", mask, request->user, REQUEST_TEXT_SHOWN);
     if (request->stdin_data)
         json_put_int(&json, "stdin_bytes", (int64_t)request->stdin_length);
     else if (request->wants_stdin)

@@ -2,6 +2,7 @@
 import json
 import os
 import sqlite3
+import urllib.parse
 
 import pytest
 
@@ -65,6 +66,29 @@ def test_programs_have_them_and_nobody_is_shown_their_values(secretive):
     assert b"API" in kept and b"[redacted]" in kept
     assert VALUE.encode() not in kept and OWN.encode() not in kept
     assert (daemon.state / "secret.key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("value", [VALUE, "of two words/and + more"])
+def test_they_are_masked_where_a_request_names_them(secretive, value):
+    daemon = secretive
+    session = daemon.api("POST", "/sessions", {"secrets": {"API": value}}, expect=201).json["id"]
+    path = f"/sessions/{session}/executions"
+    for body in ({"argv": ["/" + value]}, {"argv": ["true"], "cwd": "/" + value}, {"argv": ["true"], "user": value},
+                 {"argv": ["/" + OWN], "secrets": {"OWN": OWN}}):
+        answer = daemon.api("POST", path, body)
+        assert value not in answer.body.decode() and OWN not in answer.body.decode(), body
+    assert value not in daemon.api("GET", path, expect=200).body.decode()
+
+    files = f"/sessions/{session}/files?path="
+    for name in {urllib.parse.quote(value, safe=""), urllib.parse.quote(value), urllib.parse.quote_plus(value)}:
+        daemon.api("PUT", files + name, b"x")
+        daemon.api("DELETE", files + name)
+        daemon.api("POST", f"/sessions/{session}/executions?nothing={name}", {}, expect=400)
+    daemon.api("DELETE", f"/sessions/{session}?why=" + urllib.parse.quote(value), expect=400)
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    wait_for(lambda: b"session.ended" in (daemon.state / "audit.log").read_bytes(), "the end is in the audit log")
+    kept = urllib.parse.unquote_plus(everything_kept(daemon).decode("latin-1"))
+    assert "nothing=[redacted]" in kept and value.replace("+", " ") not in kept and value not in kept and OWN not in kept
 
 
 def test_they_survive_the_daemon_and_not_its_key(secretive):
