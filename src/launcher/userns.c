@@ -2,6 +2,7 @@
 #include "launcher/native.h"
 #include "launcher/sys.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -14,11 +15,14 @@ static int write_at(int dir, const char *path, const char *text)
 {
     int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
     ssize_t written;
+    int failure;
 
     if (fd < 0)
         return -1;
     written = write(fd, text, strlen(text));
+    failure = errno;
     close(fd);
+    errno = failure;
     return written < 0 ? -1 : 0;
 }
 
@@ -62,6 +66,18 @@ static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int c
     _exit(0);
 }
 
+/* Anybody inside could write it, once, and the next owner would read it. Without root the namespace
+ * of the launcher itself maps no project ids, so that nobody below it can write any. */
+static int write_project_map(const struct launcher *launcher, pid_t pid, const char *map)
+{
+    char path[48];
+
+    snprintf(path, sizeof(path), "%d/projid_map", (int)pid);
+    if (write_at(launcher->state.proc, path, map) == 0)
+        return 0;
+    return !launcher->root && errno == EPERM ? 0 : -1;
+}
+
 static int write_maps(struct launcher *launcher, pid_t pid, uint32_t slot)
 {
     char path[48];
@@ -81,9 +97,7 @@ static int write_maps(struct launcher *launcher, pid_t pid, uint32_t slot)
     snprintf(path, sizeof(path), "%d/gid_map", (int)pid);
     if (write_at(launcher->state.proc, path, map) < 0)
         return -1;
-    /* Anybody inside could write it, once, and the next owner would read it. */
-    snprintf(path, sizeof(path), "%d/projid_map", (int)pid);
-    return write_at(launcher->state.proc, path, map);
+    return write_project_map(launcher, pid, map);
 }
 
 static int take_namespace(struct launcher *launcher, pid_t pid, uint32_t slot, int channel)

@@ -12,6 +12,42 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What init adds in every case: the storage socket, and without a namespace of its own a place for
+ * temporary files. */
+static void assert_environment(const char *text, const char *expected)
+{
+    size_t length = strlen(expected);
+    const char *added = text + length;
+
+    assert_int_equal(strncmp(text, expected, length), 0);
+    if (strncmp(added, "TMPDIR=/", strlen("TMPDIR=/")) == 0)
+        added = strchr(added, '\n') + 1;
+    assert_int_equal(strncmp(added, "SANDGLASS_STORAGE=sandglass-storage", 35), 0);
+    assert_string_equal(strchr(added, '\n'), "\n");
+}
+
+/* Without a namespace of its own the home of every user is init's working directory. */
+static const char *home_of(const struct box *box, const char *home)
+{
+    static char directory[4096];
+
+    return box->mode == BOX_DIRECT ? getcwd(directory, sizeof(directory)) : home;
+}
+
+/* The line of the environment, or "". */
+static const char *temporary_of(const struct box *box)
+{
+    static char line[4096 + 16];
+    char directory[4096];
+
+    if (box->mode != BOX_DIRECT)
+        return "";
+    assert_non_null(getcwd(directory, sizeof(directory)));
+    *strrchr(directory, '/') = '\0';
+    snprintf(line, sizeof(line), "TMPDIR=%s/tmp\n", directory);
+    return line;
+}
+
 static void argv_env_and_cwd_arrive_exactly(void **state)
 {
     struct box *box = the_box(state);
@@ -32,8 +68,8 @@ static void argv_env_and_cwd_arrive_exactly(void **state)
     run_finish(&run);
 
     run_all(&run, box, &environment);
-    assert_string_equal(run_out(&run),
-                        "PATH=/bin\nHOME=/nowhere\nUSER=u\nLOGNAME=l\nSHELL=s\nA=b=c\n");
+    assert_environment(run_out(&run),
+                       "PATH=/bin\nHOME=/nowhere\nUSER=u\nLOGNAME=l\nSHELL=s\nA=b=c\n");
     run_finish(&run);
 
     place.cwd = "/usr/lib";
@@ -50,14 +86,17 @@ static void what_the_environment_lacks_is_added(void **state)
         .user = "0",
         .script_fd = -1,
     };
+    char expected[16 * 1024];
     struct run run;
 
     if (geteuid() != 0)
         skip();
+    snprintf(expected, sizeof(expected),
+             "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nHOME=%s\n%s"
+             "USER=root\nLOGNAME=root\nSHELL=/bin/bash\n",
+             home_of(box, "/root"), temporary_of(box));
     run_all(&run, box, &start);
-    assert_string_equal(run_out(&run),
-                        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
-                        "HOME=/root\nUSER=root\nLOGNAME=root\nSHELL=/bin/bash\n");
+    assert_environment(run_out(&run), expected);
     run_finish(&run);
 }
 
@@ -259,22 +298,27 @@ static void another_user_has_its_ids_groups_and_no_privilege(void **state)
         "grep -E 'Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs' /proc/self/status | tr -d '\\n\\t'";
     struct box *box = the_box(state);
     struct agent_start start = RUN_SHELL(text);
+    char expected[8 * 1024];
     struct run run;
 
     if (geteuid() != 0)
         skip();
     start.user = "daemon";
     run_all(&run, box, &start);
-    assert_string_equal(run_out(&run), "1\n1\n1\n/usr/sbin daemon\n"
-                                       "CapInh:0000000000000000CapPrm:0000000000000000"
-                                       "CapEff:0000000000000000CapBnd:0000000000000000"
-                                       "CapAmb:0000000000000000NoNewPrivs:1");
+    snprintf(expected, sizeof(expected),
+             "1\n1\n1\n%s daemon\n"
+             "CapInh:0000000000000000CapPrm:0000000000000000"
+             "CapEff:0000000000000000CapBnd:0000000000000000"
+             "CapAmb:0000000000000000NoNewPrivs:1",
+             home_of(box, "/usr/sbin"));
+    assert_string_equal(run_out(&run), expected);
     run_finish(&run);
 
     start = RUN_SHELL("id -u; id -g; id -G; echo $HOME");
     start.user = "4242:4343";
     run_all(&run, box, &start);
-    assert_string_equal(run_out(&run), "4242\n4343\n4343\n/\n");
+    snprintf(expected, sizeof(expected), "4242\n4343\n4343\n%s\n", home_of(box, "/"));
+    assert_string_equal(run_out(&run), expected);
     run_finish(&run);
 }
 
