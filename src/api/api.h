@@ -38,7 +38,6 @@ struct api_parts {
     struct backend *backend;
     struct auth *auth;         /* NULL: nobody has to prove who he is */
     struct audit *audit;       /* NULL: nothing is written */
-    bool sandboxes_share_user; /* programs in them run as the daemon's own user */
     int64_t started_at;        /* wall clock, for /healthz */
 };
 

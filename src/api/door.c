@@ -6,17 +6,12 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/core.h"
 #include "core/execution.h"
-#include "core/sandbox.h"
 #include "core/storage.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 /* --- from where: nobody who was sent here by a web page is trusted --------------------------- */
 
@@ -97,62 +92,15 @@ static int check_fetch_site(const struct api_request *request, struct error *err
 
 /* --- programs in sandboxes ------------------------------------------------------------------- */
 
-enum { ANCESTORS_MAXIMUM = 256 };
-
-/* The parent of a process, 0 when there is none, -1 when it is gone. */
-static pid_t parent_of(pid_t pid)
-{
-    char path[32], text[512];
-    const char *name_end;
-    scoped(fd_close) int fd = -1;
-    ssize_t got;
-    int parent;
-
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (got <= 0)
-        return -1;
-    text[got] = '\0';
-    name_end = strrchr(text, ')');
-    return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? (pid_t)parent : -1;
-}
-
-static bool is_init_of_sandbox(const struct core *core, pid_t pid)
-{
-    const struct sandbox *sandbox;
-
-    list_for_each (sandbox, &core->sandboxes, node)
-        if (sandbox->made.pid == pid)
-            return true;
-    return false;
-}
-
-/* Where sandboxes have the daemon's own user, only the ancestors of a process tell. One that is
- * gone already may have been anybody's. A pid of 0 is a process that our namespace cannot see, as
- * no sandbox's is. */
-static bool is_below_sandbox(const struct core *core, pid_t pid)
-{
-    for (int i = 0; pid > 1 && i < ANCESTORS_MAXIMUM; i++) {
-        if (is_init_of_sandbox(core, pid))
-            return true;
-        pid = parent_of(pid);
-    }
-    return pid < 0 || pid > 1;
-}
-
 /* What runs in a sandbox has no business with the daemon's listeners, whatever credentials it has
  * found. A connection that init has handed over is known to be a program's (api_identify). */
 static int check_peer(const struct api_request *request, struct error *err)
 {
     const struct http_peer *peer = http_exchange_peer(request->exchange);
-    const struct api_parts *parts = &request->api->parts;
 
     if (peer->uid == (uid_t)-1 || *peer->member)
         return 0;
-    if (!backend_is_sandbox_user(parts->config, peer->uid) &&
-        !(peer->is_unix && peer->uid == geteuid() && parts->sandboxes_share_user &&
-          is_below_sandbox(parts->core, peer->pid)))
+    if (!peer->is_inside && !backend_is_sandbox_user(request->api->parts.config, peer->uid))
         return 0;
     return error_named(err, ERR_FORBIDDEN, "sandbox_not_allowed",
                        "programs in a sandbox may not use the daemon");

@@ -145,6 +145,27 @@ static bool wants_io_limits(const struct config *config)
     return config && (config->sandbox.io_bytes_per_s || config->sandbox.io_operations_per_s);
 }
 
+static void put_boundary(struct json_writer *writer, const struct launched_backend *backend,
+                         const struct launch_made *made)
+{
+    char text[400];
+
+    if (backend->mode == LAUNCH_NATIVE) {
+        json_put_text(writer, "boundary", "sandbox");
+        return;
+    }
+    snprintf(text, sizeof(text),
+             "none: the surrounding host, pod or virtual machine is the boundary; %s%s",
+             made->landlock_abi
+                 ? "files are confined by Landlock, the network and other processes are not"
+                 : "files, the network and other processes are not confined",
+             made->own_ids ? ""
+                           : "; other processes have its user id too: this daemon and its "
+                             "sandboxes refuse its connections, other services of that user do "
+                             "not");
+    json_put_text(writer, "boundary", text);
+}
+
 static void put_missing(struct json_writer *writer, const struct launched_backend *backend,
                         const struct launch_made *made, const struct kernel_view *view)
 {
@@ -160,13 +181,7 @@ static void put_missing(struct json_writer *writer, const struct launched_backen
     if (wants_io_limits(backend->config) && !is_in_force("io", made, view))
         json_put_text(writer, NULL, "io");
     json_end_array(writer);
-    json_put_text(writer, "boundary",
-                  backend->mode == LAUNCH_NATIVE ? "sandbox"
-                  : made->landlock_abi
-                      ? "none: the surrounding host, pod or virtual machine is the boundary; files "
-                        "are confined by Landlock, the network and other processes are not"
-                      : "none: the surrounding host, pod or virtual machine is the boundary; "
-                        "files, the network and other processes are not confined");
+    put_boundary(writer, backend, made);
 }
 
 int report_write(struct launched_backend *backend, const char *id, struct buffer *json,

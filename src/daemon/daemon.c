@@ -379,7 +379,6 @@ static int start_parts(struct daemon *daemon, struct error *err)
                                                .backend = daemon->backend,
                                                .auth = daemon->auth,
                                                .audit = daemon->audit,
-                                               .sandboxes_share_user = sandboxes_share_user(daemon),
                                                .started_at = clock_wall_us(&clock_system) });
     return 0;
 }

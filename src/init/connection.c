@@ -6,6 +6,7 @@
 #include "init/start.h"
 #include "init/sys.h"
 #include "init/tree.h"
+#include "wire/inside.h"
 
 #include <errno.h>
 #include <string.h>
@@ -382,8 +383,23 @@ void connection_receive(void)
 
 /* --- coming and going ----------------------------------------------------------------------- */
 
-/* From inside the sandbox nobody may connect. With a namespace of its own init sees the numbers of
- * those in it and 0 for all others; without one, its descendants are those inside. */
+/* Whether a process with init's ids comes from a direct sandbox, this one or another; one that is
+ * gone counts as inside. A process whose limits are not ours to see has other ids, so it does not.
+ */
+static bool is_inside(int pid)
+{
+    struct rlimit own;
+    struct rlimit theirs;
+    long result;
+
+    if (pid == 0 || sys(prlimit64, 0, INSIDE_RESOURCE, NULL, &own) < 0)
+        return false;
+    result = sys(prlimit64, pid, INSIDE_RESOURCE, NULL, &theirs);
+    return result < 0 ? result != -EPERM : theirs.rlim_max <= own.rlim_max;
+}
+
+/* From inside a sandbox nobody may connect. With a namespace of its own init sees the numbers of
+ * those in it and 0 for all others; without one, the mark of direct sandboxes tells. */
 static bool is_welcome(int fd)
 {
     struct ucred peer = { .pid = -1 };
@@ -399,7 +415,7 @@ static bool is_welcome(int fd)
         return false;
     if (peer.uid != owner.uid && peer.uid != (uid_t)sys(geteuid) && peer.uid != 0)
         return false;
-    return settings.proc_fd < 0 || !tree_is_descendant(peer.pid, settings.own_pid);
+    return peer.uid != (uid_t)sys(geteuid) || !is_inside(peer.pid);
 }
 
 static void say_hello(void)

@@ -267,16 +267,6 @@ int tree_parent_of_living(int pid)
                : 0;
 }
 
-bool tree_is_descendant(int pid, int root)
-{
-    for (unsigned steps = 0; pid > 0 && steps < MAX_ENTRIES; steps++) {
-        if (pid == root)
-            return true;
-        pid = tree_parent(pid);
-    }
-    return false;
-}
-
 /* --- over several turns --------------------------------------------------------------------- */
 
 void tree_begin_kill(struct process *process, uint64_t request)

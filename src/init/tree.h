@@ -24,8 +24,6 @@ unsigned tree_signal(int root, int signal_number);
  * though it descends from this root, is left alone, unless the root is init itself. */
 unsigned tree_kill(int root);
 
-bool tree_is_descendant(int pid, int root);
-
 int tree_parent(int pid); /* 0 when there is no such process */
 
 /* 0 also when it was killed and has yet to die. */

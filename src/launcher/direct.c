@@ -8,10 +8,12 @@
 #include "launcher/shared.h"
 #include "launcher/spawn.h"
 #include "launcher/sys.h"
+#include "wire/inside.h"
 
 #include <grp.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum { USER_IN_RANGE = 1000, CAPABILITIES = 64 };
@@ -64,6 +66,17 @@ static int drop_root(struct spawn *spawn)
     return 0;
 }
 
+static int mark_inside(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(INSIDE_RESOURCE, &limit) < 0)
+        return -1;
+    limit.rlim_max = inside_limit(limit.rlim_max);
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(INSIDE_RESOURCE, &limit);
+}
+
 int direct_child(struct spawn *spawn)
 {
     static const char *const argv[] = { "sandglass-init", "--direct", NULL };
@@ -74,7 +87,7 @@ int direct_child(struct spawn *spawn)
         return fail_sys(&spawn->fail, "go back to the host's mounts");
     spawn_reset();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (spawn_limit(spawn->launcher, &spawn->mark.limits) < 0)
+    if (spawn_limit(spawn->launcher, &spawn->mark.limits) < 0 || mark_inside() < 0)
         return fail_sys(&spawn->fail, "set rlimits");
     if (fchdir(spawn->dir) < 0 || chdir("workspace") < 0)
         return fail_sys(&spawn->fail, "enter workspace");

@@ -90,6 +90,7 @@ struct http_peer {
     pid_t pid;        /* unix sockets only, by SO_PEERCRED */
     uid_t uid;        /* unix sockets and TCP from this host; -1 when it is not known */
     gid_t gid;        /* unix sockets only */
+    bool is_inside;   /* a process of a direct sandbox, or gone: see wire/inside.h */
     char address[64]; /* "unix" or "127.0.0.1:4242" */
     char group[64];   /* as http_server_adopt() was told; "" for connections of a listener */
     char member[64];

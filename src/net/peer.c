@@ -2,12 +2,15 @@
 
 #include "base/macros.h"
 #include "base/scoped.h"
+#include "wire/inside.h"
 
+#include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -105,6 +108,22 @@ static uid_t user_of_tcp(int fd, const struct address *address)
     return ask_kernel(&question);
 }
 
+/* --- the process of a unix connection ------------------------------------------------------ */
+
+/* Only a process with our own ids can be one: whose limits are not ours to see is another. A pid of
+ * 0 is a process that our namespace cannot see, as no sandbox's is. */
+static bool is_inside(const struct ucred *peer)
+{
+    struct rlimit own;
+    struct rlimit theirs;
+
+    if (peer->uid != geteuid() || peer->pid == 0 || getrlimit(INSIDE_RESOURCE, &own) < 0)
+        return false;
+    if (prlimit(peer->pid, INSIDE_RESOURCE, NULL, &theirs) < 0)
+        return errno != EPERM;
+    return theirs.rlim_max < own.rlim_max;
+}
+
 /* --- both ---------------------------------------------------------------------------------- */
 
 void peer_read(struct http_peer *peer, int fd, const struct address *address)
@@ -124,4 +143,5 @@ void peer_read(struct http_peer *peer, int fd, const struct address *address)
     peer->pid = credentials.pid;
     peer->uid = credentials.uid;
     peer->gid = credentials.gid;
+    peer->is_inside = is_inside(&credentials);
 }

@@ -63,7 +63,7 @@ def free_port():
 class Daemon:
     """One daemon process with a temporary state directory."""
 
-    def __init__(self, directory, settings=None, backend=None, environment=None, tcp=False):
+    def __init__(self, directory, settings=None, backend=None, environment=None, tcp=False, prefix=()):
         self.directory = pathlib.Path(directory)
         self.state = self.directory / "state"
         self.socket = self.directory / "run" / "sandglass.sock"
@@ -74,6 +74,7 @@ class Daemon:
         if backend:
             self.settings.setdefault("sandbox", {})["backend"] = backend
         self.environment = environment or {}
+        self.prefix = prefix  # a command that starts it with less power
         self.port = free_port() if tcp else None
         self.process = None
         self.log_path = self.directory / "daemon.log"
@@ -84,7 +85,7 @@ class Daemon:
         config.write_text(json.dumps(self.settings))  # JSON is YAML
         also = ["--listen", f"127.0.0.1:{self.port}"] if self.port else []
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen([SANDGLASS, "serve", "--config", config, "--listen", self.url, *also],
+            self.process = subprocess.Popen([*self.prefix, SANDGLASS, "serve", "--config", config, "--listen", self.url, *also],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env={**os.environ, **self.environment})
 

@@ -96,9 +96,13 @@ def test_shared_objects_go_with_the_session(direct):
     assert objects(uid) == []
 
 
-def run(work, *command, backend="direct", caps=None, uid=None):
-    prefix = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"] if uid else \
+def less_power(caps=None, uid=None):
+    return ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"] if uid else \
         ["setpriv", f"--bounding-set={caps}", "--inh-caps=-all"]
+
+
+def run(work, *command, backend="direct", caps=None, uid=None):
+    prefix = less_power(caps, uid)
     place = work / "place"
     place.mkdir(exist_ok=True)
     os.chmod(place, 0o1777)
@@ -160,3 +164,70 @@ def test_the_doctor_tries_a_sandbox(work, who, backend, runs):
     line = next(line for line in result.stdout.splitlines() if line.split()[1:2] == ["sandbox"])
     assert (line.split()[0], result.returncode) == (("ok", 0) if runs else ("fail", 1)), result.stdout
     assert ("0 in the way" in result.stdout) == runs
+
+
+INTRUDER = """
+import http.client, os, resource, socket, sys
+daemon, *inits = sys.argv[1:]
+
+def knock():
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+        for own in range(16):
+            resource.setrlimit(own, (resource.getrlimit(own)[1],) * 2)
+        resource.setrlimit(10, (resource.RLIM_INFINITY,) * 2)
+        print("raised a limit")
+    except (OSError, ValueError):
+        pass
+    client = http.client.HTTPConnection("localhost")
+    client.sock = socket.socket(socket.AF_UNIX)
+    client.sock.connect(daemon)
+    for method, path in (("GET", "/api/v1/sessions"), ("GET", "/healthz"), ("POST", "/mcp")):
+        client.request(method, path)
+        answer = client.getresponse()
+        print(answer.status, b"sandbox_not_allowed" in answer.read())
+    for path in inits:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        peer.settimeout(20)
+        peer.connect(path)
+        try:
+            print(peer.recv(4096))
+        except ConnectionResetError:
+            print(b"")
+
+knock()
+sys.stdout.flush()
+end, far_end = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        knock()
+        sys.stdout.flush()
+        os.write(far_end, b"x")
+    os._exit(0)
+os.wait()
+os.close(far_end)
+os.read(end, 1)
+"""
+
+
+@as_root
+@pytest.mark.parametrize("who", [{"uid": 1001}, {"caps": "-all"}], ids=["user", "root without power"])
+def test_programs_with_the_daemon_s_user_id_cannot_use_it(make_daemon, who):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}}, prefix=less_power(**who), start=False)
+    os.chmod(daemon.directory, 0o777)
+    daemon.start()
+    sessions = [daemon.session(), daemon.session()]
+    for session in sessions:
+        daemon.execute(session, ["true"])
+    inits = list(map(str, (daemon.state / "sandboxes").glob("*/init.sock")))
+    assert len(inits) >= 2
+    result = daemon.execute(sessions[0], ["/usr/bin/python3", "-c", INTRUDER, str(daemon.socket), *inits])
+    assert (result["exit_code"], result["stderr"]) == (0, ""), result
+    assert result["stdout"].splitlines() == (["403 True"] * 3 + ["b''"] * len(inits)) * 2
+    outside = subprocess.run([*less_power(**who), SANDGLASS, "ls"], capture_output=True, text=True, timeout=30,
+                             env={**os.environ, "SANDGLASS_URL": daemon.url})
+    assert outside.returncode == 0 and sessions[1] in outside.stdout, outside
+    report = daemon.api("GET", f"/sessions/{sessions[1]}", expect=200).json["sandbox"]["isolation"]
+    assert "other processes have its user id" in report["boundary"]
+    assert daemon.execute(sessions[1], ["echo", "still there"])["stdout"] == "still there\n"

@@ -253,24 +253,24 @@ static bool dumps_are_piped(void)
     return fd >= 0 && read(fd, &first, 1) == 1 && first == '|';
 }
 
-/* Limits of oneself alone, because root of the sandbox has init's user id. Where the host pipes
+/* Limits are set for oneself alone, because root of the sandbox has init's user id. Init asks for
+ * those of who connects. Where the host pipes
  * core dumps into a program of its own, the limit that keeps them off is 1 and must stay: 0 does
  * not count then. */
 static void add_limits(struct filter *filter)
 {
     const struct filter_condition own[] = { IS(0, 0) };
-    const struct filter_condition ask_core[] = { IS(0, 0), IS(1, RLIMIT_CORE), IS(2, 0),
-                                                 IS(2 + FILTER_HIGH, 0) };
+    const struct filter_condition ask[] = { IS(2, 0), IS(2 + FILTER_HIGH, 0) };
     const struct filter_condition set_core[] = { IS(1, RLIMIT_CORE) };
     const struct filter_condition old_set_core[] = { IS(0, RLIMIT_CORE) };
     struct filter_check *check = filter_allow_if(filter, number_of("prlimit64"));
 
+    filter_add_row(check, ask, ARRAY_LENGTH(ask));
     if (!dumps_are_piped()) {
         filter_add_row(check, own, 1);
         filter_allow(filter, number_of("setrlimit"));
         return;
     }
-    filter_add_row(check, ask_core, ARRAY_LENGTH(ask_core));
     filter_add_refused(check, set_core, 1);
     filter_add_row(check, own, 1);
     filter_add_row(filter_refuse_if(filter, number_of("setrlimit")), old_set_core, 1);
