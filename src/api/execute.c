@@ -1,7 +1,7 @@
 /*
  * POST /execute: one call for code. The session is made on demand; one that was made for this call
- * goes again when the code could not be run to its end. Afterwards the workspace is
- * looked through for what is new or changed since the run began.
+ * is removed before the answer when the call is ephemeral or the code could not be run to its end.
+ * After the run the workspace is searched for files that are new or changed.
  */
 
 #include "core/execute.h"
@@ -20,6 +20,7 @@ struct execute_body {
     const char *code, *language, *session_id, *key, *cwd;
     json_t *env, *secrets;
     int64_t timeout_ms;
+    bool ephemeral;
 };
 
 #define BODY(name) offsetof(struct execute_body, name)
@@ -34,6 +35,7 @@ static const struct json_field fields[] = {
     { "env", JSON_KIND_TEXT_MAP, BODY(env) },
     { "secrets", JSON_KIND_TEXT_MAP, BODY(secrets) },
     { "cwd", JSON_KIND_TEXT, BODY(cwd), .max_length = 4095 },
+    { "ephemeral", JSON_KIND_BOOL, BODY(ephemeral) },
 };
 
 struct answer {
@@ -153,6 +155,7 @@ static void put_session(const struct execute *execute, struct json_writer *json)
     int64_t remaining_ms = session ? least_remaining_ms(session) : -1;
 
     json_put_text(json, "session_id", execute->session_id);
+    json_put_bool(json, "session_ended", !session);
     if (remaining_ms >= 0)
         json_put_double(json, "session_ttl_remaining", (double)remaining_ms / 1000);
     else
@@ -213,6 +216,7 @@ static void start(struct answer *answer, struct session *session)
         .env_json = answer->env,
         .secrets_json = answer->secrets,
         .timeout_ms = body->timeout_ms,
+        .is_ephemeral = body->ephemeral,
     };
     struct error err = { 0 };
 
@@ -236,6 +240,9 @@ static int read_body(struct api_request *request, struct execute_body *body, str
         return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
     if (body->session_id && body->key)
         return error_named(err, ERR_INVALID, "invalid_field", "give session_id or key, not both");
+    if (body->ephemeral && (body->session_id || body->key))
+        return error_named(err, ERR_INVALID, "invalid_field",
+                           "ephemeral needs a session of its own: leave out session_id and key");
     return execution_check_language(body->language, err);
 }
 
@@ -262,7 +269,8 @@ static void post_execute(struct api_request *request)
 
 static const struct api_answer answers[] = {
     { 200, "{stdout, stderr, exit_code, state, execution_id, duration_seconds, session_id, "
-           "session_ttl_remaining, session_files, output_files}; state is timeout when it was "
+           "session_ended, session_ttl_remaining, session_files, output_files}; state is timeout "
+           "when it was "
            "stopped" },
     { 400, "a field is missing, unknown, of the wrong type or out of range; unsupported_language" },
     { 404, "session_not_found" },

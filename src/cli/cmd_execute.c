@@ -1,4 +1,4 @@
-/* sandglass execute: code in, output out; the session is made on demand and stays. */
+/* sandglass execute: code in, output out; the session is made on demand and stays without --rm. */
 
 #include "base/alloc.h"
 #include "base/str.h"
@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ struct execute_args {
     const char *timeout;
     const char *code;
     const char *file;
+    bool is_ephemeral;
     struct variable_args variables;
 };
 
@@ -38,6 +40,8 @@ static const struct option execute_options[] = {
       "kill it after this long: exit code 124" },
     { "code", 'c', OPTION_TEXT, PLACE(code), "TEXT", NULL, "the code itself" },
     { "file", 'f', OPTION_TEXT, PLACE(file), "FILE", NULL, "a file with the code; - is stdin" },
+    { "rm", 0, OPTION_FLAG, PLACE(is_ephemeral), NULL, NULL,
+      "remove the new session with its files after the run" },
     VARIABLE_OPTIONS(PLACE(variables)),
     { 0 },
 };
@@ -118,6 +122,8 @@ static int write_request(const struct execute_args *args, const struct buffer *c
         json_put_text(&json, "key", args->key);
     if (args->timeout)
         json_put_text(&json, "timeout", args->timeout);
+    if (args->is_ephemeral)
+        json_put_bool(&json, "ephemeral", true);
     if (variables_write(&args->variables, &json, err) < 0)
         return -1;
     json_end_object(&json);
@@ -154,6 +160,8 @@ static void print_about(const json_t *answer)
     }
     if (remaining >= 0)
         str_format_duration((int64_t)(remaining * 1000), duration);
+    else if (field_bool(answer, "session_ended"))
+        snprintf(duration, sizeof(duration), "ended");
     buffer_appendf(&text, "[session] %s (ttl: %s)\n", field_text(answer, "session_id", "unknown"),
                    duration);
     (void)!write(STDERR_FILENO, text.data, text.length);
@@ -222,8 +230,8 @@ static int execute_run(struct cli *cli, const void *given_args, const struct opt
 const struct command cmd_execute = {
     .name = "execute",
     .summary = "Run Python or bash code, in a session made on demand",
-    .usage =
-        "[--language python|bash] [--session ID] [--timeout T] (--code TEXT | --file F | stdin)",
+    .usage = "[--language python|bash] [--session ID] [--timeout T] [--rm] (--code TEXT | --file F "
+             "| stdin)",
     .details =
         "The output of the code goes to stdout and stderr. On stderr follow the new files of "
         "the\nworkspace, '[files] a.png, b.csv', and '[session] ID (ttl: 29m58s)'. Exit "

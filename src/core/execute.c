@@ -13,7 +13,8 @@ enum {
     TIMEOUT_DEFAULT_MS = 60 * 1000,
     FILES_DEPTH = 8, /* how deep a run's files are looked for */
     FILES_RECORDED = 100,
-    CLOCK_SLACK_US = 20 * 1000 /* time stamps of files are a bit behind the clock */
+    CLOCK_SLACK_US = 20 * 1000, /* time stamps of files are a bit behind the clock */
+    EPHEMERAL_IDLE_MS = 60 * 1000
 };
 
 int64_t execute_default_timeout_ms(const struct core *core)
@@ -28,12 +29,40 @@ struct session *execute_session(const struct execute *execute)
     return map_get(&execute->core->sessions_by_id, execute->session_id);
 }
 
-static void end_session(struct execute *execute, const char *why)
+/* --- the end --------------------------------------------------------------------------------- */
+
+static void on_removed(struct session_op *op)
+{
+    struct execute *execute = container_of(op, struct execute, op);
+
+    execute->state = EXECUTE_OVER;
+    execute->done(execute);
+}
+
+/* Only a session that was made for this call. */
+static void remove_session(struct execute *execute, enum end_kind kind, const char *why)
 {
     struct session *session = execute->made_session ? execute_session(execute) : NULL;
 
-    if (session)
-        session_end(session, END_FAILED, why, NULL, NULL);
+    if (!session) {
+        execute->state = EXECUTE_OVER;
+        execute->done(execute);
+        return;
+    }
+    execute->state = EXECUTE_REMOVING;
+    execute->op = (struct session_op){ 0 };
+    session_end(session, kind, why, &execute->op, on_removed);
+}
+
+/* The code has ended by itself, and its files have been looked for. */
+static void finish(struct execute *execute)
+{
+    if (execute->request.is_ephemeral) {
+        remove_session(execute, END_DELETED, "ephemeral");
+        return;
+    }
+    execute->state = EXECUTE_OVER;
+    execute->done(execute);
 }
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -99,8 +128,7 @@ static void on_listed(struct listing *listing)
         buffer_clear(&listing->bytes);
     record_files(execute);
     session_use_end(&execute->use);
-    execute->in_use = false;
-    execute->done(execute);
+    finish(execute);
 }
 
 static void on_list_ready(struct session_use *use)
@@ -108,8 +136,8 @@ static void on_list_ready(struct session_use *use)
     struct execute *execute = container_of(use, struct execute, use);
 
     if (use->err.code || !use->agent) {
-        execute->in_use = !use->err.code;
-        execute->done(execute);
+        session_use_end(use);
+        finish(execute);
         return;
     }
     listing_start(&execute->listing, execute->core->loop, use->agent, "", ".", FILES_DEPTH,
@@ -118,10 +146,7 @@ static void on_list_ready(struct session_use *use)
 
 static void on_list_lost(struct session_use *use)
 {
-    struct execute *execute = container_of(use, struct execute, use);
-
-    execute->in_use = false;
-    execute->done(execute);
+    finish(container_of(use, struct execute, use));
 }
 
 static void list_files(struct execute *execute)
@@ -129,10 +154,10 @@ static void list_files(struct execute *execute)
     struct session *session = execute_session(execute);
 
     if (!session) {
-        execute->done(execute);
+        finish(execute);
         return;
     }
-    execute->in_use = true;
+    execute->state = EXECUTE_LISTING;
     session_use_begin(&execute->use, session, execute->execution->generation, on_list_ready,
                       on_list_lost);
 }
@@ -151,15 +176,13 @@ static void on_change(struct execution_watcher *watcher)
         list_files(execute);
         return;
     }
-    end_session(execute, execution_state_name(execution->state));
     execute->err = execution->start_error;
-    execute->done(execute);
+    remove_session(execute, END_FAILED, execution_state_name(execution->state));
 }
 
-static int run(struct execute *execute, struct session *session, struct error *err)
+static struct execution_request wanted_execution(const struct execute_request *request)
 {
-    const struct execute_request *request = &execute->request;
-    struct execution_request wanted = {
+    return (struct execution_request){
         .code = request->code,
         .code_length = strlen(request->code),
         .language = request->language,
@@ -168,32 +191,55 @@ static int run(struct execute *execute, struct session *session, struct error *e
         .cwd = request->cwd,
         .timeout_ms = request->timeout_ms,
     };
+}
+
+static int run(struct execute *execute, struct session *session, struct error *err)
+{
+    struct execution_request wanted = wanted_execution(&execute->request);
 
     memcpy(execute->session_id, session->id, sizeof(execute->session_id));
     execute->execution = execution_start(session, &wanted, err);
-    if (!execute->execution) {
-        end_session(execute, "not started");
+    if (!execute->execution)
         return -1;
-    }
+    execute->state = EXECUTE_RUNNING;
     execution_ref(execute->execution);
     execution_watch(execute->execution, &execute->watcher, on_change);
     return 0;
+}
+
+/* A daemon that dies meanwhile leaves it to the idle clock, which stands still during the run. */
+static void shorten_idle(struct session *session)
+{
+    struct session_patch patch = SESSION_PATCH_INIT;
+    struct error err;
+
+    if (session->idle_timeout_ms > 0 && session->idle_timeout_ms <= EPHEMERAL_IDLE_MS)
+        return;
+    patch.idle_timeout_ms = EPHEMERAL_IDLE_MS;
+    (void)session_patch(session, &patch, &err); /* shorter is never refused */
 }
 
 static void on_opened(struct session_op *op)
 {
     struct execute *execute = container_of(op, struct execute, op);
 
-    execute->is_opening = false;
     execute->made_session = op->created;
     execute->err = op->err;
-    if (op->err.code || run(execute, op->session, &execute->err) < 0)
+    if (op->err.code) {
+        execute->state = EXECUTE_OVER;
         execute->done(execute);
+        return;
+    }
+    if (execute->request.is_ephemeral)
+        shorten_idle(op->session);
+    if (run(execute, op->session, &execute->err) < 0)
+        remove_session(execute, END_FAILED, "not started");
 }
 
 int execute_start(struct execute *execute, struct core *core, const struct execute_request *request,
                   execute_done_fn *done, struct error *err)
 {
+    struct execution_request execution = wanted_execution(request);
     struct session_request wanted = SESSION_REQUEST_INIT;
 
     execute->core = core;
@@ -201,26 +247,46 @@ int execute_start(struct execute *execute, struct core *core, const struct execu
     execute->done = done;
     if (request->session)
         return run(execute, request->session, err);
+    if (execution_check_code(core, &execution, err) < 0)
+        return -1;
     wanted.owner = request->owner;
     wanted.on_behalf_of = request->on_behalf_of;
     wanted.key = str_is_empty(request->key) ? NULL : request->key;
-    execute->is_opening = true;
+    execute->state = EXECUTE_OPENING;
     session_open(core, &wanted, &execute->op, on_opened);
     return 0;
 }
 
+/* The session that nobody is going to know of; NULL when there is none, or it may stay. */
+static struct session *find_abandoned(const struct execute *execute)
+{
+    switch (execute->state) {
+    case EXECUTE_OPENING:
+        return execute->op.created ? execute->op.session : NULL;
+    case EXECUTE_RUNNING:
+        return execute->made_session ? execute_session(execute) : NULL;
+    case EXECUTE_LISTING:
+        return execute->request.is_ephemeral ? execute_session(execute) : NULL;
+    case EXECUTE_NEW:
+    case EXECUTE_REMOVING:
+    case EXECUTE_OVER:
+        break;
+    }
+    return NULL;
+}
+
 void execute_fini(struct execute *execute)
 {
-    struct execution *execution = execute->execution;
+    struct session *abandoned = find_abandoned(execute);
 
-    if (execution && !execution_state_is_final(execution->state))
-        end_session(execute, "the client left");
-    if (execute->is_opening)
+    if (execute->state == EXECUTE_OPENING || execute->state == EXECUTE_REMOVING)
         session_op_cancel(&execute->op);
     execution_unwatch(&execute->watcher);
-    if (execution)
-        execution_unref(execution);
     listing_fini(&execute->listing);
-    if (execute->in_use)
+    if (execute->state == EXECUTE_LISTING)
         session_use_end(&execute->use);
+    if (abandoned)
+        session_end(abandoned, END_FAILED, "the client left", NULL, NULL);
+    if (execute->execution)
+        execution_unref(execute->execution);
 }

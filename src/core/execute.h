@@ -2,8 +2,12 @@
 
 /*
  * Code in one call: the session is made on demand, the code runs as an execution of its own, and
- * afterwards the workspace is looked through for what the run has made or changed. A session that
- * was made for it goes again when the code could not be run to its end: nobody knows its id.
+ * afterwards the workspace is looked through for what the run has made or changed.
+ *
+ *     opening → running → listing → removing → over
+ *
+ * A session that was made for the call is removed again when the call is ephemeral, and when the
+ * code could not be run to its end: the call is over when the sandbox is confirmed gone.
  */
 
 #include "core/execution.h"
@@ -18,6 +22,16 @@ struct execute_request {
     const char *code, *language, *cwd;
     const char *env_json, *secrets_json;
     int64_t timeout_ms;
+    bool is_ephemeral; /* the session is removed after the run; without `session` and `key` */
+};
+
+enum execute_state {
+    EXECUTE_NEW,
+    EXECUTE_OPENING,
+    EXECUTE_RUNNING,
+    EXECUTE_LISTING, /* `use` holds the sandbox */
+    EXECUTE_REMOVING,
+    EXECUTE_OVER,
 };
 
 struct execute;
@@ -34,11 +48,10 @@ struct execute {
     struct core *core;
     struct execute_request request;
     execute_done_fn *done;
-    struct session_op op;
-    bool is_opening;
+    enum execute_state state;
+    struct session_op op; /* opens the session, later ends it */
     struct execution_watcher watcher;
     struct session_use use;
-    bool in_use;
     struct listing listing;
 };
 
@@ -49,8 +62,8 @@ int64_t execute_default_timeout_ms(const struct core *core);
 int execute_start(struct execute *execute, struct core *core, const struct execute_request *request,
                   execute_done_fn *done, struct error *err);
 
-/* When it is over, and at any time when nobody waits any more: then a session that was made for it
- * ends, and code in another one goes on. */
+/* When it is over, and at any time when the caller no longer waits: then a session that was made
+ * for it ends, and code in another one goes on. */
 void execute_fini(struct execute *execute);
 
 /* NULL when it has ended. */

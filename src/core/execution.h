@@ -58,6 +58,10 @@ struct execution_request {
 /* Whether `code` in this language could be run: NULL stands for python. */
 int execution_check_language(const char *language, struct error *err);
 
+/* Whether a request with `code` could be run in a new session: asked before one is made for it. */
+int execution_check_code(const struct core *core, const struct execution_request *request,
+                         struct error *err);
+
 struct execution;
 struct execution_watcher;
 typedef void execution_watch_fn(struct execution_watcher *watcher);

@@ -4,6 +4,7 @@
 #include "core/drivers/drivers.h"
 #include "core/execution_internal.h"
 #include "core/secrets.h"
+#include "core/vault.h"
 #include "wire/json.h"
 
 #include <string.h>
@@ -108,6 +109,9 @@ static int add_json(struct vector *env, const char *field, const char *json, str
     object = json_read(json, strlen(json), err);
     if (!object)
         return error_wrap(err, "%s", field);
+    if (json_object_size(object) > PROTOCOL_MAX_STRINGS) /* each is compared with all before */
+        return error_named(err, ERR_TOO_LARGE, "env_too_large", "%s has more than %d variables",
+                           field, PROTOCOL_MAX_STRINGS);
     json_object_foreach(object, name, value)
     {
         if (!*name || strchr(name, '='))
@@ -136,6 +140,15 @@ static void make_common_env(struct vector *env, const struct config *config)
                    config->sandbox.env_set.items[i].value);
 }
 
+static int add_request_env(struct vector *env, const struct execution_request *request,
+                           struct error *err)
+{
+    if (add_json(env, "env", request->env_json, err) < 0 ||
+        add_json(env, "secrets", request->secrets_json, err) < 0)
+        return -1;
+    return 0;
+}
+
 /* From nothing: the allowlist, the settings, the session, the request, and who it is. */
 static int make_env(struct vector *env, const struct session *session,
                     const struct execution_request *request, const char *execution_id,
@@ -149,8 +162,7 @@ static int make_env(struct vector *env, const struct session *session,
     make_common_env(env, session->core->parts.config);
     if (add_json(env, "env", session->env_json, err) < 0 ||
         (session->secrets && add_json(env, "secrets", session->secrets->json, err) < 0) ||
-        add_json(env, "env", request->env_json, err) < 0 ||
-        add_json(env, "secrets", request->secrets_json, err) < 0)
+        add_request_env(env, request, err) < 0)
         return -1;
     if (request->terminal && !vector_has(env, "TERM"))
         vector_set(env, "TERM", "xterm-256color");
@@ -189,6 +201,15 @@ static int use_script(struct launch *launch, struct vector *argv, const struct l
     return make_script(launch, text, length, err);
 }
 
+static int check_code(const struct execution_request *request, struct error *err)
+{
+    if (execution_check_language(request->language, err) < 0)
+        return -1;
+    if (request->code_length == 0)
+        return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
+    return 0;
+}
+
 static int use_code(struct launch *launch, struct vector *argv, struct vector *env,
                     const struct execution_request *request, const char *execution_id,
                     struct error *err)
@@ -196,10 +217,8 @@ static int use_code(struct launch *launch, struct vector *argv, struct vector *e
     const struct language *language =
         language_find(request->language ? request->language : "python");
 
-    if (execution_check_language(request->language, err) < 0)
+    if (check_code(request, err) < 0)
         return -1;
-    if (request->code_length == 0)
-        return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
     /* The script is not in the working directory, but modules there are expected to be found. */
     launch->is_python = language == &languages[0];
     if (launch->is_python && !vector_has(env, "PYTHONPATH"))
@@ -269,6 +288,23 @@ static int check_kind(const struct execution_request *request, struct error *err
                 kinds ? "give only one" : "give one");
     return error_hint(err, "argv is a list of texts, command is shell text, code is a program in "
                            "`language`");
+}
+
+int execution_check_code(const struct core *core, const struct execution_request *request,
+                         struct error *err)
+{
+    struct vector argv = { 0 }, env = { 0 };
+    int result = check_code(request, err);
+
+    make_common_env(&env, core->parts.config);
+    if (result == 0)
+        result = add_request_env(&env, request, err);
+    if (result == 0)
+        result = check_size(&argv, &env, err);
+    if (result == 0 && request->secrets_json)
+        result = vault_open(core->vault, err);
+    free_texts(env.items);
+    return result;
 }
 
 int launch_prepare(struct launch *launch, const struct session *session,

@@ -413,6 +413,8 @@ static int choose_session(struct call *call, struct error *err)
         return -1;
     if (session && key)
         return error_set(err, ERR_INVALID, "give session_id or key, not both");
+    if (tools_check(call->request->mcp->parts.tools, call->tool, call->arguments, err) < 0)
+        return -1; /* before a session is made for it */
     finds_itself = takes(call->tool, session_arguments[0].name) &&
                    (session || !call->request->client);
     if (finds_itself && !key) {

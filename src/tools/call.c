@@ -256,6 +256,14 @@ static void begin(struct tool_call *call, const char *reference)
     session_use_begin(&call->use, session, 0, on_ready, on_lost);
 }
 
+int tools_check(const struct tools *tools, const struct tool *tool, const json_t *arguments,
+                struct error *err)
+{
+    if (tool_check(tool, arguments, err) < 0)
+        return -1;
+    return tool->check ? tool->check(tools->core, arguments, err) : 0;
+}
+
 void tool_call_start(struct tools *tools, struct tool_call *call,
                      const struct tool_request *request)
 {
@@ -271,7 +279,7 @@ void tool_call_start(struct tools *tools, struct tool_call *call,
     call->any_owner = request->any_owner;
     call->text = BUFFER_INIT(TOOL_RESULT_MAXIMUM);
     list_append(&tools->calls, &call->node);
-    if (tool_check(call->tool, call->arguments, &err) < 0)
+    if (tools_check(tools, call->tool, call->arguments, &err) < 0)
         tool_fail_error(call, &err);
     else
         begin(call, request->session);

@@ -8,6 +8,7 @@
 #include "core/approvals.h"
 #include "core/choice.h"
 #include "core/core.h"
+#include "core/flavor.h"
 #include "tools/memory.h"
 #include "tools/work.h"
 
@@ -190,6 +191,13 @@ static void start_create(struct tool_call *call)
     }
 }
 
+static int check_flavor(const struct core *core, const json_t *arguments, struct error *err)
+{
+    const char *name = json_string_value(json_object_get(arguments, "flavor"));
+
+    return !name || flavor_find(core, name, err) ? 0 : -1;
+}
+
 static const struct tool_argument arguments[] = {
     { "flavor", TOOL_TEXT,
       "The kind of sandbox to change to; a wrong one is answered with the list of those there "
@@ -213,4 +221,5 @@ const struct tool tool_sandbox_create = {
     .needs_session = true,
     .is_destructive = true,
     .start = start_create,
+    .check = check_flavor,
 };

@@ -61,6 +61,8 @@ struct tool {
     bool is_read_only, is_destructive, is_idempotent, is_open_world;
     void (*start)(struct tool_call *call); /* private: with the sandbox there, if it needs one */
     bool needs_sandbox;                    /* private */
+    /* private: refuses values that the table cannot tell to be wrong; NULL without */
+    int (*check)(const struct core *core, const json_t *arguments, struct error *err);
 };
 
 /* All of them, in the order in which they are to be shown: NULL at the end. */
@@ -78,6 +80,10 @@ void tool_write_json(const struct tool *tool, struct json_writer *json, const ch
 /* Whether the arguments (an object, or NULL for none) are what the tool takes: the error names the
  * one that is not. */
 int tool_check(const struct tool *tool, const json_t *arguments, struct error *err);
+
+/* The same, and whether this daemon knows what they name: asked before a session is made. */
+int tools_check(const struct tools *tools, const struct tool *tool, const json_t *arguments,
+                struct error *err);
 
 /* --- a call ---------------------------------------------------------------------------------- */
 

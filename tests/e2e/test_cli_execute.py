@@ -87,3 +87,20 @@ def test_errors_are_json_with_json(daemon):
 def test_variables_reach_the_code(daemon):
     result = daemon.cli("execute", "-e", "WHAT=ever", "--code", "import os; print(os.environ['WHAT'])")
     assert result.stdout == "ever\n"
+
+
+def test_rm_leaves_no_session(daemon):
+    result = daemon.cli("execute", "--rm", "--code", "print('x'); open('f', 'w').close()")
+    assert (result.returncode, result.stdout) == (0, "x\n")
+    assert re.search(r"^\[session\] ses_\w+ \(ttl: ended\)$", result.stderr, re.M), result.stderr
+    assert daemon.api("GET", "/sessions").json["total"] == 0
+
+
+def test_rm_prints_output_that_is_long(daemon):
+    result = daemon.cli("execute", "--rm", "--code", "import sys; sys.stdout.write('a' * 3_000_000)")
+    assert (result.returncode, result.stdout) == (0, "a" * 3_000_000)
+
+
+def test_rm_wants_a_session_of_its_own(daemon):
+    result = daemon.cli("execute", "--rm", "--key", "k", "--code", "1")
+    assert result.returncode == 125 and "ephemeral" in result.stderr

@@ -228,8 +228,23 @@ def test_execute_makes_a_session_and_tells_its_files(daemon):
 
 def test_a_failed_first_execute_leaves_no_session(daemon):
     answer = daemon.api("POST", "/execute", {"code": "import time; time.sleep(100)", "timeout": 1})
-    assert "timed out" in answer.body.decode() or answer.json.get("state") == "timeout"
-    wait_for(lambda: daemon.api("GET", "/sessions").json["total"] == 0, "no session is left")
+    assert answer.json["state"] == "timeout" and answer.json["session_ended"]
+    assert daemon.api("GET", "/sessions").json["total"] == 0
+    assert daemon.api("GET", "/capacity").json["own"] == 0
+
+
+@pytest.mark.parametrize("code, exit_code", [("open('a.txt', 'w').write('x'); print('hi')", 0), ("print('hi'); raise SystemExit(3)", 3)])
+def test_an_ephemeral_execute_leaves_nothing(daemon, code, exit_code):
+    answer = daemon.api("POST", "/execute", {"code": code, "ephemeral": True}, expect=200).json
+    assert (answer["stdout"], answer["exit_code"]) == ("hi\n", exit_code)
+    assert answer["session_ended"] and answer["session_ttl_remaining"] is None
+    assert answer["output_files"] == (["a.txt"] if exit_code == 0 else [])
+    assert daemon.api("GET", "/sessions").json["total"] == 0
+    assert daemon.api("GET", "/capacity").json["own"] == 0
+    ended = daemon.api("GET", f"/sessions/{answer['session_id']}", expect=410).json
+    assert "ephemeral" in ended["error"]["message"]
+    output = f"/sessions/{answer['session_id']}/executions/{answer['execution_id']}/output?stream=stdout"
+    assert daemon.api("GET", output, expect=200).body == b"hi\n"
 
 
 @pytest.mark.parametrize("body, word", [

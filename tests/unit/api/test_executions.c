@@ -571,8 +571,27 @@ static void execute_that_times_out_says_so_and_takes_its_session_away(void **sta
     assert_true(caller_poll(&front, &caller, &answer));
     assert_string_equal(text_of(&answer, "state"), "timeout");
     assert_non_null(strstr(text_of(&answer, "error"), "timed out"));
-    world_settle(&front.world);
+    assert_true(json_is_true(json_object_get(answer.json, "session_ended")));
     assert_null(world_find(&front.world, text_of(&answer, "session_id")));
+    caller_close(&front, &caller);
+}
+
+static void an_ephemeral_execute_is_answered_when_its_session_is_gone(void **state)
+{
+    struct caller caller;
+    scoped(answer_fini) struct answer answer = { 0 };
+
+    (void)state;
+    begin_execute(&caller, "{\"code\":\"print(1)\",\"ephemeral\":true}");
+    assert_false(caller_poll(&front, &caller, &answer));
+    assert_int_equal(front.world.core->sessions_by_id.count, 2);
+    fake_program_write(fake_programs_last(), "1\n");
+    fake_program_exit(fake_programs_last(), 0);
+    assert_true(caller_poll(&front, &caller, &answer));
+    assert_string_equal(text_of(&answer, "stdout"), "1\n");
+    assert_true(json_is_true(json_object_get(answer.json, "session_ended")));
+    assert_true(json_is_null(json_object_get(answer.json, "session_ttl_remaining")));
+    assert_int_equal(front.world.core->sessions_by_id.count, 1);
     caller_close(&front, &caller);
 }
 
@@ -602,6 +621,10 @@ static void execute_refuses_what_it_cannot_do_before_it_makes_a_session(void **s
         { "{\"code\":\"1\",\"timeout\":-1}", "timeout" },
         { "{\"code\":\"1\",\"session_id\":\"x\",\"key\":\"y\"}", "session_id" },
         { "{\"code\":\"1\",\"argv\":[]}", "argv" },
+        { "{\"code\":\"1\",\"env\":{\"A=B\":\"c\"}}", "env" },
+        { "{\"code\":\"1\",\"secrets\":{\"\":\"c\"}}", "secrets" },
+        { "{\"code\":\"1\",\"ephemeral\":1}", "ephemeral" },
+        { "{\"code\":\"1\",\"ephemeral\":true,\"key\":\"y\"}", "ephemeral" },
     };
     scoped(answer_fini) struct answer unknown =
         call(&front, "POST", "/api/v1/execute", "",
@@ -614,6 +637,7 @@ static void execute_refuses_what_it_cannot_do_before_it_makes_a_session(void **s
         assert_int_equal(answer.status, 400);
         assert_non_null(strstr(error_message_of(&answer), cases[i].word));
         answer_fini(&answer);
+        assert_int_equal(front.world.core->sessions_by_id.count, 1);
     }
     assert_int_equal(unknown.status, 404);
     assert_non_null(strstr(error_message_of(&unknown), "not found"));
@@ -660,6 +684,7 @@ int main(void)
         TEST(signals_come_by_name_and_by_number),
         TEST(execute_makes_a_session_and_keeps_it),
         TEST(execute_that_times_out_says_so_and_takes_its_session_away),
+        TEST(an_ephemeral_execute_is_answered_when_its_session_is_gone),
         TEST(execute_in_a_session_keeps_it_whatever_happens),
         TEST(execute_refuses_what_it_cannot_do_before_it_makes_a_session),
         TEST(a_client_that_leaves_takes_the_session_of_its_execute_along),
