@@ -217,17 +217,25 @@ static void enqueue(struct capacity *capacity, struct capacity_slot *slot)
     timer_arm_in(&slot->timeout, wait_timeout_us(capacity->core->parts.config));
 }
 
-/* In order of arrival; one whose owner has no room does not hold up the others. */
+/* That of the owner who has fewest; of several the one that came first. One whose owner has no room
+ * does not hold up the others. */
+static struct capacity_slot *find_next(const struct capacity *capacity)
+{
+    struct capacity_slot *slot, *next = NULL;
+
+    list_for_each (slot, &capacity->queue, node) {
+        if (owner_has_room(capacity, slot->owner) &&
+            (!next || slot->owner->held < next->owner->held))
+            next = slot;
+    }
+    return next;
+}
+
 static void serve_queue(struct capacity *capacity)
 {
     struct capacity_slot *slot;
-    struct capacity_slot *following;
 
-    list_for_each_safe (slot, following, &capacity->queue, node) {
-        if (!has_room(capacity))
-            return;
-        if (!owner_has_room(capacity, slot->owner))
-            continue;
+    while (has_room(capacity) && (slot = find_next(capacity))) {
         leave_queue(capacity, slot);
         hold(capacity, slot);
         sandbox_on_slot(sandbox_of(slot), NULL);

@@ -6,7 +6,8 @@
  * count never exceeds the cap. What happens when none is free is capacity.overflow:
  *
  *     evict    the coldest sandbox that nobody uses goes; its session stays
- *     wait     in order of arrival, for at most capacity.wait_timeout
+ *     wait     for at most capacity.wait_timeout; the owner who has fewest is served first, and
+ *              one owner's in order of arrival
  *     reject   at once
  *
  * Pool members hold slots of no owner and give way to sessions in each case.

@@ -5,6 +5,7 @@
 #include "core/agent.h"
 #include "core/approvals.h"
 #include "core/budget.h"
+#include "core/builds.h"
 #include "core/capacity.h"
 #include "core/ceiling.h"
 #include "core/context.h"
@@ -102,6 +103,7 @@ struct core *core_new(const struct core_parts *parts)
     core->approvals = approvals_new(core);
     core->budgets = budgets_new(core);
     core->capacity = capacity_new(core);
+    core->builds = builds_new(core);
     core->ceiling = ceiling_new(core);
     core->events = events_new(core, parts->store->load.last_sequence);
     core->flows = flows_new(core->loop);
@@ -178,6 +180,7 @@ void core_free(struct core *core)
     events_free(core->events);
     flows_free(core->flows);
     capacity_free(core->capacity);
+    builds_free(core->builds);
     ceiling_free(core->ceiling);
     approvals_free(core->approvals);
     budgets_free(core->budgets);

@@ -43,6 +43,7 @@
 struct approvals;
 struct backend;
 struct budgets;
+struct builds;
 struct capacity;
 struct ceiling;
 struct config;
@@ -94,6 +95,7 @@ struct core {
     struct approvals *approvals;     /* owned */
     struct budgets *budgets;         /* owned */
     struct capacity *capacity;       /* owned */
+    struct builds *builds;           /* owned */
     struct ceiling *ceiling;         /* owned */
     struct events *events;           /* owned */
     struct flows *flows;             /* owned: one for each session's output */

@@ -224,6 +224,7 @@ void sandbox_free(struct sandbox *sandbox)
     list_remove(&sandbox->pool_node);
     list_remove(&sandbox->idle_node);
     list_remove(&sandbox->slot.node);
+    builds_pass(core->builds, &sandbox->build);
     timer_stop(&sandbox->timer);
     timer_stop(&sandbox->silence);
     timer_stop(&sandbox->retry);

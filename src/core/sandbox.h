@@ -19,6 +19,7 @@
 
 #include "backend/backend.h"
 #include "core/agent.h"
+#include "core/builds.h"
 #include "core/capacity.h"
 #include "core/core.h"
 #include "core/session.h"
@@ -87,6 +88,7 @@ struct sandbox {
 
     /* Private to the files sandbox*.c. */
     struct capacity_slot slot;
+    struct build_turn build;
     struct workflow workflow;        /* of creating, claiming or adopting */
     struct sandbox_op *op;           /* owned; NULL unless the backend is asked */
     struct sandbox_request *request; /* owned; NULL unless init is asked */

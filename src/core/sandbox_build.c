@@ -62,6 +62,20 @@ void sandbox_pass_turn(struct sandbox *sandbox)
 /* --- building ----------------------------------------------------------------------------------
  */
 
+void sandbox_wait_to_build(struct workflow *workflow)
+{
+    struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
+    const struct session *session = sandbox->session;
+
+    if (builds_take(sandbox->core->builds, &sandbox->build, session ? session->owner : NULL))
+        workflow_step_done(workflow, NULL);
+}
+
+void sandbox_on_build_turn(struct sandbox *sandbox)
+{
+    workflow_step_done(&sandbox->workflow, NULL);
+}
+
 static void build(struct sandbox *sandbox);
 
 static void on_retry(struct timer *timer)
@@ -138,6 +152,7 @@ static void on_built(struct backend_op *op)
     struct sandbox *sandbox = sandbox_end_op(op);
     struct error err = op->err;
 
+    builds_pass(sandbox->core->builds, &sandbox->build);
     if (err.code != ERR_NONE && err.retryable && sandbox->state == SANDBOX_CREATING) {
         try_again(sandbox, &err);
         return;
@@ -175,6 +190,8 @@ bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err)
 {
     if (sandbox->turn == TURN_WAITING)
         sandbox->turn = TURN_NONE;
+    else if (sandbox->build.state == BUILD_WAITING)
+        builds_pass(sandbox->core->builds, &sandbox->build);
     else if (timer_is_armed(&sandbox->retry))
         timer_stop(&sandbox->retry);
     else

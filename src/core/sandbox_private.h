@@ -36,6 +36,8 @@ void sandbox_drop_agent_soon(struct sandbox *sandbox);
 /* sandbox_build.c: steps of its start */
 void sandbox_take_turn(struct workflow *workflow);
 void sandbox_pass_turn(struct sandbox *sandbox); /* whether it has it or not */
+void sandbox_wait_to_build(struct workflow *workflow);
+void sandbox_on_build_turn(struct sandbox *sandbox); /* see builds.h */
 void sandbox_build(struct workflow *workflow);
 bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err); /* if it waits */
 

@@ -252,6 +252,7 @@ static void record_claim(struct workflow *workflow)
 static const struct workflow_step create_steps[] = {
     { "wait for its turn", sandbox_take_turn, NULL },
     { "reserve a slot", reserve_slot, NULL },
+    { "wait to be built", sandbox_wait_to_build, NULL },
     { "record the intent", record_intent, NULL },
     { "build the sandbox", sandbox_build, NULL },
     { "record it and connect to its init", record_and_connect, NULL },
@@ -334,6 +335,7 @@ static void on_start_end(struct workflow *workflow)
 
     timer_stop(&sandbox->timer);
     sandbox_pass_turn(sandbox);
+    builds_pass(sandbox->core->builds, &sandbox->build);
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
     else if (workflow->err)

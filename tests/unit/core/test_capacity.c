@@ -392,6 +392,89 @@ static void an_owner_at_its_cap_does_not_hold_up_the_others(void **state)
     session_use_end(&bobs.use);
 }
 
+static void the_owner_who_has_fewest_is_served_first(void **state)
+{
+    struct world *world = *state;
+    struct session *sessions[2];
+    static struct tried anns[8];
+    struct tried bobs;
+    struct ended ended;
+
+    start_with(world, 2, 0, OVERFLOW_WAIT);
+    for (int i = 0; i < 8; i++) {
+        struct session *session = open_used(world, "ann", &anns[i]);
+
+        if (i < 2)
+            sessions[i] = session;
+    }
+    open_used(world, "bob", &bobs);
+    session_use_end(&anns[0].use);
+    world_end(world, sessions[0], END_DELETED, &ended);
+    assert_int_equal(bobs.ready, 1);
+    assert_int_equal(anns[2].ready, 0);
+    session_use_end(&anns[1].use);
+    world_end(world, sessions[1], END_DELETED, &ended);
+    assert_int_equal(anns[2].ready, 1);
+    assert_int_equal(anns[3].ready, 0);
+}
+
+/* --- turns to build ------------------------------------------------------------------------ */
+
+enum { MANY = 3 * BUILDS_AT_ONCE };
+
+/* Opened while nothing that is built becomes ready. */
+static void open_many(struct world *world, struct session *sessions[MANY], struct tried tried[MANY])
+{
+    fake_backend_hold(world->backend, FAKE_CREATE, true);
+    for (int i = 0; i < MANY; i++)
+        sessions[i] = open_used(world, "ann", &tried[i]);
+    assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), BUILDS_AT_ONCE);
+}
+
+static void who_asks_for_many_sandboxes_has_others_wait_for_one_turn_only(void **state)
+{
+    struct world *world = *state;
+    static struct session *sessions[MANY];
+    static struct tried anns[MANY];
+    struct tried bobs, cys;
+    struct session *bob, *cy;
+
+    open_many(world, sessions, anns);
+    bob = open_used(world, "bob", &bobs);
+    cy = open_used(world, "cy", &cys);
+    assert_int_equal(bob->sandbox->build.state, BUILD_WAITING);
+    /* Those that are being built take long, and are not waited for. */
+    world_advance(world, 1000);
+    assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 2 * BUILDS_AT_ONCE);
+    assert_int_equal(bob->sandbox->build.state, BUILD_HELD);
+    assert_int_equal(cy->sandbox->build.state, BUILD_HELD);
+    assert_int_equal(sessions[2 * BUILDS_AT_ONCE - 3]->sandbox->build.state, BUILD_HELD);
+    assert_int_equal(sessions[2 * BUILDS_AT_ONCE - 2]->sandbox->build.state, BUILD_WAITING);
+    fake_backend_hold(world->backend, FAKE_CREATE, false);
+    world_settle(world);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(anns[i].ready, 1);
+    assert_int_equal(bobs.ready + cys.ready, 2);
+}
+
+static void a_session_that_ends_leaves_the_turns_to_others(void **state)
+{
+    struct world *world = *state;
+    static struct session *sessions[MANY];
+    static struct tried anns[MANY];
+    struct ended ended[MANY];
+
+    open_many(world, sessions, anns);
+    for (int i = MANY - 1; i >= BUILDS_AT_ONCE; i--) {
+        world_end(world, sessions[i], END_DELETED, &ended[i]);
+        assert_int_equal(ended[i].done, 1);
+    }
+    fake_backend_hold(world->backend, FAKE_CREATE, false);
+    world_settle(world);
+    assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), BUILDS_AT_ONCE);
+    assert_int_equal(fake_backend_count(world->backend), BUILDS_AT_ONCE);
+}
+
 /* --- for people ---------------------------------------------------------------------------- */
 
 static void retry_after_points_at_the_next_end(void **state)
@@ -431,6 +514,9 @@ int main(void)
         TEST(waiting_ends_with_its_timeout),
         TEST(who_leaves_the_queue_lets_the_next_one_through),
         TEST(an_owner_at_its_cap_does_not_hold_up_the_others),
+        TEST(the_owner_who_has_fewest_is_served_first),
+        TEST(who_asks_for_many_sandboxes_has_others_wait_for_one_turn_only),
+        TEST(a_session_that_ends_leaves_the_turns_to_others),
         TEST(retry_after_points_at_the_next_end),
     };
 

@@ -1,0 +1,38 @@
+#pragma once
+
+/*
+ * Who builds next. Only so many sandboxes are built at the same time: the backend makes one after
+ * the other, and whoever asks it for hundreds would have everybody else wait for all of them. Those
+ * that wait get their turns owner by owner, and those of one owner in order of arrival.
+ */
+
+#include "base/list.h"
+#include "loop/loop.h"
+
+#include <stdbool.h>
+
+enum { BUILDS_AT_ONCE = 16 };
+
+struct builder;
+struct builds;
+struct core;
+
+enum build_state { BUILD_NONE, BUILD_WAITING, BUILD_HELD };
+
+/* Embedded in struct sandbox; zeroed at first. */
+struct build_turn {
+    enum build_state state;
+    struct builder *builder; /* borrowed; NULL unless it waits */
+    struct list node;        /* among those of its owner that wait */
+    struct timer patience;
+};
+
+struct builds *builds_new(struct core *core);
+void builds_free(struct builds *builds);
+
+/* True: it may build now. False: it waits, and sandbox_on_build_turn() comes later. A build that
+ * takes long is not waited for: the next one gets its turn all the same. */
+bool builds_take(struct builds *builds, struct build_turn *turn, const char *owner);
+
+/* It has been built, or need not be any more. */
+void builds_pass(struct builds *builds, struct build_turn *turn);
