@@ -6,8 +6,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdalign.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum { QUEUE_LIMIT_BYTES = 8 * 1024 * 1024, FORGET_DELAY_US = 100 * 1000 };
@@ -36,8 +38,16 @@ static void watch_socket(struct agent *agent)
         io_watch_start(&agent->socket, agent->loop, agent->socket.fd, events, on_socket_ready);
 }
 
+static void note_sent(struct agent *agent, const void *bytes)
+{
+    const struct protocol_header *header = bytes;
+
+    agent->last_sent = header->request;
+    agent->highest_sent = MAX(agent->highest_sent, header->request);
+}
+
 /* 0, or -1 with errno. */
-static int send_now(const struct agent *agent, const void *bytes, size_t length, int fd)
+static int send_now(struct agent *agent, const void *bytes, size_t length, int fd)
 {
     union {
         struct cmsghdr header;
@@ -56,7 +66,12 @@ static int send_now(const struct agent *agent, const void *bytes, size_t length,
         message.msg_control = &control;
         message.msg_controllen = sizeof(control);
     }
-    return sendmsg(agent->socket.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -1 : 0;
+    if (sendmsg(agent->socket.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        agent->was_reset = agent->was_reset || errno == ECONNRESET;
+        return -1;
+    }
+    note_sent(agent, bytes);
+    return 0;
 }
 
 static struct outgoing *outgoing_new(const void *bytes, size_t length, int fd)
@@ -207,8 +222,10 @@ static void request_open(struct agent *agent, struct agent_request *request, age
         .id = ++agent->last_id,
         .type = type,
     };
-    if (agent->is_lost)
+    if (agent->is_lost) {
         request->err = loss_of(agent);
+        request->is_untaken = true;
+    }
     open_append(agent, request);
 }
 
@@ -420,9 +437,16 @@ static void send_forgets(struct agent *agent)
     drop_forgets(agent);
 }
 
+/* Not behind a request that waits for its answer: of the last message alone it is known whether an
+ * init that dies has read it. */
 static void on_forget_clock(struct timer *timer)
 {
-    send_forgets(container_of(timer, struct forgets, clock)->agent);
+    struct forgets *forgets = container_of(timer, struct forgets, clock);
+
+    if (forgets->agent->open)
+        timer_arm_in(&forgets->clock, FORGET_DELAY_US);
+    else
+        send_forgets(forgets->agent);
 }
 
 static struct forgets *forgets_new(struct agent *agent)
@@ -594,6 +618,30 @@ static void close_socket(struct agent *agent)
     drop_forgets(agent);
 }
 
+/* Messages that a dead init has left: the kernel tells it once, to whoever asks first, when the
+ * other end is closed; while a child of init's still has it open, they are in the queue. */
+static bool has_unread(struct agent *agent)
+{
+    socklen_t length = sizeof(int);
+    int number = 0;
+    int queued = 0;
+
+    if (agent->socket.fd >= 0) {
+        if (getsockopt(agent->socket.fd, SOL_SOCKET, SO_ERROR, &number, &length) == 0)
+            agent->was_reset = agent->was_reset || number == ECONNRESET;
+        (void)ioctl(agent->socket.fd, SIOCOUTQ, &queued);
+    }
+    return agent->was_reset || queued > 0;
+}
+
+bool agent_is_untaken(const struct agent_request *request)
+{
+    struct agent *agent = request->agent;
+
+    return request->id > agent->highest_sent ||
+           (request->id == agent->last_sent && has_unread(agent));
+}
+
 void agent_lose(struct agent *agent, enum error_code code, const char *why)
 {
     struct error err;
@@ -604,8 +652,10 @@ void agent_lose(struct agent *agent, enum error_code code, const char *why)
     error_named(&err, code, "sandbox_connection_lost", "%s", why);
     error_keep(&agent->loss, &err);
     close_socket(agent);
-    for (struct agent_request *request = agent->open; request; request = request->next)
+    for (struct agent_request *request = agent->open; request; request = request->next) {
         request->err = err;
+        request->is_untaken = agent_is_untaken(request);
+    }
     loop_defer(agent->loop, &agent->finish, on_finish);
 }
 

@@ -69,6 +69,7 @@ typedef void agent_done_fn(struct agent_request *request);
 struct agent_request {
     agent_done_fn *done;
     struct error err;          /* ERR_NONE on success */
+    bool is_untaken;           /* it failed with the connection, and init has never seen it */
     int sys_errno;             /* what init gave, 0 otherwise */
     enum protocol_stage stage; /* agent_start: where it failed */
     union {
@@ -155,6 +156,9 @@ struct agent_file {
 
 void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,
                 agent_done_fn *done);
+
+/* Of one that is open, when init is dead: whether it is known not to have seen it. */
+bool agent_is_untaken(const struct agent_request *request);
 
 /* The caller gives up: `done` will not come, and descriptors that still arrive are closed. What was
  * asked for happens all the same. A request that is not open is left alone. */

@@ -461,8 +461,10 @@ static int receive_message(struct agent *agent, struct incoming *incoming)
     ssize_t length = recvmsg(agent->socket.fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     /* Told once, when init ended with requests unread, and before what it had sent. */
-    if (length < 0 && errno == ECONNRESET)
+    if (length < 0 && errno == ECONNRESET) {
+        agent->was_reset = true;
         length = recvmsg(agent->socket.fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    }
     if (length < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (length <= 0) {

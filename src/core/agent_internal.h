@@ -21,6 +21,9 @@ struct agent {
     bool has_hello;
     struct protocol_hello hello;
     uint64_t last_id;
+    uint64_t last_sent; /* request of the last message that was sent; 0 when nobody waits for it */
+    uint64_t highest_sent; /* the same, the highest of all */
+    bool was_reset; /* init has ended with messages unread: the last one that was sent, at least */
     struct agent_request *open; /* borrowed: sent or queued, oldest first */
     struct outgoing *queue;     /* owned: in the order they are to be sent */
     struct outgoing *files;     /* owned: file operations that wait for others to end */

@@ -65,9 +65,11 @@ struct execution_run {
     bool is_python; /* it runs Python code, and more of it may follow */
     struct launch launch;
     struct agent_request start;
-    bool starting;  /* init has not answered yet */
-    bool attached;  /* its pipes are ours */
-    bool is_listed; /* init said that it remembers it, since the last connection */
+    uint64_t generation; /* the one asked for; 0 for any */
+    unsigned repeats;    /* uses begun again, because init never saw the start */
+    bool starting;       /* init has not answered yet */
+    bool attached;       /* its pipes are ours */
+    bool is_listed;      /* init said that it remembers it, since the last connection */
 
     struct timer clock; /* timeout, from the request on; then the grace, then giving up */
     enum stop_stage stop;

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GIVE_UP_US = 5 * 1000 * 1000 };
+enum { GIVE_UP_US = 5 * 1000 * 1000, MAX_REPEATS = 2 };
 
 static const struct config *config_of(const struct execution *execution)
 {
@@ -277,6 +277,24 @@ void execution_on_exit(struct execution *execution, const struct agent_exit *end
     }
 }
 
+/* A sandbox may be dying when it is handed out. What init has not seen has not run, and nobody is
+ * to notice; what it may have begun is never run twice. */
+static bool begin_again(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    if (run->wanted != EXECUTION_RUNNING || run->repeats == MAX_REPEATS)
+        return false;
+    log_debug("execution begins again: its sandbox ended before it saw it",
+              kv("execution", execution->id), kv("sandbox", execution->sandbox_id));
+    run->repeats++;
+    run->in_use = true;
+    agent_cancel(&run->start);
+    run->starting = false;
+    session_use_again(&run->use, run->generation);
+    return true;
+}
+
 /* The sandbox is gone; what it had written is in the pipes. */
 void execution_use_lost(struct session_use *use)
 {
@@ -286,6 +304,9 @@ void execution_use_lost(struct session_use *use)
     char text[END_TEXT_SIZE];
 
     run->in_use = false;
+    if (crashed && run->starting && run->start.is_open && agent_is_untaken(&run->start) &&
+        begin_again(execution))
+        return;
     end_reason_text(&use->lost, text);
     execution_begin_end(execution,
                         run->wanted != EXECUTION_RUNNING ? run->wanted
@@ -429,6 +450,8 @@ static void on_started(struct agent_request *request)
     run->starting = false;
     if (request->err.code && run->wanted != EXECUTION_RUNNING) {
         execution_begin_end(execution, run->wanted, NULL);
+    } else if (request->err.code && request->is_untaken && begin_again(execution)) {
+        return;
     } else if (request->err.code && !request->sys_errno) {
         fail_start(execution, &request->err);
     } else if (request->err.code && request->stage == STAGE_EXEC && request->sys_errno == ENOENT &&
@@ -489,7 +512,7 @@ void execution_use_ready(struct session_use *use)
     }
     memcpy(execution->sandbox_id, use->sandbox->id, sizeof(execution->sandbox_id));
     execution->generation = session->generation;
-    execution->files_were_reset = session->reset_pending;
+    execution->files_were_reset = execution->files_were_reset || session->reset_pending;
     session->reset_pending = false;
     if (!use->agent) {
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");

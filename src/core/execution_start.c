@@ -229,6 +229,7 @@ struct execution *execution_start(struct session *session, const struct executio
     execution->number = execution_next_number(session);
     execution_save(execution);
     execution->run->in_use = true;
+    execution->run->generation = request->generation;
     session_use_begin(&execution->run->use, session, request->generation, execution_use_ready,
                       execution_use_lost);
     execution_arm_timeout(execution);

@@ -306,6 +306,8 @@ static void become_ready(struct sandbox *sandbox)
         session_on_sandbox_ready(sandbox->session);
     else
         pool_on_ready(sandbox->core->pool, sandbox);
+    if (sandbox->agent && agent_is_lost(sandbox->agent))
+        sandbox_lose_init(sandbox); /* meanwhile, when there was nobody to be told */
 }
 
 void sandbox_fail(struct sandbox *sandbox, const struct error *err)
@@ -328,6 +330,12 @@ static void fail_at_once(struct sandbox *sandbox)
     sandbox_fail(sandbox, &err);
 }
 
+/* It was ready, in the pool: its death says nothing about the next one. */
+static bool died_in_claim(const struct sandbox *sandbox)
+{
+    return sandbox->died && sandbox->session && sandbox->ready_at_us;
+}
+
 /* Of creating and of claiming. */
 static void on_start_end(struct workflow *workflow)
 {
@@ -338,6 +346,8 @@ static void on_start_end(struct workflow *workflow)
     builds_pass(sandbox->core->builds, &sandbox->build);
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
+    else if (died_in_claim(sandbox) && session_forgives_death(sandbox->session))
+        sandbox_destroy(sandbox, END_FAILED, "in the pool");
     else if (workflow->err)
         sandbox_fail(sandbox, workflow->err);
     else if (sandbox->died)

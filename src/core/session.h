@@ -342,6 +342,10 @@ void session_use_restore(struct session_use *use, struct session *session, sessi
  * be evicted, but its loss is told as before. */
 void session_use_rest(struct session_use *use);
 
+/* After on_ready, or in on_lost: nothing was done with the sandbox. The use waits for the next one,
+ * or for this one to answer again, and on_ready is called again. */
+void session_use_again(struct session_use *use, uint64_t generation);
+
 /* Gives up waiting, or ends the use: the idle clock starts again when it was the last. Safe on an
  * ended use. */
 void session_use_end(struct session_use *use);

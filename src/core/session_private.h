@@ -54,6 +54,10 @@ void session_want_sandbox(struct session *session);
 
 void session_on_sandbox_ready(struct session *session);
 void session_on_sandbox_failed(struct session *session, const struct error *err);
+
+/* A member of the pool died while it became the session's: whether those who wait get another one.
+ */
+bool session_forgives_death(struct session *session);
 void session_on_sandbox_agent(struct session *session); /* its agent is another, or gone */
 void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason);
 void session_on_sandbox_gone(struct session *session);

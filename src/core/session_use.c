@@ -457,6 +457,22 @@ void session_use_rest(struct session_use *use)
     mark_idle(session);
 }
 
+void session_use_again(struct session_use *use, uint64_t generation)
+{
+    struct session *session = use->session;
+
+    if (use->granted) {
+        list_remove(&use->node);
+        end_granted(session, use);
+    }
+    use->generation = generation;
+    use->waits_since_us = loop_now_us(session->core->loop);
+    list_append(&session->waiting, &use->node);
+    session_update_idle(session);
+    clocks_arm(session);
+    session_serve_soon(session);
+}
+
 /* Nobody waits any more for a sandbox that has not even got a slot. */
 static void give_up_waiting(struct session *session)
 {
@@ -604,6 +620,15 @@ void session_on_sandbox_known(struct session *session)
         sandbox_converge(session->sandbox);
     session_control_settle(session);
     session_serve_soon(session);
+}
+
+/* Once: a second one in a row has another reason than chance. */
+bool session_forgives_death(struct session *session)
+{
+    if (session->failures)
+        return false;
+    count_failure(session);
+    return true;
 }
 
 /* Having no slot is not the sandbox's fault: it is told, not counted. */

@@ -90,6 +90,11 @@ bool agent_is_lost(const struct agent *agent)
     return agent->lost;
 }
 
+bool agent_is_untaken(const struct agent_request *request UNUSED)
+{
+    return false;
+}
+
 const struct protocol_hello *agent_hello(const struct agent *agent)
 {
     (void)agent;

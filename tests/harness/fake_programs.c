@@ -24,6 +24,7 @@ static struct agent *connected; /* tests of executions have one sandbox at a tim
 static enum protocol_stage next_stage;
 static int next_errno;
 static bool hangs;
+static bool reads = true;
 
 /* --- the connection -------------------------------------------------------------------------- */
 
@@ -89,6 +90,16 @@ void *agent_user(const struct agent *agent)
 bool agent_is_lost(const struct agent *agent UNUSED)
 {
     return false;
+}
+
+bool agent_is_untaken(const struct agent_request *request UNUSED)
+{
+    return !reads;
+}
+
+void fake_programs_stop_reading(bool stop)
+{
+    reads = !stop;
 }
 
 const struct protocol_hello *agent_hello(const struct agent *agent UNUSED)

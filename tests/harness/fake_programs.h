@@ -38,6 +38,9 @@ void fake_programs_fail_next(enum protocol_stage stage, int number);
 /* Init lives and answers nothing. */
 void fake_programs_hang(bool hang);
 
+/* When it dies, it is known not to have read what it did not answer. */
+void fake_programs_stop_reading(bool stop);
+
 void fake_program_write(struct fake_program *program, const char *text);
 void fake_program_exit(struct fake_program *program, int code);
 void fake_program_die(struct fake_program *program, int signal_number);

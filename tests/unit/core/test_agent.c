@@ -157,7 +157,7 @@ static size_t count_descriptors(void)
     return count;
 }
 
-static uint64_t begin_start(struct stage *stage, struct asked *asked, bool terminal)
+static void ask_to_start(struct stage *stage, struct asked *asked, bool terminal)
 {
     struct agent_start start = {
         .number = 41,
@@ -168,6 +168,11 @@ static uint64_t begin_start(struct stage *stage, struct asked *asked, bool termi
 
     *asked = (struct asked){ 0 };
     agent_start(stage->agent, &start, &asked->request, on_done);
+}
+
+static uint64_t begin_start(struct stage *stage, struct asked *asked, bool terminal)
+{
+    ask_to_start(stage, asked, terminal);
     return hear(stage, PROTOCOL_START);
 }
 
@@ -429,6 +434,64 @@ static void an_end_is_heard_when_nobody_waits_for_the_start_any_more(void **stat
     assert_int_equal(stage->lost, 0);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* --- what an init that dies has not read ------------------------------------------------------ */
+
+static void hang_up(struct stage *stage)
+{
+    close(stage->init);
+    stage->init = -1;
+    turn(stage);
+    assert_int_equal(stage->lost, 1);
+}
+
+static void a_start_that_was_not_read_is_known(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked;
+
+    greet(stage);
+    ask_to_start(stage, &asked, false);
+    hang_up(stage);
+    assert_true(asked.request.err.code && asked.request.is_untaken);
+}
+
+static void a_start_after_the_end_was_not_read(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked;
+
+    greet(stage);
+    shutdown(stage->init, SHUT_RDWR);
+    ask_to_start(stage, &asked, false);
+    hang_up(stage);
+    assert_true(asked.request.err.code && asked.request.is_untaken);
+}
+
+static void a_start_that_was_read_may_have_run(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked;
+
+    greet(stage);
+    (void)begin_start(stage, &asked, false);
+    hang_up(stage);
+    assert_true(asked.request.err.code && !asked.request.is_untaken);
+}
+
+static void a_start_before_one_that_was_not_read_may_have_run(void **state)
+{
+    struct stage *stage = *state;
+    struct asked first;
+    struct asked second;
+
+    greet(stage);
+    (void)begin_start(stage, &first, false);
+    ask_to_start(stage, &second, false);
+    hang_up(stage);
+    assert_true(first.request.err.code && !first.request.is_untaken);
+    assert_true(second.request.err.code && second.request.is_untaken);
 }
 
 /* --- the bad init ----------------------------------------------------------------------------- */
@@ -806,6 +869,10 @@ int main(void)
         ON_STAGE(who_has_written_nothing_needs_no_pipes),
         ON_STAGE(a_terminal_comes_along_all_the_same),
         ON_STAGE(an_end_is_heard_when_nobody_waits_for_the_start_any_more),
+        ON_STAGE(a_start_that_was_not_read_is_known),
+        ON_STAGE(a_start_after_the_end_was_not_read),
+        ON_STAGE(a_start_that_was_read_may_have_run),
+        ON_STAGE(a_start_before_one_that_was_not_read_may_have_run),
         ON_STAGE(an_end_for_another_start_is_not_told),
         ON_STAGE(messages_that_init_never_sends_end_the_connection),
         ON_STAGE(nothing_comes_before_hello),

@@ -781,6 +781,44 @@ static void a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_out
     release(execution);
 }
 
+/* The sandbox dies with the start of an execution open. */
+static struct execution *start_and_kill(bool is_read)
+{
+    struct execution *execution = start_simple();
+
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+    fake_programs_hang(true);
+    execution = start_simple();
+    fake_programs_hang(false);
+    fake_programs_stop_reading(!is_read);
+    fake_backend_kill(world.backend, session->sandbox->id);
+    world_settle(&world);
+    fake_programs_stop_reading(false);
+    return execution;
+}
+
+static void what_a_dying_init_has_not_read_runs_in_the_next_sandbox(void **state)
+{
+    struct execution *execution = start_and_kill(false);
+
+    (void)state;
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution->generation, 2);
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+static void what_a_dying_init_may_have_read_is_not_run_again(void **state)
+{
+    struct execution *execution = start_and_kill(true);
+
+    (void)state;
+    assert_int_equal(execution->state, EXECUTION_CRASHED);
+    assert_int_equal(execution->generation, 1);
+    release(execution);
+}
+
 static void the_oom_killer_is_told_from_other_deaths(void **state)
 {
     struct execution *execution = start_simple();
@@ -1033,6 +1071,8 @@ int main(void)
         TEST(input_is_taken_as_far_as_the_pipe_goes),
         TEST(a_program_without_input_says_so),
         TEST(a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_output),
+        TEST(what_a_dying_init_has_not_read_runs_in_the_next_sandbox),
+        TEST(what_a_dying_init_may_have_read_is_not_run_again),
         TEST(the_oom_killer_is_told_from_other_deaths),
         TEST(deleting_the_session_keeps_the_result_of_what_runs),
         TEST(a_new_daemon_goes_on_with_a_running_program_without_losing_a_byte),
