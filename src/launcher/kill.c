@@ -20,9 +20,57 @@ bool kill_has_own_uid(const struct launcher *launcher, const struct mark *mark)
     return launcher->changes_ids && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
 }
 
+/* One of that user's: 1 when it lives, 0 when it is a zombie, -1 when it is somebody else's. One
+ * with threads is not dead with its first. */
+static int lives_as(const struct state *state, const char *pid, uid_t uid)
+{
+    char path[32];
+    char text[4096];
+    const char *line;
+    ssize_t length;
+    int fd;
+
+    snprintf(path, sizeof(path), "%.16s/status", pid);
+    fd = openat(state->proc, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    length = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    line = strstr(text, "\nUid:\t");
+    if (!line || strtoul(line + 6, NULL, 10) != uid)
+        return -1;
+    line = strstr(text, "\nThreads:\t");
+    return !strstr(text, "\nState:\tZ") || (line && strtoul(line + 10, NULL, 10) > 1);
+}
+
+/* Where nobody reaps orphans, the dead stay. What cannot be seen is taken for alive. */
+static bool has_only_zombies(const struct state *state, uid_t uid)
+{
+    int fd = openat(state->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    bool has_zombie = false;
+    int lives = 0;
+
+    if (!stream) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    while (lives <= 0 && (entry = readdir(stream))) {
+        if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
+            continue;
+        lives = lives_as(state, entry->d_name, uid);
+        has_zombie = has_zombie || lives == 0;
+    }
+    closedir(stream);
+    return has_zombie && lives <= 0;
+}
+
 /* One call that no fork can slip through: kill(-1) as that user. 1 when somebody is left that has
  * still to die. */
-static int kill_by_uid(uid_t uid)
+static int kill_by_uid(const struct state *state, uid_t uid)
 {
     pid_t child = fork();
 
@@ -36,7 +84,7 @@ static int kill_by_uid(uid_t uid)
         return -1;
     errno = 0;
     (void)getpriority(PRIO_USER, uid);
-    return errno == ESRCH ? 0 : 1;
+    return errno == ESRCH || has_only_zombies(state, uid) ? 0 : 1;
 }
 
 /* --- native ------------------------------------------------------------------------------- */
@@ -171,7 +219,7 @@ void kill_tree(struct launcher *launcher, const struct mark *mark, int pidfd, co
     bool by_group = cgroups_kill(&launcher->cgroups, id) >= 0;
 
     if (kill_has_own_uid(launcher, mark))
-        (void)kill_by_uid(mark->uid);
+        (void)kill_by_uid(&launcher->state, mark->uid);
     else if (!by_group && pidfd >= 0)
         kill_by_descent(launcher, mark->pid);
     if (pidfd >= 0)
@@ -185,6 +233,6 @@ int kill_stragglers(struct launcher *launcher, const struct mark *mark)
     if (found > 0)
         return found;
     if (kill_has_own_uid(launcher, mark))
-        return kill_by_uid(mark->uid);
+        return kill_by_uid(&launcher->state, mark->uid);
     return 0;
 }

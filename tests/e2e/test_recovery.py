@@ -1,4 +1,5 @@
 """A daemon that comes back serves at once, whatever state its sandboxes are in, and forgets nothing that it has acknowledged."""
+import ctypes
 import os
 import signal
 import threading
@@ -139,6 +140,34 @@ def test_a_use_right_behind_a_death_gets_a_new_sandbox(daemon):
         os.kill(init_of(daemon, session), signal.SIGKILL)
     restart(daemon)  # the last one died with the daemon, as good as
     wait_for(lambda: daemon.api("POST", f"/sessions/{session}/executions", {"command": "true"}).status == 201, "a third one", 15)
+
+
+def adopt_orphans(adopts):
+    """This process is what PID 1 is in many containers: the parent of orphans, which it does not reap."""
+    PR_SET_CHILD_SUBREAPER = 36
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0) == 0
+
+
+def test_a_dead_sandbox_that_nobody_reaps_is_dead(daemon):
+    adopt_orphans(True)
+    try:
+        session = daemon.session()
+        daemon.execute(session, command="true")
+        init = init_of(daemon, session)
+        folder = daemon.state / "sandboxes" / daemon.api("GET", f"/sessions/{session}").json["sandbox"]["id"]
+        daemon.kill()
+        wait_for(lambda: parent_of(init) == str(os.getpid()), "it is ours")
+        os.kill(init, signal.SIGKILL)
+        wait_for(lambda: open(f"/proc/{init}/stat").read().rsplit(")", 1)[1].split()[0] == "Z", "it is a zombie")
+        restart(daemon)
+        result = daemon.execute(session, command="echo up")
+        assert (result["stdout"], result["generation"]) == ("up\n", 2)
+        wait_for(lambda: not folder.exists(), "the dead one is gone")
+        assert open(f"/proc/{init}/stat").read().rsplit(")", 1)[1].split()[0] == "Z"
+        daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    finally:
+        adopt_orphans(False)
+        os.waitpid(init, 0)
 
 
 def test_dead_members_of_the_pool_are_not_handed_out(make_daemon, backend):
