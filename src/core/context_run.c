@@ -258,6 +258,23 @@ static enum context_run_state end_state(const struct context_run *run)
     return run->end;
 }
 
+/* What tells the end of a run may be among the bytes that could not be kept. */
+static bool end_without_output(struct context *context, struct context_run *run)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(context->streams); i++) {
+        const struct error *err = output_error(stream_output(context, i));
+        char cause[256];
+
+        if (!err || run->is_over[i])
+            continue;
+        snprintf(cause, sizeof(cause), "its output is incomplete: %.200s", err->message);
+        context_drop_driver(context, true, cause);
+        context_run_finish(run, RUN_CRASHED, cause);
+        return true;
+    }
+    return false;
+}
+
 void context_pump(struct context *context)
 {
     struct context_run *run = list_first(&context->runs, struct context_run, node);
@@ -269,6 +286,8 @@ void context_pump(struct context *context)
             context_run_finish(run, end_state(run), NULL);
             return;
         }
+        if (has_room(run) && end_without_output(context, run))
+            return;
     }
     if (context->execution && execution_state_is_final(context->execution->state))
         on_driver_gone(context, run);

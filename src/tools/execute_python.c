@@ -131,19 +131,34 @@ static void say_session(struct python *python)
     say_workspace(python);
 }
 
+/* A program may succeed and its output be lost. */
+static bool say_lost_output(struct python *python)
+{
+    const struct execution *execution = python->execute.execution;
+    const struct error *err = output_error(execution->out);
+
+    if (!err && execution->err)
+        err = output_error(execution->err);
+    if (err)
+        tool_say(python->call, "\n[notice] The output is incomplete: %s.", err->message);
+    return err != NULL;
+}
+
 static void say_end(struct python *python)
 {
     const struct execution *execution = python->execute.execution;
     int64_t wall_us =
         execution->started.boot_us ? execution->ended.boot_us - execution->started.boot_us : 0;
     char timeout[STR_UNIT_SIZE];
+    bool is_lost;
 
     begin_part(python->call);
     tool_say(python->call, "[exit=%d duration=%.2fs]",
              execution->signal ? 128 + execution->signal : execution->exit_code,
              (double)wall_us / 1e6);
+    is_lost = say_lost_output(python);
     if (execution->state == EXECUTION_EXITED) {
-        python->call->result.is_error = execution->exit_code != 0;
+        python->call->result.is_error = execution->exit_code != 0 || is_lost;
         tool_finish(python->call);
     } else if (execution->state == EXECUTION_TIMEOUT) {
         str_format_duration(execution->timeout_ms, timeout);

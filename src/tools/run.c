@@ -214,7 +214,8 @@ static const char *state_lost(const struct run *run)
 static void say_timeout(struct run *run)
 {
     tool_fail(run->call,
-              "it did not end within %lld seconds and was %s; what it wrote until then is above. "
+              "timeout: it did not end within %lld seconds and was %s; what it wrote until then is "
+              "above. "
               "%s",
               (long long)run->timeout_s, run->is_driver_killed ? "killed" : "interrupted",
               is_shell(run)

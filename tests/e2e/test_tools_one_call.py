@@ -1,6 +1,7 @@
 """execute_python and manage_session, with the texts that their users know."""
 import json
 import re
+import shutil
 import threading
 
 from conftest import wait_for
@@ -83,3 +84,14 @@ def test_a_session_of_ones_own_is_used_by_its_route(daemon):
     session = daemon.session()
     result = daemon.api("POST", f"/sessions/{session}/tools/execute_python", {"code": "print(7)"}, expect=200).json
     assert result["structured"]["session_id"] == session
+
+
+def test_output_that_cannot_be_kept_is_told(daemon):
+    session = execute(daemon, "pass")["structured"]["session_id"]
+    spool = daemon.state / "output"
+    if spool.exists():
+        shutil.rmtree(spool)
+    spool.write_text("no directory")
+    result = execute(daemon, "print(1)", session_id=session)
+    assert "[exit=0" in text_of(result) and "[notice] The output is incomplete: create the spool" in text_of(result), result
+    assert result["is_error"]

@@ -1,6 +1,7 @@
 """The tools that run something: bash and python, what they keep between calls and how they end."""
 import json
 import random
+import shutil
 import threading
 
 import pytest
@@ -61,7 +62,7 @@ def test_a_command_that_takes_too_long_keeps_what_it_wrote(daemon):
     result = run(daemon, session, "echo partial; sleep 100; echo never", timeout=1)
     text = text_of(result)
     assert result["is_error"] and text.startswith("partial\n") and "never" not in text.split("ERROR")[0]
-    assert "within 1 seconds" in text and "nohup" in text
+    assert "timeout: it did not end within 1 seconds" in text and "nohup" in text
     assert result["structured"]["state"] == "timeout"
     assert text_of(run(daemon, session, "echo $kept")) == "yes\n"
 
@@ -224,3 +225,15 @@ def test_a_secret_is_told_by_no_tool(daemon):
     assert ok(daemon, session, "read", path="kept") == "     1\t[redacted]\n"
     assert "s3cret" not in ok(daemon, session, "grep", pattern="cret")
     assert "s3cret" not in ok(daemon, session, "bash", command="for i in $(seq 3000); do echo $API_TOKEN; done")
+
+
+def test_output_that_cannot_be_kept_ends_the_run_and_is_told(daemon):
+    session = daemon.session()
+    spool = daemon.state / "output"
+    if spool.exists():
+        shutil.rmtree(spool)
+    spool.write_text("no directory")
+    text = fails(daemon, session, "bash", command="echo lost", timeout=600)
+    assert "its output is incomplete: create the spool" in text, text
+    spool.unlink()
+    assert text_of(run(daemon, session, "echo again")).endswith("again\n")
