@@ -295,6 +295,7 @@ static void on_stalled(struct context_run *run)
 {
     struct answer *answer = run->user;
 
+    answer->cancels = false; /* it did not leave: it is we who cut it off */
     http_exchange_abort(answer->request->exchange);
 }
 
@@ -326,7 +327,7 @@ static void on_gone(struct api_request *request)
 {
     struct answer *answer = request->state;
 
-    context_run_leave(answer->run, answer->cancels);
+    context_run_leave(answer->run, answer->cancels && !request->core->stopping);
     answer_free(answer);
 }
 
@@ -351,7 +352,7 @@ static struct answer *answer_new(struct api_request *request, const struct field
 
 void api_run_context(struct api_request *request, struct context *context)
 {
-    struct fields fields = { .timeout_ms = -1 };
+    struct fields fields = { .timeout_ms = -1, .cancel_on_disconnect = true };
     struct answer *answer;
     struct error err = { 0 };
 

@@ -21,6 +21,7 @@ struct execute_body {
     json_t *env, *secrets;
     int64_t timeout_ms;
     bool ephemeral;
+    bool cancel_on_disconnect;
 };
 
 #define BODY(name) offsetof(struct execute_body, name)
@@ -36,6 +37,7 @@ static const struct json_field fields[] = {
     { "secrets", JSON_KIND_TEXT_MAP, BODY(secrets) },
     { "cwd", JSON_KIND_TEXT, BODY(cwd), .max_length = 4095 },
     { "ephemeral", JSON_KIND_BOOL, BODY(ephemeral) },
+    { "cancel_on_disconnect", JSON_KIND_BOOL, BODY(cancel_on_disconnect) },
 };
 
 struct answer {
@@ -217,6 +219,7 @@ static void start(struct answer *answer, struct session *session)
         .secrets_json = answer->secrets,
         .timeout_ms = body->timeout_ms,
         .is_ephemeral = body->ephemeral,
+        .goes_on = !body->cancel_on_disconnect,
     };
     struct error err = { 0 };
 
@@ -234,6 +237,7 @@ static void on_found(struct api_request *request)
 static int read_body(struct api_request *request, struct execute_body *body, struct error *err)
 {
     body->timeout_ms = execute_default_timeout_ms(request->core);
+    body->cancel_on_disconnect = true;
     if (api_decode(request, body, err) < 0)
         return -1;
     if (!*body->code)

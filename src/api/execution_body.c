@@ -96,6 +96,15 @@ static const char **list_texts(const json_t *list)
     return texts;
 }
 
+/* Who gives a key comes back for the execution, and who starts one in the background does not wait
+ * for it. Everybody else stops what they started by leaving. */
+static bool cancels_by_leaving(const struct api_request *request, const struct fields *fields)
+{
+    return json_is_boolean(json_object_get(request->body, "cancel_on_disconnect"))
+               ? fields->cancel_on_disconnect
+               : !fields->background && str_is_empty(fields->key);
+}
+
 int execution_body_read(struct api_request *request, struct execution_body *body, struct error *err)
 {
     struct fields fields = { .timeout_ms = -1 };
@@ -122,7 +131,7 @@ int execution_body_read(struct api_request *request, struct execution_body *body
     wanted->timeout_ms = fields.timeout_ms;
     wanted->background = fields.background;
     wanted->generation = (uint64_t)fields.generation;
-    body->cancel_on_disconnect = fields.cancel_on_disconnect;
+    body->cancel_on_disconnect = cancels_by_leaving(request, &fields);
     return 0;
 }
 

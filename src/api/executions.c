@@ -154,9 +154,8 @@ static void on_wait_gone(struct api_request *request)
 {
     struct wait *wait = request->state;
 
-    if ((wait->cancels && !execution_state_is_final(wait->execution->state)) ||
-        (wait->status == 201 && waits_for_its_turn(wait->execution)))
-        execution_cancel(wait->execution);
+    if (wait->cancels || (wait->status == 201 && waits_for_its_turn(wait->execution)))
+        execution_abandon(wait->execution);
     wait_release(wait);
 }
 
@@ -288,8 +287,8 @@ static void start(struct api_request *request)
     if (!execution)
         api_fail(request, &err);
     else
-        follow_up(request, execution, body.request.background, body.cancel_on_disconnect,
-                  is_repeated ? 200 : 201);
+        follow_up(request, execution, body.request.background,
+                  body.cancel_on_disconnect && !is_repeated, is_repeated ? 200 : 201);
 }
 
 static void on_repeated(struct api_request *request, const struct execution_record *record)

@@ -55,8 +55,8 @@ static void on_gone(struct api_request *request)
 {
     struct event_stream *events = request->state;
 
-    if (events->cancels && !execution_state_is_final(events->execution->state))
-        execution_cancel(events->execution);
+    if (events->cancels)
+        execution_abandon(events->execution);
     for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
         if (events->streams[i].output)
             output_follower_vanished(events->streams[i].output, &events->streams[i].follower);

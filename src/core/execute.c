@@ -285,6 +285,8 @@ void execute_fini(struct execute *execute)
     listing_fini(&execute->listing);
     if (execute->state == EXECUTE_LISTING)
         session_use_end(&execute->use);
+    if (execute->state == EXECUTE_RUNNING && !execute->made_session && !execute->request.goes_on)
+        execution_abandon(execute->execution);
     if (abandoned)
         session_end(abandoned, END_FAILED, "the client left", NULL, NULL);
     if (execute->execution)

@@ -23,6 +23,7 @@ struct execute_request {
     const char *env_json, *secrets_json;
     int64_t timeout_ms;
     bool is_ephemeral; /* the session is removed after the run; without `session` and `key` */
+    bool goes_on;      /* when nobody waits any more, in a session that was there before */
 };
 
 enum execute_state {
@@ -63,7 +64,7 @@ int execute_start(struct execute *execute, struct core *core, const struct execu
                   execute_done_fn *done, struct error *err);
 
 /* When it is over, and at any time when the caller no longer waits: then a session that was made
- * for it ends, and code in another one goes on. */
+ * for it ends, and code in another one is cancelled unless it was to go on. */
 void execute_fini(struct execute *execute);
 
 /* NULL when it has ended. */

@@ -133,6 +133,10 @@ int execution_resize(struct execution *execution, unsigned columns, unsigned row
 /* TERM to the whole tree, KILL after exec.grace; ends as cancelled. */
 void execution_cancel(struct execution *execution);
 
+/* The client that waited for it has left: cancels it, unless it has ended, or it is the daemon that
+ * leaves and the next one takes it over. */
+void execution_abandon(struct execution *execution);
+
 /* --- called by the sandbox that owns the agent --------------------------------------------- */
 
 /* By the number that init knows it by; NULL when it is not in memory. */

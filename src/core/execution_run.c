@@ -199,6 +199,12 @@ void execution_cancel(struct execution *execution)
     execution_stop(execution, EXECUTION_CANCELLED);
 }
 
+void execution_abandon(struct execution *execution)
+{
+    if (!execution->core->stopping && !execution_state_is_final(execution->state))
+        execution_cancel(execution);
+}
+
 /* --- the end of the process ------------------------------------------------------------------- */
 
 /* Whether the OOM killer has been there since the last execution that it took. */

@@ -106,29 +106,44 @@ static void a_waiting_caller_gets_the_end_with_the_output(void **state)
     caller_close(&front, &caller);
 }
 
-static void a_caller_who_leaves_does_not_stop_the_program(void **state)
+static void a_caller_who_is_to_come_back_does_not_stop_the_program(void **state)
 {
-    struct caller caller;
-    struct answer answer;
+    static const char *const bodies[] = {
+        "{\"argv\":[\"/bin/echo\"],\"cancel_on_disconnect\":false}",
+        "{\"argv\":[\"/bin/echo\"],\"key\":\"mine\"}",
+    };
 
     (void)state;
-    begin(&caller, "", "", "{\"argv\":[\"/bin/echo\"]}");
-    assert_false(caller_poll(&front, &caller, &answer));
-    caller_close(&front, &caller);
-    assert_int_equal(fake_programs_last()->signal_count, 0);
-    assert_int_equal(session->active_uses, 1);
+    for (size_t i = 0; i < ARRAY_LENGTH(bodies); i++) {
+        struct caller caller;
+        struct answer answer;
+
+        begin(&caller, "", "", bodies[i]);
+        assert_false(caller_poll(&front, &caller, &answer));
+        caller_close(&front, &caller);
+        assert_int_equal(fake_programs_last()->signal_count, 0);
+        assert_int_equal(session->active_uses, i + 1);
+    }
 }
 
-static void a_caller_who_asked_for_it_stops_the_program_by_leaving(void **state)
+static void a_caller_stops_the_program_by_leaving(void **state)
 {
-    struct caller caller;
-    struct answer answer;
+    static const char *const bodies[] = {
+        "{\"argv\":[\"/bin/echo\"]}",
+        "{\"argv\":[\"/bin/echo\"],\"cancel_on_disconnect\":null}",
+        "{\"argv\":[\"/bin/echo\"],\"key\":\"mine\",\"cancel_on_disconnect\":true}",
+    };
 
     (void)state;
-    begin(&caller, "", "", "{\"argv\":[\"/bin/echo\"],\"cancel_on_disconnect\":true}");
-    assert_false(caller_poll(&front, &caller, &answer));
-    caller_close(&front, &caller);
-    assert_int_equal(fake_programs_last()->signals[0], SIGTERM);
+    for (size_t i = 0; i < ARRAY_LENGTH(bodies); i++) {
+        struct caller caller;
+        struct answer answer;
+
+        begin(&caller, "", "", bodies[i]);
+        assert_false(caller_poll(&front, &caller, &answer));
+        caller_close(&front, &caller);
+        assert_int_equal(fake_programs_last()->signals[0], SIGTERM);
+    }
 }
 
 static void a_failed_start_is_an_error_with_its_status(void **state)
@@ -663,8 +678,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(a_waiting_caller_gets_the_end_with_the_output),
-        TEST(a_caller_who_leaves_does_not_stop_the_program),
-        TEST(a_caller_who_asked_for_it_stops_the_program_by_leaving),
+        TEST(a_caller_who_is_to_come_back_does_not_stop_the_program),
+        TEST(a_caller_stops_the_program_by_leaving),
         TEST(a_failed_start_is_an_error_with_its_status),
         TEST(what_is_not_found_is_an_execution_not_an_error),
         TEST(wrong_bodies_are_refused_with_the_field),
