@@ -184,6 +184,18 @@ static void put_output(struct json_writer *json, struct api *api, const struct e
     put_stream(json, "stderr", execution_mask(execution), execution->err);
 }
 
+static bool is_audited(const char *type)
+{
+    static const char *const types[] = { "execution.started", "execution.ended",
+                                         "sandbox.crashed",   "sandbox.evicted",
+                                         "sandbox.destroyed", "session.ended" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(types); i++)
+        if (str_equal(type, types[i]))
+            return true;
+    return false;
+}
+
 static void on_event(struct events_watcher *watcher, const struct event_record *event)
 {
     struct api *api = container_of(watcher, struct api_audit, watcher)->api;
@@ -191,7 +203,7 @@ static void on_event(struct events_watcher *watcher, const struct event_record *
     struct json_writer json = JSON_WRITER(&text);
     bool is_execution = str_equal(event->type, "execution.ended");
 
-    if (!is_execution && !str_equal(event->type, "session.ended"))
+    if (!is_audited(event->type))
         return;
     json_begin_object(&json, NULL);
     json_put_text(&json, "type", event->type);

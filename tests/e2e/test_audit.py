@@ -72,6 +72,21 @@ def test_code_and_output_are_written_only_when_asked_for(audited, with_code, wit
     assert ended.get("stdout") == ("told aloud\n" if with_output else None)
 
 
+def test_executions_and_the_ends_of_sandboxes_are_written_with_their_reasons(audited):
+    daemon = audited()
+    session = daemon.session()
+    execution = daemon.execute(session, ["true"])["id"]
+    daemon.api("POST", f"/sessions/{session}/sandbox/teardown", {}, expect=202)
+    started = wait_for_line(daemon, type="execution.started", session=session)
+    assert started["data"]["execution_id"] == execution
+    assert wait_for_line(daemon, type="sandbox.destroyed", session=session)["data"]["reason"] == "teardown"
+    daemon.execute(session, ["true"])
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    ended = wait_for(lambda: [line for line in lines(daemon) if line["type"] == "sandbox.destroyed"][1:], "its second end")
+    assert ended[0]["data"]["generation"] == 2 and ended[0]["data"]["reason"]
+    assert verify(log_of(daemon))[0] == 0
+
+
 def test_it_can_be_turned_off(audited):
     daemon = audited(enabled=False)
     daemon.session()
