@@ -800,7 +800,7 @@ const struct setting settings[] = {
                 "requests}. The name is that of the owner and "
                 "of all below it (svc: also svc/ann), or ends with * (ci-*); the longest that "
                 "fits counts. max: as sandbox.max, in its place for this owner; the rest: as "
-                "capacity.max_…_per_owner, for it and all below it together.",
+                "capacity.max_*_per_owner, for it and all below it together.",
     },
     {
         .key = "http.connections",

@@ -177,7 +177,7 @@ def test_config_check_refuses_with_the_place_and_the_nearest_key(tmp_path):
     result = cli("config", "check", "--config", config)
     assert (result.returncode, result.stdout) == (1, "")
     assert f"{config}:2" in result.stderr and "idle_timeout" in result.stderr
-    config.write_text("session:\n  idle_timeout: 7m\n")
+    config.write_text(f"state_dir: {tmp_path}/state\nsession:\n  idle_timeout: 7m\n")
     assert cli("config", "check", "--config", config).returncode == 0
 
 

@@ -241,8 +241,8 @@ def test_an_ephemeral_execute_leaves_nothing(daemon, code, exit_code):
     assert answer["output_files"] == (["a.txt"] if exit_code == 0 else [])
     assert daemon.api("GET", "/sessions").json["total"] == 0
     assert daemon.api("GET", "/capacity").json["own"] == 0
-    ended = daemon.api("GET", f"/sessions/{answer['session_id']}", expect=410).json
-    assert "ephemeral" in ended["error"]["message"]
+    ended = daemon.api("GET", f"/sessions/{answer['session_id']}", expect=200).json
+    assert ended["state"] == "ended" and "ephemeral" in ended["end_reason"]
     output = f"/sessions/{answer['session_id']}/executions/{answer['execution_id']}/output?stream=stdout"
     assert daemon.api("GET", output, expect=200).body == b"hi\n"
 
@@ -279,9 +279,10 @@ def test_signals_and_sizes_for_one_that_still_waits_reach_it(make_daemon, backen
     for _ in range(5):
         session = daemon.session()
         paths = [f"/sessions/{session}/executions/" + daemon.api("POST", f"/sessions/{session}/executions", {**body, "background": True}, expect=201).json["id"]
-                 for body in ({"argv": ["/bin/sleep", "60"]}, {"command": "sleep 0.1; stty size", "tty": {"cols": 80, "rows": 24}})]
+                 for body in ({"argv": ["/bin/sleep", "60"]}, {"command": "while [ ! -e go ]; do sleep 0.02; done; stty size", "tty": {"cols": 80, "rows": 24}})]
         daemon.api("POST", paths[0] + "/signal", {"signal": "USR1"}, expect=200)
         daemon.api("POST", paths[1] + "/resize", {"cols": 101, "rows": 11}, expect=200)
+        daemon.execute(session, ["touch", "go"])
         assert daemon.api("GET", paths[0] + "?wait=20").json["signal"] == 10
         assert daemon.api("GET", paths[1] + "?wait=20").json["exit_code"] == 0
         assert daemon.api("GET", paths[1] + "/output").body == b"11 101\r\n"

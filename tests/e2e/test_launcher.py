@@ -88,7 +88,12 @@ def test_a_killed_teardown_process_is_replaced(make_daemon):
     if before is None:
         return  # a host without native sandboxes
     os.kill(before, signal.SIGKILL)
-    another(find, before)
+
+    def found_by_the_next_destroy():
+        daemon.api("DELETE", f"/sessions/{daemon.session()}", expect=200)
+        return (found := find()) and found != before
+
+    wait_for(found_by_the_next_destroy, "it is replaced")
     session = daemon.session()
     assert run(daemon, session, "true").json["exit_code"] == 0
     daemon.api("DELETE", f"/sessions/{session}")

@@ -24,7 +24,8 @@ class Row:
 
     def __init__(self, who, query="", body=None, data=None, last=0, streams=False):
         # "session": its owner; "caller": everybody, about himself; "anybody"; "admin"; "delegate"; "approver"; "approval":
-        # who asked may look, an approver decides; "client": who holds an id of MCP, see test_mcp_http.py
+        # who asked may look, an approver decides; "client": who holds an id of MCP, see test_mcp_http.py; "program" in a
+        # sandbox, and "url": who has a signed one, see test_storage.py
         self.who = who
         self.query = query
         self.body = body
@@ -94,6 +95,14 @@ ROWS = {
     ("GET", SESSION + "/kept"): Row("session"),
     ("GET", SESSION + "/kept/archive"): Row("session"),
     ("GET", SESSION + "/kept/file"): Row("session", query="?path=note"),
+    ("GET", SESSION + "/storage"): Row("session"),
+    ("GET", SESSION + "/storage/{name}"): Row("session"),
+    ("DELETE", SESSION + "/storage/{name}"): Row("session", last=1),
+    ("POST", SESSION + "/storage/{name}/url"): Row("session", body={}),
+    ("GET", "/api/v1/shared/{id}/{name}"): Row("url"),
+    ("PUT", "/storage/{name}"): Row("program", data=b"x"),
+    ("GET", "/storage/{name}"): Row("program"),
+    ("GET", "/storage"): Row("program"),
     ("GET", "/api/v1/events"): Row("caller", query="?follow=0"),
     ("POST", "/api/v1/scopes"): Row("delegate", body={}),
     ("POST", "/mcp"): Row("caller", body={"jsonrpc": "2.0", "id": 1, "method": "initialize",
@@ -147,6 +156,7 @@ class Scene:
         path = path.replace("{approval}", approval or self.approval)
         path = path.replace("{context}", "ctx_" + "0" * 26)
         path = path.replace("{tool}", "bash" if "{session}" in route[1] else "manage_session")
+        path = path.replace("{name}", "stored").replace("{id}", self.session)
         headers = dict(headers)
         if row.streams:
             return self.ask_head(method, path + row.query, headers)
@@ -174,6 +184,8 @@ def check_strangers(scene, strangers, deciding=()):
     missing = "ses_" + "0" * 26
     for route in scene.of("session"):
         for name in strangers:
+            if name in deciding and route[1].endswith("/budget"):
+                continue  # they see and raise the caps of everybody
             theirs = scene.ask(route, scene.callers[name])
             nowhere = scene.ask(route, scene.callers[name], missing)
             assert theirs.status == 404, (route, name, theirs.status, theirs.body[:300])
@@ -189,6 +201,9 @@ def check_strangers(scene, strangers, deciding=()):
             assert theirs.status == 404, (route, name, theirs.status)
             nowhere = scene.ask(route, scene.callers[name], approval=nothing)
             assert theirs.body == nowhere.body.replace(nothing.encode(), scene.approval.encode()), (route, name)
+    for route in scene.of("program"):
+        for name in scene.callers:
+            assert scene.ask(route, scene.callers[name]).json["error"]["code"] == "route_not_found", (route, name)
     for route in scene.of("caller"):
         for name in strangers:
             if name in deciding and route[1].startswith("/api/v1/approvals"):

@@ -122,7 +122,7 @@ def test_groups_that_a_killed_launcher_had_ready_go(make_daemon):
     launchers = [pid for pid, name in our_processes(daemon.directory).items() if name.startswith("sandglass-launc")]
     for pid in launchers:
         os.kill(int(pid), signal.SIGKILL)
-    wait_for(lambda: daemon.log().count("the launcher is gone; until a restart") == 1, "the operator is told")
+    wait_for(lambda: "the launcher was replaced" in daemon.log(), "the operator is told")
     daemon.kill()
     wait_for(lambda: not any(one.startswith("sandglass-launc") for one in our_processes(daemon.directory).values()), "its launcher is gone")
     assert sweep("--older-than", "0s", "--state", daemon.state)[0] == 0

@@ -207,7 +207,7 @@ def _sandglass():
 
     def set_environment(environment):
         have = os.environb
-        for name in (b"PATH", b"HOME", b"USER", b"LOGNAME", b"SHELL", b"LC_CTYPE"):  # set by init, and by Python itself
+        for name in (b"PATH", b"HOME", b"USER", b"LOGNAME", b"SHELL", b"LC_CTYPE", b"SANDGLASS_STORAGE"):  # set by init, and by Python itself
             if name in have:
                 environment.setdefault(name, have[name])
         for name in set(have).difference(environment):
