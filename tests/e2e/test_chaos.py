@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import threading
 import time
 
@@ -254,3 +255,55 @@ def test_nothing_is_lost_or_left_when_the_daemon_is_killed_at_random_moments(mak
     wait_for(lambda: not groups_of_sandboxes(), f"seed {SEED}: no control group left")
     wait_for(lambda: not list((daemon.state / "sandboxes").iterdir()), f"seed {SEED}: no folder left")
     assert "panic" not in log and "assert" not in log.lower(), log[-4000:]
+
+
+def kill_daemon(daemon, session):
+    daemon.kill()
+    daemon.start()
+
+
+def pause_and_kill_daemon(daemon, session):
+    assert daemon.api("POST", f"/sessions/{session}/pause", expect=200).json["state"] == "paused"
+    kill_daemon(daemon, session)
+    assert state_of(daemon, session) == "paused"
+
+
+def below(pid):
+    """Its children, theirs, and so on."""
+    try:
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        children = []
+    return [process for child in children for process in [int(child), *below(child)]]
+
+
+def kill_launcher(daemon, session):
+    names = {pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in below(daemon.process.pid)}
+    launchers = [pid for pid, name in names.items() if name.startswith("sandglass-launc")]
+    assert launchers, names
+    os.kill(launchers[0], signal.SIGKILL)
+
+
+def kill_init(daemon, session):
+    sandbox = daemon.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]
+    if sandbox and sandbox.get("pid"):
+        os.kill(sandbox["pid"], signal.SIGKILL)
+
+
+def is_usable(daemon, session):
+    answer = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["/bin/echo", "up"]}, timeout=30)
+    return answer.status == 201 and (answer.json["state"], answer.json["stdout"]) == ("exited", "up\n")
+
+
+def test_a_session_can_be_used_after_the_death_of_any_part(daemon):
+    chance = random.Random(SEED)
+    sessions = [daemon.session() for _ in range(2)]
+    parts = [kill_daemon, pause_and_kill_daemon, kill_launcher, kill_init] * max(KILLS // 12, 1)
+    chance.shuffle(parts)
+    for session in sessions:
+        daemon.execute(session, command="true")
+    for part in parts:
+        part(daemon, chance.choice(sessions))
+        for session in sessions:
+            wait_for(lambda: is_usable(daemon, session), f"seed {SEED}: a use after {part.__name__}", 30)
+            assert state_of(daemon, session) == "open"
