@@ -175,3 +175,16 @@ def test_a_paused_sandbox_is_removed_like_any_other(make_daemon):
     assert not is_alive(pid)
     assert our_cgroups() == []
     daemon.start()
+
+
+def test_sessions_whose_sandboxes_were_swept_survive_as_crashed(dead):
+    wait_for(lambda: outcomes(sweep("--older-than", "0s", "--state", dead.state)[1]) == ["removed"] * 2, "its launcher is gone too")
+    dead.start()
+    listed = dead.api("GET", "/sessions", expect=200).json["sessions"]
+    assert [session["state"] for session in listed] == ["open"] * 2
+    for session in listed:
+        run = dead.api("GET", f"/sessions/{session['id']}/executions", expect=200).json["executions"][0]
+        wait_for(lambda: dead.api("GET", f"/sessions/{session['id']}/executions/{run['id']}").json["state"] == "crashed", "its end is told")
+        result = dead.execute(session["id"], command="echo up")
+        assert (result["stdout"], result["generation"]) == ("up\n", 2)
+    dead.kill()
