@@ -282,6 +282,7 @@ def test_signals_and_sizes_for_one_that_still_waits_reach_it(make_daemon, backen
                  for body in ({"argv": ["/bin/sleep", "60"]}, {"command": "while [ ! -e go ]; do sleep 0.02; done; stty size", "tty": {"cols": 80, "rows": 24}})]
         daemon.api("POST", paths[0] + "/signal", {"signal": "USR1"}, expect=200)
         daemon.api("POST", paths[1] + "/resize", {"cols": 101, "rows": 11}, expect=200)
+        wait_for(lambda: daemon.api("GET", paths[1]).json["state"] == "running", "it runs, with the new size")
         daemon.execute(session, ["touch", "go"])
         assert daemon.api("GET", paths[0] + "?wait=20").json["signal"] == 10
         assert daemon.api("GET", paths[1] + "?wait=20").json["exit_code"] == 0
