@@ -76,10 +76,12 @@ static bool is_visible(const char *path, size_t length)
     return length > 0;
 }
 
-/* By the time that the kernel keeps: unpacked files have older times of their own. */
+/* By the time that the kernel keeps: unpacked files have older times of their own. What the run
+ * before has left is told apart by how it was then. */
 static bool is_of_the_run(const struct execute *execute, const struct protocol_entry_view *entry)
 {
-    return entry->fixed.stat.changed_us >= execute->execution->started.wall_us - CLOCK_SLACK_US;
+    return entry->fixed.stat.changed_us >= execute->execution->started.wall_us - CLOCK_SLACK_US &&
+           !file_snapshot_has(execute->before, &entry->fixed.stat);
 }
 
 bool execute_next_file(const struct execute *execute, bool of_the_run, size_t *at,
@@ -92,6 +94,18 @@ bool execute_next_file(const struct execute *execute, bool of_the_run, size_t *a
             return true;
     }
     return false;
+}
+
+/* What this run compares with was left by the one before, and the next compares with this. */
+static void exchange_snapshots(struct execute *execute)
+{
+    struct session *session = execute_session(execute);
+
+    if (!session)
+        return;
+    execute->before = session->files_before;
+    session->files_before =
+        file_snapshot_new(&execute->listing, execute->execution->ended.wall_us - CLOCK_SLACK_US);
 }
 
 /* For the history, which cannot look later. */
@@ -126,6 +140,8 @@ static void on_listed(struct listing *listing)
 
     if (listing->err.code)
         buffer_clear(&listing->bytes);
+    else
+        exchange_snapshots(execute);
     record_files(execute);
     session_use_end(&execute->use);
     finish(execute);
@@ -283,6 +299,7 @@ void execute_fini(struct execute *execute)
         session_op_cancel(&execute->op);
     execution_unwatch(&execute->watcher);
     listing_fini(&execute->listing);
+    file_snapshot_free(execute->before);
     if (execute->state == EXECUTE_LISTING)
         session_use_end(&execute->use);
     if (execute->state == EXECUTE_RUNNING && !execute->made_session && !execute->request.goes_on)

@@ -11,6 +11,7 @@
  */
 
 #include "core/execution.h"
+#include "core/file_snapshot.h"
 #include "core/listing.h"
 #include "core/session.h"
 
@@ -54,6 +55,7 @@ struct execute {
     struct execution_watcher watcher;
     struct session_use use;
     struct listing listing;
+    struct file_snapshot *before; /* owned: what the run before has left; NULL without one */
 };
 
 /* What is not given: exec.timeout, or a minute where that is off. */

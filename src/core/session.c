@@ -10,6 +10,7 @@
 #include "core/context.h"
 #include "core/events.h"
 #include "core/execution.h"
+#include "core/file_snapshot.h"
 #include "core/metrics.h"
 #include "core/retention.h"
 #include "core/sandbox.h"
@@ -179,6 +180,7 @@ void session_free(struct session *session)
     free(session->flavor);
     free(session->base_flavor);
     free(session->start_error);
+    file_snapshot_free(session->files_before);
     free(session);
 }
 

@@ -21,6 +21,7 @@
 #include "store/store.h"
 
 struct agent;
+struct file_snapshot;
 struct json_writer;
 struct mask;
 struct sandbox;
@@ -184,11 +185,12 @@ struct session {
         oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
     uint32_t oom_kills;
 
-    struct timer clock;        /* armed for the next of lease, idle, lifetime */
-    struct timer teardown;     /* armed while a teardown is in its grace */
-    uint64_t teardown_number;  /* of the last URL for one that was given out */
-    uint64_t teardown_spent;   /* 1 + the generation that URL was used in; 0 before its use */
-    struct list end_waiters;   /* struct session_op waiting for the end */
+    struct timer clock;       /* armed for the next of lease, idle, lifetime */
+    struct timer teardown;    /* armed while a teardown is in its grace */
+    uint64_t teardown_number; /* of the last URL for one that was given out */
+    uint64_t teardown_spent;  /* 1 + the generation that URL was used in; 0 before its use */
+    struct list end_waiters;  /* struct session_op waiting for the end */
+    struct file_snapshot *files_before; /* owned: after the last run of code; NULL without one */
     struct error *start_error; /* owned: why the last sandbox could not be made; NULL if it could */
 
     /* Private to the files session*.c. */

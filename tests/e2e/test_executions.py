@@ -215,6 +215,23 @@ def test_sixty_four_executions_at_once(daemon, session):
         assert result["stdout"] == "".join(f"{n}\n" for n in range(i, i + 2001))
 
 
+def test_only_files_that_the_run_has_changed_are_told(daemon):
+    """Runs follow each other faster than time stamps of files tell apart."""
+    session = daemon.session()
+
+    def run(code):
+        answer = daemon.api("POST", "/execute", {"code": code, "language": "bash", "session_id": session}, expect=200).json
+        assert answer["exit_code"] == 0, answer
+        return sorted(answer["output_files"])
+
+    for i in range(10):
+        assert run(f"echo {i} > a.txt; mkdir -p d; echo {i} > d/{i}") == ["a.txt", f"d/{i}"]
+        assert run("cat a.txt d/*") == []
+        assert run("cat a.txt") == []
+        assert run(f"echo {i} > b.txt; cat a.txt") == ["b.txt"]
+        assert run("echo more >> a.txt; mv b.txt c.txt") == ["a.txt", "c.txt"]
+
+
 def test_execute_makes_a_session_and_tells_its_files(daemon):
     result = daemon.api("POST", "/execute", {"code": "open('a.txt','w').write('x'*10)\nprint('hi')"}, expect=200).json
     assert (result["stdout"], result["exit_code"]) == ("hi\n", 0)
