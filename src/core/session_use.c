@@ -526,7 +526,8 @@ void session_want_sandbox(struct session *session)
     if (is_over(session, NULL) || core->stopping || is_backing_off(session, NULL))
         return;
     pay_or_revert(session);
-    member = pool_take(core->pool, session);
+    /* After a death it is a new one: what killed the last may have hit all of the pool. */
+    member = session->failures ? NULL : pool_take(core->pool, session);
     if (member)
         sandbox_claim(member, session);
     else
