@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 /* --- where the daemon is --------------------------------------------------------------------- */
 
@@ -23,12 +24,46 @@ static int load_settings(struct config *config)
     return config_load_text(config, "", 0, "defaults", NULL);
 }
 
+static const char system_url[] = "unix:/run/sandglass/sandglass.sock";
+
+/* connect() with errno; a URL that is no unix socket answers. */
+static int try_socket(const char *url)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    scoped(fd_close) int fd = -1;
+
+    if (!str_starts_with(url, "unix:") || strlen(url + 5) >= sizeof(address.sun_path))
+        return 0;
+    memcpy(address.sun_path, url + 5, strlen(url + 5));
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return connect(fd, (struct sockaddr *)&address, sizeof(address));
+}
+
+static bool nobody_listens(const char *url)
+{
+    return try_socket(url) < 0 && (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR);
+}
+
+/* A user without a daemon of their own uses the system's, where the socket lets them. */
+static char *own_or_system_url(const struct config *config)
+{
+    char *own = xasprintf("unix:%s/sandglass.sock", config->runtime_dir);
+
+    if (geteuid() == 0 || !config_is_default(config, "runtime_dir") || !nobody_listens(own) ||
+        try_socket(system_url) < 0)
+        return own;
+    free(own);
+    return xstrdup(system_url);
+}
+
 char *cli_default_url(void)
 {
     scoped(config_fini) struct config config = { 0 };
 
     if (load_settings(&config) < 0)
-        return xstrdup("unix:/run/sandglass/sandglass.sock");
+        return xstrdup(system_url);
+    if (config_is_default(&config, "listen"))
+        return own_or_system_url(&config);
     for (size_t i = 0; i < config.listen.count; i++)
         if (str_starts_with(config.listen.items[i], "unix:"))
             return xstrdup(config.listen.items[i]);
@@ -39,15 +74,7 @@ char *cli_default_url(void)
 
 bool cli_nobody_listens(const struct cli *cli)
 {
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    scoped(fd_close) int fd = -1;
-
-    if (!str_starts_with(cli->url, "unix:") || strlen(cli->url + 5) >= sizeof(address.sun_path))
-        return false;
-    memcpy(address.sun_path, cli->url + 5, strlen(cli->url + 5));
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    return connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 &&
-           (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR);
+    return nobody_listens(cli->url);
 }
 
 /* --- the client ------------------------------------------------------------------------------ */

@@ -158,3 +158,22 @@ def test_the_directory_with_the_records_of_uid_ranges_takes_the_socket_too(make_
     status = os.stat(place)
     assert (status.st_uid, status.st_mode & 0o7777) == (0, 0o1775), "the daemon cannot put other records in their place"
     assert (facts(place / "uids"), facts(place / "uids" / "0")) == before
+
+
+SYSTEM_DAEMON = """
+mount -t tmpfs none /run && unset XDG_RUNTIME_DIR SANDGLASS_URL SANDGLASS_LISTEN
+"$1" serve --state "$2/state" >"$2/log" 2>&1 &
+for i in $(seq 200); do "$1" ls >/dev/null 2>&1 && break; sleep 0.1; done
+group=$(stat -c %g /run/sandglass/sandglass.sock)
+setpriv --reuid 1001 --regid 1001 --groups "$group" env HOME="$2" "$1" ls >/dev/null; echo "member $?"
+setpriv --reuid 1001 --regid 1001 --clear-groups env HOME="$2" "$1" ls >/dev/null; echo "stranger $?"
+kill $! && wait
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a /run of its own")
+def test_a_user_without_a_daemon_uses_the_system_s(work):
+    result = subprocess.run(["unshare", "-mnp", "--fork", "--mount-proc", "sh", "-c", SYSTEM_DAEMON, "sh", SANDGLASS, work],
+                            capture_output=True, text=True, timeout=60)
+    assert result.stdout.splitlines() == ["member 0", "stranger 1"], result
+    assert "no daemon at unix:/tmp/sandglass-1001/" in result.stderr
