@@ -159,6 +159,12 @@ int backend_check(struct backend *backend, struct error *err)
     return backend->ops->check ? backend->ops->check(backend, err) : 0;
 }
 
+uint64_t backend_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits)
+{
+    return backend->ops->disk_in_force ? backend->ops->disk_in_force(backend, limits)
+                                       : limits->disk_bytes;
+}
+
 int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err)
 {
     struct error checked;

@@ -131,6 +131,9 @@ struct backend_ops {
     /* Whether sandboxes can be made and removed now: -1 with the reason. NULL: always. */
     int (*check)(struct backend *backend, struct error *err);
 
+    /* How much the files of a sandbox with these limits can take. NULL: the disk limit. */
+    uint64_t (*disk_in_force)(const struct backend *backend, const struct sandbox_limits *limits);
+
     /* Appends a JSON object: what is really in force for this sandbox (read back, not assumed). */
     int (*report)(struct backend *backend, const char *id, struct buffer *json, struct error *err);
 };
@@ -174,4 +177,5 @@ void backend_inspect(struct backend *backend, const char *id, struct backend_op 
 void backend_destroy(struct backend *backend, const char *id, struct backend_op *op);
 void backend_list(struct backend *backend, struct backend_op *op);
 int backend_check(struct backend *backend, struct error *err);
+uint64_t backend_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits);
 int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err);

@@ -211,6 +211,17 @@ static struct launch_limits limits_for(const struct launched_backend *launched,
                                             wants_image(launched->config, limits) };
 }
 
+/* Files in memory leave half of it to the processes; see launcher/root.c. */
+uint64_t launched_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits)
+{
+    const struct launched_backend *launched = launched_from((struct backend *)backend);
+    uint64_t half = limits->memory_bytes / 2;
+
+    if (half == 0 || limits_for(launched, limits).image)
+        return limits->disk_bytes;
+    return limits->disk_bytes ? MIN(limits->disk_bytes, half) : half;
+}
+
 /* False when it is a path that the settings do not name. */
 static bool name_template(const struct launched_backend *launched, const char *name,
                           char out_name[LAUNCH_NAME_SIZE])

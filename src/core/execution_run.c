@@ -221,6 +221,28 @@ static bool saw_oom_kill(struct execution *execution, uint32_t kills)
     return true;
 }
 
+/* Names of programs, folders and users come from the request, which may have secrets in them. */
+static void set_error(struct execution *execution, const char *text)
+{
+    free(execution->error);
+    execution->error = mask_text(execution_mask(execution), text);
+}
+
+static void end_out_of_memory(struct execution *execution)
+{
+    uint64_t limit = execution->session->limits.memory_bytes;
+    scoped(free) char *text = NULL;
+    char size[STR_UNIT_SIZE];
+
+    if (limit % (1 << 20) == 0)
+        snprintf(size, sizeof(size), "%llu MB", (unsigned long long)(limit >> 20));
+    else
+        str_format_size(limit, size);
+    text = xasprintf("killed: out of memory (limit %s); see --memory", size);
+    set_error(execution, text);
+    execution_begin_end(execution, EXECUTION_CRASHED, "oom");
+}
+
 static void on_inspected(struct backend_op *op)
 {
     struct execution_run *run = container_of(op, struct execution_run, inspect);
@@ -228,7 +250,7 @@ static void on_inspected(struct backend_op *op)
 
     run->inspecting = false;
     if (!op->err.code && saw_oom_kill(execution, op->result.usage.oom_kills))
-        execution_begin_end(execution, EXECUTION_CRASHED, "oom");
+        end_out_of_memory(execution);
     else
         execution_begin_end(execution, EXECUTION_EXITED, NULL);
     execution_continue_end(execution);
@@ -355,13 +377,6 @@ static void tell_start(struct execution *execution)
     snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}", execution->id,
              (unsigned long long)execution->generation);
     session_emit(execution->session, "execution.started", text);
-}
-
-/* Names of programs, folders and users come from the request, which may have secrets in them. */
-static void set_error(struct execution *execution, const char *text)
-{
-    free(execution->error);
-    execution->error = mask_text(execution_mask(execution), text);
 }
 
 /* It never ran, and that is not the program's fault. */

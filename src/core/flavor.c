@@ -112,7 +112,7 @@ static void put_flavor(const struct core *core, const struct config_flavor *flav
                   str_is_empty(flavor->backend) ? backend_name(core) : flavor->backend);
     json_put_int(json, "memory_bytes", (int64_t)limits.memory_bytes);
     json_put_double(json, "cpus", limits.cpu_millis / 1000.0);
-    json_put_int(json, "disk_bytes", (int64_t)limits.disk_bytes);
+    json_put_int(json, "disk_bytes", (int64_t)backend_disk_in_force(core->parts.backend, &limits));
     json_put_int(json, "pids", limits.pids);
     json_put_int(json, "gpus", flavor->gpus);
     if (flavor->price_per_hour >= 0)

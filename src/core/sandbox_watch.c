@@ -217,8 +217,7 @@ static void on_freeze_done(struct backend_op *op)
         sandbox_find_cause(sandbox);
         return;
     }
-    if (failed)
-        error_keep(&sandbox->last_error, &err);
+    error_keep(&sandbox->last_error, failed ? &err : NULL);
     if ((sandbox->state == SANDBOX_FREEZING) != failed)
         sandbox_set_state(sandbox, SANDBOX_FROZEN);
     else

@@ -90,12 +90,16 @@ const char *session_network_name(const struct session *session)
 
 static void put_policy(struct json_writer *json, const struct session *session)
 {
+    const struct backend *backend = session->core->parts.backend;
+    struct sandbox_limits limits = session->limits;
+
+    limits.disk_bytes = backend_disk_in_force(backend, &limits);
     json_put_text(json, "template", session->template_name);
     put_text_or_null(json, "flavor", session->flavor);
     json_put_text(json, "choice", session_choice_name(session->choice));
-    json_put_text(json, "backend", session->core->parts.backend->ops->name);
+    json_put_text(json, "backend", backend->ops->name);
     json_put_text(json, "network", session_network_name(session));
-    put_limits(json, &session->limits, session->core->parts.backend->ops->capabilities.disk);
+    put_limits(json, &limits, backend->ops->capabilities.disk);
     put_secrets(json, session);
     put_kept(json, session->keep_files, &session->kept);
     json_put_bool(json, "auto_restart", session->auto_restart);

@@ -169,6 +169,8 @@ static void say_end(struct python *python)
                   timeout);
     } else if (execution->state == EXECUTION_CANCELLED) {
         tool_fail(python->call, "interrupted by the user. The sandbox and its files are kept.");
+    } else if (execution->error) {
+        tool_fail(python->call, "execution error: %s.", execution->error);
     } else {
         tool_fail(python->call, "execution error: the sandbox has ended meanwhile (%s).",
                   execution->reason ? execution->reason : "unknown");

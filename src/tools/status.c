@@ -40,7 +40,8 @@ static void say_limits(struct tool_call *call, const struct session *session)
 
     str_format_size(session->limits.memory_bytes, memory);
     if (session->core->parts.backend->ops->capabilities.disk)
-        str_format_size(session->limits.disk_bytes, disk);
+        str_format_size(backend_disk_in_force(session->core->parts.backend, &session->limits),
+                        disk);
     else
         snprintf(disk, sizeof(disk), "unlimited");
     tool_say(call, "Flavor: %s (%g CPUs, %s memory, %s disk), network %s\n",

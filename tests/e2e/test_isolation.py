@@ -36,8 +36,19 @@ def test_whoever_asks_for_a_large_disk_has_it(make_daemon, pool):
         assert abs(int(shown) - size) < size // 10
         limits = isolation(daemon, session)["limits"]
         assert (limits["disk_bytes"], limits["disk_kind"]) == (size, kind)
+        assert daemon.api("GET", f"/sessions/{session}").json["limits"]["disk_bytes"] == size
+    assert {flavor["disk_bytes"] for flavor in daemon.api("GET", "/flavors").json["flavors"]} <= {GIB}
     filled = daemon.execute(large, command="head -c 300M /dev/zero > big && stat -c %s big")
     assert filled["stdout"] == f"{300 << 20}\n", filled
+
+
+def test_a_program_that_needs_too_much_memory_is_told_the_limit(make_daemon):
+    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
+    session = daemon.session(memory="128m")
+    result = daemon.cli("exec", session, "--", "python3", "-c", "x = bytearray(1 << 30)")
+    assert "killed: out of memory (limit 128 MB); see --memory" in result.stderr, result.stderr
+    assert "ended with its sandbox" not in result.stderr
+    assert daemon.execute(session, ["true"])["exit_code"] == 0
 
 
 def test_a_change_of_the_users_holds_for_the_next_execution(make_daemon):

@@ -15,6 +15,7 @@ static const struct backend_ops native_backend_ops = {
                       .templates = true },
     .free = launched_free,
     .create = launched_create,
+    .disk_in_force = launched_disk_in_force,
     .adopt = launched_adopt,
     .connect = launched_connect,
     .update = launched_update,

@@ -824,12 +824,14 @@ static void the_oom_killer_is_told_from_other_deaths(void **state)
     struct execution *execution = start_simple();
 
     (void)state;
+    session->limits.memory_bytes = 128 << 20;
     fake_backend_set_capabilities(world.backend, (struct backend_capabilities){ .usage = true });
     fake_backend_set_oom_kills(world.backend, session->sandbox->id, 1);
     fake_program_die(fake_programs_last(), SIGKILL);
     world_settle(&world);
     assert_int_equal(execution->state, EXECUTION_CRASHED);
     assert_string_equal(execution->reason, "oom");
+    assert_string_equal(execution->error, "killed: out of memory (limit 128 MB); see --memory");
     release(execution);
 
     execution = start_simple();
