@@ -36,9 +36,9 @@ struct api_parts {
     struct core *core;
     struct store *store;
     struct backend *backend;
-    struct auth *auth;         /* NULL: nobody has to prove who he is */
-    struct audit *audit;       /* NULL: nothing is written */
-    int64_t started_at;        /* wall clock, for /healthz */
+    struct auth *auth;   /* NULL: nobody has to prove who he is */
+    struct audit *audit; /* NULL: nothing is written */
+    int64_t started_at;  /* wall clock, for /healthz */
 };
 
 struct api *api_new(const struct api_parts *parts);
