@@ -162,10 +162,15 @@ int launcher_receive(int socket, struct launch_reply *reply, int *out_pidfd)
 
 int launcher_process_filter(const struct config *config, struct error *err)
 {
-    return seccomp_compile(config && config->sandbox.seccomp == CONFIG_SECCOMP_STRICT
-                               ? SECCOMP_STRICT
-                               : SECCOMP_DEFAULT,
-                           err);
+    struct seccomp_options options = { 0 };
+
+    if (config) {
+        options.tier = config->sandbox.seccomp == CONFIG_SECCOMP_STRICT ? SECCOMP_STRICT
+                                                                        : SECCOMP_DEFAULT;
+        options.asks_limits = config->sandbox.allow_direct_fallback ||
+                              strcmp(config->sandbox.backend, "direct") == 0;
+    }
+    return seccomp_compile(&options, err);
 }
 
 /* A host name may hold what a mark may not. */

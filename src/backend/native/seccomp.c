@@ -253,11 +253,10 @@ static bool dumps_are_piped(void)
     return fd >= 0 && read(fd, &first, 1) == 1 && first == '|';
 }
 
-/* Limits are set for oneself alone, because root of the sandbox has init's user id. Init asks for
- * those of who connects. Where the host pipes
- * core dumps into a program of its own, the limit that keeps them off is 1 and must stay: 0 does
- * not count then. */
-static void add_limits(struct filter *filter)
+/* Limits are for oneself alone, because root of the sandbox has init's user id; with `asks` those
+ * of others may be read. Where the host pipes core dumps into a program of its own, the limit that
+ * keeps them off is 1 and must stay: 0 does not count then. */
+static void add_limits(struct filter *filter, bool asks)
 {
     const struct filter_condition own[] = { IS(0, 0) };
     const struct filter_condition ask[] = { IS(2, 0), IS(2 + FILTER_HIGH, 0) };
@@ -265,7 +264,8 @@ static void add_limits(struct filter *filter)
     const struct filter_condition old_set_core[] = { IS(0, RLIMIT_CORE) };
     struct filter_check *check = filter_allow_if(filter, number_of("prlimit64"));
 
-    filter_add_row(check, ask, ARRAY_LENGTH(ask));
+    if (asks)
+        filter_add_row(check, ask, ARRAY_LENGTH(ask));
     if (!dumps_are_piped()) {
         filter_add_row(check, own, 1);
         filter_allow(filter, number_of("setrlimit"));
@@ -318,7 +318,7 @@ static int write_program(const struct filter *filter, struct error *err)
     return steal_fd(&fd);
 }
 
-int seccomp_compile(enum seccomp_tier tier, struct error *err)
+int seccomp_compile(const struct seccomp_options *options, struct error *err)
 {
     scoped(free) struct filter *filter = xnew(struct filter);
 
@@ -331,8 +331,8 @@ int seccomp_compile(enum seccomp_tier tier, struct error *err)
     add_huge_pages(filter);
     add_options(filter);
     add_urgent(filter);
-    add_handing_on(filter, tier);
-    add_limits(filter);
+    add_handing_on(filter, options->tier);
+    add_limits(filter, options->asks_limits);
     if (filter_compile(filter, seccomp_arch_native()) < 0)
         return error_set(err, ERR_INTERNAL, "seccomp: the program is too long");
     return write_program(filter, err);

@@ -17,8 +17,14 @@ enum seccomp_tier {
     SECCOMP_STRICT, /* without the calls that hand on pages of files */
 };
 
+struct seccomp_options {
+    enum seccomp_tier tier;
+    bool asks_limits; /* an init without a namespace tells by the limits of a peer where it is from
+                       */
+};
+
 /* A descriptor of the program, sealed; the caller owns it. -1 on error. */
-int seccomp_compile(enum seccomp_tier tier, struct error *err);
+int seccomp_compile(const struct seccomp_options *options, struct error *err);
 
 /* Whether a call of that name is allowed at all, perhaps with conditions: for tests and docs. */
 bool seccomp_allows(const char *name);

@@ -1,6 +1,7 @@
 #include "box.h"
 
 #include "base/alloc.h"
+#include "wire/inside.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -45,6 +47,19 @@ static int listen_at(const char *path)
     return fd;
 }
 
+/* As the launcher does: init lets nobody in who has this limit. */
+static void mark_as_inside(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(INSIDE_RESOURCE, &limit) < 0)
+        _exit(113);
+    limit.rlim_max = inside_limit(limit.rlim_max);
+    limit.rlim_cur = limit.rlim_cur < limit.rlim_max ? limit.rlim_cur : limit.rlim_max;
+    if (setrlimit(INSIDE_RESOURCE, &limit) < 0)
+        _exit(113);
+}
+
 static void become_init(enum box_mode mode, int socket, int filter_fd, char *const *argv)
 {
     char *env[] = { NULL };
@@ -56,6 +71,8 @@ static void become_init(enum box_mode mode, int socket, int filter_fd, char *con
         (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
          mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0))
         _exit(111);
+    if (mode == BOX_DIRECT)
+        mark_as_inside();
     dup2(high, 3);
     if (filter >= 0)
         dup2(filter, 4);

@@ -28,10 +28,10 @@ enum { MAX_INSTRUCTIONS = 4096 };
 static struct sock_filter program[MAX_INSTRUCTIONS];
 static size_t length;
 
-static void compile_tier(enum seccomp_tier tier)
+static void compile_with(const struct seccomp_options *options)
 {
     struct error err = { 0 };
-    scoped(fd_close) int fd = seccomp_compile(tier, &err);
+    scoped(fd_close) int fd = seccomp_compile(options, &err);
     ssize_t got;
 
     assert_true(fd >= 0);
@@ -43,7 +43,7 @@ static void compile_tier(enum seccomp_tier tier)
 static int compile(void **state)
 {
     (void)state;
-    compile_tier(SECCOMP_DEFAULT);
+    compile_with(&(struct seccomp_options){ 0 });
     return 0;
 }
 
@@ -252,7 +252,7 @@ static void pages_of_files_are_handed_on_by_default_only(void **state)
 
     for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
         assert_int_equal(call(numbers[i], 0, 0, 0), SECCOMP_RET_ALLOW);
-    compile_tier(SECCOMP_STRICT);
+    compile_with(&(struct seccomp_options){ .tier = SECCOMP_STRICT });
     for (size_t i = 0; i < ARRAY_LENGTH(numbers); i++)
         assert_int_equal(call(numbers[i], 0, 0, 0), SECCOMP_RET_ERRNO | ENOSYS);
     assert_int_equal(call(SYS_copy_file_range, 0, 0, 0), SECCOMP_RET_ALLOW);
@@ -272,10 +272,17 @@ static void only_one_s_own_limits_can_be_changed(void **state)
 {
     (void)state;
     assert_int_equal(call(SYS_prlimit64, 0, 7, 0), SECCOMP_RET_ALLOW);
-    assert_int_equal(call(SYS_prlimit64, 1, 7, 0), SECCOMP_RET_ALLOW);
-    assert_int_equal(call(SYS_prlimit64, 1, 7, 4096), REFUSED);
+    assert_int_equal(call(SYS_prlimit64, 1, 7, 0), REFUSED);
     assert_int_equal(call(SYS_personality, 0xffffffff, 0, 0), SECCOMP_RET_ALLOW);
     assert_int_equal(call(SYS_personality, 0x0400000, 0, 0), REFUSED);
+}
+
+static void an_init_without_a_namespace_may_ask_for_the_limits_of_others(void **state)
+{
+    compile_with(&(struct seccomp_options){ .asks_limits = true });
+    assert_int_equal(call(SYS_prlimit64, 1, 7, 0), SECCOMP_RET_ALLOW);
+    assert_int_equal(call(SYS_prlimit64, 1, 7, 4096), REFUSED);
+    compile(state);
 }
 
 static void the_tree_is_shallow(void **state)
@@ -336,6 +343,7 @@ int main(void)
         cmocka_unit_test(pages_of_files_are_handed_on_by_default_only),
         cmocka_unit_test(no_device_is_made),
         cmocka_unit_test(only_one_s_own_limits_can_be_changed),
+        cmocka_unit_test(an_init_without_a_namespace_may_ask_for_the_limits_of_others),
         cmocka_unit_test(the_tree_is_shallow),
         cmocka_unit_test(every_number_has_the_verdict_of_its_name),
         cmocka_unit_test(what_is_behind_all_numbers_is_refused), /* replaces the program */
