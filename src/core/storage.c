@@ -59,8 +59,6 @@ struct storage_upload {
     int directory; /* owned */
     int file;      /* owned */
     uint64_t size;
-    uint64_t replaced_bytes; /* of the file that had the name */
-    bool replaces;
     struct job job;
     struct error err;
     storage_done_fn *done;
@@ -261,8 +259,9 @@ struct storage_upload *storage_upload_begin(struct storage *storage, const struc
     snprintf(upload->part, sizeof(upload->part), PART "%" PRIu64, storage->next_part++);
     upload->directory = make_directory(storage, session, err);
     if (upload->directory >= 0) {
-        upload->replaces = fstatat(upload->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
-        if (check_count(storage, share, upload->replaces, err) == 0) {
+        bool replaces = fstatat(upload->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+
+        if (check_count(storage, share, replaces, err) == 0) {
             upload->file = openat(upload->directory, upload->part,
                                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
             if (upload->file >= 0)
@@ -309,54 +308,78 @@ void storage_upload_abort(struct storage_upload *upload)
     upload_free(upload);
 }
 
-/* On a worker's thread: the content is on the disk before the name, and the name before the answer.
- */
-static void complete_file(struct job *job)
-{
-    struct storage_upload *upload = container_of(job, struct storage_upload, job);
-    struct stat status;
-
-    if (fstatat(upload->directory, upload->name, &status, AT_SYMLINK_NOFOLLOW) == 0) {
-        upload->replaces = true;
-        upload->replaced_bytes = (uint64_t)status.st_size;
-    } else {
-        upload->replaces = false;
-    }
-    if (fdatasync(upload->file) < 0 ||
-        renameat(upload->directory, upload->part, upload->directory, upload->name) < 0 ||
-        fsync(upload->directory) < 0)
-        error_sys(&upload->err, "store \"%.200s\"", upload->name);
-}
-
-static void on_complete(struct job *job)
-{
-    struct storage_upload *upload = container_of(job, struct storage_upload, job);
-    struct session_share *share = share_of(upload->storage, upload->session_id, NULL);
-
-    if (upload->err.code == ERR_NONE && share) {
-        share_subtract(upload->storage, share, upload->replaced_bytes);
-        share->files += upload->replaces ? 0 : 1;
-    }
-    upload->done(upload->user, upload->size, upload->err.code ? &upload->err : NULL);
-    if (upload->err.code)
-        storage_upload_abort(upload);
-    else
-        upload_free(upload);
-}
-
-void storage_upload_finish(struct storage_upload *upload, storage_done_fn *done, void *user)
+/* The content is on the disk before the name, and the name before the answer: both are flushed on a
+ * worker's thread. The name is given on the loop, where nobody else gives or takes one meanwhile,
+ * so that what it replaces is counted once. */
+static void submit(struct storage_upload *upload, job_fn *run, job_fn *done)
 {
     struct worker *worker = upload->storage->core->parts.worker;
 
-    upload->done = done;
-    upload->user = user;
-    upload->job = (struct job){ .run = complete_file, .done = on_complete };
+    upload->job = (struct job){ .run = run, .done = done };
     if (worker) {
         worker_submit(worker, &upload->job);
         return;
     }
-    complete_file(&upload->job);
-    on_complete(&upload->job);
+    run(&upload->job);
+    done(&upload->job);
+}
+
+static void flush_content(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    if (fdatasync(upload->file) < 0)
+        error_sys(&upload->err, "store \"%.200s\"", upload->name);
+}
+
+static void flush_name(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    if (fsync(upload->directory) < 0)
+        error_sys(&upload->err, "store \"%.200s\"", upload->name);
+}
+
+static void on_name_flushed(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    upload->done(upload->user, upload->size, upload->err.code ? &upload->err : NULL);
+    upload_free(upload);
+}
+
+static int give_name(struct storage_upload *upload)
+{
+    struct session_share *share = share_of(upload->storage, upload->session_id, NULL);
+    struct stat status;
+    bool replaces = fstatat(upload->directory, upload->name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+
+    if (renameat(upload->directory, upload->part, upload->directory, upload->name) < 0)
+        return error_sys(&upload->err, "store \"%.200s\"", upload->name);
+    if (replaces)
+        share_subtract(upload->storage, share, (uint64_t)status.st_size);
+    else if (share)
+        share->files++;
+    return 0;
+}
+
+static void on_content_flushed(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    if (upload->err.code == ERR_NONE && give_name(upload) == 0) {
+        submit(upload, flush_name, on_name_flushed);
+        return;
+    }
+    upload->done(upload->user, upload->size, &upload->err);
+    storage_upload_abort(upload);
+}
+
+void storage_upload_finish(struct storage_upload *upload, storage_done_fn *done, void *user)
+{
+    upload->done = done;
+    upload->user = user;
+    submit(upload, flush_content, on_content_flushed);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -419,7 +442,6 @@ bool storage_remove(struct storage *storage, const char *session_id, const char 
     if (directory < 0 || storage_check_name(name, &ignored) < 0 ||
         stat_entry(directory, name, &entry) < 0 || unlinkat(directory, name, 0) < 0)
         return false;
-    (void)fsync(directory);
     share_subtract(storage, share, entry.size);
     if (share)
         share->files--;
