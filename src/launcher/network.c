@@ -57,9 +57,11 @@ static bool has_rules(const struct launcher *launcher)
 int network_start(struct launcher *launcher)
 {
     struct network *network = &launcher->network;
+    struct fail fail;
 
     network->watch = network->available ? rules_watch() : -1;
-    network_on_change(launcher);
+    if (has_rules(launcher) && prepare(launcher, &fail) < 0)
+        launcher_tell(launcher, &fail);
     return network->watch;
 }
 
@@ -69,7 +71,7 @@ void network_on_change(struct launcher *launcher)
 
     if (launcher->network.watch >= 0)
         rules_drain(launcher->network.watch);
-    if (has_rules(launcher) && prepare(launcher, &fail) < 0)
+    if (has_rules(launcher) && !rules_host_hold(launcher) && prepare(launcher, &fail) < 0)
         launcher_tell(launcher, &fail);
 }
 
@@ -105,6 +107,8 @@ static void add_servers(struct network *network, const char *path)
         if (sscanf(line, "nameserver %63s", server) != 1 ||
             inet_pton(AF_INET, server, &address) != 1 || ntohl(address.s_addr) >> 24 == 127)
             continue;
+        if (used + strlen("nameserver \n") + strlen(server) >= sizeof(network->resolver))
+            break;
         snprintf(network->resolver + used, sizeof(network->resolver) - used, "nameserver %s\n",
                  server);
     }

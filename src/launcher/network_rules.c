@@ -119,6 +119,7 @@ enum {
     CHAIN_TABLE = 1,
     CHAIN_NAME = 3,
     CHAIN_POLICY = 5,
+    CHAIN_USE = 6, /* how many rules it has */
     GENERATION_ID = 1,
     ATTRIBUTE_TYPE = 0x3fff,
 };
@@ -126,7 +127,7 @@ enum {
 struct question {
     struct netlink_head head;
     struct netfilter_head netfilter;
-    char attributes[64];
+    char attributes[LAUNCH_NAME_SIZE + 64];
 };
 
 static void add_text(struct question *question, uint16_t type, const char *text)
@@ -231,6 +232,26 @@ void rules_drain(int watch)
 }
 
 /* --- the host's table ----------------------------------------------------------------------- */
+
+/* Whether the chains of the host's table are there with rules in them: two daemons that set theirs
+ * after each change of the other's would never end. */
+bool rules_host_hold(const struct launcher *launcher)
+{
+    static const char *const chains[] = { "input", "forward", "postrouting" };
+    char name[LAUNCH_NAME_SIZE + 16];
+
+    table_name(launcher, name);
+    for (size_t i = 0; i < sizeof(chains) / sizeof(chains[0]); i++) {
+        struct question question = question_of(GET_CHAIN, FAMILY_INET);
+        uint32_t rules = 0;
+
+        add_text(&question, CHAIN_TABLE, name);
+        add_text(&question, CHAIN_NAME, chains[i]);
+        if (!ask(&question, NEW_CHAIN, CHAIN_USE, &rules) || rules == 0)
+            return false;
+    }
+    return true;
+}
 
 int rules_set_host(struct launcher *launcher, struct fail *fail)
 {

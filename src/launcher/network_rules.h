@@ -18,6 +18,7 @@ struct launcher;
 
 /* The table on the host: set when it is not, or no longer, what was set. */
 int rules_set_host(struct launcher *launcher, struct fail *fail);
+bool rules_host_hold(const struct launcher *launcher);
 
 /* Takes it away again; 0 when it is gone. */
 int rules_remove_host(struct launcher *launcher);

@@ -27,7 +27,8 @@ static bool is_own_folder(int fd, mode_t mode)
     struct stat status;
 
     return fstat(fd, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
-           (status.st_mode & 07777) == mode;
+           (status.st_mode & 07777 & ~S_ISGID) ==
+               mode; /* a set-group-id directory passes that on */
 }
 
 static int open_folder(int root, const char *name, mode_t mode, struct fail *fail)
@@ -257,7 +258,8 @@ uint64_t state_start_time(const struct state *state, pid_t pid)
 }
 
 /* Init runs from a file in memory, which nobody but its maker can name like that; so does the child
- * that is about to become init. Where we may not look, pid and start time have to do. */
+ * that is about to become init. Where we may not look, and in one that is dying and has no file any
+ * more, pid and start time have to do. */
 static bool is_ours(const struct state *state, pid_t pid)
 {
     static const char prefix[] = "/memfd:sandglass-";
@@ -268,7 +270,7 @@ static bool is_ours(const struct state *state, pid_t pid)
     snprintf(path, sizeof(path), "%d/exe", (int)pid);
     length = readlinkat(state->proc, path, program, sizeof(program));
     if (length < 0)
-        return errno == EACCES || errno == EPERM;
+        return errno == EACCES || errno == EPERM || errno == ENOENT;
     return length >= (ssize_t)sizeof(prefix) && memcmp(program, prefix, sizeof(prefix) - 1) == 0;
 }
 
