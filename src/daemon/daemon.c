@@ -243,7 +243,7 @@ static int start_privileged(struct daemon *daemon, struct error *err)
     identity_find(daemon->config.user, &daemon->identity);
     tell_identity(daemon);
     if (preflight_check(&daemon->config, &daemon->identity, err) < 0 ||
-        prepare_sockets(daemon, err) < 0 || prepare_state(daemon, err) < 0)
+        prepare_state(daemon, err) < 0 || prepare_sockets(daemon, err) < 0)
         return -1;
     daemon->loop = loop_new(&clock_system);
     daemon->launcher = launcher_start(

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -133,7 +134,8 @@ struct handover {
     unsigned count;
 };
 
-static const char *const own_names[] = { "lock", "output", "kept", "secret.key", "templates" };
+static const char *const own_names[] = { "lock",    "output",     "kept",
+                                         "storage", "secret.key", "templates" };
 
 static bool is_own_name(const char *name)
 {
@@ -310,6 +312,15 @@ static int check_is_own(const char *path, int state, struct error *err)
     return 0;
 }
 
+/* A daemon that runs has the lock: what is its own stays so, and who locks later says it. */
+static bool is_in_use(int state)
+{
+    scoped(fd_close) int lock =
+        openat(state, "lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    return lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0;
+}
+
 int place_prepare_state(const char *path, const struct identity *identity, struct error *err)
 {
     scoped(free) char *output = path_join(path, "output");
@@ -322,7 +333,8 @@ int place_prepare_state(const char *path, const struct identity *identity, struc
         return error_sys(err, "open %s", path);
     if (check_is_own(path, state, err) < 0)
         return -1;
-    hand_over_state(path, state, identity);
+    if (!is_in_use(state))
+        hand_over_state(path, state, identity);
     if (place_prepare(path, 0711, identity, "keep the daemon's state", err) < 0)
         return -1;
     return place_prepare(output, 0700, identity, "keep output", err);

@@ -30,9 +30,8 @@ static int check_template(const struct config *config, struct error *err)
                                           "\"host\" is always there");
 }
 
-/* A direct sandbox has the files of the host: it cannot be given others. */
-static int check_direct(const struct config *config, const struct identity *identity,
-                        struct error *err)
+static int check_direct_ids(const struct config *config, const struct identity *identity,
+                            struct error *err)
 {
     const struct {
         const char *key;
@@ -42,14 +41,6 @@ static int check_direct(const struct config *config, const struct identity *iden
         { "sandbox.direct.gid", (uint64_t)config->sandbox.direct_gid, identity->gid },
     };
 
-    if (!str_equal(config->sandbox.template_name, "host"))
-        return error_set(err, ERR_INVALID,
-                         "sandbox.template: the backend direct has the files of the host and no "
-                         "templates; use \"host\", or the backend native");
-    if (config->sandbox.mounts.count)
-        return error_set(err, ERR_INVALID,
-                         "sandbox.mounts: the backend direct cannot mount anything; remove them, "
-                         "or use the backend native");
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
         if (config_is_default(config, ids[i].key) ||
             (ids[i].id != 0 && (identity->kind == IDENTITY_SELF || ids[i].id != ids[i].own)))
@@ -59,6 +50,21 @@ static int check_direct(const struct config *config, const struct identity *iden
         return error_hint(err, "leave it out: each sandbox then has an id of its own");
     }
     return 0;
+}
+
+/* A direct sandbox has the files of the host: it cannot be given others. */
+static int check_direct(const struct config *config, const struct identity *identity,
+                        struct error *err)
+{
+    if (!str_equal(config->sandbox.template_name, "host"))
+        return error_set(err, ERR_INVALID,
+                         "sandbox.template: the backend direct has the files of the host and no "
+                         "templates; use \"host\", or the backend native");
+    if (config->sandbox.mounts.count)
+        return error_set(err, ERR_INVALID,
+                         "sandbox.mounts: the backend direct cannot mount anything; remove them, "
+                         "or use the backend native");
+    return check_direct_ids(config, identity, err);
 }
 
 static int check_file(const char *key, const char *path, const struct identity *reader,
@@ -97,6 +103,8 @@ int preflight_check(const struct config *config, const struct identity *identity
     bool direct = str_equal(config->sandbox.backend, "direct");
 
     if (check_template(config, err) < 0 || (direct && check_direct(config, identity, err) < 0))
+        return -1;
+    if (config->sandbox.allow_direct_fallback && check_direct_ids(config, identity, err) < 0)
         return -1;
     return check_files(config, identity, err);
 }

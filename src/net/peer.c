@@ -9,6 +9,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -92,6 +93,9 @@ static uid_t ask_kernel(const struct question *question)
     got = recv(fd, answer, sizeof(answer), 0);
     if (got < (ssize_t)NLMSG_LENGTH(sizeof(*found)) || header->nlmsg_type != SOCK_DIAG_BY_FAMILY)
         return (uid_t)-1;
+    /* Without such a connection on this host the kernel tells of the listener. */
+    if (found->idiag_state == TCP_LISTEN || found->id.idiag_dport != question->body.id.idiag_dport)
+        return (uid_t)-1;
     return found->idiag_uid;
 }
 
@@ -134,8 +138,7 @@ void peer_read(struct http_peer *peer, int fd, const struct address *address)
     *peer = (struct http_peer){ .is_unix = address->is_unix, .uid = (uid_t)-1, .gid = (gid_t)-1 };
     address_format(address, peer->address);
     if (!peer->is_unix) {
-        if (address_is_loopback(address))
-            peer->uid = user_of_tcp(fd, address);
+        peer->uid = user_of_tcp(fd, address);
         return;
     }
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0)
