@@ -165,7 +165,8 @@ static bool send_piece(struct event_stream *events, struct stream *stream, uint6
         pread(output_fd(stream->output), bytes, (size_t)MIN(limit, sizeof(bytes)), (off_t)start);
     if (count <= 0)
         return false;
-    if (may_grow || start + (uint64_t)count < end)
+    /* What is cut at a hole never becomes whole. */
+    if ((may_grow && end == output_length(stream->output)) || start + (uint64_t)count < end)
         count -= (ssize_t)unfinished_bytes(bytes, (size_t)count);
     if (count == 0)
         return false;

@@ -544,8 +544,10 @@ static int send_file(struct agent *agent, const void *bytes, size_t length, stru
 {
     if (agent->files_in_flight == PROTOCOL_MAX_FILES)
         return enqueue(agent, &agent->files, bytes, length, -1, err);
+    if (transmit(agent, bytes, length, -1, err) < 0)
+        return -1;
     agent->files_in_flight++;
-    return transmit(agent, bytes, length, -1, err);
+    return 0;
 }
 
 void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,

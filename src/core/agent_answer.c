@@ -282,17 +282,19 @@ static int handle_failed(struct agent *agent, struct incoming *incoming)
     const struct protocol_failed *failed =
         protocol_failed_decode(incoming->bytes, incoming->length);
     struct agent_request *request;
+    bool is_expected;
 
     if (!failed || incoming->fd_count)
         return -1;
     request = agent_take(agent, failed->header.request);
     if (!request)
         return 0;
+    is_expected = request->type == PROTOCOL_START;
     request->sys_errno = failed->error;
     request->stage = failed->stage;
     explain_start(request);
     request->done(request);
-    return request->type == PROTOCOL_START ? 0 : -1;
+    return is_expected ? 0 : -1;
 }
 
 static int handle_exited(struct agent *agent, struct incoming *incoming)

@@ -76,11 +76,17 @@ static bool is_visible(const char *path, size_t length)
     return length > 0;
 }
 
-/* By the time that the kernel keeps: unpacked files have older times of their own. What the run
- * before has left is told apart by how it was then. */
+/* By the time that the kernel keeps: unpacked files have older times of their own. Around the
+ * start, where that does not decide, what the run before has left is told apart by how it was then.
+ */
 static bool is_of_the_run(const struct execute *execute, const struct protocol_entry_view *entry)
 {
-    return entry->fixed.stat.changed_us >= execute->execution->started.wall_us - CLOCK_SLACK_US &&
+    int64_t started_us = execute->execution->started.wall_us;
+    int64_t changed_us = entry->fixed.stat.changed_us;
+
+    if (changed_us >= started_us + CLOCK_SLACK_US)
+        return true;
+    return changed_us >= started_us - CLOCK_SLACK_US &&
            !file_snapshot_has(execute->before, &entry->fixed.stat);
 }
 
@@ -162,7 +168,10 @@ static void on_list_ready(struct session_use *use)
 
 static void on_list_lost(struct session_use *use)
 {
-    finish(container_of(use, struct execute, use));
+    struct execute *execute = container_of(use, struct execute, use);
+
+    listing_fini(&execute->listing); /* the end of its pipe comes too, a moment later */
+    finish(execute);
 }
 
 static void list_files(struct execute *execute)

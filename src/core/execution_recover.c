@@ -266,6 +266,10 @@ struct execution *execution_restore(struct session *session, const struct execut
         execution_begin_end(execution, EXECUTION_CRASHED, never_started);
         return execution;
     }
+    share_hold(&execution->share, session->core->shares, session->owner, SHARE_EXECUTIONS);
+    if (execution->terminal)
+        share_hold(&execution->terminal_share, session->core->shares, session->owner,
+                   SHARE_TERMINALS);
     /* Input that came with the request and was not written yet went with the daemon. */
     run->stdin_ends = request_has(record, "stdin_bytes");
     run->wants_stdin = execution->terminal || request_has(record, "stdin") || run->stdin_ends;

@@ -93,7 +93,7 @@ void execution_send_signals(struct execution *execution)
     struct execution_signal first;
 
     if (!run || run->signalling || !run->signal_count || !run->in_use || !run->use.agent ||
-        !run->attached)
+        agent_is_lost(run->use.agent) || !run->attached)
         return;
     first = run->signals[0];
     run->signal_count--;

@@ -64,8 +64,10 @@ void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state)
 {
     assert(sandbox_may_become(sandbox->state, state));
     sandbox->state = state;
-    if (state != SANDBOX_UNKNOWN)
+    if (state != SANDBOX_UNKNOWN) {
         timer_stop(&sandbox->silence);
+        sandbox->unknown_since_us = 0;
+    }
 }
 
 const char *sandbox_id(const struct sandbox *sandbox)

@@ -392,7 +392,8 @@ static void expect_answer(struct sandbox *sandbox)
         patience_us = SILENCE_OF_ENDING_US;
     if (timer_is_armed(&sandbox->silence))
         return;
-    sandbox->unknown_since_us = loop_now_us(sandbox->core->loop);
+    if (!sandbox->unknown_since_us)
+        sandbox->unknown_since_us = loop_now_us(sandbox->core->loop);
     if (patience_us)
         timer_arm_in(&sandbox->silence, patience_us);
 }

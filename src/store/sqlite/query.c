@@ -373,13 +373,18 @@ static int set_row_aside(struct sqlite_db *db, const struct damaged_row *row)
 
 static void set_aside(struct sqlite_db *db, const struct damaged_rows *rows)
 {
-    int code = sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    /* Within a transaction of somebody else's, whose changes must stay, they wait for the next
+     * time. */
+    int code = sqlite3_get_autocommit(db->handle)
+                   ? sqlite3_exec(db->handle, "BEGIN IMMEDIATE", NULL, NULL, NULL)
+                   : SQLITE_BUSY;
+    bool began = code == SQLITE_OK;
 
     for (unsigned i = 0; i < rows->count && code == SQLITE_OK; i++)
         code = set_row_aside(db, &rows->items[i]);
     if (code == SQLITE_OK)
         code = sqlite3_exec(db->handle, "COMMIT", NULL, NULL, NULL);
-    if (code != SQLITE_OK)
+    if (began && code != SQLITE_OK)
         (void)sqlite3_exec(db->handle, "ROLLBACK", NULL, NULL, NULL);
     for (unsigned i = 0; i < rows->count; i++) {
         const char *table = record_types[rows->items[i].table].table;
