@@ -115,7 +115,7 @@ static void find_masks(struct bare_host *host)
 
 static int load_filter(struct bare_host *host, struct error *err)
 {
-    scoped(fd_close) int fd = seccomp_compile(SECCOMP_DEFAULT, err);
+    scoped(fd_close) int fd = seccomp_compile(&(struct seccomp_options){ 0 }, err);
     ssize_t length;
 
     if (fd < 0)

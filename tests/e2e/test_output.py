@@ -246,4 +246,4 @@ def test_the_oldest_output_goes_when_a_quota_is_reached_and_its_readers_are_told
     loud = daemon.execute(session, command="for i in 1 2 3 4; do head -c 2000000 /dev/zero & done; wait")
     assert loud["stdout_bytes"] == 8000000 and loud["truncated"]
     kept = sum(file.stat().st_blocks * 512 for file in (daemon.state / "output").iterdir())
-    assert kept <= 1 << 20, kept
+    assert kept <= (1 << 20) + (64 << 10), kept  # in whole pages, and with the order in which both streams were written
