@@ -20,7 +20,7 @@ struct outgoing {
     struct outgoing *next;
     size_t length;
     int fd; /* owned; -1 without */
-    char bytes[];
+    alignas(8) char bytes[]; /* a message begins with numbers of 8 bytes */
 };
 
 /* Messages are built here: the loop has one thread, and what cannot be sent at once is copied. */
