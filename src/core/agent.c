@@ -19,7 +19,7 @@ enum { LIST_WAITS = 1 }; /* flag of a request that is not sent yet */
 struct outgoing {
     struct outgoing *next;
     size_t length;
-    int fd; /* owned; -1 without */
+    int fd;                  /* owned; -1 without */
     alignas(8) char bytes[]; /* a message begins with numbers of 8 bytes */
 };
 
