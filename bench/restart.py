@@ -11,8 +11,10 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "e2e"))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "tests" / "e2e"), str(HERE)]
 from conftest import Daemon  # noqa: E402
+from lib.daemon import launchers  # noqa: E402
 
 
 def cpu_seconds(pid):
@@ -23,8 +25,7 @@ def cpu_seconds(pid):
 
 def used(daemon):
     """CPU time of the daemon and of its launcher: the wall clock counts what else the machine does, too."""
-    children = pathlib.Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children").read_text().split()
-    return cpu_seconds(daemon.process.pid), sum(map(cpu_seconds, children))
+    return cpu_seconds(daemon.process.pid), sum(map(cpu_seconds, launchers(daemon.process.pid)))
 
 
 def timed(what, function, daemon, fresh=False):

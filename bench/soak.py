@@ -18,16 +18,12 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from lib.daemon import Daemon, status_kb  # noqa: E402
+from lib.daemon import Daemon, children, launchers, status_kb  # noqa: E402
 
 TENTHS = 10
 WORKERS = 4
 SLACK = {"daemon kB": 4096, "launcher kB": 1024, "descriptors": 8, "launcher descriptors": 8, "files": 200, "state kB": 8192,
          "processes": 4, "groups": 4}
-
-
-def children(pid):
-    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def descendants(pid):
@@ -59,10 +55,9 @@ def tree(path):
 
 def look(daemon):
     pid = daemon.process.pid
-    launchers = children(pid)
     files, size = tree(daemon.folder / "state")
-    return {"daemon kB": status_kb(pid, "VmRSS"), "launcher kB": sum(status_kb(one, "VmRSS") for one in launchers),
-            "descriptors": descriptors(pid), "launcher descriptors": sum(map(descriptors, launchers)), "files": files,
+    return {"daemon kB": status_kb(pid, "VmRSS"), "launcher kB": sum(status_kb(one, "VmRSS") for one in launchers(pid)),
+            "descriptors": descriptors(pid), "launcher descriptors": sum(map(descriptors, launchers(pid))), "files": files,
             "state kB": size, "processes": len(descendants(pid)), "groups": groups(daemon.settings["instance"])}
 
 

@@ -109,8 +109,16 @@ class Daemon:
     def resident_kb(self):
         """Of the daemon and of its launcher."""
         pid = self.process.pid
-        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return status_kb(pid, "VmRSS"), sum(status_kb(child, "VmRSS") for child in children)
+        return status_kb(pid, "VmRSS"), sum(status_kb(one, "VmRSS") for one in launchers(pid))
+
+
+def children(pid):
+    return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def launchers(pid):
+    """Of that daemon: its child is the keeper, a copy of itself that shares its memory, and the launcher is the keeper's."""
+    return [launcher for keeper in children(pid) for launcher in children(keeper)]
 
 
 def status_kb(pid, field):
