@@ -132,6 +132,8 @@ void execution_stop(struct execution *execution, enum execution_state as);
 void execution_arm_timeout(struct execution *execution);
 /* With `has_ended` output is taken when the end is, which follows. */
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended);
+/* Init has it: it started now, at the latest. */
+void execution_note_start(struct execution *execution);
 uint64_t execution_next_number(struct session *session);
 void execution_on_exit(struct execution *execution, const struct agent_exit *end);
 void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope);

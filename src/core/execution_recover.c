@@ -176,6 +176,10 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
         return;
     }
     run->is_listed = true;
+    if (!execution->started.wall_us) {
+        execution_note_start(execution); /* its start was not recorded any more */
+        execution_save(execution);
+    }
     if (run->attached || run->ending)
         close_pipes(pipes);
     else

@@ -368,10 +368,11 @@ void execution_attach(struct execution *execution, const struct agent_pipes *pip
         fd_close(pipes->errors);
 }
 
-static void tell_start(struct execution *execution)
+void execution_note_start(struct execution *execution)
 {
     char text[128];
 
+    execution->started = clocks_stamp(execution->core);
     metrics_add(execution->core->metrics, METRIC_EXECUTIONS_STARTED, 0, 1);
     execution->session->executions_started++;
     snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}", execution->id,
@@ -447,10 +448,9 @@ static void begin_running(struct execution *execution, const struct agent_pipes 
     execution_attach(execution, pipes, has_ended);
     launch_fini(&run->launch);
     execution->state = EXECUTION_RUNNING;
-    execution->started = clocks_stamp(execution->core);
+    execution_note_start(execution);
     if (!has_ended)
         execution_save(execution);
-    tell_start(execution);
     execution_arm_timeout(execution);
     if (run->is_resized)
         (void)execution_resize(execution, run->columns, run->rows, NULL);

@@ -1,5 +1,6 @@
 """A daemon that comes back serves at once, whatever state its sandboxes are in, and forgets nothing that it has acknowledged."""
 import ctypes
+import http.client
 import os
 import signal
 import threading
@@ -203,3 +204,45 @@ def inits_of(daemon):
         except OSError:
             pass
     return found
+
+
+def test_executions_that_had_just_begun_say_what_became_of_them(daemon):
+    """However far a start had come when the daemon was killed: a record never claims an end that nobody has seen."""
+    session = daemon.session()
+    daemon.execute(session, ["sh", "-c", "exit 3"])
+    known = set()
+
+    def ask(argv):
+        try:
+            known.add(daemon.api("POST", f"/sessions/{session}/executions", {"argv": argv, "background": True}).json["id"])
+        except (OSError, KeyError, ValueError, http.client.HTTPException):
+            pass  # killed before it could answer
+
+    for wait in (0.0, 0.001, 0.002, 0.006):
+        callers = [in_background(lambda argv=argv: ask(argv))
+                   for argv in (["sh", "-c", "exit 3"], ["sleep", "60"], ["/nowhere/program"], ["sh", "-c", "kill -9 $$"])]
+        time.sleep(wait)
+        daemon.kill()
+        for caller in callers:
+            caller.join()
+        daemon.start()
+
+    def settled():
+        records = daemon.api("GET", f"/sessions/{session}/executions?limit=200", expect=200).json["executions"]
+        return all(record["state"] != "running" or record["request"]["argv"][0] == "sleep" for record in records) and records
+
+    records = wait_for(settled, "all but the sleepers have ended")
+    assert known <= {record["id"] for record in records}
+    for record in records:
+        ran = record["request"]["argv"][-1]
+        if record["state"] == "exited":
+            assert (record["exit_code"], record["signal"]) in {"exit 3": [(3, None)], "/nowhere/program": [(127, None)],
+                                                              "kill -9 $$": [(None, 9), (137, 9), (-1, 9)]}.get(ran, []), record
+        elif record["state"] == "running":
+            assert record["started_at"], record
+        else:
+            assert record["state"] == "crashed" and record["reason"], record
+    events = daemon.api("GET", f"/sessions/{session}/events?follow=0").body.decode()
+    for record in records:
+        assert record["state"] != "running" or f'"execution_id":"{record["id"]}"' in events, record
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
