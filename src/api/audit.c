@@ -5,6 +5,7 @@
 #include "audit/redact.h"
 #include "auth/credentials.h"
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -18,9 +19,19 @@
 
 enum { LINE_MAXIMUM = 256 * 1024, TARGET_MAXIMUM = 2048, OUTPUT_MAXIMUM = 32 * 1024 };
 
+enum { RECOVERED_PAGE = 10000 };
+
 struct api_audit {
     struct api *api; /* borrowed */
     struct events_watcher watcher;
+
+    /* What the store knows and the log of a killed daemon does not. */
+    struct store_query missing;
+    uint64_t position; /* of the last event that was read */
+    uint64_t last;     /* of the killed daemon */
+    uint64_t recovered;
+    unsigned in_page;
+    bool is_catching_up;
 };
 
 /* The members of an object that the writer has begun are handed over without its brace. */
@@ -186,9 +197,10 @@ static void put_output(struct json_writer *json, struct api *api, const struct e
 
 static bool is_audited(const char *type)
 {
-    static const char *const types[] = { "execution.started", "execution.ended",
-                                         "sandbox.crashed",   "sandbox.evicted",
-                                         "sandbox.destroyed", "session.ended" };
+    static const char *const types[] = { "session.created", "execution.started",
+                                         "execution.ended", "sandbox.crashed",
+                                         "sandbox.evicted", "sandbox.destroyed",
+                                         "session.ended" };
 
     for (size_t i = 0; i < ARRAY_LENGTH(types); i++)
         if (str_equal(type, types[i]))
@@ -196,23 +208,102 @@ static bool is_audited(const char *type)
     return false;
 }
 
-static void on_event(struct events_watcher *watcher, const struct event_record *event)
+static void write_event(struct api *api, const struct event_record *event, bool is_recovered)
 {
-    struct api *api = container_of(watcher, struct api_audit, watcher)->api;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     bool is_execution = str_equal(event->type, "execution.ended");
 
-    if (!is_audited(event->type))
-        return;
     json_begin_object(&json, NULL);
     json_put_text(&json, "type", event->type);
+    if (is_recovered) {
+        json_put_bool(&json, "recovered", true);
+        json_put_time(&json, "happened", event->wall_us);
+    }
     json_put_text(&json, "owner", event->owner);
     json_put_text(&json, "session", event->session_id);
     json_put_raw(&json, "data", str_is_empty(event->data_json) ? "{}" : event->data_json);
     if (is_execution && api->parts.config->audit.output && !str_is_empty(event->data_json))
         put_output(&json, api, event);
     write_line(api, &text);
+}
+
+static void on_event(struct events_watcher *watcher, const struct event_record *event)
+{
+    struct api_audit *audit = container_of(watcher, struct api_audit, watcher);
+
+    if (!audit->is_catching_up)
+        audit_covers(audit->api->parts.audit, event->sequence);
+    if (is_audited(event->type))
+        write_event(audit->api, event, false);
+}
+
+/* --- after a kill ---------------------------------------------------------------------------- */
+
+static void on_missing(struct store_query *query, const struct event_record *event)
+{
+    struct api_audit *audit = container_of(query, struct api_audit, missing);
+
+    audit->in_page++;
+    audit->position = event->sequence;
+    if (event->sequence > audit->last)
+        return; /* of this daemon */
+    audit_covers(audit->api->parts.audit, event->sequence);
+    if (!is_audited(event->type))
+        return;
+    write_event(audit->api, event, true);
+    audit->recovered++;
+}
+
+static void read_missing(struct api_audit *audit);
+
+static void caught_up(struct api_audit *audit)
+{
+    struct api *api = audit->api;
+
+    audit->is_catching_up = false;
+    audit_covers(api->parts.audit, events_last(api->parts.core->events));
+    if (audit->recovered)
+        log_warn("the audit log lacked what happened before the daemon was killed; it was added",
+                 kv("lines", audit->recovered));
+    audit_start(api->parts.audit, audit->recovered);
+}
+
+static void on_missing_read(struct store_query *query)
+{
+    struct api_audit *audit = container_of(query, struct api_audit, missing);
+
+    if (query->err.code)
+        log_error("the store cannot tell what the audit log lacks",
+                  kv("error", query->err.message));
+    else if (audit->in_page == RECOVERED_PAGE && audit->position < audit->last)
+        read_missing(audit);
+    else
+        caught_up(audit);
+}
+
+static void read_missing(struct api_audit *audit)
+{
+    audit->in_page = 0;
+    audit->missing = (struct store_query){ .on_event = on_missing,
+                                           .done = on_missing_read,
+                                           .after = audit->position,
+                                           .limit = RECOVERED_PAGE };
+    store_query(audit->api->parts.store, STORE_EVENTS, &audit->missing);
+}
+
+/* The store answers in order: the first page is written before anything of this daemon. */
+static void catch_up(struct api_audit *audit)
+{
+    struct audit_left left = audit_left(audit->api->parts.audit);
+
+    audit->last = events_last(audit->api->parts.core->events);
+    audit->position = left.event;
+    audit->is_catching_up = true;
+    if (left.was_interrupted && left.event < audit->last)
+        read_missing(audit);
+    else
+        caught_up(audit);
 }
 
 struct api_audit *api_audit_new(struct api *api)
@@ -225,6 +316,7 @@ struct api_audit *api_audit_new(struct api *api)
     audit->api = api;
     audit->watcher.on_event = on_event;
     events_overhear(api->parts.core->events, &audit->watcher);
+    catch_up(audit);
     return audit;
 }
 

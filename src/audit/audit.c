@@ -17,7 +17,16 @@
 enum { GATHER_US = 20 * 1000 };
 enum { QUEUE_MAXIMUM = 8 << 20, BATCH_MAXIMUM = 64 << 20, TAIL_BYTES = 256 * 1024 };
 
+enum audit_state {
+    AUDIT_NEW,         /* the file has nothing that could be gone on with */
+    AUDIT_CLOSED,      /* the process before closed it */
+    AUDIT_INTERRUPTED, /* the process before was killed */
+    AUDIT_OPEN,        /* audit_start() */
+};
+
 struct audit {
+    enum audit_state state;
+    uint64_t event;        /* everything up to this one was queued */
     struct loop *loop;     /* borrowed */
     struct worker *worker; /* owned */
     char *path;            /* owned */
@@ -112,6 +121,13 @@ static int find_end(struct audit *audit, struct error *err)
     return 0;
 }
 
+static enum audit_state found_state(const struct chain *chain)
+{
+    if (chain->event == CHAIN_NO_EVENT)
+        return AUDIT_NEW;
+    return chain->is_closed ? AUDIT_CLOSED : AUDIT_INTERRUPTED;
+}
+
 struct audit *audit_open(struct loop *loop, const char *path, struct error *err)
 {
     struct audit *audit = xnew(struct audit);
@@ -126,6 +142,8 @@ struct audit *audit_open(struct loop *loop, const char *path, struct error *err)
         audit_close(audit);
         return NULL;
     }
+    audit->state = found_state(&audit->chain);
+    audit->event = audit->state == AUDIT_NEW ? 0 : audit->chain.event;
     audit->worker = worker_new(loop, 1, "audit");
     return audit;
 }
@@ -172,12 +190,13 @@ static void format_batch(struct audit *audit, struct chain *chain)
     const char *at = (const char *)audit->batch.data;
     const char *end = at + audit->batch.length;
     char time[CLOCK_TEXT_SIZE];
-    char line[128];
+    char line[160];
 
     buffer_clear(&audit->text);
     if (audit->begins && chain->sequence) {
         clock_format(clock_wall_us(&clock_system), time);
-        snprintf(line, sizeof(line), CHAIN_CONTINUED ",\"time\":\"%s\"", time);
+        snprintf(line, sizeof(line), CHAIN_CONTINUED ",\"event\":%llu,\"time\":\"%s\"",
+                 (unsigned long long)chain->event, time);
         chain_append(chain, line, &audit->text);
     }
     for (; at < end; at += strlen(at) + 1)
@@ -256,19 +275,28 @@ static void on_gathered(struct timer *timer)
     write_start(container_of(timer, struct audit, gather));
 }
 
-static void queue_line(struct audit *audit, const struct buffer *members)
+static void end_line(struct audit *audit)
 {
-    size_t before = audit->queue.length;
     char time[CLOCK_TEXT_SIZE];
 
     clock_format(clock_wall_us(loop_clock(audit->loop)), time);
-    if (audit->dropped)
-        buffer_appendf(&audit->queue, "\"type\":\"audit.dropped\",\"lines\":%llu,\"time\":\"%s\"%c",
-                       (unsigned long long)audit->dropped, time, '\0');
+    if (!audit->queue.overflowed)
+        buffer_appendf(&audit->queue, ",\"event\":%llu,\"time\":\"%s\"%c",
+                       (unsigned long long)audit->event, time, '\0');
+}
+
+static void queue_line(struct audit *audit, const struct buffer *members)
+{
+    size_t before = audit->queue.length;
+
+    if (audit->dropped) {
+        buffer_appendf(&audit->queue, "\"type\":\"audit.dropped\",\"lines\":%llu",
+                       (unsigned long long)audit->dropped);
+        end_line(audit);
+    }
     if (!audit->queue.overflowed)
         buffer_append(&audit->queue, members->data, members->length);
-    if (!audit->queue.overflowed)
-        buffer_appendf(&audit->queue, ",\"time\":\"%s\"%c", time, '\0');
+    end_line(audit);
     if (audit->queue.overflowed) {
         audit->queue.length = before;
         audit->queue.overflowed = false;
@@ -291,6 +319,37 @@ void audit_write(struct audit *audit, const struct buffer *members)
     }
 }
 
+struct audit_left audit_left(const struct audit *audit)
+{
+    return (struct audit_left){ .was_interrupted = audit->state == AUDIT_INTERRUPTED,
+                                .event = audit->event };
+}
+
+void audit_covers(struct audit *audit, uint64_t event)
+{
+    audit->event = event;
+}
+
+void audit_start(struct audit *audit, uint64_t recovered)
+{
+    scoped(buffer_fini) struct buffer line = BUFFER_INIT(256);
+
+    buffer_appendf(&line, CHAIN_STARTED ",\"interrupted\":%s,\"recovered\":%llu",
+                   audit->state == AUDIT_INTERRUPTED ? "true" : "false",
+                   (unsigned long long)recovered);
+    audit->state = AUDIT_OPEN;
+    audit_write(audit, &line);
+    write_start(audit);
+}
+
+static void write_end(struct audit *audit)
+{
+    scoped(buffer_fini) struct buffer line = BUFFER_INIT(256);
+
+    buffer_append_text(&line, CHAIN_STOPPED);
+    audit_write(audit, &line);
+}
+
 void audit_reopen(struct audit *audit)
 {
     audit->reopen = true;
@@ -301,6 +360,8 @@ void audit_close(struct audit *audit)
 {
     if (!audit)
         return;
+    if (audit->state == AUDIT_OPEN)
+        write_end(audit);
     if (audit->worker)
         write_start(audit);
     worker_free(audit->worker);

@@ -1,8 +1,12 @@
 #pragma once
 
 /*
- * The audit log: one line for each change that somebody asked for and for each end of an execution,
- * chained (chain.h), in a file of its own that nobody else may read.
+ * The audit log: one line for each change that a caller asked for, and for each start and end of an
+ * execution, a sandbox or a session, chained (chain.h), in a file that only its owner may read.
+ *
+ * The store numbers what happens, and each line says up to which number the log is complete. A
+ * process that is killed loses the lines of its last milliseconds; the next one finds what of them
+ * the store knows (audit_left()), writes it, and says in audit_start() that it had to.
  *
  * Lines are written in order by a thread of their own, a few milliseconds later at most. What waits
  * is bounded: when the disk does not keep up or cannot be written, lines are dropped and counted,
@@ -21,8 +25,24 @@ struct audit *audit_open(struct loop *loop, const char *path, struct error *err)
 void audit_close(struct audit *audit); /* writes what waits; NULL is fine */
 SCOPED_DEFINE(audit_close, struct audit);
 
-/* One line: `members` as between the braces of a JSON object, beginning with "type". The time is
- * added. */
+/* How the process before left the log. */
+struct audit_left {
+    bool was_interrupted; /* it was killed: lines may be missing */
+    uint64_t event;       /* what happened behind this one is not in the log; for such a log only */
+};
+
+struct audit_left audit_left(const struct audit *audit);
+
+/* Everything up to this event of the store has been handed to audit_write(), or is not for the log.
+ */
+void audit_covers(struct audit *audit, uint64_t event);
+
+/* What was missing has been written: so many lines. From now on the end of the log is written when
+ * it is closed. */
+void audit_start(struct audit *audit, uint64_t recovered);
+
+/* One line: `members` as between the braces of a JSON object, beginning with "type". The event
+ * and the time are added. */
 void audit_write(struct audit *audit, const struct buffer *members);
 
 /* After the file was moved away: the next line begins a new one, which goes on with the chain. */
@@ -41,7 +61,10 @@ typedef void audit_finding_fn(void *context, const char *path, const struct audi
 struct audit_summary {
     uint64_t lines;
     uint64_t findings;
-    uint64_t first, last; /* numbers of lines */
+    uint64_t first, last;   /* numbers of lines */
+    uint64_t interruptions; /* the process that wrote it was killed so often */
+    uint64_t recovered;     /* lines that were written afterwards, by the next one */
+    bool is_open;           /* it has no end: it is being written, or its writer was killed */
 };
 
 /* Checks logs that follow each other, oldest first. Findings are results; -1 is for a log that

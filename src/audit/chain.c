@@ -11,6 +11,22 @@ static const char hash_member[] = ",\"hash\":\"";
 
 enum { HEX = SHA256_TEXT_SIZE - 1, HASH_MEMBER = sizeof(hash_member) - 1, TAIL = 2 };
 
+/* What a line says of the log, apart from its place in it. Nothing inside the other members can be
+ * taken for "event": it comes behind them. */
+static void chain_note(struct chain *chain, const char *members, size_t length)
+{
+    static const char member[] = ",\"event\":";
+    const size_t size = sizeof(member) - 1;
+
+    chain->is_closed = str_starts_with(members, CHAIN_STOPPED);
+    for (size_t at = length; at-- > 0;) {
+        if (members[at] != ',' || strncmp(members + at, member, size) != 0)
+            continue;
+        chain->event = strtoull(members + at + size, NULL, 10);
+        return;
+    }
+}
+
 void chain_append(struct chain *chain, const char *members, struct buffer *out)
 {
     size_t start = out->length;
@@ -21,11 +37,14 @@ void chain_append(struct chain *chain, const char *members, struct buffer *out)
     buffer_append_text(out, members);
     sha256_of("", 0, out->data + start, out->length - start, digest);
     chain->sequence++;
+    chain_note(chain, members, strlen(members));
     hex_encode(digest, sizeof(digest), chain->hash);
     buffer_append_text(out, hash_member);
     buffer_append_text(out, chain->hash);
     buffer_append_text(out, "\"}\n");
 }
+
+static const char previous_member[] = ",\"prev\":\"";
 
 struct line {
     uint64_t sequence;
@@ -41,7 +60,6 @@ static bool is_hash(const char *text)
 /* The line ends with a NUL. */
 static int line_read(struct line *line, const char *text, size_t length)
 {
-    static const char previous_member[] = ",\"prev\":\"";
     char *end;
 
     if (!str_starts_with(text, "{\"seq\":") || length < HASH_MEMBER + HEX + TAIL)
@@ -58,6 +76,11 @@ static int line_read(struct line *line, const char *text, size_t length)
         strcmp(line->hash + HEX, "\"}") != 0)
         return -1;
     return 0;
+}
+
+const char *chain_line_members(const char *line)
+{
+    return strstr(line, previous_member) + sizeof(previous_member) - 1 + HEX + 2;
 }
 
 static bool line_follows(const struct line *line, const struct chain *chain, bool first)
@@ -82,6 +105,8 @@ enum chain_check chain_check_line(struct chain *chain, const char *text, size_t 
         return CHAIN_MALFORMED;
     follows = line_follows(&line, chain, first);
     chain->sequence = line.sequence;
+    chain_note(chain, chain_line_members(text),
+               line.covered - (size_t)(chain_line_members(text) - text));
     memcpy(chain->hash, line.hash, HEX);
     chain->hash[HEX] = '\0';
     sha256_of("", 0, text, line.covered, digest);
@@ -93,7 +118,8 @@ enum chain_check chain_check_line(struct chain *chain, const char *text, size_t 
 
 void chain_write_head(const struct chain *chain, struct buffer *out)
 {
-    buffer_appendf(out, "%020llu %s\n", (unsigned long long)chain->sequence, chain->hash);
+    buffer_appendf(out, "%020llu %s %020llu %s\n", (unsigned long long)chain->sequence, chain->hash,
+                   (unsigned long long)chain->event, chain->is_closed ? "closed" : "open  ");
 }
 
 int chain_read_head(struct chain *chain, const char *text)
@@ -101,10 +127,14 @@ int chain_read_head(struct chain *chain, const char *text)
     char *end;
     uint64_t sequence = strtoull(text, &end, 10);
 
-    if (end == text || *end != ' ' || !is_hash(end + 1) || strcmp(end + 1 + HEX, "\n") != 0)
+    if (end == text || *end != ' ' || !is_hash(end + 1) || strspn(end + 1 + HEX, " \n") == 0)
         return -1;
-    chain->sequence = sequence;
+    *chain = (struct chain){ .sequence = sequence, .event = CHAIN_NO_EVENT };
     memcpy(chain->hash, end + 1, HEX);
-    chain->hash[HEX] = '\0';
-    return 0;
+    text = end + 1 + HEX;
+    if (*text == '\n')
+        return 0;
+    chain->event = strtoull(text, &end, 10);
+    chain->is_closed = str_starts_with(end, " closed");
+    return end == text ? -1 : 0;
 }

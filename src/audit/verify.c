@@ -2,6 +2,7 @@
 #include "audit/chain.h"
 #include "base/alloc.h"
 #include "base/macros.h"
+#include "base/str.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,6 +44,19 @@ static const char *describe(enum chain_check result)
     return "";
 }
 
+static void note_line(struct verifier *verifier, const char *line)
+{
+    static const char interrupted[] = CHAIN_STARTED ",\"interrupted\":true,\"recovered\":";
+    struct audit_summary *summary = verifier->summary;
+    const char *members = chain_line_members(line);
+
+    summary->is_open = !verifier->chain.is_closed;
+    if (!str_starts_with(members, interrupted))
+        return;
+    summary->interruptions++;
+    summary->recovered += strtoull(members + sizeof(interrupted) - 1, NULL, 10);
+}
+
 static void check_line(struct verifier *verifier, char *line, size_t length, uint64_t number)
 {
     bool first = verifier->summary->lines == 0;
@@ -55,6 +69,8 @@ static void check_line(struct verifier *verifier, char *line, size_t length, uin
         report(verifier, number, describe(result));
     if (verifier->has_head && verifier->chain.sequence == verifier->head.sequence)
         verifier->head_seen |= strcmp(verifier->chain.hash, verifier->head.hash) == 0;
+    if (result != CHAIN_MALFORMED)
+        note_line(verifier, line);
     if (first)
         verifier->summary->first = verifier->chain.sequence;
     verifier->summary->last = verifier->chain.sequence;

@@ -51,6 +51,26 @@ static void on_finding(void *context, const char *path, const struct audit_findi
     json_end_object(&report->json);
 }
 
+/* Unchanged is not the same as complete. */
+static void tell_state(struct report *report, const struct audit_summary *summary)
+{
+    bool is_whole = !summary->interruptions && !summary->is_open;
+
+    buffer_appendf(&report->text, "%llu lines, numbers %llu to %llu, %s\n",
+                   (unsigned long long)summary->lines, (unsigned long long)summary->first,
+                   (unsigned long long)summary->last, is_whole ? "all good" : "none was changed");
+    if (summary->interruptions)
+        buffer_appendf(&report->text,
+                       "the daemon was killed %llu times: %llu lines were added from the store "
+                       "afterwards; requests of those moments may be missing\n",
+                       (unsigned long long)summary->interruptions,
+                       (unsigned long long)summary->recovered);
+    if (summary->is_open)
+        buffer_append_text(&report->text,
+                           "the log has no end: a daemon is writing it, or was killed; "
+                           "then its next start adds what is missing\n");
+}
+
 static int verify(struct report *report, const char *const *paths, size_t count,
                   struct audit_summary *summary, struct error *err)
 {
@@ -60,9 +80,7 @@ static int verify(struct report *report, const char *const *paths, size_t count,
         if (audit_verify(paths, count, on_finding, report, summary, err) < 0)
             return -1;
         if (!summary->findings)
-            buffer_appendf(&report->text, "%llu lines, numbers %llu to %llu, all good\n",
-                           (unsigned long long)summary->lines, (unsigned long long)summary->first,
-                           (unsigned long long)summary->last);
+            tell_state(report, summary);
         return 0;
     }
     json_begin_object(json, NULL);
@@ -74,6 +92,9 @@ static int verify(struct report *report, const char *const *paths, size_t count,
     json_put_int(json, "lines", (int64_t)summary->lines);
     json_put_int(json, "first", (int64_t)summary->first);
     json_put_int(json, "last", (int64_t)summary->last);
+    json_put_int(json, "interruptions", (int64_t)summary->interruptions);
+    json_put_int(json, "recovered", (int64_t)summary->recovered);
+    json_put_bool(json, "open", summary->is_open);
     json_end_object(json);
     buffer_append_byte(&report->text, '\n');
     return 0;

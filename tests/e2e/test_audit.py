@@ -57,7 +57,11 @@ def test_changes_are_written_with_who_and_what_became_of_them(audited):
     assert not [line for line in lines(daemon) if line.get("method") == "GET"]
     assert "hush-1" not in log_of(daemon).read_text()
     assert log_of(daemon).stat().st_mode & 0o777 == 0o600
-    assert verify(log_of(daemon)) == (0, {"findings": [], "ok": True, "lines": 4, "first": 1, "last": 4})
+    code, report = verify(log_of(daemon))
+    assert code == 0 and report["ok"] and report["findings"] == [] and (report["first"], report["last"]) == (1, report["lines"])
+    assert report["open"] and report["interruptions"] == 0
+    daemon.stop()
+    assert not verify(log_of(daemon))[1]["open"]
 
 
 @pytest.mark.parametrize("with_code, with_output", [(False, False), (True, False), (False, True)])
@@ -85,6 +89,43 @@ def test_executions_and_the_ends_of_sandboxes_are_written_with_their_reasons(aud
     ended = wait_for(lambda: [line for line in lines(daemon) if line["type"] == "sandbox.destroyed"][1:], "its second end")
     assert ended[0]["data"]["generation"] == 2 and ended[0]["data"]["reason"]
     assert verify(log_of(daemon))[0] == 0
+
+
+def test_crashes_and_evictions_are_written(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "session": {"preload": False},
+                                                     "capacity": {"max_sandboxes": 1}})
+    cold, warm = daemon.session(), daemon.session()
+    daemon.execute(cold, ["true"])
+    daemon.execute(warm, ["true"])
+    assert wait_for_line(daemon, type="sandbox.evicted", session=cold)["data"]["sandbox"]
+    os.kill(daemon.api("GET", f"/sessions/{warm}").json["sandbox"]["pid"], signal.SIGKILL)
+    assert wait_for_line(daemon, type="sandbox.crashed", session=warm)["data"]["reason"]
+
+
+def test_a_killed_daemon_tells_afterwards_what_its_log_lacks(audited):
+    """The log is written a moment later: what the store knows by then is added by the next daemon."""
+    daemon = audited()
+    told, happened = [], set()
+    for _ in range(4):
+        session = daemon.session()
+        happened |= {("session.created", session)}
+        happened |= {("execution.ended", daemon.execute(session, ["true"])["id"]) for _ in range(3)}
+        running = daemon.execute(session, ["sleep", "60"], background=True)["id"]
+        happened |= {("execution.started", running)}
+        daemon.kill()
+        checked = subprocess.run([SANDGLASS, "audit", "verify", str(log_of(daemon))], capture_output=True, text=True, timeout=30)
+        assert checked.returncode == 0 and "all good" not in checked.stdout and "was killed" in checked.stdout
+        daemon.start()
+        told += [line for line in lines(daemon) if line.get("recovered") and line["type"] != "audit.started"]
+    daemon.stop()
+    found = [(line["type"], line["data"].get("execution_id") or line["session"]) for line in lines(daemon) if "data" in line]
+    assert happened <= set(found)
+    assert len(found) == len(set(found)), "nothing is told twice"
+    assert told and all(line["happened"] <= line["time"] for line in told)
+    code, report = verify(log_of(daemon))
+    assert code == 0 and report["interruptions"] == 4 and report["recovered"] >= len({line["seq"] for line in told})
+    checked = subprocess.run([SANDGLASS, "audit", "verify", str(log_of(daemon))], capture_output=True, text=True, timeout=30)
+    assert "killed 4 times" in checked.stdout and "all good" not in checked.stdout
 
 
 def test_it_can_be_turned_off(audited):
@@ -124,8 +165,8 @@ def test_a_rotated_log_goes_on_in_a_new_file(audited):
 
 def tampered(original):
     """Name, number of the first bad line (0: the end), and what was made of the lines."""
-    yield "an edited status", 2, [original[0], original[1].replace('"status":201', '"status":404'), *original[2:]]
-    yield "an edited last line", len(original), [*original[:-1], original[-1].replace('"owner":""', '"owner":"x"')]
+    yield "an edited type", 2, [original[0], original[1].replace('"type":"s', '"type":"x'), *original[2:]]
+    yield "an edited last line", len(original), [*original[:-1], original[-1].replace('"time":"2', '"time":"3')]
     yield "a removed line", 3, [*original[:2], *original[3:]]
     yield "a removed first line", 1, original[1:]
     yield "a removed last line", 0, original[:-1]

@@ -128,7 +128,7 @@ static void lines_are_written_in_order_and_only_for_us(void **state UNUSED)
     assert_good(1000);
     text = read_log();
     assert_non_null(strstr(text, "{\"seq\":1,"));
-    assert_non_null(strstr(text, "\"number\":999,\"time\":\"20"));
+    assert_non_null(strstr(text, "\"number\":999,\"event\":0,\"time\":\"20"));
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_mode & 07777, 0600);
 }
@@ -237,6 +237,107 @@ static void a_disk_that_is_full_loses_lines_but_not_the_chain(void **state UNUSE
     assert_non_null(strstr(text, "\"number\":2"));
 }
 
+/* Closes it, and makes of the log what a process leaves that is killed so many lines earlier. */
+static void cut_lines(struct audit *audit, int lines)
+{
+    scoped(free) char *text = NULL;
+
+    audit_close(audit);
+    text = read_log();
+    while (lines-- > 0) {
+        text[strlen(text) - 1] = '\0';
+        strrchr(text, '\n')[1] = '\0';
+    }
+    write_log(text);
+    assert_int_equal(unlink(head), 0);
+}
+
+static struct audit_summary summary_of_log(void)
+{
+    const char *const paths[] = { path };
+    struct audit_finding finding;
+    struct audit_summary summary;
+    struct error err = { 0 };
+
+    assert_int_equal(audit_verify(paths, 1, note_finding, &finding, &summary, &err), 0);
+    return summary;
+}
+
+static void a_log_that_was_closed_is_whole(void **state UNUSED)
+{
+    struct audit *audit = start();
+    struct audit_summary summary;
+
+    assert_false(audit_left(audit).was_interrupted);
+    audit_covers(audit, 41);
+    audit_start(audit, 0);
+    put(audit, 1);
+    audit_close(audit);
+    summary = summary_of_log();
+    assert_int_equal(summary.findings, 0);
+    assert_false(summary.is_open);
+    audit = start();
+    assert_false(audit_left(audit).was_interrupted);
+    assert_int_equal(audit_left(audit).event, 41);
+    audit_close(audit);
+}
+
+static void a_log_without_its_end_was_interrupted(void **state UNUSED)
+{
+    struct audit *audit = start();
+    struct audit_summary summary;
+
+    audit_start(audit, 0);
+    audit_covers(audit, 7);
+    put(audit, 1);
+    audit_covers(audit, 9);
+    put(audit, 2);
+    cut_lines(audit, 2);
+    assert_true(summary_of_log().is_open);
+
+    audit = start();
+    assert_true(audit_left(audit).was_interrupted);
+    assert_int_equal(audit_left(audit).event, 7);
+    put(audit, 2);
+    audit_start(audit, 1);
+    audit_close(audit);
+    summary = summary_of_log();
+    assert_false(summary.is_open);
+    assert_int_equal(summary.interruptions, 1);
+    assert_int_equal(summary.recovered, 1);
+}
+
+static void a_start_that_failed_leaves_the_log_as_it_was(void **state UNUSED)
+{
+    struct audit *audit = start();
+
+    audit_start(audit, 0);
+    cut_lines(audit, 1);
+    audit_close(start());
+    audit = start();
+    assert_true(audit_left(audit).was_interrupted);
+    audit_close(audit);
+}
+
+static void a_line_about_another_line_is_not_taken_for_it(void **state UNUSED)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(512);
+    struct audit *audit = start();
+
+    audit_start(audit, 0);
+    audit_covers(audit, 3);
+    buffer_append_text(&text, "\"type\":\"request\",\"body\":{\"type\":\"audit.stopped\",\"x\":"
+                              "1,\"event\":99,\"type\":\"audit.started\",\"interrupted\":true,"
+                              "\"recovered\":5}");
+    audit_write(audit, &text);
+    cut_lines(audit, 1);
+    assert_int_equal(summary_of_log().interruptions, 0);
+    audit = start();
+    assert_true(audit_left(audit).was_interrupted);
+    assert_int_equal(audit_left(audit).event, 3);
+    audit_close(audit);
+}
+
 static void a_link_in_its_place_is_refused(void **state UNUSED)
 {
     struct error err = { 0 };
@@ -257,6 +358,10 @@ int main(void)
         SCENE(an_edited_line_is_named),
         SCENE(a_cut_off_end_is_found),
         SCENE(a_disk_that_is_full_loses_lines_but_not_the_chain),
+        SCENE(a_log_that_was_closed_is_whole),
+        SCENE(a_log_without_its_end_was_interrupted),
+        SCENE(a_start_that_failed_leaves_the_log_as_it_was),
+        SCENE(a_line_about_another_line_is_not_taken_for_it),
         SCENE(a_link_in_its_place_is_refused),
     };
 
