@@ -361,6 +361,16 @@ int cgroup_enter(const struct cgroup_entry *entry)
     return 0;
 }
 
+int cgroup_enter_unified(const struct cgroup_entry *entry)
+{
+    int file = openat(entry->fds[CGROUP_UNIFIED], "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    int result = file >= 0 && write(file, "0", 1) == 1 ? 0 : -1;
+
+    if (file >= 0)
+        close(file);
+    return result;
+}
+
 void cgroup_entry_close(struct cgroup_entry *entry)
 {
     for (int part = 0; part < CGROUP_PARTS; part++) {

@@ -81,6 +81,8 @@ int cgroups_remove(struct cgroups *cgroups, const char *id);
 
 /* In the child. The v2 entry is for clone3 and does nothing here. */
 int cgroup_enter(const struct cgroup_entry *entry);
+/* In the child, where clone3 is not to be had. */
+int cgroup_enter_unified(const struct cgroup_entry *entry);
 void cgroup_entry_close(struct cgroup_entry *entry);
 
 static inline bool cgroups_are_v2(const struct cgroups *cgroups)

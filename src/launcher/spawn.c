@@ -17,15 +17,19 @@ static char stack[STACK_SIZE] __attribute__((aligned(16)));
 struct call {
     struct spawn *spawn;
     int (*child)(struct spawn *spawn);
+    bool enters_unified; /* the clone could not place the child there */
 };
 
 /* Runs in the child, on the stack above. */
 static int call_child(void *argument)
 {
     struct call *call = argument;
+    struct spawn *spawn = call->spawn;
 
-    if (spawn_enter(call->spawn) == 0)
-        call->child(call->spawn);
+    if (call->enters_unified && cgroup_enter_unified(&spawn->cgroup) < 0)
+        (void)fail_sys(&spawn->fail, "enter cgroup");
+    else if (spawn_enter(spawn) == 0)
+        call->child(spawn);
     _exit(127);
 }
 
@@ -115,9 +119,29 @@ int spawn_open(void)
     return fill_first_table();
 }
 
-int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spawn *spawn))
+/* Filters of containers hide clone3, because they cannot see its flags. The pid cannot go to
+ * another process before the descriptor is there: only the launcher reaps its children. */
+static long clone_without_clone3(struct call *call, uint64_t namespaces)
 {
-    struct call call = { .spawn = spawn, .child = child };
+    struct spawn *spawn = call->spawn;
+    int flags = (int)namespaces | CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_PARENT_SETTID;
+    int pid;
+
+    call->enters_unified = spawn->cgroup.fds[CGROUP_UNIFIED] >= 0;
+    pid = clone(call_child, stack + sizeof(stack), flags | SIGCHLD, call, &spawn->mark.pid);
+    if (pid < 0)
+        return -errno;
+    spawn->pidfd = sys_pidfd_open(pid);
+    if (spawn->pidfd < 0 && !spawn->fail.step) {
+        (void)fail_sys(&spawn->fail, "open the pidfd of init");
+        (void)kill(pid, SIGKILL);
+    }
+    return pid;
+}
+
+static long clone_child(struct call *call, uint64_t namespaces)
+{
+    struct spawn *spawn = call->spawn;
     int unified = spawn->cgroup.fds[CGROUP_UNIFIED];
     struct sys_clone_args args = {
         .flags = namespaces | CLONE_VM | CLONE_VFORK | CLONE_FILES | SYS_CLONE_PIDFD |
@@ -129,6 +153,14 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
         .stack_size = sizeof(stack),
         .cgroup = unified >= 0 ? (uint64_t)unified : 0,
     };
+    long pid = clone_on_stack(&args, call_child, call);
+
+    return pid == -ENOSYS || pid == -EPERM ? clone_without_clone3(call, namespaces) : pid;
+}
+
+int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spawn *spawn))
+{
+    struct call call = { .spawn = spawn, .child = child };
     cpu_set_t before;
     bool pinned;
     long pid;
@@ -138,7 +170,7 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
         return fail_sys(&spawn->fail, "pass the socket of init");
     pinned = pin(&before);
     spawn->cloned_after = state_boot_time();
-    pid = clone_on_stack(&args, call_child, &call);
+    pid = clone_child(&call, namespaces);
     if (pinned)
         (void)sched_setaffinity(0, sizeof(before), &before);
     (void)dup2(0, SPAWN_FD_PASSED);
@@ -149,7 +181,8 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
         return fail_set(&spawn->fail, "clone", (int)-pid);
     if (spawn->fail.step) {
         (void)waitpid((pid_t)pid, NULL, 0);
-        close(spawn->pidfd);
+        if (spawn->pidfd >= 0)
+            close(spawn->pidfd);
         spawn->pidfd = -1;
         return -1;
     }
