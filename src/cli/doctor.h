@@ -39,9 +39,6 @@ extern const struct check
 
 extern const struct check store_checks[]; /* doctor_sandglass.c: for `--store` */
 
-/* What would allow namespaces, as far as it can be told. */
-const char *doctor_namespace_remedy(void);
-
 /* Both set the finding; the remedy is NULL when nothing is to be done. */
 void finding_set(struct finding *finding, enum finding_status status, const char *remedy,
                  const char *format, ...) PRINTF_LIKE(4, 5);

@@ -1,5 +1,6 @@
 #include "cli/doctor.h"
 
+#include "backend/native/remedy.h"
 #include "base/buffer.h"
 
 #include <errno.h>
@@ -72,24 +73,6 @@ static int attempt_namespaces(void)
                : 0;
 }
 
-/* What forbids it, as far as it can be told. */
-const char *doctor_namespace_remedy(void)
-{
-    char text[64];
-
-    if (read_text("/proc/sys/kernel/unprivileged_userns_clone", text, sizeof(text)) &&
-        strcmp(text, "0") == 0)
-        return "sysctl -w kernel.unprivileged_userns_clone=1";
-    if (read_text("/proc/sys/user/max_user_namespaces", text, sizeof(text)) &&
-        strcmp(text, "0") == 0)
-        return "sysctl -w user.max_user_namespaces=15000";
-    if (read_text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", text, sizeof(text)) &&
-        strcmp(text, "1") == 0)
-        return "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile";
-    return "in a container: allow unshare and clone in its seccomp profile, or run it privileged; "
-           "where the container is wall enough, use sandbox.backend: direct";
-}
-
 static void check_namespaces(const struct doctor *doctor UNUSED, struct finding *finding)
 {
     int number = try_in_child(attempt_namespaces);
@@ -97,7 +80,7 @@ static void check_namespaces(const struct doctor *doctor UNUSED, struct finding 
     if (number == 0)
         finding_set(finding, FINDING_OK, NULL, "user, mount, pid, net, ipc and uts can be made");
     else
-        finding_set(finding, FINDING_WARN, doctor_namespace_remedy(), "cannot be made: %s",
+        finding_set(finding, FINDING_WARN, native_remedy("namespaces"), "cannot be made: %s",
                     strerror(number));
 }
 
@@ -146,6 +129,9 @@ static void check_overlay(const struct doctor *doctor UNUSED, struct finding *fi
 
     if (number == 0)
         finding_set(finding, FINDING_OK, NULL, "can be mounted in a user namespace");
+    else if (try_in_child(attempt_namespaces))
+        finding_set(finding, FINDING_WARN, native_remedy("namespaces"),
+                    "cannot be tried without namespaces");
     else
         finding_set(finding, FINDING_WARN, "modprobe overlay, and a kernel of 5.11 or later",
                     "cannot be mounted: %s; a template is copied instead", strerror(number));

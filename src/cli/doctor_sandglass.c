@@ -155,17 +155,27 @@ static _Noreturn void run_true(const struct doctor *doctor, int output)
     _exit(127);
 }
 
-/* What `run` wrote on stderr, its first line that is a message of its own; "" without one. */
-static void read_message(int fd, char *text, size_t size)
+/* What `run` wrote on stderr of its own: the message, and the hint that follows it; "" without. */
+struct refusal {
+    char message[200];
+    char hint[256];
+};
+
+static void read_refusal(int fd, struct refusal *refusal)
 {
+    static const char mark[] = "sandglass: ";
     char line[1024];
     FILE *stream = fdopen(fd, "r");
 
-    *text = '\0';
+    *refusal = (struct refusal){ 0 };
     while (stream && fgets(line, sizeof(line), stream)) {
         line[strcspn(line, "\n")] = '\0';
-        if (!*text && str_starts_with(line, "sandglass: "))
-            snprintf(text, size, "%.*s", (int)size - 1, line + strlen("sandglass: "));
+        if (!str_starts_with(line, mark))
+            continue;
+        if (!*refusal->message)
+            snprintf(refusal->message, sizeof(refusal->message), "%.199s", line + strlen(mark));
+        else if (!*refusal->hint)
+            snprintf(refusal->hint, sizeof(refusal->hint), "%.255s", line + strlen(mark));
     }
     if (stream)
         fclose(stream);
@@ -174,7 +184,7 @@ static void read_message(int fd, char *text, size_t size)
 /* Parts that look well are no proof: one sandbox is made, and a program runs in it. */
 static void check_sandbox(const struct doctor *doctor, struct finding *finding)
 {
-    char message[200];
+    struct refusal refusal;
     int pipes[2];
     int status = 0;
     pid_t pid;
@@ -187,17 +197,16 @@ static void check_sandbox(const struct doctor *doctor, struct finding *finding)
     if (pid == 0)
         run_true(doctor, pipes[1]);
     close(pipes[1]);
-    read_message(pipes[0], message, sizeof(message));
+    read_refusal(pipes[0], &refusal);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         finding_set(finding, FINDING_OK, NULL, "made by the backend %s, and 'true' ran in it",
                     doctor->config->sandbox.backend);
     else
-        finding_set(finding, FINDING_FAIL,
-                    strstr(message, "native") ? doctor_namespace_remedy() : NULL,
-                    "the backend %s cannot make one: %s", doctor->config->sandbox.backend,
-                    *message ? message : "no reason given");
+        finding_set(finding, FINDING_FAIL, refusal.hint, "the backend %s cannot make one: %s",
+                    doctor->config->sandbox.backend,
+                    *refusal.message ? refusal.message : "no reason given");
 }
 
 const struct check sandglass_checks[] = {

@@ -3,6 +3,7 @@
 #include "launcher/launcher.h"
 #include "launcher/mounts.h"
 #include "launcher/nursery.h"
+#include "launcher/power.h"
 #include "launcher/skeleton.h"
 #include "launcher/skeleton_disk.h"
 #include "launcher/skeleton_usr.h"
@@ -423,6 +424,8 @@ int host_open(struct launcher *launcher, struct fail *fail)
         result = share(launcher, &gathered, fail);
     gathered_close(&gathered);
     find_masks(launcher);
+    if (result == 0)
+        result = power_prove_native(launcher, fail);
     if (result == 0)
         nursery_open(launcher);
     return result;

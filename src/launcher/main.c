@@ -4,6 +4,7 @@
 #include "launcher/landlock.h"
 #include "launcher/launcher.h"
 #include "launcher/native.h"
+#include "launcher/power.h"
 #include "launcher/skeleton_disk.h"
 #include "launcher/spawn.h"
 #include "launcher/sys.h"
@@ -132,44 +133,6 @@ static int load_filter(struct launcher *self, int fd)
     return 0;
 }
 
-/* Numbers of capabilities. */
-enum {
-    CHOWN = 0,
-    DAC_OVERRIDE = 1,
-    FOWNER = 3,
-    KILL = 5,
-    SETGID = 6,
-    SETUID = 7,
-    SYS_ADMIN = 21,
-};
-
-static bool has_capabilities(uint32_t wanted)
-{
-    struct {
-        uint32_t version;
-        int pid;
-    } header = { .version = 0x20080522 };
-    struct {
-        uint32_t effective, permitted, inheritable;
-    } sets[2] = { 0 };
-
-    return geteuid() == 0 && syscall(SYS_capget, &header, sets) == 0 &&
-           (sets[0].effective & wanted) == wanted;
-}
-
-/* Only the first user namespace maps all ids. */
-static bool maps_all_ids(void)
-{
-    char text[64] = "";
-    int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
-
-    if (fd >= 0) {
-        (void)!read(fd, text, sizeof(text) - 1);
-        close(fd);
-    }
-    return strstr(text, "4294967295") != NULL;
-}
-
 static bool dumps_are_piped(void)
 {
     char first = 0;
@@ -205,14 +168,8 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     if (self->ready)
         return fail_set(fail, "set up twice", EALREADY);
     self->setup = *setup;
-    /* Mapping any id needs these. */
-    self->root = has_capabilities(1u << SYS_ADMIN | 1u << SETUID | 1u << SETGID | 1u << CHOWN) &&
-                 maps_all_ids();
-    /* These are what starting, killing and removing something with another id needs. */
-    self->changes_ids = self->root ||
-                        (has_capabilities(1u << SETUID | 1u << SETGID | 1u << CHOWN | 1u << KILL |
-                                          1u << DAC_OVERRIDE | 1u << FOWNER) &&
-                         maps_all_ids());
+    self->root = power_is_root();
+    self->changes_ids = self->root || power_changes_ids();
     self->ids = self->root ? IDS_OWN : IDS_SINGLE;
     if (load_filter(self, filter) < 0)
         return fail_set(fail, "load seccomp program", EINVAL);

@@ -45,7 +45,18 @@ static void change_owner(uid_t uid)
     (void)syscall(SYS_capset, &header, sets);
 }
 
-/* Holds the namespace until the launcher has it: two bytes there, one back. */
+/* How far the holder got: nothing failed when there is no step. */
+static void report(int channel, const char *failed_step)
+{
+    struct fail fail = { 0 };
+
+    if (failed_step)
+        (void)fail_sys(&fail, failed_step);
+    if (write(channel, &fail, sizeof(fail)) != sizeof(fail) || failed_step)
+        _exit(1);
+}
+
+/* Holds the namespace until the launcher has it: two reports there, one byte back. */
 static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int channel)
 {
     int proc = mount_procfs(launcher->state.proc); /* no longer allowed in a namespace of our own */
@@ -54,14 +65,12 @@ static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int c
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (launcher->root)
         change_owner(ids_first(launcher, slot));
-    if (unshare(CLONE_NEWUSER) < 0)
+    report(channel, unshare(CLONE_NEWUSER) < 0 ? "make a user namespace" : NULL);
+    if (read(channel, &byte, 1) != 1)
         _exit(1);
-    if (write(channel, &byte, 1) != 1 || read(channel, &byte, 1) != 1)
-        _exit(1);
-    if (write_at(proc, "sys/user/max_user_namespaces", "0") < 0)
-        _exit(1);
-    if (write(channel, &byte, 1) != 1)
-        _exit(1);
+    report(channel, write_at(proc, "sys/user/max_user_namespaces", "0") < 0
+                        ? "forbid user namespaces inside (write /proc/sys)"
+                        : NULL);
     (void)!read(channel, &byte, 1);
     _exit(0);
 }
@@ -100,16 +109,34 @@ static int write_maps(struct launcher *launcher, pid_t pid, uint32_t slot)
     return write_project_map(launcher, pid, map);
 }
 
-static int take_namespace(struct launcher *launcher, pid_t pid, uint32_t slot, int channel)
+/* The step of a fork of this program is a literal here as well. */
+static int await_report(int channel, struct fail *fail)
+{
+    struct fail told = { 0 };
+
+    if (read(channel, &told, sizeof(told)) != sizeof(told))
+        return fail_set(fail, "make a user namespace", ECHILD);
+    return told.step ? fail_set(fail, told.step, told.error) : 0;
+}
+
+static int take_namespace(struct launcher *launcher, pid_t pid, uint32_t slot, int channel,
+                          struct fail *fail)
 {
     char path[48];
     char byte = 0;
+    int fd;
 
-    if (read(channel, &byte, 1) != 1 || write_maps(launcher, pid, slot) < 0 ||
-        write(channel, &byte, 1) != 1 || read(channel, &byte, 1) != 1)
+    if (await_report(channel, fail) < 0)
+        return -1;
+    if (write_maps(launcher, pid, slot) < 0)
+        return fail_sys(fail, "map the ids of a user namespace");
+    if (write(channel, &byte, 1) != 1)
+        return fail_sys(fail, "make a user namespace");
+    if (await_report(channel, fail) < 0)
         return -1;
     snprintf(path, sizeof(path), "%d/ns/user", (int)pid);
-    return openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+    fd = openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fail_sys(fail, "open a user namespace") : fd;
 }
 
 int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail)
@@ -126,9 +153,7 @@ int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail)
         hold(launcher, slot, channel[1]);
     }
     close(channel[1]);
-    fd = pid < 0 ? -1 : take_namespace(launcher, pid, slot, channel[0]);
-    if (fd < 0)
-        fail_sys(fail, "make a user namespace");
+    fd = pid < 0 ? fail_sys(fail, "fork") : take_namespace(launcher, pid, slot, channel[0], fail);
     close(channel[0]);
     if (pid > 0)
         (void)waitpid(pid, NULL, 0);

@@ -1,4 +1,5 @@
 #include "backend/launched.h"
+#include "backend/native/remedy.h"
 #include "backend/registry.h"
 
 #include <errno.h>
@@ -41,8 +42,9 @@ struct backend *native_backend_open(const struct backend_options *options, struc
                     "this host allows no native sandboxes: %s: %s", host->missing,
                     strerror(host->missing_errno));
         error_hint(err,
-                   "'sandglass doctor' tells what is missing; where a pod or a virtual machine "
-                   "is the wall, use --backend direct (sandbox.backend: direct)");
+                   "%s; or, where what is around it is wall enough, use --backend direct "
+                   "(sandbox.backend: direct)",
+                   native_remedy(host->missing));
         return NULL;
     }
     return launched_open(&native_backend_ops, LAUNCH_NATIVE, options);
