@@ -336,7 +336,7 @@ static void remove_chosen(struct removal *removal)
 
 static void delete_sessions(struct api_request *request)
 {
-    struct session_filter filter;
+    scoped(session_filter_fini) struct session_filter filter = { 0 };
     int64_t idle_ms = -1;
     bool dry_run = false;
     struct removal *removal;

@@ -13,17 +13,24 @@ enum {
 int check_variables(const char *field, const json_t *variables, struct error *err);
 
 struct session_filter {
-    const struct api_request *request; /* for its labels */
-    int state;                         /* enum session_state, -1 for any */
-    bool ended;                        /* those of the store instead */
+    const struct api_request *request; /* borrowed: whose sessions */
+    struct store_label *labels;        /* owned, with the names */
+    unsigned label_count;
+    int state;  /* enum session_state, -1 for any */
+    bool ended; /* those of the store instead */
 };
 
 int session_filter_init(struct session_filter *filter, const struct api_request *request,
                         struct error *err);
+void session_filter_fini(struct session_filter *filter);
+
+static inline void scoped_session_filter_fini(struct session_filter *filter)
+{
+    session_filter_fini(filter);
+}
 
 /* Of the caller's, and as asked. */
 bool session_filter_matches(const struct session_filter *filter, const struct session *session);
-bool session_filter_matches_labels(const struct session_filter *filter, const char *labels_json);
 
 /* GET /sessions */
 void api_list_sessions(struct api_request *request);

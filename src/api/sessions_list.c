@@ -13,29 +13,36 @@ enum {
     PAGE_DEFAULT = 100,
     PAGE_MAXIMUM = 1000,
     PAGE_BYTES = 1024 * 1024, /* a page ends behind the session that goes beyond it */
-    CHUNK = 200,              /* read at once when what is read may not fit the filter */
+    LABELS_MAXIMUM = 16,      /* in one question */
 };
 
 /* --- filters --------------------------------------------------------------------------------- */
 
-int session_filter_init(struct session_filter *filter, const struct api_request *request,
-                        struct error *err)
+/* Each is name=value; the value is borrowed from the request. */
+static int read_labels(struct session_filter *filter, struct error *err)
 {
-    const char *state = api_parameter(request, "state");
+    const struct api_request *request = filter->request;
 
-    *filter = (struct session_filter){ .request = request, .state = -1 };
-    if (api_parameter(request, "owner") && !api_may_name_owner(request)) {
-        error_named(err, ERR_FORBIDDEN, "forbidden",
-                    "only an operator may ask for another owner's sessions");
-        return error_hint(err, "the role admin may, and without authentication root and the user "
-                               "that the daemon runs as");
-    }
+    filter->labels = xcalloc(request->parameter_count, sizeof(*filter->labels));
     for (size_t i = 0; i < request->parameter_count; i++) {
-        if (str_equal(request->parameters[i].name, "label") &&
-            !strchr(request->parameters[i].value, '='))
+        const char *text = request->parameters[i].value;
+        const char *equals = strchr(text, '=');
+
+        if (!str_equal(request->parameters[i].name, "label"))
+            continue;
+        if (!equals || filter->label_count == LABELS_MAXIMUM)
             return error_named(err, ERR_INVALID, "invalid_parameter",
-                               "parameter label must be name=value");
+                               "parameter label must be name=value, %d at most", LABELS_MAXIMUM);
+        filter->labels[filter->label_count++] =
+            (struct store_label){ xstrndup(text, (size_t)(equals - text)), equals + 1 };
     }
+    return 0;
+}
+
+static int read_state(struct session_filter *filter, struct error *err)
+{
+    const char *state = api_parameter(filter->request, "state");
+
     for (int i = 0; state && i < SESSION_STATES; i++) {
         if (str_equal(state, session_state_name((enum session_state)i)))
             filter->state = i;
@@ -47,22 +54,40 @@ int session_filter_init(struct session_filter *filter, const struct api_request 
     return 0;
 }
 
-bool session_filter_matches_labels(const struct session_filter *filter, const char *labels_json)
+int session_filter_init(struct session_filter *filter, const struct api_request *request,
+                        struct error *err)
 {
-    const struct api_request *request = filter->request;
-    scoped(json_decref) json_t *labels =
-        str_is_empty(labels_json) ? NULL : json_read(labels_json, strlen(labels_json), NULL);
+    *filter = (struct session_filter){ .request = request, .state = -1 };
+    if (api_parameter(request, "owner") && !api_may_name_owner(request)) {
+        error_named(err, ERR_FORBIDDEN, "forbidden",
+                    "only an operator may ask for another owner's sessions");
+        return error_hint(err, "the role admin may, and without authentication root and the user "
+                               "that the daemon runs as");
+    }
+    if (read_labels(filter, err) == 0 && read_state(filter, err) == 0)
+        return 0;
+    session_filter_fini(filter);
+    return -1;
+}
 
-    for (size_t i = 0; i < request->parameter_count; i++) {
-        const char *text = request->parameters[i].value;
-        const char *equals;
-        scoped(free) char *name = NULL;
+void session_filter_fini(struct session_filter *filter)
+{
+    for (unsigned i = 0; i < filter->label_count; i++)
+        free((char *)filter->labels[i].name);
+    free(filter->labels);
+    *filter = (struct session_filter){ 0 };
+}
 
-        if (!str_equal(request->parameters[i].name, "label"))
-            continue;
-        equals = strchr(text, '=');
-        name = xstrndup(text, (size_t)(equals - text));
-        if (!str_equal(json_string_value(json_object_get(labels, name)), equals + 1))
+static bool has_labels(const struct session_filter *filter, const char *labels_json)
+{
+    scoped(json_decref) json_t *labels = NULL;
+
+    if (filter->label_count && !str_is_empty(labels_json))
+        labels = json_read(labels_json, strlen(labels_json), NULL);
+    for (unsigned i = 0; i < filter->label_count; i++) {
+        const char *value = json_string_value(json_object_get(labels, filter->labels[i].name));
+
+        if (!str_equal(value, filter->labels[i].value))
             return false;
     }
     return true;
@@ -90,7 +115,7 @@ bool session_filter_matches(const struct session_filter *filter, const struct se
 {
     return is_callers(filter->request, session) &&
            (filter->state < 0 || session->state == (enum session_state)filter->state) &&
-           session_filter_matches_labels(filter, session->labels_json);
+           has_labels(filter, session->labels_json);
 }
 
 /* --- list ------------------------------------------------------------------------------------ */
@@ -103,10 +128,7 @@ struct listing {
     struct json_writer json;
     const char *cursor; /* borrowed from the request; NULL: from the start */
     uint64_t limit, shown, total;
-    uint64_t cursor_position, last_position; /* of ended sessions: given, and shown last */
-    uint64_t behind;                         /* what was read last */
-    size_t read;                             /* in this chunk */
-    bool by_label;
+    uint64_t last_position; /* of the ended session that was shown last */
     bool has_more;
 };
 
@@ -118,6 +140,7 @@ static bool page_is_full(const struct listing *listing)
 
 static void listing_free(struct listing *listing)
 {
+    session_filter_fini(&listing->filter);
     buffer_fini(&listing->text);
     free(listing);
 }
@@ -226,20 +249,11 @@ static void measure_listed(struct listing *listing)
     usage_end(round, on_listed_measured, listing);
 }
 
-static void read_chunk(struct listing *listing);
-
-/* The newest first. With a label all of them are looked at, because `total` is told. */
+/* The newest first. */
 static void on_ended_session(struct store_query *query, const struct session_record *record)
 {
     struct listing *listing = container_of(query, struct listing, query);
 
-    listing->read++;
-    listing->behind = query->position;
-    if (!session_filter_matches_labels(&listing->filter, record->labels_json))
-        return;
-    listing->total++;
-    if (listing->cursor_position && query->position >= listing->cursor_position)
-        return;
     listing->has_more = listing->has_more || page_is_full(listing);
     if (listing->has_more)
         return;
@@ -253,10 +267,6 @@ static void on_ended_done(struct store_query *query)
     struct listing *listing = container_of(query, struct listing, query);
     char cursor[32];
 
-    if (query->err.code == ERR_NONE && listing->by_label && listing->read == CHUNK) {
-        read_chunk(listing);
-        return;
-    }
     if (api_finish(listing->request)) {
         listing_free(listing);
         return;
@@ -266,39 +276,31 @@ static void on_ended_done(struct store_query *query)
         listing_free(listing);
         return;
     }
-    if (!listing->by_label)
-        listing->total = query->total;
+    listing->total = query->total;
+    listing->has_more = listing->has_more || query->is_cut;
     snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)listing->last_position);
     listing_finish(listing, listing->has_more ? cursor : NULL);
 }
 
-/* One more than is wanted tells whether there are more. */
-static void read_chunk(struct listing *listing)
+static void list_ended(struct listing *listing)
 {
     struct api_request *request = listing->request;
 
-    listing->read = 0;
+    api_begin(request);
     listing->query = (struct store_query){
         .on_session = on_ended_session,
         .done = on_ended_done,
         .owner = wanted_owner(request),
         .state = session_state_name(SESSION_ENDED),
+        .labels = listing->filter.labels,
+        .label_count = listing->filter.label_count,
         .newest_first = true,
-        .behind = listing->behind,
-        .limit = listing->by_label ? CHUNK : (uint32_t)listing->limit + 1,
-        .count = !listing->by_label,
+        .behind = listing->cursor ? strtoull(listing->cursor, NULL, 10) : 0,
+        .limit = (uint32_t)MAX(listing->limit, (uint64_t)1),
+        .limit_bytes = PAGE_BYTES,
+        .count = true,
     };
     store_query(request->api->parts.store, STORE_SESSIONS, &listing->query);
-}
-
-static void list_ended(struct listing *listing)
-{
-    if (listing->cursor)
-        listing->cursor_position = strtoull(listing->cursor, NULL, 10);
-    listing->by_label = api_parameter(listing->request, "label") != NULL;
-    listing->behind = listing->by_label ? 0 : listing->cursor_position;
-    api_begin(listing->request);
-    read_chunk(listing);
 }
 
 /* What we have given as next_cursor: a position, or a time and a session. */
@@ -329,7 +331,7 @@ void api_list_sessions(struct api_request *request)
         api_parameter_u64(request, "limit", PAGE_MAXIMUM, &listing->limit, &err) < 0 ||
         read_cursor(listing, &err) < 0 || api_parameter_bool(request, "usage", &usage, &err) < 0) {
         api_fail(request, &err);
-        free(listing);
+        listing_free(listing);
         return;
     }
     listing->text = BUFFER_INIT(API_REPLY_MAXIMUM);

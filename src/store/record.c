@@ -21,7 +21,7 @@ static const struct record_field session_fields[] = {
     COLUMN(session_record, key, FIELD_KEY, .filter = FILTER_KEY, .indexed = true),
     COLUMN(session_record, on_behalf_of, FIELD_TEXT),
     COLUMN(session_record, spec_json, FIELD_TEXT),
-    COLUMN(session_record, labels_json, FIELD_TEXT),
+    COLUMN(session_record, labels_json, FIELD_TEXT, .indexed = true),
     COLUMN(session_record, state, FIELD_TEXT, .filter = FILTER_STATE, .required = true, .indexed = true),
     COLUMN(session_record, end_reason, FIELD_TEXT),
     COLUMN(session_record, generation, FIELD_U64),
@@ -177,9 +177,9 @@ int64_t record_number(const struct record_field *field, const void *record)
     return 0;
 }
 
-static size_t text_size(const struct record_type *type, const void *record)
+size_t record_size(const struct record_type *type, const void *record)
 {
-    size_t size = 0;
+    size_t size = type->size;
 
     for (size_t i = 0; i < type->field_count; i++)
         if (field_is_pointer(&type->fields[i]))
@@ -189,7 +189,7 @@ static size_t text_size(const struct record_type *type, const void *record)
 
 void *record_copy(const struct record_type *type, const void *record, size_t header_size)
 {
-    char *memory = xmalloc(header_size + type->size + text_size(type, record));
+    char *memory = xmalloc(header_size + record_size(type, record));
     char *copy = memory + header_size;
     char *end = copy + type->size;
 

@@ -67,6 +67,9 @@ extern const struct record_type record_types[RECORD_TABLES];
  */
 void *record_copy(const struct record_type *type, const void *record, size_t header_size);
 
+/* What it takes in memory, with its text. */
+size_t record_size(const struct record_type *type, const void *record);
+
 /* Which filters of the query apply to this kind of record. */
 unsigned record_filters(const struct record_type *type, const struct store_query *query);
 

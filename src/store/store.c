@@ -111,8 +111,12 @@ static bool query_can_deliver(enum store_table table, const struct store_query *
 void store_query(struct store *store, enum store_table table, struct store_query *query)
 {
     assert(query->done && query_can_deliver(table, query));
+    assert(!query->label_count ||
+           (table == STORE_SESSIONS && str_equal(query->state, STORE_STATE_ENDED) &&
+            str_is_empty(query->id) && str_is_empty(query->key)));
     query->err = (struct error){ 0 };
     query->total = 0;
+    query->is_cut = false;
     store->ops->query(store, table, query);
 }
 
@@ -121,6 +125,7 @@ void store_query_expired(struct store *store, int64_t now_wall_us, struct store_
     assert(query->done && query->on_session);
     query->err = (struct error){ 0 };
     query->total = 0;
+    query->is_cut = false;
     store->ops->query_expired(store, now_wall_us, query);
 }
 

@@ -147,6 +147,11 @@ struct store_ticket {
 struct store_query;
 typedef void store_query_fn(struct store_query *query);
 
+struct store_label {
+    const char *name;
+    const char *value;
+};
+
 struct store_query {
     void (*on_session)(struct store_query *query, const struct session_record *record);
     void (*on_sandbox)(struct store_query *query, const struct sandbox_record *record);
@@ -157,6 +162,7 @@ struct store_query {
     struct error err;
     uint64_t position; /* while a record is handed over: its place in the order of first puts */
     uint64_t total;    /* with `count`, at `done`: how many the filter fits, whatever the page */
+    bool is_cut;       /* at `done`: there are more behind the last one, beyond a limit */
 
     /* The filter; empty fields do not filter. */
     const char *id;         /* of the session, execution or document; borrowed until done */
@@ -167,6 +173,12 @@ struct store_query {
     const char *state;
     uint64_t after; /* events: sequence greater than this; others: skip that many */
     uint32_t limit; /* 0: no limit */
+    /* No more records once those found have this size; at least one comes. 0: no limit. */
+    uint32_t limit_bytes;
+    /* Sessions, with the state "ended" and no id or key: those that have all of these labels.
+     * Borrowed until done. */
+    const struct store_label *labels;
+    unsigned label_count;
     /* Not for events: only records behind this position, in the order that is asked for; 0: all.
      * The cost does not grow with what is before it. */
     uint64_t behind;

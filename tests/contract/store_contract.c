@@ -614,6 +614,170 @@ static void pages_behind_a_position_have_no_gap_or_overlap(void **state)
     check_pages(store_of(state), true);
 }
 
+/* --- labels -------------------------------------------------------------------------------- */
+
+static void put_ended(struct store *store, unsigned n, const char *owner, const char *labels)
+{
+    struct session_record record = sample_session(n);
+
+    record.owner = owner;
+    record.key = NULL;
+    record.state = STORE_STATE_ENDED;
+    record.labels_json = labels;
+    store_put_session(store, &record);
+}
+
+/* How many an owner (NULL: everybody) has with up to two labels, told and found page by page. */
+static unsigned count_labelled(struct store *store, const char *owner, struct store_label first,
+                               struct store_label second)
+{
+    const struct store_label labels[] = { first, second };
+    scoped(found_records_free) struct found_records found = { 0 };
+    uint64_t behind = 0, total = 0;
+    unsigned count = 0;
+
+    do {
+        found.query = (struct store_query){ .owner = owner,
+                                            .state = STORE_STATE_ENDED,
+                                            .labels = labels,
+                                            .label_count = second.name ? 2 : 1,
+                                            .newest_first = true,
+                                            .behind = behind,
+                                            .limit = 2,
+                                            .count = true };
+        found_records_ask(&found, store, STORE_SESSIONS);
+        assert_true(!behind || found.query.total == total);
+        total = found.query.total;
+        assert_true(found.count <= 2 && (found.count == 2 || !found.query.is_cut));
+        count += (unsigned)found.count;
+        behind = found.query.position;
+    } while (found.query.is_cut);
+    assert_int_equal(count, total);
+    return count;
+}
+
+static const struct store_label no_label = { 0 };
+static const struct store_label red = { "colour", "red" };
+static const struct store_label blue = { "colour", "blue" };
+static const struct store_label big = { "size", "big" };
+
+static void ended_sessions_are_found_by_label(void **state)
+{
+    struct store *store = store_of(state);
+
+    for (unsigned i = 1; i <= 5; i++)
+        put_ended(store, i, "ada", "{\"colour\":\"red\",\"size\":\"big\"}");
+    put_ended(store, 6, "ada", "{\"colour\":\"blue\",\"size\":\"big\"}");
+    put_ended(store, 7, "bob", "{\"colour\":\"red\"}");
+    put_ended(store, 8, "ada", "");
+    put_ended(store, 9, "ada", "{\"colour\":7}");
+    assert_int_equal(count_labelled(store, "ada", red, no_label), 5);
+    assert_int_equal(count_labelled(store, "ada", big, no_label), 6);
+    assert_int_equal(count_labelled(store, "ada", big, red), 5);
+    assert_int_equal(count_labelled(store, "ada", blue, big), 1);
+    assert_int_equal(count_labelled(store, "ada", blue, red), 0);
+    assert_int_equal(count_labelled(store, "bob", red, no_label), 1);
+    assert_int_equal(count_labelled(store, "bob", red, big), 0);
+    assert_int_equal(count_labelled(store, NULL, red, no_label), 6);
+    assert_int_equal(count_labelled(store, "*", red, no_label), 0);
+    assert_int_equal(count_labelled(store, "ada", (struct store_label){ "colour", "7" }, no_label),
+                     0);
+}
+
+static void a_label_filter_follows_what_is_put_and_forgotten(void **state)
+{
+    struct store *store = store_of(state);
+    struct session_record open = sample_session(3);
+
+    put_ended(store, 1, "ada", "{\"colour\":\"red\"}");
+    put_ended(store, 2, "ada", "{\"colour\":\"red\"}");
+    open.owner = "ada";
+    open.labels_json = "{\"colour\":\"red\"}";
+    store_put_session(store, &open);
+    assert_int_equal(count_labelled(store, "ada", red, no_label), 2);
+    put_ended(store, 1, "ada", "{\"colour\":\"blue\"}");
+    assert_int_equal(count_labelled(store, "ada", red, no_label), 1);
+    assert_int_equal(count_labelled(store, "ada", blue, no_label), 1);
+    put_ended(store, 3, "ada", "{\"colour\":\"red\"}");
+    assert_int_equal(count_labelled(store, "ada", red, no_label), 2);
+    store_put_session(store, &open);
+    assert_int_equal(count_labelled(store, "ada", red, no_label), 1);
+    put_ended(store, 2, "bob", "{\"colour\":\"red\"}");
+    assert_int_equal(count_labelled(store, "ada", red, no_label), 0);
+    assert_int_equal(count_labelled(store, "bob", red, no_label), 1);
+    assert_int_equal(count_labelled(store, NULL, red, no_label), 1);
+    open = sample_session(2);
+    store_forget_session(store, open.id);
+    assert_int_equal(count_labelled(store, NULL, red, no_label), 0);
+    open = sample_session(1);
+    store_forget_session(store, open.id);
+    assert_int_equal(count_labelled(store, NULL, blue, no_label), 0);
+}
+
+static uint64_t total_ended(struct store *store, const char *owner)
+{
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    found.query = (struct store_query){
+        .owner = owner, .state = STORE_STATE_ENDED, .limit = 1, .count = true
+    };
+    found_records_ask(&found, store, STORE_SESSIONS);
+    return found.query.total;
+}
+
+static void the_number_of_ended_sessions_is_told(void **state)
+{
+    struct store *store = store_of(state);
+    struct session_record record = sample_session(1);
+
+    assert_int_equal(total_ended(store, "ada"), 0);
+    for (unsigned i = 1; i <= 5; i++)
+        put_ended(store, i, i < 4 ? "ada" : "bob", "");
+    put_ended(store, 1, "ada", "");
+    assert_int_equal(total_ended(store, "ada"), 3);
+    assert_int_equal(total_ended(store, "bob"), 2);
+    assert_int_equal(total_ended(store, NULL), 5);
+    assert_int_equal(total_ended(store, ""), 0);
+    store_forget_session(store, record.id);
+    store_forget_session(store, record.id);
+    assert_int_equal(total_ended(store, "ada"), 2);
+    assert_int_equal(total_ended(store, NULL), 4);
+}
+
+static void a_page_is_bounded_in_bytes_and_says_that_there_is_more(void **state)
+{
+    struct store *store = store_of(state);
+    scoped(found_records_free) struct found_records found = { 0 };
+    scoped(free) char *text = xmalloc(10001);
+
+    memset(text, 'x', 10000);
+    text[10000] = '\0';
+    for (unsigned i = 1; i <= 10; i++) {
+        struct event_record event = sample_event(i);
+
+        event.data_json = text;
+        store_put_event(store, &event);
+    }
+    found.query.limit_bytes = 25000;
+    found_records_ask(&found, store, STORE_EVENTS);
+    assert_int_equal(found.count, 3);
+    assert_true(found.query.is_cut);
+    found.query.limit_bytes = 1;
+    found_records_ask(&found, store, STORE_EVENTS);
+    assert_int_equal(found.count, 1);
+    found.query.limit_bytes = 1000 * 1000;
+    found_records_ask(&found, store, STORE_EVENTS);
+    assert_int_equal(found.count, 10);
+    assert_false(found.query.is_cut);
+    found.query.limit = 10;
+    found_records_ask(&found, store, STORE_EVENTS);
+    assert_false(found.query.is_cut);
+    found.query.limit = 9;
+    found_records_ask(&found, store, STORE_EVENTS);
+    assert_int_equal(found.count, 9);
+    assert_true(found.query.is_cut);
+}
+
 static void executions_are_found_by_session_key_and_state(void **state)
 {
     scoped(found_records_free) struct found_records found = { 0 };
@@ -910,6 +1074,10 @@ int store_contract_run(const struct store_contract *which)
         contract_test(forgetting_a_session_takes_its_executions_and_events),
         contract_test(what_is_forgotten_can_be_put_again),
         contract_test(ten_thousand_records_keep_their_order),
+        contract_test(a_page_is_bounded_in_bytes_and_says_that_there_is_more),
+        contract_test(the_number_of_ended_sessions_is_told),
+        contract_test(a_label_filter_follows_what_is_put_and_forgotten),
+        contract_test(ended_sessions_are_found_by_label),
         contract_test(a_megabyte_of_text_is_kept),
     };
 

@@ -2,9 +2,11 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "base/str.h"
 #include "store/record.h"
 
 #include <assert.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -260,6 +262,20 @@ static void commit_pending(struct memory_store *store)
 
 /* --- queries ------------------------------------------------------------------------------- */
 
+static bool has_labels(const struct store_query *query, const char *labels_json)
+{
+    json_t *labels = query->label_count ? json_loads(labels_json, 0, NULL) : NULL;
+    bool fits = true;
+
+    for (unsigned i = 0; i < query->label_count; i++) {
+        const char *value = json_string_value(json_object_get(labels, query->labels[i].name));
+
+        fits = fits && str_equal(value, query->labels[i].value);
+    }
+    json_decref(labels);
+    return fits;
+}
+
 static bool is_visible(const struct memory_store *store, const struct question *question,
                        unsigned filters, const void *record)
 {
@@ -275,7 +291,8 @@ static bool is_visible(const struct memory_store *store, const struct question *
     if (question->table == STORE_DOCUMENTS && document->expires_wall_us &&
         document->expires_wall_us <= clock_wall_us(loop_clock(store->base.loop)))
         return false;
-    return record_matches(&record_types[question->table], record, filters, question->query);
+    return record_matches(&record_types[question->table], record, filters, question->query) &&
+           (!question->query->label_count || has_labels(question->query, session->labels_json));
 }
 
 static int compare_retention(const void *a, const void *b)
@@ -345,14 +362,19 @@ static void answer(struct memory_store *store, const struct question *question)
     size_t count = collect(store, question, records);
     size_t from = question->table == STORE_EVENTS ? 0 : MIN((size_t)query->after, count);
     size_t until = query->limit ? MIN(from + query->limit, count) : count;
+    size_t bytes = 0;
 
     for (size_t i = 0; i < count; i++) {
+        if (query->limit_bytes && bytes >= query->limit_bytes)
+            until = MIN(until, i);
         if (i >= from && i < until) {
+            bytes += record_size(&record_types[question->table], records[i]);
             query->position = position_of(records[i]);
             record_deliver(question->table, query, records[i]);
         }
         free((char *)records[i] - COPY_HEADER);
     }
+    query->is_cut = until < count;
     query->done(query);
 }
 

@@ -13,10 +13,10 @@
 
 #include <sqlite3.h>
 
-enum { STORE_SCHEMA_VERSION = 5 };
+enum { STORE_SCHEMA_VERSION = 6 };
 enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
 
-enum { FORGET_STATEMENTS = 8 };
+enum { FORGET_STATEMENTS = 8, LABEL_STATEMENTS = 6 };
 
 struct sqlite_db {
     sqlite3 *handle;   /* owned */
@@ -38,6 +38,7 @@ struct sqlite_db {
     sqlite3_stmt *insert[RECORD_TABLES];
     sqlite3_stmt *forget[FORGET_STATEMENTS];
     sqlite3_stmt *purge_documents;
+    sqlite3_stmt *labels[LABEL_STATEMENTS];
     sqlite3_stmt *select[RECORD_TABLES][FILTER_COMBINATIONS][2];
     sqlite3_stmt *select_expired;
 };
@@ -105,6 +106,7 @@ struct sqlite_question {
     int64_t now_boot_us;
     struct found *first; /* the answer, owned */
     uint64_t total;
+    bool is_cut;
     unsigned damaged; /* records met that could not be read and were set aside */
     struct error err;
 };
@@ -137,6 +139,13 @@ int sqlite_db_add_sums(struct sqlite_db *db, struct error *err);
 /* The statement of a query; borrowed. NULL with an error set. */
 sqlite3_stmt *sqlite_db_select(struct sqlite_db *db, enum store_table table, unsigned filters,
                                bool newest_first, struct error *err);
+
+/* SELECT with the columns of a record, its boot, its place and its sum; FROM is to follow. */
+void sqlite_append_columns(struct buffer *sql, const struct record_type *type);
+
+/* What to bind for a page. */
+int64_t sqlite_behind_of(const struct store_query *query);
+int64_t sqlite_limit_of(const struct store_query *query);
 
 /* Fails when an index or a column that queries need is not there. */
 int sqlite_db_check_indexes(struct sqlite_db *db, struct error *err);

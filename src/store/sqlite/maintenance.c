@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/labels.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -165,10 +166,28 @@ static int check_log(struct store_check *check, struct sqlite_db *db, struct err
     return 0;
 }
 
+/* In one transaction, because a daemon may be running. */
+static int check_lists(struct store_check *check, struct sqlite_db *db, struct error *err)
+{
+    bool right = true;
+    int result;
+
+    if (ask_number(db, "SELECT EXISTS (SELECT 1 FROM meta WHERE name = 'lists_stale')") > 0)
+        return 0;
+    if (sqlite_exec(db->handle, db->path, "BEGIN", err) < 0)
+        return -1;
+    result = labels_check(db, &right, err);
+    (void)sqlite3_exec(db->handle, "COMMIT", NULL, NULL, NULL);
+    if (!right)
+        tell(check, "the lists of labels do not say what the sessions say; the daemon makes them "
+                    "anew when it starts");
+    return result;
+}
+
 static int check_all(struct store_check *check, struct sqlite_db *db, struct error *err)
 {
     if (require_version(db, err) < 0 || check_pages(check, db, err) < 0 ||
-        sqlite_db_find_damaged(db, on_damaged, check, err) < 0)
+        sqlite_db_find_damaged(db, on_damaged, check, err) < 0 || check_lists(check, db, err) < 0)
         return -1;
     check_set_aside(check, db);
     check->sessions = (uint64_t)ask_number(db, "SELECT count(*) FROM sessions");

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "store/sqlite/labels.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@ enum {
     CHECK_STEPS = 1000,           /* of SQLite's machine between two looks at the clock */
     INSTANCE_EVENTS_KEPT = 10000,
     FIRST_VERSION_WITH_SUMS = 4,
+    FIRST_VERSION_THAT_SHRINKS = 6,
     SCRATCH_MAXIMUM = 64 * 1024 * 1024,
 };
 
@@ -140,7 +142,10 @@ static int fill_new(const char *path, struct error *err)
     if (open_handle(path, &handle, err) < 0)
         return -1;
     /* Nobody relies on this file before it has its name: one sync at the end is enough. */
-    result = sqlite_exec(handle, path, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", err);
+    result = sqlite_exec(handle, path,
+                         "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = OFF;"
+                         "PRAGMA synchronous = OFF",
+                         err);
     if (result == 0)
         result = schema_migrate(handle, path, &version, err);
     sqlite3_close(handle);
@@ -311,6 +316,17 @@ static int set_modes(sqlite3 *handle, const char *path, const char *sync, struct
                            "switch to a write-ahead log");
     sqlite3_wal_autocheckpoint(handle, 0);
     return 0;
+}
+
+/* A database of an earlier version never gave space back. To change that it is written anew, once.
+ */
+static void enable_vacuum(struct sqlite_db *db)
+{
+    struct error err = { 0 };
+
+    if (sqlite_exec(db->handle, db->path, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM", &err) < 0)
+        log_warn("the database could not be written anew; continuing with one that does not shrink",
+                 kv("error", err.message), kv("hint", err.hint));
 }
 
 /* --- what is known about the past ---------------------------------------------------------- */
@@ -508,6 +524,17 @@ static int count_wal_pages(void *context, sqlite3 *handle UNUSED, const char *na
     return SQLITE_OK;
 }
 
+/* The lists are checked in what is left of the time; to make them anew takes what it takes. */
+static int check_lists(struct sqlite_db *db, struct error *err)
+{
+    bool right = true;
+
+    if (labels_check(db, &right, NULL) < 0)
+        right = true;
+    sqlite3_progress_handler(db->handle, 0, NULL, NULL);
+    return labels_repair(db, !right, err);
+}
+
 static int open_checked(struct sqlite_db *db, const struct store_options *options,
                         struct store_load *load, struct error *err)
 {
@@ -528,6 +555,8 @@ static int open_checked(struct sqlite_db *db, const struct store_options *option
         set_modes(db->handle, db->path, options->sync, err) < 0 ||
         (version < FIRST_VERSION_WITH_SUMS && sqlite_db_add_sums(db, err) < 0))
         return -1;
+    if (version < FIRST_VERSION_THAT_SHRINKS)
+        enable_vacuum(db);
     if (sqlite_db_check_indexes(db, err) < 0 || sqlite_db_read_redo_meta(db, err) < 0)
         return -1;
     /* It is the write-ahead log from the first read on. */
@@ -536,7 +565,8 @@ static int open_checked(struct sqlite_db *db, const struct store_options *option
         return -1;
     sqlite3_progress_handler(db->handle, CHECK_STEPS, check_budget, &deadline_us);
     load->damaged = sqlite_db_set_damaged_aside(db);
-    sqlite3_progress_handler(db->handle, 0, NULL, NULL);
+    if (check_lists(db, err) < 0)
+        return -1;
     sqlite3_wal_hook(db->handle, count_wal_pages, db);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "store/sqlite/labels.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -55,13 +56,18 @@ static void append_index(struct buffer *sql, enum store_table table, unsigned fi
     }
 }
 
-static void append_columns(struct buffer *sql, const struct record_type *type)
+void sqlite_append_columns(struct buffer *sql, const struct record_type *type)
 {
     buffer_append_text(sql, "SELECT ");
     for (size_t i = 0; i < type->field_count; i++)
         buffer_appendf(sql, "%s, ", type->fields[i].column);
-    buffer_appendf(sql, "%s, %s, sum FROM %s", type->has_stamps ? "boot" : "0", type->order,
-                   type->table);
+    buffer_appendf(sql, "%s, %s, sum", type->has_stamps ? "boot" : "0", type->order);
+}
+
+static void append_columns(struct buffer *sql, const struct record_type *type)
+{
+    sqlite_append_columns(sql, type);
+    buffer_appendf(sql, " FROM %s", type->table);
 }
 
 /* The second half of a condition lets SQLite see that a partial index contains the answer. */
@@ -120,7 +126,7 @@ int sqlite_db_check_indexes(struct sqlite_db *db, struct error *err)
     for (size_t i = 0; i < ARRAY_LENGTH(indexes); i++)
         if (!sqlite_db_select(db, indexes[i].table, indexes[i].filters, false, err))
             return -1;
-    return 0;
+    return labels_prepare(db, err);
 }
 
 static sqlite3_stmt *select_expired(struct sqlite_db *db, struct error *err)
@@ -155,27 +161,21 @@ static int bind_filters(sqlite3_stmt *statement, const struct sqlite_question *q
     return at;
 }
 
-static int64_t behind_of(const struct store_query *query)
+int64_t sqlite_behind_of(const struct store_query *query)
 {
     if (!query->behind)
         return query->newest_first ? INT64_MAX : INT64_MIN;
     return (int64_t)MIN(query->behind, (uint64_t)INT64_MAX);
 }
 
-/* All that fit. Those that are ended are counted by their index alone. */
-static void count_all(struct sqlite_db *db, struct sqlite_question *question)
+static void count_by_index(struct sqlite_db *db, struct sqlite_question *question, unsigned filters)
 {
-    const struct record_type *type = &record_types[question->table];
-    unsigned filters = record_filters(type, &question->filter);
     scoped(buffer_fini) struct buffer sql = BUFFER_INIT(SQL_MAXIMUM);
     sqlite3_stmt *row = NULL;
     int code;
 
-    buffer_appendf(&sql, "SELECT count(*) FROM %s", type->table);
-    if (question->table == STORE_SESSIONS && filters == FILTER_ENDED)
-        buffer_append_text(&sql, " INDEXED BY sessions_ended");
-    else
-        append_index(&sql, question->table, filters);
+    buffer_appendf(&sql, "SELECT count(*) FROM %s", record_types[question->table].table);
+    append_index(&sql, question->table, filters);
     append_filters(&sql, question->table, filters);
     code = sqlite3_prepare_v2(db->handle, buffer_text(&sql), -1, &row, NULL);
     if (code == SQLITE_OK) {
@@ -187,6 +187,23 @@ static void count_all(struct sqlite_db *db, struct sqlite_question *question)
     else
         sqlite_fail(db->handle, db->path, code, &question->err, "count");
     sqlite3_finalize(row);
+}
+
+/* All that fit. How many have ended is noted, however many these are. */
+static void count_all(struct sqlite_db *db, struct sqlite_question *question)
+{
+    unsigned filters = record_filters(&record_types[question->table], &question->filter);
+
+    if (question->table == STORE_SESSIONS && (filters & ~(unsigned)FILTER_OWNER) == FILTER_ENDED)
+        labels_count(db, question);
+    else
+        count_by_index(db, question, filters);
+}
+
+/* One more than is wanted tells whether there are more. */
+int64_t sqlite_limit_of(const struct store_query *query)
+{
+    return query->limit ? (int64_t)query->limit + 1 : -1;
 }
 
 static sqlite3_stmt *statement_of(struct sqlite_db *db, struct sqlite_question *question)
@@ -206,11 +223,11 @@ static sqlite3_stmt *statement_of(struct sqlite_db *db, struct sqlite_question *
         if (statement)
             at = bind_filters(statement, question, filters);
         if (statement && question->table != STORE_EVENTS)
-            sqlite3_bind_int64(statement, at++, behind_of(filter));
+            sqlite3_bind_int64(statement, at++, sqlite_behind_of(filter));
     }
     if (statement) {
         sqlite3_bind_int64(statement, at++, (int64_t)MIN(filter->after, (uint64_t)INT64_MAX));
-        sqlite3_bind_int64(statement, at, filter->limit ? (int64_t)filter->limit : -1);
+        sqlite3_bind_int64(statement, at, sqlite_limit_of(filter));
     }
     return statement;
 }
@@ -368,6 +385,8 @@ static int set_row_aside(struct sqlite_db *db, const struct damaged_row *row)
         buffer_appendf(&sql, "%squote(%s)", i ? " || ', ' || " : "", type->fields[i].column);
     buffer_appendf(&sql, " FROM %s WHERE %s = %lld; DELETE FROM %s WHERE %s = %lld", type->table,
                    type->order, (long long)row->seq, type->table, type->order, (long long)row->seq);
+    if (row->table == STORE_SESSIONS)
+        buffer_append_text(&sql, "; INSERT OR REPLACE INTO meta VALUES ('lists_stale', 1)");
     return sqlite3_exec(db->handle, buffer_text(&sql), NULL, NULL, NULL);
 }
 
@@ -508,9 +527,17 @@ int sqlite_db_add_sums(struct sqlite_db *db, struct error *err)
 
 /* --- the question -------------------------------------------------------------------------- */
 
+/* What is collected from the rows of one statement. */
+struct answer {
+    struct found **end;
+    struct damaged_rows *damaged; /* owned; NULL while there are none */
+    uint32_t count;
+    size_t bytes;
+};
+
 /* One row: false when it is damaged. */
 static bool take_row(struct sqlite_db *db, struct sqlite_question *question, sqlite3_stmt *row,
-                     struct found ***end)
+                     struct answer *answer)
 {
     const struct record_type *type = &record_types[question->table];
     alignas(max_align_t) char record[RECORD_MAXIMUM];
@@ -523,36 +550,60 @@ static bool take_row(struct sqlite_db *db, struct sqlite_question *question, sql
         renew_stamps(question, type, record);
     found = record_copy(type, record, offsetof(struct found, record));
     found->position = (uint64_t)sqlite3_column_int64(row, order_column(type));
-    **end = found;
-    *end = &found->next;
+    *answer->end = found;
+    answer->end = &found->next;
+    answer->count++;
+    answer->bytes += record_size(type, record);
     return true;
+}
+
+static void note_bad_row(struct sqlite_question *question, sqlite3_stmt *row, struct answer *answer)
+{
+    struct damaged_row bad = damaged_row_at(question->table, row);
+
+    if (!answer->damaged)
+        answer->damaged = xcalloc(1, sizeof(*answer->damaged));
+    note_damaged(answer->damaged, &bad);
+}
+
+static bool is_full(const struct sqlite_question *question, const struct answer *answer)
+{
+    const struct store_query *filter = &question->filter;
+
+    return (filter->limit && answer->count == filter->limit) ||
+           (filter->limit_bytes && answer->bytes >= filter->limit_bytes);
+}
+
+static void take_rows(struct sqlite_db *db, struct sqlite_question *question, sqlite3_stmt *row,
+                      struct answer *answer)
+{
+    int code;
+
+    while ((code = sqlite3_step(row)) == SQLITE_ROW && !question->is_cut) {
+        question->is_cut = is_full(question, answer);
+        if (!question->is_cut && !take_row(db, question, row, answer))
+            note_bad_row(question, row, answer);
+    }
+    if (code != SQLITE_DONE && code != SQLITE_ROW)
+        sqlite_fail(db->handle, db->path, code, &question->err, "read");
+    sqlite3_reset(row);
 }
 
 void sqlite_db_ask(struct sqlite_db *db, struct sqlite_question *question)
 {
-    scoped(free) struct damaged_rows *damaged = NULL;
-    struct damaged_row bad;
-    sqlite3_stmt *statement = statement_of(db, question);
-    struct found **end = &question->first;
-    int code;
+    struct answer answer = { .end = &question->first };
+    bool by_label = question->filter.label_count > 0;
+    sqlite3_stmt *row = by_label ? labels_select(db, question) : statement_of(db, question);
 
-    if (!statement)
-        return;
-    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
-        if (take_row(db, question, statement, &end))
-            continue;
-        if (!damaged)
-            damaged = xcalloc(1, sizeof(*damaged));
-        bad = damaged_row_at(question->table, statement);
-        note_damaged(damaged, &bad);
-    }
-    if (code != SQLITE_DONE)
-        sqlite_fail(db->handle, db->path, code, &question->err, "read");
-    sqlite3_reset(statement);
+    if (row)
+        take_rows(db, question, row, &answer);
+    if (by_label)
+        sqlite3_finalize(row);
     if (question->filter.count && question->err.code == ERR_NONE)
         count_all(db, question);
-    if (damaged) {
-        set_aside(db, damaged);
-        question->damaged = damaged->count;
+    if (answer.damaged) {
+        set_aside(db, answer.damaged);
+        question->damaged = answer.damaged->count;
+        free(answer.damaged);
     }
 }

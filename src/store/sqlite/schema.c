@@ -8,6 +8,15 @@
     "CREATE TRIGGER " table "_by_hand AFTER UPDATE ON " table " WHEN new.sum IS old.sum BEGIN" \
     " UPDATE " table " SET sum = NULL WHERE " order " = new." order "; END;"
 
+#define LABELS_OF_ENDED                                                                        \
+    " FROM sessions CROSS JOIN json_each(iif(json_valid(labels_json), labels_json, '{}')) AS " \
+    "label"                                                                                    \
+    " WHERE state = 'ended' AND label.type = 'text' AND label.key <> ''"
+
+#define LISTS_BY_HAND(change)                                                    \
+    "CREATE TRIGGER lists_by_hand_" change " AFTER " change " ON sessions BEGIN" \
+    " INSERT OR REPLACE INTO meta VALUES ('lists_stale', 1); END;"
+
 /*
  * A migration never changes once it is released: a new version is a new row. `seq` is the order of
  * first puts. The indexes serve the queries of store.h, see the table in query.c; what only the
@@ -90,6 +99,22 @@ static const char *const migrations[] = {
 
     /* The history of an owner, without walking through what is not ended. */
     [5] = "CREATE INDEX sessions_ended ON sessions (owner) WHERE state = 'ended';",
+
+    /* Which ended sessions have a label, and how many there are: see labels.c. The lists are made
+     * from the records, also when somebody has changed those by hand. */
+    [6] = "CREATE TABLE ended_lists ("
+          "  id INTEGER PRIMARY KEY, scope TEXT, name TEXT, value TEXT, sessions INTEGER,"
+          "  UNIQUE (scope, name, value));"
+          "CREATE INDEX ended_lists_empty ON ended_lists (id) WHERE sessions <= 0;"
+          "CREATE TABLE ended_entries (list INTEGER, session INTEGER, PRIMARY KEY (list, session))"
+          "  WITHOUT ROWID;"
+          "CREATE VIEW ended_labels (session, scope, name, value) AS"
+          "  SELECT seq, '=' || owner, '', '' FROM sessions WHERE state = 'ended' UNION ALL"
+          "  SELECT seq, '*', '', '' FROM sessions WHERE state = 'ended' UNION ALL"
+          "  SELECT seq, '=' || owner, label.key, label.value" LABELS_OF_ENDED " UNION ALL"
+          "  SELECT seq, '*', label.key, label.value" LABELS_OF_ENDED ";"
+          "INSERT INTO meta VALUES ('lists_stale', 1);" LISTS_BY_HAND("INSERT")
+              LISTS_BY_HAND("DELETE") LISTS_BY_HAND("UPDATE"),
 };
 
 _Static_assert(ARRAY_LENGTH(migrations) == STORE_SCHEMA_VERSION + 1, "a migration is missing");

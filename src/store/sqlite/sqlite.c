@@ -275,6 +275,7 @@ static void deliver(struct sqlite_store *store, struct asking *asking)
             record_deliver(asking->question.table, query, found->record);
         }
         query->total = asking->question.total;
+        query->is_cut = asking->question.is_cut;
         found_free(asking->question.first);
         query->err = asking->question.err;
         free(asking);

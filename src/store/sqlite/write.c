@@ -3,8 +3,10 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "base/macros.h"
+#include "base/str.h"
 #include "store/change_code.h"
 #include "store/checksum.h"
+#include "store/sqlite/labels.h"
 
 enum { SQL_MAXIMUM = 8192, NEW_US = 150 * 1000 };
 
@@ -148,6 +150,23 @@ static bool is_new(const struct change *change, int64_t now_wall_us)
     return false;
 }
 
+static int insert(struct sqlite_db *db, const struct change *change, struct error *err)
+{
+    const struct session_record *session = (const void *)change->record;
+    bool is_session = change->table == STORE_SESSIONS;
+
+    if (prepare_insert(db, change->table, err) < 0 ||
+        (is_session && labels_leave(db, session->id, err) < 0))
+        return -1;
+    bind_record(db, db->insert[change->table], change);
+    if (sqlite_db_run(db, db->insert[change->table], err) < 0)
+        return -1;
+    return is_session && str_equal(session->state, STORE_STATE_ENDED)
+               ? labels_enter(db, session->id, err)
+               : 0;
+}
+
+/* An update alone leaves state, owner and labels of a session as they are. */
 static int put(struct sqlite_db *db, const struct change *change, int64_t now_wall_us,
                struct error *err)
 {
@@ -160,10 +179,7 @@ static int put(struct sqlite_db *db, const struct change *change, int64_t now_wa
         if (sqlite3_changes(db->handle) > 0)
             return 0;
     }
-    if (prepare_insert(db, change->table, err) < 0)
-        return -1;
-    bind_record(db, db->insert[change->table], change);
-    return sqlite_db_run(db, db->insert[change->table], err);
+    return insert(db, change, err);
 }
 
 /* --- forgetting ---------------------------------------------------------------------------- */
@@ -189,6 +205,8 @@ static int forget(struct sqlite_db *db, const struct change *change, struct erro
 {
     const struct record_type *type = &record_types[change->table];
 
+    if (change->table == STORE_SESSIONS && labels_leave(db, change->record, err) < 0)
+        return -1;
     for (size_t i = 0; i < ARRAY_LENGTH(forget_statements); i++) {
         int parameters;
 

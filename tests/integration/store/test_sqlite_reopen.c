@@ -166,6 +166,92 @@ static void a_database_of_the_version_before_is_migrated(void **state)
     assert_int_equal(sqlite_place_number(place, "PRAGMA user_version"), STORE_SCHEMA_VERSION);
 }
 
+static void make_version_5(const struct sqlite_place *place)
+{
+    for (int version = 1; version <= 5; version++)
+        sqlite_place_exec(place, schema_migration(version));
+    sqlite_place_exec(
+        place,
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 300)"
+        " INSERT INTO sessions (id, owner, key, state, labels_json, retain_until_wall_us)"
+        " SELECT 'ses_' || n, iif(n % 3, 'ada', 'bob'), '', iif(n % 10, 'ended', 'open'),"
+        " iif(n % 2, json_object('team', 'red', 'number', '' || n), ''), 9e17 FROM numbers;"
+        "INSERT INTO sessions (id, owner, key, state, labels_json, retain_until_wall_us)"
+        " VALUES ('ses_odd', 'ada', '', 'ended', 'not JSON', 9e17)");
+    sqlite_place_exec(place, "PRAGMA user_version = 5; PRAGMA application_id = 0x5347534c");
+}
+
+/* Of the owner, or of everybody, with the label team=red or without one. */
+static uint64_t count_ended(struct sqlite_place *place, const char *owner, bool red)
+{
+    const struct store_label team = { "team", "red" };
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    found.query = (struct store_query){ .owner = owner,
+                                        .state = STORE_STATE_ENDED,
+                                        .labels = &team,
+                                        .label_count = red,
+                                        .count = true };
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, found.query.total);
+    return found.query.total;
+}
+
+static void ended_sessions_of_version_5_are_found_by_label(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    make_version_5(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(sqlite_place_number(place, "PRAGMA user_version"), STORE_SCHEMA_VERSION);
+    assert_int_equal(count_ended(place, NULL, false), 271);
+    assert_int_equal(count_ended(place, "ada", false), 181);
+    assert_int_equal(count_ended(place, "bob", false), 90);
+    assert_int_equal(count_ended(place, NULL, true), 150);
+    assert_int_equal(count_ended(place, "ada", true), 100);
+    sqlite_place_close(place);
+    assert_int_equal(sqlite_place_number(place, "PRAGMA auto_vacuum"), 2);
+}
+
+static void lists_of_labels_follow_what_is_changed_by_hand(void **state)
+{
+    struct sqlite_place *place = *state;
+
+    make_version_5(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    sqlite_place_close(place);
+    sqlite_place_exec(place, "DELETE FROM sessions WHERE id = 'ses_1';"
+                             "UPDATE sessions SET labels_json = '{}' WHERE id = 'ses_3'");
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(count_ended(place, NULL, false), 270);
+    assert_int_equal(count_ended(place, NULL, true), 148);
+    assert_int_equal(count_ended(place, "bob", true), 49);
+}
+
+static void wrong_lists_of_labels_are_made_anew(void **state)
+{
+    static const char *const damages[] = {
+        "DELETE FROM ended_entries WHERE session % 7 = 1",
+        "UPDATE ended_lists SET sessions = sessions + 1 WHERE name = ''",
+        "UPDATE ended_lists SET value = 'rex' WHERE value = 'red'",
+        "DELETE FROM ended_lists WHERE name = 'team'",
+        "INSERT INTO ended_entries SELECT id, 2 FROM ended_lists WHERE name = 'team'",
+    };
+    struct sqlite_place *place = *state;
+
+    make_version_5(place);
+    for (size_t i = 0; i < ARRAY_LENGTH(damages); i++) {
+        assert_non_null(sqlite_place_open(place, "boot 1"));
+        assert_int_equal(count_ended(place, NULL, true), 150);
+        assert_int_equal(count_ended(place, "ada", true), 100);
+        assert_int_equal(count_ended(place, "ada", false), 181);
+        sqlite_place_close(place);
+        sqlite_place_exec(place, damages[i]);
+    }
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(count_ended(place, NULL, true), 150);
+}
+
 static void a_migration_that_fails_leaves_the_old_version_as_it_was(void **state)
 {
     struct sqlite_place *place = *state;
@@ -266,6 +352,9 @@ int main(void)
         place_test(a_restart_within_a_boot_is_known_from_a_reboot),
         place_test(stamps_of_an_earlier_boot_are_worked_out_from_the_wall_clock),
         place_test(a_database_of_the_version_before_is_migrated),
+        place_test(ended_sessions_of_version_5_are_found_by_label),
+        place_test(lists_of_labels_follow_what_is_changed_by_hand),
+        place_test(wrong_lists_of_labels_are_made_anew),
         place_test(a_migration_that_fails_leaves_the_old_version_as_it_was),
         place_test(a_database_of_a_newer_version_is_refused),
         place_test(a_database_of_another_program_is_refused),
