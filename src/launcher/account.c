@@ -119,12 +119,12 @@ int account_write(struct spawn *spawn)
     int etc;
 
     /* The skeleton of the host template has all of this already. */
-    if (spawn->template->split && !*resolver)
+    if (spawn->template->kind != TEMPLATE_WHOLE && !*resolver)
         return 0;
     etc = open_etc();
     if (etc < 0)
         return fail_sys(&spawn->fail, "open /etc of the template");
-    if (!spawn->template->split)
+    if (spawn->template->kind == TEMPLATE_WHOLE)
         result = make_accounts(spawn, etc);
     if (result == 0)
         result = replace(spawn, etc, "resolv.conf", resolver, strlen(resolver));

@@ -387,6 +387,17 @@ struct template *host_mount_template(struct host *host, const char *name, int tr
     return template;
 }
 
+/* What the host has mounted below /usr is locked in a user namespace. */
+static enum template_kind kind_of_usr(const struct gathered *gathered, const char *path)
+{
+    int tree = sys_clone_tree(AT_FDCWD, path, 0);
+
+    if (tree < 0)
+        return TEMPLATE_USR_FIXED;
+    close(tree);
+    return gathered->joined ? TEMPLATE_USR_JOINED : TEMPLATE_USR;
+}
+
 static int share(struct launcher *launcher, const struct gathered *gathered, struct fail *fail)
 {
     struct template *template;
@@ -399,8 +410,7 @@ static int share(struct launcher *launcher, const struct gathered *gathered, str
     template = host_mount_template(&launcher->host, "host", gathered->usr, fail);
     if (!template)
         return -1;
-    template->split = true;
-    template->joined = gathered->joined;
+    template->kind = kind_of_usr(gathered, template->path);
     return make_masks(fail) < 0 || make_blocks(launcher, fail) < 0
                ? -1
                : make_devices(launcher, gathered, fail);

@@ -37,12 +37,20 @@ enum { HOST_MASKS = 48 };
 #define HOST_STORE HOST_BUILD "/store"
 #define HOST_ROOT HOST_BUILD "/root"
 
+/* What a template is of the root of a sandbox. All but the first are its /usr; the rest is the
+ * skeleton. */
+enum template_kind {
+    TEMPLATE_WHOLE,
+    TEMPLATE_USR,        /* below an overlay of its own */
+    TEMPLATE_USR_JOINED, /* below the same overlay as the skeleton, which leads to it */
+    TEMPLATE_USR_FIXED,  /* read-only: no overlay may cover mounts that are locked below it */
+};
+
 struct template
 {
     char name[LAUNCH_NAME_SIZE];
     char path[32]; /* where it is mounted */
-    bool split;    /* the root is the skeleton, and this is its /usr */
-    bool joined;   /* which the skeleton leads to */
+    enum template_kind kind;
     bool imported;
     uint64_t inode; /* of an imported one: another may have come in its place */
 };

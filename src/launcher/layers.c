@@ -13,12 +13,13 @@ int layers_mount(struct spawn *spawn, const char *root, const char *usr)
     const uint64_t attributes = SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV;
     int map = spawn->launcher->root ? spawn->userns : -1;
     const struct template *template = spawn->template;
-    int unmapped =
-        mount_bind(template->split ? HOST_SKELETON : template->path, root, attributes, 0, map);
+    unsigned flags = template->kind == TEMPLATE_USR_FIXED ? SYS_AT_RECURSIVE : 0;
+    bool whole = template->kind == TEMPLATE_WHOLE;
+    int unmapped = mount_bind(whole ? template->path : HOST_SKELETON, root, attributes, 0, map);
 
     if (unmapped < 0)
         return fail_sys(&spawn->fail, "mount the template");
-    if (template->split && mount_bind(template->path, usr, attributes, 0, map) < 0)
+    if (!whole && mount_bind(template->path, usr, attributes, flags, map) < 0)
         return fail_sys(&spawn->fail, "mount the host's /usr");
     return unmapped;
 }

@@ -14,7 +14,7 @@ enum { LAYERS_PATH_SIZE = 32 };
 
 struct layers {
     char root[LAYERS_PATH_SIZE];
-    char usr[LAYERS_PATH_SIZE]; /* of a split template */
+    char usr[LAYERS_PATH_SIZE]; /* unless the template is whole */
     char devices[LAYERS_PATH_SIZE];
     bool is_mounted;
     bool is_mapped;

@@ -48,12 +48,6 @@ static void format_store(const struct launcher *launcher, const struct launch_li
     snprintf(inodes, 24, "%llu", (unsigned long long)native_inodes(launcher, limits));
 }
 
-/* Whether /usr is an overlay of its own. */
-static bool has_own_usr(const struct template *template)
-{
-    return template->split && !template->joined;
-}
-
 /* A folder that the sandbox sees. */
 static int make_folder(const struct spawn *spawn, const char *path)
 {
@@ -77,8 +71,9 @@ static int make_store(struct spawn *spawn)
             : mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
         return fail_sys(&spawn->fail, "mount the store");
     if (make_folder(spawn, HOST_STORE "/upper") < 0 || mkdir(HOST_STORE "/work", 0755) < 0 ||
-        (has_own_usr(spawn->template) && (make_folder(spawn, HOST_STORE "/usr-upper") < 0 ||
-                                          mkdir(HOST_STORE "/usr-work", 0755) < 0)) ||
+        (spawn->template->kind == TEMPLATE_USR &&
+         (make_folder(spawn, HOST_STORE "/usr-upper") < 0 ||
+          mkdir(HOST_STORE "/usr-work", 0755) < 0)) ||
         make_folder(spawn, HOST_STORE "/shm") < 0 || chmod(HOST_STORE "/shm", 01777) < 0)
         return fail_sys(&spawn->fail, "make folders of the store");
     return 0;
@@ -123,6 +118,21 @@ static int mount_overlay(struct spawn *spawn, const char *lower, const char *upp
     return mount_at("overlay", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, target);
 }
 
+static int mount_usr(struct spawn *spawn, const char *usr)
+{
+    switch (spawn->template->kind) {
+    case TEMPLATE_WHOLE:
+    case TEMPLATE_USR_JOINED:
+        break;
+    case TEMPLATE_USR:
+        return mount_overlay(spawn, usr, HOST_STORE "/usr-upper", HOST_STORE "/usr-work",
+                             HOST_ROOT "/usr");
+    case TEMPLATE_USR_FIXED:
+        return mount_bind(usr, HOST_ROOT "/usr", 0, SYS_AT_RECURSIVE, -1);
+    }
+    return 0;
+}
+
 static int mount_overlays(struct spawn *spawn)
 {
     const struct template *template = spawn->template;
@@ -135,14 +145,13 @@ static int mount_overlays(struct spawn *spawn)
     if (unmapped < 0)
         return -1;
     snprintf(both, sizeof(both), "%s:%s", root, usr);
-    if (mount_overlay(spawn, template->joined ? both : root, HOST_STORE "/upper",
-                      HOST_STORE "/work", HOST_ROOT) < 0)
+    if (mount_overlay(spawn, template->kind == TEMPLATE_USR_JOINED ? both : root,
+                      HOST_STORE "/upper", HOST_STORE "/work", HOST_ROOT) < 0)
         return fail_sys(&spawn->fail, "mount the root");
-    if (unmapped && template->split &&
+    if (unmapped && template->kind != TEMPLATE_WHOLE &&
         skeleton_own(HOST_ROOT, ids_first(spawn->launcher, spawn->mark.slot)) < 0)
         return fail_sys(&spawn->fail, "own the root");
-    if (has_own_usr(template) && mount_overlay(spawn, usr, HOST_STORE "/usr-upper",
-                                               HOST_STORE "/usr-work", HOST_ROOT "/usr") < 0)
+    if (mount_usr(spawn, usr) < 0)
         return fail_sys(&spawn->fail, "mount /usr");
     return 0;
 }
@@ -272,7 +281,7 @@ static int build_files(struct spawn *spawn)
         mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0)
         return -1;
     if (make_mount_point(HOST_ROOT "/proc") < 0 ||
-        (!spawn->template->split && make_mount_point(HOST_ROOT "/sys") < 0))
+        (spawn->template->kind == TEMPLATE_WHOLE && make_mount_point(HOST_ROOT "/sys") < 0))
         return fail_sys(&spawn->fail, "make /proc and /sys");
     return 0;
 }

@@ -177,3 +177,21 @@ def test_a_user_without_a_daemon_uses_the_system_s(work):
                             capture_output=True, text=True, timeout=60)
     assert result.stdout.splitlines() == ["member 0", "stranger 1"], result
     assert "no daemon at unix:/tmp/sandglass-1001/" in result.stderr
+
+
+MOUNTED_BELOW_USR = """
+mount -t tmpfs none /usr/local/share && echo here >/usr/local/share/file && export HOME="$3" && unset XDG_RUNTIME_DIR
+$2 "$1" run -- sh -c 'cat /usr/local/share/file 2>/dev/null; touch /usr/local/share/new 2>/dev/null || echo kept; ls /usr/bin/env'
+ls /usr/local/share
+"""
+
+
+@as_root
+@pytest.mark.parametrize("who, seen", [("setpriv --reuid 1001 --regid 1001 --clear-groups", ["here"]), ("", [])], ids=["user", "root"])
+def test_something_is_mounted_below_usr(work, who, seen):
+    """An ordinary user's sandboxes cannot part from it: they see it, and cannot write to /usr."""
+    (work / "home").mkdir()
+    os.chmod(work / "home", 0o777)
+    result = subprocess.run(["unshare", "-m", "sh", "-c", MOUNTED_BELOW_USR, "sh", SANDGLASS, who, work / "home"], cwd="/",
+                            capture_output=True, text=True, timeout=60, env={**os.environ, "SANDGLASS_URL": ""})
+    assert result.stdout.splitlines() == [*seen, "kept", "/usr/bin/env", "file"], result
