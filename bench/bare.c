@@ -2,6 +2,7 @@
 
 #include "backend/native/seccomp.h"
 #include "base/alloc.h"
+#include "base/landlock.h"
 #include "base/macros.h"
 #include "base/scoped.h"
 #include "launcher/skeleton_usr.h"
@@ -163,7 +164,7 @@ int bare_open(struct bare_host *host, const char *tools, struct error *err)
     snprintf(host->folder, sizeof(host->folder), "%s/bare.XXXXXX", tools);
     if (load_filter(host, err) < 0 || load_init(host, tools, err) < 0)
         return -1;
-    host->landlock_abi = sys_landlock_create(NULL, 0, 1);
+    host->landlock_abi = landlock_version();
     find_masks(host);
     if (!mkdtemp(host->folder) || unshare(CLONE_NEWNS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||

@@ -1,5 +1,6 @@
 #include "bare.h"
 
+#include "base/landlock.h"
 #include "base/macros.h"
 #include "launcher/mounts.h"
 #include "launcher/sys.h"
@@ -12,11 +13,7 @@
 #include <sys/resource.h>
 
 /* Numbers as in the launcher: what a sandbox is allowed. */
-enum {
-    CAPABILITY_VERSION = 0x20080522,
-    LANDLOCK_RIGHTS = (1 << 16) - 1,
-    LANDLOCK_DEVICES = 1 << 6 | 1 << 11,
-};
+enum { CAPABILITY_VERSION = 0x20080522 };
 #define CAPABILITIES 0x800405fbu
 
 static int put(char out[256], const struct bare_host *host, const char *name)
@@ -173,16 +170,19 @@ static int drop_powers(struct bare_start *start)
 
 static int restrict_files(struct bare_start *start)
 {
-    struct sys_landlock_ruleset ruleset = { .access_fs = LANDLOCK_RIGHTS, .scoped = 3 };
-    struct sys_landlock_path rule = { .access = LANDLOCK_RIGHTS & ~LANDLOCK_DEVICES };
+    struct landlock_path rule = { 0 };
+    uint32_t abi = (uint32_t)start->host->landlock_abi;
     int fd, result;
 
     if (start->host->landlock_abi < 6)
         return 0;
-    fd = sys_landlock_create(&ruleset, sizeof(ruleset), 0);
+    rule.rights = landlock_file_rights(abi) & ~(uint64_t)LANDLOCK_DEVICES;
+    fd = landlock_create(
+        abi, (struct landlock_ruleset){ .files = ~(uint64_t)0,
+                                        .scopes = LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS });
     rule.parent = open("/", O_PATH | O_CLOEXEC);
-    result = fd < 0 || rule.parent < 0 || sys_landlock_add(fd, &rule) < 0 ||
-                     sys_landlock_restrict(fd) < 0
+    result = fd < 0 || rule.parent < 0 || landlock_add_path(fd, &rule) < 0 ||
+                     landlock_restrict(fd) < 0
                  ? -1
                  : 0;
     close(rule.parent);

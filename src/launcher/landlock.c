@@ -1,73 +1,45 @@
 #include "launcher/landlock.h"
 
+#include "base/landlock.h"
 #include "launcher/sys.h"
 
 #include <errno.h>
 #include <sys/stat.h>
 
-enum landlock_right {
-    EXECUTE = 1 << 0,
-    WRITE_FILE = 1 << 1,
-    READ_FILE = 1 << 2,
-    READ_DIR = 1 << 3,
-    REMOVE_FILE = 1 << 5,
-    MAKE_CHAR = 1 << 6,
-    MAKE_FILE = 1 << 8,
-    MAKE_BLOCK = 1 << 11,
-    ALL_1 = (1 << 13) - 1,
-    REFER = 1 << 13,
-    TRUNCATE = 1 << 14,
-    IOCTL_DEVICE = 1 << 15,
-};
-
-enum {
-    READ = READ_FILE | READ_DIR,
-    FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
-};
-
 uint32_t landlock_abi(void)
 {
-    int version = sys_landlock_create(NULL, 0, 1);
+    int version = landlock_version();
 
     return version > 0 ? (uint32_t)version : 0;
 }
 
-static uint64_t rights_of(uint32_t abi)
-{
-    return ALL_1 | (abi >= 2 ? REFER : 0) | (abi >= 3 ? TRUNCATE : 0) |
-           (abi >= 5 ? IOCTL_DEVICE : 0);
-}
-
 static int make_ruleset(uint32_t abi)
 {
-    struct sys_landlock_ruleset ruleset = {
-        .access_fs = rights_of(abi), .scoped = abi >= 6 ? 3 : 0, /* abstract sockets and signals */
-    };
-    size_t size = abi >= 6 ? sizeof(ruleset) : abi >= 4 ? 16 : 8;
-
-    return sys_landlock_create(&ruleset, size, 0);
+    return landlock_create(
+        abi, (struct landlock_ruleset){ .files = ~(uint64_t)0,
+                                        .scopes = LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS });
 }
 
 /* What does not exist needs no rule. */
 static int allow(int ruleset, uint32_t abi, const char *path, uint64_t rights)
 {
-    struct sys_landlock_path rule = { .parent = open(path, O_PATH | O_CLOEXEC) };
+    struct landlock_path rule = { .parent = open(path, O_PATH | O_CLOEXEC) };
     struct stat status;
     int result;
 
     if (rule.parent < 0)
         return errno == ENOENT || errno == EACCES ? 0 : -1;
-    rule.access = rights & rights_of(abi);
+    rule.rights = rights & landlock_file_rights(abi);
     if (fstat(rule.parent, &status) == 0 && !S_ISDIR(status.st_mode))
-        rule.access &= FILE_ONLY;
-    result = sys_landlock_add(ruleset, &rule);
+        rule.rights &= LANDLOCK_FILE_ONLY;
+    result = landlock_add_path(ruleset, &rule);
     close(rule.parent);
     return result;
 }
 
 static int restrict_self(int ruleset)
 {
-    int result = sys_landlock_restrict(ruleset);
+    int result = landlock_restrict(ruleset);
 
     close(ruleset);
     return result;
@@ -79,7 +51,7 @@ int landlock_native(uint32_t abi)
 
     if (ruleset < 0)
         return -1;
-    if (allow(ruleset, abi, "/", ~(uint64_t)(MAKE_CHAR | MAKE_BLOCK)) < 0) {
+    if (allow(ruleset, abi, "/", ~(uint64_t)LANDLOCK_DEVICES) < 0) {
         close(ruleset);
         return -1;
     }
@@ -90,57 +62,58 @@ static const struct {
     const char *path;
     uint64_t rights;
 } direct_rules[] = {
-    { "/usr", READ | EXECUTE },
-    { "/bin", READ | EXECUTE },
-    { "/sbin", READ | EXECUTE },
-    { "/lib", READ | EXECUTE },
-    { "/lib64", READ | EXECUTE },
-    { "/lib32", READ | EXECUTE },
-    { "/opt", READ | EXECUTE },
-    { "/nix/store", READ | EXECUTE },
-    { "/proc", READ },
-    { "/sys/devices/system/cpu", READ },
-    { "/etc/alternatives", READ | EXECUTE },
-    { "/etc/bash.bashrc", READ },
-    { "/etc/ca-certificates", READ },
-    { "/etc/group", READ },
-    { "/etc/hosts", READ },
-    { "/etc/ld.so.cache", READ },
-    { "/etc/ld.so.conf", READ },
-    { "/etc/ld.so.conf.d", READ },
-    { "/etc/locale.alias", READ },
-    { "/etc/localtime", READ },
-    { "/etc/mime.types", READ },
-    { "/etc/nsswitch.conf", READ },
-    { "/etc/os-release", READ },
-    { "/etc/passwd", READ },
-    { "/etc/profile", READ },
-    { "/etc/profile.d", READ },
-    { "/etc/protocols", READ },
-    { "/etc/python3", READ },
-    { "/etc/python3.11", READ },
-    { "/etc/resolv.conf", READ },
-    { "/etc/services", READ },
-    { "/etc/ssl", READ },
-    { "/etc/terminfo", READ },
-    { "/etc/timezone", READ },
-    { "/run/systemd/resolve", READ },
-    { "/dev/null", READ_FILE | WRITE_FILE | IOCTL_DEVICE },
-    { "/dev/zero", READ_FILE | WRITE_FILE },
-    { "/dev/full", READ_FILE | WRITE_FILE },
-    { "/dev/random", READ_FILE },
-    { "/dev/urandom", READ_FILE },
-    { "/dev/tty", READ_FILE | WRITE_FILE | IOCTL_DEVICE },
-    { "/dev/ptmx", READ_FILE | WRITE_FILE | IOCTL_DEVICE },
-    { "/dev/pts", READ | WRITE_FILE | IOCTL_DEVICE },
-    { "/dev/fd", READ },
-    { "../tmp", ~(uint64_t)(MAKE_CHAR | MAKE_BLOCK) },
-    { ".", ~(uint64_t)(MAKE_CHAR | MAKE_BLOCK) },
+    { "/usr", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/bin", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/sbin", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/lib", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/lib64", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/lib32", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/opt", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/nix/store", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/proc", LANDLOCK_READ },
+    { "/sys/devices/system/cpu", LANDLOCK_READ },
+    { "/etc/alternatives", LANDLOCK_READ | LANDLOCK_EXECUTE },
+    { "/etc/bash.bashrc", LANDLOCK_READ },
+    { "/etc/ca-certificates", LANDLOCK_READ },
+    { "/etc/group", LANDLOCK_READ },
+    { "/etc/hosts", LANDLOCK_READ },
+    { "/etc/ld.so.cache", LANDLOCK_READ },
+    { "/etc/ld.so.conf", LANDLOCK_READ },
+    { "/etc/ld.so.conf.d", LANDLOCK_READ },
+    { "/etc/locale.alias", LANDLOCK_READ },
+    { "/etc/localtime", LANDLOCK_READ },
+    { "/etc/mime.types", LANDLOCK_READ },
+    { "/etc/nsswitch.conf", LANDLOCK_READ },
+    { "/etc/os-release", LANDLOCK_READ },
+    { "/etc/passwd", LANDLOCK_READ },
+    { "/etc/profile", LANDLOCK_READ },
+    { "/etc/profile.d", LANDLOCK_READ },
+    { "/etc/protocols", LANDLOCK_READ },
+    { "/etc/python3", LANDLOCK_READ },
+    { "/etc/python3.11", LANDLOCK_READ },
+    { "/etc/resolv.conf", LANDLOCK_READ },
+    { "/etc/services", LANDLOCK_READ },
+    { "/etc/ssl", LANDLOCK_READ },
+    { "/etc/terminfo", LANDLOCK_READ },
+    { "/etc/timezone", LANDLOCK_READ },
+    { "/run/systemd/resolve", LANDLOCK_READ },
+    { "/dev/null", LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | LANDLOCK_IOCTL_DEVICE },
+    { "/dev/zero", LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE },
+    { "/dev/full", LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE },
+    { "/dev/random", LANDLOCK_READ_FILE },
+    { "/dev/urandom", LANDLOCK_READ_FILE },
+    { "/dev/tty", LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | LANDLOCK_IOCTL_DEVICE },
+    { "/dev/ptmx", LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | LANDLOCK_IOCTL_DEVICE },
+    { "/dev/pts", LANDLOCK_READ | LANDLOCK_WRITE_FILE | LANDLOCK_IOCTL_DEVICE },
+    { "/dev/fd", LANDLOCK_READ },
+    { "../tmp", ~(uint64_t)LANDLOCK_DEVICES },
+    { ".", ~(uint64_t)LANDLOCK_DEVICES },
 };
 
 int landlock_direct(uint32_t abi, bool has_own_id)
 {
-    const uint64_t memory_files = READ | WRITE_FILE | TRUNCATE | REMOVE_FILE | MAKE_FILE;
+    const uint64_t memory_files = LANDLOCK_READ | LANDLOCK_WRITE_FILE | LANDLOCK_TRUNCATE |
+                                  LANDLOCK_REMOVE_FILE | LANDLOCK_MAKE_FILE;
     int ruleset = make_ruleset(abi);
 
     if (ruleset < 0)

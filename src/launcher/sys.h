@@ -48,11 +48,6 @@
 #ifndef SYS_mount_setattr
 #define SYS_mount_setattr 442
 #endif
-#ifndef SYS_landlock_create_ruleset
-#define SYS_landlock_create_ruleset 444
-#define SYS_landlock_add_rule 445
-#define SYS_landlock_restrict_self 446
-#endif
 
 #define SYS_CLONE_NEWCGROUP 0x02000000ULL
 #define SYS_CLONE_INTO_CGROUP 0x200000000ULL
@@ -104,15 +99,6 @@ struct sys_open_how {
 struct sys_mount_attr {
     uint64_t set, clear, propagation, userns_fd;
 };
-
-struct sys_landlock_ruleset {
-    uint64_t access_fs, access_net, scoped;
-};
-
-struct sys_landlock_path {
-    uint64_t access;
-    int32_t parent;
-} __attribute__((packed));
 
 static inline int sys_openat2(int dir, const char *path, uint64_t flags, uint64_t resolve)
 {
@@ -215,20 +201,4 @@ static inline int sys_attach(int mount, int dir, const char *path)
 static inline int sys_mount_setattr(int fd, unsigned flags, const struct sys_mount_attr *attr)
 {
     return (int)syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | flags, attr, sizeof(*attr));
-}
-
-static inline int sys_landlock_create(const struct sys_landlock_ruleset *ruleset, size_t size,
-                                      unsigned flags)
-{
-    return (int)syscall(SYS_landlock_create_ruleset, ruleset, size, flags);
-}
-
-static inline int sys_landlock_add(int ruleset, const struct sys_landlock_path *rule)
-{
-    return (int)syscall(SYS_landlock_add_rule, ruleset, 1, rule, 0);
-}
-
-static inline int sys_landlock_restrict(int ruleset)
-{
-    return (int)syscall(SYS_landlock_restrict_self, ruleset, 0);
 }
