@@ -113,7 +113,8 @@ static void on_jobs_ended(struct io_watch *watch, unsigned events UNUSED)
     call_done(worker, take_ended(worker));
 }
 
-/* Signals belong to the loop's thread. */
+/* Signals belong to the loop's thread, except for the one that a refused system call raises where
+ * it was made: blocked it would end the process. */
 static void start_threads(struct worker *worker, const char *name)
 {
     char short_name[16];
@@ -122,6 +123,7 @@ static void start_threads(struct worker *worker, const char *name)
 
     snprintf(short_name, sizeof(short_name), "%s", name);
     sigfillset(&all);
+    sigdelset(&all, SIGSYS);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (unsigned i = 0; i < worker->thread_count; i++) {
         if (pthread_create(&worker->threads[i], NULL, worker_thread, worker) != 0)

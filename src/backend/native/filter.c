@@ -34,6 +34,11 @@ void filter_allow(struct filter *filter, int number)
     set(filter, number, ALLOWED);
 }
 
+void filter_refuse(struct filter *filter, int number)
+{
+    set(filter, number, REFUSED);
+}
+
 void filter_hide(struct filter *filter, int number)
 {
     set(filter, number, HIDDEN);
@@ -323,7 +328,9 @@ static void emit_rows(struct emitter *emitter, const struct filter_check *check,
 
 static void emit_result(struct filter *filter, uint8_t verdict)
 {
-    emit(filter, BPF_RET | BPF_K, results[verdict], 0, 0);
+    bool is_refusal = verdict == REFUSED && filter->refusal;
+
+    emit(filter, BPF_RET | BPF_K, is_refusal ? filter->refusal : results[verdict], 0, 0);
 }
 
 static void emit_checks(struct emitter *emitter)

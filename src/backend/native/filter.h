@@ -41,11 +41,13 @@ struct filter {
     uint8_t verdicts[FILTER_CALLS]; /* see filter.c */
     struct filter_check checks[FILTER_CHECKS];
     unsigned check_count;
+    uint32_t refusal; /* what a refused call gets; 0: EPERM */
     struct sock_filter code[FILTER_CODE];
     size_t length;
 };
 
 void filter_allow(struct filter *filter, int number);
+void filter_refuse(struct filter *filter, int number); /* as all that nothing was said about */
 void filter_hide(struct filter *filter, int number);   /* as if the kernel did not have it */
 void filter_ignore(struct filter *filter, int number); /* nothing happens, successfully */
 
