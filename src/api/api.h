@@ -19,6 +19,7 @@
 
 #include "loop/loop.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct api;
@@ -30,6 +31,14 @@ struct core;
 struct http_exchange;
 struct store;
 
+/* The daemon's own walls, for /healthz. */
+struct api_confinement {
+    const char *mode; /* borrowed; NULL: nothing is known */
+    bool seccomp;
+    unsigned landlock;   /* its version; 0 without */
+    const char *missing; /* borrowed; "" when nothing is */
+};
+
 struct api_parts {
     struct loop *loop; /* all borrowed; all outlive the API */
     const struct config *config;
@@ -38,7 +47,8 @@ struct api_parts {
     struct backend *backend;
     struct auth *auth;   /* NULL: nobody has to prove who he is */
     struct audit *audit; /* NULL: nothing is written */
-    int64_t started_at;  /* wall clock, for /healthz */
+    struct api_confinement confinement;
+    int64_t started_at; /* wall clock, for /healthz */
 };
 
 struct api *api_new(const struct api_parts *parts);

@@ -14,6 +14,18 @@
 
 enum { DISK_LEAST_BYTES = 4 * 1024 * 1024 };
 
+static void put_confinement(struct json_writer *json, const struct api_confinement *confinement)
+{
+    if (!confinement->mode)
+        return;
+    json_begin_object(json, "confinement");
+    json_put_text(json, "mode", confinement->mode);
+    json_put_bool(json, "seccomp", confinement->seccomp);
+    json_put_int(json, "landlock", confinement->landlock);
+    json_put_text(json, "missing", *confinement->missing ? confinement->missing : NULL);
+    json_end_object(json);
+}
+
 static void get_health(struct api_request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
@@ -26,6 +38,7 @@ static void get_health(struct api_request *request)
     json_put_text(&json, "instance", request->api->parts.config->instance);
     json_put_double(&json, "uptime_seconds",
                     (double)(now_us - request->api->parts.started_at) / 1e6);
+    put_confinement(&json, &request->api->parts.confinement);
     json_end_object(&json);
     api_reply(request, 200, &text);
 }

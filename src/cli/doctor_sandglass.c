@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "cli/store_report.h"
 #include "config/config.h"
+#include "daemon/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -137,6 +138,31 @@ static void check_daemon(const struct doctor *doctor, struct finding *finding)
                     err.message);
 }
 
+/* What this host gives to the daemon itself. */
+static void check_confinement(const struct doctor *doctor, struct finding *finding)
+{
+    struct confinement confinement;
+
+    if (!doctor->config) {
+        finding_set(finding, FINDING_WARN, NULL, "not known without the settings");
+        return;
+    }
+    confine_probe(doctor->config, &confinement);
+    if (confinement.mode == CONFINE_OFF)
+        finding_set(finding, FINDING_WARN, "set daemon.confine to auto or required",
+                    "daemon.confine is off: the daemon has no walls of its own");
+    else if (confinement.missing[0])
+        finding_set(finding, confinement.mode == CONFINE_REQUIRED ? FINDING_FAIL : FINDING_WARN,
+                    confinement.landlock ? "use a kernel with CONFIG_SECCOMP_FILTER; in a "
+                                           "container: allow seccomp in its profile"
+                                         : "boot with lsm=landlock on a kernel of 5.13 or later; "
+                                           "in a container: allow landlock_* in its profile",
+                    "the daemon cannot have %s", confinement.missing);
+    else
+        finding_set(finding, FINDING_OK, NULL, "the daemon gets seccomp and landlock (ABI %u)",
+                    confinement.landlock);
+}
+
 /* --- the proof ------------------------------------------------------------------------------- */
 
 /* In the child: `run` uses the daemon that is there, or a private one. */
@@ -210,10 +236,15 @@ static void check_sandbox(const struct doctor *doctor, struct finding *finding)
 }
 
 const struct check sandglass_checks[] = {
-    { "settings", check_settings },   { "state dir", check_state },
-    { "runtime dir", check_runtime }, { "disk space", check_space },
-    { "languages", check_languages }, { "daemon", check_daemon },
-    { "sandbox", check_sandbox },     { 0 },
+    { "settings", check_settings },
+    { "state dir", check_state },
+    { "runtime dir", check_runtime },
+    { "disk space", check_space },
+    { "languages", check_languages },
+    { "daemon", check_daemon },
+    { "confinement", check_confinement },
+    { "sandbox", check_sandbox },
+    { 0 },
 };
 
 static void check_store(const struct doctor *doctor, struct finding *finding)

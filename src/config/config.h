@@ -31,6 +31,7 @@ enum config_network { CONFIG_NETWORK_NONE, CONFIG_NETWORK_OPEN }; /* as enum net
 enum config_overflow { OVERFLOW_EVICT, OVERFLOW_WAIT, OVERFLOW_REJECT };
 enum config_idle { IDLE_END, IDLE_RELEASE };
 enum config_shutdown { SHUTDOWN_KEEP, SHUTDOWN_DESTROY };
+enum config_confine { CONFINE_AUTO, CONFINE_REQUIRED, CONFINE_OFF };
 enum config_log_format { CONFIG_LOG_AUTO, CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 
 /* All pointers below are owned by the config. Texts are never NULL; "" is "not set". */
@@ -135,6 +136,10 @@ struct config {
     char *instance;
     char *user;
     char *store_sync; /* "full", "normal" or "off" */
+
+    struct {
+        int confine; /* enum config_confine */
+    } daemon;
 
     struct {
         int mode; /* enum config_auth */

@@ -48,6 +48,15 @@ const struct setting settings[] = {
         .help = "Unprivileged user that the daemon becomes when it is started as root.",
     },
     {
+        .key = "daemon.confine",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(daemon.confine),
+        .fallback = "auto",
+        .choices = CHOICES("auto", "required", "off"),
+        .help = "The daemon's own walls: a system call filter, and Landlock rules for files and "
+                "ports. auto uses what the kernel has; required refuses to start without both.",
+    },
+    {
         .key = "auth.mode",
         .type = SETTING_CHOICE,
         .offset = FIELD(auth.mode),

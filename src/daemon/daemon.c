@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/core.h"
+#include "daemon/confine.h"
 #include "daemon/place.h"
 #include "daemon/preflight.h"
 #include "daemon/privileges.h"
@@ -48,6 +49,8 @@ struct daemon {
     struct config config;
     struct identity identity;
     uid_t started_as; /* and the launcher is still */
+    struct confinement confinement;
+    struct confine_watch refusals;
 
     int state_dir; /* owned, like all below */
     int lock;
@@ -236,6 +239,28 @@ static int open_tls(struct daemon *daemon, struct error *err)
     return daemon->tls ? 0 : -1;
 }
 
+static void tell_confinement(const struct confinement *confinement)
+{
+    if (confinement->mode == CONFINE_OFF)
+        log_warn("the daemon is not confined", kv("daemon.confine", "off"));
+    else if (confinement->missing[0])
+        log_warn("the daemon is confined in part: see 'sandglass doctor'",
+                 kv("missing", confinement->missing));
+    else
+        log_info("the daemon is confined", kv("seccomp", confinement->seccomp),
+                 kv("landlock", confinement->landlock));
+}
+
+/* From here on this process is worth less to whoever takes it over. */
+static int confine(struct daemon *daemon, struct error *err)
+{
+    if (confine_apply(&daemon->config, &daemon->confinement, err) < 0)
+        return -1;
+    tell_confinement(&daemon->confinement);
+    confine_watch_start(&daemon->refusals, daemon->loop);
+    return 0;
+}
+
 /* With power: what needs it is done here, and only the launcher keeps it. */
 static int start_privileged(struct daemon *daemon, struct error *err)
 {
@@ -257,7 +282,7 @@ static int start_privileged(struct daemon *daemon, struct error *err)
         err);
     if (!daemon->launcher || open_tls(daemon, err) < 0)
         return -1;
-    return identity_assume(&daemon->identity, err);
+    return identity_assume(&daemon->identity, err) < 0 ? -1 : confine(daemon, err);
 }
 
 static char *read_boot_id(void)
@@ -356,6 +381,16 @@ static void on_storage(void *context, const char *session_id, const char *execut
         fd_close(fd);
 }
 
+static struct api_confinement describe_confinement(const struct daemon *daemon)
+{
+    const struct confinement *confinement = &daemon->confinement;
+
+    return (struct api_confinement){ .mode = confinement_mode_name(confinement),
+                                     .seccomp = confinement->seccomp,
+                                     .landlock = confinement->landlock,
+                                     .missing = confinement->missing };
+}
+
 /* Without power: everything that strangers can talk to. */
 static int start_parts(struct daemon *daemon, struct error *err)
 {
@@ -379,6 +414,7 @@ static int start_parts(struct daemon *daemon, struct error *err)
                                                .backend = daemon->backend,
                                                .auth = daemon->auth,
                                                .audit = daemon->audit,
+                                               .confinement = describe_confinement(daemon),
                                                .started_at = clock_wall_us(&clock_system) });
     return 0;
 }
@@ -514,6 +550,7 @@ static void daemon_fini(struct daemon *daemon)
     store_close(daemon->store);
     worker_free(daemon->worker);
     launcher_stop(daemon->launcher);
+    confine_watch_stop(&daemon->refusals);
     loop_free(daemon->loop);
     store_unlock(daemon->lock);
     fd_close(daemon->state_dir);

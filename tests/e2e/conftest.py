@@ -163,6 +163,8 @@ class Daemon:
                 self.process.kill()
                 self.process.wait()
                 pytest.fail(f"the daemon did not stop within {seconds} s:\n{self.log()[-4000:]}")
+        # What it does by itself its own filter must not refuse.
+        assert "refused a system call" not in self.log(), self.log()[-4000:]
 
     def resident_kib(self):
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():

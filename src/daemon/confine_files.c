@@ -1,0 +1,196 @@
+#include "base/alloc.h"
+#include "base/landlock.h"
+#include "base/macros.h"
+#include "base/scoped.h"
+#include "base/str.h"
+#include "daemon/confine_parts.h"
+#include "net/address.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct rules {
+    int set; /* owned */
+    uint32_t version;
+};
+
+/* Rights of the daemon below its own directories: all but programs and devices. */
+static const uint64_t own_rights = ~(uint64_t)(LANDLOCK_EXECUTE | LANDLOCK_DEVICES);
+static const uint64_t append_rights = LANDLOCK_READ | LANDLOCK_WRITE_FILE | LANDLOCK_MAKE_FILE |
+                                      LANDLOCK_TRUNCATE;
+static const uint64_t socket_rights = LANDLOCK_READ_DIR | LANDLOCK_MAKE_SOCKET |
+                                      LANDLOCK_REMOVE_FILE;
+
+/* What libraries read while the daemon runs: modules, time zones, certificates, names. The kernel's
+ * own files say how sandboxes are. */
+static const struct {
+    const char *path;
+    uint64_t rights;
+} system_rules[] = {
+    { "/proc", LANDLOCK_READ },
+    { "/sys", LANDLOCK_READ },
+    { "/usr", LANDLOCK_READ },
+    { "/lib", LANDLOCK_READ },
+    { "/lib64", LANDLOCK_READ },
+    { "/gnu/store", LANDLOCK_READ },
+    { "/nix/store", LANDLOCK_READ },
+    { "/etc/ca-certificates", LANDLOCK_READ },
+    { "/etc/gai.conf", LANDLOCK_READ },
+    { "/etc/host.conf", LANDLOCK_READ },
+    { "/etc/hosts", LANDLOCK_READ },
+    { "/etc/ld.so.cache", LANDLOCK_READ },
+    { "/etc/localtime", LANDLOCK_READ },
+    { "/etc/nsswitch.conf", LANDLOCK_READ },
+    { "/etc/passwd", LANDLOCK_READ },
+    { "/etc/pki", LANDLOCK_READ },
+    { "/etc/protocols", LANDLOCK_READ },
+    { "/etc/resolv.conf", LANDLOCK_READ },
+    { "/etc/services", LANDLOCK_READ },
+    { "/etc/ssl/certs", LANDLOCK_READ },
+    { "/etc/ssl/openssl.cnf", LANDLOCK_READ },
+    { "/run/systemd/resolve", LANDLOCK_READ },
+    { "/dev/null", LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE },
+    { "/dev/random", LANDLOCK_READ_FILE },
+    { "/dev/urandom", LANDLOCK_READ_FILE },
+};
+
+/* What cannot be opened by this user needs no rule. */
+static int allow(const struct rules *rules, const char *path, uint64_t rights)
+{
+    scoped(fd_close) int fd = open(path, O_PATH | O_CLOEXEC);
+    struct landlock_path rule = { .rights = rights & landlock_file_rights(rules->version),
+                                  .parent = fd };
+    struct stat status;
+
+    if (fd < 0)
+        return errno == ENOENT || errno == EACCES || errno == ENOTDIR ? 0 : -1;
+    if (fstat(fd, &status) == 0 && !S_ISDIR(status.st_mode))
+        rule.rights &= LANDLOCK_FILE_ONLY;
+    return landlock_add_path(rules->set, &rule);
+}
+
+/* The directory of an absolute path, or the nearest one above it that exists. */
+static int allow_parent(const struct rules *rules, const char *path, uint64_t rights)
+{
+    scoped(free) char *parent = xstrdup(path);
+    char *slash;
+
+    do {
+        slash = strrchr(parent, '/');
+        if (!slash || slash == parent)
+            return allow(rules, "/", rights);
+        *slash = '\0';
+    } while (access(parent, F_OK) < 0 && errno == ENOENT);
+    return allow(rules, parent, rights);
+}
+
+/* A file that is replaced while the daemon runs: a rule for the file would hold for the old one
+ * alone, so it is for the directory that it is in, or will be, and for the one that a link leads
+ * to. */
+static int allow_file(const struct rules *rules, const char *path, uint64_t rights)
+{
+    scoped(free) char *real = NULL;
+
+    if (!*path)
+        return 0;
+    real = realpath(path, NULL);
+    if (allow_parent(rules, path, rights) < 0)
+        return -1;
+    return real ? allow_parent(rules, real, rights) : 0;
+}
+
+static int allow_system(const struct rules *rules)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(system_rules); i++)
+        if (allow(rules, system_rules[i].path, system_rules[i].rights) < 0)
+            return -1;
+    return 0;
+}
+
+/* Keys of an issuer are fetched for as long as the daemon runs: names are looked up in files that
+ * others replace, and certificates are where OpenSSL is told to find them. */
+static int allow_issuer(const struct rules *rules)
+{
+    const char *authority = getenv("SSL_CERT_FILE");
+    const char *authorities = getenv("SSL_CERT_DIR");
+
+    if (allow(rules, "/etc", LANDLOCK_READ) < 0 ||
+        (authority && allow_file(rules, authority, LANDLOCK_READ) < 0))
+        return -1;
+    return authorities ? allow(rules, authorities, LANDLOCK_READ) : 0;
+}
+
+static int allow_own(const struct rules *rules, const struct config *config)
+{
+    if (allow(rules, config->state_dir, own_rights) < 0 ||
+        allow_file(rules, config->tls.certificate, LANDLOCK_READ) < 0 ||
+        allow_file(rules, config->tls.key, LANDLOCK_READ) < 0)
+        return -1;
+    if (config->auth.mode == AUTH_MODE_KEYS &&
+        allow_file(rules, config->auth.keys_file, LANDLOCK_READ) < 0)
+        return -1;
+    if (config->auth.mode == AUTH_MODE_JWT &&
+        allow_file(rules, config->auth.jwt.jwks_file, LANDLOCK_READ) < 0)
+        return -1;
+    return config->audit.enabled ? allow_file(rules, config->audit.file, append_rights) : 0;
+}
+
+static unsigned port_of(const struct address *address)
+{
+    const struct sockaddr *any = (const struct sockaddr *)&address->storage;
+
+    return ntohs(any->sa_family == AF_INET6
+                     ? ((const struct sockaddr_in6 *)&address->storage)->sin6_port
+                     : ((const struct sockaddr_in *)&address->storage)->sin_port);
+}
+
+/* An address that cannot be read is refused when it is bound. */
+static int allow_listener(const struct rules *rules, const char *text)
+{
+    struct landlock_port rule = { .rights = LANDLOCK_BIND };
+    struct address address;
+    struct error err;
+
+    if (str_starts_with(text, "unix:"))
+        return allow_parent(rules, text + strlen("unix:"), socket_rights);
+    if (rules->version < 4 || address_parse(&address, text, &err) < 0)
+        return 0;
+    rule.port = port_of(&address);
+    return landlock_add_port(rules->set, &rule);
+}
+
+static int allow_all(const struct rules *rules, const struct config *config)
+{
+    if (allow_system(rules) < 0 || allow_own(rules, config) < 0 ||
+        (*config->auth.jwt.jwks_url && allow_issuer(rules) < 0))
+        return -1;
+    for (size_t i = 0; i < config->listen.count; i++)
+        if (allow_listener(rules, config->listen.items[i]) < 0)
+            return -1;
+    return 0;
+}
+
+int confine_files(const struct config *config)
+{
+    int version = landlock_version();
+    scoped(fd_close) int set = -1;
+
+    if (version <= 0)
+        return -1;
+    /* Only keys of an issuer are fetched, from a place that its answers may move. */
+    set = landlock_create(
+        (uint32_t)version,
+        (struct landlock_ruleset){ .files = ~(uint64_t)0,
+                                   .ports = LANDLOCK_BIND |
+                                            (*config->auth.jwt.jwks_url ? 0 : LANDLOCK_CONNECT),
+                                   .scopes = LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS });
+    if (set < 0 ||
+        allow_all(&(struct rules){ .set = set, .version = (uint32_t)version }, config) < 0 ||
+        landlock_restrict(set) < 0)
+        return -1;
+    return version;
+}
