@@ -71,8 +71,8 @@ static int check_run(struct cli *cli, const void *args, const struct option_resu
 
     if (failed)
         return failed;
-    identity_find(config.user, &identity);
-    if (config_check(&config, &err) < 0 || preflight_check(&config, &identity, &err) < 0 ||
+    if (identity_find(config.user, &identity, &err) < 0 || config_check(&config, &err) < 0 ||
+        preflight_check(&config, &identity, &err) < 0 ||
         preflight_check_places(&config, &identity, &err) < 0)
         return cli_fail(cli, &err);
     if (cli->json)

@@ -61,7 +61,8 @@ static int find_place(const struct key_args *args, struct key_place *place, stru
         error_set(err, ERR_INVALID, "which file of keys is not known");
         return error_hint(err, "give --keys-file, or set auth.keys_file in the configuration");
     }
-    identity_find(config.user, &place->reader);
+    if (identity_find(config.user, &place->reader, err) < 0)
+        return -1;
     place->reader.name = NULL; /* goes with the settings */
     place->path = xstrdup(args->file ? args->file : config.auth.keys_file);
     if (stat(place->path, &status) == 0)

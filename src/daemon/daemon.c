@@ -265,7 +265,8 @@ static int confine(struct daemon *daemon, struct error *err)
 static int start_privileged(struct daemon *daemon, struct error *err)
 {
     daemon->started_as = geteuid();
-    identity_find(daemon->config.user, &daemon->identity);
+    if (identity_find(daemon->config.user, &daemon->identity, err) < 0)
+        return -1;
     tell_identity(daemon);
     if (preflight_check(&daemon->config, &daemon->identity, err) < 0 ||
         prepare_state(daemon, err) < 0 || prepare_sockets(daemon, err) < 0)

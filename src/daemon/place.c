@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -27,32 +28,60 @@ static int give(int fd, const char *path, unsigned mode, const struct identity *
     return 0;
 }
 
-/* 1 when it was made here, 0 when it was there. */
+/* Others pass through what stands above. */
+static int make_parents(const char *path, struct error *err)
+{
+    scoped(free) char *parent = xstrdup(path);
+    char *slash = strrchr(parent, '/');
+    mode_t before;
+    int result;
+
+    if (!slash || slash == parent)
+        return 0;
+    *slash = '\0';
+    before = umask(022);
+    result = path_make_dirs(parent, 0755, err);
+    umask(before);
+    return result;
+}
+
+/* Finished under another name: nothing but a whole one is ever found under its own. */
+static int make_whole(const char *path, const char *unfinished, unsigned mode,
+                      const struct identity *identity, struct error *err)
+{
+    scoped(fd_close) int dir = -1;
+
+    (void)rmdir(unfinished); /* of a start that was killed */
+    if (mkdir(unfinished, 0700) < 0)
+        return error_sys(err, "create %s", path);
+    dir = open(unfinished, O_DIRECTORY | O_NOFOLLOW | O_RDONLY | O_CLOEXEC);
+    if (dir < 0)
+        return error_sys(err, "open %s", path);
+    if (give(dir, path, mode, identity, err) < 0)
+        return -1;
+    return rename(unfinished, path) < 0 ? error_sys(err, "create %s", path) : 0;
+}
+
 static int make_directory(const char *path, unsigned mode, const struct identity *identity,
                           struct error *err)
 {
-    scoped(free) char *parent = xstrdup(path);
-    scoped(fd_close) int dir = -1;
-    char *slash = strrchr(parent, '/');
-    mode_t before;
-    int result = 0;
+    scoped(free) char *plain = xstrdup(path);
+    scoped(free) char *unfinished = NULL;
 
     if (access(path, F_OK) == 0)
         return 0;
-    if (slash && slash != parent) {
-        *slash = '\0';
-        before = umask(022); /* others pass through what stands above */
-        result = path_make_dirs(parent, 0755, err);
-        umask(before);
-    }
-    if (result < 0)
+    while (strlen(plain) > 1 && str_ends_with(plain, "/"))
+        plain[strlen(plain) - 1] = '\0';
+    unfinished = xasprintf("%s.sandglass-new", plain);
+    if (make_parents(plain, err) < 0)
         return -1;
-    if (mkdir(path, 0700) < 0)
-        return errno == EEXIST ? 0 : error_sys(err, "create %s", path);
-    dir = open(path, O_DIRECTORY | O_NOFOLLOW | O_RDONLY | O_CLOEXEC);
-    if (dir < 0)
-        return error_sys(err, "open %s", path);
-    return give(dir, path, mode, identity, err) < 0 ? -1 : 1;
+    if (make_whole(plain, unfinished, mode, identity, err) == 0)
+        return 0;
+    (void)rmdir(unfinished);
+    if (access(path, F_OK) < 0)
+        return -1;
+    *err = (struct error){ 0 }; /* somebody else has made it at the same time */
+    return 0;
 }
 
 /* As that user, whom the kernel asks: modes, lists and read-only file systems count. */

@@ -17,33 +17,42 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-bool process_has_power(void)
+/* Root with all that building walls takes. Root of a container mostly has less, and is then treated
+ * as any user is. 1, 0, or -1 when that cannot be found out. */
+static int has_power(struct error *err)
 {
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = { 0 };
     const uint32_t wanted = 1u << CAP_SYS_ADMIN | 1u << CAP_SETUID | 1u << CAP_SETGID |
                             1u << CAP_CHOWN;
-    scoped(fd_close) int map = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+    scoped(fd_close) int map = -1;
     char text[64] = "";
 
     if (geteuid() != 0 || syscall(SYS_capget, &header, sets) < 0 ||
         (sets[0].effective & wanted) != wanted)
-        return false;
+        return 0;
+    map = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+    if (map < 0 || read(map, text, sizeof(text) - 1) <= 0) {
+        error_sys(err, "find out whether root is in a user namespace: read /proc/self/uid_map");
+        return -1;
+    }
     /* Only the first user namespace maps all ids. */
-    return map >= 0 && read(map, text, sizeof(text) - 1) > 0 && strstr(text, "4294967295");
+    return strstr(text, "4294967295") != NULL;
 }
 
-void identity_find(const char *user, struct identity *out_identity)
+int identity_find(const char *user, struct identity *out_identity, struct error *err)
 {
     struct passwd *entry;
+    int power = has_power(err);
 
     *out_identity = (struct identity){ .uid = geteuid(), .gid = getegid(), .name = user };
-    if (!process_has_power())
-        return;
+    if (power <= 0)
+        return power;
     entry = getpwnam(user);
     out_identity->kind = entry && entry->pw_uid != 0 ? IDENTITY_NAMED : IDENTITY_FALLBACK;
     out_identity->uid = out_identity->kind == IDENTITY_NAMED ? entry->pw_uid : IDENTITY_FALLBACK_ID;
     out_identity->gid = out_identity->kind == IDENTITY_NAMED ? entry->pw_gid : IDENTITY_FALLBACK_ID;
+    return 0;
 }
 
 static int compare_descriptors(const void *a, const void *b)

@@ -28,12 +28,9 @@ struct identity {
     const char *name; /* borrowed: the user of the settings */
 };
 
-/* Root with all that building walls takes. Root of a container mostly has less, and is then treated
- * as any user is. */
-bool process_has_power(void);
-
-/* Who the daemon will be; `user` has to outlive it. */
-void identity_find(const char *user, struct identity *out_identity);
+/* Who the daemon will be; `user` has to outlive it. Fails where power that was not given up would
+ * be kept by mistake. */
+int identity_find(const char *user, struct identity *out_identity, struct error *err);
 
 /* Settings of the process that protect what it knows: no core dumps, not traceable by its own user,
  * strict umask, no inherited descriptors but those of `keep`, as many open files as the host
