@@ -1,5 +1,7 @@
 #include "auth/encoding.h"
 
+#include "base/alloc.h"
+
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -90,7 +92,7 @@ void sha256_of(const void *first, size_t first_length, const void *second, size_
         !EVP_DigestUpdate(context, first, first_length) ||
         !EVP_DigestUpdate(context, second, second_length) ||
         !EVP_DigestFinal_ex(context, digest, NULL))
-        abort();
+        out_of_memory();
     EVP_MD_CTX_free(context);
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static _Noreturn void out_of_memory(void)
+void out_of_memory(void)
 {
     static const char text[] = "sandglass: out of memory\n";
 

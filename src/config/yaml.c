@@ -389,7 +389,7 @@ int config_read_yaml(struct config *config, const char *text, size_t length, con
     int result;
 
     if (!yaml_parser_initialize(&reader.parser))
-        abort();
+        out_of_memory();
     yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&reader.parser, (const unsigned char *)text, length);
     result = read_stream(&reader, err);
