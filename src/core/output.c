@@ -121,7 +121,8 @@ static off_t cut_room(const struct output *output, off_t size)
         return size;
     while (count > 0 && bytes[count - 1] == 0)
         count--;
-    return ftruncate(output->file, start + count) < 0 ? size : start + count;
+    (void)!ftruncate(output->file, start + count);
+    return start + count;
 }
 
 /* What an earlier daemon wrote, with the hole that it punched. */
@@ -436,11 +437,11 @@ static void close_source(struct output *output)
     output->finished = output->finished || output->finishing;
 }
 
-/* It has been read to its end: the file is as long as its bytes. */
+/* It has been read to its end: the file is as long as its bytes, or marked for good. */
 static void end_source(struct output *output)
 {
     close_source(output);
-    if (!output->is_ahead)
+    if (!output->is_ahead || ftruncate(output->file, (off_t)output->stored) < 0)
         return;
     output->is_ahead = false;
     write_marks(output);
