@@ -31,7 +31,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { REPAIR_DELAY_US = 1000 * 1000, SHUTDOWN_LOOK_US = 5 * 1000 };
+enum {
+    REPAIR_DELAY_US = 1000 * 1000,
+    SHUTDOWN_LOOK_US = 5 * 1000,
+    SHUTDOWN_REPEAT_US = 200 * 1000,
+    SHUTDOWN_WRITES = 10, /* that fail, until what they were to write is given up */
+};
 
 /* --- puts that the store has lost ----------------------------------------------------------- */
 
@@ -54,9 +59,8 @@ static void forget_leftovers(struct core *core, bool again)
 }
 
 /* The current state of everything that lives is put again; what it said before does not matter. */
-static void on_repair(struct timer *timer)
+static void repair(struct core *core)
 {
-    struct core *core = container_of(timer, struct core, repair);
     struct session *session;
     struct sandbox *sandbox;
 
@@ -68,9 +72,15 @@ static void on_repair(struct timer *timer)
         if (sandbox->recorded)
             sandbox_save(sandbox);
     }
+    executions_repair(core);
     budgets_repair(core->budgets);
     approvals_repair(core->approvals);
     forget_leftovers(core, true);
+}
+
+static void on_repair(struct timer *timer)
+{
+    repair(container_of(timer, struct core, repair));
 }
 
 static void on_lost(struct store *store, enum store_table table, const char *id)
@@ -83,7 +93,7 @@ static void on_lost(struct store *store, enum store_table table, const char *id)
         snprintf(leftover->id, sizeof(leftover->id), "%s", id);
         list_append(&core->leftovers, &leftover->node);
     }
-    if (table != STORE_EXECUTIONS && table != STORE_EVENTS && !timer_is_armed(&core->repair))
+    if (table != STORE_EVENTS && !timer_is_armed(&core->repair))
         timer_arm_in(&core->repair, REPAIR_DELAY_US);
 }
 
@@ -211,6 +221,7 @@ struct core_shutdown {
     void *user; /* borrowed */
     struct timer look;
     struct store_ticket ticket;
+    unsigned failed_writes;
     int64_t deadline_us;
     enum shutdown_state state;
     bool destroy;
@@ -262,7 +273,27 @@ static void on_all_written(struct store_ticket *ticket)
 {
     struct core_shutdown *shutdown = container_of(ticket, struct core_shutdown, ticket);
 
-    shutdown_end(shutdown, ticket->err->code == ERR_NONE ? NULL : ticket->err);
+    if (ticket->err->code == ERR_NONE) {
+        shutdown_end(shutdown, NULL);
+    } else if (++shutdown->failed_writes == SHUTDOWN_WRITES) {
+        shutdown_end(shutdown, ticket->err);
+    } else {
+        shutdown->state = SHUTDOWN_ENDING;
+        timer_arm_in(&shutdown->look, SHUTDOWN_REPEAT_US);
+    }
+}
+
+/* What the store has lost lately has its last chance. */
+static void begin_writing(struct core_shutdown *shutdown)
+{
+    struct core *core = shutdown->core;
+
+    shutdown->state = SHUTDOWN_WRITING;
+    if (timer_is_armed(&core->repair)) {
+        timer_stop(&core->repair);
+        repair(core);
+    }
+    store_commit(core->parts.store, &shutdown->ticket, on_all_written);
 }
 
 /* Sessions are ended when all of them are known, with their sandboxes. */
@@ -291,8 +322,7 @@ static void on_look(struct timer *timer)
     if (shutdown->state == SHUTDOWN_RECOVERING && !core->recovery)
         begin_ending(shutdown);
     if (shutdown->state == SHUTDOWN_ENDING && is_finished(shutdown)) {
-        shutdown->state = SHUTDOWN_WRITING;
-        store_commit(core->parts.store, &shutdown->ticket, on_all_written);
+        begin_writing(shutdown);
     } else if (loop_now_us(core->loop) >= shutdown->deadline_us) {
         error_set(&err, ERR_TIMEOUT, "%zu sandboxes were not gone in time",
                   core->sandboxes_by_id.count);

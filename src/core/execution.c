@@ -54,9 +54,34 @@ bool execution_state_is_final(enum execution_state state)
 
 /* --- output ----------------------------------------------------------------------------------- */
 
+/* A program may succeed and its output be lost: the record says so. */
+static void note_lost_output(struct execution *execution)
+{
+    const struct output *outputs[] = { execution->out, execution->err };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(outputs) && !execution->error; i++) {
+        const struct error *err = outputs[i] ? output_error(outputs[i]) : NULL;
+
+        if (err)
+            execution->error = xasprintf("output is incomplete: %s", err->message);
+    }
+}
+
+/* While the program goes on: a later daemon finds only the bytes that were kept. */
+static void record_loss(struct execution *execution)
+{
+    if (execution->error || !execution->run || execution->run->ending)
+        return;
+    note_lost_output(execution);
+    if (execution->error)
+        execution_save(execution);
+}
+
 static void on_output(void *context)
 {
     struct execution *execution = context;
+
+    record_loss(execution);
 
     if (execution->output_full == OUTPUT_STOP &&
         (output_is_over(execution->out) || (execution->err && output_is_over(execution->err))))
@@ -135,12 +160,14 @@ struct journal *execution_open_journal(struct core *core, const char *id, const 
     return journal_new(core->parts.state_dir, name, lengths);
 }
 
-void execution_open_outputs(struct execution *execution)
+void execution_open_outputs(struct execution *execution, const struct execution_record *record)
 {
-    execution->out = open_output(execution->core, execution->id, false, 0, execution);
+    execution->out = open_output(execution->core, execution->id, false,
+                                 record ? record->stdout_bytes : 0, execution);
     if (execution->terminal)
         return;
-    execution->err = open_output(execution->core, execution->id, true, 0, execution);
+    execution->err = open_output(execution->core, execution->id, true,
+                                 record ? record->stderr_bytes : 0, execution);
     execution->journal =
         execution_open_journal(execution->core, execution->id, execution->out, execution->err);
     output_set_journal(execution->out, execution->journal, 0);
@@ -357,19 +384,6 @@ static void tell_end(struct execution *execution)
     session_emit(execution->session, "execution.ended", buffer_text(&text));
 }
 
-/* A program may succeed and its output be lost: the record says so. */
-static void note_lost_output(struct execution *execution)
-{
-    const struct output *outputs[] = { execution->out, execution->err };
-
-    for (size_t i = 0; i < ARRAY_LENGTH(outputs) && !execution->error; i++) {
-        const struct error *err = outputs[i] ? output_error(outputs[i]) : NULL;
-
-        if (err)
-            execution->error = xasprintf("output is incomplete: %s", err->message);
-    }
-}
-
 static void set_final(struct execution *execution)
 {
     struct execution_run *run = execution->run;
@@ -411,6 +425,25 @@ static void on_committed(struct store_ticket *ticket)
     }
     run->recorded = true;
     execution_continue_end(run->execution);
+}
+
+/* The store has lost records. The end of one that is being written is repeated by its ticket. */
+void executions_repair(struct core *core)
+{
+    size_t position = 0;
+    struct map_slot *slot;
+
+    while ((slot = map_next(&core->executions_by_id, &position))) {
+        struct execution *execution = slot->value;
+        struct execution_run *run = execution->run;
+
+        if (!run || run->recording)
+            continue;
+        if (execution_state_is_final(execution->state))
+            timer_stop(&run->clock);
+        execution_save(execution);
+        execution_continue_end(execution);
+    }
 }
 
 static void commit_end(struct execution *execution)

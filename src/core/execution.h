@@ -171,6 +171,9 @@ struct output *execution_open_output(struct core *core, const struct execution_r
 struct journal *execution_open_journal(struct core *core, const char *id, const struct output *out,
                                        const struct output *err);
 
+/* The store has lost records of some: all that are not over are written again. */
+void executions_repair(struct core *core);
+
 /* For core_free(): all leave memory, nothing else happens to them. */
 void executions_drop_all(struct core *core);
 

@@ -110,8 +110,9 @@ void execution_run_free(struct execution_run *run);
 
 struct execution *execution_new(struct session *session, const char *id);
 
-/* Both streams of a program that runs or ran; the files are found again by the id. */
-void execution_open_outputs(struct execution *execution);
+/* Both streams of a program that runs or ran; the files are found again by the id. What its record,
+ * NULL without one, knows of and they do not have is lost. */
+void execution_open_outputs(struct execution *execution, const struct execution_record *record);
 
 void execution_changed(struct execution *execution); /* watchers are told at the end of the turn */
 void execution_save(struct execution *execution);

@@ -105,7 +105,6 @@ static void adopt_stray(struct stray *stray, struct session *session,
     execution->exit_code = record->exit_code;
     execution->signal = record->signal;
     execution->reason = copy_text(record->reason);
-    execution->error = copy_text(record->error);
     execution->cpu_us = record->cpu_us;
     execution->max_rss_bytes = record->max_rss_bytes;
     execution->ended = record->ended;
@@ -250,7 +249,8 @@ static struct execution *restore(struct session *session, const struct execution
     execution->output_full = read_output_full(session->core, record);
     execution->created = record->created;
     execution->started = record->started;
-    execution_open_outputs(execution);
+    execution->error = copy_text(record->error);
+    execution_open_outputs(execution, record);
     session->next_execution_number = MAX(session->next_execution_number, record->number);
     return execution;
 }

@@ -195,7 +195,7 @@ static void fill(struct execution *execution, const struct execution_request *re
     execution->created = clocks_stamp(execution->core);
     execution->run->columns = request->columns ? request->columns : 80;
     execution->run->rows = request->rows ? request->rows : 24;
-    execution_open_outputs(execution);
+    execution_open_outputs(execution, NULL);
 }
 
 struct execution *execution_start(struct session *session, const struct execution_request *request,

@@ -1,4 +1,5 @@
 #include "core/execution.h"
+#include "core/execution_internal.h"
 
 #include "core/spool.h"
 
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -1017,6 +1019,144 @@ static void a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon
     output_free(output);
 }
 
+/* A directory where the file is to be. */
+static void spoil_spool(const struct execution *execution)
+{
+    char name[ID_SIZE + 16];
+
+    snprintf(name, sizeof(name), "output/%s.out", execution->id);
+    (void)mkdirat(world.state_dir, "output", 0700);
+    assert_int_equal(mkdirat(world.state_dir, name, 0700), 0);
+}
+
+static void mend_spool(const char *id)
+{
+    char name[ID_SIZE + 16];
+
+    snprintf(name, sizeof(name), "output/%s.out", id);
+    assert_int_equal(unlinkat(world.state_dir, name, AT_REMOVEDIR), 0);
+}
+
+static void on_failure_told(struct store_ticket *ticket)
+{
+    assert_int_equal(ticket->err->code, ERR_NO_SPACE);
+}
+
+/* The next transaction fails, with what `execution` has just changed; somebody was told. */
+static void lose_record(struct execution *execution)
+{
+    struct store_ticket ticket;
+
+    fake_store_fail_next(world.store, ERR_NO_SPACE);
+    execution_save(execution);
+    store_commit(world.store, &ticket, on_failure_told);
+    world_settle(&world);
+}
+
+static struct execution *end_after_restart(const char *id)
+{
+    struct execution *execution;
+
+    restart();
+    execution = execution_find(world.core, session->id, id);
+    assert_non_null(execution);
+    execution_ref(execution);
+    fake_program_write(fake_programs_last(), "late");
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_EXITED);
+    return execution;
+}
+
+static void the_next_daemon_knows_that_output_was_lost(void **state)
+{
+    struct execution *execution = start_simple();
+    char id[ID_SIZE];
+    uint64_t from, to;
+
+    (void)state;
+    memcpy(id, execution->id, sizeof(id));
+    spoil_spool(execution);
+    fake_program_write(fake_programs_last(), "early");
+    release(execution);
+    mend_spool(id);
+    execution = end_after_restart(id);
+    assert_non_null(execution->error);
+    assert_non_null(strstr(execution->error, "output is incomplete"));
+    assert_int_equal(output_length(execution->out), strlen("earlylate"));
+    assert_true(output_has_hole(execution->out, &from, &to));
+    release(execution);
+}
+
+static void a_loss_that_could_not_be_recorded_is_recorded_later(void **state)
+{
+    struct execution *execution = start_simple();
+    char id[ID_SIZE];
+
+    (void)state;
+    memcpy(id, execution->id, sizeof(id));
+    spoil_spool(execution);
+    fake_store_hold(world.store, true);
+    fake_program_write(fake_programs_last(), "early");
+    world_settle(&world);
+    fake_store_hold(world.store, false);
+    lose_record(execution);
+    release(execution);
+    world_advance(&world, 2000);
+    mend_spool(id);
+    execution = end_after_restart(id);
+    assert_non_null(execution->error);
+    release(execution);
+}
+
+static void a_record_that_the_store_lost_is_written_again(void **state)
+{
+    struct execution *execution;
+    char id[ID_SIZE];
+
+    (void)state;
+    release(start_simple());
+    fake_store_hold(world.store, true);
+    execution = start_simple();
+    memcpy(id, execution->id, sizeof(id));
+    fake_store_hold(world.store, false);
+    lose_record(execution);
+    release(execution);
+    world_advance(&world, 2000);
+    execution = end_after_restart(id);
+    assert_null(execution->error);
+    release(execution);
+}
+
+static void on_stopped(struct core *core, const struct error *err, void *user)
+{
+    (void)core;
+    *(int *)user = err ? -1 : 1;
+}
+
+static void stopping_writes_what_the_store_has_lost(void **state)
+{
+    struct execution *execution;
+    char id[ID_SIZE];
+    int stopped = 0;
+
+    (void)state;
+    release(start_simple());
+    fake_store_hold(world.store, true);
+    execution = start_simple();
+    memcpy(id, execution->id, sizeof(id));
+    fake_store_hold(world.store, false);
+    lose_record(execution);
+    release(execution);
+    core_stop(world.core, false, 30000, on_stopped, &stopped);
+    fake_store_fail_next(world.store, ERR_NO_SPACE); /* once more: it is tried again */
+    world_advance(&world, 500);
+    assert_int_equal(stopped, 1);
+    execution = end_after_restart(id);
+    assert_null(execution->error);
+    release(execution);
+}
+
 static void a_process_that_nobody_recorded_is_killed_and_forgotten(void **state)
 {
     struct execution *execution = start_simple();
@@ -1038,6 +1178,10 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(a_program_runs_and_its_end_is_known),
         TEST(a_session_is_in_use_while_a_program_runs),
+        TEST(the_next_daemon_knows_that_output_was_lost),
+        TEST(a_loss_that_could_not_be_recorded_is_recorded_later),
+        TEST(a_record_that_the_store_lost_is_written_again),
+        TEST(stopping_writes_what_the_store_has_lost),
         TEST(a_process_is_forgotten_only_when_its_end_is_durable),
         TEST(a_background_child_that_holds_the_pipes_does_not_keep_it_from_ending),
         TEST(the_environment_is_built_from_nothing),
