@@ -185,6 +185,20 @@ def run_in_machine(tally, directory):
     print(f"qemu: {len(rows)} tests, {time.monotonic() - begin:.0f} s", flush=True)
 
 
+def run_faults(tally, directory, word):
+    """One fault in each daemon; SANDGLASS_SEED repeats the choice of an earlier run."""
+    begin = time.monotonic()
+    seed = os.environ.get("SANDGLASS_SEED")
+    result = run(["/usr/bin/python3", "tests/faults/sweep.py", "--word", word, *(["--seed", seed] if seed else [])],
+                 {"SANDGLASS_BUILD": str(directory)})
+    rows = [match for match in map(TAP_LINE.match, result.stdout.splitlines()) if match]
+    for row in rows:
+        tally.add(f"faults {row[2]}", "passed" if row[1] == "ok" else "failed")
+    if not rows or result.returncode:
+        tally.add("faults", "failed", result.stdout[-20000:])
+    print(f"{result.stdout.splitlines()[-1:]}\nfaults: {len(rows)} cases, {time.monotonic() - begin:.0f} s", flush=True)
+
+
 def check_skips(tally):
     """A skip that nobody expects is a failure: a test that silently stops running protects nothing."""
     allowed = (ROOT / "tests" / "expected-skips.txt").read_text().splitlines()
@@ -254,16 +268,19 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one build, no sanitizers, no fuzzing")
     parser.add_argument("-k", default="", metavar="WORD", help="only tests whose name has WORD in it")
     parser.add_argument("--qemu", action="store_true", help="only the tests in an emulated machine, which nothing else runs")
+    parser.add_argument("--faults", action="store_true", help="only the fault sweep, which nothing else runs")
     options = parser.parse_args()
     tally = Tally()
 
     # Whoever starts us in the background has SIGINT ignored, and so would everything that we start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin = time.monotonic()
-    if options.qemu:
+    if options.qemu or options.faults:
         directory = build(tally, *BUILDS[0][:4])
-        if directory:
+        if directory and options.qemu:
             run_in_machine(tally, directory)
+        if directory and options.faults:
+            run_faults(tally, directory, options.k)
     else:
         run_all(tally, options.quick, options.k)
     check_skips(tally)
