@@ -195,6 +195,8 @@ def test_something_is_mounted_below_usr(work, who, seen):
     result = subprocess.run(["unshare", "-m", "sh", "-c", MOUNTED_BELOW_USR, "sh", SANDGLASS, who, work / "home"], cwd="/",
                             capture_output=True, text=True, timeout=60, env={**os.environ, "SANDGLASS_URL": ""})
     assert result.stdout.splitlines() == [*seen, "kept", "/usr/bin/env", "file"], result
+
+
 @as_root
 def test_a_start_that_was_killed_while_it_made_its_directories_is_in_nobodys_way(make_daemon):
     """Under its own name a directory is there only when it belongs to the daemon; what a kill left goes."""
