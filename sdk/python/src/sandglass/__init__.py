@@ -10,19 +10,21 @@ Everything of one owner is gone at the end of a `Client.scope()`. For asyncio th
 fixtures `sandbox`, `sandbox_session` and `sandglass_client` come with this package.
 """
 from .aio import AsyncClient, AsyncProcess, AsyncScope, AsyncSession, AsyncStream
+from .approval import Approval
 from .client import Client
 from .errors import (BackendFailed, Conflict, ExecutionFailed, Forbidden, Gone, Invalid, LimitReached, NotFound, NotReady,
                      SandglassError, Unauthorized, Unavailable)
 from .execution import Chunk, Process, Result, Stream
 from .files import FileInfo, Files
 from .scope import Scope
-from .session import Event, Session
+from .session import Event, Session, ToolResult
+from .storage import Kept, Storage
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncClient", "AsyncProcess", "AsyncScope", "AsyncSession", "AsyncStream", "BackendFailed", "Chunk", "Client",
-    "Conflict", "Event", "ExecutionFailed", "FileInfo", "Files", "Forbidden", "Gone", "Invalid", "LimitReached",
-    "NotFound", "NotReady", "Process", "Result", "SandglassError", "Scope", "Session", "Stream", "Unauthorized",
-    "Unavailable",
+    "Approval", "AsyncClient", "AsyncProcess", "AsyncScope", "AsyncSession", "AsyncStream", "BackendFailed", "Chunk",
+    "Client", "Conflict", "Event", "ExecutionFailed", "FileInfo", "Files", "Forbidden", "Gone", "Invalid", "Kept",
+    "LimitReached", "NotFound", "NotReady", "Process", "Result", "SandglassError", "Scope", "Session", "Storage",
+    "Stream", "ToolResult", "Unauthorized", "Unavailable",
 ]

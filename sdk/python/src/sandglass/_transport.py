@@ -19,19 +19,31 @@ Query = Sequence[Tuple[str, Any]]
 
 CONNECT_SECONDS = 10.0
 IDLE_CONNECTIONS = 16
+SYSTEM_SOCKET = "/run/sandglass/sandglass.sock"
 
 
 def default_url() -> str:
-    """Where a daemon with default settings listens: `SANDGLASS_URL`, else the socket of this user."""
+    """Where a daemon with default settings listens: `SANDGLASS_URL`, else the socket of this user, else the system's where
+    that lets this user in."""
     url = os.environ.get("SANDGLASS_URL")
     if url:
         return url
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.geteuid() == 0:
-        return "unix:/run/sandglass/sandglass.sock"
+        return f"unix:{SYSTEM_SOCKET}"
+    own = f"/tmp/sandglass-{os.geteuid()}/sandglass.sock"
     if runtime.startswith("/"):
-        return f"unix:{runtime}/sandglass/sandglass.sock"
-    return f"unix:/tmp/sandglass-{os.geteuid()}/sandglass.sock"
+        own = f"{runtime}/sandglass/sandglass.sock"
+    return f"unix:{own if _answers(own) or not _answers(SYSTEM_SOCKET) else SYSTEM_SOCKET}"
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
 
 
 def _state_dir() -> str:

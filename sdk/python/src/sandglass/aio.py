@@ -10,11 +10,12 @@ import functools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, AsyncIterator, Callable, Dict, IO, Iterator, List, Mapping, Optional, TypeVar, Union
 
+from .approval import Approval
 from .client import Client
 from .execution import Argv, Chunk, Process, Result, Stream
 from .files import FileInfo
 from .scope import Scope
-from .session import Event, Session
+from .session import Event, Session, ToolResult
 
 T = TypeVar("T")
 
@@ -192,6 +193,37 @@ class AsyncSession:
     async def teardown(self) -> Dict[str, Any]:
         return await self._run(self.sync.teardown)
 
+    async def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None,
+                        client: Optional[str] = None) -> ToolResult:
+        return await self._run(self.sync.call_tool, name, arguments, client)
+
+    async def sandbox(self, flavor: Optional[str] = None, **limits: Any) -> Optional[Approval]:
+        """As `Session.sandbox`; `AsyncClient.wait_for_approval` waits for the decision."""
+        return await self._run(self.sync.sandbox, flavor, **limits)
+
+    async def budget(self) -> Dict[str, Any]:
+        return await self._run(self.sync.budget)
+
+    async def set_budget(self, cap_usd: Optional[float] = None, auto_approve: Optional[bool] = None) -> Dict[str, Any]:
+        return await self._run(self.sync.set_budget, cap_usd, auto_approve)
+
+    async def usage(self) -> Optional[Dict[str, Any]]:
+        return await self._run(self.sync.usage)
+
+    async def stored_files(self) -> List[Dict[str, Any]]:
+        """As `Session.storage.list`."""
+        return await self._run(self.sync.storage.list)
+
+    async def read_stored(self, name: str) -> bytes:
+        return await self._run(self.sync.storage.read, name)
+
+    async def kept_files(self) -> List[Dict[str, Any]]:
+        """As `Session.kept.list`."""
+        return await self._run(self.sync.kept.list)
+
+    async def read_kept(self, path: str) -> bytes:
+        return await self._run(self.sync.kept.read, path)
+
     def events(self, after: Optional[int] = None, follow: bool = False) -> AsyncIterator[Event]:
         source = self.sync.events(after, follow)
         return self._run.iterate(source, lambda: None)
@@ -270,6 +302,34 @@ class AsyncClient:
 
     async def execute(self, code: str, language: str = "python", **options: Any) -> Result:
         return await self._run(self.sync.execute, code, language, **options)
+
+    async def tools(self) -> List[Dict[str, Any]]:
+        return await self._run(self.sync.tools)
+
+    async def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None) -> ToolResult:
+        return await self._run(self.sync.call_tool, name, arguments)
+
+    async def flavors(self) -> List[Dict[str, Any]]:
+        return await self._run(self.sync.flavors)
+
+    async def approvals(self, state: Optional[str] = None, session: Optional[str] = None) -> List[Approval]:
+        return await self._run(self.sync.approvals, state, session)
+
+    async def wait_for_approval(self, approval: Approval, seconds: float) -> str:
+        """Its state when it is decided, or after so many seconds."""
+        return await self._run(approval.refresh, seconds)
+
+    async def approve(self, approval: Approval, reason: Optional[str] = None, session: bool = False) -> str:
+        return await self._run(approval.approve, reason, session)
+
+    async def deny(self, approval: Approval, reason: Optional[str] = None) -> str:
+        return await self._run(approval.deny, reason)
+
+    async def budget(self, owner: Optional[str] = None) -> Dict[str, Any]:
+        return await self._run(self.sync.budget, owner)
+
+    async def set_budget(self, cap_usd: Optional[float], owner: Optional[str] = None) -> Dict[str, Any]:
+        return await self._run(self.sync.set_budget, cap_usd, owner)
 
     def scope(self, owner: Optional[str] = None) -> AsyncScope:
         return AsyncScope(self._run, self.sync.scope(owner))

@@ -6,9 +6,10 @@ import secrets
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from ._transport import Transport, default_url, local_token
+from .approval import Approval
 from .execution import Result
 from .scope import Scope
-from .session import Event, Session, read_event_route
+from .session import Event, Session, ToolResult, read_event_route
 
 Labels = Mapping[str, str]
 
@@ -79,25 +80,33 @@ class Client:
         """A session that exists, by its id or by "key:KEY"."""
         return Session(self, self.transport.call("GET", f"/sessions/{_quote(reference)}"))
 
-    def sessions(self, label: Union[Labels, str, None] = None, state: Optional[str] = None) -> List[Session]:
-        """The caller's own sessions, with all these labels ("k=v" or a dictionary)."""
+    def sessions(self, label: Union[Labels, str, None] = None, state: Optional[str] = None,
+                 owner: Optional[str] = None, usage: bool = False) -> List[Session]:
+        """The caller's own sessions, with all these labels ("k=v" or a dictionary).
+
+        With `usage` what each uses is measured, for `raw["usage"]`. An operator may ask for those of another `owner`, or
+        of all with "*".
+        """
         found: List[Session] = []
         cursor: Optional[str] = None
         while True:
             page = self.transport.call("GET", "/sessions", [*_label_query(label), ("state", state), ("limit", 1000),
-                                                            ("cursor", cursor)])
+                                                            ("cursor", cursor), ("owner", owner),
+                                                            ("usage", 1 if usage else None)])
             found += [Session(self, document) for document in page["sessions"]]
             cursor = page.get("next_cursor")
             if not cursor:
                 return found
 
     def delete_all(self, label: Union[Labels, str, None] = None, idle_longer_than: Optional[float] = None,
-                   dry_run: bool = False) -> Dict[str, Any]:
-        """Ends all of the caller's sessions, or those with a label; all are gone when it returns.
+                   dry_run: bool = False, owner: Optional[str] = None) -> Dict[str, Any]:
+        """Ends all of the caller's sessions, or those with a label; all are gone when it returns. For an operator also
+        those of another `owner`, or of all with "*".
 
         The answer has `destroyed` (ids), `failed` and `skipped`.
         """
-        query = [*_label_query(label), ("idle_longer_than", idle_longer_than), ("dry_run", 1 if dry_run else None)]
+        query = [*_label_query(label), ("idle_longer_than", idle_longer_than), ("dry_run", 1 if dry_run else None),
+                 ("owner", owner)]
         answer: Dict[str, Any] = self.transport.call("DELETE", "/sessions", query)
         return answer
 
@@ -121,6 +130,40 @@ class Client:
         process be killed, the sessions go all the same. See `Scope`.
         """
         return Scope(self, owner)
+
+    # --- what models use, and what it costs -----------------------------------------------------------
+
+    def tools(self) -> List[Dict[str, Any]]:
+        """The tools of a model: hand `name`, `description` and `input_schema` to it, and its calls to `call_tool`."""
+        tools: List[Dict[str, Any]] = self.transport.call("GET", "/tools")["tools"]
+        return tools
+
+    def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None) -> ToolResult:
+        """Calls a tool that finds its session itself (`needs_session` is false); the others are `Session.call_tool`."""
+        return ToolResult(self.transport.call("POST", f"/tools/{name}", body=dict(arguments or {})))
+
+    def flavors(self) -> List[Dict[str, Any]]:
+        """What sandboxes there are to ask for, with their limits and prices."""
+        flavors: List[Dict[str, Any]] = self.transport.call("GET", "/flavors")["flavors"]
+        return flavors
+
+    def approvals(self, state: Optional[str] = None, session: Optional[str] = None) -> List[Approval]:
+        """Questions that the caller may see: all that wait for a decision, or those of another `state`."""
+        page = self.transport.call("GET", "/approvals", [("state", state), ("session", session)])
+        return [Approval(self.transport, document) for document in page["approvals"]]
+
+    def approval(self, approval_id: str) -> Approval:
+        return Approval(self.transport, self.transport.call("GET", f"/approvals/{_quote(approval_id)}"))
+
+    def budget(self, owner: Optional[str] = None) -> Dict[str, Any]:
+        """What the caller may spend and has spent; for approvers also of another `owner`."""
+        answer: Dict[str, Any] = self.transport.call("GET", "/budget", [("owner", owner)])
+        return answer
+
+    def set_budget(self, cap_usd: Optional[float], owner: Optional[str] = None) -> Dict[str, Any]:
+        """Changes the owner's cap; more than before is an approver's to give."""
+        answer: Dict[str, Any] = self.transport.call("PATCH", "/budget", [("owner", owner)], {"cap_usd": cap_usd})
+        return answer
 
     # --- the daemon ---------------------------------------------------------------------------------
 

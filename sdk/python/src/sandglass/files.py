@@ -12,6 +12,31 @@ if TYPE_CHECKING:
     from .session import Session
 
 
+def read_pieces(answer: Answer) -> Iterator[bytes]:
+    """The body of an answer of any size."""
+    try:
+        while True:
+            data = answer.read_some()
+            if not data:
+                return
+            yield data
+    finally:
+        answer.close()
+
+
+def save(pieces: Iterator[bytes], local: "os.PathLike[str] | str") -> None:
+    """Writes a file that changes only when all of it has come."""
+    partial = f"{os.fspath(local)}.part"
+    try:
+        with open(partial, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        shutil.move(partial, local)
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
+
+
 class FileInfo:
     """What is known of a file: `path`, `name`, `type` ("file", "directory", "link", …), `size` in bytes, `mode` as a
     number, `modified` as the daemon writes times; `raw` has the rest."""
@@ -52,15 +77,7 @@ class Files:
 
     def stream(self, path: str) -> Iterator[bytes]:
         """A file of any size, piece by piece."""
-        answer = self._open(path)
-        try:
-            while True:
-                data = answer.read_some()
-                if not data:
-                    return
-                yield data
-        finally:
-            answer.close()
+        return read_pieces(self._open(path))
 
     def write(self, path: str, data: Union[str, bytes, IO[bytes]], mode: Optional[int] = None) -> None:
         """Writes a file as a whole: readers see the old one or the new one. Missing directories are made.
@@ -79,15 +96,7 @@ class Files:
 
     def download(self, path: str, local: "os.PathLike[str] | str") -> None:
         """Copies a file from the session to here; the target changes only when all of it has come."""
-        partial = f"{os.fspath(local)}.part"
-        try:
-            with open(partial, "wb") as file:
-                for piece in self.stream(path):
-                    file.write(piece)
-            shutil.move(partial, local)
-        finally:
-            if os.path.exists(partial):
-                os.unlink(partial)
+        save(self.stream(path), local)
 
     def list(self, path: str = ".", depth: int = 1) -> List[FileInfo]:
         """What is in a directory, and with a larger `depth` in those below it."""

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, 
 
 from ._sse import read_numbered_events
 from ._transport import Transport
+from .approval import Approval
 from .errors import Gone, NotFound
 from .execution import Argv, Process, Result, Stream, request_body
 from .files import Files
+from .storage import Kept, Storage
 
 if TYPE_CHECKING:
     from .client import Client
@@ -41,6 +43,23 @@ def read_event_route(transport: Transport, path: str, after: Optional[int], foll
         answer.close()
 
 
+class ToolResult:
+    """What a tool answered: `text` for the model, `is_error`, `structured` for programs, and all of its `content`."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.raw: Dict[str, Any] = dict(document)
+        self.content: List[Dict[str, Any]] = list(document.get("content") or [])
+        self.is_error = bool(document.get("is_error"))
+        self.structured: Dict[str, Any] = dict(document.get("structured") or {})
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part["text"] for part in self.content if part.get("type") == "text")
+
+    def __repr__(self) -> str:
+        return f"<ToolResult {'error' if self.is_error else 'ok'} {self.text[:40]!r}>"
+
+
 class Session:
     """A session of the daemon. Made by `Client.session()`; deleted at the end of its `with`, whatever happens in it.
 
@@ -54,6 +73,8 @@ class Session:
         self.id = str(document["id"])
         self.path: str = f"/sessions/{self.id}"
         self.files = Files(self)
+        self.storage = Storage(self)
+        self.kept = Kept(self)
 
     def __enter__(self) -> "Session":
         return self
@@ -135,6 +156,44 @@ class Session:
             cursor = page.get("next_cursor")
             if not cursor:
                 return found
+
+    def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None,
+                  client: Optional[str] = None) -> ToolResult:
+        """Calls a tool of a model, as `Client.tools()` lists them. That it failed is a result with `is_error`; a call that is
+        wrong raises `Invalid`. Each `client` has its own shell and interpreter."""
+        return ToolResult(self.transport.call("POST", f"{self.path}/tools/{name}", [("client", client)],
+                                              dict(arguments or {})))
+
+    # --- its sandbox, and what it costs ---------------------------------------------------------------
+
+    def sandbox(self, flavor: Optional[str] = None, **limits: Any) -> Optional[Approval]:
+        """Makes the sandbox, or asks for one of another flavor or with other `memory`, `cpus`, `disk`, `pids`.
+
+        None when it is there or being made; the approval when a person has to decide first, and nothing has changed.
+        """
+        body = {name: value for name, value in {"flavor": flavor, **limits}.items() if value is not None}
+        document = self.transport.call("POST", self.path + "/sandbox", body=body)
+        if document.get("kind") == "approval":
+            return Approval(self.transport, document)
+        self.raw = document
+        return None
+
+    def budget(self) -> Dict[str, Any]:
+        """What it may spend and has spent, and the same of its owner."""
+        answer: Dict[str, Any] = self.transport.call("GET", self.path + "/budget")
+        return answer
+
+    def set_budget(self, cap_usd: Optional[float] = None, auto_approve: Optional[bool] = None) -> Dict[str, Any]:
+        """Changes its cap, and whether what fits under it is approved automatically. More is an approver's to give."""
+        given = {"cap_usd": cap_usd, "auto_approve": auto_approve}
+        answer: Dict[str, Any] = self.transport.call(
+            "PATCH", self.path + "/budget", body={name: value for name, value in given.items() if value is not None})
+        return answer
+
+    def usage(self) -> Optional[Dict[str, Any]]:
+        """What its sandbox uses now: processor time, memory, disk, processes. None without a sandbox."""
+        self.raw = self.transport.call("GET", self.path, [("usage", 1)])
+        return self.raw.get("usage")
 
     # --- its life -----------------------------------------------------------------------------------
 

@@ -1,0 +1,69 @@
+"""Files of a session that outlive its sandbox: those that programs have stored, and the workspace that was kept."""
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from urllib.parse import quote
+
+from ._transport import Answer
+from .files import read_pieces, save
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+class Storage:
+    """What programs of a session have stored from inside; readable until its retention is over."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def list(self) -> List[Dict[str, Any]]:
+        """`name`, `size` and `modified` of each."""
+        files: List[Dict[str, Any]] = self._session.transport.call("GET", self._session.path + "/storage")["files"]
+        return files
+
+    def read(self, name: str) -> bytes:
+        return self._open(name).read()
+
+    def download(self, name: str, local: "os.PathLike[str] | str") -> None:
+        save(read_pieces(self._open(name)), local)
+
+    def remove(self, name: str) -> None:
+        self._session.transport.call("DELETE", self._path(name))
+
+    def url(self, name: str, valid_for: Optional[float] = None) -> str:
+        """A URL with which anybody can read the file, for `valid_for` seconds."""
+        body = {} if valid_for is None else {"valid_for": valid_for}
+        return str(self._session.transport.call("POST", self._path(name) + "/url", body=body)["url"])
+
+    def _path(self, name: str) -> str:
+        return f"{self._session.path}/storage/{quote(name, safe='')}"
+
+    def _open(self, name: str) -> Answer:
+        return self._session.transport.open("GET", self._path(name))
+
+
+class Kept:
+    """The workspace as it was kept when the last sandbox ended (`keep_files`); readable until retention is over."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def list(self) -> List[Dict[str, Any]]:
+        """`path`, `type`, `size` and `modified` of all of it; paths begin in the workspace."""
+        files: List[Dict[str, Any]] = self._session.transport.call("GET", self._session.path + "/kept")["files"]
+        return files
+
+    def read(self, path: str) -> bytes:
+        return self._open(path).read()
+
+    def download(self, path: str, local: "os.PathLike[str] | str") -> None:
+        save(read_pieces(self._open(path)), local)
+
+    def archive(self, local: "os.PathLike[str] | str") -> None:
+        """Everything, as a tar file."""
+        save(read_pieces(self._session.transport.open("GET", self._session.path + "/kept/archive")), local)
+
+    def _open(self, path: str) -> Answer:
+        return self._session.transport.open("GET", self._session.path + "/kept/file", [("path", path)])
