@@ -175,6 +175,7 @@ static void reply(struct answer *answer)
         execution->started.boot_us ? execution->ended.boot_us - execution->started.boot_us : 0;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
+    char reset_reason[END_TEXT_SIZE];
     bool is_truncated;
 
     json_begin_object(&json, NULL);
@@ -185,6 +186,8 @@ static void reply(struct answer *answer)
     json_put_text(&json, "execution_id", execution->id);
     json_put_double(&json, "duration_seconds", (double)wall_us / 1e6);
     json_put_bool(&json, "files_were_reset", execution->files_were_reset);
+    json_put_text(&json, "reset_reason",
+                  end_reason_text_or_null(&execution->reset_reason, reset_reason));
     put_session(execute, &json);
     json_end_object(&json);
     api_reply(answer->request, 200, &text);

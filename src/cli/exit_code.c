@@ -40,5 +40,6 @@ void execution_explain(const json_t *execution)
     else if (strcmp(state, "cancelled") == 0)
         cli_note("the execution was cancelled");
     if (field_bool(execution, "files_were_reset"))
-        cli_note("this is a new sandbox: files were reset");
+        cli_note("this is a new sandbox: files were reset (the one before ended: %s)",
+                 field_text(execution, "reset_reason", "unknown"));
 }

@@ -7,6 +7,8 @@
 
 #include <jansson.h>
 
+enum { LACK_SIZE = 200 }; /* of account_describe_lack() */
+
 /* Of the one sandbox of a session that costs something. */
 struct meter {
     char *flavor;             /* owned; NULL when there is none */

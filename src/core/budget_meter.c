@@ -6,12 +6,15 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/account.h"
+#include "core/approvals.h"
+#include "core/choice.h"
 #include "core/clocks.h"
 #include "core/events.h"
 #include "core/sandbox.h"
 #include "wire/json.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The meter of a sandbox that costs something, and what is told of it. */
@@ -158,40 +161,64 @@ static struct stamp later(struct stamp stamp, int64_t us)
     return (struct stamp){ .wall_us = stamp.wall_us + us, .boot_us = stamp.boot_us + us };
 }
 
+void budget_ask_to_continue(struct session *session, const char *name, const char *why)
+{
+    const struct config_flavor *flavor = config_flavor_find(session->core->parts.config, name);
+    struct budget_judgement judgement = { .verdict = BUDGET_ASK };
+
+    if (!flavor || session->state == SESSION_ENDING || session->state == SESSION_ENDED)
+        return;
+    judgement.estimated = budget_estimate(session->core, flavor);
+    snprintf(judgement.why, sizeof(judgement.why), "%s", why);
+    (void)approvals_ask(
+        session, flavor, &judgement,
+        &(struct choice_request){ .flavor = flavor->name, .on_behalf_of = session->on_behalf_of });
+}
+
 /* False when a cap forbids another window. */
-static bool renew(struct session *session, struct account *account, const struct stamp *now)
+static bool renew(struct session *session, struct account *account, const struct stamp *now,
+                  char lack[LACK_SIZE])
 {
     struct meter *meter = &account->meter;
     int64_t amount = money_cost(meter->price, budget_window_us(session->core));
     struct room room = account_room(account, session_cap_holds(session, account));
-    char lack[200];
 
     if (room_fits(&room, amount)) {
         meter->held = amount;
         meter->until = later(*now, budget_window_us(session->core));
         return true;
     }
-    account_describe_lack(account, &room, amount, lack, sizeof(lack));
+    account_describe_lack(account, &room, amount, lack, LACK_SIZE);
     emit_exhausted(session, account, meter, lack);
     log_info("budget exhausted; its sandbox goes", kv("session", session->id), kv("why", lack));
     return false;
+}
+
+/* Its sandbox goes, and with it what was chosen; what it had can be approved again. */
+static void run_dry(struct session *session, const struct account *account, const char *lack)
+{
+    scoped(free) char *flavor = xstrdup(account->meter.flavor);
+
+    session_teardown(session, END_BUDGET);
+    budget_ask_to_continue(session, flavor, lack);
 }
 
 static void tick(struct session *session, struct account *account)
 {
     struct stamp now = clocks_stamp(session->core);
     bool goes_on = true;
+    char lack[LACK_SIZE];
 
     if (!meter_is_running(&account->meter))
         return;
     charge(session, account, &now);
     if (now.boot_us >= renewal_us(account))
-        goes_on = renew(session, account, &now);
+        goes_on = renew(session, account, &now, lack);
     put_both(account);
     if (goes_on)
         arm(account);
     else
-        session_teardown(session, END_BUDGET);
+        run_dry(session, account, lack);
 }
 
 static void on_timer(struct timer *timer)
@@ -210,7 +237,7 @@ int budget_reserve(struct session *session, struct error *err)
     struct account *account;
     struct room room;
     int64_t amount;
-    char lack[200];
+    char lack[LACK_SIZE];
 
     if (!flavor || flavor->price_per_hour <= 0)
         return 0;

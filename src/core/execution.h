@@ -86,8 +86,9 @@ struct execution {
     uint64_t generation, number;
     int exit_code, signal;
     bool background, terminal;
-    bool is_context;       /* the driver of a context: it rests until it is used */
-    bool files_were_reset; /* the first execution after the sandbox was replaced */
+    bool is_context;                /* the driver of a context: it rests until it is used */
+    bool files_were_reset;          /* the first execution after the sandbox was replaced */
+    struct end_reason reset_reason; /* with that: the end of the sandbox before */
     int64_t timeout_ms, cpu_us;
     uint64_t max_rss_bytes;
     struct stamp created, started, ended;

@@ -13,6 +13,7 @@ struct view {
     uint64_t generation;
     int exit_code, signal;
     bool background, files_were_reset;
+    struct end_reason reset_reason;
     int64_t timeout_ms, cpu_us;
     uint64_t max_rss_bytes, stdout_bytes, stderr_bytes;
     const struct stamp *created, *started, *ended;
@@ -51,6 +52,8 @@ static void put_end(struct json_writer *json, const struct view *view)
 
 static void put_view(struct json_writer *json, const struct view *view)
 {
+    char reset_reason[END_TEXT_SIZE];
+
     json_put_text(json, "id", view->id);
     json_put_text(json, "session_id", view->session_id);
     put_text_or_null(json, "sandbox_id", view->sandbox_id);
@@ -60,6 +63,7 @@ static void put_view(struct json_writer *json, const struct view *view)
     json_put_bool(json, "background", view->background);
     json_put_int(json, "generation", (int64_t)view->generation);
     json_put_bool(json, "files_were_reset", view->files_were_reset);
+    json_put_text(json, "reset_reason", end_reason_text_or_null(&view->reset_reason, reset_reason));
     if (view->timeout_ms > 0)
         json_put_double(json, "timeout", (double)view->timeout_ms / 1000);
     else
@@ -147,6 +151,7 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
         .signal = execution->signal,
         .background = execution->background,
         .files_were_reset = execution->files_were_reset,
+        .reset_reason = execution->reset_reason,
         .timeout_ms = execution->timeout_ms,
         .cpu_us = execution->cpu_us,
         .max_rss_bytes = execution->max_rss_bytes,
@@ -166,11 +171,23 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
     json_end_object(json);
 }
 
+static const struct session_reset *find_reset(const struct core *core,
+                                              const struct execution_record *record)
+{
+    const struct session *session = map_get(&core->sessions_by_id, record->session_id);
+
+    return session && str_equal(session->reset_told.execution_id, record->id) ? &session->reset_told
+                                                                              : NULL;
+}
+
 void execution_record_write_json(const struct execution_record *record, struct core *core,
                                  struct json_writer *json, const char *key, bool with_output,
                                  const struct mask *secrets)
 {
+    const struct session_reset *reset = find_reset(core, record);
     struct view view = {
+        .files_were_reset = reset != NULL,
+        .reset_reason = reset ? reset->reason : (struct end_reason){ 0 },
         .id = record->id,
         .session_id = record->session_id,
         .sandbox_id = record->sandbox_id,

@@ -520,6 +520,19 @@ static void start_process(struct execution *execution)
     agent_start(run->use.agent, &start, &run->start, on_started);
 }
 
+/* The session is recorded with the execution. */
+static void tell_reset(struct execution *execution)
+{
+    struct session *session = execution->session;
+
+    execution->files_were_reset = true;
+    execution->reset_reason = session->previous_end;
+    session->reset_told.reason = session->previous_end;
+    memcpy(session->reset_told.execution_id, execution->id, sizeof(execution->id));
+    session->reset_pending = false;
+    session_changed(session);
+}
+
 void execution_use_ready(struct session_use *use)
 {
     struct execution_run *run = container_of(use, struct execution_run, use);
@@ -533,8 +546,8 @@ void execution_use_ready(struct session_use *use)
     }
     memcpy(execution->sandbox_id, use->sandbox->id, sizeof(execution->sandbox_id));
     execution->generation = session->generation;
-    execution->files_were_reset = execution->files_were_reset || session->reset_pending;
-    session->reset_pending = false;
+    if (session->reset_pending)
+        tell_reset(execution);
     if (!use->agent) {
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
         return;

@@ -43,6 +43,8 @@ static void on_gone(struct sandbox *sandbox)
         budget_settle(session, sandbox->id, &sandbox->left);
         sandbox->session = NULL;
         session->sandbox = NULL;
+        if (sandbox->generation == session->generation)
+            session_note_previous_end(session, &sandbox->end);
         session_on_sandbox_gone(session);
     }
     /* Behind the record that whoever asked for the end waits for. */

@@ -79,6 +79,14 @@ void end_reason_text(const struct end_reason *reason, char text[END_TEXT_SIZE])
              reason->detail);
 }
 
+const char *end_reason_text_or_null(const struct end_reason *reason, char text[END_TEXT_SIZE])
+{
+    if (reason->kind == END_NONE)
+        return NULL;
+    end_reason_text(reason, text);
+    return text;
+}
+
 struct end_reason end_reason_parse(const char *text)
 {
     struct end_reason reason = { 0 };

@@ -56,6 +56,9 @@ void end_reason_text(const struct end_reason *reason,
                      char text[END_TEXT_SIZE]); /* "crashed: oom" */
 const char *end_kind_name(enum end_kind kind);
 
+/* NULL for END_NONE, else `text`. */
+const char *end_reason_text_or_null(const struct end_reason *reason, char text[END_TEXT_SIZE]);
+
 /* The reverse, for records; END_NONE for what no end_reason_text() writes. */
 struct end_reason end_reason_parse(const char *text);
 
@@ -141,6 +144,12 @@ struct session_background {
     int64_t working_since_us; /* 0: no work is seen */
 };
 
+/* That its sandbox was reset is told to one execution, whose record has to tell it too. */
+struct session_reset {
+    char execution_id[ID_SIZE]; /* "": to none yet */
+    struct end_reason reason;
+};
+
 struct session {
     struct core *core; /* borrowed */
     struct list node;  /* core->sessions */
@@ -178,9 +187,11 @@ struct session {
     struct list executions;  /* struct execution: known in memory, oldest first */
     unsigned active_uses;    /* granted uses: idle stands still while there are any */
     uint64_t next_execution_number;
-    uint64_t executions_started; /* in its whole life */
-    uint64_t event_sequence;     /* of its last event */
-    bool reset_pending;          /* the next execution is told that files were reset */
+    uint64_t executions_started;     /* in its whole life */
+    uint64_t event_sequence;         /* of its last event */
+    bool reset_pending;              /* the next execution is told that files were reset */
+    struct end_reason previous_end;  /* of the sandbox that it had before; END_NONE without one */
+    struct session_reset reset_told; /* the last one, and to whom */
     char
         oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
     uint32_t oom_kills;

@@ -159,6 +159,7 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
 {
     const struct sandbox *sandbox = session->sandbox;
     const struct error *last_error = sandbox ? sandbox->last_error : session->start_error;
+    char previous_end[END_TEXT_SIZE];
 
     json_begin_object(json, "sandbox");
     json_put_text(json, "id", sandbox ? sandbox->id : NULL);
@@ -171,6 +172,8 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
         json_put_null(json, "pid");
     json_put_int(json, "attempts", sandbox ? sandbox->attempts : 0);
     json_put_text(json, "last_error", last_error ? last_error->message : NULL);
+    json_put_text(json, "previous_end",
+                  end_reason_text_or_null(&session->previous_end, previous_end));
     if (sandbox && sandbox_is_up(sandbox) && sandbox->report)
         json_put_raw(json, "isolation", sandbox->report);
     else
@@ -314,6 +317,7 @@ static void put_record_sandbox(struct json_writer *json, const struct session_re
     json_put_int(json, "generation", (int64_t)record->generation);
     json_put_int(json, "attempts", 0);
     json_put_null(json, "last_error");
+    json_put_null(json, "previous_end");
     json_put_null(json, "isolation");
     json_end_object(json);
 }

@@ -62,6 +62,9 @@ void session_on_sandbox_agent(struct session *session); /* its agent is another,
 void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason);
 void session_on_sandbox_gone(struct session *session);
 
+/* Before that, of one that had become ready. */
+void session_note_previous_end(struct session *session, const struct end_reason *end);
+
 /* After it was unknown: it can be used, or it is frozen, or to be frozen. */
 void session_on_sandbox_known(struct session *session);
 

@@ -19,7 +19,8 @@
  */
 struct spec {
     const char *key, *template_name, *flavor, *network, *on_timeout;
-    const char *choice, *base_flavor, *leaving;
+    const char *choice, *base_flavor, *leaving, *previous_end;
+    const char *reset_told, *reset_reason;
     uint64_t memory_bytes, disk_bytes, base_memory_bytes, base_disk_bytes;
     int64_t cpu_millis, pids, base_cpu_millis, base_pids;
     int64_t timeout_ms, next_execution_number, executions, events;
@@ -65,6 +66,7 @@ char *session_spec_text(const struct session *session)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(SPEC_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
+    char reason[END_TEXT_SIZE];
 
     json_begin_object(&json, NULL);
     json_put_text(&json, "key", session->key);
@@ -84,6 +86,14 @@ char *session_spec_text(const struct session *session)
     json_put_bool(&json, "preload", session->preload);
     json_put_bool(&json, "in_use", session_is_used(session));
     json_put_bool(&json, "reset_pending", session->reset_pending);
+    if (session->previous_end.kind != END_NONE)
+        json_put_text(&json, "previous_end",
+                      end_reason_text_or_null(&session->previous_end, reason));
+    if (*session->reset_told.execution_id) {
+        json_put_text(&json, "reset_told", session->reset_told.execution_id);
+        json_put_text(&json, "reset_reason",
+                      end_reason_text_or_null(&session->reset_told.reason, reason));
+    }
     json_put_bool(&json, "crashed", session->crashed);
     json_put_bool(&json, "teardown",
                   timer_is_armed(&session->teardown) ||
@@ -137,6 +147,9 @@ static const struct json_field fields[] = {
     { "preload", JSON_KIND_BOOL, FIELD(preload) },
     { "in_use", JSON_KIND_BOOL, FIELD(in_use) },
     { "reset_pending", JSON_KIND_BOOL, FIELD(reset_pending) },
+    { "previous_end", JSON_KIND_TEXT, FIELD(previous_end) },
+    { "reset_told", JSON_KIND_TEXT, FIELD(reset_told), .max_length = ID_SIZE - 1 },
+    { "reset_reason", JSON_KIND_TEXT, FIELD(reset_reason) },
     { "crashed", JSON_KIND_BOOL, FIELD(crashed) },
     { "teardown", JSON_KIND_BOOL, FIELD(teardown) },
     { "teardown_number", JSON_KIND_INT, FIELD(teardown_number) },
@@ -222,6 +235,10 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->preload = spec->preload;
     session->was_in_use = spec->in_use;
     session->reset_pending = spec->reset_pending;
+    session->previous_end = end_reason_parse(spec->previous_end);
+    session->reset_told.reason = end_reason_parse(spec->reset_reason);
+    snprintf(session->reset_told.execution_id, sizeof(session->reset_told.execution_id), "%s",
+             spec->reset_told ? spec->reset_told : "");
     session->crashed = spec->crashed;
     session->teardown_number = (uint64_t)spec->teardown_number;
     session->teardown_spent = (uint64_t)spec->teardown_spent;

@@ -1,5 +1,6 @@
 #include "core/session.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -505,13 +506,16 @@ void session_use_end(struct session_use *use)
 /* What nobody can pay for any more is not made again: the session has again what it began with. */
 static void pay_or_revert(struct session *session)
 {
+    scoped(free) char *flavor = NULL;
     struct error err = { 0 };
 
     if (budget_reserve(session, &err) == 0)
         return;
+    flavor = xstrdup(session->flavor);
     log_info("budget exhausted; the session has its first flavor again", kv("session", session->id),
              kv("why", err.message));
     session_revert_choice(session);
+    budget_ask_to_continue(session, flavor, err.message);
 }
 
 void session_want_sandbox(struct session *session)
@@ -567,19 +571,27 @@ static bool has_its_files(const struct session *session)
     return session->sandbox && session->sandbox->files_restored;
 }
 
+/* Those that never became ready were not had by anybody. */
+void session_note_previous_end(struct session *session, const struct end_reason *end)
+{
+    session->previous_end = *end;
+    session_changed(session);
+}
+
 static void emit_reset(struct session *session)
 {
-    char data[128];
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
+    struct json_writer json = JSON_WRITER(&data);
+    char reason[END_TEXT_SIZE];
 
+    json_begin_object(&json, NULL);
+    json_put_int(&json, "generation", (int64_t)session->generation);
+    json_put_text(&json, "files", has_its_files(session) ? "restored" : "lost");
     if (has_its_files(session))
-        snprintf(data, sizeof(data),
-                 "{\"generation\":%llu,\"files\":\"restored\",\"from_generation\":%llu}",
-                 (unsigned long long)session->generation,
-                 (unsigned long long)session->kept.generation);
-    else
-        snprintf(data, sizeof(data), "{\"generation\":%llu,\"files\":\"lost\"}",
-                 (unsigned long long)session->generation);
-    session_emit(session, "sandbox.reset", data);
+        json_put_int(&json, "from_generation", (int64_t)session->kept.generation);
+    json_put_text(&json, "reason", end_reason_text_or_null(&session->previous_end, reason));
+    json_end_object(&json);
+    session_emit(session, "sandbox.reset", buffer_text(&data));
     metrics_add(session->core->metrics, METRIC_SANDBOX_RESTARTS, 0, 1);
 }
 

@@ -171,6 +171,17 @@ struct session *tool_session(const struct tool_call *call)
     return map_get(&call->tools->core->sessions_by_id, call->session_id);
 }
 
+void tool_say_reset(struct tool_call *call, const struct end_reason *why)
+{
+    char text[END_TEXT_SIZE];
+    const char *reason = end_reason_text_or_null(why, text);
+
+    tool_say(call,
+             "[notice] The sandbox of this session was reset%s%s%s: it is a fresh one. Files, "
+             "packages, variables and processes of before are gone; make again what you need.\n\n",
+             reason ? " (reason: " : "", reason ? reason : "", reason ? ")" : "");
+}
+
 /* Told once, with whatever the model does next: it may count on files that are gone. */
 static void tell_reset(struct tool_call *call, struct session *session)
 {
@@ -179,9 +190,7 @@ static void tell_reset(struct tool_call *call, struct session *session)
 
     if (is_other || session->reset_pending) {
         tool_memory_forget_files(memory);
-        tool_say(call, "[notice] The sandbox of this session was reset: it is a fresh one. Files, "
-                       "packages, variables and processes of before are gone; make again what you "
-                       "need.\n\n");
+        tool_say_reset(call, &session->previous_end);
     }
     if (session->reset_pending) {
         session->reset_pending = false;

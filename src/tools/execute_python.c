@@ -208,8 +208,7 @@ static void answer(struct python *python)
 {
     put_structured(python);
     if (python->execute.execution->files_were_reset)
-        tool_say(python->call, "[notice] The sandbox of this session was reset: files of before "
-                               "are gone.\n");
+        tool_say_reset(python->call, &python->execute.execution->reset_reason);
     for (size_t i = 0; i < ARRAY_LENGTH(python->streams); i++)
         say_stream(python->call, &python->streams[i]);
     say_files(python);

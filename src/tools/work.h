@@ -35,6 +35,9 @@ struct session *tool_session(const struct tool_call *call);
 /* More of the text, which becomes the first content. */
 void tool_say(struct tool_call *call, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* What a model has to know before it counts on files: they are gone, and why. */
+void tool_say_reset(struct tool_call *call, const struct end_reason *why);
+
 /* The strings are copied, the data is taken over. */
 void tool_add_image(struct tool_call *call, const char *mime, char *data);
 

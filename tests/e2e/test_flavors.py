@@ -280,7 +280,15 @@ def test_m19_a_refused_renewal_ends_the_sandbox_and_the_session_stays(make):
     assert "cap" in events_of(daemon, session, "budget.exhausted")[0][1]["reason"]
     assert [data["threshold_usd"] for _, data in events_of(daemon, session, "budget.threshold")][0] == 1
     assert money(daemon, session)["spent_usd"] <= 3
-    assert daemon.execute(session, ["true"])["exit_code"] == 0
+    asked = daemon.api("GET", f"/approvals?session={session}", expect=200).json["approvals"][-1]
+    assert (asked["state"], asked["flavor"], session_of(daemon, session)["approval"]) == ("pending", "fast", asked["id"])
+    assert "cap" in asked["question"]
+    again = daemon.execute(session, ["true"])
+    assert (again["exit_code"], again["reset_reason"]) == (0, "budget")
+    decide(daemon, asked["id"], expect=409)
+    daemon.api("PATCH", f"/sessions/{session}/budget", {"cap_usd": 60}, expect=200)
+    decide(daemon, asked["id"])
+    ready(daemon, session, "fast")
 
 
 def test_what_ran_while_the_daemon_was_down_is_charged_and_spend_survives(make):

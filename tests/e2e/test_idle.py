@@ -40,5 +40,5 @@ def test_idle_may_take_the_sandbox_and_leave_the_session(make_daemon, backend):
     shown = daemon.api("GET", f"/sessions/{session}").json
     assert shown["state"] == "open" and shown["next_end"]["reason"] == "lifetime"
     again = daemon.execute(session, ["true"])
-    assert again["exit_code"] == 0 and again["generation"] == 2
+    assert again["exit_code"] == 0 and again["generation"] == 2 and again["reset_reason"] == "idle"
     assert len(daemon.api("GET", f"/sessions/{session}/executions").json["executions"]) == 2

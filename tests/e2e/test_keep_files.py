@@ -62,7 +62,7 @@ def test_the_next_sandbox_has_the_files(keeper):
     assert again["stdout"].split()[:4] == ["plot", "deep", "plot", "secret"]
     assert not {"node_modules", "__pycache__", "left.pyc"} & set(again["stdout"].split()[4:])
     assert {"outputs", "link", ".hidden", "empty", "empty-not"} <= set(again["stdout"].split()[4:])
-    assert events_of(keeper, session, "sandbox.reset") == [{"generation": 2, "files": "restored", "from_generation": 1}]
+    assert events_of(keeper, session, "sandbox.reset") == [{"generation": 2, "files": "restored", "from_generation": 1, "reason": "teardown"}]
 
     # Once more, with what has changed meanwhile.
     run(keeper, session, "rm .hidden; echo more > outputs/more")
@@ -118,7 +118,7 @@ def test_without_being_asked_nothing_is_kept(keeper):
     run(keeper, session, "echo one > note")
     tear_down(keeper, session)
     assert run(keeper, session, "cat note")["files_were_reset"]
-    assert events_of(keeper, session, "sandbox.reset") == [{"generation": 2, "files": "lost"}]
+    assert events_of(keeper, session, "sandbox.reset") == [{"generation": 2, "files": "lost", "reason": "teardown"}]
     assert keeper.api("GET", f"/sessions/{session}/kept").json["error"]["code"] == "nothing_kept"
     assert not (keeper.state / "kept").exists()
 
@@ -151,7 +151,7 @@ def test_a_crash_leaves_what_was_kept_before(make_daemon):
     os.kill(daemon.api("GET", f"/sessions/{session}").json["sandbox"]["pid"], 9)
     wait_for(lambda: daemon.api("GET", f"/sessions/{session}").json["sandbox"]["state"] == "none", "it has crashed")
     assert run(daemon, session, "cat note")["stdout"] == "one\n"
-    assert events_of(daemon, session, "sandbox.reset")[-1] == {"generation": 3, "files": "restored", "from_generation": 1}
+    assert events_of(daemon, session, "sandbox.reset")[-1] | {"reason": ""} == {"generation": 3, "files": "restored", "from_generation": 1, "reason": ""}
 
 
 def test_a_daemon_that_is_killed_meanwhile_loses_nothing(make_daemon):

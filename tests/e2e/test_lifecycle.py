@@ -11,6 +11,7 @@ import time
 import pytest
 
 from conftest import UnixConnection, wait_for
+from toolbox import ok
 from test_launcher import launcher_of
 
 KERNEL = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
@@ -218,6 +219,36 @@ def test_the_reset_is_told_once(daemon):
     reset = events.read("sandbox.reset")[-1]
     events.close()
     assert '"generation": 2' in json.dumps(reset[2])
+
+
+def test_the_reset_says_why(make_daemon, backend):
+    """On every surface, and also when the daemon was killed in between."""
+    daemon = make_daemon(backend=backend, settings={"pool": {"size": 0}, "capacity": {"max_sandboxes": 1}})
+    session = used(daemon)
+    daemon.api("POST", f"/sessions/{session}/sandbox/teardown", {}, expect=202)
+    wait_for(lambda: sandbox(daemon, session)["state"] == "none", "it is gone")
+    assert sandbox(daemon, session)["previous_end"] == "teardown"
+    daemon.kill()
+    daemon.start()
+    again = daemon.execute(session, ["true"])
+    assert (again["files_were_reset"], again["reset_reason"]) == (True, "teardown")
+    assert daemon.execute(session, ["true"])["reset_reason"] is None
+
+    crash(daemon, session)
+    told = daemon.cli("exec", session, "--", "true").stderr
+    assert "files were reset (the one before ended: crashed: signal 9)" in told
+
+    daemon.api("POST", f"/sessions/{session}/sandbox", {"memory": "64m"}, expect=202)
+    assert ok(daemon, session, "bash", command="true").startswith("[notice] The sandbox of this session was reset (reason: replaced)")
+
+    other = daemon.session()
+    daemon.execute(other, ["true"])
+    answer = daemon.api("POST", "/execute", {"code": "print(1)", "session_id": session}, expect=200).json
+    assert (answer["files_were_reset"], answer["reset_reason"]) == (True, "evicted")
+    events = [json.loads(line[len("data:"):]) for line in daemon.api("GET", f"/sessions/{session}/events?follow=0").body.decode().splitlines()
+              if line.startswith("data:")]
+    reasons = [event["data"]["reason"] for event in events if event["type"] == "sandbox.reset"]
+    assert reasons == ["teardown", "crashed: signal 9", "replaced", "evicted"]
 
 
 @pytest.mark.parametrize("adopted", [False, True])

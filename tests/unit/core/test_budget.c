@@ -179,6 +179,34 @@ static void m19_a_refused_renewal_ends_the_sandbox_with_reason_budget(void **sta
     assert_int_equal(sums_of(session).held, 0);
     assert_int_equal(world_events(world, session->id, "budget.exhausted"), 1);
     assert_string_equal(session->flavor, "cpu-basic");
+    assert_int_equal(session->previous_end.kind, END_BUDGET);
+}
+
+/* The session is not left with a failure alone: a person is asked, and decides when there is money
+ * again. */
+static void at_the_cap_the_question_stays_pending_for_a_person(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", NULL);
+    const struct approval_decision decision = { .approve = true, .by = "boss" };
+    struct error err = { 0 };
+
+    set_cap(session, USD(3.00));
+    choose(world, session, "gpu");
+    world_advance(world, 57 * MINUTE_MS);
+    assert_null(session->sandbox);
+    assert_non_null(session->approval);
+    assert_string_equal(session->approval->flavor, "gpu");
+    assert_non_null(strstr(session->approval->question, "cap of $3"));
+
+    assert_int_equal(approval_decide(session->approval, &decision, &err), -1);
+    assert_string_equal(err.name, "cap_exceeded");
+    assert_int_equal(session->approval->state, APPROVAL_PENDING);
+    set_cap(session, USD(10.00));
+    assert_int_equal(approval_decide(session->approval, &decision, &err), 0);
+    world_settle(world);
+    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_null(session->approval);
 }
 
 static void a_renewal_that_fits_goes_on(void **state)
@@ -565,6 +593,7 @@ int main(void)
         TEST(m18_an_early_end_gives_the_unused_half_hour_back),
         TEST(the_time_of_the_clock_is_charged_to_the_micro_dollar),
         TEST(m19_a_refused_renewal_ends_the_sandbox_with_reason_budget),
+        TEST(at_the_cap_the_question_stays_pending_for_a_person),
         TEST(a_renewal_that_fits_goes_on),
         TEST(a_start_that_fails_costs_nothing),
         TEST(a_crash_settles_and_the_next_use_pays_for_itself),

@@ -51,6 +51,7 @@ class Result:
         self.truncated = bool(document.get("truncated"))
         self.duration = float(document.get("duration_seconds") or 0.0)
         self.files_were_reset = bool(document.get("files_were_reset"))
+        self.reset_reason = str(document.get("reset_reason") or "")
         self.output_files: List[str] = [str(name) for name in document.get("output_files") or []]
         self.session_files: List[Dict[str, Any]] = list(document.get("session_files") or [])
 
