@@ -159,6 +159,11 @@ int backend_check(struct backend *backend, struct error *err)
     return backend->ops->check ? backend->ops->check(backend, err) : 0;
 }
 
+bool backend_is_whole(struct backend *backend, const char *id)
+{
+    return !backend->ops->is_whole || backend->ops->is_whole(backend, id);
+}
+
 uint64_t backend_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits)
 {
     return backend->ops->disk_in_force ? backend->ops->disk_in_force(backend, limits)

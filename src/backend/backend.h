@@ -131,6 +131,10 @@ struct backend_ops {
     /* Whether sandboxes can be made and removed now: -1 with the reason. NULL: always. */
     int (*check)(struct backend *backend, struct error *err);
 
+    /* Whether what lies on the host for this sandbox is still there; a look, for each use. NULL:
+     * nothing lies there. */
+    bool (*is_whole)(struct backend *backend, const char *id);
+
     /* How much the files of a sandbox with these limits can take. NULL: the disk limit. */
     uint64_t (*disk_in_force)(const struct backend *backend, const struct sandbox_limits *limits);
 
@@ -177,5 +181,6 @@ void backend_inspect(struct backend *backend, const char *id, struct backend_op 
 void backend_destroy(struct backend *backend, const char *id, struct backend_op *op);
 void backend_list(struct backend *backend, struct backend_op *op);
 int backend_check(struct backend *backend, struct error *err);
+bool backend_is_whole(struct backend *backend, const char *id);
 uint64_t backend_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits);
 int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err);

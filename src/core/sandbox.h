@@ -120,6 +120,9 @@ bool sandbox_is_up(const struct sandbox *sandbox);
 /* It is up, or will be. */
 bool sandbox_is_coming_or_up(const struct sandbox *sandbox);
 
+/* It is of no use any more, for this cause: told as a crash, and destroyed. */
+void sandbox_crash(struct sandbox *sandbox, const char *cause);
+
 /* Looks whether its init is dead before the loop has told. Then it is crashed when this returns. */
 bool sandbox_notice_death(struct sandbox *sandbox);
 

@@ -122,7 +122,7 @@ void sandbox_watch(struct sandbox *sandbox, int pidfd)
         process_watch(&sandbox->process, sandbox->core->loop, pidfd, on_process_exit);
 }
 
-static void end_crashed(struct sandbox *sandbox, const char *cause)
+void sandbox_crash(struct sandbox *sandbox, const char *cause)
 {
     sandbox_emit(sandbox, "sandbox.crashed", cause);
     log_warn("sandbox crashed", kv("sandbox", sandbox->id), kv("cause", cause),
@@ -151,7 +151,7 @@ static void name_cause(struct sandbox *sandbox, const struct sandbox_usage *usag
         snprintf(cause, sizeof(cause), "exit %d", exit->code);
     else
         snprintf(cause, sizeof(cause), "unknown");
-    end_crashed(sandbox, cause);
+    sandbox_crash(sandbox, cause);
 }
 
 static void on_inspected(struct backend_op *op)

@@ -282,12 +282,26 @@ static bool can_grant(const struct session *session)
            sandbox_is_usable(session->sandbox) && !sandbox_notice_death(session->sandbox);
 }
 
+/* A sandbox without its workspace is no use either: the next one has it. What runs in it is left
+ * alone. */
+static void check_files(struct session *session)
+{
+    struct sandbox *sandbox = session->sandbox;
+
+    if (list_is_empty(&session->waiting) || session->active_uses || !sandbox ||
+        !sandbox_is_usable(sandbox))
+        return;
+    if (!backend_is_whole(session->core->parts.backend, sandbox->id))
+        sandbox_crash(sandbox, "workspace removed");
+}
+
 /* Those that have to wait on are put back in their order. */
 static void serve(struct session *session)
 {
     struct list taken = LIST_INIT(taken);
     struct session_use *use;
 
+    check_files(session);
     take_waiting(session, &taken);
     while ((use = list_first(&taken, struct session_use, node))) {
         if (refuse(session, use)) {

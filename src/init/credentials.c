@@ -122,6 +122,21 @@ static long set_groups(const struct user *user)
     return result == -EPERM && is_own(user) ? 0 : result;
 }
 
+/* Only what was made here is given to the user. */
+void credentials_restore_home(const struct user *user)
+{
+    int fd;
+
+    if (settings.direct || !settings.is_root ||
+        sys(faccessat, AT_FDCWD, user->home, F_OK) != -ENOENT ||
+        sys(mkdirat, AT_FDCWD, user->home, 0755) < 0)
+        return;
+    fd = sys_open(AT_FDCWD, user->home, O_DIRECTORY | O_NOFOLLOW, 0, 0);
+    if (fd >= 0)
+        (void)sys(fchown, fd, user->uid, user->gid);
+    sys_close(fd);
+}
+
 int credentials_become(const struct user *user)
 {
     long result;

@@ -15,6 +15,10 @@ void credentials_volunteer_for_the_oom_killer(void);
 /* Nothing that the caller starts will have a capability. */
 void credentials_drop_bounding(void);
 
+/* Makes the user's home directory again if a program has removed it. Before the others, which give
+ * up the right to. */
+void credentials_restore_home(const struct user *user);
+
 /* The process becomes the user, for good. 0 or -errno. */
 int credentials_become(const struct user *user);
 

@@ -45,8 +45,10 @@ static __attribute__((noreturn)) void helper_run(void *argument)
 
     keep_descriptors(job->socket);
     error = user_find(user, false, &job->room->user);
-    if (!error)
+    if (!error) {
+        credentials_restore_home(&job->room->user);
         error = -credentials_act_for(&job->room->user);
+    }
     /* Relative paths mean the same as for a process: this is a clone with a directory of its own.
      */
     if (!error && !settings.direct)

@@ -312,6 +312,8 @@ void payload_go(void *argument)
         settings.is_exposed = true;
     take_terminal(job);
     set_limits(job);
+    if (!job->texts.cwd[0])
+        credentials_restore_home(&job->room->user);
     result = credentials_become(&job->room->user);
     if (result < 0)
         fail(job, STAGE_USER, result);

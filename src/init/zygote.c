@@ -3,6 +3,7 @@
 #include "init/init.h"
 #include "init/supervisor.h"
 #include "init/sys.h"
+#include "init/text.h"
 #include "init/tree.h"
 
 #include <errno.h>
@@ -63,13 +64,28 @@ static bool is_usual(const struct process *process, const struct job *job)
            !start->nofile && !start->file_size_bytes && start->umask == DEFAULT_UMASK;
 }
 
+/* Its children would begin in a directory that is not there any more. */
+static bool has_lost_directory(int pid)
+{
+    static const char deleted[] = " (deleted)";
+    const size_t size = sizeof deleted - 1;
+    char name[32];
+    char target[512];
+    size_t length = text_from_u64((uint64_t)pid, name);
+    long got;
+
+    memcpy(name + length, "/cwd", sizeof "/cwd");
+    got = sys(readlinkat, settings.proc_fd, name, target, sizeof target);
+    return got > (long)size && !memcmp(target + got - size, deleted, size);
+}
+
 void zygote_choose(struct process *process, const struct job *job)
 {
     for (unsigned i = 0; i < process_places() && is_usual(process, job); i++) {
         const struct process *zygote = &processes[i];
 
         if (zygote->state != PROCESS_RUNNING || !(zygote->flags & START_ZYGOTE) ||
-            zygote->control < 0 || zygote->killing)
+            zygote->control < 0 || zygote->killing || has_lost_directory(zygote->main_pid))
             continue;
         process->control = (int)sys(fcntl, zygote->control, F_DUPFD_CLOEXEC, 0);
         if (process->control < 0)

@@ -1,7 +1,22 @@
 #include "backend/launched.h"
 #include "backend/registry.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
+
+/* Its programs may write to this one directory, which they can neither remove nor make: the host
+ * can. */
+static bool direct_is_whole(struct backend *backend, const char *id)
+{
+    char path[ID_SIZE + 32];
+    struct stat status;
+
+    snprintf(path, sizeof(path), "sandboxes/%s/workspace", id);
+    return fstatat(launched_from(backend)->state_dir, path, &status, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
+}
 
 static const struct backend_ops direct_backend_ops = {
     .name = "direct",
@@ -16,6 +31,7 @@ static const struct backend_ops direct_backend_ops = {
     .destroy = launched_destroy,
     .list = launched_list,
     .check = launched_check,
+    .is_whole = direct_is_whole,
     .report = launched_report,
 };
 
