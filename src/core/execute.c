@@ -76,17 +76,14 @@ static bool is_visible(const char *path, size_t length)
     return length > 0;
 }
 
-/* By the time that the kernel keeps: unpacked files have older times of their own. Around the
- * start, where that does not decide, what the run before has left is told apart by how it was then.
- */
+/* By the time that the kernel keeps: unpacked files have older times of their own. Of a start we
+ * hear later than it happens, on a busy machine much later: since the request, what is not as the
+ * run before has left it was changed by this one. */
 static bool is_of_the_run(const struct execute *execute, const struct protocol_entry_view *entry)
 {
-    int64_t started_us = execute->execution->started.wall_us;
-    int64_t changed_us = entry->fixed.stat.changed_us;
+    int64_t since_us = execute->execution->created.wall_us - CLOCK_SLACK_US;
 
-    if (changed_us >= started_us + CLOCK_SLACK_US)
-        return true;
-    return changed_us >= started_us - CLOCK_SLACK_US &&
+    return entry->fixed.stat.changed_us >= since_us &&
            !file_snapshot_has(execute->before, &entry->fixed.stat);
 }
 

@@ -3,6 +3,8 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import signal
+import threading
 import time
 
 import pytest
@@ -230,6 +232,19 @@ def test_only_files_that_the_run_has_changed_are_told(daemon):
         assert run("cat a.txt") == []
         assert run(f"echo {i} > b.txt; cat a.txt") == ["b.txt"]
         assert run("echo more >> a.txt; mv b.txt c.txt") == ["a.txt", "c.txt"]
+
+
+def test_files_of_a_run_are_told_by_a_daemon_that_hears_late_of_its_start(daemon):
+    session = daemon.session()
+    for i in range(8):
+        stop = threading.Timer(0.001 * i, daemon.process.send_signal, [signal.SIGSTOP])
+        go_on = threading.Timer(0.1 + 0.001 * i, daemon.process.send_signal, [signal.SIGCONT])
+        stop.start()
+        go_on.start()
+        answer = daemon.api("POST", "/execute", {"code": "echo x >> a.txt", "language": "bash", "session_id": session}, expect=200).json
+        stop.join()
+        go_on.join()
+        assert answer["output_files"] == ["a.txt"], answer
 
 
 def test_execute_makes_a_session_and_tells_its_files(daemon):
