@@ -710,6 +710,11 @@ void *agent_user(const struct agent *agent)
     return agent->user;
 }
 
+int64_t agent_heard_us(const struct agent *agent)
+{
+    return agent->heard_us;
+}
+
 bool agent_is_lost(const struct agent *agent)
 {
     return agent->is_lost;

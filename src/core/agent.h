@@ -59,6 +59,9 @@ void *agent_user(const struct agent *agent);
 /* The connection has ended; its handler is told at the end of the turn. */
 bool agent_is_lost(const struct agent *agent);
 
+/* When init last said anything, by the loop's clock; 0 before it has. */
+int64_t agent_heard_us(const struct agent *agent);
+
 /* What init said about itself; NULL before its first message. */
 const struct protocol_hello *agent_hello(const struct agent *agent);
 

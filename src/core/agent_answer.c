@@ -491,6 +491,7 @@ void agent_receive(struct agent *agent)
         incoming.fd_count = 0;
         if (receive_message(agent, &incoming) <= 0)
             return;
+        agent->heard_us = loop_now_us(agent->loop);
         if (dispatch(agent, &incoming) < 0 && !agent->is_closed)
             agent_lose(agent, ERR_BACKEND, "the sandbox does not follow the protocol");
     }

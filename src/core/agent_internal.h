@@ -20,6 +20,7 @@ struct agent {
     struct error *loss; /* owned; NULL unless it is lost */
     bool has_hello;
     struct protocol_hello hello;
+    int64_t heard_us; /* the last message */
     uint64_t last_id;
     uint64_t last_sent; /* request of the last message that was sent; 0 when nobody waits for it */
     uint64_t highest_sent; /* the same, the highest of all */

@@ -46,7 +46,7 @@ void launch_fini(struct launch *launch);
 
 enum stop_stage {
     STOP_NONE,
-    STOP_START, /* init has not answered its start yet */
+    STOP_START, /* init has not answered its start yet, or after a restart not listed it */
     STOP_TERM,
     STOP_KILL
 };
@@ -73,6 +73,7 @@ struct execution_run {
 
     struct timer clock; /* timeout, from the request on; then the grace, then giving up */
     enum stop_stage stop;
+    int64_t asked_us;            /* when init was to answer, in STOP_START and STOP_KILL */
     enum execution_state wanted; /* how it ends when it was stopped; RUNNING when it was not */
     bool is_tree_left;           /* the program has ended; the rest of its tree is being killed */
 

@@ -170,7 +170,7 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
     struct execution *execution = executions_find_number(session, number);
     struct execution_run *run = execution ? execution->run : NULL;
 
-    if (!run) {
+    if (!run || (run->ending && !run->attached)) { /* whatever it is told to be, it is not wanted */
         search_stray(session, number, pipes, end);
         return;
     }
@@ -179,13 +179,13 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
         execution_note_start(execution); /* its start was not recorded any more */
         execution_save(execution);
     }
-    if (run->attached || run->ending)
+    if (run->attached)
         close_pipes(pipes);
     else
         execution_attach(execution, pipes, false);
     if (end)
         execution_on_exit(execution, end);
-    else if (!timer_is_armed(&run->clock) && !run->ending)
+    else if (!run->ending && (run->stop == STOP_START || !timer_is_armed(&run->clock)))
         execution_arm_timeout(execution);
     execution_send_signals(execution);
 }

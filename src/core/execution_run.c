@@ -17,7 +17,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GIVE_UP_US = 5 * 1000 * 1000, MAX_REPEATS = 2 };
+enum {
+    /* On a busy machine an answer takes seconds, and others may work in the same sandbox. */
+    SILENCE_US = 10 * 1000 * 1000,  /* init has said nothing at all */
+    PATIENCE_US = 20 * 1000 * 1000, /* it speaks, but not of this */
+    STANDSTILL_US = 1000 * 1000,    /* we were late ourselves: what was said is not read yet */
+    MAX_REPEATS = 2
+};
 
 static const struct config *config_of(const struct execution *execution)
 {
@@ -125,6 +131,32 @@ static void terminate(struct execution *execution)
     timer_arm_in(&run->clock, config_of(execution)->exec.grace_ms * 1000);
 }
 
+static void expect_answer(struct execution *execution, enum stop_stage stage)
+{
+    struct execution_run *run = execution->run;
+
+    run->stop = stage;
+    run->asked_us = loop_now_us(execution->core->loop);
+    timer_arm_in(&run->clock, SILENCE_US);
+}
+
+/* Whether it is too early to call it silent; then the clock runs on. */
+static bool wait_longer(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    int64_t now_us = loop_now_us(execution->core->loop);
+    int64_t heard_us = run->in_use && run->use.agent ? agent_heard_us(run->use.agent) : 0;
+    int64_t until_us;
+
+    if (now_us - run->clock.deadline_us > STANDSTILL_US)
+        run->asked_us = now_us;
+    until_us = MIN(MAX(heard_us, run->asked_us) + SILENCE_US, run->asked_us + PATIENCE_US);
+    if (now_us >= until_us)
+        return false;
+    timer_arm_at(&run->clock, until_us);
+    return true;
+}
+
 void execution_stop(struct execution *execution, enum execution_state as)
 {
     struct execution_run *run = execution->run;
@@ -132,14 +164,12 @@ void execution_stop(struct execution *execution, enum execution_state as)
     if (!run || run->ending || run->wanted != EXECUTION_RUNNING)
         return;
     run->wanted = as;
-    if (run->starting) {
-        run->stop = STOP_START;
-        timer_arm_in(&run->clock, config_of(execution)->exec.grace_ms * 1000);
-    } else if (run->attached) {
+    if (run->attached)
         terminate(execution);
-    } else {
+    else if (run->starting || execution->state == EXECUTION_RUNNING)
+        expect_answer(execution, STOP_START);
+    else
         execution_begin_end(execution, as, NULL);
-    }
 }
 
 /* The sandbox lives but init does not answer, or cannot kill: nothing in it can be relied on. One
@@ -172,13 +202,13 @@ static void on_clock(struct timer *timer)
         execution_stop(execution, EXECUTION_TIMEOUT);
         break;
     case STOP_TERM:
-        run->stop = STOP_KILL;
+        expect_answer(execution, STOP_KILL);
         execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
-        timer_arm_in(&run->clock, GIVE_UP_US);
         break;
     case STOP_START:
     case STOP_KILL:
-        abandon(execution);
+        if (!wait_longer(execution))
+            abandon(execution);
         break;
     }
 }
@@ -288,8 +318,7 @@ void execution_on_exit(struct execution *execution, const struct agent_exit *end
     timer_stop(&run->clock);
     if (run->wanted != EXECUTION_RUNNING && end->survivors && run->in_use) {
         run->is_tree_left = true;
-        run->stop = STOP_KILL;
-        timer_arm_in(&run->clock, GIVE_UP_US);
+        expect_answer(execution, STOP_KILL);
         execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
     } else if (run->wanted != EXECUTION_RUNNING) {
         execution_begin_end(execution, run->wanted, NULL);

@@ -107,10 +107,10 @@ def test_two_hundred_executions_in_fifty_sessions(make_daemon, backend):
         sessions.append((owner, Client(daemon, owner).call("POST", "/sessions", {}, expect=201)["id"]))
     problems = []
     round_of(daemon, sessions, problems, 0)
-    assert not problems, problems[:5]
+    assert not problems, "\n".join(problems[:5])
     before = daemon.resident_kib(), daemon.descriptors()
     round_of(daemon, sessions, problems, 1)
-    assert not problems, problems[:5]
+    assert not problems, "\n".join(problems[:5])
     if "asan" not in str(SANDGLASS):
         assert daemon.resident_kib() < before[0] + 2048
     wait_for(lambda: daemon.descriptors() <= before[1], "its descriptors back")

@@ -85,6 +85,11 @@ void *agent_user(const struct agent *agent)
     return agent->user;
 }
 
+int64_t agent_heard_us(const struct agent *agent UNUSED)
+{
+    return 0;
+}
+
 bool agent_is_lost(const struct agent *agent)
 {
     return agent->lost;

@@ -23,7 +23,7 @@ static struct fake_program *programs;
 static struct agent *connected; /* tests of executions have one sandbox at a time */
 static enum protocol_stage next_stage;
 static int next_errno;
-static bool hangs;
+static bool hangs, is_slow, is_list_due;
 static bool reads = true;
 
 /* --- the connection -------------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ static void submit(struct agent *agent, struct agent_request *request, agent_don
     while (*link)
         link = &(*link)->next;
     *link = request;
-    if (!hangs)
+    if (!hangs && !is_slow)
         loop_defer(agent->loop, &agent->answer, on_answer);
 }
 
@@ -92,6 +92,11 @@ bool agent_is_lost(const struct agent *agent UNUSED)
     return false;
 }
 
+int64_t agent_heard_us(const struct agent *agent UNUSED)
+{
+    return 0;
+}
+
 bool agent_is_untaken(const struct agent_request *request UNUSED)
 {
     return !reads;
@@ -107,9 +112,23 @@ const struct protocol_hello *agent_hello(const struct agent *agent UNUSED)
     return NULL;
 }
 
+static void tell_programs(struct agent *agent);
+
 void fake_programs_hang(bool hang)
 {
     hangs = hang;
+    if (hang || !is_list_due || !connected)
+        return;
+    is_list_due = false;
+    tell_programs(connected);
+    loop_defer(connected->loop, &connected->answer, on_answer);
+}
+
+void fake_programs_be_slow(bool slow)
+{
+    is_slow = slow;
+    if (!slow && connected)
+        loop_defer(connected->loop, &connected->answer, on_answer);
 }
 
 void agent_cancel(struct agent_request *request)
@@ -287,7 +306,7 @@ void agent_forget(struct agent *agent UNUSED, uint64_t number)
         fd_close(steal_fd(&program->outer[i]));
 }
 
-void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+static void tell_programs(struct agent *agent)
 {
     for (struct fake_program *program = programs; program; program = program->next) {
         struct agent_pipes pipes;
@@ -298,6 +317,14 @@ void agent_list(struct agent *agent, struct agent_request *request, agent_done_f
         agent->handler->on_process(agent, program->number, 2, &pipes,
                                    program->has_exited ? &program->end : NULL);
     }
+}
+
+void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    if (hangs)
+        is_list_due = true;
+    else
+        tell_programs(agent);
     submit(agent, request, done);
 }
 

@@ -38,6 +38,9 @@ void fake_programs_fail_next(enum protocol_stage stage, int number);
 /* Init lives and answers nothing. */
 void fake_programs_hang(bool hang);
 
+/* Init does what it is asked for, and answers when it is not slow any more. */
+void fake_programs_be_slow(bool slow);
+
 /* When it dies, it is known not to have read what it did not answer. */
 void fake_programs_stop_reading(bool stop);
 

@@ -643,7 +643,7 @@ static void a_start_that_init_does_not_answer_ends_as_timeout_and_costs_the_sand
     release(execution);
     fake_programs_hang(true);
     execution = start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
-    assert_sandbox_is_replaced_after_a_timeout(execution, 1000 + 5000);
+    assert_sandbox_is_replaced_after_a_timeout(execution, 1000 + 10000);
 }
 
 static void a_kill_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox(void **state)
@@ -653,7 +653,29 @@ static void a_kill_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandb
 
     (void)state;
     fake_programs_hang(true);
-    assert_sandbox_is_replaced_after_a_timeout(execution, 1000 + 5000 + 5000);
+    assert_sandbox_is_replaced_after_a_timeout(execution, 1000 + 5000 + 10000);
+}
+
+/* Others may work in it, and the machine may be busy. */
+static void a_start_that_is_answered_late_ends_as_timeout_and_costs_nothing_else(void **state)
+{
+    struct execution *other = start_simple(), *execution;
+
+    (void)state;
+    fake_programs_be_slow(true);
+    execution = start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
+    world_advance(&world, 10000);
+    assert_int_equal(execution->state, EXECUTION_QUEUED);
+    fake_programs_be_slow(false);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution->signal, SIGTERM);
+    world_advance(&world, 20000);
+    assert_int_equal(other->state, EXECUTION_RUNNING);
+    execution_cancel(other);
+    world_settle(&world);
+    release(execution);
+    release(other);
 }
 
 static void cancelling_a_running_program_ends_it_as_cancelled(void **state)
@@ -979,6 +1001,28 @@ static void a_timeout_goes_on_in_the_next_daemon(void **state)
     release(execution);
 }
 
+/* Its sandbox has not told yet that it still knows it. */
+static void cancelling_what_an_earlier_daemon_started_ends_its_program(void **state)
+{
+    struct execution *execution = start_simple();
+    struct fake_program *program = fake_programs_last();
+
+    (void)state;
+    release(execution);
+    fake_programs_hang(true);
+    restart();
+    execution = first_execution();
+    execution_ref(execution);
+    execution_cancel(execution);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    fake_programs_hang(false);
+    world_settle(&world);
+    assert_int_equal(execution->state, EXECUTION_CANCELLED);
+    assert_int_equal(program->signals[0], SIGTERM);
+    release(execution);
+}
+
 static void a_running_record_that_init_does_not_know_is_lost(void **state)
 {
     struct execution *execution = start_simple();
@@ -1210,6 +1254,8 @@ int main(void)
         TEST(a_timeout_counts_while_the_execution_waits_for_a_sandbox),
         TEST(a_start_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox),
         TEST(a_kill_that_init_does_not_answer_ends_as_timeout_and_costs_the_sandbox),
+        TEST(a_start_that_is_answered_late_ends_as_timeout_and_costs_nothing_else),
+        TEST(cancelling_what_an_earlier_daemon_started_ends_its_program),
         TEST(cancelling_a_running_program_ends_it_as_cancelled),
         TEST(cancelling_while_it_waits_for_a_sandbox_starts_nothing),
         TEST(a_signal_reaches_the_program),
