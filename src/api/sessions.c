@@ -53,7 +53,9 @@ struct session_call *session_call_new(struct api_request *request)
     return call;
 }
 
-void session_call_done(struct session_op *op)
+/* The operation is over: its request is failed, or answered by `reply`. */
+static void session_call_end(struct session_op *op,
+                             void (*reply)(struct api_request *, const struct session_op *))
 {
     struct session_call *call = container_of(op, struct session_call, op);
     struct api_request *request = call->request;
@@ -62,48 +64,45 @@ void session_call_done(struct session_op *op)
         if (op->err.code)
             api_fail(request, &op->err);
         else
-            session_reply(request, op->created ? 201 : 200, op->session);
+            reply(request, op);
     }
     free(call);
+}
+
+static void reply_done(struct api_request *request, const struct session_op *op)
+{
+    session_reply(request, op->created ? 201 : 200, op->session);
+}
+
+void session_call_done(struct session_op *op)
+{
+    session_call_end(op, reply_done);
+}
+
+static void reply_changed(struct api_request *request, const struct session_op *op)
+{
+    session_reply_recorded(request, 200, op->session);
 }
 
 void session_call_changed(struct session_op *op)
 {
-    struct session_call *call = container_of(op, struct session_call, op);
-    struct api_request *request = call->request;
-
-    if (!api_finish(request)) {
-        if (op->err.code)
-            api_fail(request, &op->err);
-        else
-            session_reply_recorded(request, 200, op->session);
-    }
-    free(call);
+    session_call_end(op, reply_changed);
 }
 
 /* --- the final record ------------------------------------------------------------------------ */
 
-static void reply_ended(struct api_request *request, const struct session_record *record)
+static void reply_ended(struct api_request *request, const struct session_op *op)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
-    session_record_write_json(record, &json, NULL);
+    session_record_write_json(op->record, &json, NULL);
     api_reply(request, 200, &text);
 }
 
 void session_call_ended(struct session_op *op)
 {
-    struct session_call *call = container_of(op, struct session_call, op);
-    struct api_request *request = call->request;
-
-    if (!api_finish(request)) {
-        if (op->err.code)
-            api_fail(request, &op->err);
-        else
-            reply_ended(request, op->record);
-    }
-    free(call);
+    session_call_end(op, reply_ended);
 }
 
 /* --- create ---------------------------------------------------------------------------------- */

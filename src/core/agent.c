@@ -176,7 +176,7 @@ static void on_socket_ready(struct io_watch *watch, unsigned events)
 
     if (events & IO_WRITE)
         flush(agent);
-    if (events & IO_READ && !agent->is_lost)
+    if (events & IO_READ && !agent_is_lost(agent))
         agent_receive(agent);
 }
 
@@ -222,7 +222,7 @@ static void request_open(struct agent *agent, struct agent_request *request, age
         .id = ++agent->last_id,
         .type = type,
     };
-    if (agent->is_lost) {
+    if (agent_is_lost(agent)) {
         request->err = loss_of(agent);
         request->is_untaken = true;
     }
@@ -233,7 +233,7 @@ static void complete_failed(struct agent *agent)
 {
     struct agent_request *request = agent->open;
 
-    while (request && !agent->is_closed) {
+    while (request && agent->state != AGENT_CLOSED) {
         struct agent_request *next = request->next;
 
         if (request->err.code) {
@@ -250,9 +250,11 @@ static void on_finish(struct deferred *deferred)
     struct agent *agent = container_of(deferred, struct agent, finish);
 
     complete_failed(agent);
-    if (!agent->is_lost || agent->loss_is_told || agent->is_closed)
+    if (agent->state == AGENT_RETIRED)
+        agent_free(agent);
+    if (agent->state != AGENT_LOST)
         return;
-    agent->loss_is_told = true;
+    agent->state = AGENT_TOLD;
     if (agent->handler->on_lost)
         agent->handler->on_lost(agent, agent->loss);
 }
@@ -270,7 +272,7 @@ static void request_send(struct agent *agent, struct agent_request *request, con
 {
     struct error err = { 0 };
 
-    if (agent->is_lost)
+    if (agent_is_lost(agent))
         err = loss_of(agent);
     else if (length < 0)
         error_named(&err, ERR_TOO_LARGE, "request_too_large",
@@ -286,7 +288,7 @@ static void send_plain(struct agent *agent, const void *bytes, size_t length)
 {
     struct error ignored;
 
-    if (!agent->is_lost)
+    if (!agent_is_lost(agent))
         (void)transmit(agent, bytes, length, -1, &ignored);
 }
 
@@ -464,7 +466,7 @@ void agent_forget(struct agent *agent, uint64_t number)
 {
     struct protocol_forget_many *message;
 
-    if (agent->is_lost)
+    if (agent_is_lost(agent))
         return;
     if (!agent->has_hello || !(agent->hello.features & FEATURE_FORGET_MANY)) {
         tell_plain(agent, PROTOCOL_FORGET, number);
@@ -490,7 +492,7 @@ static void send_list(struct agent *agent, struct agent_request *request)
 void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done)
 {
     request_open(agent, request, done, PROTOCOL_LIST, 0);
-    if (agent->has_hello || agent->is_lost)
+    if (agent->has_hello || agent_is_lost(agent))
         send_list(agent, request);
     else
         request->flags = LIST_WAITS;
@@ -530,7 +532,7 @@ void agent_configure(struct agent *agent, const char *hostname, struct agent_req
 
     request_open(agent, request, done, PROTOCOL_CONFIGURE, 0);
     length = protocol_configure_encode(scratch, sizeof(scratch), request->id, hostname);
-    if (length >= 0 || agent->is_lost) {
+    if (length >= 0 || agent_is_lost(agent)) {
         request_send(agent, request, scratch, length, -1);
         return;
     }
@@ -577,7 +579,7 @@ void agent_file(struct agent *agent, const struct agent_file *file, struct agent
     request->flags = file->kind;
     fixed.header = protocol_header(PROTOCOL_FILE, 0, 0, request->id);
     length = protocol_file_encode(scratch, sizeof(scratch), &fixed, &texts);
-    if (agent->is_lost)
+    if (agent_is_lost(agent))
         err = loss_of(agent);
     else if (length < 0)
         error_named(&err, ERR_INVALID, "bad_path", "the path is empty or too long");
@@ -587,16 +589,30 @@ void agent_file(struct agent *agent, const struct agent_file *file, struct agent
         fail_soon(agent, request, &err);
 }
 
+/* Nobody waits for it if it was cancelled meanwhile. */
+static void fail_unsent(struct agent *agent, const struct outgoing *outgoing,
+                        const struct error *err)
+{
+    const struct protocol_header *header = (const void *)outgoing->bytes;
+
+    for (struct agent_request *request = agent->open; request; request = request->next) {
+        if (request->id == header->request)
+            fail_soon(agent, request, err);
+    }
+}
+
 void agent_file_ended(struct agent *agent)
 {
     if (agent->files_in_flight)
         agent->files_in_flight--;
-    while (agent->files && agent->files_in_flight < PROTOCOL_MAX_FILES && !agent->is_lost) {
+    while (agent->files && agent->files_in_flight < PROTOCOL_MAX_FILES && !agent_is_lost(agent)) {
         struct outgoing *next = queue_take(agent, &agent->files);
-        struct error ignored; /* the loss of the connection fails all that is open */
+        struct error err;
 
-        agent->files_in_flight++;
-        (void)transmit(agent, next->bytes, next->length, -1, &ignored);
+        if (transmit(agent, next->bytes, next->length, -1, &err) == 0)
+            agent->files_in_flight++;
+        else
+            fail_unsent(agent, next, &err);
         outgoing_free(next);
     }
 }
@@ -648,9 +664,9 @@ void agent_lose(struct agent *agent, enum error_code code, const char *why)
 {
     struct error err;
 
-    if (agent->is_lost)
+    if (agent_is_lost(agent))
         return;
-    agent->is_lost = true;
+    agent->state = AGENT_LOST;
     error_named(&err, code, "sandbox_connection_lost", "%s", why);
     error_keep(&agent->loss, &err);
     close_socket(agent);
@@ -685,7 +701,7 @@ int agent_release(struct agent *agent)
 {
     int fd = -1;
 
-    if (agent && !agent->is_closed) {
+    if (agent && agent->state != AGENT_CLOSED) {
         io_watch_stop(&agent->socket);
         fd = steal_fd(&agent->socket.fd);
     }
@@ -695,14 +711,23 @@ int agent_release(struct agent *agent)
 
 void agent_free(struct agent *agent)
 {
-    if (!agent || agent->is_closed)
+    if (!agent || agent->state == AGENT_CLOSED)
         return;
-    agent->is_closed = agent->is_lost = true;
+    agent->state = AGENT_CLOSED;
     close_socket(agent);
     loop_undefer(agent->loop, &agent->finish);
     while (agent->open)
         (void)agent_take(agent, agent->open->id);
     loop_defer(agent->loop, &agent->release, on_release);
+}
+
+void agent_retire(struct agent *agent)
+{
+    if (!agent || agent->state >= AGENT_RETIRED)
+        return;
+    agent_lose(agent, ERR_BACKEND, "the connection to the sandbox was given up");
+    agent->state = AGENT_RETIRED;
+    loop_defer(agent->loop, &agent->finish, on_finish);
 }
 
 void *agent_user(const struct agent *agent)
@@ -717,7 +742,7 @@ int64_t agent_heard_us(const struct agent *agent)
 
 bool agent_is_lost(const struct agent *agent)
 {
-    return agent->is_lost;
+    return agent->state != AGENT_CONNECTED;
 }
 
 const struct protocol_hello *agent_hello(const struct agent *agent)

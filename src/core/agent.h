@@ -52,7 +52,12 @@ struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *h
 void agent_free(
     struct agent *agent); /* NULL is fine; no more callbacks, open requests are dropped */
 
-/* The same, but the connection stays for as long as the caller keeps what is returned, or is -1. */
+/* Its owner has done with it, others may have asked it: what is open fails at the end of the turn,
+ * then it is freed. on_lost is not called. NULL is fine. */
+void agent_retire(struct agent *agent);
+
+/* As agent_free(), but the connection stays for as long as the caller keeps what is returned, or is
+ * -1. */
 int agent_release(struct agent *agent);
 void *agent_user(const struct agent *agent);
 

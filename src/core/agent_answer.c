@@ -253,7 +253,7 @@ static void tell_exit(struct agent *agent, uint64_t number, const struct protoco
 {
     struct agent_exit end = exit_from(told);
 
-    if (agent->handler->on_exited && !agent->is_closed)
+    if (agent->handler->on_exited && agent->state != AGENT_CLOSED)
         agent->handler->on_exited(agent, number, &end);
 }
 
@@ -485,14 +485,15 @@ static int receive_message(struct agent *agent, struct incoming *incoming)
 /* When nobody waits for an answer there hardly is another message, and if, we are told. */
 void agent_receive(struct agent *agent)
 {
-    for (unsigned i = 0; i < MESSAGES_PER_TURN && !agent->is_lost && (!i || agent->open); i++) {
+    for (unsigned i = 0; i < MESSAGES_PER_TURN && !agent_is_lost(agent) && (!i || agent->open);
+         i++) {
         scoped(incoming_close) struct incoming incoming;
 
         incoming.fd_count = 0;
         if (receive_message(agent, &incoming) <= 0)
             return;
         agent->heard_us = loop_now_us(agent->loop);
-        if (dispatch(agent, &incoming) < 0 && !agent->is_closed)
+        if (dispatch(agent, &incoming) < 0 && agent->state != AGENT_CLOSED)
             agent_lose(agent, ERR_BACKEND, "the sandbox does not follow the protocol");
     }
 }

@@ -7,6 +7,15 @@
 struct forgets;  /* that are not sent yet */
 struct outgoing; /* a message that the socket does not take yet */
 
+/* Each leads only to later ones. */
+enum agent_state {
+    AGENT_CONNECTED,
+    AGENT_LOST,    /* open requests fail and on_lost is called at the end of the turn */
+    AGENT_TOLD,    /* its owner knows of the loss */
+    AGENT_RETIRED, /* by its owner: open requests fail at the end of the turn, then it is freed */
+    AGENT_CLOSED,  /* no more callbacks */
+};
+
 struct agent {
     struct loop *loop;                   /* borrowed */
     const struct agent_handler *handler; /* borrowed */
@@ -14,10 +23,8 @@ struct agent {
     struct io_watch socket;
     struct deferred finish;  /* completes what cannot be completed where it failed */
     struct deferred release; /* frees the memory once no caller is left on the stack */
-    bool is_closed;          /* by agent_free(): no more callbacks */
-    bool is_lost;
-    bool loss_is_told;
-    struct error *loss; /* owned; NULL unless it is lost */
+    enum agent_state state;
+    struct error *loss; /* owned; NULL unless it was lost */
     bool has_hello;
     struct protocol_hello hello;
     int64_t heard_us; /* the last message */

@@ -147,7 +147,7 @@ static void connect_part(struct sandbox *sandbox)
         return;
     }
     loop_undefer(sandbox->core->loop, &sandbox->drop_agent);
-    agent_free(sandbox->agent);
+    agent_retire(sandbox->agent);
     sandbox->agent = agent_new(sandbox->core->loop, fd, &sandbox_agent_handler, sandbox);
     if (sandbox->session)
         session_on_sandbox_agent(sandbox->session);
@@ -484,7 +484,7 @@ void sandbox_stop_asking(struct sandbox *sandbox)
     agent_cancel(&sandbox->request->base);
     sandbox->request_running = false;
     sandbox_rest_soon(sandbox);
-    agent_free(steal_ptr(&sandbox->agent));
+    agent_retire(steal_ptr(&sandbox->agent));
     session_on_sandbox_agent(sandbox->session);
     part_done(sandbox, NULL);
 }

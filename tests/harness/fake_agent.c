@@ -11,7 +11,7 @@ struct agent {
     void *user;                          /* borrowed */
     int fd;                              /* owned */
     struct agent_request *open;          /* borrowed; a list */
-    struct deferred answer;
+    struct deferred answer, retire;
     bool silent;
     bool lost;
 };
@@ -70,6 +70,24 @@ void agent_free(struct agent *agent)
     loop_undefer(agent->loop, &agent->answer);
     fd_close(agent->fd);
     free(agent);
+}
+
+static void on_retired(struct deferred *deferred)
+{
+    struct agent *agent = container_of(deferred, struct agent, retire);
+    struct error err = { 0 };
+
+    error_set(&err, ERR_BACKEND, "the connection was given up");
+    finish_all(agent, &err);
+    agent_free(agent);
+}
+
+void agent_retire(struct agent *agent)
+{
+    if (!agent)
+        return;
+    agent->lost = true;
+    loop_defer(agent->loop, &agent->retire, on_retired);
 }
 
 int agent_release(struct agent *agent)

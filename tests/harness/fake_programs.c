@@ -74,6 +74,11 @@ void agent_free(struct agent *agent)
     free(agent);
 }
 
+void agent_retire(struct agent *agent)
+{
+    agent_free(agent);
+}
+
 int agent_release(struct agent *agent)
 {
     int fd = steal_fd(&agent->fd);

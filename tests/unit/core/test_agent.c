@@ -23,7 +23,8 @@
 struct stage {
     struct loop *loop;
     struct agent *agent;
-    int init; /* the other end */
+    int daemon; /* borrowed: the agent's end */
+    int init;   /* the other end */
     unsigned lost;
     unsigned exited;
     unsigned listed;
@@ -121,6 +122,7 @@ static int open_stage(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     stage->loop = loop_new(&clock_system);
     stage->agent = agent_new(stage->loop, ends[0], &handler, stage);
+    stage->daemon = ends[0];
     stage->init = ends[1];
     *state = stage;
     return 0;
@@ -813,6 +815,60 @@ static void file_operations_wait_for_each_other(void **state)
     }
 }
 
+static void a_file_operation_that_cannot_be_sent_after_its_wait_fails(void **state)
+{
+    enum { COUNT = PROTOCOL_MAX_FILES + 2 };
+    struct stage *stage = *state;
+    static struct asked asked[COUNT];
+    static char path[4000];
+    int small = 1;
+    struct protocol_file_done done = { 0 };
+    _Alignas(8) char bytes[256];
+    long length;
+
+    memset(path, 'x', sizeof(path) - 1);
+    greet(stage);
+    for (int i = 0; i < COUNT; i++) {
+        bool is_long = i == PROTOCOL_MAX_FILES;
+
+        asked[i] = (struct asked){ 0 };
+        agent_file(stage->agent,
+                   &(struct agent_file){ .kind = FILE_MOVE,
+                                         .path = is_long ? path : "/x",
+                                         .second = is_long ? path : "/y" },
+                   &asked[i].request, on_done);
+    }
+    for (int i = 0; i < PROTOCOL_MAX_FILES; i++)
+        (void)hear(stage, PROTOCOL_FILE);
+    /* The socket takes no message as long as that any more. */
+    assert_int_equal(setsockopt(stage->daemon, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+    done.header.request = asked[0].request.id;
+    length = protocol_file_done_encode(bytes, sizeof(bytes), &done, "");
+    say(stage, bytes, (size_t)length, NULL, 0);
+    assert_int_equal(asked[PROTOCOL_MAX_FILES].answers, 1);
+    assert_int_not_equal(asked[PROTOCOL_MAX_FILES].request.err.code, ERR_NONE);
+    assert_int_equal(hear(stage, PROTOCOL_FILE), asked[COUNT - 1].request.id);
+    assert_int_equal(stage->lost, 0);
+}
+
+static void a_retired_agent_fails_what_is_open_and_tells_nobody_else(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked[2] = { 0 };
+
+    greet(stage);
+    agent_ping(stage->agent, &asked[0].request, on_done);
+    agent_ping(stage->agent, &asked[1].request, on_done);
+    agent_cancel(&asked[1].request);
+    agent_retire(steal_ptr(&stage->agent));
+    assert_int_equal(asked[0].answers, 0); /* its caller may be on the stack */
+    turn(stage);
+    assert_int_equal(asked[0].answers, 1);
+    assert_int_equal(asked[0].request.err.code, ERR_BACKEND);
+    assert_int_equal(asked[1].answers, 0);
+    assert_int_equal(stage->lost, 0);
+}
+
 static void requests_that_make_no_sense_are_not_sent(void **state)
 {
     struct stage *stage = *state;
@@ -890,6 +946,8 @@ int main(void)
         ON_STAGE(what_the_socket_does_not_take_is_sent_later_in_order),
         ON_STAGE(the_queue_has_an_end),
         ON_STAGE(file_operations_wait_for_each_other),
+        ON_STAGE(a_file_operation_that_cannot_be_sent_after_its_wait_fails),
+        ON_STAGE(a_retired_agent_fails_what_is_open_and_tells_nobody_else),
         ON_STAGE(requests_that_make_no_sense_are_not_sent),
     };
 

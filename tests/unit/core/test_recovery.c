@@ -234,6 +234,40 @@ static void a_silent_sandbox_can_be_paused_resumed_and_torn_down(void **state)
     assert_int_equal(fake_backend_count(world->backend), 0);
 }
 
+struct asked {
+    struct agent_request request;
+    unsigned answers;
+};
+
+static void on_asked(struct agent_request *request)
+{
+    container_of(request, struct asked, request)->answers++;
+}
+
+/* It was asked for something while it is not known whether it answers; then nobody waits for it. */
+static void what_a_paused_sandbox_was_asked_fails(void **state)
+{
+    struct world *world = *state;
+    struct asked asked = { 0 };
+    struct ended paused = { 0 };
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+
+    fake_agent_be_silent(true);
+    fake_agent_lose(session->sandbox->agent);
+    world_advance(world, 100);
+    assert_int_equal(session->sandbox->state, SANDBOX_UNKNOWN);
+    assert_non_null(tried.use.agent);
+    agent_signal(tried.use.agent, 1, 9, SCOPE_PROCESS, &asked.request, on_asked);
+    session_pause(session, &paused.op, on_controlled);
+    fake_agent_be_silent(false);
+    world_settle(world);
+    assert_int_equal(paused.op.err.code, ERR_NONE);
+    assert_int_equal(asked.answers, 1);
+    assert_int_equal(asked.request.err.code, ERR_BACKEND);
+    session_use_end(&tried.use);
+}
+
 static void a_backend_that_does_not_answer_delays_no_start(void **state)
 {
     struct world *world = *state;
@@ -671,6 +705,7 @@ int main(void)
         TEST(a_silent_sandbox_delays_nobody_and_its_uses_are_answered),
         TEST(a_sandbox_that_stays_silent_is_replaced),
         TEST(a_silent_sandbox_can_be_paused_resumed_and_torn_down),
+        TEST(what_a_paused_sandbox_was_asked_fails),
         TEST(a_backend_that_does_not_answer_delays_no_start),
         TEST(a_sandbox_frozen_by_an_unrecorded_pause_is_thawed),
         TEST(a_recorded_pause_that_did_not_reach_the_kernel_is_made_true),
