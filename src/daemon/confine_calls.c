@@ -84,6 +84,9 @@ static const int refused_numbers[] = { 457, 458, 460, 467 };
 
 enum { YOUNGEST_CALL = 469 };
 
+/* Everything that makes a namespace by clone. */
+#define CLONE_NAMESPACES 0x7e020000U
+
 static int number_of(const char *name)
 {
     return seccomp_syscall_resolve_name(name); /* negative where this architecture lacks it */
@@ -170,9 +173,11 @@ static void add_pages_and_nodes(struct filter *filter)
 /* Its check for leaks, at the end of the process, starts a child that looks at this process. */
 static void add_sanitizer(struct filter *filter)
 {
+    const struct filter_condition no_namespace[] = { { 0, CLONE_NAMESPACES, 0 } };
+
     if (!HAS_SANITIZER)
         return;
-    filter_allow(filter, number_of("clone"));
+    filter_add_row(filter_allow_if(filter, number_of("clone")), no_namespace, 1);
     filter_allow(filter, number_of("ptrace"));
 }
 
