@@ -152,12 +152,14 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
 
 /* With its first process all of one that is used again is dead, which is what is waited for; who
  * asks us for anything after that comes behind the rest. Whether an imported template is in use is
- * not asked here. */
+ * not asked here. Nobody asks for it again once that was told, so it is marked first as one whose
+ * rest is the launcher's: ours, or the next one's. */
 static void note_death(struct launcher *launcher, struct destroy *destroy)
 {
     siginfo_t info;
 
-    if (destroy->kit.slot != SLOTS_NONE && !*destroy->mark.template_name) {
+    if (destroy->kit.slot != SLOTS_NONE && !*destroy->mark.template_name &&
+        mark_clear(destroy->kit.folder.mark) == 0) {
         answer(launcher, destroy, 0, NULL);
         destroy->is_told = true;
     }
@@ -289,6 +291,31 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
     }
     kill_all(launcher, destroy);
     go_on(launcher, destroy);
+}
+
+static void resume_one(void *user, const char *id)
+{
+    struct launcher *launcher = user;
+    int dir = state_open_sandbox(&launcher->state, id);
+    bool is_blank = dir >= 0 && mark_is_blank(dir);
+
+    if (dir >= 0)
+        close(dir);
+    if (is_blank)
+        destroy_start(launcher, id, NULL);
+}
+
+void destroys_resume(struct launcher *launcher)
+{
+    (void)state_each(&launcher->state, resume_one, launcher);
+}
+
+void destroys_mark(struct launcher *launcher)
+{
+    for (const struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next) {
+        if (destroy->is_told)
+            slots_mark(&launcher->slots, destroy->mark.slot);
+    }
 }
 
 void destroy_on_death(struct launcher *launcher, struct destroy *destroy)

@@ -17,6 +17,13 @@ void destroy_on_death(struct launcher *launcher, struct destroy *destroy);
 /* Tries again what was busy; returns how long the loop may wait, in ms, -1 for ever. */
 int destroy_turn(struct launcher *launcher);
 
+/* What an earlier launcher was making when it was killed, or had told to be gone and not removed
+ * yet. The directory is ours alone, and so are the groups with the names that are in it. */
+void destroys_resume(struct launcher *launcher);
+
+/* Of those that have no mark any more, the slots are taken until they are gone. */
+void destroys_mark(struct launcher *launcher);
+
 /* The launcher ends: groups of what is still dying have their id again, where the next one finds
  * them. */
 void destroys_close(struct launcher *launcher);

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -99,16 +100,13 @@ int folder_rename(struct launcher *launcher, struct folder *folder, const char *
  * by its path any more. The mark of a folder that is about to get an id must not tell another. */
 int folder_renew(struct folder *folder, struct fail *fail)
 {
-    static const uint32_t nothing;
     int fd;
 
     while ((fd = accept4(folder->socket, NULL, NULL, SOCK_CLOEXEC)) >= 0)
         close(fd);
     if (errno != EAGAIN)
         return fail_sys(fail, "empty the socket of init");
-    if (pwrite(folder->mark, &nothing, sizeof(nothing), 0) != sizeof(nothing))
-        return fail_sys(fail, "clear mark");
-    return 0;
+    return mark_clear(folder->mark) < 0 ? fail_sys(fail, "clear mark") : 0;
 }
 
 int folder_take_back(struct launcher *launcher, struct folder *folder, const char *id,
@@ -158,6 +156,17 @@ void folder_drop_ahead(struct launcher *launcher, unsigned number)
 
     set_name(launcher, &folder, number);
     folder_drop(launcher, &folder);
+}
+
+int folders_lock(const struct launcher *launcher, int how)
+{
+    int fd = openat(launcher->state.ahead, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd >= 0 && flock(fd, how | LOCK_NB) < 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 void folders_sweep(struct launcher *launcher)

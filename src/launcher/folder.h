@@ -48,5 +48,9 @@ void folder_drop(struct launcher *launcher, struct folder *folder);
 /* Removes what a maker that died may have made under this number. */
 void folder_drop_ahead(struct launcher *launcher, unsigned number);
 
+/* Whoever makes folders shares the lock (LOCK_SH), whoever removes those of others has it alone
+ * (LOCK_EX). A descriptor that holds it while it is open; -1 when it is taken. */
+int folders_lock(const struct launcher *launcher, int how);
+
 /* Removes those that an earlier launcher made ahead. */
 void folders_sweep(struct launcher *launcher);

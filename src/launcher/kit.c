@@ -6,12 +6,22 @@
 #include "launcher/shelf.h"
 #include "launcher/sys.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <time.h>
 
-enum { REFILL_MS = 20, SWEEP_MS = 1000, PAUSE_MS = 1000, PAUSES_MAX = 6, PAUSE_MAX_MS = 60 * 1000 };
+enum {
+    REFILL_MS = 20,
+    SWEEP_MS = 1000,
+    PAUSE_MS = 1000,
+    PAUSES_MAX = 6,
+    PAUSE_MAX_MS = 60 * 1000,
+    MAKER_LOOK_MS = 2,
+    MAKER_LOOKS = 1000,
+};
 
 static int64_t now_ms(void)
 {
@@ -26,11 +36,23 @@ void kits_wait_for_lull(struct kits *kits)
     kits->due_ms = now_ms() + REFILL_MS;
 }
 
+/* The maker of a launcher that was killed has a moment left: what it makes is to be seen below. */
+static void await_other_maker(const struct launcher *launcher)
+{
+    int lock;
+
+    for (int i = 0; (lock = folders_lock(launcher, LOCK_EX)) < 0 && i < MAKER_LOOKS; i++)
+        (void)poll(NULL, 0, MAKER_LOOK_MS);
+    if (lock >= 0)
+        close(lock);
+}
+
 void kits_open(struct launcher *launcher, unsigned wanted)
 {
     const uint64_t gigabyte = (uint64_t)1 << 30;
     struct kits *kits = &launcher->kits;
 
+    await_other_maker(launcher);
     cgroups_sweep(&launcher->cgroups, "kit-");
     folders_sweep(launcher);
     kits->wanted = wanted < KITS_MAX ? wanted : KITS_MAX;

@@ -197,6 +197,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
         (void)watch(self, self->network.watch, &self->network);
     trash_start(self);
     self->ready = true;
+    destroys_resume(self);
     *out_host = (struct launch_host){
         .features = self->cgroups.features | (self->root ? LAUNCH_HAS_ROOT : 0) |
                     (self->host.native ? LAUNCH_HAS_NATIVE : 0) |

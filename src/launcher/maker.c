@@ -7,7 +7,9 @@
 #include "launcher/shelf.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -164,11 +166,22 @@ static void make_ordered(struct launcher *launcher, struct delivery *delivery)
         kit_drop(launcher, &delivery->kit);
 }
 
+/* Work without a launcher is for nobody: it ends at once, and the next launcher removes what it had
+ * begun, which it must not do before. */
+static int follow_launcher(const struct launcher *launcher)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)folders_lock(launcher, LOCK_SH);
+    return getppid() == launcher->pid ? 0 : -1;
+}
+
 static _Noreturn void run(struct launcher *launcher, int socket)
 {
     struct delivery delivery;
 
     (void)prctl(PR_SET_NAME, "sandglass-maker");
+    if (follow_launcher(launcher) < 0)
+        _exit(1);
     close(launcher->socket);
     close(launcher->epoll);
     leases_forget(&launcher->slots.leases);

@@ -178,6 +178,26 @@ int mark_write(int dir, const struct mark *mark)
     return written == sizeof(*mark) ? 0 : -1;
 }
 
+int mark_clear(int mark)
+{
+    static const uint32_t nothing;
+
+    return pwrite(mark, &nothing, sizeof(nothing), 0) == sizeof(nothing) ? 0 : -1;
+}
+
+bool mark_is_blank(int dir)
+{
+    uint32_t magic = 0;
+    ssize_t length;
+    int fd = openat(dir, "mark", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0)
+        return errno == ENOENT;
+    length = read(fd, &magic, sizeof(magic));
+    close(fd);
+    return length == 0 || (length == sizeof(magic) && magic == 0);
+}
+
 bool mark_is_ours(const struct state *state, const struct mark *mark, const char *id)
 {
     return strcmp(mark->instance, state->instance) == 0 && strcmp(mark->id, id) == 0;

@@ -43,6 +43,11 @@ void mark_init(struct mark *mark, const struct state *state, const char *id);
 int state_open_sandbox(struct state *state, const char *id);
 int mark_read(int dir, struct mark *out_mark);
 int mark_write(int dir, const struct mark *mark);
+
+/* Of a sandbox that nobody is told of any more: what is left is removed by the next launcher. */
+int mark_clear(int mark);
+/* It was cleared, or never written. One that cannot be read is not: it may be another version's. */
+bool mark_is_blank(int dir);
 bool mark_is_ours(const struct state *state, const struct mark *mark, const char *id);
 
 /* The directory goes away at once by name, its content later: 1 when there is trash now, 0 when

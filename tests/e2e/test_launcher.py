@@ -98,3 +98,21 @@ def test_a_killed_teardown_process_is_replaced(make_daemon):
     assert run(daemon, session, "true").json["exit_code"] == 0
     daemon.api("DELETE", f"/sessions/{session}")
     assert launcher_of(daemon) == launcher
+
+
+def test_a_killed_maker_of_spares_is_replaced(make_daemon):
+    """What it was at is dropped, sandboxes are made without spares meanwhile, and another one makes new ones."""
+    daemon = make_daemon(backend="native")
+    launcher = launcher_of(daemon)
+
+    def find():
+        return children_of(launcher).get("sandglass-maker")
+
+    before = wait_for(find, "there is a maker")
+    os.kill(before, signal.SIGKILL)
+    session = daemon.session()
+    assert run(daemon, session, "true").json["exit_code"] == 0
+    another(find, before)
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    assert run(daemon, daemon.session(), "true").json["exit_code"] == 0
+    assert launcher_of(daemon) == launcher
