@@ -19,12 +19,13 @@ static const struct {
     const char *remedy; /* %s is the session */
 } clocks[] = {
     { "idle", "idle_remaining", "nobody has used it meanwhile",
-      "any use sets it back: an execution, input, a file. Looking (ls, inspect, logs, why) is no "
+      "What extends it: any use, such as an execution, input, a file. Looking (ls, inspect, logs, "
+      "why) is no "
       "use." },
     { "lease", "lease_remaining", "its lease ends",
-      "'sandglass session extend --timeout 1h %s' makes it longer." },
+      "What extends it: 'sandglass session extend --timeout 1h %s' makes it longer." },
     { "lifetime", "lifetime_remaining", "it reaches its greatest age",
-      "nothing extends that: it was set by --max-lifetime or session.max_lifetime when the session "
+      "Nothing extends it: it was set by --max-lifetime or session.max_lifetime when the session "
       "was made." },
 };
 
@@ -67,7 +68,7 @@ static void say_next(struct buffer *text, const json_t *session, const char *id)
     say_when(text, end.remaining_s);
     for (size_t i = 0; i < ARRAY_LENGTH(clocks); i++)
         if (strcmp(clocks[i].kind, end.kind) == 0) {
-            buffer_appendf(text, ", when %s (%s).\nWhat extends it: ", clocks[i].meaning, end.kind);
+            buffer_appendf(text, ", when %s (%s).\n", clocks[i].meaning, end.kind);
             buffer_appendf(text, clocks[i].remedy, id);
         }
     buffer_append_text(text, "\nThe other clocks:\n");

@@ -126,9 +126,15 @@ static bool is_nobody_there(const struct error *err)
 
 int cli_explain_connection(const struct cli *cli, struct error *err)
 {
-    if (is_nobody_there(err))
-        return error_named(err, ERR_UNAVAILABLE, "daemon_not_running",
-                           "no daemon at %s; start one with 'sandglass serve'", cli->url);
+    if (is_nobody_there(err)) {
+        error_named(err, ERR_UNAVAILABLE, "daemon_not_running",
+                    "no daemon at %s; start one with 'sandglass serve'", cli->url);
+        if (!cli->url_was_given && geteuid() != 0 && try_socket(system_url) < 0 && errno == EACCES)
+            error_hint(err,
+                       "the system's daemon at %s is for root and the group of that socket: "
+                       "'adduser NAME sandglass' lets a user in",
+                       system_url);
+    }
     return -1;
 }
 
