@@ -1,5 +1,6 @@
-/* sandglass budget: what a session may spend and has spent. */
+/* sandglass budget: what a session or an owner may spend and has spent. */
 
+#include "base/alloc.h"
 #include "base/money.h"
 #include "base/str.h"
 #include "cli/commands.h"
@@ -13,13 +14,16 @@ struct budget_args {
     struct common_args common;
     const char *cap;
     const char *auto_approve;
+    const char *owner;
 };
 
 static const struct option budget_options[] = {
     { "cap", 0, OPTION_NUMBER, offsetof(struct budget_args, cap), "USD", NULL,
       "what it may spend without a person who approves it" },
     { "auto-approve", 0, OPTION_TEXT, offsetof(struct budget_args, auto_approve), "on|off",
-      "on off", "whether what fits into the cap needs nobody" },
+      "on off", "approve automatically whatever fits under the cap of the session" },
+    { "owner", 0, OPTION_TEXT, offsetof(struct budget_args, owner), "NAME", NULL,
+      "of this owner instead of a session; for approvers" },
     { 0 },
 };
 
@@ -48,12 +52,29 @@ static int print(struct cli *cli, const json_t *budget)
 
     if (cli->json)
         return cli_print_json(cli, budget);
-    for (size_t i = 0; i < ARRAY_LENGTH(rows); i++)
-        buffer_appendf(&text, "%-14s%s USD\n", rows[i].label,
-                       money_text(money_from_usd(field_number(budget, rows[i].name, 0)), amount));
-    buffer_appendf(&text, "%-14s%s\n", "auto-approve",
-                   field_bool(budget, "auto_approve") ? "on" : "off");
+    for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
+        const json_t *value = json_object_get(budget, rows[i].name);
+
+        if (json_is_number(value))
+            buffer_appendf(&text, "%-14s%s USD\n", rows[i].label,
+                           money_text(money_from_usd(json_number_value(value)), amount));
+        else
+            buffer_appendf(&text, "%-14snone\n", rows[i].label);
+    }
+    if (json_object_get(budget, "auto_approve"))
+        buffer_appendf(&text, "%-14s%s\n", "auto-approve",
+                       field_bool(budget, "auto_approve") ? "on" : "off");
     return cli_print(cli, text.data, text.length);
+}
+
+/* Of the session, else of the owner. Allocated. */
+static char *budget_target(const struct budget_args *args, const struct text_list *operands)
+{
+    scoped(free) char *owner = args->owner ? url_encode(args->owner) : NULL;
+
+    if (operands->count)
+        return session_target(operands->items[0], "/budget");
+    return xasprintf("/api/v1/budget%s%s", owner ? "?owner=" : "", owner ? owner : "");
 }
 
 static int budget_run(struct cli *cli, const void *given_args, const struct option_result *given)
@@ -65,9 +86,11 @@ static int budget_run(struct cli *cli, const void *given_args, const struct opti
     scoped(free) char *target = NULL;
     struct error err;
 
-    if (given->operands.count != 1)
-        return cli_misuse(cli, "budget needs one session");
-    target = session_target(given->operands.items[0], "/budget");
+    if (given->operands.count > 1 || (given->operands.count && args->owner))
+        return cli_misuse(cli, "budget is of one session or of one owner");
+    if (args->auto_approve && !given->operands.count)
+        return cli_misuse(cli, "--auto-approve needs a session");
+    target = budget_target(args, &given->operands);
     write_patch(args, &body);
     if (cli_call(cli, changes ? HTTP_PATCH : HTTP_GET, target, changes ? &body : NULL, &reply,
                  &err) < 0)
@@ -77,8 +100,9 @@ static int budget_run(struct cli *cli, const void *given_args, const struct opti
 
 const struct command cmd_budget = {
     .name = "budget",
-    .summary = "Show or change what a session may spend",
-    .usage = "[--cap USD] [--auto-approve on|off] SESSION",
+    .summary = "Show or change what a session or an owner may spend",
+    .usage = "[--cap USD] [--auto-approve on|off] [SESSION | --owner NAME]",
+    .details = "Without a session: of the caller, for all of their sessions together.",
     .sets = { { budget_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct budget_args),
     .plain_after = OPERANDS_MIXED,

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/commands.h"
+#include "cli/kept.h"
 #include "cli/transfer.h"
 #include "cli/tree.h"
 
@@ -191,15 +192,12 @@ static int copy_directory_out(struct cli *cli, const struct place *from, const c
     return result;
 }
 
-static int copy_out(struct cli *cli, const struct place *from, const struct place *to,
-                    struct error *err)
+static int copy_live_out(struct cli *cli, const struct place *from, const struct place *to,
+                         const char *path, struct error *err)
 {
     scoped(free) char *encoded = url_encode(from->path);
     scoped(free) char *target = session_target(from->session, "/files?path=%s", encoded);
     scoped(free) char *archive = archive_target(from, from->path);
-    scoped(free) char *name = last_name(from->path);
-    scoped(free) char *path = is_directory(to->path) ? path_join(to->path, name)
-                                                     : xstrdup(to->path);
     bool is_tree = false;
 
     if (is_stream(to))
@@ -208,6 +206,20 @@ static int copy_out(struct cli *cli, const struct place *from, const struct plac
         return -1;
     return is_tree ? copy_directory_out(cli, from, path, err)
                    : transfer_receive(cli, target, path, err);
+}
+
+static int copy_out(struct cli *cli, const struct place *from, const struct place *to,
+                    struct error *err)
+{
+    scoped(free) char *name = last_name(from->path);
+    scoped(free) char *path = is_directory(to->path) ? path_join(to->path, name)
+                                                     : xstrdup(to->path);
+
+    if (copy_live_out(cli, from, to, path, err) == 0)
+        return 0;
+    return kept_applies(err)
+               ? kept_copy_out(cli, from->session, from->path, is_stream(to) ? NULL : path, err)
+               : -1;
 }
 
 static int cp_run(struct cli *cli, const void *args UNUSED, const struct option_result *given)
@@ -239,7 +251,9 @@ const struct command cmd_cp = {
         "A relative PATH begins in the workspace; with a slash at its end it is a directory that\n"
         "the copy goes into. A file replaces the destination in one step, with the mode of the\n"
         "source when it goes in. What is in a directory is added to what is there; members that\n"
-        "lead out of it are refused and named. With - a directory is a tar on stdin or stdout.",
+        "lead out of it are refused and named. With - a directory is a tar on stdin or stdout.\n"
+        "Of a session that has ended, the files that were kept (--keep-files) can be copied out:\n"
+        "one of them, or all with SESSION:.",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct cp_args),
     .plain_after = OPERANDS_MIXED,

@@ -1,4 +1,4 @@
-/* sandglass session: create, extend, pause, resume; the rest are the short forms. */
+/* sandglass session: create, extend, pause, resume, teardown; the rest are the short forms. */
 
 #include "base/str.h"
 #include "cli/commands.h"
@@ -109,13 +109,14 @@ static const struct command session_extend = {
     .run = extend_run,
 };
 
-/* --- pause and resume ------------------------------------------------------------------------ */
+/* --- pause, resume and teardown
+ * -------------------------------------------------------------------- */
 
 struct plain_args {
     struct common_args common;
 };
 
-static int verb_run(struct cli *cli, const void *args UNUSED, const struct option_result *given)
+static int post_run(struct cli *cli, const struct option_result *given, const char *route)
 {
     scoped(buffer_fini) struct buffer body = BUFFER_INIT(16);
     scoped(reply_fini) struct reply reply = { 0 };
@@ -124,12 +125,33 @@ static int verb_run(struct cli *cli, const void *args UNUSED, const struct optio
 
     if (given->operands.count != 1)
         return cli_misuse(cli, "%s needs one session", cli->command->name);
-    target = session_target(given->operands.items[0], "/%s", cli->command->name);
+    target = session_target(given->operands.items[0], "/%s", route);
     buffer_append_text(&body, "{}");
     if (cli_call(cli, HTTP_POST, target, &body, &reply, &err) < 0)
         return cli_fail(cli, &err);
     return cli->json ? cli_print_json(cli, reply.json) : 0;
 }
+
+static int verb_run(struct cli *cli, const void *args UNUSED, const struct option_result *given)
+{
+    return post_run(cli, given, cli->command->name);
+}
+
+static int teardown_run(struct cli *cli, const void *args UNUSED, const struct option_result *given)
+{
+    return post_run(cli, given, "sandbox/teardown");
+}
+
+static const struct command session_teardown = {
+    .name = "teardown",
+    .summary = "Take the sandbox of a session away: the session stays, its next use makes another",
+    .usage = "SESSION",
+    .sets = { COMMON_OPTIONS },
+    .args_size = sizeof(struct plain_args),
+    .plain_after = OPERANDS_MIXED,
+    .operand = OPERAND_SESSION,
+    .run = teardown_run,
+};
 
 static const struct command session_pause = {
     .name = "pause",
@@ -156,8 +178,8 @@ static const struct command session_resume = {
 /* --- the group ------------------------------------------------------------------------------- */
 
 static const struct command *const session_commands[] = {
-    &session_create, &cmd_ls, &cmd_inspect, &session_extend, &cmd_sandbox, &session_pause,
-    &session_resume, &cmd_rm, NULL,
+    &session_create, &cmd_ls,         &cmd_inspect,      &session_extend, &cmd_sandbox,
+    &session_pause,  &session_resume, &session_teardown, &cmd_rm,         NULL,
 };
 
 const struct command cmd_session = {

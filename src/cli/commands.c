@@ -10,11 +10,11 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-    &cmd_run,      &cmd_exec,      &cmd_execute, &cmd_session,    &cmd_ls,    &cmd_ps,
-    &cmd_inspect,  &cmd_logs,      &cmd_history, &cmd_cp,         &cmd_rm,    &cmd_why,
-    &cmd_top,      &cmd_approvals, &cmd_budget,  &cmd_scope,      &cmd_mcp,   &cmd_sweep,
-    &cmd_serve,    &cmd_doctor,    &cmd_bench,   &cmd_key,        &cmd_audit, &cmd_store,
-    &cmd_template, &cmd_config,    &cmd_version, &cmd_completion, &cmd_help,  NULL,
+    &cmd_run,    &cmd_exec,    &cmd_execute,    &cmd_session, &cmd_ls,    &cmd_ps,    &cmd_inspect,
+    &cmd_logs,   &cmd_history, &cmd_cp,         &cmd_rm,      &cmd_why,   &cmd_top,   &cmd_storage,
+    &cmd_tools,  &cmd_flavors, &cmd_approvals,  &cmd_budget,  &cmd_scope, &cmd_mcp,   &cmd_sweep,
+    &cmd_serve,  &cmd_doctor,  &cmd_bench,      &cmd_key,     &cmd_audit, &cmd_store, &cmd_template,
+    &cmd_config, &cmd_version, &cmd_completion, &cmd_help,    NULL,
 };
 
 const struct command *command_find(const struct command *const *table, const char *name)

@@ -251,7 +251,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 def test_bash_completes_commands_options_and_choices():
     assert complete("sandglass ") == COMMANDS
     assert complete("sandglass ex") == ["exec", "execute"]
-    assert complete("sandglass session ") == ["create", "ls", "inspect", "extend", "sandbox", "pause", "resume", "rm"]
+    assert complete("sandglass session ") == ["create", "ls", "inspect", "extend", "sandbox", "pause", "resume", "teardown", "rm"]
     assert complete("sandglass session create --mem") == ["--memory"]
     assert complete("sandglass run --network ") == ["none", "open"]
     assert complete("sandglass exec s -- ") == []
