@@ -31,10 +31,14 @@ struct launched_backend *launched_from(struct backend *backend)
 }
 
 struct backend *launched_open(const struct backend_ops *ops, enum launch_mode mode,
-                              const struct backend_options *options)
+                              const struct backend_options *options, struct error *err)
 {
-    struct launched_backend *launched = xnew(struct launched_backend);
+    struct launched_backend *launched;
 
+    if (options->config &&
+        report_check_required(options->config, mode, launcher_host(options->launcher), err) < 0)
+        return NULL;
+    launched = xnew(struct launched_backend);
     launched->base = (struct backend){ .ops = ops, .loop = options->loop };
     launched->launcher = options->launcher;
     launched->config = options->config;

@@ -26,8 +26,9 @@ struct launched_backend {
     struct list calls;    /* in flight */
 };
 
+/* NULL where the host cannot give what sandbox.require names. */
 struct backend *launched_open(const struct backend_ops *ops, enum launch_mode mode,
-                              const struct backend_options *options);
+                              const struct backend_options *options, struct error *err);
 struct launched_backend *launched_from(struct backend *backend);
 
 /* The operations. */

@@ -66,7 +66,7 @@ static bool is_in_force(const char *name, const struct launch_made *made,
         return has_all_namespaces(made);
     if (str_equal(name, "uid_range"))
         return view->uid_count >= LAUNCH_IDS_PER_SLOT && made->own_ids;
-    if (str_equal(name, "cgroup") || str_equal(name, "limits"))
+    if (str_equal(name, "limits"))
         return view->memory_bytes && view->pids && view->cpu_millis;
     if (str_equal(name, "memory"))
         return view->memory_bytes > 0;
@@ -85,6 +85,54 @@ static bool is_in_force(const char *name, const struct launch_made *made,
             return made->namespaces & namespaces[i].bit;
     }
     return false;
+}
+
+static bool can_be_in_force(const char *name, enum launch_mode mode, const struct launch_host *host,
+                            const struct config *config)
+{
+    static const struct {
+        const char *name;
+        uint32_t features;
+        bool native;
+    } walls[] = {
+        { "seccomp", LAUNCH_HAS_SECCOMP, false },
+        { "uid_range", LAUNCH_HAS_UID_RANGE, true },
+        { "limits", LAUNCH_HAS_MEMORY | LAUNCH_HAS_CPU | LAUNCH_HAS_PIDS, false },
+        { "memory", LAUNCH_HAS_MEMORY, false },
+        { "cpu", LAUNCH_HAS_CPU, false },
+        { "pids", LAUNCH_HAS_PIDS, false },
+        { "no_new_privs", 0, false },
+        { "io", LAUNCH_HAS_IO, false },
+    };
+
+    if (str_equal(name, "landlock") || str_equal(name, "landlock_scope"))
+        return host->landlock_abi >= (str_equal(name, "landlock") ? 1 : LANDLOCK_SCOPES);
+    if (str_equal(name, "io") && !config->sandbox.io_bytes_per_s &&
+        !config->sandbox.io_operations_per_s)
+        return false;
+    for (size_t i = 0; i < ARRAY_LENGTH(walls); i++) {
+        if (str_equal(walls[i].name, name))
+            return (mode == LAUNCH_NATIVE || !walls[i].native) &&
+                   (host->features & walls[i].features) == walls[i].features;
+    }
+    return mode == LAUNCH_NATIVE; /* namespaces, disk, network */
+}
+
+int report_check_required(const struct config *config, enum launch_mode mode,
+                          const struct launch_host *host, struct error *err)
+{
+    const struct config_list *wanted = &config->sandbox.require;
+
+    for (size_t i = 0; i < wanted->count; i++) {
+        if (can_be_in_force(wanted->items[i], mode, host, config))
+            continue;
+        error_named(err, ERR_UNAVAILABLE, "isolation_missing",
+                    "sandbox.require names \"%s\", which the backend %s cannot give here",
+                    wanted->items[i], mode == LAUNCH_NATIVE ? "native" : "direct");
+        return error_hint(err, "'sandglass doctor' shows what this host allows; take it out of "
+                               "sandbox.require only where its absence is acceptable");
+    }
+    return 0;
 }
 
 int report_require(struct launched_backend *backend, const char *id, struct error *err)

@@ -164,6 +164,9 @@ const struct setting settings[] = {
         .type = SETTING_LIST,
         .offset = FIELD(sandbox.require),
         .fallback = "",
+        .choices = CHOICES("namespaces", "user", "pid", "mnt", "net", "ipc", "uts", "cgroup",
+                           "uid_range", "seccomp", "no_new_privs", "landlock", "landlock_scope",
+                           "limits", "memory", "cpu", "pids", "disk", "io", "network"),
         .help = "Walls that must be in force: the daemon does not start without them.",
     },
     {

@@ -98,7 +98,7 @@ struct setting {
     bool zero_is_off; /* 0 is allowed below min */
     bool required;    /* in items */
     const char *const
-        *choices; /* for CHOICE, and for a TEXT that is one of a few; ends with NULL */
+        *choices; /* for CHOICE, and for a TEXT or a LIST of a few words; ends with NULL */
     const struct setting_item *item;
     const char *shown_default; /* where the fallback says too little */
     const char *help;
@@ -132,6 +132,9 @@ static inline void scoped_config_list_release(struct config_list *list)
 }
 
 /* Appends to the map, refusing names that no variable can have and repeated ones. */
+/* One more item, which has to be one of the choices where there are any. */
+int setting_list_append(const struct setting *setting, struct config_list *list, const char *text,
+                        struct error *err);
 int setting_map_put(struct config_map *map, const char *name, const char *value, struct error *err);
 bool setting_is_variable_name(const char *text, size_t length);
 

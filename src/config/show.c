@@ -269,6 +269,8 @@ static void describe_type(const struct setting *setting, struct buffer *out)
         buffer_append_text(out, names[setting->type]);
         return;
     }
+    if (setting->type == SETTING_LIST)
+        buffer_append_text(out, "list of ");
     for (const char *const *choice = setting->choices, *separator = ""; *choice; choice++) {
         if (!**choice)
             continue;

@@ -217,15 +217,28 @@ static int assign_choice(const struct setting *setting, int *field, const char *
     return 0;
 }
 
-static void assign_list(struct config_list *field, const char *text)
+int setting_list_append(const struct setting *setting, struct config_list *list, const char *text,
+                        struct error *err)
+{
+    if (setting->choices && choice_find(setting, text, err) < 0)
+        return -1;
+    config_list_append(list, text);
+    return 0;
+}
+
+static int assign_list(const struct setting *setting, struct config_list *field, const char *text,
+                       struct error *err)
 {
     scoped(free) char *copy = xstrdup(text);
     char *rest = NULL;
 
     config_list_release(field);
     for (char *word = strtok_r(copy, separators, &rest); word;
-         word = strtok_r(NULL, separators, &rest))
-        config_list_append(field, word);
+         word = strtok_r(NULL, separators, &rest)) {
+        if (setting_list_append(setting, field, word, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 bool setting_is_variable_name(const char *text, size_t length)
@@ -333,8 +346,7 @@ int setting_assign(const struct setting *setting, void *base, const char *text, 
     case SETTING_CHOICE:
         return assign_choice(setting, field, text, err);
     case SETTING_LIST:
-        assign_list(field, text);
-        return 0;
+        return assign_list(setting, field, text, err);
     case SETTING_MAP:
         return assign_map(field, text, err);
     case SETTING_ITEMS:

@@ -136,7 +136,8 @@ static int read_list(struct reader *reader, const struct setting *setting, struc
         text = read_text(reader, err);
         if (!text)
             return -1;
-        config_list_append(list, text);
+        if (setting_list_append(setting, list, text, err) < 0)
+            return -1;
     }
 }
 

@@ -1,10 +1,13 @@
 #include "daemon/preflight.h"
 
+#include "base/alloc.h"
 #include "base/scoped.h"
 #include "base/str.h"
 #include "daemon/place.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -98,6 +101,60 @@ static int check_files(const struct config *config, const struct identity *ident
                    : 0;
 }
 
+/* Its directory is the operator's: the daemon makes none there. */
+static int check_audit(const struct config *config, const struct identity *identity,
+                       struct error *err)
+{
+    scoped(free) char *directory = NULL;
+    const char *slash = strrchr(config->audit.file, '/');
+
+    if (!config->audit.enabled || config_is_default(config, "audit.file") || !slash)
+        return 0;
+    directory = xstrndup(config->audit.file,
+                         slash == config->audit.file ? 1 : (size_t)(slash - config->audit.file));
+    if (!is_directory(directory))
+        return error_set(err, ERR_INVALID, "audit.file: there is no directory %s", directory);
+    if (access(config->audit.file, F_OK) == 0)
+        return 0;
+    if (place_check(directory, identity, "keep the audit log", err) == 0)
+        return 0;
+    error_wrap(err, "audit.file");
+    return error_hint(err, "name a file in a directory of the daemon's user, or make the file and "
+                           "give it to that user");
+}
+
+static unsigned first_free_port(void)
+{
+    scoped(fd_close) int fd =
+        open("/proc/sys/net/ipv4/ip_unprivileged_port_start", O_RDONLY | O_CLOEXEC);
+    char text[16] = "";
+
+    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 ? (unsigned)atoi(text) : 1024;
+}
+
+/* The daemon listens when it has given up its power. */
+static int check_ports(const struct config *config, const struct identity *identity,
+                       struct error *err)
+{
+    unsigned first = first_free_port();
+
+    for (size_t i = 0; identity->kind != IDENTITY_SELF && i < config->listen.count; i++) {
+        const char *colon = strrchr(config->listen.items[i], ':');
+        unsigned port = colon ? (unsigned)atoi(colon + 1) : 0;
+
+        if (str_starts_with(config->listen.items[i], "unix:") || !port || port >= first)
+            continue;
+        error_set(err, ERR_INVALID,
+                  "listen: %s: ports below %u are for root, and the daemon does not stay root",
+                  config->listen.items[i], first);
+        return error_hint(err,
+                          "take another port and forward this one to it, or run: "
+                          "sysctl -w net.ipv4.ip_unprivileged_port_start=%u",
+                          port);
+    }
+    return 0;
+}
+
 int preflight_check(const struct config *config, const struct identity *identity, struct error *err)
 {
     bool direct = str_equal(config->sandbox.backend, "direct");
@@ -105,6 +162,8 @@ int preflight_check(const struct config *config, const struct identity *identity
     if (check_template(config, err) < 0 || (direct && check_direct(config, identity, err) < 0))
         return -1;
     if (config->sandbox.allow_direct_fallback && check_direct_ids(config, identity, err) < 0)
+        return -1;
+    if (check_audit(config, identity, err) < 0 || check_ports(config, identity, err) < 0)
         return -1;
     return check_files(config, identity, err);
 }

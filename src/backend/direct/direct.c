@@ -49,5 +49,5 @@ struct backend *direct_backend_open(const struct backend_options *options, struc
         error_hint(err, "set sandbox.backend to direct");
         return NULL;
     }
-    return launched_open(&direct_backend_ops, LAUNCH_DIRECT, options);
+    return launched_open(&direct_backend_ops, LAUNCH_DIRECT, options, err);
 }

@@ -47,5 +47,5 @@ struct backend *native_backend_open(const struct backend_options *options, struc
                    native_remedy(host->missing));
         return NULL;
     }
-    return launched_open(&native_backend_ops, LAUNCH_NATIVE, options);
+    return launched_open(&native_backend_ops, LAUNCH_NATIVE, options, err);
 }
