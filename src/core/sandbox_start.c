@@ -298,6 +298,7 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
 
 static void become_ready(struct sandbox *sandbox)
 {
+    error_keep(&sandbox->last_error, NULL); /* of attempts before */
     sandbox_set_state(sandbox, SANDBOX_READY);
     sandbox->ready_at_us = loop_now_us(sandbox->core->loop);
     sandbox_save(sandbox);

@@ -77,6 +77,8 @@ char *session_spec_text(const struct session *session)
     json_put_text(&json, "network", session_network_name(session));
     json_put_int(&json, "memory_bytes", (int64_t)session->limits.memory_bytes);
     json_put_int(&json, "disk_bytes", (int64_t)session->limits.disk_bytes);
+    json_put_int(&json, "disk_in_force",
+                 (int64_t)backend_disk_in_force(session->core->parts.backend, &session->limits));
     json_put_int(&json, "cpu_millis", session->limits.cpu_millis);
     json_put_int(&json, "pids", session->limits.pids);
     json_put_int(&json, "timeout_ms", session->timeout_ms);

@@ -108,6 +108,21 @@ def test_looking_does_not_keep_a_session_alive(daemon):
     assert time.monotonic() - begin < 8
 
 
+def test_times_name_their_clocks_and_limits_stay_what_was_in_force(daemon):
+    session = daemon.session(timeout=3000, idle_timeout=50, max_lifetime=9000)
+    shown = daemon.api("GET", f"/sessions/{session}", expect=200).json
+    assert (shown["expires_at_clock"], shown["time_remaining_clock"]) == ("lease", "idle")
+    assert shown["time_remaining"] <= 50 < shown["lease_remaining"] <= 3000
+    assert shown["next_end"]["reason"] == "idle" and shown["sandbox"]["last_error"] is None
+    patched = daemon.api("PATCH", f"/sessions/{session}", {"idle_timeout": 5000}, expect=200).json
+    assert (patched["time_remaining_clock"], patched["next_end"]["reason"]) == ("lease", "lease")
+    ended = daemon.api("DELETE", f"/sessions/{session}", expect=200).json
+    assert ended["limits"] == shown["limits"] == daemon.api("GET", f"/sessions/{session}", expect=200).json["limits"]
+    assert ended["time_remaining_clock"] is None
+    bare = daemon.api("GET", f"/sessions/{daemon.session()}", expect=200).json
+    assert (bare["expires_at"], bare["expires_at_clock"]) == (None, None) and bare["time_remaining_clock"] == "idle"
+
+
 def test_a_lease_ends_the_session_unless_it_is_extended(daemon):
     kept = daemon.session(timeout=2)
     lost = daemon.session(timeout=2)

@@ -264,6 +264,7 @@ static void m9_failures_that_may_pass_are_tried_again(void **state)
     world_advance(world, 10 * 1000);
     assert_int_equal(session->sandbox->state, SANDBOX_READY);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 4);
+    assert_null(session->sandbox->last_error);
 }
 
 static void but_not_longer_than_a_start_may_take(void **state)
