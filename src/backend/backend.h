@@ -47,13 +47,23 @@ struct backend_sandbox {
     uint32_t slot;       /* uid range or the like; 0 where there is none */
 };
 
+/* A program in a sandbox, by the name that it gives itself. */
+struct sandbox_process {
+    uint64_t cpu_us;
+    uint32_t pid; /* 0: none */
+    char name[20];
+};
+
+enum { USAGE_PROCESSES = 8 };
+
 struct sandbox_usage {
     uint64_t cpu_us;
     uint64_t memory_bytes;
     uint64_t memory_peak_bytes;
     uint64_t disk_bytes;
     uint32_t pids;
-    uint32_t oom_kills; /* since the sandbox was made */
+    uint32_t oom_kills;                                /* since the sandbox was made */
+    struct sandbox_process processes[USAGE_PROCESSES]; /* the busiest first, where they are known */
 };
 
 enum backend_verdict {

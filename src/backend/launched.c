@@ -341,6 +341,19 @@ void launched_freeze(struct backend *backend, const char *id, bool frozen, struc
                   on_done);
 }
 
+static void copy_processes(const struct launch_usage *from, struct sandbox_usage *to)
+{
+    _Static_assert(USAGE_PROCESSES == (int)LAUNCH_PROCESSES, "one for each");
+    for (size_t i = 0; i < USAGE_PROCESSES; i++) {
+        const struct launch_process *process = &from->processes[i];
+
+        to->processes[i] =
+            (struct sandbox_process){ .cpu_us = process->cpu_us, .pid = process->pid };
+        snprintf(to->processes[i].name, sizeof(to->processes[i].name), "%.*s",
+                 (int)sizeof(process->name) - 1, process->name);
+    }
+}
+
 static void on_inspected(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
 {
     struct call *call = container_of(base, struct call, base);
@@ -357,6 +370,7 @@ static void on_inspected(struct launcher_call *base, const struct launch_reply *
             .pids = usage->pids,
             .oom_kills = usage->oom_kills,
         };
+        copy_processes(usage, &call->op->result.usage);
     }
     call_finish(call);
 }

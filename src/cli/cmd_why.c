@@ -1,5 +1,6 @@
 /* sandglass why: which clock ends a session, when, and what would extend it. */
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "cli/commands.h"
@@ -145,9 +146,64 @@ static void explain_end(struct cli *cli, struct buffer *text, const json_t *sess
 /* --- all ---------------------------------------------------------------------------------------
  */
 
-static bool is_busy(const json_t *session)
+static json_t *read_execution(struct cli *cli, const char *session, const char *id)
 {
-    return field_int(json_object_get(session, "executions"), "running", 0) > 0;
+    scoped(free) char *target = xasprintf("/api/v1/sessions/%s/executions/%s", session, id);
+    struct reply reply = { 0 };
+    struct error ignored;
+    json_t *execution = NULL;
+
+    if (cli_call(cli, HTTP_GET, target, NULL, &reply, &ignored) == 0)
+        execution = json_incref(reply.json);
+    reply_fini(&reply);
+    return execution;
+}
+
+static void say_execution(struct cli *cli, struct buffer *text, const char *session, const char *id)
+{
+    scoped(json_decref) json_t *execution = read_execution(cli, session, id);
+
+    buffer_appendf(text, "Execution %s runs in it, so the idle clock stands still:", id);
+    if (execution)
+        say_command(text, execution);
+    buffer_append_byte(text, '\n');
+}
+
+/* A program gives itself any name, and this one is for a terminal. */
+static void append_name(struct buffer *text, const char *name)
+{
+    for (; *name; name++)
+        buffer_append_byte(text, (unsigned char)*name < ' ' || *name == 0x7f ? '?' : *name);
+}
+
+static void say_background(struct buffer *text, const json_t *keeper)
+{
+    const char *process = field_text(keeper, "process", NULL);
+
+    if (process) {
+        buffer_append_text(text, "The process \"");
+        append_name(text, process);
+        buffer_appendf(
+            text, "\" works in the background (%.2f s of processor time between two looks) and",
+            field_number(keeper, "cpu_seconds", 0));
+    } else {
+        buffer_append_text(text, "A process works in the background and");
+    }
+    buffer_appendf(text,
+                   " keeps it since %s.\nThat counts until %s at most "
+                   "(session.background_limit).\n",
+                   field_text(keeper, "since", "?"), field_text(keeper, "until", "?"));
+}
+
+static void say_keeper(struct cli *cli, struct buffer *text, const json_t *session, const char *id)
+{
+    const json_t *keeper = json_object_get(session, "kept_alive_by");
+    const char *kind = field_text(keeper, "kind", "");
+
+    if (str_equal(kind, "execution"))
+        say_execution(cli, text, id, field_text(keeper, "execution_id", "?"));
+    else if (str_equal(kind, "background"))
+        say_background(text, keeper);
 }
 
 static void explain(struct cli *cli, struct buffer *text, const json_t *session)
@@ -159,8 +215,7 @@ static void explain(struct cli *cli, struct buffer *text, const json_t *session)
         return;
     }
     say_next(text, session, id);
-    if (is_busy(session))
-        buffer_append_text(text, "Something runs in it: the idle clock stands still.\n");
+    say_keeper(cli, text, session, id);
 }
 
 static int why_run(struct cli *cli, const void *args UNUSED, const struct option_result *given)

@@ -8,6 +8,7 @@
 #include "core/sandbox.h"
 #include "core/session_private.h"
 #include "core/usage.h"
+#include "wire/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,24 @@ bool background_works(const struct session *session)
     return session->background.working_since_us;
 }
 
+void background_write_json(const struct session *session, struct json_writer *json)
+{
+    const struct session_background *background = &session->background;
+    const struct sandbox_process *worker = &background->worker;
+    int64_t limit_us = session->core->parts.config->session.background_limit_ms * 1000;
+    struct stamp since = { .boot_us = background->working_since_us, .wall_us = 1 };
+    int64_t since_wall_us = clocks_wall_us(session->core, &since);
+
+    json_put_text(json, "kind", "background");
+    json_put_text(json, "process", worker->pid ? worker->name : NULL);
+    if (worker->pid)
+        json_put_double(json, "cpu_seconds", (double)worker->cpu_us / 1e6);
+    else
+        json_put_null(json, "cpu_seconds");
+    json_put_time(json, "since", since_wall_us);
+    json_put_time(json, "until", since_wall_us + limit_us);
+}
+
 void background_reset(struct session *session)
 {
     session->background = (struct session_background){ .number = session->background.number + 1 };
@@ -77,6 +96,31 @@ static bool has_worked(const struct session *session)
            now->disk_bytes > before->disk_bytes;
 }
 
+static uint64_t time_before(const struct sandbox_usage *before, uint32_t pid)
+{
+    for (size_t i = 0; i < USAGE_PROCESSES; i++)
+        if (before->processes[i].pid == pid)
+            return before->processes[i].cpu_us;
+    return 0;
+}
+
+/* The process that has used most of the processor since the last look. Times are counted in ticks
+ * of the kernel, so one that works little may not be known. */
+static struct sandbox_process find_worker(const struct session *session)
+{
+    struct sandbox_process busiest = { 0 };
+
+    for (size_t i = 0; i < USAGE_PROCESSES; i++) {
+        struct sandbox_process process = session->sandbox->usage.processes[i];
+        uint64_t before = time_before(&session->background.usage, process.pid);
+
+        process.cpu_us -= MIN(before, process.cpu_us);
+        if (process.pid && (process.cpu_us > busiest.cpu_us || (!busiest.pid && !before)))
+            busiest = process;
+    }
+    return busiest;
+}
+
 static bool may_go_on(const struct session *session)
 {
     int64_t since_us = session->background.working_since_us;
@@ -90,10 +134,12 @@ static void keep_alive(struct session *session)
 {
     int64_t since_us = session->background.working_since_us;
 
+    session->background.worker = find_worker(session);
     session->background.working_since_us = since_us ? since_us : session->last_activity.boot_us;
     session->last_activity = clocks_stamp(session->core);
     see(session, session->sandbox);
-    log_debug("work in the background keeps a session", kv("session", session->id));
+    log_debug("work in the background keeps a session", kv("session", session->id),
+              kv("process", session->background.worker.name));
     session_changed(session);
 }
 

@@ -22,3 +22,6 @@ void background_reset(struct session *session);
 
 /* Work was seen, and it keeps the session. */
 bool background_works(const struct session *session);
+
+/* Then: which process, how much it worked between the last two looks, and how long that counts. */
+void background_write_json(const struct session *session, struct json_writer *json);

@@ -142,6 +142,8 @@ struct session_background {
     char sandbox_id[ID_SIZE]; /* whose usage that is */
     int64_t seen_us;
     int64_t working_since_us; /* 0: no work is seen */
+    struct sandbox_process
+        worker; /* with that: what worked most; without a pid where none is known */
 };
 
 /* That its sandbox was reset is told to one execution, whose record has to tell it too. */

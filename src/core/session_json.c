@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/approvals.h"
+#include "core/background.h"
 #include "core/budget.h"
 #include "core/clocks.h"
 #include "core/execution.h"
@@ -201,6 +202,37 @@ static void put_usage(struct json_writer *json, const struct sandbox *sandbox)
     json_end_object(json);
 }
 
+static const struct execution *first_running(const struct session *session)
+{
+    const struct execution *execution;
+
+    list_for_each (execution, &session->executions, node) {
+        if (!execution_state_is_final(execution->state) && !execution->is_context)
+            return execution;
+    }
+    return NULL;
+}
+
+/* Why the idle clock does not run out. */
+static void put_kept_alive_by(struct json_writer *json, const struct session *session)
+{
+    const struct execution *execution = first_running(session);
+
+    if (!execution && !background_works(session)) {
+        json_put_null(json, "kept_alive_by");
+        return;
+    }
+    json_begin_object(json, "kept_alive_by");
+    if (execution) {
+        json_put_text(json, "kind", "execution");
+        json_put_text(json, "execution_id", execution->id);
+        json_put_time(json, "since", execution->created.wall_us);
+    } else {
+        background_write_json(session, json);
+    }
+    json_end_object(json);
+}
+
 static void put_executions(struct json_writer *json, const struct session *session)
 {
     const struct execution *execution;
@@ -251,6 +283,7 @@ void session_write_fields(const struct session *session, struct json_writer *jso
     put_sandbox(json, session);
     put_usage(json, session->sandbox);
     put_executions(json, session);
+    put_kept_alive_by(json, session);
     json_put_money(json, "spent_usd", budget_spent(session));
     json_put_text(json, "approval", session->approval ? session->approval->id : NULL);
 }
@@ -281,7 +314,9 @@ static void put_record_policy(struct json_writer *json, const struct session_rec
     put_limits(json,
                &(struct sandbox_limits){
                    .memory_bytes = (uint64_t)get_int(spec, "memory_bytes"),
-                   .disk_bytes = (uint64_t)get_int(spec, "disk_bytes"),
+                   .disk_bytes = (uint64_t)get_int(spec, json_object_get(spec, "disk_in_force")
+                                                             ? "disk_in_force"
+                                                             : "disk_bytes"),
                    .cpu_millis = (uint32_t)get_int(spec, "cpu_millis"),
                    .pids = (uint32_t)get_int(spec, "pids"),
                },
@@ -342,6 +377,7 @@ void session_record_write_json(const struct session_record *record, struct json_
     json_put_int(json, "running", 0);
     json_put_int(json, "total", get_int(spec, "executions"));
     json_end_object(json);
+    json_put_null(json, "kept_alive_by");
     json_put_money(json, "spent_usd", get_int(spec, "spent"));
     json_put_null(json, "approval");
     json_end_object(json);

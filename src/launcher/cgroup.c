@@ -1,5 +1,6 @@
 #include "launcher/cgroup.h"
 
+#include "launcher/busy.h"
 #include "launcher/cgroup_files.h"
 #include "launcher/sys.h"
 
@@ -348,6 +349,17 @@ void cgroups_usage(struct cgroups *cgroups, const char *id, struct launch_usage 
     /* Init is ours, not the payload's. */
     if (out_usage->pids > 0)
         out_usage->pids--;
+}
+
+void cgroups_processes(struct cgroups *cgroups, int proc, const char *id,
+                       struct launch_usage *out_usage)
+{
+    int group = open_group(cgroups, cgroups_are_v2(cgroups) ? CGROUP_UNIFIED : CGROUP_PIDS, id);
+
+    if (group < 0)
+        return;
+    busy_find(proc, group, out_usage);
+    close(group);
 }
 
 /* --- the child's side ---------------------------------------------------------------------- */

@@ -73,6 +73,10 @@ bool cgroups_is_frozen(const struct cgroups *cgroups, const char *id);
 int cgroups_freeze(struct cgroups *cgroups, const char *id, bool frozen, struct fail *fail);
 void cgroups_usage(struct cgroups *cgroups, const char *id, struct launch_usage *out_usage);
 
+/* Its busiest processes. */
+void cgroups_processes(struct cgroups *cgroups, int proc, const char *id,
+                       struct launch_usage *out_usage);
+
 /* SIGKILL to every member. 0 when there was none, 1 when some were found, -1 without a group. */
 int cgroups_kill(struct cgroups *cgroups, const char *id);
 

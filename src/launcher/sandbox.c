@@ -384,6 +384,7 @@ int sandbox_inspect(struct launcher *launcher, const struct launch_inspect *insp
         return -1;
     *out_usage = (struct launch_usage){ 0 };
     cgroups_usage(&launcher->cgroups, inspect->id, out_usage);
+    cgroups_processes(&launcher->cgroups, launcher->state.proc, inspect->id, out_usage);
     out_usage->oom_kills += memory_watch_has_ended(&launcher->memory_watch, inspect->id);
     if (mark.mode != LAUNCH_NATIVE)
         return 0;

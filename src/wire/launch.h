@@ -17,6 +17,8 @@
 
 enum {
     LAUNCH_VERSION = 1,
+    LAUNCH_PROCESSES = 8,
+    LAUNCH_COMM_SIZE = 20, /* the kernel's 16, and padding */
     LAUNCH_MAX_FDS = 2,
     LAUNCH_ID_SIZE = 32,
     LAUNCH_NAME_SIZE = 64,
@@ -201,6 +203,12 @@ struct launch_made {
     uint32_t reserved;
 };
 
+struct launch_process {
+    uint64_t cpu_us;
+    uint32_t pid; /* of the host; 0: none */
+    char name[LAUNCH_COMM_SIZE];
+};
+
 struct launch_usage {
     uint64_t cpu_us;
     uint64_t memory_bytes;
@@ -208,6 +216,7 @@ struct launch_usage {
     uint64_t disk_bytes;
     uint32_t pids;
     uint32_t oom_kills;
+    struct launch_process processes[LAUNCH_PROCESSES]; /* the busiest first */
 };
 
 struct launch_ids {

@@ -20,8 +20,31 @@ def test_a_job_in_the_background_keeps_its_session_while_it_works(make_daemon):
     wait_for(lambda: state_of(daemon, asleep) == "ended", "a job that only sleeps is idle")
     time.sleep(2.5)
     assert state_of(daemon, session) == "open"
+    keeper = wait_for(lambda: daemon.api("GET", f"/sessions/{session}").json["kept_alive_by"], "the work was seen")
+    assert keeper["kind"] == "background" and keeper["process"] == "bash" and keeper["cpu_seconds"] > 0, keeper
+    assert keeper["since"] < keeper["until"]
+    told = daemon.cli("why", session).stdout
+    assert 'The process "bash" works in the background' in told and "session.background_limit" in told, told
     assert daemon.execute(session, command="kill $(cat pid)")["exit_code"] == 0
     wait_for(lambda: state_of(daemon, session) == "ended", "without its job it is idle")
+
+
+def test_why_names_what_runs_and_is_not_fooled_by_a_name(make_daemon, backend):
+    daemon = make_daemon(backend=backend)
+    session = daemon.session(idle_timeout=1)
+    running = daemon.execute(session, ["sleep", "61"], background=True)["id"]
+    assert daemon.api("GET", f"/sessions/{session}").json["kept_alive_by"]["execution_id"] == running
+    assert f"Execution {running} runs in it" in daemon.cli("why", session).stdout
+    assert "sleep 61" in daemon.cli("why", session).stdout
+    daemon.api("DELETE", f"/sessions/{session}/executions/{running}", expect=200)
+    assert daemon.api("GET", f"/sessions/{session}").json["kept_alive_by"] is None
+
+    daemon.execute(session, command=r"cp /bin/bash $'\x1b[31m) x'; (exec ./$'\x1b[31m) x' -c 'while :; do :; done') >/dev/null 2>&1 &")
+    keeper = wait_for(lambda: daemon.api("GET", f"/sessions/{session}").json["kept_alive_by"], "the work was seen")
+    assert keeper["process"] == "\x1b[31m) x"
+    told = daemon.cli("why", session).stdout
+    assert '"?[31m) x"' in told and "\x1b" not in told
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
 
 
 def test_work_in_the_background_counts_only_up_to_its_limit(make_daemon):
