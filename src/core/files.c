@@ -41,12 +41,20 @@ static const struct {
     { EAGAIN, ERR_LIMIT, "too_many_file_operations", "too many file operations at one time" },
 };
 
+static int hint_at_space(struct error *err)
+{
+    return error_hint(err, "remove files, or open a session with more disk; limits.disk_bytes of a "
+                           "session is what its files may take, at most half of its memory where "
+                           "they are kept in memory");
+}
+
 int file_error(struct error *err, int number, const char *path)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(failures); i++) {
-        if (failures[i].number == number)
-            return error_named(err, failures[i].code, failures[i].name, "%.200s: %s", path,
-                               failures[i].text);
+        if (failures[i].number != number)
+            continue;
+        error_named(err, failures[i].code, failures[i].name, "%.200s: %s", path, failures[i].text);
+        return failures[i].code == ERR_NO_SPACE ? hint_at_space(err) : -1;
     }
     return error_named(err, ERR_BACKEND, "file_failed", "%.200s: %s", path, strerror(number));
 }

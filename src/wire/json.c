@@ -85,12 +85,20 @@ static int check_length(const struct json_field *field, const json_t *text, stru
 static int check_range(const struct json_field *field, double value, struct error *err)
 {
     bool limited = field->maximum > field->minimum;
+    char least[STR_UNIT_SIZE];
+    char most[STR_UNIT_SIZE];
 
-    if (limited && !(value >= field->minimum && value <= field->maximum))
-        return error_named(err, ERR_INVALID, "invalid_field",
-                           "\"%s\" must be between %.15g and %.15g", field->name, field->minimum,
-                           field->maximum);
-    return 0;
+    if (!limited || (value >= field->minimum && value <= field->maximum))
+        return 0;
+    if (field->kind == JSON_KIND_SIZE) {
+        str_format_size((uint64_t)field->minimum, least);
+        str_format_size((uint64_t)field->maximum, most);
+    } else {
+        snprintf(least, sizeof(least), "%.15g", field->minimum);
+        snprintf(most, sizeof(most), "%.15g", field->maximum);
+    }
+    return error_named(err, ERR_INVALID, "invalid_field", "\"%s\" must be between %s and %s",
+                       field->name, least, most);
 }
 
 static int decode_int(const struct json_field *field, const json_t *value, void *out,

@@ -119,3 +119,14 @@ def test_a_flavor_above_the_ceiling_does_not_start(make_daemon, work):
     daemon = make_daemon(start=False)
     checked = daemon.cli("config", "check", "--config", config)
     assert checked.returncode != 0 and 'memory of "big" is above sandbox.max.memory' in checked.stderr
+
+
+def test_what_does_not_fit_is_told_with_units_and_a_remedy(make_daemon, tmp_path):
+    daemon = make_daemon(backend="native")
+    result = daemon.cli("session", "create", "--memory", "1m")
+    assert result.returncode == 1 and '"memory" must be between 4.0 MB and' in result.stderr
+    session = daemon.session(memory="32m")
+    assert daemon.api("GET", f"/sessions/{session}").json["limits"]["disk_bytes"] == 16 << 20
+    (tmp_path / "large").write_bytes(bytes(20 << 20))
+    result = daemon.cli("cp", tmp_path / "large", f"{session}:large")
+    assert result.returncode == 1 and "no space is left" in result.stderr and "limits.disk_bytes" in result.stderr
