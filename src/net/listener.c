@@ -5,14 +5,22 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BACKLOG = 1024, ACCEPTS_PER_TURN = 64, BACKOFF_US = 100 * 1000 };
+enum {
+    BACKLOG = 1024,
+    ACCEPTS_PER_TURN = 64,
+    BACKOFF_US = 100 * 1000,
+    LOCK_TRIES = 100,
+    LOCK_PAUSE_US = 10 * 1000,
+};
 
 struct listener {
     struct io_watch socket; /* its fd is owned */
@@ -75,21 +83,48 @@ static void on_listener_ready(struct io_watch *watch, unsigned events UNUSED)
 
 /* --- unix sockets -------------------------------------------------------------------------- */
 
-static int make_parent(const char *path, struct error *err)
+/* Allocated. */
+static char *parent_of(const char *path)
 {
-    scoped(free) char *parent = xstrdup(path);
+    char *parent = xstrdup(path);
     char *slash = strrchr(parent, '/');
 
-    if (!slash || slash == parent)
-        return 0;
-    *slash = '\0';
-    return path_make_dirs(parent, 0755, err);
+    if (!slash)
+        strcpy(parent, ".");
+    else
+        slash[slash == parent] = '\0';
+    return parent;
 }
 
-/* Whether somebody listens there. A full backlog is somebody too. */
-static bool socket_answers(const struct address *address)
+static int make_parent(const char *path, struct error *err)
 {
-    scoped(fd_close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    scoped(free) char *parent = parent_of(path);
+
+    return access(parent, F_OK) == 0 ? 0 : path_make_dirs(parent, 0755, err);
+}
+
+/* Nobody else replaces a stale socket until it is closed: two that find the same one would each
+ * remove what the other has bound. */
+static int lock_parent(const char *path, struct error *err)
+{
+    scoped(free) char *parent = parent_of(path);
+    scoped(fd_close) int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return error_sys(err, "open %s", parent);
+    for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+        if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+            return error_sys(err, "lock %s", parent);
+        (void)usleep(LOCK_PAUSE_US);
+    }
+    return steal_fd(&fd);
+}
+
+/* Whether a process still has the socket, also one that does not listen yet: only a socket of the
+ * same type could be connected to, and the kernel tells another one of its type before anything. */
+static bool socket_is_alive(const struct address *address)
+{
+    scoped(fd_close) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     return fd < 0 ||
            connect(fd, (const struct sockaddr *)&address->storage, address->length) == 0 ||
@@ -107,7 +142,7 @@ static int remove_stale_socket(const struct address *address, struct error *err)
         return error_set(err, ERR_CONFLICT, "%s exists and is not a socket", path);
     if (status.st_uid != geteuid())
         return error_set(err, ERR_CONFLICT, "the socket %s belongs to another user", path);
-    if (socket_answers(address))
+    if (socket_is_alive(address))
         return error_set(err, ERR_CONFLICT, "another process listens on %s", path);
     if (unlink(path) < 0 && errno != ENOENT)
         return error_sys(err, "remove the stale socket %s", path);
@@ -119,9 +154,11 @@ static int bind_unix(struct listener *listener, int fd, struct error *err)
 {
     const struct address *address = &listener->address;
     const char *path = address_path(address);
+    scoped(fd_close) int lock = -1;
     struct stat status;
 
-    if (make_parent(path, err) < 0 || remove_stale_socket(address, err) < 0)
+    if (make_parent(path, err) < 0 || (lock = lock_parent(path, err)) < 0 ||
+        remove_stale_socket(address, err) < 0)
         return -1;
     if (fchmod(fd, 0660) < 0)
         return error_sys(err, "set the mode of %s", path);
@@ -137,14 +174,19 @@ static int bind_unix(struct listener *listener, int fd, struct error *err)
     return 0;
 }
 
-static void unlink_own_file(struct listener *listener)
+/* Whether its file is still the one that was bound. */
+static bool has_own_file(const struct listener *listener)
 {
-    const char *path = address_path(&listener->address);
     struct stat status;
 
-    if (listener->has_file && lstat(path, &status) == 0 && status.st_dev == listener->device &&
-        status.st_ino == listener->inode)
-        (void)unlink(path);
+    return listener->has_file && lstat(address_path(&listener->address), &status) == 0 &&
+           status.st_dev == listener->device && status.st_ino == listener->inode;
+}
+
+static void unlink_own_file(const struct listener *listener)
+{
+    if (has_own_file(listener))
+        (void)unlink(address_path(&listener->address));
 }
 
 /* --- TCP ----------------------------------------------------------------------------------- */
@@ -220,6 +262,10 @@ int listener_start(struct listener *listener, struct error *err)
     address_format(&listener->address, text);
     if (listen(listener->socket.fd, BACKLOG) < 0)
         return error_sys(err, "listen on %s", text);
+    if (listener->address.is_unix && !has_own_file(listener))
+        return error_set(err, ERR_CONFLICT,
+                         "the socket %s was removed or replaced by another process",
+                         address_path(&listener->address));
     io_watch_start(&listener->socket, listener->backoff.loop, listener->socket.fd, IO_READ,
                    on_listener_ready);
     return 0;

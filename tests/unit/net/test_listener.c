@@ -7,11 +7,13 @@
 
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -118,6 +120,80 @@ static void a_socket_in_use_is_left_alone(void **state)
     listener_free(first);
 }
 
+static void a_socket_that_does_not_listen_yet_is_left_alone(void **state)
+{
+    struct place *place = *state;
+    struct listener *first = listener_bind(place->loop, &place->address, &events, NULL);
+    struct error err = { 0 };
+
+    assert_non_null(first);
+    assert_null(listener_bind(place->loop, &place->address, &events, &err));
+    assert_int_equal(err.code, ERR_CONFLICT);
+    assert_int_equal(listener_start(first, &err), 0);
+    listener_free(first);
+}
+
+static void a_socket_that_was_replaced_before_it_listens_is_not_served(void **state)
+{
+    struct place *place = *state;
+    struct listener *first = listener_bind(place->loop, &place->address, &events, NULL);
+    struct listener *second;
+    struct error err = { 0 };
+
+    assert_int_equal(unlink(place->path), 0);
+    second = listener_new(place->loop, &place->address, &events, NULL);
+    assert_non_null(second);
+    assert_int_equal(listener_start(first, &err), -1);
+    assert_int_equal(err.code, ERR_CONFLICT);
+    listener_free(first);
+    assert_int_equal(access(place->path, F_OK), 0);
+    listener_free(second);
+}
+
+/* As many at once as there are processors to do it, and one stale socket to be replaced. */
+static void of_many_that_start_together_one_gets_the_socket(void **state)
+{
+    enum { STARTERS = 8 };
+    struct place *place = *state;
+    pid_t starters[STARTERS];
+    int stale = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int begin[2], told[2];
+    unsigned served = 0;
+    char byte;
+
+    assert_int_equal(bind(stale, (struct sockaddr *)&place->address.storage, place->address.length),
+                     0);
+    close(stale);
+    assert_int_equal(pipe2(begin, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(told, O_CLOEXEC), 0);
+    for (int i = 0; i < STARTERS; i++) {
+        starters[i] = fork();
+        if (starters[i] == 0) {
+            struct error err = { 0 };
+
+            (void)!read(begin[0], &byte, 1);
+            byte = listener_new(place->loop, &place->address, &events, &err) ? 'y' : 'n';
+            (void)!write(told[1], &byte, 1);
+            pause();
+        }
+    }
+    assert_int_equal(write(begin[1], "xxxxxxxx", STARTERS), STARTERS);
+    for (int i = 0; i < STARTERS; i++) {
+        assert_int_equal(read(told[0], &byte, 1), 1);
+        served += byte == 'y';
+    }
+    for (int i = 0; i < STARTERS; i++) {
+        kill(starters[i], SIGKILL);
+        waitpid(starters[i], NULL, 0);
+    }
+    assert_int_equal(served, 1);
+    assert_int_equal(unlink(place->path), 0);
+    for (int i = 0; i < 2; i++) {
+        close(begin[i]);
+        close(told[i]);
+    }
+}
+
 static void a_file_or_a_link_at_the_path_is_refused_and_kept(void **state)
 {
     struct place *place = *state;
@@ -198,6 +274,9 @@ int main(void)
         IN_PLACE(a_missing_directory_is_made),
         IN_PLACE(a_stale_socket_is_replaced),
         IN_PLACE(a_socket_in_use_is_left_alone),
+        IN_PLACE(a_socket_that_does_not_listen_yet_is_left_alone),
+        IN_PLACE(a_socket_that_was_replaced_before_it_listens_is_not_served),
+        IN_PLACE(of_many_that_start_together_one_gets_the_socket),
         IN_PLACE(a_file_or_a_link_at_the_path_is_refused_and_kept),
         IN_PLACE(a_socket_that_is_no_longer_ours_is_not_removed),
         IN_PLACE(both_families_listen_and_tell_their_port),
