@@ -14,6 +14,8 @@
 
 enum {
     FIRST_TIMEOUT_MS = 60 * 1000,
+    FIRST_TRIES = 100,
+    FIRST_PAUSE_MS = 10,
     STABLE_US = 10 * 1000 * 1000, /* one that lived this long is replaced at once */
     BACKOFF_FIRST_US = 100 * 1000,
     BACKOFF_MAXIMUM_US = 10 * 1000 * 1000,
@@ -122,13 +124,6 @@ static void give_up(struct launcher *launcher)
               "until then no sandbox can be made or removed");
 }
 
-static void ask_keeper(struct launcher *launcher)
-{
-    launcher->state = LAUNCHER_STARTING;
-    if (keeper_ask(&launcher->keeper) < 0)
-        give_up(launcher);
-}
-
 static void ask_later(struct launcher *launcher)
 {
     int64_t delay_us = (int64_t)BACKOFF_FIRST_US << MIN(launcher->failures, 16U);
@@ -136,6 +131,22 @@ static void ask_later(struct launcher *launcher)
     launcher->failures++;
     launcher->state = LAUNCHER_BACKOFF;
     timer_arm_in(&launcher->retry, MIN(delay_us, (int64_t)BACKOFF_MAXIMUM_US));
+}
+
+static bool will_pass(int number)
+{
+    return number == EAGAIN || number == EINTR || number == ENOBUFS || number == ENOMEM;
+}
+
+static void ask_keeper(struct launcher *launcher)
+{
+    launcher->state = LAUNCHER_STARTING;
+    if (keeper_ask(&launcher->keeper) == 0)
+        return;
+    if (will_pass(errno))
+        ask_later(launcher);
+    else
+        give_up(launcher);
 }
 
 static void on_retry(struct timer *timer)
@@ -226,7 +237,7 @@ static bool try_send(struct launcher *launcher, struct launcher_call *call)
         return false;
     if (send(launcher->socket, call->message, call->length, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
         return true;
-    if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS)
+    if (!will_pass(errno))
         loop_defer(launcher->loop, &launcher->lose, on_lost);
     return false;
 }
@@ -347,7 +358,11 @@ static int await_first(struct launcher *launcher, struct error *err)
     int socket = -1;
     int result;
 
-    ask_keeper(launcher);
+    for (int i = 0; keeper_ask(&launcher->keeper) < 0; i++) {
+        if (!will_pass(errno) || i == FIRST_TRIES)
+            return error_sys(err, "ask its keeper for it");
+        (void)poll(NULL, 0, FIRST_PAUSE_MS);
+    }
     do {
         if (poll(&watch, 1, FIRST_TIMEOUT_MS) <= 0)
             return error_set(err, ERR_TIMEOUT, "it does not answer");
