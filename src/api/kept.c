@@ -11,6 +11,7 @@
 #include "loop/worker.h"
 #include "wire/tar.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,6 +29,7 @@ struct reading {
     struct buffer list;
     struct json_writer json;
     bool is_found, is_directory;
+    bool is_whole; /* its end was seen */
     uint64_t offset, size;
     const char *problem;
 };
@@ -97,6 +99,7 @@ static bool parse_piece(struct reading *reading, struct tar_parser *parser, cons
             reading->problem = parser->problem;
             return false;
         case TAR_END:
+            reading->is_whole = true;
             return false;
         }
         at += used;
@@ -109,7 +112,7 @@ static void read_archive(struct job *job)
     scoped(free) struct tar_parser *parser = xnew(struct tar_parser);
     scoped(free) uint8_t *piece = xmalloc(PIECE);
     uint64_t place = 0;
-    ssize_t count;
+    ssize_t count = 0;
 
     tar_parser_init(parser);
     while (!reading->is_found && (count = pread(reading->fd, piece, PIECE, (off_t)place)) > 0) {
@@ -117,6 +120,8 @@ static void read_archive(struct job *job)
             break;
         place += (uint64_t)count;
     }
+    if (!reading->is_found && !reading->is_whole && !reading->problem)
+        reading->problem = count < 0 ? strerror(errno) : "it is cut short";
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */

@@ -34,6 +34,7 @@ struct keep_work {
     uint64_t replaced; /* bytes of the archive that was there */
 
     /* restoring */
+    uint64_t archive_bytes;
     struct buffer notes;
     bool is_sent;
 };

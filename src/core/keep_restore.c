@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PIECE = 64 * 1024, PIECES_PER_TURN = 16 };
@@ -86,23 +87,35 @@ static bool read_notes(struct keep_work *work)
 
 static void on_stream(struct io_watch *watch, unsigned events);
 
-static void send_pieces(struct keep_work *work)
+/* 1 when there may be more, 0 when the socket is full, -1 at the end. An archive that is cut short
+ * may look whole to init: what it says in the end counts only if it is worse. */
+static int send_piece(struct keep_work *work)
 {
     uint8_t piece[PIECE];
+    ssize_t length = pread(work->file, piece, sizeof(piece), (off_t)work->bytes);
+    ssize_t count = 0;
 
-    for (unsigned i = 0; i < PIECES_PER_TURN && !work->is_sent; i++) {
-        ssize_t length = pread(work->file, piece, sizeof(piece), (off_t)work->bytes);
-        ssize_t count =
-            length > 0 ? send(work->stream.fd, piece, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL)
-                       : 0;
+    if (length > 0)
+        count = send(work->stream.fd, piece, (size_t)length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (length >= 0 && count < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (length < 0)
+        error_sys(&work->err, "read the archive");
+    else if (count < 0)
+        error_sys(&work->err, "send the archive");
+    else if (length == 0 && work->bytes < work->archive_bytes)
+        error_set(&work->err, ERR_BACKEND, "the archive has become shorter");
+    work->bytes += (uint64_t)MAX(count, (ssize_t)0);
+    return count > 0 ? 1 : -1;
+}
 
-        if (count < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        if (count > 0)
-            work->bytes += (uint64_t)count;
-        else
-            work->is_sent = true; /* or init has ended: its last word is still to be read */
-    }
+static void send_pieces(struct keep_work *work)
+{
+    int result = 1;
+
+    for (unsigned i = 0; i < PIECES_PER_TURN && result > 0; i++)
+        result = send_piece(work);
+    work->is_sent = result < 0;
     if (!work->is_sent)
         return;
     (void)shutdown(work->stream.fd, SHUT_WR);
@@ -143,14 +156,16 @@ void keep_restore(struct sandbox *sandbox, keep_done_fn *done)
     struct keep_work *work =
         keep_work_new(sandbox, done, sandbox->core->parts.config->keep.timeout_ms, on_timeout);
     char name[KEEP_NAME_SIZE];
+    struct stat status;
 
     keep_name(work->session_id, name);
     work->file = openat(work->state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (work->file < 0 || !sandbox->agent) {
+    if (work->file < 0 || fstat(work->file, &status) < 0 || !sandbox->agent) {
         error_sys(&work->err, "open the archive");
         loop_defer(sandbox->core->loop, &work->later, on_later);
         return;
     }
+    work->archive_bytes = (uint64_t)status.st_size;
     agent_file(sandbox->agent, &(struct agent_file){ .kind = FILE_UNPACK, .user = "", .path = "." },
                &work->request, on_opened);
 }
