@@ -161,10 +161,12 @@ static bool send_piece(struct event_stream *events, struct stream *stream, uint6
         stream->offset = start;
     }
     limit = MIN(limit, end - start);
-    count =
-        pread(output_fd(stream->output), bytes, (size_t)MIN(limit, sizeof(bytes)), (off_t)start);
-    if (count <= 0)
-        return false;
+    count = output_read(stream->output, start, bytes, (size_t)MIN(limit, sizeof(bytes)));
+    if (count < 0) {
+        send_gap(events, stream, start + limit);
+        stream->offset = start + limit;
+        return true;
+    }
     /* What is cut at a hole never becomes whole. */
     if ((may_grow && end == output_length(stream->output)) || start + (uint64_t)count < end)
         count -= (ssize_t)unfinished_bytes(bytes, (size_t)count);

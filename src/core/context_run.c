@@ -191,8 +191,8 @@ static bool read_more(struct context_run *run, size_t stream)
     if (run->is_over[stream] || !has_room(run) || room == 0 ||
         !output_extent(output, from->offset, &start, &end))
         return false;
-    count = pread(output_fd(output), bytes, (size_t)MIN(end - start, (uint64_t)room), (off_t)start);
-    if (count <= 0)
+    count = output_read(output, start, bytes, (size_t)MIN(end - start, (uint64_t)room));
+    if (count < 0)
         return false;
     driver_parser_feed(&from->parser, bytes, (size_t)count);
     from->offset = start + (uint64_t)count;

@@ -109,6 +109,9 @@ const struct error *output_error(const struct output *output);
 /* Reading the spool has just failed, as errno says. */
 void output_note_unread(struct output *output);
 
+/* Bytes that output_extent() has told of; -1 when they cannot be read, which is noted. */
+ssize_t output_read(struct output *output, uint64_t start, void *bytes, size_t length);
+
 /* A descriptor of the spool for reading, borrowed; -1 while nothing was written. */
 int output_fd(const struct output *output);
 

@@ -228,8 +228,8 @@ static bool read_step(struct execution_stream *stream)
     ssize_t count = 0;
 
     if (stream->output && output_extent(stream->output, stream->offset, &start, &end))
-        count = pread(output_fd(stream->output), bytes,
-                      (size_t)MIN(end - start, (uint64_t)sizeof(bytes)), (off_t)start);
+        count = output_read(stream->output, start, bytes,
+                            (size_t)MIN(end - start, (uint64_t)sizeof(bytes)));
     if (count <= 0) {
         mask_end(&stream->mask, &masked);
     } else {

@@ -306,6 +306,17 @@ static long end(enum action action, long result)
     return result;
 }
 
+/* A peer that is gone is gone for both directions. */
+static long fail_transfer(int fd)
+{
+    int number = errno;
+
+    if (number == EPIPE || number == ECONNRESET)
+        (void)shutdown(fd, SHUT_RDWR);
+    errno = number;
+    return -1;
+}
+
 /* The value of a call with a length, on a descriptor. */
 #define TRANSFER(call, fd, length, expression)                                                    \
     do {                                                                                          \
@@ -313,7 +324,7 @@ static long end(enum action action, long result)
                                        : ACTION_NONE;                                             \
                                                                                                   \
         if (action == ACTION_ERRNO)                                                               \
-            return -1;                                                                            \
+            return fail_transfer(fd);                                                             \
         if (action == ACTION_SHORT && (length) > 1)                                               \
             (length) = ((length) + 1) / 2;                                                        \
         return end(action, expression);                                                           \
@@ -442,7 +453,7 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
     ssize_t result;
 
     if (action == ACTION_ERRNO)
-        return -1;
+        return fail_transfer(fd);
     result = syscall(SYS_recvmsg, fd, message, flags);
     if (action == ACTION_NO_FDS && result >= 0)
         drop_descriptors(message);
