@@ -157,8 +157,9 @@ class Case:
             member = tarfile.TarInfo("inside.txt")
             member.size = 5
             archive.addfile(member, io.BytesIO(b"hello"))
-        if self.ask("PUT", f"/sessions/{session}/archive?path=unpacked", packed.getvalue(), {"Content-Type": "application/x-tar"}):
-            self.files.append((session, "unpacked/inside.txt", b"hello"))
+        if not self.ask("PUT", f"/sessions/{session}/archive?path=unpacked", packed.getvalue(), {"Content-Type": "application/x-tar"}):
+            return
+        self.files.append((session, "unpacked/inside.txt", b"hello"))
         answer = self.ask("GET", f"/sessions/{session}/archive?path=unpacked")
         if answer:
             names = tarfile.open(fileobj=io.BytesIO(answer.body)).getnames()
