@@ -86,6 +86,7 @@ int direct_child(struct spawn *spawn)
     if (launcher->host.mounts >= 0 && setns(launcher->host.mounts, CLONE_NEWNS) < 0)
         return fail_sys(&spawn->fail, "go back to the host's mounts");
     spawn_reset();
+    oom_score_raise(&launcher->state);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (spawn_limit(spawn->launcher, &spawn->mark.limits) < 0 || mark_inside() < 0)
         return fail_sys(&spawn->fail, "set rlimits");

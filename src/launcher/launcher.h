@@ -15,6 +15,7 @@
 #include "launcher/kit.h"
 #include "launcher/memory_watch.h"
 #include "launcher/network.h"
+#include "launcher/oom.h"
 #include "launcher/recent.h"
 #include "launcher/slots.h"
 #include "launcher/state.h"
@@ -44,6 +45,7 @@ struct launcher {
     struct network network;
     struct memory_watch memory_watch;
     struct disks disks;
+    struct oom_score oom_score;
     struct filter_instruction filter[LAUNCH_MAX_FILTER];
     uint16_t filter_length; /* 0: no seccomp */
     uint32_t landlock_abi;

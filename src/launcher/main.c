@@ -177,6 +177,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
         state_lock(&self->state, self->socket, fail) < 0)
         return -1;
     cgroups_open(&self->cgroups, &self->setup);
+    oom_score_open(&self->oom_score, &self->state, power_has_resources());
     self->landlock_abi = landlock_abi();
     self->dumps_are_piped = dumps_are_piped();
     if (spawn_lower_limits(self) < 0)

@@ -20,6 +20,7 @@ enum {
     NET_ADMIN = 1 << 12,
     SYS_PTRACE = 1 << 19,
     SYS_ADMIN = 1 << 21,
+    SYS_RESOURCE = 1 << 24,
 };
 
 static bool has_capabilities(uint32_t wanted)
@@ -58,6 +59,11 @@ bool power_changes_ids(void)
 {
     return has_capabilities(SETUID | SETGID | CHOWN | KILL | DAC_OVERRIDE | FOWNER) &&
            maps_all_ids();
+}
+
+bool power_has_resources(void)
+{
+    return has_capabilities(SYS_RESOURCE) && maps_all_ids();
 }
 
 /* --- native sandboxes ------------------------------------------------------------------------ */

@@ -14,6 +14,9 @@ bool power_is_root(void);
 /* Whether something with another id can be started, killed and removed. */
 bool power_changes_ids(void);
 
+/* Whether limits of the host are ours to lower. */
+bool power_has_resources(void);
+
 /* Whether native sandboxes can be made, as far as containers are known to forbid it: their walls
  * let the namespaces be made and then refuse one of the steps inside. Called when the namespaces
  * that sandboxes grow from are there. 0, or -1 with the step that is refused. */

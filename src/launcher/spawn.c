@@ -169,8 +169,10 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
     if (dup2(spawn->socket, SPAWN_FD_PASSED) < 0)
         return fail_sys(&spawn->fail, "pass the socket of init");
     pinned = pin(&before);
+    oom_score_lend(&spawn->launcher->oom_score);
     spawn->cloned_after = state_boot_time();
     pid = clone_child(&call, namespaces);
+    oom_score_restore(&spawn->launcher->oom_score);
     if (pinned)
         (void)sched_setaffinity(0, sizeof(before), &before);
     (void)dup2(0, SPAWN_FD_PASSED);

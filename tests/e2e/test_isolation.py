@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from conftest import wait_for
+from test_launcher import keeper_of, launcher_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="control groups and loop devices need root")
 
@@ -125,3 +126,25 @@ print(shutil.copyfile('/usr/bin/env', 'copy'), os.path.getsize('copy') == os.pat
         daemon = make_daemon(backend="native", settings={"pool": {"size": 0}, "sandbox": {"seccomp": tier}})
         assert daemon.execute(daemon.session(), ["python3", "-c", use])["stdout"] == f"{expected}\ncopy True\n"
         daemon.stop()
+
+
+def has_resources():
+    """CAP_SYS_RESOURCE, which root of a container or of a small virtual machine may lack."""
+    rows = dict(line.split(":", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines())
+    return bool(int(rows["CapEff"], 16) >> 24 & 1)
+
+
+def test_a_program_stays_easier_to_take_than_the_host_when_memory_is_short(daemon, backend):
+    """It may lower its score, but not below what the launcher gave to the sandbox; the daemon and its helpers keep theirs."""
+    lower = "cd /proc/self; cat oom_score_adj; for n in -1000 0 449; do (echo $n > oom_score_adj) 2>/dev/null && echo lowered to $n; done; " \
+            "echo 450 > oom_score_adj; cat oom_score_adj"
+    session = daemon.session()
+    for user in ["user", "root"] if backend == "native" else [None]:
+        done = daemon.execute(session, command=lower, **({"user": user} if user else {}))
+        told = done["stdout"].splitlines()
+        assert told[0] == "500", done
+        # Landlock keeps a direct one from writing to /proc at all.
+        assert told[1:] == (["500"] if backend == "direct" else ["450"]) or not (backend == "direct" or has_resources()), done
+    own = pathlib.Path("/proc/self/oom_score_adj").read_text()
+    for pid in (daemon.process.pid, keeper_of(daemon), launcher_of(daemon)):
+        assert pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text() == own
