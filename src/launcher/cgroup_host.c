@@ -40,14 +40,22 @@ static bool has_word(const char *list, const char *word, const char *separators)
     return false;
 }
 
+/* One of the same name may be another user's, who has a daemon of the same instance: then there are
+ * none for us. */
 static int open_base(int root, const char *instance)
 {
     char name[LAUNCH_NAME_SIZE + 16];
+    struct stat status;
+    int base;
 
     snprintf(name, sizeof(name), "sandglass.%s", instance);
     if (cgroup_make(root, name) < 0)
         return -1;
-    return openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    base = openat(root, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (base < 0 || geteuid() == 0 || (fstat(base, &status) == 0 && status.st_uid == geteuid()))
+        return base;
+    close(base);
+    return -1;
 }
 
 static void add_v1(struct cgroups *cgroups, const char *path, const char *options,

@@ -206,3 +206,21 @@ def test_a_start_that_was_killed_while_it_made_its_directories_is_in_nobodys_way
         path.mkdir(mode=0o700)
     daemon.start()
     assert os.lstat(daemon.state).st_uid != 0 and not any(path.exists() for path in left)
+
+
+@as_root
+@pytest.mark.parametrize("backend", ["direct", "native"])
+def test_a_group_of_another_user_with_the_same_instance_name_is_not_in_the_way(make_daemon, backend):
+    """Control groups of root's daemon are there and not ours: an ordinary user's goes on as on a host without any."""
+    first = make_daemon(backend="direct")
+    assert first.execute(first.session(), ["true"])["exit_code"] == 0
+    second = make_daemon(backend=backend, start=False, prefix=["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups"])
+    for place in (second.state, second.socket.parent):
+        place.mkdir(mode=0o755)
+        os.chown(place, 1001, 1001)
+    second.start()
+    assert second.settings["instance"] == first.settings["instance"]
+    session = second.session()
+    assert second.execute(session, ["echo", "hello"])["stdout"] == "hello\n"
+    report = second.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]["isolation"]
+    assert {"memory", "cpu", "pids"} & set(report["missing"]), report
