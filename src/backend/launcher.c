@@ -287,6 +287,13 @@ void launcher_cancel(struct launcher *launcher, struct launcher_call *call)
     list_remove(&call->link);
 }
 
+/* Somebody else has what is needed at the moment. */
+static bool may_pass(int number)
+{
+    return number == EAGAIN || number == EBUSY || number == EMFILE || number == ENFILE ||
+           number == ENOMEM;
+}
+
 int launcher_error(const struct launch_reply *reply, const char *what, struct error *err)
 {
     if (!reply) {
@@ -303,7 +310,7 @@ int launcher_error(const struct launch_reply *reply, const char *what, struct er
                     : reply->error == ENOENT ? ERR_NOT_FOUND
                     : reply->error == ESRCH  ? ERR_GONE
                                              : ERR_BACKEND;
-        err->retryable = reply->error == EAGAIN || reply->error == EBUSY;
+        err->retryable = may_pass(reply->error);
         err->name[0] = '\0';
         snprintf(err->name, sizeof(err->name), "%s", error_code_name(err->code));
     }

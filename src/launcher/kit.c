@@ -365,7 +365,7 @@ static int make_now(struct launcher *launcher, const struct launch_limits *limit
     int result;
 
     if (!begin_kit(launcher, out_kit))
-        return fail_set(fail, "all uid ranges are in use", EAGAIN);
+        return slots_fail(fail);
     kept_init(&nothing);
     result = kit_complete(launcher, out_kit, limits, &nothing, fail);
     kept_close(&nothing);

@@ -66,22 +66,28 @@ static int lock_block(const struct leases *leases, uint32_t block, bool only_our
     static char owner[LEASE_PATH];
     int fd = open_block(leases, block, only_ours ? 0 : O_CREAT);
     struct stat status;
+    int reason;
 
     if (fd < 0)
         return -1;
-    /* A file that was removed after we opened it protects nothing. */
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &status) < 0 || status.st_nlink == 0)
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &status) < 0)
+        goto refuse;
+    errno = EBUSY;
+    if (status.st_nlink == 0) /* removed after we opened it: it protects nothing */
         goto refuse;
     read_owner(fd, owner);
     if (strcmp(owner, leases->path) == 0)
         return fd;
+    errno = EBUSY;
     if (only_ours || (*owner && is_in_use(leases, owner)))
         goto refuse;
     if (ftruncate(fd, 0) < 0 || pwrite(fd, leases->path, strlen(leases->path), 0) < 0)
         goto refuse;
     return fd;
 refuse:
+    reason = errno;
     close(fd);
+    errno = reason;
     return -1;
 }
 
@@ -115,17 +121,26 @@ int leases_open(struct leases *leases, uint32_t slots, int state, bool shared, s
     return 0;
 }
 
+/* Somebody else has it, or it cannot be had at all. */
+static bool is_of_others(int number)
+{
+    return number == EWOULDBLOCK || number == EBUSY;
+}
+
 int leases_take(struct leases *leases)
 {
-    if (leases->dir < 0)
-        return -1;
-    for (uint32_t block = 0; block < leases->blocks; block++) {
+    int reason = EAGAIN;
+
+    for (uint32_t block = 0; leases->dir >= 0 && block < leases->blocks; block++) {
         if (leases->locks[block] >= 0)
             continue;
         leases->locks[block] = lock_block(leases, block, false);
         if (leases->locks[block] >= 0)
             return (int)block;
+        if (!is_of_others(errno))
+            reason = errno;
     }
+    errno = reason;
     return -1;
 }
 

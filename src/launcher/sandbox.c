@@ -161,7 +161,7 @@ static int equip_direct(struct spawn *spawn, const struct launch_create *create)
     int slot = slots_take(&launcher->slots);
 
     if (slot == SLOTS_NONE)
-        return fail_set(&spawn->fail, "all uid ranges are in use", EAGAIN);
+        return slots_fail(&spawn->fail);
     spawn->mark.slot = (uint32_t)slot;
     if (folder_make(launcher, &folder, spawn->mark.slot, &spawn->fail) < 0 ||
         folder_rename(launcher, &folder, create->id, &spawn->fail) < 0) {

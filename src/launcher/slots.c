@@ -33,13 +33,21 @@ int slots_take(struct slots *slots)
 {
     int slot = find_free(slots);
 
-    if (slot == SLOTS_NONE && leases_take(&slots->leases) >= 0)
+    if (slot == SLOTS_NONE && leases_take(&slots->leases) >= 0) {
         slot = find_free(slots);
+        errno = EAGAIN;
+    }
     if (slot == SLOTS_NONE)
         return SLOTS_NONE;
     slots_mark(slots, (uint32_t)slot);
     slots->next = ((uint32_t)slot + 1) % slots->count;
     return slot;
+}
+
+int slots_fail(struct fail *fail)
+{
+    return errno == EAGAIN ? fail_set(fail, "all uid ranges are in use", EAGAIN)
+                           : fail_sys(fail, "take a range of user ids");
 }
 
 void slots_close(struct slots *slots)

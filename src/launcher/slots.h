@@ -24,7 +24,8 @@ int slots_open(struct slots *slots, uint32_t count, int state, bool shared, stru
 
 /* Gives back the leases of blocks in which no slot is taken. */
 void slots_close(struct slots *slots);
-int slots_take(struct slots *slots); /* SLOTS_NONE when all are in use */
+int slots_take(struct slots *slots); /* SLOTS_NONE when there is none, with errno */
+int slots_fail(struct fail *fail);   /* says why, by errno */
 void slots_mark(struct slots *slots, uint32_t slot);
 void slots_release(struct slots *slots, uint32_t slot);
 
