@@ -8,6 +8,7 @@
 #include "core/capacity.h"
 #include "core/flavor.h"
 #include "core/metrics.h"
+#include "core/templates.h"
 
 #include <string.h>
 #include <sys/statvfs.h>
@@ -188,17 +189,23 @@ static void get_backends(struct api_request *request)
 
 static void get_templates(struct api_request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
+    const char *usual = request->api->parts.config->sandbox.template_name;
+    size_t count;
+    char **names = templates_list(request->core, &count);
 
     json_begin_object(&json, NULL);
     json_begin_array(&json, "templates");
-    json_begin_object(&json, NULL);
-    json_put_text(&json, "name", request->api->parts.config->sandbox.template_name);
-    json_put_bool(&json, "default", true);
-    json_end_object(&json);
+    for (size_t i = 0; i < count; i++) {
+        json_begin_object(&json, NULL);
+        json_put_text(&json, "name", names[i]);
+        json_put_bool(&json, "default", str_equal(names[i], usual));
+        json_end_object(&json);
+    }
     json_end_array(&json);
     json_end_object(&json);
+    templates_free(names, count);
     api_reply(request, 200, &text);
 }
 

@@ -260,7 +260,7 @@ void launched_create(struct backend *backend, const struct sandbox_spec *spec,
     call->limits = spec->limits;
     memcpy(message.id, call->id, sizeof(message.id));
     if (!name_template(launched, spec->template_name, message.template_name)) {
-        error_named(&op->err, ERR_NOT_FOUND, "template_not_found", "there is no template \"%s\"",
+        error_named(&op->err, ERR_CONFLICT, "template_unknown", "there is no template \"%s\"",
                     spec->template_name);
         loop_defer(backend->loop, &call->refusal, on_refuse);
         return;

@@ -152,6 +152,7 @@ int report_require(struct launched_backend *backend, const char *id, struct erro
             continue;
         error_named(err, ERR_BACKEND, "isolation_missing",
                     "sandbox.require names \"%s\", which is not in force here", wanted->items[i]);
+        err->retryable = false;
         return error_hint(err, "sandglass doctor shows what this host allows");
     }
     return 0;

@@ -134,6 +134,7 @@ static int check_resources(const struct sandbox *sandbox, const struct backend_o
         return 0;
     error_named(err, ERR_BACKEND, "resources_differ",
                 "the sandbox came up with other %s than asked for", what);
+    err->retryable = false;
     return error_hint(err, "it was removed; another flavor may be had");
 }
 

@@ -12,6 +12,7 @@
 #include "core/scopes.h"
 #include "core/secrets.h"
 #include "core/session_private.h"
+#include "core/templates.h"
 #include "core/vault.h"
 #include "wire/json.h"
 
@@ -318,22 +319,6 @@ static int check_backend(const struct core *core, const struct session_request *
     return error_hint(err, "leave %s out, or use a daemon with the backend native", field);
 }
 
-/* Only what is certain: a template that exists may still be one that the launcher refuses. */
-static int check_template(const struct core *core, const char *name, struct error *err)
-{
-    scoped(free) char *path = NULL;
-
-    if (str_is_empty(name) || *name == '/' || str_equal(name, "host") ||
-        str_equal(name, core->parts.config->sandbox.template_name) || !core->parts.state_path)
-        return 0;
-    path = xasprintf("%s/templates/%s", core->parts.state_path, name);
-    if (path_is_plain_name(name) && (access(path, F_OK) == 0 || errno != ENOENT))
-        return 0;
-    error_named(err, ERR_NOT_FOUND, "template_not_found", "there is no template \"%.64s\"", name);
-    return error_hint(err, "sandglass template ls shows the ones there are; leave template out for "
-                           "the default");
-}
-
 static int check_request(struct core *core, const struct session_request *request,
                          struct error *err)
 {
@@ -342,7 +327,7 @@ static int check_request(struct core *core, const struct session_request *reques
     if (request->owner && scopes_check_owner(core->scopes, request->owner, err) < 0)
         return -1;
     if (check_backend(core, request, err) < 0 ||
-        check_template(core, request->template_name, err) < 0)
+        templates_check(core, request->template_name, err) < 0)
         return -1;
     if (check_flavor(core, request->flavor, err) < 0 || check_ceiling(core, request, err) < 0)
         return -1;

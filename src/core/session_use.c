@@ -129,9 +129,9 @@ static void refuse_backing_off(const struct session *session, struct session_use
         error_named(&use->err, ERR_BACKEND, "sandbox_crashing",
                     "the sandbox of session %s has crashed %u times in a row", session->id,
                     session->failures);
-    use->err.retryable = true;
-    error_hint(&use->err, "it is started again when asked in %lld s",
-               (long long)(left_us + 999999) / 1000000);
+    if (use->err.retryable || str_is_empty(use->err.hint))
+        error_hint(&use->err, "it is started again when asked in %lld s",
+                   (long long)(left_us + 999999) / 1000000);
 }
 
 /* It is tried again by itself; nobody has to wait for that. */

@@ -207,7 +207,7 @@ static void only_the_configured_directory_is_one(void **state)
     ground_spec(&spec);
     spec.template_name = "/";
     assert_int_equal(ground_create(&ground, &spec, &sandbox, &err), -1);
-    assert_string_equal(err.name, "template_not_found");
+    assert_string_equal(err.name, "template_unknown");
     ground_close(&ground);
 }
 

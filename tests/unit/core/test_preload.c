@@ -132,6 +132,28 @@ static void its_failure_is_told_to_a_use_only_and_the_next_use_tries_again(void 
     session_use_end(&tried.use);
 }
 
+/* It says the same each time, and is not tried by itself. */
+static void a_failure_that_will_not_pass_stays_what_it_is(void **state)
+{
+    struct world *world = *state;
+    struct session *session;
+    struct tried tried;
+    char first[sizeof(tried.use.err.message)];
+
+    fake_backend_refuse(world->backend, FAKE_CREATE, 100, ERR_CONFLICT);
+    session = world_open_simple(world, "ann", NULL);
+    assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
+    assert_false(session->start_error->retryable);
+    assert_non_null(strstr(session->start_error->message, "build the sandbox"));
+    memcpy(first, session->start_error->message, sizeof(first));
+    for (int i = 0; i < 3; i++) {
+        world_use(world, session, &tried);
+        assert_int_equal(tried.use.err.code, ERR_CONFLICT);
+        assert_false(tried.use.err.retryable);
+        assert_string_equal(tried.use.err.message, first);
+    }
+}
+
 static void m17_a_teardown_stops_it_and_removes_what_was_half_made(void **state)
 {
     struct world *world = *state;
@@ -413,6 +435,7 @@ int main(void)
         TEST(a_waiter_that_gives_up_does_not_kill_it),
         TEST(nor_when_it_waits_for_a_slot),
         TEST(its_failure_is_told_to_a_use_only_and_the_next_use_tries_again),
+        TEST(a_failure_that_will_not_pass_stays_what_it_is),
         TEST(m17_a_teardown_stops_it_and_removes_what_was_half_made),
         TEST(m12_one_that_finishes_when_it_is_cancelled_is_removed),
         TEST(m24_what_was_torn_down_is_not_started_by_a_restart),
