@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "config/config.h"
 #include "core/budget.h"
 #include "core/execution.h"
@@ -10,6 +11,7 @@
 #include "core/session_private.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 /* From when on it has not become ready in time. */
@@ -331,10 +333,16 @@ static void fail_at_once(struct sandbox *sandbox)
     sandbox_fail(sandbox, &err);
 }
 
-/* It was ready, in the pool: its death says nothing about the next one. */
-static bool died_in_claim(const struct sandbox *sandbox)
+/* Its connection tells it before its end is known. */
+static bool tells_of_death(const struct error *err)
 {
-    return sandbox->died && sandbox->session && sandbox->ready_at_us;
+    return str_equal(err->name, "sandbox_connection_lost") || err->sys_errno == ECONNREFUSED;
+}
+
+/* That somebody killed its init, in the pool or since, says nothing about the next one. */
+static bool has_died(const struct sandbox *sandbox, const struct error *err)
+{
+    return sandbox->session && (sandbox->died || (err && tells_of_death(err)));
 }
 
 /* Of creating and of claiming. */
@@ -347,8 +355,8 @@ static void on_start_end(struct workflow *workflow)
     builds_pass(sandbox->core->builds, &sandbox->build);
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
-    else if (died_in_claim(sandbox) && session_forgives_death(sandbox->session))
-        sandbox_destroy(sandbox, END_FAILED, "in the pool");
+    else if (has_died(sandbox, workflow->err) && session_forgives_death(sandbox->session))
+        sandbox_destroy(sandbox, END_FAILED, "it died at its start");
     else if (workflow->err)
         sandbox_fail(sandbox, workflow->err);
     else if (sandbox->died)

@@ -277,8 +277,19 @@ def below(pid):
     return [process for child in children for process in [int(child), *below(child)]]
 
 
+def parts_of(daemon):
+    """pid → name of every process below the daemon."""
+    names = {}
+    for pid in below(daemon.process.pid):
+        try:
+            names[pid] = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+        except OSError:
+            pass
+    return names
+
+
 def kill_launcher(daemon, session):
-    names = {pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in below(daemon.process.pid)}
+    names = parts_of(daemon)
     launchers = [pid for pid, name in names.items() if name.startswith("sandglass-launc")]
     assert launchers, names
     os.kill(launchers[0], signal.SIGKILL)
@@ -307,3 +318,61 @@ def test_a_session_can_be_used_after_the_death_of_any_part(daemon):
         for session in sessions:
             wait_for(lambda: is_usable(daemon, session), f"seed {SEED}: a use after {part.__name__}", 30)
             assert state_of(daemon, session) == "open"
+
+
+class Survivor(Caller):
+    """What runs in a sandbox that is killed ends with it and says so; everything else works."""
+
+    def use(self):
+        word = f"word {self.random.random()}"
+        answer = self.ask("POST", f"/sessions/{self.pick()}/executions", {"argv": ["/bin/echo", word]})
+        if answer is None:
+            return
+        if answer.status == 502 and answer.json["error"]["code"] == "supervisor_killed":
+            return  # whether its program had begun is not known: nobody but the caller may run it again
+        run = answer.json if answer.status == 201 else {}
+        if (run.get("state"), run.get("stdout")) != ("exited", word + "\n") and not (run.get("state") == "crashed" and run["reason"]):
+            self.problems.append(f"use: {answer.status} {answer.body[:600]!r}")
+
+
+def kill_one_part(daemon, chance):
+    """Any process of ours; a daemon is started again."""
+    time.sleep(0.2 * chance.random())
+    names = parts_of(daemon)
+    name = chance.choice(sorted({name for name in names.values() if name.startswith("sandglass-")} | {"daemon"}))
+    if name == "daemon":
+        daemon.kill()
+        daemon.start()
+        return name
+    try:
+        os.kill(chance.choice([pid for pid, other in sorted(names.items()) if other == name]), signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return name
+
+
+def test_whatever_part_is_killed_under_load_the_others_go_on(make_daemon):
+    chance = random.Random(SEED)
+    daemon = make_daemon(backend="native", settings={"pool": {"size": POOL}, "shutdown": {"policy": "destroy", "timeout": 20}})
+    stop = threading.Event()
+    callers = [Survivor(daemon, number, stop) for number in range(3)]
+    killed = []
+    for caller in callers:
+        caller.start()
+    try:
+        while len(killed) < 2 * KILLS and not any(caller.problems for caller in callers):
+            killed.append(kill_one_part(daemon, chance))
+    finally:
+        stop.set()
+        for caller in callers:
+            caller.join(60)
+    log = daemon.log()
+    assert not any(caller.is_alive() for caller in callers), f"seed {SEED}, {killed}\n{log[-4000:]}"
+    assert not (problems := [p for caller in callers for p in caller.problems]), f"seed {SEED}, {killed}: {problems[:5]}\n{log[-6000:]}"
+    for session in [session for caller in callers for session in caller.live]:
+        wait_for(lambda: is_usable(daemon, session), f"seed {SEED}: a use of {session}")
+    wait_for(lambda: not unaccounted(daemon), f"seed {SEED}: no orphans: {unaccounted(daemon)}")
+    daemon.api("DELETE", "/sessions", expect=200, timeout=60)
+    daemon.stop()
+    wait_for(lambda: not groups_of_sandboxes(), f"seed {SEED}: no control group left")
+    wait_for(lambda: not list((daemon.state / "sandboxes").iterdir()), f"seed {SEED}: no folder left")

@@ -224,7 +224,7 @@ static void an_init_that_cannot_be_connected_to_fails_the_creation(void **state)
     assert_int_equal(fake_backend_count(world->backend), 0);
 }
 
-static void an_init_that_dies_while_it_is_connected_to_fails_the_creation(void **state)
+static void an_init_that_dies_while_it_is_connected_to_is_replaced_once(void **state)
 {
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
@@ -232,6 +232,10 @@ static void an_init_that_dies_while_it_is_connected_to_fails_the_creation(void *
 
     fake_agent_be_silent(true);
     world_use(world, session, &tried);
+    fake_backend_kill(world->backend, session->sandbox->id);
+    world_settle(world);
+    assert_int_equal(tried.ready, 0);
+    assert_int_equal(fake_backend_count(world->backend), 1);
     fake_backend_kill(world->backend, session->sandbox->id);
     world_settle(world);
     assert_int_equal(tried.ready, 1);
@@ -412,7 +416,7 @@ int main(void)
         TEST(a_creation_that_hangs_fails_its_waiters_and_is_undone_when_it_ends),
         TEST(an_init_that_does_not_answer_fails_the_creation),
         TEST(an_init_that_cannot_be_connected_to_fails_the_creation),
-        TEST(an_init_that_dies_while_it_is_connected_to_fails_the_creation),
+        TEST(an_init_that_dies_while_it_is_connected_to_is_replaced_once),
         TEST(nothing_is_built_before_its_intent_is_durable),
         TEST(an_intent_that_cannot_be_recorded_fails_the_use_and_builds_nothing),
         TEST(a_pinned_generation_reaches_only_that_one),
