@@ -164,10 +164,46 @@ bool backend_is_whole(struct backend *backend, const char *id)
     return !backend->ops->is_whole || backend->ops->is_whole(backend, id);
 }
 
-uint64_t backend_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits)
+int backend_check_limits(const struct backend *backend, const struct sandbox_limits *asked,
+                         struct error *err)
 {
-    return backend->ops->disk_in_force ? backend->ops->disk_in_force(backend, limits)
-                                       : limits->disk_bytes;
+    struct sandbox_limits in_force = backend_limits_in_force(backend, asked);
+    const struct {
+        const char *name;
+        bool is_lost;
+        const char *why;
+        const char *remedy;
+    } limits[] = {
+        { "disk", asked->disk_bytes && !in_force.disk_bytes,
+          "its sandboxes have the files of the host", "use a daemon with the backend native" },
+        { "memory", asked->memory_bytes && !in_force.memory_bytes,
+          "no memory control group is the daemon's",
+          "run the daemon as root or with a delegated control group" },
+        { "cpus", asked->cpu_millis && !in_force.cpu_millis, "no cpu control group is the daemon's",
+          "run the daemon as root or with a delegated control group" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(limits); i++) {
+        if (!limits[i].is_lost)
+            continue;
+        error_named(err, ERR_INVALID, "backend_unable",
+                    "%s: the backend %s cannot limit that here: %s", limits[i].name,
+                    backend->ops->name, limits[i].why);
+        return error_hint(err, "leave %s out, or %s", limits[i].name, limits[i].remedy);
+    }
+    return 0;
+}
+
+struct sandbox_limits backend_limits_in_force(const struct backend *backend,
+                                              const struct sandbox_limits *limits)
+{
+    struct sandbox_limits in_force = *limits;
+
+    if (backend->ops->limits_in_force)
+        return backend->ops->limits_in_force(backend, limits);
+    if (!backend->ops->capabilities.disk)
+        in_force.disk_bytes = 0;
+    return in_force;
 }
 
 int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err)

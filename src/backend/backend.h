@@ -145,8 +145,10 @@ struct backend_ops {
      * nothing lies there. */
     bool (*is_whole)(struct backend *backend, const char *id);
 
-    /* How much the files of a sandbox with these limits can take. NULL: the disk limit. */
-    uint64_t (*disk_in_force)(const struct backend *backend, const struct sandbox_limits *limits);
+    /* What holds for a sandbox that is made with these limits; 0 is no limit. NULL: all of them,
+     * but for the disk where the backend does not limit it. */
+    struct sandbox_limits (*limits_in_force)(const struct backend *backend,
+                                             const struct sandbox_limits *limits);
 
     /* Appends a JSON object: what is really in force for this sandbox (read back, not assumed). */
     int (*report)(struct backend *backend, const char *id, struct buffer *json, struct error *err);
@@ -192,5 +194,9 @@ void backend_destroy(struct backend *backend, const char *id, struct backend_op 
 void backend_list(struct backend *backend, struct backend_op *op);
 int backend_check(struct backend *backend, struct error *err);
 bool backend_is_whole(struct backend *backend, const char *id);
-uint64_t backend_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits);
+struct sandbox_limits backend_limits_in_force(const struct backend *backend,
+                                              const struct sandbox_limits *limits);
+/* Refuses a limit that was asked for and that would not hold, by its name. 0 is not asked for. */
+int backend_check_limits(const struct backend *backend, const struct sandbox_limits *asked,
+                         struct error *err);
 int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err);

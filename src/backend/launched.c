@@ -216,14 +216,31 @@ static struct launch_limits limits_for(const struct launched_backend *launched,
 }
 
 /* Files in memory leave half of it to the processes; see launcher/root.c. */
-uint64_t launched_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits)
+static uint64_t disk_in_force(const struct launched_backend *launched,
+                              const struct sandbox_limits *limits)
 {
-    const struct launched_backend *launched = launched_from((struct backend *)backend);
     uint64_t half = limits->memory_bytes / 2;
 
+    if (launched->mode == LAUNCH_DIRECT)
+        return 0;
     if (half == 0 || limits_for(launched, limits).image)
         return limits->disk_bytes;
     return limits->disk_bytes ? MIN(limits->disk_bytes, half) : half;
+}
+
+/* Processes are counted by an rlimit where there is no control group for it. */
+struct sandbox_limits launched_limits_in_force(const struct backend *backend,
+                                               const struct sandbox_limits *limits)
+{
+    const struct launched_backend *launched = launched_from((struct backend *)backend);
+    uint32_t features = launcher_host(launched->launcher)->features;
+
+    return (struct sandbox_limits){
+        .memory_bytes = features & LAUNCH_HAS_MEMORY ? limits->memory_bytes : 0,
+        .disk_bytes = disk_in_force(launched, limits),
+        .cpu_millis = features & LAUNCH_HAS_CPU ? limits->cpu_millis : 0,
+        .pids = limits->pids,
+    };
 }
 
 /* False when it is a path that the settings do not name. */

@@ -35,7 +35,8 @@ struct launched_backend *launched_from(struct backend *backend);
 void launched_free(struct backend *backend);
 void launched_create(struct backend *backend, const struct sandbox_spec *spec,
                      struct backend_op *op);
-uint64_t launched_disk_in_force(const struct backend *backend, const struct sandbox_limits *limits);
+struct sandbox_limits launched_limits_in_force(const struct backend *backend,
+                                               const struct sandbox_limits *limits);
 void launched_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
                     struct backend_op *op);
 int launched_connect(struct backend *backend, const char *id, struct error *err);

@@ -29,7 +29,10 @@ static void add_row(struct table *table, const json_t *flavor)
 
     table_add(table, field_text(flavor, "name", NULL));
     add_size(table, flavor, "memory_bytes");
-    table_addf(table, "%g", field_number(flavor, "cpus", 0));
+    if (json_is_number(json_object_get(flavor, "cpus")))
+        table_addf(table, "%g", field_number(flavor, "cpus", 0));
+    else
+        table_add(table, NULL);
     add_size(table, flavor, "disk_bytes");
     table_addf(table, "%lld", (long long)field_int(flavor, "pids", 0));
     table_addf(table, "%lld", (long long)field_int(flavor, "gpus", 0));

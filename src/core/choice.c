@@ -194,6 +194,7 @@ int choice_make(struct session *session, const struct choice_request *request,
     flavor = flavor_find(session->core,
                          str_is_empty(request->flavor) ? session->flavor : request->flavor, err);
     if (!flavor || check_limits(flavor, request, err) < 0 ||
+        backend_check_limits(session->core->parts.backend, &request->limits, err) < 0 ||
         check_ceiling(session, flavor, &request->limits, err) < 0)
         return -1;
     limits = flavor_limits(session->core, session->owner, flavor, &request->limits);

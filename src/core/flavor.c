@@ -103,6 +103,7 @@ static void put_flavor(const struct core *core, const struct config_flavor *flav
                        struct json_writer *json)
 {
     struct sandbox_limits limits = flavor_limits(core, NULL, flavor, &(struct sandbox_limits){ 0 });
+    struct sandbox_limits in_force = backend_limits_in_force(core->parts.backend, &limits);
     struct error why = { 0 };
 
     (void)flavor_check(core, flavor, &why);
@@ -110,10 +111,7 @@ static void put_flavor(const struct core *core, const struct config_flavor *flav
     json_put_text(json, "name", flavor->name);
     json_put_text(json, "backend",
                   str_is_empty(flavor->backend) ? backend_name(core) : flavor->backend);
-    json_put_int(json, "memory_bytes", (int64_t)limits.memory_bytes);
-    json_put_double(json, "cpus", limits.cpu_millis / 1000.0);
-    json_put_int(json, "disk_bytes", (int64_t)backend_disk_in_force(core->parts.backend, &limits));
-    json_put_int(json, "pids", limits.pids);
+    limits_write_json(json, &in_force);
     json_put_int(json, "gpus", flavor->gpus);
     if (flavor->price_per_hour >= 0)
         json_put_money(json, "price_per_hour", flavor->price_per_hour);

@@ -67,18 +67,29 @@ static void put_kept(struct json_writer *json, bool keeps, const struct session_
     json_end_object(json);
 }
 
-/* What the backend does not limit is no limit. */
-static void put_limits(struct json_writer *json, const struct sandbox_limits *limits,
-                       bool disk_is_limited)
+static void put_limit(struct json_writer *json, const char *name, uint64_t limit)
+{
+    if (limit)
+        json_put_int(json, name, (int64_t)limit);
+    else
+        json_put_null(json, name);
+}
+
+void limits_write_json(struct json_writer *json, const struct sandbox_limits *in_force)
+{
+    put_limit(json, "memory_bytes", in_force->memory_bytes);
+    if (in_force->cpu_millis)
+        json_put_double(json, "cpus", in_force->cpu_millis / 1000.0);
+    else
+        json_put_null(json, "cpus");
+    put_limit(json, "pids", in_force->pids);
+    put_limit(json, "disk_bytes", in_force->disk_bytes);
+}
+
+static void put_limits(struct json_writer *json, const struct sandbox_limits *in_force)
 {
     json_begin_object(json, "limits");
-    json_put_int(json, "memory_bytes", (int64_t)limits->memory_bytes);
-    json_put_double(json, "cpus", limits->cpu_millis / 1000.0);
-    json_put_int(json, "pids", limits->pids);
-    if (disk_is_limited)
-        json_put_int(json, "disk_bytes", (int64_t)limits->disk_bytes);
-    else
-        json_put_null(json, "disk_bytes");
+    limits_write_json(json, in_force);
     json_end_object(json);
 }
 
@@ -92,15 +103,14 @@ const char *session_network_name(const struct session *session)
 static void put_policy(struct json_writer *json, const struct session *session)
 {
     const struct backend *backend = session->core->parts.backend;
-    struct sandbox_limits limits = session->limits;
+    struct sandbox_limits limits = backend_limits_in_force(backend, &session->limits);
 
-    limits.disk_bytes = backend_disk_in_force(backend, &limits);
     json_put_text(json, "template", session->template_name);
     put_text_or_null(json, "flavor", session->flavor);
     json_put_text(json, "choice", session_choice_name(session->choice));
     json_put_text(json, "backend", backend->ops->name);
     json_put_text(json, "network", session_network_name(session));
-    put_limits(json, &limits, backend->ops->capabilities.disk);
+    put_limits(json, &limits);
     put_secrets(json, session);
     put_kept(json, session->keep_files, &session->kept);
     json_put_bool(json, "auto_restart", session->auto_restart);
@@ -300,6 +310,26 @@ static int64_t get_int(const json_t *spec, const char *name)
     return json_integer_value(json_object_get(spec, name));
 }
 
+/* Recorded as asked for, and as in force where that is something else. */
+static uint64_t recorded_limit(const json_t *spec, const char *asked, const char *in_force)
+{
+    return (uint64_t)get_int(spec, json_object_get(spec, in_force) ? in_force : asked);
+}
+
+static void put_record_limits(struct json_writer *json, const json_t *spec)
+{
+    /* A backend without a wall to the network has none for files either. */
+    bool has_disk = !str_equal(json_string_value(json_object_get(spec, "network")), "host");
+    const struct sandbox_limits in_force = {
+        .memory_bytes = recorded_limit(spec, "memory_bytes", "memory_in_force"),
+        .disk_bytes = has_disk ? recorded_limit(spec, "disk_bytes", "disk_in_force") : 0,
+        .cpu_millis = (uint32_t)recorded_limit(spec, "cpu_millis", "cpu_in_force"),
+        .pids = (uint32_t)get_int(spec, "pids"),
+    };
+
+    put_limits(json, &in_force);
+}
+
 static void put_record_policy(struct json_writer *json, const struct session_record *record,
                               const json_t *spec)
 {
@@ -311,17 +341,7 @@ static void put_record_policy(struct json_writer *json, const struct session_rec
         put_text_or_null(json, texts[i], json_string_value(json_object_get(spec, texts[i])));
     for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
         json_put_bool(json, flags[i], json_is_true(json_object_get(spec, flags[i])));
-    put_limits(json,
-               &(struct sandbox_limits){
-                   .memory_bytes = (uint64_t)get_int(spec, "memory_bytes"),
-                   .disk_bytes = (uint64_t)get_int(spec, json_object_get(spec, "disk_in_force")
-                                                             ? "disk_in_force"
-                                                             : "disk_bytes"),
-                   .cpu_millis = (uint32_t)get_int(spec, "cpu_millis"),
-                   .pids = (uint32_t)get_int(spec, "pids"),
-               },
-               /* A backend without a wall to the network has none for files either. */
-               !str_equal(json_string_value(json_object_get(spec, "network")), "host"));
+    put_record_limits(json, spec);
     put_record_secrets(json, spec);
     put_kept(json, json_is_true(json_object_get(spec, "keep_files")),
              &(struct session_kept){ .bytes = (uint64_t)get_int(spec, "kept_bytes"),

@@ -308,10 +308,8 @@ static int check_backend(const struct core *core, const struct session_request *
         field = "template";
     else if (!ops->capabilities.network && request->network == NETWORK_NONE)
         field = "network";
-    else if (!ops->capabilities.disk && request->limits.disk_bytes)
-        field = "disk";
     if (!field)
-        return 0;
+        return backend_check_limits(core->parts.backend, &request->limits, err);
     error_named(err, ERR_INVALID, "backend_unable",
                 "%s: the backend %s cannot do that: its sandboxes have the files and the network "
                 "of the host",

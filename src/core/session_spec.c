@@ -62,6 +62,24 @@ static void put_choice(struct json_writer *json, const struct session *session)
     json_put_int(json, "base_pids", session->base_limits.pids);
 }
 
+/* What is in force where that is not what was asked for: an ended session is shown with it. */
+static void put_limits(struct json_writer *json, const struct session *session)
+{
+    const struct sandbox_limits *asked = &session->limits;
+    struct sandbox_limits in_force = backend_limits_in_force(session->core->parts.backend, asked);
+
+    json_put_int(json, "memory_bytes", (int64_t)asked->memory_bytes);
+    json_put_int(json, "disk_bytes", (int64_t)asked->disk_bytes);
+    json_put_int(json, "cpu_millis", asked->cpu_millis);
+    json_put_int(json, "pids", asked->pids);
+    if (in_force.memory_bytes != asked->memory_bytes)
+        json_put_int(json, "memory_in_force", (int64_t)in_force.memory_bytes);
+    if (in_force.disk_bytes != asked->disk_bytes)
+        json_put_int(json, "disk_in_force", (int64_t)in_force.disk_bytes);
+    if (in_force.cpu_millis != asked->cpu_millis)
+        json_put_int(json, "cpu_in_force", in_force.cpu_millis);
+}
+
 char *session_spec_text(const struct session *session)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(SPEC_MAXIMUM);
@@ -75,12 +93,7 @@ char *session_spec_text(const struct session *session)
     put_choice(&json, session);
     json_put_text(&json, "backend", session->core->parts.backend->ops->name);
     json_put_text(&json, "network", session_network_name(session));
-    json_put_int(&json, "memory_bytes", (int64_t)session->limits.memory_bytes);
-    json_put_int(&json, "disk_bytes", (int64_t)session->limits.disk_bytes);
-    json_put_int(&json, "disk_in_force",
-                 (int64_t)backend_disk_in_force(session->core->parts.backend, &session->limits));
-    json_put_int(&json, "cpu_millis", session->limits.cpu_millis);
-    json_put_int(&json, "pids", session->limits.pids);
+    put_limits(&json, session);
     json_put_int(&json, "timeout_ms", session->timeout_ms);
     json_put_text(&json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
     json_put_bool(&json, "auto_restart", session->auto_restart);

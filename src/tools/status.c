@@ -36,17 +36,20 @@ static const char *state_in_words(const struct session *session)
 static void say_limits(struct tool_call *call, const struct session *session)
 {
     const char *network = session_network_name(session);
-    char memory[STR_UNIT_SIZE], disk[STR_UNIT_SIZE];
+    const struct sandbox_limits limits =
+        backend_limits_in_force(session->core->parts.backend, &session->limits);
+    char cpus[STR_UNIT_SIZE] = "unlimited";
+    char memory[STR_UNIT_SIZE] = "unlimited";
+    char disk[STR_UNIT_SIZE] = "unlimited";
 
-    str_format_size(session->limits.memory_bytes, memory);
-    if (session->core->parts.backend->ops->capabilities.disk)
-        str_format_size(backend_disk_in_force(session->core->parts.backend, &session->limits),
-                        disk);
-    else
-        snprintf(disk, sizeof(disk), "unlimited");
-    tool_say(call, "Flavor: %s (%g CPUs, %s memory, %s disk), network %s\n",
-             str_is_empty(session->flavor) ? "default" : session->flavor,
-             session->limits.cpu_millis / 1000.0, memory, disk,
+    if (limits.cpu_millis)
+        snprintf(cpus, sizeof(cpus), "%g", limits.cpu_millis / 1000.0);
+    if (limits.memory_bytes)
+        str_format_size(limits.memory_bytes, memory);
+    if (limits.disk_bytes)
+        str_format_size(limits.disk_bytes, disk);
+    tool_say(call, "Flavor: %s (%s CPUs, %s memory, %s disk), network %s\n",
+             str_is_empty(session->flavor) ? "default" : session->flavor, cpus, memory, disk,
              str_equal(network, "none") ? "none: nothing can be downloaded" : network);
 }
 

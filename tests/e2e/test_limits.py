@@ -1,5 +1,6 @@
 """What a caller may ask for at most: the host's size, the operator's ceiling, and shares of one owner."""
 import json
+import os
 
 import pytest
 
@@ -130,3 +131,31 @@ def test_what_does_not_fit_is_told_with_units_and_a_remedy(make_daemon, tmp_path
     (tmp_path / "large").write_bytes(bytes(20 << 20))
     result = daemon.cli("cp", tmp_path / "large", f"{session}:large")
     assert result.returncode == 1 and "no space is left" in result.stderr and "limits.disk_bytes" in result.stderr
+
+
+@pytest.mark.parametrize("backend", ["direct", "native"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts the daemon of an ordinary user")
+def test_limits_that_would_not_hold_are_neither_taken_nor_claimed(make_daemon, work, backend):
+    """An ordinary user has no control groups of version 1; where they are of version 2, only delegated ones."""
+    daemon = make_daemon(backend=backend, start=False, prefix=["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups"],
+                         settings={"pool": {"size": 0}, "flavors": [{"name": "basic"}, {"name": "roomy", "memory": "1g", "price_per_hour": 0}]})
+    os.chown(daemon.directory, 1001, 1001)
+    daemon.log_path.touch()
+    daemon.start()
+    for field, value in (("memory", "64m"), ("cpus", 0.5)):
+        answer = daemon.api("POST", "/sessions", {field: value}, expect=400)
+        error = answer.json["error"]
+        assert error["code"] == "backend_unable" and error["message"].startswith(field) and not error["retryable"]
+        assert "delegated control group" in error["hint"]
+    session = daemon.session()
+    answer = daemon.api("POST", f"/sessions/{session}/sandbox", {"memory": "64m"}, expect=400)
+    assert answer.json["error"]["code"] == "backend_unable"
+    limits = daemon.api("GET", f"/sessions/{session}").json["limits"]
+    assert limits["memory_bytes"] is None and limits["cpus"] is None and limits["pids"] == 256
+    assert (limits["disk_bytes"] is None) == (backend == "direct")
+    for flavor in daemon.api("GET", "/flavors").json["flavors"]:
+        assert flavor["memory_bytes"] is None and flavor["cpus"] is None and flavor["pids"] == 256
+    status = daemon.api("POST", f"/sessions/{session}/tools/sandbox_status", {}).json["content"][0]["text"]
+    assert "unlimited CPUs, unlimited memory" in status
+    ended = daemon.api("DELETE", f"/sessions/{session}", expect=200).json["limits"]
+    assert ended == daemon.api("GET", f"/sessions/{session}").json["limits"] == limits

@@ -23,6 +23,7 @@ static const struct backend_ops direct_backend_ops = {
     .capabilities = { .freeze = true, .usage = true, .limits = true, .outlives_daemon = true },
     .free = launched_free,
     .create = launched_create,
+    .limits_in_force = launched_limits_in_force,
     .adopt = launched_adopt,
     .connect = launched_connect,
     .update = launched_update,
