@@ -70,8 +70,7 @@ sandglass session create --key dies >/dev/null
 sandglass exec key:lives -- touch kept
 sandglass exec key:dies -- touch lost
 dying=$(sandglass inspect key:dies | sed -n 's/.*"pid": \\([0-9]*\\).*/\\1/p')
-kill -9 $!
-kill -9 $dying
+kill -9 $! $dying; wait $!
 serve
 sandglass exec key:lives -- ls
 sandglass exec key:dies -- sh -c 'ls; echo again'
