@@ -197,7 +197,8 @@ static void put_output(struct json_writer *json, struct api *api, const struct e
 
 static bool is_audited(const char *type)
 {
-    static const char *const types[] = { "session.created", "execution.started",
+    static const char *const types[] = { "command.blocked", "command.warned",
+                                         "session.created", "execution.started",
                                          "execution.ended", "sandbox.crashed",
                                          "sandbox.evicted", "sandbox.destroyed",
                                          "session.ended" };

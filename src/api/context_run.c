@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
+#include "core/rules.h"
 #include "wire/sse.h"
 
 #include <string.h>
@@ -189,6 +190,8 @@ static void keep_result(struct answer *answer, const char *type, const json_t *m
 
 static void put_end(struct json_writer *json, const struct context_run *run)
 {
+    char warning[RULE_TEXT_SIZE];
+
     json_put_text(json, "context_id", run->context->id);
     json_put_int(json, "number", (int64_t)run->number);
     json_put_text(json, "state", context_run_state_name(run->state));
@@ -196,6 +199,9 @@ static void put_end(struct json_writer *json, const struct context_run *run)
         json_put_int(json, "exit_code", run->exit_code);
     else
         json_put_null(json, "exit_code");
+    if (run->warning)
+        rule_describe(run->warning, warning, sizeof(warning));
+    json_put_text(json, "warning", run->warning ? warning : NULL);
     json_put_text(json, "cause", run->cause);
     json_put_text(json, "replaced", run->replaced);
     json_put_bool(json, "context_lost", run->is_driver_killed || run->state == RUN_CRASHED);

@@ -175,6 +175,7 @@ static void reply(struct answer *answer)
         execution->started.boot_us ? execution->ended.boot_us - execution->started.boot_us : 0;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
+    scoped(free) char *warning = execution_warning(execution);
     char reset_reason[END_TEXT_SIZE];
     bool is_truncated;
 
@@ -186,6 +187,7 @@ static void reply(struct answer *answer)
     json_put_text(&json, "execution_id", execution->id);
     json_put_double(&json, "duration_seconds", (double)wall_us / 1e6);
     json_put_bool(&json, "files_were_reset", execution->files_were_reset);
+    json_put_text(&json, "warning", warning);
     json_put_text(&json, "reset_reason",
                   end_reason_text_or_null(&execution->reset_reason, reset_reason));
     put_session(execute, &json);
@@ -245,6 +247,8 @@ static int read_body(struct api_request *request, struct execute_body *body, str
         return -1;
     if (!*body->code)
         return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
+    if ((body->session_id || body->key) && session_check_enabled(request->core, err) < 0)
+        return -1;
     if (body->session_id && body->key)
         return error_named(err, ERR_INVALID, "invalid_field", "give session_id or key, not both");
     if (body->ephemeral && (body->session_id || body->key))
@@ -280,6 +284,7 @@ static const struct api_answer answers[] = {
            "when it was "
            "stopped" },
     { 400, "a field is missing, unknown, of the wrong type or out of range; unsupported_language" },
+    { 403, "sessions_disabled, command_blocked" },
     { 404, "session_not_found" },
     { 410, "session_ended" },
     { 429, "capacity, too_many_executions" },

@@ -39,6 +39,8 @@ void execution_explain(const json_t *execution)
         cli_note("the execution ended with its sandbox%s%s", *reason ? ": " : "", reason);
     else if (strcmp(state, "cancelled") == 0)
         cli_note("the execution was cancelled");
+    if (*field_text(execution, "warning", ""))
+        cli_note("warning: %s", field_text(execution, "warning", ""));
     if (field_bool(execution, "files_were_reset"))
         cli_note("this is a new sandbox: files were reset (the one before ended: %s)",
                  field_text(execution, "reset_reason", "unknown"));

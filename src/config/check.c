@@ -3,6 +3,7 @@
 #include "config/settings.h"
 
 #include <arpa/inet.h>
+#include <regex.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -210,6 +211,24 @@ static int check_budget(const struct config *config, struct error *err)
     return 0;
 }
 
+static int check_rules(const struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < config->rules.count; i++) {
+        const struct config_rule *rule = &config->rules.items[i];
+        regex_t pattern;
+        char why[128];
+        int result = regcomp(&pattern, rule->pattern, REG_EXTENDED | REG_NOSUB | REG_NEWLINE);
+
+        if (result) {
+            regerror(result, &pattern, why, sizeof(why));
+            return error_set(err, ERR_INVALID, "exec.rules: the pattern of \"%s\" is wrong: %s",
+                             rule->name, why);
+        }
+        regfree(&pattern);
+    }
+    return 0;
+}
+
 int config_check(const struct config *config, struct error *err)
 {
     if (!path_is_plain_name(config->instance) || strlen(config->instance) > 64)
@@ -222,7 +241,7 @@ int config_check(const struct config *config, struct error *err)
     if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
         check_tls(config, err) < 0 || check_sandbox(config, err) < 0 ||
         check_flavors(config, err) < 0 || check_owners(config, err) < 0 ||
-        check_budget(config, err) < 0)
+        check_budget(config, err) < 0 || check_rules(config, err) < 0)
         return -1;
     return 0;
 }

@@ -122,6 +122,21 @@ struct config_owner {
     int64_t shares[SHARE_KINDS]; /* for it and all below it together; 0: nothing is said */
 };
 
+enum config_verdict { RULE_PASS, RULE_WARN, RULE_BLOCK };
+
+/* About commands, before they run; see core/rules.h. */
+struct config_rule {
+    char *name;
+    char *pattern; /* a POSIX extended regular expression */
+    char *message; /* for whoever ran it; "" without one */
+    int verdict;   /* enum config_verdict */
+};
+
+struct config_rules {
+    struct config_rule *items;
+    size_t count;
+};
+
 struct config_owners {
     struct config_owner *items;
     size_t count;
@@ -222,6 +237,7 @@ struct config {
         int64_t max_sessions;        /* of all owners; 0: no cap */
         int64_t shares[SHARE_KINDS]; /* of one owner; 0: no cap */
         int overflow;                /* enum config_overflow */
+        int64_t burst;               /* slots above max_sandboxes, when nothing else helps */
         int64_t wait_timeout_ms;
     } capacity;
 
@@ -256,7 +272,12 @@ struct config {
     struct {
         bool warm;
         struct config_list preload;
+        char *path; /* "": what PATH leads to */
     } python;
+
+    struct {
+        bool enabled;
+    } sessions;
 
     struct {
         int64_t connections;
@@ -300,6 +321,7 @@ struct config {
     } log;
 
     struct config_owners owners;
+    struct config_rules rules;
     struct config_flavors flavors; /* never empty; the first is the default */
 
     char **origins; /* one for each row: "default", "FILE:LINE", "command line", … */

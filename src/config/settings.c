@@ -338,6 +338,14 @@ const struct setting settings[] = {
         .help = "Group of programs in the direct backend, when the daemon is started as root.",
     },
     {
+        .key = "sessions.enabled",
+        .type = SETTING_BOOL,
+        .offset = FIELD(sessions.enabled),
+        .fallback = "true",
+        .help = "Whether sessions can be opened. With false every execute is one-shot: it has a "
+                "sandbox of its own, which is gone when the answer comes.",
+    },
+    {
         .key = "session.idle_timeout",
         .type = SETTING_SECONDS,
         .offset = FIELD(session.idle_timeout_ms),
@@ -604,6 +612,15 @@ const struct setting settings[] = {
                 "one, or reject.",
     },
     {
+        .key = "capacity.burst",
+        .type = SETTING_COUNT,
+        .offset = FIELD(capacity.burst),
+        .fallback = "0",
+        .max = 1e6,
+        .help = "Sandboxes above capacity.max_sandboxes for sessions that would otherwise have to "
+                "wait or be rejected because nothing can be evicted. The pool never takes one.",
+    },
+    {
         .key = "capacity.wait_timeout",
         .type = SETTING_SECONDS,
         .offset = FIELD(capacity.wait_timeout_ms),
@@ -776,11 +793,35 @@ const struct setting settings[] = {
                 "somebody reads, or stop the program (it ends as output_limit).",
     },
     {
+        .key = "exec.rules",
+        .type = SETTING_ITEMS,
+        .offset = FIELD(rules),
+        .fallback = "",
+        .item = &setting_rule,
+        .help =
+            "Rules for commands before they run: {name, pattern, verdict, message}. The pattern is "
+            "an "
+            "extended regular expression, compared with each line of the command or code, and with "
+            "arguments that are joined by spaces; the first rule that matches decides. verdict: "
+            "block (the default: refused with the name of the rule), warn (it runs, and the "
+            "result says so) or pass. A seat belt, not a wall: a program can build any command "
+            "where no pattern sees it.",
+    },
+    {
         .key = "python.warm",
         .type = SETTING_BOOL,
         .offset = FIELD(python.warm),
         .fallback = "true",
         .help = "Keep a Python that has started in ready sandboxes, for the next Python code.",
+    },
+    {
+        .key = "python.path",
+        .type = SETTING_PATH,
+        .offset = FIELD(python.path),
+        .fallback = "",
+        .shown_default = "python3, as PATH of the sandbox finds it",
+        .help = "The interpreter of Python code, as a path inside sandboxes. The daemon does not "
+                "start when sandbox.template does not have it.",
     },
     {
         .key = "python.preload",

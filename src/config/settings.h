@@ -104,7 +104,7 @@ struct setting {
     const char *help;
 };
 
-extern const struct setting_item setting_mount, setting_flavor, setting_owner;
+extern const struct setting_item setting_mount, setting_flavor, setting_owner, setting_rule;
 extern const struct setting settings[]; /* ends with a row without a key */
 extern const size_t settings_count;
 

@@ -5,6 +5,7 @@
 #define MOUNT_FIELD(member) offsetof(struct config_mount, member)
 #define FLAVOR_FIELD(member) offsetof(struct config_flavor, member)
 #define OWNER_FIELD(member) offsetof(struct config_owner, member)
+#define RULE_FIELD(member) offsetof(struct config_rule, member)
 
 #define SHARE_ROW(name, kind)                                                                     \
     {                                                                                             \
@@ -105,4 +106,25 @@ static const struct setting owner_rows[] = {
 
 const struct setting_item setting_mount = { sizeof(struct config_mount), mount_rows };
 const struct setting_item setting_flavor = { sizeof(struct config_flavor), flavor_rows };
+static const struct setting rule_rows[] = {
+    { .key = "name",
+      .type = SETTING_TEXT,
+      .offset = RULE_FIELD(name),
+      .fallback = "",
+      .required = true },
+    { .key = "pattern",
+      .type = SETTING_TEXT,
+      .offset = RULE_FIELD(pattern),
+      .fallback = "",
+      .required = true },
+    { .key = "verdict",
+      .type = SETTING_CHOICE,
+      .offset = RULE_FIELD(verdict),
+      .fallback = "block",
+      .choices = CHOICES("pass", "warn", "block") },
+    { .key = "message", .type = SETTING_TEXT, .offset = RULE_FIELD(message), .fallback = "" },
+    { 0 },
+};
+
+const struct setting_item setting_rule = { sizeof(struct config_rule), rule_rows };
 const struct setting_item setting_owner = { sizeof(struct config_owner), owner_rows };

@@ -101,6 +101,15 @@ static bool has_room(const struct capacity *capacity)
     return cap == 0 || capacity->held < (size_t)cap;
 }
 
+/* Beyond the cap, for whoever could not be served otherwise. */
+static bool has_burst(const struct capacity *capacity)
+{
+    const struct config *config = capacity->core->parts.config;
+
+    return has_room(capacity) ||
+           capacity->held < (size_t)(config->capacity.max_sandboxes + config->capacity.burst);
+}
+
 static bool owner_has_room(const struct capacity *capacity, const struct capacity_owner *owner)
 {
     int64_t cap = capacity->core->parts.config->capacity.max_per_owner;
@@ -182,7 +191,7 @@ static int refuse(struct capacity *capacity, const struct capacity_owner *owner,
     error_named(err, ERR_LIMIT, "capacity",
                 "no sandbox is free: you hold %zu of %lld, all together hold %zu of %lld",
                 owner->held, (long long)config->capacity.max_per_owner, capacity->held,
-                (long long)config->capacity.max_sandboxes);
+                (long long)(config->capacity.max_sandboxes + config->capacity.burst));
     err->retryable = true;
     return error_hint(err, "end a session, or try again in about %lld s", retry_s);
 }
@@ -235,7 +244,7 @@ static void serve_queue(struct capacity *capacity)
 {
     struct capacity_slot *slot;
 
-    while (has_room(capacity) && (slot = find_next(capacity))) {
+    while (has_burst(capacity) && (slot = find_next(capacity))) {
         leave_queue(capacity, slot);
         hold(capacity, slot);
         sandbox_on_slot(sandbox_of(slot), NULL);
@@ -266,8 +275,15 @@ int capacity_reserve(struct capacity *capacity, struct sandbox *sandbox, const c
         hold(capacity, slot);
         return 0;
     }
-    if (make_room(capacity, slot->owner) ||
-        capacity->core->parts.config->capacity.overflow == OVERFLOW_WAIT) {
+    if (make_room(capacity, slot->owner)) {
+        enqueue(capacity, slot);
+        return 1;
+    }
+    if (has_burst(capacity) && owner_has_room(capacity, slot->owner)) {
+        hold(capacity, slot);
+        return 0;
+    }
+    if (capacity->core->parts.config->capacity.overflow == OVERFLOW_WAIT) {
         enqueue(capacity, slot);
         return 1;
     }
@@ -337,7 +353,7 @@ void capacity_set_leaving(struct capacity *capacity, struct sandbox *sandbox)
 static void evict_for_queue(struct capacity *capacity)
 {
     if (capacity->core->parts.config->capacity.overflow == OVERFLOW_EVICT && capacity->waiting &&
-        !has_room(capacity) && capacity->leaving < capacity->waiting)
+        !has_burst(capacity) && capacity->leaving < capacity->waiting)
         evict_one(capacity, NULL);
 }
 
@@ -406,6 +422,7 @@ void capacity_write_json(struct capacity *capacity, const char *owner, struct js
     json_put_int(json, "max_sandboxes", config->capacity.max_sandboxes);
     json_put_int(json, "max_per_owner", config->capacity.max_per_owner);
     json_put_text(json, "overflow", overflows[config->capacity.overflow]);
+    json_put_int(json, "burst", config->capacity.burst);
     json_put_int(json, "sandboxes", (int64_t)capacity->held);
     json_put_int(json, "waiting", (int64_t)capacity->waiting);
     json_put_int(json, "idle", (int64_t)evictable);

@@ -10,6 +10,8 @@
  *              one owner's in order of arrival
  *     reject   at once
  *
+ * capacity.burst are slots above the cap, for sessions that would have to wait or be rejected.
+ *
  * Pool members hold slots of no owner and give way to sessions in each case.
  */
 

@@ -73,6 +73,7 @@ struct context_run {
     char *replaced;        /* owned; why the one before it was gone when it began, or NULL */
     bool is_driver_killed; /* it did not heed the interrupt: the next run finds a new one */
     unsigned dropped;      /* messages that were too large or malformed */
+    const struct config_rule *warning; /* borrowed: the rule for commands that warns, or NULL */
     int64_t duration_us;
     uint64_t bytes[2]; /* of stdout and stderr */
 

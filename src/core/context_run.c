@@ -5,6 +5,7 @@
 #include "core/context_record.h"
 #include "core/core.h"
 #include "core/output.h"
+#include "core/rules.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -411,20 +412,34 @@ static void make_token(char token[DRIVER_TOKEN_SIZE])
     snprintf(token, DRIVER_TOKEN_SIZE, "%.16s%.16s", first + 4, second + 4);
 }
 
+static int check_rules(const struct context *context, const char *code, size_t length,
+                       const struct config_rule **out_warning, struct error *err)
+{
+    const struct execution_request request = { .code = code, .code_length = length };
+    const struct session *session = context->session;
+
+    return code
+               ? rules_check(context->core, session->id, session->owner, &request, out_warning, err)
+               : 0;
+}
+
 struct context_run *context_run_start(struct context *context, const char *code, size_t length,
                                       int64_t timeout_ms, const struct context_handler *handler,
                                       void *user, struct error *err)
 {
     const struct config *config = context->core->parts.config;
+    const struct config_rule *warning = NULL;
     struct context_run *run;
 
-    if (check_run(context, code, length, err) < 0)
+    if (check_run(context, code, length, err) < 0 ||
+        check_rules(context, code, length, &warning, err) < 0)
         return NULL;
     run = xnew(struct context_run);
     run->context = context;
     run->handler = handler;
     run->user = user;
     run->exit_code = -1;
+    run->warning = warning;
     run->number = code ? ++context->last_number : 0;
     run->record = code ? context_record_new(code, length) : NULL;
     run->timeout_ms = !code            ? START_TIMEOUT_MS

@@ -17,6 +17,7 @@
 #include "core/pool.h"
 #include "core/recovery.h"
 #include "core/retention.h"
+#include "core/rules.h"
 #include "core/sandbox.h"
 #include "core/scopes.h"
 #include "core/session_private.h"
@@ -122,6 +123,7 @@ struct core *core_new(const struct core_parts *parts)
     core->storage = storage_new(core);
     core->pool = pool_new(core);
     core->retention = retention_new(core);
+    core->rules = rules_new(parts->config);
     core->scopes = scopes_new(core);
     core->spool = spool_new(core);
     core->shares = shares_new(core);
@@ -185,6 +187,7 @@ void core_free(struct core *core)
     keep_free(core->keep);
     storage_free(core->storage);
     retention_free(core->retention);
+    rules_free(core->rules);
     pool_free(core->pool);
     idempotency_free(core->idempotency);
     events_free(core->events);

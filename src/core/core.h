@@ -57,6 +57,7 @@ struct pool;
 struct orphan_search;
 struct recovery;
 struct retention;
+struct rules;
 struct scopes;
 struct spool;
 struct shares;
@@ -106,15 +107,16 @@ struct core {
     struct recovery *recovery;       /* owned; NULL once it is done */
     struct orphan_search *orphans;   /* owned; NULL once the backend has answered */
     struct retention *retention;     /* owned */
-    struct scopes *scopes;           /* owned */
-    struct spool *spool;             /* owned */
-    struct shares *shares;           /* owned */
-    struct storage *storage;         /* owned */
-    struct vault *vault;             /* owned */
-    struct core_shutdown *shutdown;  /* owned; NULL until core_stop() */
-    struct list leftovers;           /* private: records that the store did not forget */
-    struct timer repair;             /* puts again what a failed transaction has lost */
-    bool stopping;                   /* no more work is taken */
+    struct rules *rules;
+    struct scopes *scopes;          /* owned */
+    struct spool *spool;            /* owned */
+    struct shares *shares;          /* owned */
+    struct storage *storage;        /* owned */
+    struct vault *vault;            /* owned */
+    struct core_shutdown *shutdown; /* owned; NULL until core_stop() */
+    struct list leftovers;          /* private: records that the store did not forget */
+    struct timer repair;            /* puts again what a failed transaction has lost */
+    bool stopping;                  /* no more work is taken */
 };
 
 struct core *core_new(const struct core_parts *parts);

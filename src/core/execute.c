@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/core.h"
+#include "core/rules.h"
 #include "core/sandbox.h"
 #include "wire/json.h"
 
@@ -267,10 +268,18 @@ int execute_start(struct execute *execute, struct core *core, const struct execu
     execute->core = core;
     execute->request = *request;
     execute->done = done;
+    if (session_check_enabled(core, err) < 0) {
+        if (request->session || !str_is_empty(request->key))
+            return -1;
+        *err = (struct error){ 0 };
+        execute->request.is_ephemeral = true;
+    }
     if (request->session)
         return run(execute, request->session, err);
-    if (execution_check_code(core, &execution, err) < 0)
+    if (execution_check_code(core, &execution, err) < 0 ||
+        rules_check(core, "", request->owner, &execution, NULL, err) < 0)
         return -1;
+    wanted.is_one_shot = execute->request.is_ephemeral;
     wanted.owner = request->owner;
     wanted.on_behalf_of = request->on_behalf_of;
     wanted.key = str_is_empty(request->key) ? NULL : request->key;

@@ -181,6 +181,9 @@ void executions_drop_all(struct core *core);
 /* When the record is forgotten: its output goes too. */
 void execution_remove_output(struct core *core, const char *id);
 
+/* What a rule for commands says of it, allocated; NULL when none warns. */
+char *execution_warning(const struct execution *execution);
+
 void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,
                           bool with_output);
 

@@ -50,8 +50,27 @@ static void put_end(struct json_writer *json, const struct view *view)
     put_text_or_null(json, "error", view->error);
 }
 
+/* It is kept with the request: most have none, and then nothing is parsed. */
+static char *find_warning(const char *request_json)
+{
+    scoped(json_decref) json_t *request = NULL;
+    const char *text;
+
+    if (!request_json || !strstr(request_json, "\"warning\":\""))
+        return NULL;
+    request = json_read(request_json, strlen(request_json), NULL);
+    text = json_string_value(json_object_get(request, "warning"));
+    return text ? xstrdup(text) : NULL;
+}
+
+char *execution_warning(const struct execution *execution)
+{
+    return find_warning(execution->request_json);
+}
+
 static void put_view(struct json_writer *json, const struct view *view)
 {
+    scoped(free) char *warning = find_warning(view->request_json);
     char reset_reason[END_TEXT_SIZE];
 
     json_put_text(json, "id", view->id);
@@ -60,6 +79,7 @@ static void put_view(struct json_writer *json, const struct view *view)
     put_text_or_null(json, "key", view->key);
     json_put_text(json, "state", view->state);
     put_end(json, view);
+    json_put_text(json, "warning", warning);
     json_put_bool(json, "background", view->background);
     json_put_int(json, "generation", (int64_t)view->generation);
     json_put_bool(json, "files_were_reset", view->files_were_reset);

@@ -192,11 +192,18 @@ static int make_script(struct launch *launch, const char *text, size_t length, s
     return 0;
 }
 
-static int use_script(struct launch *launch, struct vector *argv, const struct language *language,
-                      const char *execution_id, const char *text, size_t length, struct error *err)
+static const char *interpreter_of(const struct config *config, const struct language *language)
+{
+    return language == &languages[0] && *config->python.path ? config->python.path
+                                                             : language->interpreter;
+}
+
+static int use_script(struct launch *launch, struct vector *argv, const struct config *config,
+                      const struct language *language, const char *execution_id, const char *text,
+                      size_t length, struct error *err)
 {
     launch->script_name = xasprintf("%s.%s", execution_id, language->suffix);
-    vector_push(argv, xstrdup(language->interpreter));
+    vector_push(argv, xstrdup(interpreter_of(config, language)));
     vector_push(argv, xstrdup(launch->script_name));
     return make_script(launch, text, length, err);
 }
@@ -211,8 +218,8 @@ static int check_code(const struct execution_request *request, struct error *err
 }
 
 static int use_code(struct launch *launch, struct vector *argv, struct vector *env,
-                    const struct execution_request *request, const char *execution_id,
-                    struct error *err)
+                    const struct config *config, const struct execution_request *request,
+                    const char *execution_id, struct error *err)
 {
     const struct language *language =
         language_find(request->language ? request->language : "python");
@@ -223,11 +230,11 @@ static int use_code(struct launch *launch, struct vector *argv, struct vector *e
     launch->is_python = language == &languages[0];
     if (launch->is_python && !vector_has(env, "PYTHONPATH"))
         vector_set(env, "PYTHONPATH", ".");
-    return use_script(launch, argv, language, execution_id, request->code, request->code_length,
-                      err);
+    return use_script(launch, argv, config, language, execution_id, request->code,
+                      request->code_length, err);
 }
 
-static int use_command(struct launch *launch, struct vector *argv,
+static int use_command(struct launch *launch, struct vector *argv, const struct config *config,
                        const struct execution_request *request, const char *execution_id,
                        struct error *err)
 {
@@ -236,8 +243,8 @@ static int use_command(struct launch *launch, struct vector *argv,
     if (length == 0)
         return error_named(err, ERR_INVALID, "invalid_field", "command must not be empty");
     if (length > LONGEST_ARGUMENT / 2)
-        return use_script(launch, argv, language_find("bash"), execution_id, request->command,
-                          length, err);
+        return use_script(launch, argv, config, language_find("bash"), execution_id,
+                          request->command, length, err);
     launch->may_use_sh = true;
     vector_push(argv, xstrdup("/bin/bash"));
     vector_push(argv, xstrdup("-c"));
@@ -320,9 +327,11 @@ int launch_prepare(struct launch *launch, const struct session *session,
     if (result == 0 && request->argv)
         result = use_argv(&argv, request, err);
     else if (result == 0 && request->command)
-        result = use_command(launch, &argv, request, execution_id, err);
+        result =
+            use_command(launch, &argv, session->core->parts.config, request, execution_id, err);
     else if (result == 0)
-        result = use_code(launch, &argv, &env, request, execution_id, err);
+        result =
+            use_code(launch, &argv, &env, session->core->parts.config, request, execution_id, err);
     if (result == 0)
         result = check_size(&argv, &env, err);
     launch->argv = argv.items;
@@ -360,7 +369,8 @@ int launch_prepare_warm(struct launch *launch, const struct config *config, cons
             buffer_appendf(&text, "%s ", module);
     }
     buffer_appendf(&text, "\"\n%s", driver_warm);
-    result = use_script(launch, &argv, &languages[0], name, buffer_text(&text), text.length, err);
+    result = use_script(launch, &argv, config, &languages[0], name, buffer_text(&text), text.length,
+                        err);
     launch->argv = argv.items;
     launch->env = env.items;
     launch->cwd = xstrdup("");

@@ -4,6 +4,7 @@
 #include "config/config.h"
 #include "core/clocks.h"
 #include "core/execution_internal.h"
+#include "core/rules.h"
 #include "core/secrets.h"
 #include "wire/json.h"
 
@@ -67,12 +68,18 @@ static void put_env_names(struct json_writer *json, const char *env_json)
     json_end_array(json);
 }
 
-static char *request_to_json(const struct execution_request *request, const struct mask *mask)
+static char *request_to_json(const struct execution_request *request, const struct mask *mask,
+                             const struct config_rule *warning)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_MAXIMUM * 2);
     struct json_writer json = JSON_WRITER(&text);
+    char warned[RULE_TEXT_SIZE];
 
     json_begin_object(&json, NULL);
+    if (warning) {
+        rule_describe(warning, warned, sizeof(warned));
+        json_put_text(&json, "warning", warned);
+    }
     if (request->argv)
         put_argv(&json, mask, request->argv);
     if (request->command)
@@ -146,6 +153,15 @@ static int check_stdin(const struct execution_request *request, struct error *er
     return error_hint(err, "send \"stdin\": true and stream the bytes to …/stdin");
 }
 
+/* The driver of a context is ours; what is run in it is looked at when it comes. */
+static int check_rules(const struct session *session, const struct execution_request *request,
+                       const struct config_rule **out_warning, struct error *err)
+{
+    if (request->context_id)
+        return 0;
+    return rules_check(session->core, session->id, session->owner, request, out_warning, err);
+}
+
 static int check_output_full(const struct execution_request *request, struct error *err)
 {
     if (!request->output_full || output_full_parse(request->output_full) >= 0)
@@ -178,14 +194,15 @@ static void prepare_stdin(struct execution_run *run, const struct execution_requ
         buffer_append(&run->stdin_data, request->stdin_data, request->stdin_length);
 }
 
-static void fill(struct execution *execution, const struct execution_request *request)
+static void fill(struct execution *execution, const struct execution_request *request,
+                 const struct config_rule *warning)
 {
     const struct config *config = execution->core->parts.config;
 
     execution->key = request->key ? xstrdup(request->key) : NULL;
     if (execution->session->secrets)
         execution->mask = mask_ref(execution->session->secrets->mask);
-    execution->request_json = request_to_json(request, execution_mask(execution));
+    execution->request_json = request_to_json(request, execution_mask(execution), warning);
     execution->background = request->background;
     execution->is_context = request->context_id != NULL;
     execution->terminal = request->terminal;
@@ -202,6 +219,7 @@ struct execution *execution_start(struct session *session, const struct executio
                                   struct error *err)
 {
     struct execution *execution = request->key ? execution_find_key(session, request->key) : NULL;
+    const struct config_rule *warning = NULL;
     struct share shares[2] = { 0 };
     struct launch launch;
     char id[ID_SIZE];
@@ -210,7 +228,8 @@ struct execution *execution_start(struct session *session, const struct executio
         return execution;
     id_make(id, ID_EXECUTION);
     if (check_may_start(session, err) < 0 || check_stdin(request, err) < 0 ||
-        check_output_full(request, err) < 0 || take_shares(session, request, shares, err) < 0)
+        check_rules(session, request, &warning, err) < 0 || check_output_full(request, err) < 0 ||
+        take_shares(session, request, shares, err) < 0)
         return NULL;
     if ((request->secrets_json && session_learn_secrets(session, request->secrets_json, err) < 0) ||
         launch_prepare(&launch, session, request, id, err) < 0) {
@@ -222,7 +241,7 @@ struct execution *execution_start(struct session *session, const struct executio
     execution->share = shares[0];
     execution->terminal_share = shares[1];
     execution->run->launch = launch;
-    fill(execution, request);
+    fill(execution, request, warning);
     prepare_stdin(execution->run, request);
 
     /* In its first record, so that the next daemon knows the process by it. */

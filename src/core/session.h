@@ -108,6 +108,7 @@ struct session_request {
     int keep_files;   /* -1 default */
     int auto_restart; /* -1 default */
     int auto_resume;  /* -1 default (on) */
+    bool is_one_shot; /* for one execution, whose caller does not get to know it */
 };
 
 /* Everything unset. */
@@ -251,6 +252,9 @@ struct session_op {
     struct deferred deferred;
     enum session_state wanted; /* pause, resume */
 };
+
+/* ERR_FORBIDDEN "sessions_disabled" where sessions.enabled says no. */
+int session_check_enabled(const struct core *core, struct error *err);
 
 /* Opens (owner, key) or makes a new session; done when it is durable. With `preload` its sandbox is
  * started meanwhile. Opening one again is activity: its idle clock begins anew, a longer timeout

@@ -317,11 +317,23 @@ static int check_backend(const struct core *core, const struct session_request *
     return error_hint(err, "leave %s out, or use a daemon with the backend native", field);
 }
 
+int session_check_enabled(const struct core *core, struct error *err)
+{
+    if (core->parts.config->sessions.enabled)
+        return 0;
+    error_named(err, ERR_FORBIDDEN, "sessions_disabled",
+                "sessions cannot be opened or used here: sessions.enabled is false");
+    return error_hint(err, "run code with POST /execute (or 'sandglass execute') and without a "
+                           "session: each run has a sandbox of its own");
+}
+
 static int check_request(struct core *core, const struct session_request *request,
                          struct error *err)
 {
     if (core->stopping)
         return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    if (!request->is_one_shot && session_check_enabled(core, err) < 0)
+        return -1;
     if (request->owner && scopes_check_owner(core->scopes, request->owner, err) < 0)
         return -1;
     if (check_backend(core, request, err) < 0 ||

@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static bool is_directory(const char *path)
@@ -31,6 +34,71 @@ static int check_template(const struct config *config, struct error *err)
     return error_hint(err, *name == '/' ? "name a directory that exists, or \"host\""
                                         : "'sandglass template ls' lists what was imported; "
                                           "\"host\" is always there");
+}
+
+/* Where a path inside sandboxes is on the host: its directory, and the path below that. */
+static char *find_inside(const struct config *config, const char *path, const char **out_below)
+{
+    const char *name = config->sandbox.template_name;
+
+    for (size_t i = 0; i < config->sandbox.mounts.count; i++) {
+        const struct config_mount *mount = &config->sandbox.mounts.items[i];
+        size_t length = strlen(mount->path);
+
+        if (strncmp(path, mount->path, length) == 0 && path[length] == '/') {
+            *out_below = path + length;
+            return xstrdup(mount->host_path);
+        }
+    }
+    *out_below = path;
+    if (str_equal(name, "host"))
+        return xstrdup("/");
+    return *name == '/' ? xstrdup(name) : xasprintf("%s/templates/%s", config->state_dir, name);
+}
+
+/* Links lead where they lead in a sandbox. */
+static int open_inside(const char *root, const char *path)
+{
+    const struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+    scoped(fd_close) int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    return dir < 0 ? -1 : (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+}
+
+/* Of the host, native sandboxes have /usr, and direct ones may execute a little more. */
+static bool is_shown(const struct config *config, const char *root, int file)
+{
+    bool direct = str_equal(config->sandbox.backend, "direct");
+    char link[40], target[4096] = "";
+
+    if (!str_equal(root, "/"))
+        return true;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
+    if (readlink(link, target, sizeof(target) - 1) <= 0)
+        return false;
+    return str_starts_with(target, "/usr/") ||
+           (direct && (str_starts_with(target, "/opt/") || str_starts_with(target, "/nix/store/") ||
+                       str_starts_with(target, "/bin/")));
+}
+
+static int check_python(const struct config *config, struct error *err)
+{
+    const char *path = config->python.path;
+    const char *below = NULL;
+    scoped(free) char *root = *path ? find_inside(config, path, &below) : NULL;
+    scoped(fd_close) int file = -1;
+    struct stat status;
+
+    if (!*path)
+        return 0;
+    file = open_inside(root, below);
+    if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_mode & S_IXOTH && is_shown(config, root, file))
+        return 0;
+    error_named(err, ERR_INVALID, "interpreter_missing",
+                "python.path: sandboxes of the template \"%s\" have no program %s",
+                config->sandbox.template_name, path);
+    return error_hint(err, "name a program that everybody may execute inside, or leave it out");
 }
 
 static int check_direct_ids(const struct config *config, const struct identity *identity,
@@ -163,7 +231,8 @@ int preflight_check(const struct config *config, const struct identity *identity
         return -1;
     if (config->sandbox.allow_direct_fallback && check_direct_ids(config, identity, err) < 0)
         return -1;
-    if (check_audit(config, identity, err) < 0 || check_ports(config, identity, err) < 0)
+    if (check_python(config, err) < 0 || check_audit(config, identity, err) < 0 ||
+        check_ports(config, identity, err) < 0)
         return -1;
     return check_files(config, identity, err);
 }

@@ -206,9 +206,13 @@ static void put_structured(struct python *python)
 
 static void answer(struct python *python)
 {
+    scoped(free) char *warning = execution_warning(python->execute.execution);
+
     put_structured(python);
     if (python->execute.execution->files_were_reset)
         tool_say_reset(python->call, &python->execute.execution->reset_reason);
+    if (warning)
+        tool_say(python->call, "[warning] %s\n", warning);
     for (size_t i = 0; i < ARRAY_LENGTH(python->streams); i++)
         say_stream(python->call, &python->streams[i]);
     say_files(python);
@@ -295,6 +299,8 @@ static int find_session(struct tool_call *call, struct session **out_session, st
 {
     const char *named = tool_text(call, "session_id");
 
+    if (!str_is_empty(named) && session_check_enabled(call->tools->core, err) < 0)
+        return -1;
     if (!str_is_empty(named))
         *out_session = session_find(call->tools->core, call->owner, call->any_owner, named, err);
     else if (*call->session_id)

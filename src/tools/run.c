@@ -4,6 +4,7 @@
 #include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/rules.h"
 #include "core/sandbox.h"
 #include "tools/spill.h"
 #include "tools/text.h"
@@ -25,7 +26,8 @@ struct run {
     enum context_run_state state;
     int exit_code;
     bool is_driver_killed;
-    char *cause, *replaced; /* owned */
+    char *cause, *replaced;            /* owned */
+    const struct config_rule *warning; /* borrowed */
     struct error err;
     int64_t duration_us;
 };
@@ -305,8 +307,13 @@ static void answer(struct run *run)
 {
     struct tool_call *call = run->call;
     bool is_kept = run->spill.path && !run->spill.is_failed;
+    char warning[RULE_TEXT_SIZE];
 
     put_structured(run);
+    if (run->warning) {
+        rule_describe(run->warning, warning, sizeof(warning));
+        tool_say(call, "[warning] %s\n\n", warning);
+    }
     if (run->replaced)
         tool_say(call, "[notice] The %s of before is gone (%s): %s.\n\n", interpreter(run),
                  run->replaced, state_lost(run));
@@ -342,6 +349,7 @@ static void on_done(struct context_run *context_run)
     run->is_driver_killed = context_run->is_driver_killed;
     run->cause = context_run->cause ? xstrdup(context_run->cause) : NULL;
     run->replaced = context_run->replaced ? xstrdup(context_run->replaced) : NULL;
+    run->warning = context_run->warning;
     run->err = context_run->err;
     run->duration_us = context_run->duration_us;
     end_mask(run);

@@ -12,6 +12,7 @@ static struct config_flavor flavors[] = { { .name = flavor_name } };
 
 static void fill_config(struct config *config)
 {
+    static char nothing[] = "";
     *config = (struct config){ 0 };
     config->sandbox.template_name = template_name;
     config->sandbox.memory_bytes = 2ULL << 30;
@@ -25,6 +26,8 @@ static void fill_config(struct config *config)
     config->budget.window_ms = 3600 * 1000;
     config->budget.session_cap = 5000000;
     config->budget.first_warning = 5000000;
+    config->sessions.enabled = true;
+    config->python.path = nothing;
     config->session.idle_timeout_ms = 30 * 60 * 1000;
     config->session.max_lifetime_ms = 24 * 3600 * 1000;
     config->session.grace_ms = 30 * 1000;

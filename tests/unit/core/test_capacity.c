@@ -72,6 +72,43 @@ static void the_third_of_two_is_refused_and_told_who_holds_the_slots(void **stat
     assert_int_equal(tried[2].use.err.code, ERR_NONE);
 }
 
+/* Evicting comes first; the pool keeps to the cap. */
+static void burst_is_for_those_who_would_be_refused(void **state)
+{
+    struct world *world = *state;
+    struct tried tried[4];
+    struct session *first;
+
+    world->config.capacity.burst = 1;
+    start_with(world, 2, 0, OVERFLOW_EVICT);
+    first = open_used(world, "ann", &tried[0]);
+    open_used(world, "bob", &tried[1]);
+    assert_false(capacity_has_spare(world->core->capacity));
+    open_used(world, "bob", &tried[2]);
+    assert_int_equal(tried[2].use.err.code, ERR_NONE);
+    assert_int_equal(capacity_held(world->core->capacity), 3);
+    open_used(world, "bob", &tried[3]);
+    assert_int_equal(tried[3].use.err.code, ERR_LIMIT);
+    session_use_end(&tried[0].use);
+    world_settle(world);
+    open_used(world, "cid", &tried[3]);
+    assert_int_equal(tried[3].use.err.code, ERR_NONE);
+    assert_null(first->sandbox);
+    assert_int_equal(capacity_held(world->core->capacity), 3);
+}
+
+static void burst_does_not_widen_the_cap_of_an_owner(void **state)
+{
+    struct world *world = *state;
+    struct tried tried[2];
+
+    world->config.capacity.burst = 5;
+    start_with(world, 2, 1, OVERFLOW_REJECT);
+    open_used(world, "ann", &tried[0]);
+    open_used(world, "ann", &tried[1]);
+    assert_int_equal(tried[1].use.err.code, ERR_LIMIT);
+}
+
 static void a_cap_of_zero_is_none(void **state)
 {
     struct world *world = *state;
@@ -499,6 +536,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_third_of_two_is_refused_and_told_who_holds_the_slots),
         TEST(a_cap_of_zero_is_none),
+        TEST(burst_is_for_those_who_would_be_refused),
+        TEST(burst_does_not_widen_the_cap_of_an_owner),
         TEST(the_cap_of_an_owner_holds_for_that_owner_alone),
         TEST(a_storm_of_creations_at_the_cap_succeeds_exactly_cap_times),
         TEST(a_removal_that_fails_keeps_its_slot),
