@@ -29,9 +29,12 @@ struct rules *rules_new(const struct config *config)
 
     rules->config = config;
     rules->patterns = xcalloc(config->rules.count + 1, sizeof(*rules->patterns));
-    for (size_t i = 0; i < config->rules.count; i++)
-        assert(regcomp(&rules->patterns[i], config->rules.items[i].pattern,
-                       REG_EXTENDED | REG_NOSUB | REG_NEWLINE) == 0);
+    for (size_t i = 0; i < config->rules.count; i++) {
+        int result = regcomp(&rules->patterns[i], config->rules.items[i].pattern,
+                             REG_EXTENDED | REG_NOSUB | REG_NEWLINE);
+
+        assert(result == 0);
+    }
     return rules;
 }
 
