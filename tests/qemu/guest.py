@@ -120,11 +120,73 @@ def use_daemon(name, environment, **options):
     check("the report tells version 2", '"cgroup": "v2"' in json.dumps(report), report)
     check("it is paused", cli("session", "pause", session).returncode == 0)
     check("and goes on", cli("exec", session, "--", "echo", "on").stdout == "on\n")
+    check_daemon(daemon.pid, state + "/sock")
+    check_score(cli, floor=not options)
+    check_sockets(lambda *arguments: subprocess.Popen(["sandglass", *arguments], env=environment, stdout=subprocess.DEVNULL,
+                                                      stderr=subprocess.DEVNULL, preexec_fn=as_user if options else None))
     daemon.terminate()
     _, told = daemon.communicate(timeout=100)
     tell("end", name, daemon.returncode)
     if daemon.returncode:
         check("the daemon ends", False, told[-2000:])
+
+
+HOARD = """
+import socket, time
+server = socket.create_server(('127.0.0.1', 0), backlog=1000)
+held = []
+try:
+    while len(held) < 3000:
+        left = socket.create_connection(server.getsockname())
+        right = server.accept()[0]
+        for one in (left, right):
+            one.setblocking(False)
+            try:
+                while True:
+                    one.send(b'x' * (1 << 18))
+            except BlockingIOError:
+                pass
+        held += [left, right]
+except OSError:
+    pass
+time.sleep(5)
+"""
+
+
+def socket_bytes():
+    """What all TCP sockets of the machine hold."""
+    with open("/proc/net/sockstat") as file:
+        return next(int(line.split()[-1]) * 4096 for line in file if line.startswith("TCP:"))
+
+
+def check_sockets(start):
+    """Buffers of sockets count for the sandbox: kept below its limit, or the end of it."""
+    with start("run", "--memory", "64m", "--timeout", "60s", "--", "python3", "-c", HOARD) as hoarder:
+        most = 0
+        while hoarder.poll() is None:
+            most = max(most, socket_bytes())
+            time.sleep(0.05)
+    check("buffers of sockets stay within the memory", most < 96 << 20, f"{most >> 20} MB, ended with {hoarder.returncode}")
+
+
+def check_daemon(pid, address):
+    """Its walls, and those that keep its helpers out of them."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(address)
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = client.makefile("rb").read()
+    told = json.loads(answer.partition(b"\r\n\r\n")[2])["confinement"]
+    with open(f"/proc/{pid}/status") as file:
+        status = {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+    check("the daemon is confined", told["seccomp"] and told["landlock"] and (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1"),
+          (told, status))
+
+
+def check_score(cli, floor):
+    """Root of this machine has the capability that it takes."""
+    ran = cli("run", "--", "sh", "-c", "cd /proc/self; cat oom_score_adj; (echo 449 > oom_score_adj) 2>/dev/null; cat oom_score_adj")
+    lowest = ran.stdout.split()
+    check("a program does not lower its score", lowest == ["500", "500"] if floor else lowest[:1] == ["500"], ran)
 
 
 def left_behind(group):
@@ -138,17 +200,18 @@ def left_behind(group):
 def main():
     prepare()
     tell("controllers", open(GROUPS + "/cgroup.controllers").read().strip())
-    environment = {"PATH": "/usr/bin:/usr/sbin", "HOME": "/tmp", "SANDGLASS_TEST_PATIENCE": "8", "CMOCKA_MESSAGE_OUTPUT": "TAP"}
-    for part in os.environ.get("PARTS", "root,root-daemon,user,user-daemon").split(","):
-        name = part.removesuffix("-daemon")
+    environment = {"PATH": "/usr/bin:/usr/sbin", "HOME": "/tmp", "SANDGLASS_TEST_PATIENCE": os.environ["PATIENCE"], "CMOCKA_MESSAGE_OUTPUT": "TAP",
+                   "SANDGLASS_TEST_MOMENTS": "6"}
+    for part in os.environ["PARTS"].split(","):
+        name, _, what = part.partition("-")
         options = {}
         if name == "user":
             options["preexec_fn"] = lambda group=delegate(): as_user(group)
             environment["SANDGLASS_TEST_DELEGATED"] = "1"
-        if part == name:
-            run(part, ["/tests/test_backend_native"], env=environment, **options)
-        else:
+        if what == "daemon":
             use_daemon(part, environment, **options)
+        else:
+            run(part, ["/tests/test_backend_" + (what or "native")], env=environment, **options)
         tell("left", part, *left_behind(GROUPS))
 
 

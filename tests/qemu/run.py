@@ -4,7 +4,7 @@ backend in it, as root and as a user with a delegated group. Prints TAP.
 
     tests/qemu/run.py BUILD [PART...]
 
-BUILD is a build directory; the parts are root, root-daemon, user and user-daemon. The kernel is Debian's for clouds, fetched once into BUILD/qemu; it is emulated, so no KVM is needed.
+BUILD is a build directory; the parts are root, root-daemon, root-launcher_killed and the same for user. The kernel is Debian's for clouds, fetched once into BUILD/qemu; it is emulated, so no KVM is needed.
 """
 import os
 import pathlib
@@ -19,8 +19,10 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 WORK = BUILD / "qemu"
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 MODULES = ["fs/overlayfs/overlay.ko", "drivers/block/loop.ko"]
-PARTS = sys.argv[2:] or ["root", "root-daemon", "user", "user-daemon"]
-TIMEOUT_S = 900
+TESTS = ["test_backend_native", "test_backend_launcher_killed"]
+PARTS = sys.argv[2:] or [who + what for who in ("root", "user") for what in ("", "-daemon", "-launcher_killed")]
+PATIENCE = os.environ.get("SANDGLASS_TEST_PATIENCE", "8")  # more on a machine that has other things to do
+TIMEOUT_S = 1800
 
 PROGRAMS = """python3.11 python3 sh bash dash cat chown chmod cp cut date dd echo env false find grep head hostname id kill ln ls mkdir mkfifo
 mv nohup rm rmdir sed seq setsid sleep sort stat tail tee test touch tr true uname wc xargs timeout setpriv""".split()
@@ -64,13 +66,14 @@ def make_tree(kernel):
         (root / name).symlink_to("usr/" + name)
     programs = [path for path in (pathlib.Path("/usr/bin") / name for name in PROGRAMS) if path.exists()]
     programs.append(pathlib.Path("/usr/sbin/mkfs.ext4"))
-    tests = BUILD / "tests/integration/backend/test_backend_native"
+    tests = [BUILD / "tests/integration/backend" / name for name in TESTS]
     extensions = list(pathlib.Path("/usr/lib/python3.11/lib-dynload").glob("*.so"))
-    for path in programs + sorted({pathlib.Path(item) for file in [*programs, tests, BUILD / "sandglass", *extensions] for item in libraries(file)}):
+    for path in programs + sorted({pathlib.Path(item) for file in [*programs, *tests, BUILD / "sandglass", *extensions] for item in libraries(file)}):
         copy(path, root)
     shutil.copytree("/usr/lib/python3.11", root / "usr/lib/python3.11", symlinks=False, ignore_dangling_symlinks=True,
                     ignore=shutil.ignore_patterns("test", "idlelib", "ensurepip", "tkinter", "lib2to3", "config-*", "pydoc_data"))
-    shutil.copy2(tests, root / "tests/test_backend_native")
+    for program in tests:
+        shutil.copy2(program, root / "tests" / program.name)
     shutil.copy2(BUILD / "sandglass", root / "usr/bin/sandglass")
     shutil.copy2(HERE / "guest.py", root / "init")
     probe = HERE.parent / "integration/backend/probe.py"
@@ -98,7 +101,7 @@ def boot(kernel, image):
                "-kernel", str(next((kernel / "boot").glob("vmlinuz-*"))),
                "-append",
                "console=ttyS0 root=/dev/nvme0n1 rw init=/init quiet panic=-1 cgroup_no_v1=all mitigations=off "
-               f"PARTS={','.join(PARTS)}",
+               f"PARTS={','.join(PARTS)} PATIENCE={PATIENCE}",
                "-drive", f"file={image},if=none,format=raw,id=disk", "-device", "nvme,drive=disk,serial=disk"]
     machine = subprocess.Popen(["timeout", str(TIMEOUT_S), *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True, errors="replace")
