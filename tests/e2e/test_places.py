@@ -224,3 +224,20 @@ def test_a_group_of_another_user_with_the_same_instance_name_is_not_in_the_way(m
     assert second.execute(session, ["echo", "hello"])["stdout"] == "hello\n"
     report = second.api("GET", f"/sessions/{session}", expect=200).json["sandbox"]["isolation"]
     assert {"memory", "cpu", "pids"} & set(report["missing"]), report
+
+
+NO_NAMESPACES = """
+echo 0 >/proc/sys/user/max_user_namespaces && export HOME="$2" SANDGLASS_CONFIG="$2/sandglass.yaml" && unset XDG_RUNTIME_DIR
+"$1" doctor; echo "doctor $?"
+"$1" run -- true; echo "run $?"
+"$1" run --backend direct -- echo direct
+"""
+
+
+def test_a_host_that_forbids_user_namespaces_is_told_the_setting(work):
+    (work / "sandglass.yaml").write_text(f"state_dir: {work}/state\nruntime_dir: {work}/run\ninstance: e2e-none\n")
+    result = subprocess.run(["unshare", "-U", "--map-root-user", "sh", "-c", NO_NAMESPACES, "sh", SANDGLASS, work],
+                            capture_output=True, text=True, timeout=60, env={**os.environ, "SANDGLASS_URL": ""})
+    assert "Sandglass cannot run here" in result.stdout and "doctor 1\nrun 125\ndirect\n" in result.stdout, result
+    assert "sysctl -w user.max_user_namespaces" in result.stdout and "sysctl -w user.max_user_namespaces" in result.stderr
+    assert "--backend direct" in result.stderr
