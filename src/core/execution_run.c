@@ -420,11 +420,9 @@ static void fail_start(struct execution *execution, const struct error *err)
 }
 
 /* What a shell would say and exit with. */
-static void exit_unstarted(struct execution *execution, int code, const char *what, int number)
+static void exit_unstarted(struct execution *execution, int code, const char *what, const char *why)
 {
-    bool is_missing = number == ENOENT && code == 127;
-    scoped(free) char *text =
-        xasprintf("%s: %s", what, is_missing ? "not found" : strerror(number));
+    scoped(free) char *text = xasprintf("%s: %s", what, why);
 
     set_error(execution, text);
     execution->run->end.code = code;
@@ -445,13 +443,15 @@ static void on_start_refused(struct execution *execution, const struct agent_req
     struct error err = request->err;
 
     if (request->stage == STAGE_EXEC && is_not_found(launch->argv[0], number))
-        exit_unstarted(execution, 127, launch->argv[0], ENOENT);
+        exit_unstarted(execution, 127, launch->argv[0], "not found");
     else if (request->stage == STAGE_EXEC)
-        exit_unstarted(execution, 126, launch->argv[0], number);
+        exit_unstarted(execution, 126, launch->argv[0], strerror(number));
     else if (request->stage == STAGE_CWD)
-        exit_unstarted(execution, 126, *launch->cwd ? launch->cwd : "the home directory", number);
+        exit_unstarted(execution, 126, *launch->cwd ? launch->cwd : "the home directory",
+                       strerror(number));
     else if (request->stage == STAGE_USER)
-        exit_unstarted(execution, 126, launch->user, number);
+        exit_unstarted(execution, 126, launch->user,
+                       number == EINVAL ? "the sandbox has no such user" : strerror(number));
     else {
         if (number == EAGAIN || number == ENOMEM || request->stage == STAGE_LIMIT)
             error_named(&err, ERR_LIMIT, "too_many_processes",

@@ -98,3 +98,8 @@ kill $!
 def test_a_user_beside_the_system_s_daemon_is_told_how_to_use_it():
     result = subprocess.run(["unshare", "-m", "sh", "-c", BESIDE, "sh", SANDGLASS], capture_output=True, text=True, timeout=60, cwd="/")
     assert "no daemon at unix:/tmp/sandglass-54321/" in result.stderr and "adduser NAME sandglass" in result.stderr, result
+
+
+def test_a_user_that_the_sandbox_does_not_have(box):
+    result = box.cli("exec", "--user", "nobody-here", box.session(), "--", "id")
+    assert result.returncode == 126 and "nobody-here: the sandbox has no such user" in result.stderr
