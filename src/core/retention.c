@@ -9,6 +9,7 @@
 #include "loop/worker.h"
 #include "store/store.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +19,30 @@
 /*
  * A round: sessions whose time is over → their executions → unlink the output (on a worker) →
  * forget the records. The output goes first: a daemon that dies in between finds the records and
- * does it again.
+ * does it again. A full round is followed by the next a moment later, so that requests come in
+ * between; a store that fails is not asked without pause.
  */
 
-enum { BATCH = 128, PAUSE_US = 100 * 1000, SHORT_PAUSE_US = 5 * 1000 };
+enum {
+    BATCH = 32,
+    EXECUTIONS_AT_ONCE = 1000,
+    PAUSE_US = 100 * 1000,
+    SHORT_PAUSE_US = 2 * 1000,
+};
+
+enum retention_state {
+    RETENTION_RESTS,
+    RETENTION_FINDS,      /* sessions whose time is over */
+    RETENTION_READS,      /* their executions */
+    RETENTION_UNLINKS,    /* their output */
+    RETENTION_LOOKS_AHEAD /* for the next one */
+};
+
+/* Asks for the executions of one session. */
+struct lookup {
+    struct retention *retention; /* borrowed */
+    struct store_query query;
+};
 
 struct ids {
     char (*items)[ID_SIZE]; /* owned */
@@ -36,11 +57,26 @@ struct retention {
     struct job job;
     struct ids sessions;
     struct ids executions;
+    struct lookup lookups[BATCH];
+    size_t unanswered;   /* of them */
     uint64_t kept_bytes; /* of archives that are unlinked */
-    size_t asked;        /* sessions whose executions are known */
-    bool running;
-    bool removed; /* the last round had something to do, and could */
+    enum retention_state state;
+    struct error failure; /* of this round */
 };
+
+static void enter(struct retention *retention, enum retention_state state)
+{
+    static const unsigned successors[] = {
+        [RETENTION_RESTS] = 1 << RETENTION_FINDS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_FINDS] = 1 << RETENTION_READS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_READS] = 1 << RETENTION_UNLINKS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_UNLINKS] = 1 << RETENTION_RESTS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_LOOKS_AHEAD] = 1 << RETENTION_RESTS,
+    };
+
+    assert(successors[retention->state] & 1U << state);
+    retention->state = state;
+}
 
 static void ids_add(struct ids *ids, const char *id)
 {
@@ -69,25 +105,22 @@ static void arm(struct retention *retention, int64_t until_wall_us)
 
 /* --- when is the next ---------------------------------------------------------------------- */
 
-/* What is due already comes a moment later, so that requests come in between; a store that fails is
- * not asked without pause. */
 static void on_first_session(struct store_query *query, const struct session_record *record)
 {
     struct retention *retention = container_of(query, struct retention, query);
     int64_t now_us = clock_wall_us(loop_clock(retention->core->loop));
 
-    arm(retention, MAX(record->retain_until_wall_us,
-                       now_us + (retention->removed ? SHORT_PAUSE_US : PAUSE_US)));
+    arm(retention, MAX(record->retain_until_wall_us, now_us + PAUSE_US));
 }
 
 static void on_first_known(struct store_query *query)
 {
-    container_of(query, struct retention, query)->running = false;
+    enter(container_of(query, struct retention, query), RETENTION_RESTS);
 }
 
 static void find_next(struct retention *retention)
 {
-    retention->running = true;
+    enter(retention, RETENTION_LOOKS_AHEAD);
     retention->query =
         (struct store_query){ .on_session = on_first_session, .done = on_first_known, .limit = 1 };
     store_query_expired(retention->core->parts.store, INT64_MAX, &retention->query);
@@ -116,6 +149,21 @@ static void unlink_output(struct job *job)
     }
 }
 
+static void end_round(struct retention *retention)
+{
+    bool is_full = retention->sessions.count == BATCH && retention->failure.code == ERR_NONE &&
+                   !retention->core->parts.store->counts.failing;
+
+    ids_clear(&retention->sessions);
+    ids_clear(&retention->executions);
+    if (!is_full) {
+        find_next(retention);
+        return;
+    }
+    enter(retention, RETENTION_RESTS);
+    timer_arm_in(&retention->timer, SHORT_PAUSE_US);
+}
+
 static void on_output_gone(struct job *job)
 {
     struct retention *retention = container_of(job, struct retention, job);
@@ -128,17 +176,15 @@ static void on_output_gone(struct job *job)
         spool_forget(retention->core->spool, retention->executions.items[i]);
     keep_forget(retention->core->keep, retention->kept_bytes);
     retention->kept_bytes = 0;
-    retention->removed = retention->removed && retention->sessions.count > 0;
     log_debug("records removed", kv("sessions", retention->sessions.count));
-    ids_clear(&retention->sessions);
-    ids_clear(&retention->executions);
-    find_next(retention);
+    end_round(retention);
 }
 
 static void remove_output(struct retention *retention)
 {
     struct worker *worker = retention->core->parts.worker;
 
+    enter(retention, RETENTION_UNLINKS);
     retention->job = (struct job){ .run = unlink_output, .done = on_output_gone };
     if (worker) {
         worker_submit(worker, &retention->job);
@@ -150,25 +196,62 @@ static void remove_output(struct retention *retention)
 
 static void on_execution(struct store_query *query, const struct execution_record *record)
 {
-    ids_add(&container_of(query, struct retention, query)->executions, record->id);
+    struct lookup *lookup = container_of(query, struct lookup, query);
+
+    ids_add(&lookup->retention->executions, record->id);
 }
 
-static void ask_executions(struct store_query *query)
-{
-    struct retention *retention = container_of(query, struct retention, query);
+static void on_executions(struct store_query *query);
 
-    if (query->err.code != ERR_NONE)
+static void read_executions(struct lookup *lookup, const char *session_id, uint64_t behind)
+{
+    lookup->query = (struct store_query){ .on_execution = on_execution,
+                                          .done = on_executions,
+                                          .session_id = session_id,
+                                          .behind = behind,
+                                          .limit = EXECUTIONS_AT_ONCE };
+    store_query(lookup->retention->core->parts.store, STORE_EXECUTIONS, &lookup->query);
+}
+
+static void on_executions(struct store_query *query)
+{
+    struct lookup *lookup = container_of(query, struct lookup, query);
+    struct retention *retention = lookup->retention;
+
+    if (query->err.code != ERR_NONE) {
         log_warn("records could not be read", kv("error", query->err.message));
-    retention->removed = retention->removed && query->err.code == ERR_NONE;
-    if (retention->asked == retention->sessions.count) {
-        remove_output(retention);
+        retention->failure = query->err;
+    } else if (query->is_cut) {
+        read_executions(lookup, query->session_id, query->position);
         return;
     }
-    retention->query =
-        (struct store_query){ .on_execution = on_execution,
-                              .done = ask_executions,
-                              .session_id = retention->sessions.items[retention->asked++] };
-    store_query(retention->core->parts.store, STORE_EXECUTIONS, &retention->query);
+    if (--retention->unanswered > 0)
+        return;
+    if (retention->failure.code == ERR_NONE)
+        remove_output(retention);
+    else
+        end_round(retention); /* what is not known would be left on the disk */
+}
+
+/* All at once: the store answers them in one visit. */
+static void on_sessions(struct store_query *query)
+{
+    struct retention *retention = container_of(query, struct retention, query);
+    size_t count = retention->sessions.count;
+
+    retention->failure = query->err;
+    if (query->err.code != ERR_NONE)
+        log_warn("records could not be read", kv("error", query->err.message));
+    if (count == 0 || query->err.code != ERR_NONE) {
+        end_round(retention);
+        return;
+    }
+    enter(retention, RETENTION_READS);
+    retention->unanswered = count;
+    for (size_t i = 0; i < count; i++) {
+        retention->lookups[i].retention = retention;
+        read_executions(&retention->lookups[i], retention->sessions.items[i], 0);
+    }
 }
 
 static void on_session(struct store_query *query, const struct session_record *record)
@@ -180,10 +263,9 @@ static void start_round(struct retention *retention)
 {
     struct loop *loop = retention->core->loop;
 
-    retention->running = retention->removed = true;
-    retention->asked = 0;
+    enter(retention, RETENTION_FINDS);
     retention->query =
-        (struct store_query){ .on_session = on_session, .done = ask_executions, .limit = BATCH };
+        (struct store_query){ .on_session = on_session, .done = on_sessions, .limit = BATCH };
     store_query_expired(retention->core->parts.store, clock_wall_us(loop_clock(loop)),
                         &retention->query);
 }
@@ -193,7 +275,7 @@ static void on_timer(struct timer *timer)
 {
     struct retention *retention = container_of(timer, struct retention, timer);
 
-    if (!retention->running)
+    if (retention->state == RETENTION_RESTS)
         start_round(retention);
 }
 
@@ -225,7 +307,7 @@ void retention_start(struct retention *retention)
 
 bool retention_is_busy(const struct retention *retention)
 {
-    return retention->running;
+    return retention->state != RETENTION_RESTS;
 }
 
 void retention_note(struct retention *retention, int64_t until_wall_us)

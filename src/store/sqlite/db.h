@@ -16,14 +16,19 @@
 enum { STORE_SCHEMA_VERSION = 6 };
 enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
 
-enum { FORGET_STATEMENTS = 8, LABEL_STATEMENTS = 6 };
+/* An ended session that does not say how long it is kept; an index has those. */
+#define SESSION_KEPT_FOR_EVER \
+    "state = 'ended' AND (typeof(retain_until_wall_us) <> 'integer' OR retain_until_wall_us <= 0)"
+
+enum { FORGET_STATEMENTS = 8, LABEL_STATEMENTS = 8 };
 
 struct sqlite_db {
-    sqlite3 *handle;   /* owned */
-    char *path;        /* owned */
-    sqlite3_file *log; /* borrowed: the write-ahead log, open for as long as the handle is */
-    int64_t boot;      /* number of this boot; boot-clock stamps of other boots mean nothing */
-    int wal_pages;     /* in the log after the last commit */
+    sqlite3 *handle;     /* owned */
+    char *path;          /* owned */
+    sqlite3_file *log;   /* borrowed: the write-ahead log, open for as long as the handle is */
+    int64_t boot;        /* number of this boot; boot-clock stamps of other boots mean nothing */
+    int wal_pages;       /* in the log after the last commit */
+    int64_t free_before; /* pages that were free at the last look */
     char redo_id[REDO_ID_SIZE];
     int64_t redo_base;     /* of the log that has to be there; -1: none */
     uint64_t redo_last;    /* number of the last frame of the redo log that is in the database */
@@ -39,6 +44,8 @@ struct sqlite_db {
     sqlite3_stmt *forget[FORGET_STATEMENTS];
     sqlite3_stmt *purge_documents;
     sqlite3_stmt *labels[LABEL_STATEMENTS];
+    sqlite3_stmt *free_pages;
+    sqlite3_stmt *all_pages;
     sqlite3_stmt *select[RECORD_TABLES][FILTER_COMBINATIONS][2];
     sqlite3_stmt *select_expired;
 };
@@ -88,6 +95,21 @@ void sqlite_db_take_back(struct sqlite_db *db);
 /* Flushes what was committed. Of the database this reads a descriptor and nothing else, so another
  * thread may go on with it. */
 int sqlite_db_flush(const struct sqlite_db *db);
+
+/* --- shrink.c ------------------------------------------------------------------------------ */
+
+enum shrink_need {
+    SHRINK_NO,
+    SHRINK_LATER, /* more is becoming free just now */
+    SHRINK_NOW,
+};
+
+/* Whether so much of the file is free that it should be shorter. */
+enum shrink_need sqlite_db_shrink_need(struct sqlite_db *db);
+
+/* One step, if it is time for it; what is left to do. The file itself gets shorter with the next
+ * checkpoint. */
+enum shrink_need sqlite_db_shrink(struct sqlite_db *db);
 
 /* --- query.c ------------------------------------------------------------------------------- */
 

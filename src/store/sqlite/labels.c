@@ -9,32 +9,34 @@
 
 enum { SQL_MAXIMUM = 64 * 1024 };
 
-#define OF_SESSION "ended_labels.session = (SELECT seq FROM sessions WHERE id = ?1)"
+/* Only a condition with a plain number reaches the tables behind the view. */
+#define OF_SESSION "ended_labels.session = ?1"
 #define LISTS                                                                             \
     " FROM ended_labels CROSS JOIN ended_lists ON ended_lists.scope = ended_labels.scope" \
     " AND ended_lists.name = ended_labels.name AND ended_lists.value = ended_labels.value"
 
 enum statement {
+    FIND_SESSION,
     COUNT_IN,
     ADD_ENTRIES,
-    REMOVE_ENTRIES,
+    LISTS_OF_SESSION,
+    REMOVE_ENTRY,
     COUNT_OUT,
     REMOVE_LISTS,
     FIND_LIST,
 };
 
 static const char *const statements[] = {
+    [FIND_SESSION] = "SELECT seq FROM sessions WHERE id = ?1 AND state = 'ended'",
     [COUNT_IN] = "INSERT INTO ended_lists (scope, name, value, sessions)"
                  " SELECT scope, name, value, 1 FROM ended_labels WHERE " OF_SESSION
                  " ON CONFLICT (scope, name, value) DO UPDATE SET sessions = sessions + 1",
     [ADD_ENTRIES] = "INSERT OR IGNORE INTO ended_entries"
                     " SELECT ended_lists.id, ended_labels.session" LISTS " WHERE " OF_SESSION
                     " AND ended_labels.name <> ''",
-    [REMOVE_ENTRIES] = "DELETE FROM ended_entries WHERE (list, session) IN"
-                       " (SELECT ended_lists.id, ended_labels.session" LISTS " WHERE " OF_SESSION
-                       " AND ended_labels.name <> '')",
-    [COUNT_OUT] = "UPDATE ended_lists SET sessions = sessions - 1 WHERE id IN"
-                  " (SELECT ended_lists.id" LISTS " WHERE " OF_SESSION ")",
+    [LISTS_OF_SESSION] = "SELECT ended_lists.id" LISTS " WHERE " OF_SESSION,
+    [REMOVE_ENTRY] = "DELETE FROM ended_entries WHERE session = ?1 AND list = ?2",
+    [COUNT_OUT] = "UPDATE ended_lists SET sessions = sessions - 1 WHERE id = ?2",
     [REMOVE_LISTS] = "DELETE FROM ended_lists INDEXED BY ended_lists_empty WHERE sessions <= 0",
     [FIND_LIST] = "SELECT id, sessions FROM ended_lists WHERE scope = ?1 AND name = ?2"
                   " AND value = ?3",
@@ -55,32 +57,78 @@ int labels_prepare(struct sqlite_db *db, struct error *err)
     return 0;
 }
 
-static int run(struct sqlite_db *db, enum statement which, const char *session_id,
+/* 1 and its number, 0 when there is none that has ended. */
+static int find_session(struct sqlite_db *db, const char *id, int64_t *out_number,
+                        struct error *err)
+{
+    sqlite3_stmt *row;
+    int code;
+
+    if (prepare(db, FIND_SESSION, err) < 0)
+        return -1;
+    row = db->labels[FIND_SESSION];
+    sqlite3_bind_text(row, 1, id, -1, SQLITE_STATIC);
+    code = sqlite3_step(row);
+    if (code == SQLITE_ROW)
+        *out_number = sqlite3_column_int64(row, 0);
+    else if (code != SQLITE_DONE)
+        sqlite_fail(db->handle, db->path, code, err, "read");
+    sqlite3_reset(row);
+    return code == SQLITE_ROW ? 1 : code == SQLITE_DONE ? 0 : -1;
+}
+
+static int run(struct sqlite_db *db, enum statement which, int64_t session, int64_t list,
                struct error *err)
 {
     if (prepare(db, which, err) < 0)
         return -1;
-    if (session_id)
-        sqlite3_bind_text(db->labels[which], 1, session_id, -1, SQLITE_STATIC);
+    (void)sqlite3_bind_int64(db->labels[which], 1, session);
+    (void)sqlite3_bind_int64(db->labels[which], 2, list);
     return sqlite_db_run(db, db->labels[which], err);
 }
 
 int labels_enter(struct sqlite_db *db, const char *session_id, struct error *err)
 {
-    if (run(db, COUNT_IN, session_id, err) < 0)
+    int64_t session = 0;
+    int found = find_session(db, session_id, &session, err);
+
+    if (found <= 0)
+        return found;
+    if (run(db, COUNT_IN, session, 0, err) < 0)
         return -1;
-    return run(db, ADD_ENTRIES, session_id, err);
+    return run(db, ADD_ENTRIES, session, 0, err);
+}
+
+/* One list after the other: what is read does not depend on what is removed meanwhile. */
+static int leave_lists(struct sqlite_db *db, int64_t session, struct error *err)
+{
+    sqlite3_stmt *row = db->labels[LISTS_OF_SESSION];
+    int code;
+
+    sqlite3_bind_int64(row, 1, session);
+    while ((code = sqlite3_step(row)) == SQLITE_ROW) {
+        int64_t list = sqlite3_column_int64(row, 0);
+
+        if (run(db, REMOVE_ENTRY, session, list, err) < 0 ||
+            run(db, COUNT_OUT, session, list, err) < 0)
+            break;
+    }
+    sqlite3_reset(row);
+    if (code != SQLITE_DONE && code != SQLITE_ROW)
+        sqlite_fail(db->handle, db->path, code, err, "read");
+    return code == SQLITE_DONE ? 0 : -1;
 }
 
 int labels_leave(struct sqlite_db *db, const char *session_id, struct error *err)
 {
-    if (run(db, COUNT_OUT, session_id, err) < 0)
+    int64_t session = 0;
+    int found = find_session(db, session_id, &session, err);
+
+    if (found <= 0)
+        return found;
+    if (prepare(db, LISTS_OF_SESSION, err) < 0 || leave_lists(db, session, err) < 0)
         return -1;
-    if (sqlite3_changes(db->handle) == 0)
-        return 0;
-    if (run(db, REMOVE_ENTRIES, session_id, err) < 0)
-        return -1;
-    return run(db, REMOVE_LISTS, NULL, err);
+    return run(db, REMOVE_LISTS, 0, 0, err);
 }
 
 /* --- questions ----------------------------------------------------------------------------- */

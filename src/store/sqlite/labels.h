@@ -14,7 +14,7 @@
 /* Before the record of a session is replaced or removed; one that is not ended is in no list. */
 int labels_leave(struct sqlite_db *db, const char *session_id, struct error *err);
 
-/* When it is written and has ended. */
+/* When it is written; one that is not ended comes into no list. */
 int labels_enter(struct sqlite_db *db, const char *session_id, struct error *err);
 
 /* A statement for the page of a question with labels, owned by the caller. NULL without an error

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "base/str.h"
 #include "store/sqlite/labels.h"
 
@@ -17,7 +18,8 @@
 enum {
     BUSY_TIMEOUT_MS = 2000,       /* somebody else looks at the file with a tool */
     CHECK_BUDGET_US = 100 * 1000, /* how much checking the start may cost */
-    CHECK_STEPS = 1000,           /* of SQLite's machine between two looks at the clock */
+    CHECK_WHOLE_BYTES = 64 * 1024 * 1024,
+    CHECK_STEPS = 1000, /* of SQLite's machine between two looks at the clock */
     INSTANCE_EVENTS_KEPT = 10000,
     FIRST_VERSION_WITH_SUMS = 4,
     FIRST_VERSION_THAT_SHRINKS = 6,
@@ -257,12 +259,12 @@ static int judge_finding(sqlite3 *handle, const char *path, const char *finding,
     return fail_damaged(path, err, finding ? finding : "its check says nothing");
 }
 
-/* As much checking as the budget allows; what is beyond it is noticed when it is used. */
-static int check_structure(sqlite3 *handle, const char *path, bool *out_index_is_bad,
-                           struct error *err)
+static int check_part(sqlite3 *handle, const char *path, const char *part, bool *out_index_is_bad,
+                      struct error *err)
 {
     sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(handle, "PRAGMA integrity_check(20)", -1, &statement, NULL);
+    scoped(free) char *sql = xasprintf("PRAGMA integrity_check%s", *part ? part : "(20)");
+    int code = sqlite3_prepare_v2(handle, sql, -1, &statement, NULL);
     int result = 0;
 
     if (code == SQLITE_OK)
@@ -277,6 +279,25 @@ static int check_structure(sqlite3 *handle, const char *path, bool *out_index_is
         result = sqlite_fail(handle, path, code, err, "check");
     sqlite3_finalize(statement);
     return result;
+}
+
+/* As much checking as the budget allows; what is beyond it is noticed when it is used. The check of
+ * one table cannot be interrupted, so of a large file only tables that stay small are looked at. */
+static int check_structure(sqlite3 *handle, const char *path, bool *out_index_is_bad,
+                           struct error *err)
+{
+    static const char *const small[] = { "meta", "sandboxes", "documents" };
+    struct stat info;
+
+    if (stat(path, &info) < 0 || info.st_size <= CHECK_WHOLE_BYTES)
+        return check_part(handle, path, "", out_index_is_bad, err);
+    for (size_t i = 0; i < ARRAY_LENGTH(small); i++) {
+        scoped(free) char *part = xasprintf("(%s)", small[i]);
+
+        if (check_part(handle, path, part, out_index_is_bad, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int check_writable(sqlite3 *handle, const char *path, struct error *err)
@@ -408,14 +429,13 @@ static int clean_up(struct sqlite_db *db, int64_t now_wall_us, struct error *err
 {
     char sql[512];
 
-    snprintf(
-        sql, sizeof(sql),
-        "UPDATE sessions SET retain_until_wall_us = %lld, sum = NULL WHERE state = 'ended' AND "
-        "(typeof(retain_until_wall_us) <> 'integer' OR retain_until_wall_us <= 0);"
-        "DELETE FROM documents WHERE expires_wall_us > 0 AND expires_wall_us <= %lld;"
-        "DELETE FROM events WHERE session_id = '' AND sequence <= "
-        "(SELECT max(sequence) FROM events) - %d",
-        (long long)now_wall_us, (long long)now_wall_us, INSTANCE_EVENTS_KEPT);
+    snprintf(sql, sizeof(sql),
+             "UPDATE sessions INDEXED BY sessions_kept_for_ever"
+             " SET retain_until_wall_us = %lld, sum = NULL WHERE " SESSION_KEPT_FOR_EVER ";"
+             "DELETE FROM documents WHERE expires_wall_us > 0 AND expires_wall_us <= %lld;"
+             "DELETE FROM events WHERE session_id = '' AND sequence <= "
+             "(SELECT max(sequence) FROM events) - %d",
+             (long long)now_wall_us, (long long)now_wall_us, INSTANCE_EVENTS_KEPT);
     return sqlite_exec(db->handle, db->path, sql, err);
 }
 

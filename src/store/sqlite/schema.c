@@ -113,6 +113,7 @@ static const char *const migrations[] = {
           "  SELECT seq, '*', '', '' FROM sessions WHERE state = 'ended' UNION ALL"
           "  SELECT seq, '=' || owner, label.key, label.value" LABELS_OF_ENDED " UNION ALL"
           "  SELECT seq, '*', label.key, label.value" LABELS_OF_ENDED ";"
+          "CREATE INDEX sessions_kept_for_ever ON sessions (seq) WHERE " SESSION_KEPT_FOR_EVER ";"
           "INSERT INTO meta VALUES ('lists_stale', 1);" LISTS_BY_HAND("INSERT")
               LISTS_BY_HAND("DELETE") LISTS_BY_HAND("UPDATE"),
 };

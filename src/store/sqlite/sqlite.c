@@ -38,6 +38,8 @@ enum {
     APPLY_RETRY_US = 1000 * 1000,
     APPLY_BYTES = 256 * 1024,  /* of the redo log, at once */
     REST_US = 3 * 1000 * 1000, /* without a visit to the database: its cache is given back */
+    SHRINK_US = 10 * 1000,     /* between two steps, for what waits meanwhile */
+    SHRINK_LATER_US = 1000 * 1000,
     UNAPPLIED_MAXIMUM = 32 * 1024 * 1024,
     /* A write that takes this long is one of a disk that has too much to do: the thread waits for
      * the next ones instead of the loop. */
@@ -68,7 +70,9 @@ struct batch {
     bool direct;         /* has changes or tickets */
     int flush_code;
     struct askings askings;
-    bool rests; /* nothing else has happened for a while */
+    bool rests;                   /* nothing else has happened for a while */
+    bool shrinks;                 /* to make the file shorter */
+    enum shrink_need shrink_need; /* afterwards */
     int64_t now_wall_us;
     int wal_pages; /* afterwards */
     struct error err;
@@ -127,6 +131,7 @@ struct sqlite_store {
     struct timer gather;
     struct timer apply;
     struct timer rest;
+    struct timer shrink;
     struct checkpoint checkpoint;
     struct syncer syncer;
 };
@@ -183,7 +188,7 @@ static void checkpoint_done(struct job *job)
 }
 
 /* While the redo log is written by the thread it is not to be looked at: when that is done. */
-static void checkpoint_if_due(struct sqlite_store *store)
+static void checkpoint_if_due(struct sqlite_store *store, bool rests)
 {
     struct checkpoint *checkpoint = &store->checkpoint;
 
@@ -191,7 +196,7 @@ static void checkpoint_if_due(struct sqlite_store *store)
         store->settled = store->applied;
     if (checkpoint->running || store->closing || store->appending)
         return;
-    checkpoint->copy = store->wal_pages >= CHECKPOINT_PAGES;
+    checkpoint->copy = rests || store->wal_pages >= CHECKPOINT_PAGES;
     checkpoint->flush = store->flushes && redo_is_long(&store->redo, store->settled);
     checkpoint->applied = store->applied;
     if (!checkpoint->copy && !checkpoint->flush)
@@ -251,14 +256,19 @@ static void batch_run(struct job *job)
     struct batch *batch = container_of(job, struct batch, job);
     struct sqlite_db *db = &batch->store->db;
 
+    bool writes = batch->backlog.first || batch->changes.first;
+
     if (batch->backlog.first && sqlite_db_apply(db, &batch->backlog, batch->backlog_last,
                                                 batch->now_wall_us, &batch->backlog_err) == 0)
         change_queue_free(&batch->backlog);
     write_changes(batch);
     run_askings(batch);
-    batch->wal_pages = db->wal_pages;
     if (db->wal_pages > CHECKPOINT_PAGES_URGENT)
         (void)sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+    batch->wal_pages = db->wal_pages;
+    batch->shrink_need = batch->shrinks ? sqlite_db_shrink(db)
+                         : writes       ? sqlite_db_shrink_need(db)
+                                        : SHRINK_NO;
     if (batch->rests)
         give_memory_back(db);
 }
@@ -328,6 +338,14 @@ static void commit_ended(struct sqlite_store *store, struct list *tickets, const
     store_tickets_complete(&store->base, tickets, told);
 }
 
+static void shrink_soon(struct sqlite_store *store, enum shrink_need need)
+{
+    if (need == SHRINK_NO || store->closing)
+        return;
+    if (need == SHRINK_NOW || !timer_is_armed(&store->shrink))
+        timer_arm_in(&store->shrink, need == SHRINK_NOW ? SHRINK_US : SHRINK_LATER_US);
+}
+
 static void batch_done(struct job *job)
 {
     struct batch *batch = container_of(job, struct batch, job);
@@ -343,9 +361,10 @@ static void batch_done(struct job *job)
     take_backlog(store, batch);
     store->busy = false;
     store->wal_pages = batch->wal_pages;
-    checkpoint_if_due(store);
+    checkpoint_if_due(store, batch->rests && batch->wal_pages > 0);
     if (!batch->rests && !store->closing)
         timer_arm_in(&store->rest, REST_US);
+    shrink_soon(store, batch->shrink_need);
     if (direct)
         commit_ended(store, &tickets, &err, &lost);
     deliver(store, asking);
@@ -389,7 +408,7 @@ static struct batch *batch_fill(struct sqlite_store *store, bool direct, struct 
     change_queue_fold(&batch->backlog);
     store->unapplied_bytes = 0;
     batch->direct = direct;
-    batch->rests = false;
+    batch->rests = batch->shrinks = false;
     batch->flush_code = SQLITE_OK;
     batch->now_wall_us = clock_wall_us(loop_clock(store->base.loop));
     batch->askings = askings;
@@ -411,6 +430,22 @@ static void on_rest(struct timer *timer)
         return; /* what it does sets the clock again */
     batch = batch_fill(store, false, (struct askings){ 0 });
     batch->rests = true;
+    worker_submit(store->worker, &batch->job);
+}
+
+static void on_shrink(struct timer *timer)
+{
+    struct sqlite_store *store = container_of(timer, struct sqlite_store, shrink);
+    struct batch *batch;
+
+    if (store->closing)
+        return;
+    if (store->busy || store->appending) {
+        timer_arm_in(&store->shrink, SHRINK_US);
+        return;
+    }
+    batch = batch_fill(store, false, (struct askings){ 0 });
+    batch->shrinks = true;
     worker_submit(store->worker, &batch->job);
 }
 
@@ -496,7 +531,7 @@ static void append_done(struct job *job)
     struct sqlite_store *store = container_of(append, struct sqlite_store, append);
 
     store->appending = false;
-    checkpoint_if_due(store);
+    checkpoint_if_due(store, false);
     append_ended(store);
     if (store->urgent)
         flush_soon(store);
@@ -720,6 +755,7 @@ static void sqlite_free(struct store *base)
     timer_stop(&store->gather);
     timer_stop(&store->apply);
     timer_stop(&store->rest);
+    timer_stop(&store->shrink);
     loop_undefer(base->loop, &store->flush);
     close_files(store);
     free(store);
@@ -779,6 +815,7 @@ static void start(struct sqlite_store *store, const struct store_options *option
     timer_init(&store->gather, loop, on_gathered);
     timer_init(&store->apply, loop, on_apply);
     timer_init(&store->rest, loop, on_rest);
+    timer_init(&store->shrink, loop, on_shrink);
     syncer_open(&store->syncer, loop, &store->redo, str_equal(options->sync, "full"), on_synced);
     store->worker = worker_new(loop, 1, "store");
     store->checkpoint.worker = worker_new(loop, 1, "store-ckpt");

@@ -3,7 +3,6 @@
 #include "base/buffer.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "base/str.h"
 #include "store/change_code.h"
 #include "store/checksum.h"
 #include "store/sqlite/labels.h"
@@ -161,9 +160,7 @@ static int insert(struct sqlite_db *db, const struct change *change, struct erro
     bind_record(db, db->insert[change->table], change);
     if (sqlite_db_run(db, db->insert[change->table], err) < 0)
         return -1;
-    return is_session && str_equal(session->state, STORE_STATE_ENDED)
-               ? labels_enter(db, session->id, err)
-               : 0;
+    return is_session ? labels_enter(db, session->id, err) : 0;
 }
 
 /* An update alone leaves state, owner and labels of a session as they are. */

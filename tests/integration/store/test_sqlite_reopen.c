@@ -252,6 +252,61 @@ static void wrong_lists_of_labels_are_made_anew(void **state)
     assert_int_equal(count_ended(place, NULL, true), 150);
 }
 
+/* --- size ---------------------------------------------------------------------------------- */
+
+enum { MANY = 2000, MANY_BYTES = 8000 };
+
+static void put_many(struct sqlite_place *place)
+{
+    scoped(free) char *text = xmalloc(MANY_BYTES + 1);
+
+    memset(text, 'x', MANY_BYTES);
+    text[MANY_BYTES] = '\0';
+    for (unsigned i = 1; i <= MANY; i++) {
+        struct session_record record = sample_session(i);
+
+        record.state = STORE_STATE_ENDED;
+        record.spec_json = text;
+        store_put_session(place->store, &record);
+    }
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+}
+
+static off_t size_of_database(const struct sqlite_place *place)
+{
+    struct stat info;
+
+    assert_int_equal(stat(place->path, &info), 0);
+    return info.st_size;
+}
+
+static void wait_for_size(struct sqlite_place *place, off_t least, off_t most)
+{
+    int64_t deadline_us = clock_now_us(&clock_system) + 30 * 1000 * 1000;
+
+    while (size_of_database(place) < least || size_of_database(place) > most) {
+        assert_true(clock_now_us(&clock_system) < deadline_us);
+        simulated_clock_advance(&place->clock, 1000 * 1000);
+        loop_turn(place->store->loop, 1);
+    }
+}
+
+static void a_database_gets_shorter_when_its_records_are_forgotten(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    put_many(place);
+    wait_for_size(place, MANY * MANY_BYTES, INT64_MAX);
+    for (unsigned i = 2; i <= MANY; i++)
+        store_forget_session(place->store, sample_session(i).id);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    wait_for_size(place, 0, MANY * MANY_BYTES / 2);
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 1);
+}
+
 static void a_migration_that_fails_leaves_the_old_version_as_it_was(void **state)
 {
     struct sqlite_place *place = *state;
@@ -355,6 +410,7 @@ int main(void)
         place_test(ended_sessions_of_version_5_are_found_by_label),
         place_test(lists_of_labels_follow_what_is_changed_by_hand),
         place_test(wrong_lists_of_labels_are_made_anew),
+        place_test(a_database_gets_shorter_when_its_records_are_forgotten),
         place_test(a_migration_that_fails_leaves_the_old_version_as_it_was),
         place_test(a_database_of_a_newer_version_is_refused),
         place_test(a_database_of_another_program_is_refused),

@@ -114,6 +114,26 @@ static void every_query_is_answered_by_an_index(void **state)
     }
 }
 
+/* What follows a session into the lists of labels reads that session alone. */
+static void lists_of_labels_are_kept_without_walking(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LABEL_STATEMENTS; i++) {
+        scoped(free) char *sql = xasprintf("EXPLAIN QUERY PLAN %s", sqlite3_sql(db.labels[i]));
+        sqlite3_stmt *plan = NULL;
+
+        assert_int_equal(sqlite3_prepare_v2(db.handle, sql, -1, &plan, NULL), SQLITE_OK);
+        while (sqlite3_step(plan) == SQLITE_ROW) {
+            const char *detail = (const char *)sqlite3_column_text(plan, 3);
+
+            if (strncmp(detail, "SCAN", 4) == 0 && !strstr(detail, "SCAN label VIRTUAL") &&
+                !strstr(detail, "SCAN ended_labels") && !strstr(detail, "ended_lists_empty"))
+                fail_msg("%s: %s", sql, detail);
+        }
+        sqlite3_finalize(plan);
+    }
+}
+
 static void a_put_finds_its_row_by_its_identity(void **state)
 {
     static const char *const updates[] = { "sessions", "sandboxes", "executions", "documents" };
@@ -176,6 +196,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_query_is_answered_by_an_index, setup, teardown),
+        cmocka_unit_test_setup_teardown(lists_of_labels_are_kept_without_walking, setup, teardown),
         cmocka_unit_test_setup_teardown(a_put_finds_its_row_by_its_identity, setup, teardown),
         cmocka_unit_test_setup_teardown(a_new_record_that_is_there_is_replaced, setup, teardown),
     };
