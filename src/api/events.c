@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PAGE = 200, HEARTBEAT_US = 15 * 1000 * 1000 };
+enum { PAGE = 200, PAGE_BYTES = 256 * 1024, HEARTBEAT_US = 15 * 1000 * 1000 };
 
 struct event_reader {
     struct api_request *request; /* NULL when the client has left */
@@ -24,10 +24,9 @@ struct event_reader {
     char session_id[ID_SIZE]; /* "" for all */
     char *owner;              /* owned; NULL for any */
     uint64_t last;            /* number of the last one sent */
-    unsigned in_page;
-    bool is_reading; /* the store has not answered yet */
-    bool is_behind;  /* more is in the store than was sent */
-    bool follows;    /* until the session has ended, for good when it is for all sessions */
+    bool is_reading;          /* the store has not answered yet */
+    bool is_behind;           /* more is in the store than was sent */
+    bool follows; /* until the session has ended, for good when it is for all sessions */
 };
 
 static void reader_free(struct event_reader *reader)
@@ -78,7 +77,6 @@ static void on_stored(struct store_query *query, const struct event_record *even
 {
     struct event_reader *reader = container_of(query, struct event_reader, query);
 
-    reader->in_page++;
     if (reader->request)
         send_event(reader, event);
 }
@@ -105,7 +103,7 @@ static void on_page(struct store_query *query)
     }
     if (query->err.code)
         http_exchange_abort(reader->request->exchange);
-    else if (reader->in_page == PAGE || reader->is_behind)
+    else if (query->is_cut || reader->is_behind)
         read_page(reader);
     else if (!reader->follows)
         end_answer(reader);
@@ -119,7 +117,6 @@ static void read_page(struct event_reader *reader)
         return;
     reader->is_behind = false;
     reader->is_reading = true;
-    reader->in_page = 0;
     reader->query = (struct store_query){
         .on_event = on_stored,
         .done = on_page,
@@ -127,6 +124,7 @@ static void read_page(struct event_reader *reader)
         .owner = reader->owner,
         .after = reader->last,
         .limit = PAGE,
+        .limit_bytes = PAGE_BYTES,
     };
     store_query(reader->store, STORE_EVENTS, &reader->query);
 }

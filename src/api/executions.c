@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PAGE_DEFAULT = 100, PAGE_MAXIMUM = 1000 };
+enum { PAGE_DEFAULT = 100, PAGE_MAXIMUM = 1000, PAGE_BYTES = 1024 * 1024 };
 
 /* --- answers --------------------------------------------------------------------------------- */
 
@@ -349,7 +349,8 @@ struct listing {
     char *state; /* owned */
     struct buffer text;
     struct json_writer json;
-    uint64_t limit, skip, shown;
+    uint64_t last; /* position of the one that was shown last */
+    bool has_more;
 };
 
 static void on_listed(struct store_query *query, const struct execution_record *record)
@@ -358,8 +359,10 @@ static void on_listed(struct store_query *query, const struct execution_record *
     struct core *core = listing->request->core;
     struct execution *execution = execution_find(core, record->session_id, record->id);
 
-    if (listing->shown++ >= listing->limit)
+    listing->has_more = listing->has_more || listing->text.length >= PAGE_BYTES;
+    if (listing->has_more)
         return;
+    listing->last = query->position;
     if (execution)
         execution_write_json(execution, &listing->json, NULL, false);
     else
@@ -373,11 +376,10 @@ static void on_list_done(struct store_query *query)
     char cursor[32];
 
     if (!api_finish(request)) {
-        snprintf(cursor, sizeof(cursor), "%llu",
-                 (unsigned long long)(listing->skip + listing->limit));
+        snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)listing->last);
         json_end_array(&listing->json);
         json_put_text(&listing->json, "next_cursor",
-                      listing->shown > listing->limit ? cursor : NULL);
+                      listing->has_more || query->is_cut ? cursor : NULL);
         json_end_object(&listing->json);
         if (query->err.code)
             api_fail(request, &query->err);
@@ -391,18 +393,18 @@ static void on_list_done(struct store_query *query)
 
 static void get_executions(struct api_request *request)
 {
-    uint64_t limit = PAGE_DEFAULT, skip = 0;
+    uint64_t limit = PAGE_DEFAULT, behind = 0;
     const char *state = api_parameter(request, "state");
     struct listing *listing;
     struct error err = { 0 };
 
     if (api_parameter_u64(request, "limit", PAGE_MAXIMUM, &limit, &err) < 0 ||
-        api_parameter_u64(request, "cursor", INT64_MAX, &skip, &err) < 0) {
+        api_parameter_u64(request, "cursor", INT64_MAX, &behind, &err) < 0) {
         api_fail(request, &err);
         return;
     }
     listing = xnew(struct listing);
-    *listing = (struct listing){ .request = request, .limit = limit, .skip = skip };
+    *listing = (struct listing){ .request = request };
     memcpy(listing->session_id, request->session_id, sizeof(listing->session_id));
     listing->state = state ? xstrdup(state) : NULL;
     listing->text = BUFFER_INIT(API_REPLY_MAXIMUM);
@@ -413,8 +415,9 @@ static void get_executions(struct api_request *request)
         .session_id = listing->session_id,
         .state = listing->state,
         .newest_first = true,
-        .after = skip,
-        .limit = (uint32_t)limit + 1,
+        .behind = behind,
+        .limit = (uint32_t)MAX(limit, (uint64_t)1),
+        .limit_bytes = PAGE_BYTES,
     };
     json_begin_object(&listing->json, NULL);
     json_begin_array(&listing->json, "executions");

@@ -22,7 +22,8 @@
 enum {
     PAGE_DEFAULT = 100,
     PAGE_MAXIMUM = 1000,
-    PAGE_OF_LINES = 50, /* read at once when all is wanted */
+    PAGE_OF_LINES = 50,       /* read at once when all is wanted */
+    PAGE_BYTES = 1024 * 1024, /* a page ends behind the entry that goes beyond it */
     LINE_MAXIMUM = 64 * 1024 * 1024,
 };
 
@@ -40,7 +41,7 @@ struct history {
     struct mask *secrets;    /* a reference */
     struct entry *entries;   /* owned: a page of events */
     size_t count, next;      /* of them, and the next to be written */
-    uint64_t after;          /* the number of the last event that was read */
+    uint64_t after;          /* the number of the last event that was written */
     uint64_t limit;          /* of entries in this page */
     struct buffer text;      /* a line, or the whole document */
     struct json_writer json; /* writes it */
@@ -147,7 +148,7 @@ static void put_event(struct history *history, const struct event_record *event)
 static void end_entry(struct history *history)
 {
     json_end_object(&history->json);
-    history->next++;
+    history->after = history->entries[history->next++].event.sequence;
     if (!history->is_lines)
         return;
     buffer_append_byte(&history->text, '\n');
@@ -211,22 +212,16 @@ static void note_execution(struct entry *entry)
         snprintf(entry->execution_id, sizeof(entry->execution_id), "%s", id);
 }
 
-/* One more than wanted is asked for, to know whether there are more. */
 static void on_event(struct store_query *query, const struct event_record *event)
 {
     struct history *history = container_of(query, struct history, query);
     struct entry *entry = &history->entries[history->count];
 
-    if (history->count == history->limit) {
-        history->has_more = true;
-        return;
-    }
     *entry = (struct entry){ .event = *event };
     entry->event.owner = xstrdup(event->owner);
     entry->event.type = xstrdup(event->type);
     entry->event.data_json = xstrdup(event->data_json ? event->data_json : "");
     note_execution(entry);
-    history->after = event->sequence;
     history->count++;
 }
 
@@ -234,6 +229,7 @@ static void on_page(struct store_query *query)
 {
     struct history *history = container_of(query, struct history, query);
 
+    history->has_more = query->is_cut;
     if (take_answer(history))
         go_on(history);
 }
@@ -241,13 +237,13 @@ static void on_page(struct store_query *query)
 static void read_page(struct history *history)
 {
     drop_entries(history);
-    history->has_more = false;
     ask(history, STORE_EVENTS,
         (struct store_query){ .on_event = on_event,
                               .done = on_page,
                               .session_id = history->session_id,
                               .after = history->after,
-                              .limit = (uint32_t)history->limit + 1 });
+                              .limit = (uint32_t)history->limit,
+                              .limit_bytes = PAGE_BYTES });
 }
 
 static void end_document(struct history *history)
@@ -255,6 +251,7 @@ static void end_document(struct history *history)
     struct json_writer *json = &history->json;
     char cursor[24];
 
+    history->has_more = history->has_more || history->next < history->count;
     snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)history->after);
     json_end_array(json);
     json_put_text(json, "next_cursor", history->has_more ? cursor : NULL);
@@ -274,10 +271,16 @@ static bool has_room(struct history *history)
     return !history->is_lines || http_respond_pending(history->request->exchange) < HTTP_HIGH_WATER;
 }
 
+/* A page, not lines, which leave as they are written. */
+static bool page_is_full(const struct history *history)
+{
+    return !history->is_lines && history->next && history->text.length >= PAGE_BYTES;
+}
+
 /* The client's pace decides: with its buffer full the rest waits in the store. */
 static void go_on(struct history *history)
 {
-    while (history->next < history->count) {
+    while (history->next < history->count && !page_is_full(history)) {
         history->is_waiting = !has_room(history);
         if (history->is_waiting || !write_entry(history))
             return;

@@ -65,6 +65,22 @@ def test_it_is_there_when_all_else_is_gone(quick):
     assert "stdout" not in without and without["stdout_bytes"] > 0
 
 
+def test_a_page_is_bounded_in_bytes(make_daemon):
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "exec": {"output_capture": "1m"}})
+    session = daemon.session()
+    for _ in range(4):
+        daemon.execute(session, ["sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x"])
+    seen, cursor = [], ""
+    while cursor is not None:
+        answer = daemon.api("GET", f"/sessions/{session}/history?limit=1000{cursor and '&cursor=' + cursor}", expect=200)
+        assert len(answer.body) < 3 * 1024 * 1024
+        seen += [entry["session_sequence"] for entry in answer.json["entries"]]
+        cursor = answer.json["next_cursor"]
+    assert seen == list(range(1, len(seen) + 1)) and len(seen) > 8
+    lines = daemon.api("GET", f"/sessions/{session}/history?format=jsonl", expect=200).body
+    assert len(lines) > 4000000 and len(lines.splitlines()) == len(seen) + 1
+
+
 def test_pages_and_lines_tell_the_same(quick):
     session = quick.session()
     for number in range(20):
