@@ -172,26 +172,6 @@ static int is_directory_inside(struct cli *cli, const struct place *from, bool *
     return 0;
 }
 
-static int copy_directory_out(struct cli *cli, const struct place *from, const char *path,
-                              struct error *err)
-{
-    scoped(free) char *target = archive_target(from, from->path);
-    struct tree_child child;
-    struct error child_err;
-    int result;
-
-    if (mkdir(path, 0777) < 0 && errno != EEXIST)
-        return error_sys(err, "make %s", path);
-    if (tree_unpack_start(&child, path, err) < 0)
-        return -1;
-    result = transfer_receive_into(cli, target, child.fd, err);
-    if (tree_child_wait(&child, &child_err) < 0 && result == 0) {
-        *err = child_err;
-        return -1;
-    }
-    return result;
-}
-
 static int copy_live_out(struct cli *cli, const struct place *from, const struct place *to,
                          const char *path, struct error *err)
 {
@@ -204,7 +184,7 @@ static int copy_live_out(struct cli *cli, const struct place *from, const struct
         return transfer_receive_into(cli, archive, STDOUT_FILENO, err);
     if (is_directory_inside(cli, from, &is_tree, err) < 0)
         return -1;
-    return is_tree ? copy_directory_out(cli, from, path, err)
+    return is_tree ? transfer_unpack(cli, archive, path, err)
                    : transfer_receive(cli, target, path, err);
 }
 

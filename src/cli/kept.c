@@ -3,12 +3,9 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/transfer.h"
-#include "cli/tree.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 bool kept_applies(const struct error *err)
@@ -42,22 +39,9 @@ static const json_t *find_entry(const json_t *list, const char *path)
 static int copy_all(struct cli *cli, const char *session, const char *path, struct error *err)
 {
     scoped(free) char *target = session_target(session, "/kept/archive");
-    struct tree_child child;
-    struct error child_err;
-    int result;
 
-    if (!path)
-        return transfer_receive_into(cli, target, STDOUT_FILENO, err);
-    if (mkdir(path, 0777) < 0 && errno != EEXIST)
-        return error_sys(err, "make %s", path);
-    if (tree_unpack_start(&child, path, err) < 0)
-        return -1;
-    result = transfer_receive_into(cli, target, child.fd, err);
-    if (tree_child_wait(&child, &child_err) < 0 && result == 0) {
-        *err = child_err;
-        return -1;
-    }
-    return result;
+    return path ? transfer_unpack(cli, target, path, err)
+                : transfer_receive_into(cli, target, STDOUT_FILENO, err);
 }
 
 static int copy_file(struct cli *cli, const char *session, const char *inside, const char *path,

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "cli/tree.h"
 #include "net/http_client.h"
 
 #include <errno.h>
@@ -258,4 +259,22 @@ int transfer_receive(struct cli *cli, const char *target, const char *path, stru
         return -1;
     }
     return 0;
+}
+
+int transfer_unpack(struct cli *cli, const char *target, const char *path, struct error *err)
+{
+    struct tree_child child;
+    struct error child_err;
+    int result;
+
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        return error_sys(err, "make %s", path);
+    if (tree_unpack_start(&child, path, err) < 0)
+        return -1;
+    result = transfer_receive_into(cli, target, child.fd, err);
+    if (tree_child_wait(&child, &child_err) < 0 && result == 0) {
+        *err = child_err;
+        return -1;
+    }
+    return result;
 }

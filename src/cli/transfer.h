@@ -13,5 +13,8 @@ int transfer_send(struct cli *cli, const char *target, const char *content_type,
 /* GET target into `fd`, as it comes. */
 int transfer_receive_into(struct cli *cli, const char *target, int fd, struct error *err);
 
+/* GET target, a tar, into the directory at `path`, which is made if it is missing. */
+int transfer_unpack(struct cli *cli, const char *target, const char *path, struct error *err);
+
 /* GET target into the file at `path`, which changes only when all of it has come. */
 int transfer_receive(struct cli *cli, const char *target, const char *path, struct error *err);

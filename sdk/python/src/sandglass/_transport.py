@@ -157,6 +157,17 @@ class Answer:
             self._finish()
         return data
 
+    def pieces(self) -> Iterator[bytes]:
+        """A body of any size, as it comes."""
+        try:
+            while True:
+                data = self.read_some()
+                if not data:
+                    return
+                yield data
+        finally:
+            self.close()
+
     def lines(self) -> Iterator[bytes]:
         """The body line by line, without their ends, as they come."""
         held = b""

@@ -155,15 +155,7 @@ class Process:
     def follow(self, offset: int = 0, stream: str = "stdout") -> Iterator[bytes]:
         """What it writes from `offset` on, as it comes, until it has ended."""
         query = [("stream", stream), ("offset", offset), ("follow", 1)]
-        answer = self.session.transport.open("GET", self.path + "/output", query)
-        try:
-            while True:
-                data = answer.read_some()
-                if not data:
-                    return
-                yield data
-        finally:
-            answer.close()
+        return self.session.transport.open("GET", self.path + "/output", query).pieces()
 
     def __repr__(self) -> str:
         return f"<Process {self.id} {self.state}>"

@@ -12,18 +12,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-def read_pieces(answer: Answer) -> Iterator[bytes]:
-    """The body of an answer of any size."""
-    try:
-        while True:
-            data = answer.read_some()
-            if not data:
-                return
-            yield data
-    finally:
-        answer.close()
-
-
 def save(pieces: Iterator[bytes], local: "os.PathLike[str] | str") -> None:
     """Writes a file that changes only when all of it has come."""
     partial = f"{os.fspath(local)}.part"
@@ -77,7 +65,7 @@ class Files:
 
     def stream(self, path: str) -> Iterator[bytes]:
         """A file of any size, piece by piece."""
-        return read_pieces(self._open(path))
+        return self._open(path).pieces()
 
     def write(self, path: str, data: Union[str, bytes, IO[bytes]], mode: Optional[int] = None) -> None:
         """Writes a file as a whole: readers see the old one or the new one. Missing directories are made.

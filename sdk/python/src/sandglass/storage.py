@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 from urllib.parse import quote
 
 from ._transport import Answer
-from .files import read_pieces, save
+from .files import save
 
 if TYPE_CHECKING:
     from .session import Session
@@ -27,7 +27,7 @@ class Storage:
         return self._open(name).read()
 
     def download(self, name: str, local: "os.PathLike[str] | str") -> None:
-        save(read_pieces(self._open(name)), local)
+        save(self._open(name).pieces(), local)
 
     def remove(self, name: str) -> None:
         self._session.transport.call("DELETE", self._path(name))
@@ -59,11 +59,11 @@ class Kept:
         return self._open(path).read()
 
     def download(self, path: str, local: "os.PathLike[str] | str") -> None:
-        save(read_pieces(self._open(path)), local)
+        save(self._open(path).pieces(), local)
 
     def archive(self, local: "os.PathLike[str] | str") -> None:
         """Everything, as a tar file."""
-        save(read_pieces(self._session.transport.open("GET", self._session.path + "/kept/archive")), local)
+        save(self._session.transport.open("GET", self._session.path + "/kept/archive").pieces(), local)
 
     def _open(self, path: str) -> Answer:
         return self._session.transport.open("GET", self._session.path + "/kept/file", [("path", path)])
