@@ -203,8 +203,11 @@ static int prepare_state(struct daemon *daemon, struct error *err)
 {
     const char *path = daemon->config.state_dir;
 
-    if (place_prepare_state(path, &daemon->identity, err) < 0)
-        return error_wrap(err, "prepare the state directory");
+    if (place_prepare_state(path, &daemon->identity, err) < 0) {
+        error_wrap(err, "prepare the state directory");
+        return *err->hint ? -1
+                          : error_hint(err, "name one that can be written: --state or state_dir");
+    }
     daemon->state_dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (daemon->state_dir < 0)
         return error_sys(err, "open %s", path);

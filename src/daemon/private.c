@@ -41,6 +41,7 @@ static char *temporary_directory(struct error *err)
 
     if (!mkdtemp(path)) {
         error_sys(err, "create %s", path);
+        error_hint(err, "let TMPDIR name a directory that can be written");
         return NULL;
     }
 

@@ -241,3 +241,11 @@ def test_a_host_that_forbids_user_namespaces_is_told_the_setting(work):
     assert "Sandglass cannot run here" in result.stdout and "doctor 1\nrun 125\ndirect\n" in result.stdout, result
     assert "sysctl -w user.max_user_namespaces" in result.stdout and "sysctl -w user.max_user_namespaces" in result.stderr
     assert "--backend direct" in result.stderr
+
+
+def test_a_place_that_cannot_be_written_comes_with_a_remedy(work):
+    result = serve(work, "--state", "/proc/sandglass", "--listen", f"unix:{work}/run/s.sock")
+    assert result.returncode == 1 and "/proc/sandglass" in result.stderr and "--state or state_dir" in result.stderr
+    result = subprocess.run([SANDGLASS, "run", "--backend", "direct", "--", "true"], capture_output=True, text=True, timeout=30,
+                            env={**os.environ, "TMPDIR": "/nope", "SANDGLASS_URL": "", "HOME": str(work), "XDG_RUNTIME_DIR": str(work)})
+    assert result.returncode == 125 and "TMPDIR" in result.stderr, result
