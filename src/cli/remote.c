@@ -190,6 +190,28 @@ json_t *reply_parse(const void *body, size_t length, struct error *err)
     return document;
 }
 
+/* What helps here, in place of hints that are for whoever writes requests. */
+static const char *own_hint(const char *name)
+{
+    static const struct {
+        const char *name, *hint;
+    } hints[] = {
+        { "session_not_found", "'sandglass ls' lists your sessions; key:KEY names one by its key" },
+        { "approval_not_found", "'sandglass approvals ls' lists those that you may see" },
+        { "tool_not_found", "'sandglass tools ls' lists them" },
+        { "session_needed", "name a session with --session" },
+        { "credentials_missing",
+          "set SANDGLASS_API_KEY to a key or a token; for a daemon without "
+          "authentication on this host that is in the file token-PORT of its "
+          "state directory, and its unix socket needs none" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(hints); i++)
+        if (str_equal(hints[i].name, name))
+            return hints[i].hint;
+    return NULL;
+}
+
 int reply_error(struct error *err, int status, const void *body, size_t length)
 {
     scoped(json_decref) json_t *document = reply_parse(body, length, NULL);
@@ -203,6 +225,8 @@ int reply_error(struct error *err, int status, const void *body, size_t length)
     error_named(err, code_from_status(status), field_text(error, "code", "unknown"), "%s",
                 field_text(error, "message", "no reason given"));
     err->retryable = field_bool(error, "retryable");
+    if (own_hint(err->name))
+        hint = own_hint(err->name);
     if (*hint)
         error_hint(err, "%s", hint);
     return -1;

@@ -103,3 +103,10 @@ def test_a_user_beside_the_system_s_daemon_is_told_how_to_use_it():
 def test_a_user_that_the_sandbox_does_not_have(box):
     result = box.cli("exec", "--user", "nobody-here", box.session(), "--", "id")
     assert result.returncode == 126 and "nobody-here: the sandbox has no such user" in result.stderr
+
+
+def test_hints_are_in_the_words_of_the_command_line(box):
+    for arguments, words in ((("inspect", "nope"), "sandglass ls"), (("approvals", "deny", "nope"), "sandglass approvals ls"),
+                             (("tools", "call", "nope"), "sandglass tools ls"), (("tools", "call", "bash", "{}"), "--session")):
+        result = box.cli(*arguments)
+        assert result.returncode == 1 and words in result.stderr and "/api/v1" not in result.stderr, result
