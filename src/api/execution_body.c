@@ -130,6 +130,7 @@ int execution_body_read(struct api_request *request, struct execution_body *body
     wanted->key = str_is_empty(fields.key) ? NULL : fields.key;
     wanted->timeout_ms = fields.timeout_ms;
     wanted->background = fields.background;
+    wanted->needs_client = fields.background && fields.cancel_on_disconnect;
     wanted->generation = (uint64_t)fields.generation;
     body->cancel_on_disconnect = cancels_by_leaving(request, &fields);
     return 0;

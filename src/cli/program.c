@@ -82,6 +82,7 @@ static int write_request(const struct program_args *args, const struct variable_
     if (args->terminal)
         write_terminal(&json);
     json_put_bool(&json, "background", true);
+    json_put_bool(&json, "cancel_on_disconnect", !args->detach);
     json_end_object(&json);
     return 0;
 }
@@ -102,8 +103,8 @@ static int finish(struct cli *cli, const struct attach_options *attached, const 
     int printed = 0;
 
     if (!final)
-        cli_note("left it running: 'sandglass logs -f %s %s' shows what it does", attached->session,
-                 attached->execution);
+        cli_note("left it: it is cancelled soon unless 'sandglass logs -f %s %s' follows it",
+                 attached->session, attached->execution);
     else if (cli->json)
         printed = cli_print_json(cli, final);
     else if (!signal_number)

@@ -186,6 +186,8 @@ static bool outputs_are(const struct execution *execution, bool (*what)(const st
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+static void on_alone(struct timer *timer);
+
 struct execution *execution_new(struct session *session, const char *id)
 {
     struct execution *execution = xnew(struct execution);
@@ -194,6 +196,7 @@ struct execution *execution_new(struct session *session, const char *id)
     execution->session = session;
     execution->exit_code = -1;
     execution->references = 1;
+    timer_init(&execution->alone, session->core->loop, on_alone);
     list_init(&execution->watchers);
     snprintf(execution->id, sizeof(execution->id), "%s", id);
     snprintf(execution->session_id, sizeof(execution->session_id), "%s", session->id);
@@ -208,6 +211,7 @@ static void free_execution(struct execution *execution)
     spool_end(execution->spool);
     share_give(&execution->share);
     share_give(&execution->terminal_share);
+    timer_stop(&execution->alone);
     loop_undefer(execution->core->loop, &execution->notify);
     loop_undefer(execution->core->loop, &execution->release);
     list_remove(&execution->node);
@@ -266,12 +270,33 @@ void execution_watch(struct execution *execution, struct execution_watcher *watc
                      execution_watch_fn *on_change)
 {
     watcher->on_change = on_change;
+    watcher->execution = execution;
     list_append(&execution->watchers, &watcher->node);
+}
+
+/* A connection that breaks is not a client that has left: it may come back. */
+static void on_alone(struct timer *timer)
+{
+    struct execution *execution = container_of(timer, struct execution, alone);
+
+    if (list_is_empty(&execution->watchers))
+        execution_abandon(execution);
+}
+
+void execution_expect_client(struct execution *execution, int64_t patience_us)
+{
+    if (!execution->needs_client || execution_state_is_final(execution->state))
+        return;
+    timer_arm_in(&execution->alone, patience_us);
 }
 
 void execution_unwatch(struct execution_watcher *watcher)
 {
+    if (!list_is_linked(&watcher->node))
+        return;
     list_remove(&watcher->node);
+    if (list_is_empty(&watcher->execution->watchers))
+        execution_expect_client(watcher->execution, CLIENT_PATIENCE_US);
 }
 
 /* Each is told once, and any of them may leave meanwhile. */

@@ -49,6 +49,7 @@ struct execution_request {
     bool terminal;
     unsigned columns, rows;
     bool background;
+    bool needs_client;       /* it ends when nobody watches it any more */
     int64_t timeout_ms;      /* -1: the setting's default; 0: none */
     uint64_t generation;     /* 0: any */
     const char *output_full; /* "drop", "block" or "stop"; NULL: the setting's */
@@ -70,6 +71,7 @@ typedef void execution_watch_fn(struct execution_watcher *watcher);
  * the watcher. */
 struct execution_watcher {
     execution_watch_fn *on_change;
+    struct execution *execution; /* borrowed, while it is linked */
     struct list node;
 };
 
@@ -86,6 +88,7 @@ struct execution {
     uint64_t generation, number;
     int exit_code, signal;
     bool background, terminal;
+    bool needs_client;              /* see struct execution_request */
     bool is_context;                /* the driver of a context: it rests until it is used */
     bool files_were_reset;          /* the first execution after the sandbox was replaced */
     struct end_reason reset_reason; /* with that: the end of the sandbox before */
@@ -100,6 +103,7 @@ struct execution {
     struct execution_run *run; /* owned; private: what is needed only while it runs */
     unsigned references;
     struct deferred notify, release;
+    struct timer alone; /* armed while one that needs a client has none */
 };
 
 /* The execution exists (queued) when this returns; NULL when the request is wrong. The reference is

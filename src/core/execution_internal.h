@@ -51,6 +51,14 @@ enum stop_stage {
     STOP_KILL
 };
 
+/* For the client of an execution that needs one: after its connection broke, to come with its first
+ * one, and after a restart of the daemon. */
+enum {
+    CLIENT_PATIENCE_US = 2 * 1000 * 1000,
+    CLIENT_FIRST_PATIENCE_US = 10 * 1000 * 1000,
+    CLIENT_RESTART_PATIENCE_US = 30 * 1000 * 1000,
+};
+
 enum { SIGNAL_QUEUE = 16, STDIN_MAXIMUM = 8 * 1024 * 1024 };
 
 struct execution_signal {
@@ -114,6 +122,9 @@ struct execution *execution_new(struct session *session, const char *id);
 /* Both streams of a program that runs or ran; the files are found again by the id. What its record,
  * NULL without one, knows of and they do not have is lost. */
 void execution_open_outputs(struct execution *execution, const struct execution_record *record);
+
+/* One that needs a client is cancelled when none comes in that time. */
+void execution_expect_client(struct execution *execution, int64_t patience_us);
 
 void execution_changed(struct execution *execution); /* watchers are told at the end of the turn */
 void execution_save(struct execution *execution);

@@ -279,6 +279,8 @@ struct execution *execution_restore(struct session *session, const struct execut
     run->wants_stdin = execution->terminal || request_has(record, "stdin") || run->stdin_ends;
     execution->state = EXECUTION_RUNNING;
     run->in_use = true;
+    execution->needs_client = request_has(record, "cancel_on_disconnect");
+    execution_expect_client(execution, CLIENT_RESTART_PATIENCE_US);
     session_use_restore(&run->use, session, execution_use_lost);
     if (request_has(record, "context")) {
         struct stamp last_activity = session->last_activity;

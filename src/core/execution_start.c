@@ -108,6 +108,8 @@ static char *request_to_json(const struct execution_request *request, const stru
         json_put_bool(&json, "stdin", true);
     if (request->terminal)
         json_put_bool(&json, "tty", true);
+    if (request->needs_client)
+        json_put_bool(&json, "cancel_on_disconnect", true);
     if (request->output_full)
         json_put_text(&json, "output_full", request->output_full);
     json_end_object(&json);
@@ -204,6 +206,7 @@ static void fill(struct execution *execution, const struct execution_request *re
         execution->mask = mask_ref(execution->session->secrets->mask);
     execution->request_json = request_to_json(request, execution_mask(execution), warning);
     execution->background = request->background;
+    execution->needs_client = request->needs_client;
     execution->is_context = request->context_id != NULL;
     execution->terminal = request->terminal;
     execution->timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms : request->timeout_ms;
@@ -252,6 +255,7 @@ struct execution *execution_start(struct session *session, const struct executio
     session_use_begin(&execution->run->use, session, request->generation, execution_use_ready,
                       execution_use_lost);
     execution_arm_timeout(execution);
+    execution_expect_client(execution, CLIENT_FIRST_PATIENCE_US);
     return execution;
 }
 

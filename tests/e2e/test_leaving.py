@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -97,12 +98,39 @@ def test_a_daemon_that_restarts_is_no_client_that_leaves(make_daemon, backend, h
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_the_cli_takes_its_code_along(daemon, number):
+@pytest.mark.parametrize("command", ["execute", "exec", "exec -t"])
+def test_the_cli_takes_its_code_along(daemon, command, number):
     session = daemon.session()
-    process = subprocess.Popen([SANDGLASS, "execute", "--session", session, "--language", "bash", "--code", LONG],
-                               env={**os.environ, "SANDGLASS_URL": daemon.url},
+    arguments = {"execute": ["execute", "--session", session, "--language", "bash", "--code", LONG],
+                 "exec": ["exec", session, "--", "sh", "-c", LONG], "exec -t": ["exec", "-t", session, "--", "sh", "-c", LONG]}
+    process = subprocess.Popen([SANDGLASS, *arguments[command]], env={**os.environ, "SANDGLASS_URL": daemon.url},
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    wait_until_begun(daemon, session)
+    execution = wait_until_begun(daemon, session)
     process.send_signal(number)
     process.wait(30)
+    wait_for(lambda: daemon.api("GET", f"/sessions/{session}/executions/{execution}").json["state"] in ("cancelled", "exited"), "it is stopped")
+    assert daemon.execute(session, ["true"])["generation"] == 1
+
+
+def test_the_code_of_the_cli_survives_the_daemon_but_not_the_client(make_daemon, backend):
+    """A client that comes back after a restart of the daemon still is its client."""
+    daemon = make_daemon(backend=backend, settings={"pool": {"size": 0}, "session": {"preload": False}})
+    session = daemon.session()
+    client = subprocess.Popen([SANDGLASS, "exec", session, "--", "sh", "-c", LONG], env={**os.environ, "SANDGLASS_URL": daemon.url},
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    execution = wait_until_begun(daemon, session)
+    daemon.kill()
+    daemon.start()
+    time.sleep(3)
+    assert daemon.api("GET", f"/sessions/{session}/executions/{execution}").json["state"] == "running"
+    client.kill()
+    client.wait()
     wait_for_state(daemon, session, "cancelled")
+
+
+def test_detached_code_of_the_cli_goes_on(daemon):
+    session = daemon.session()
+    execution = daemon.cli("exec", "-d", session, "--", "sh", "-c", LONG).stdout.strip()
+    wait_until_begun(daemon, session)
+    time.sleep(2.5)
+    assert daemon.api("GET", f"/sessions/{session}/executions/{execution}").json["state"] == "running"
