@@ -152,6 +152,7 @@ static const char *find_in_groups(const struct bed *bed, const char *prefix, pid
 {
     static const char *const hierarchies[] = { "memory",  "cpu",   "cpuacct", "pids",
                                                "freezer", "blkio", "." };
+    const char *delegated = getenv("SANDGLASS_TEST_DELEGATED");
     const char *found = "";
     char path[256];
 
@@ -160,7 +161,10 @@ static const char *find_in_groups(const struct bed *bed, const char *prefix, pid
                  bed->instance);
         found = find_entry(path, prefix, except);
     }
-    return found;
+    if (*found || !delegated)
+        return found;
+    snprintf(path, sizeof(path), "%s/sandglass.%s", delegated, bed->instance);
+    return find_entry(path, prefix, except);
 }
 
 static const char *find_in_state(const struct bed *bed, const char *directory, const char *prefix,
