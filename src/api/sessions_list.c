@@ -161,49 +161,22 @@ static void listing_finish(struct listing *listing, const char *cursor)
 }
 
 /*
- * Sessions that are not ended are shown in the order in which they were made. A cursor is the last
- * one shown; should that have ended meanwhile, the time it was made at.
+ * Sessions that are not ended are shown in the order in which they were made. A cursor is the
+ * number of the last one shown, and its id.
  */
-struct place {
-    const struct session *after; /* NULL: it is not there any more, or there was none */
-    int64_t after_us;
-    bool is_passed;
-};
-
-static struct place place_of(const struct listing *listing)
+static uint64_t number_behind(const struct listing *listing)
 {
-    struct place place = { .is_passed = !listing->cursor };
-    const char *id = listing->cursor ? strchr(listing->cursor, '.') : NULL;
-    const struct session *session;
-
-    if (!id)
-        return place;
-    place.after_us = strtoll(listing->cursor, NULL, 10);
-    list_for_each (session, &listing->request->core->sessions, node)
-        if (str_equal(session->id, id + 1))
-            place.after = session;
-    return place;
-}
-
-/* Whether this one, which is looked at in order, is behind the cursor. */
-static bool is_behind(struct place *place, const struct session *session)
-{
-    if (place->is_passed)
-        return true;
-    if (!place->after)
-        return session->created.wall_us > place->after_us;
-    place->is_passed = session == place->after;
-    return false;
+    return listing->cursor ? strtoull(listing->cursor, NULL, 10) : 0;
 }
 
 static void list_live(struct listing *listing)
 {
-    struct place place = place_of(listing);
+    uint64_t after = number_behind(listing);
     const struct session *session;
     char cursor[ID_SIZE + 32] = "";
 
     list_for_each (session, &listing->request->core->sessions, node) {
-        bool behind = is_behind(&place, session);
+        bool behind = session->number > after;
 
         if (!session_filter_matches(&listing->filter, session))
             continue;
@@ -213,7 +186,7 @@ static void list_live(struct listing *listing)
             continue;
         listing->shown++;
         session_write_json(session, &listing->json, NULL);
-        snprintf(cursor, sizeof(cursor), "%lld.%s", (long long)session->created.wall_us,
+        snprintf(cursor, sizeof(cursor), "%llu.%s", (unsigned long long)session->number,
                  session->id);
     }
     listing_finish(listing, listing->has_more ? cursor : NULL);
@@ -233,14 +206,14 @@ static void on_listed_measured(void *user)
 static void measure_listed(struct listing *listing)
 {
     struct usage_round *round = usage_begin(listing->request->core);
-    struct place place = place_of(listing);
+    uint64_t after = number_behind(listing);
     const struct session *session;
     uint64_t added = 0;
 
     list_for_each (session, &listing->request->core->sessions, node) {
         if (added == listing->limit)
             break;
-        if (!is_behind(&place, session) || !session_filter_matches(&listing->filter, session))
+        if (session->number <= after || !session_filter_matches(&listing->filter, session))
             continue;
         usage_add(round, session->sandbox);
         added++;
@@ -303,7 +276,7 @@ static void list_ended(struct listing *listing)
     store_query(request->api->parts.store, STORE_SESSIONS, &listing->query);
 }
 
-/* What we have given as next_cursor: a position, or a time and a session. */
+/* What we have given as next_cursor: a position, or a number and a session. */
 static int read_cursor(struct listing *listing, struct error *err)
 {
     const char *text = api_parameter(listing->request, "cursor");

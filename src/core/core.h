@@ -89,7 +89,8 @@ struct core {
     struct map sessions_by_id;  /* live ones (not ended); struct session */
     struct map sessions_by_key; /* "owner\nkey"; those that are neither ending nor ended */
     struct list sessions;       /* in order of creation */
-    struct list sandboxes;      /* all that exist or may exist, in any state; struct sandbox */
+    uint64_t last_session_number;
+    struct list sandboxes; /* all that exist or may exist, in any state; struct sandbox */
     struct map sandboxes_by_id;
     struct map executions_by_id; /* known in memory: running, or recently ended */
 

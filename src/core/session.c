@@ -140,6 +140,9 @@ void session_link(struct session *session)
 
     if (!session->share.shares)
         share_hold(&session->share, core->shares, session->owner, SHARE_SESSIONS);
+    if (!session->number)
+        session->number = core->last_session_number + 1;
+    core->last_session_number = MAX(core->last_session_number, session->number);
     list_append(&core->sessions, &session->node);
     map_put(&core->sessions_by_id, session->id, session);
     if (session->key && session->state != SESSION_ENDING) {

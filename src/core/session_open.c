@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "core/ceiling.h"
 #include "core/clocks.h"
+#include "core/events.h"
 #include "core/flavor.h"
 #include "core/idempotency.h"
 #include "core/metrics.h"
@@ -95,6 +96,8 @@ static struct session *make(struct core *core, const struct session_request *req
         session->expires.boot_us += session->timeout_ms * 1000;
         session->expires.wall_us += session->timeout_ms * 1000;
     }
+    /* The number of an event was never given before, not even to a session that is forgotten. */
+    session->number = MAX(core->last_session_number, events_last(core->events)) + 1;
     session_link(session);
     return session;
 }

@@ -23,7 +23,7 @@ struct spec {
     const char *reset_told, *reset_reason;
     uint64_t memory_bytes, disk_bytes, base_memory_bytes, base_disk_bytes;
     int64_t cpu_millis, pids, base_cpu_millis, base_pids;
-    int64_t timeout_ms, next_execution_number, executions, events;
+    int64_t timeout_ms, number, next_execution_number, executions, events;
     bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown, wanted;
     bool keep_files;
     int64_t kept_bytes, kept_at_us, kept_generation, teardown_number, teardown_spent;
@@ -123,6 +123,7 @@ char *session_spec_text(const struct session *session)
     json_put_bool(&json, "wanted", wants_sandbox(session));
     if (*session->leaving_id)
         json_put_text(&json, "leaving", session->leaving_id);
+    json_put_int(&json, "number", (int64_t)session->number);
     json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);
     json_put_int(&json, "executions", (int64_t)session->executions_started);
     json_put_int(&json, "events", (int64_t)session->event_sequence);
@@ -175,6 +176,7 @@ static const struct json_field fields[] = {
     { "kept_generation", JSON_KIND_INT, FIELD(kept_generation) },
     { "wanted", JSON_KIND_BOOL, FIELD(wanted) },
     { "leaving", JSON_KIND_TEXT, FIELD(leaving), .max_length = ID_SIZE - 1 },
+    { "number", JSON_KIND_INT, FIELD(number) },
     { "next_execution_number", JSON_KIND_INT, FIELD(next_execution_number) },
     { "executions", JSON_KIND_INT, FIELD(executions) },
     { "events", JSON_KIND_INT, FIELD(events) },
@@ -263,6 +265,7 @@ static void apply_spec(struct session *session, const struct spec *spec)
                                            .generation = (uint64_t)spec->kept_generation };
     if (spec->teardown)
         timer_arm_in(&session->teardown, 0);
+    session->number = (uint64_t)spec->number;
     session->next_execution_number = (uint64_t)spec->next_execution_number;
     session->executions_started = (uint64_t)spec->executions;
     session->event_sequence = (uint64_t)spec->events;

@@ -168,6 +168,40 @@ static void pages_follow_each_other_without_a_gap(void **state)
     assert_int_equal(seen, 5);
 }
 
+/* The last one of each page ends before the next page is asked for, and the clock is set meanwhile.
+ */
+static void pages_have_no_gap_when_the_clock_is_set_and_sessions_end(void **state)
+{
+    static const int64_t hours[] = { -48, 24, -1, 0, -3, 5 };
+    char *ids[ARRAY_LENGTH(hours)];
+    char *cursor = xstrdup("0");
+    size_t seen = 0;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(hours); i++) {
+        front.world.clock.wall_us += hours[i] * 3600 * 1000 * 1000;
+        ids[i] = create("{}");
+        world_advance(&front.world, 1);
+    }
+    while (cursor) {
+        scoped(free) char *path = xasprintf("/api/v1/sessions?limit=1&cursor=%s", cursor);
+        scoped(answer_fini) struct answer page = call(&front, "GET", path, "", NULL);
+        const char *next = json_string_value(json_object_get(page.json, "next_cursor"));
+        json_t *shown = json_array_get(json_object_get(page.json, "sessions"), 0);
+        scoped(free) char *ended = target(ids[seen], "");
+        scoped(answer_fini) struct answer gone = { 0 };
+
+        assert_string_equal(json_string_value(json_object_get(shown, "id")), ids[seen]);
+        gone = call(&front, "DELETE", ended, "", NULL);
+        assert_int_equal(gone.status, 200);
+        free(cursor);
+        cursor = next ? xstrdup(next) : NULL;
+        free(ids[seen++]);
+        assert_true(seen <= ARRAY_LENGTH(hours));
+    }
+    assert_int_equal(seen, ARRAY_LENGTH(hours));
+}
+
 static void a_deleted_session_can_be_looked_at_and_deleted_again(void **state)
 {
     scoped(free) char *id = create("{}");
@@ -314,6 +348,7 @@ int main(void)
         TEST(a_session_is_made_found_and_listed),
         TEST(the_same_key_gives_200_and_other_limits_409),
         TEST(pages_follow_each_other_without_a_gap),
+        TEST(pages_have_no_gap_when_the_clock_is_set_and_sessions_end),
         TEST(a_deleted_session_can_be_looked_at_and_deleted_again),
         TEST(delete_answers_only_when_the_sandbox_is_gone),
         TEST(many_are_deleted_by_label_and_counted),

@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stddef.h>
 
 #include <cmocka.h>
@@ -650,6 +651,38 @@ static void a_create_that_was_not_durable_is_gone_and_one_that_was_is_there(void
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
+/* One of an early version, or of another program. */
+static void put_record_without_times(struct world *world, const char *id, int64_t duration_ms)
+{
+    struct session_record record = { .owner = "ann", .state = "open", .spec_json = "{}" };
+
+    snprintf(record.id, sizeof(record.id), "%s", id);
+    record.idle_timeout_ms = record.max_lifetime_ms = duration_ms;
+    store_put_session(world->store, &record);
+}
+
+static void records_without_times_or_durations_get_those_of_the_settings_and_end(void **state)
+{
+    struct world *world = *state;
+    const struct session *session;
+
+    put_record_without_times(world, "ses_00000000000000000000000001", 0);
+    put_record_without_times(world, "ses_00000000000000000000000002", -1);
+    put_record_without_times(world, "ses_00000000000000000000000003", INT64_MAX);
+    commit_all(world);
+    world_restart(world);
+    assert_int_equal(world->core->sessions_by_id.count, 3);
+    list_for_each (session, &world->core->sessions, node) {
+        assert_int_equal(session->idle_timeout_ms, world->config.session.idle_timeout_ms);
+        assert_int_equal(session->max_lifetime_ms, world->config.session.max_lifetime_ms);
+        assert_true(session->created.wall_us > 0 && session->last_activity.wall_us > 0);
+    }
+    world_restart(world); /* the clocks do not begin anew each time */
+    world_advance(world, world->config.session.idle_timeout_ms + 1000);
+    world_settle(world);
+    assert_int_equal(world->core->sessions_by_id.count, 0);
+}
+
 static void a_storm_of_restarts_leaks_nothing(void **state)
 {
     struct world *world = *state;
@@ -724,6 +757,7 @@ int main(void)
         TEST(a_backend_that_cannot_list_does_not_stop_the_start),
         TEST(a_paused_session_stays_paused_and_thaws_later),
         TEST(a_create_that_was_not_durable_is_gone_and_one_that_was_is_there),
+        TEST(records_without_times_or_durations_get_those_of_the_settings_and_end),
         TEST(a_storm_of_restarts_leaks_nothing),
         TEST(a_thousand_live_sandboxes_are_adopted_without_waiting_for_each_other),
     };

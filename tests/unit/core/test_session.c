@@ -222,6 +222,31 @@ static void an_idempotency_key_is_forgotten_after_a_day(void **state)
     assert_string_not_equal(opened.op.session->id, id);
 }
 
+/* How long it is kept is how long that is, whatever the wall clock says meanwhile. */
+static void an_idempotency_key_outlives_a_wall_clock_that_is_set(void **state)
+{
+    static const int64_t hours[] = { 25, -50, 24 * 400, -24 * 500 };
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened opened;
+    char id[ID_SIZE];
+
+    request.idempotency_key = "4f1";
+    request.idle_timeout_ms = request.max_lifetime_ms = 0;
+    assert_non_null(world_open(world, &request, &opened));
+    memcpy(id, opened.op.id, sizeof(id));
+    for (size_t i = 0; i < ARRAY_LENGTH(hours); i++) {
+        world->clock.wall_us += hours[i] * 3600 * 1000 * 1000;
+        world_advance(world, 1000);
+        assert_non_null(world_open(world, &request, &opened));
+        assert_string_equal(opened.op.session->id, id);
+        world_restart(world);
+        assert_non_null(world_open(world, &request, &opened));
+        assert_string_equal(opened.op.session->id, id);
+        assert_false(opened.op.created);
+    }
+}
+
 static void an_idempotency_key_of_an_ended_session_says_so(void **state)
 {
     struct world *world = *state;
@@ -757,6 +782,7 @@ int main(void)
         TEST(opening_again_with_another_environment_is_refused),
         TEST(a_repeated_idempotency_key_gives_the_same_session_even_after_a_restart),
         TEST(an_idempotency_key_is_forgotten_after_a_day),
+        TEST(an_idempotency_key_outlives_a_wall_clock_that_is_set),
         TEST(an_idempotency_key_of_an_ended_session_says_so),
         TEST(a_failed_commit_fails_the_request_and_leaves_nothing),
         TEST(preload_starts_the_sandbox_before_the_first_use),
