@@ -37,18 +37,13 @@ static int status_of(const struct error *err)
     return api_status(err->code);
 }
 
-static bool is_retryable(const struct error *err)
-{
-    return err->retryable || err->code == ERR_LIMIT || err->code == ERR_UNAVAILABLE;
-}
-
 void api_write_error(struct json_writer *json, const char *key, const struct error *err)
 {
     json_begin_object(json, key);
     json_put_text(json, "code", *err->name ? err->name : error_code_name(err->code));
     json_put_text(json, "message", err->message);
     json_put_text(json, "hint", err->hint);
-    json_put_bool(json, "retryable", is_retryable(err));
+    json_put_bool(json, "retryable", err->retryable);
 }
 
 static bool is_of_the_door(const struct error *err)

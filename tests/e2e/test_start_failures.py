@@ -47,3 +47,13 @@ def test_a_start_that_cannot_work_fails_the_same_each_time(daemon):
     assert errors[0]["message"].startswith("build the sandbox: ") and "template" in errors[0]["message"]
     assert all((error["code"], error["message"], error["retryable"]) == (errors[0]["code"], errors[0]["message"], False) for error in errors)
     assert "trying again" not in daemon.log()
+
+
+def test_a_daemon_without_sandboxes_says_so_at_once(make_daemon):
+    daemon = make_daemon(backend="none", settings={"pool": {"size": 0}})
+    session = daemon.session()
+    for _ in range(3):
+        answer = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["true"]})
+        assert (answer.status, answer.json["error"]["code"], answer.json["error"]["retryable"]) == (503, "sandboxes_disabled", False)
+    daemon.api("DELETE", f"/sessions/{session}", expect=200)
+    assert "trying again" not in daemon.log()
