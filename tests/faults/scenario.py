@@ -250,6 +250,8 @@ class Case:
         record = answer.json
         if record["state"] != "open" and "or ended" not in labels and not (record["state"] == "paused" and self.may_fail()):
             self.problem(f"session {session} is {record['state']}: {record.get('end_reason')}")
+        if record["state"] == "paused" and not self.ask("POST", f"/sessions/{session}/resume", {}):
+            self.problem(f"session {session} cannot be resumed")
         if record["labels"] not in labels:
             self.problem(f"session {session} has labels {record['labels']} instead of {labels}")
         if record["state"] == "open" and session not in self.replaced and record["generation"] > 1:
