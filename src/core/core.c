@@ -292,6 +292,7 @@ static void begin_writing(struct core_shutdown *shutdown)
     struct core *core = shutdown->core;
 
     shutdown->state = SHUTDOWN_WRITING;
+    executions_save_incomplete(core);
     if (timer_is_armed(&core->repair)) {
         timer_stop(&core->repair);
         repair(core);

@@ -20,6 +20,7 @@
 
 enum {
     COMMIT_RETRY_US = 1000 * 1000,
+    LOSS_TRIES = 5, /* then whoever waits for the program is told, and perhaps nobody else */
     TIMEOUT_EXIT_CODE = 124 /* of a program that takes TERM for a reason to end well */
 };
 
@@ -67,21 +68,62 @@ static void note_lost_output(struct execution *execution)
     }
 }
 
-/* While the program goes on: a later daemon finds only the bytes that were kept. */
-static void record_loss(struct execution *execution)
+/* While the program goes on: a later daemon finds only the bytes that were kept, and has to know
+ * that there were others. */
+struct execution_loss {
+    struct execution *execution; /* borrowed */
+    struct store_ticket ticket;
+    struct timer retry;
+    unsigned tries;
+};
+
+static void on_loss_recorded(struct store_ticket *ticket)
 {
-    if (execution->error || !execution->run || execution->run->ending)
+    struct execution_loss *loss = container_of(ticket, struct execution_loss, ticket);
+    struct execution *execution = loss->execution;
+
+    if (ticket->err->code && ++loss->tries < LOSS_TRIES) {
+        timer_arm_in(&loss->retry, COMMIT_RETRY_US);
         return;
+    }
+    free(steal_ptr(&execution->loss));
+    output_accept_loss(execution->out);
+    if (execution->err)
+        output_accept_loss(execution->err);
+}
+
+static void record_loss(struct timer *timer)
+{
+    struct execution_loss *loss = container_of(timer, struct execution_loss, retry);
+
+    execution_save(loss->execution);
+    store_commit_as(loss->execution->core->parts.store, &loss->ticket, STORE_WRITTEN,
+                    on_loss_recorded);
+}
+
+static void on_loss(void *context)
+{
+    struct execution *execution = context;
+
     note_lost_output(execution);
-    if (execution->error)
-        execution_save(execution);
+    if (execution->loss)
+        return; /* of the other stream: the record has it, or will */
+    execution->loss = xnew(struct execution_loss);
+    execution->loss->execution = execution;
+    timer_init(&execution->loss->retry, execution->core->loop, record_loss);
+    record_loss(&execution->loss->retry);
+}
+
+static void drop_loss(struct execution *execution)
+{
+    if (execution->loss)
+        timer_stop(&execution->loss->retry);
+    free(execution->loss);
 }
 
 static void on_output(void *context)
 {
     struct execution *execution = context;
-
-    record_loss(execution);
 
     if (execution->output_full == OUTPUT_STOP &&
         (output_is_over(execution->out) || (execution->err && output_is_over(execution->err))))
@@ -121,6 +163,7 @@ static struct output *open_output(struct core *core, const char *id, bool is_std
         .flow = watcher ? watcher->session_id : NULL,
         .on_change = watcher ? on_output : NULL,
         .on_kept = watcher ? on_kept : NULL,
+        .on_loss = watcher ? on_loss : NULL,
         .context = watcher,
     };
 
@@ -208,6 +251,7 @@ struct execution *execution_new(struct session *session, const char *id)
 
 static void free_execution(struct execution *execution)
 {
+    drop_loss(execution);
     spool_end(execution->spool);
     share_give(&execution->share);
     share_give(&execution->terminal_share);
@@ -468,6 +512,20 @@ void executions_repair(struct core *core)
             timer_stop(&run->clock);
         execution_save(execution);
         execution_continue_end(execution);
+    }
+}
+
+void executions_save_incomplete(struct core *core)
+{
+    size_t position = 0;
+    struct map_slot *slot;
+
+    while ((slot = map_next(&core->executions_by_id, &position))) {
+        struct execution *execution = slot->value;
+
+        if (execution->run &&
+            (output_error(execution->out) || (execution->err && output_error(execution->err))))
+            execution_save(execution);
     }
 }
 

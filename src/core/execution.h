@@ -97,10 +97,11 @@ struct execution {
     struct stamp created, started, ended;
     struct error start_error; /* why it never ran, as the caller's answer; ERR_NONE otherwise */
     enum output_full output_full;
-    struct output *out, *err;  /* owned; err is NULL with a terminal */
-    struct spool_entry *spool; /* borrowed; NULL while nothing was written, and at the end */
-    struct journal *journal;   /* owned; NULL with a terminal */
-    struct execution_run *run; /* owned; private: what is needed only while it runs */
+    struct output *out, *err;    /* owned; err is NULL with a terminal */
+    struct spool_entry *spool;   /* borrowed; NULL while nothing was written, and at the end */
+    struct execution_loss *loss; /* owned; NULL unless lost output is being recorded */
+    struct journal *journal;     /* owned; NULL with a terminal */
+    struct execution_run *run;   /* owned; private: what is needed only while it runs */
     unsigned references;
     struct deferred notify, release;
     struct timer alone; /* armed while one that needs a client has none */
@@ -178,6 +179,9 @@ struct journal *execution_open_journal(struct core *core, const char *id, const 
 
 /* The store has lost records of some: all that are not over are written again. */
 void executions_repair(struct core *core);
+
+/* The next daemon goes on where the output of those ends of which some was lost. */
+void executions_save_incomplete(struct core *core);
 
 /* For core_free(): all leave memory, nothing else happens to them. */
 void executions_drop_all(struct core *core);

@@ -64,8 +64,13 @@ struct output_options {
     const char *flow;    /* the name of its flow, borrowed for output_new() */
     output_changed_fn *on_change; /* new bytes, or the end; may be NULL */
     output_kept_fn *on_kept;      /* may be NULL */
+    output_changed_fn *on_loss;   /* see output_accept_loss(); NULL: nobody has to know */
     void *context;
 };
+
+/* The file has failed, and on_loss was called, once: nothing is taken until now, so that the loss
+ * can be recorded before there is one. From now on bytes are counted and dropped. */
+void output_accept_loss(struct output *output);
 
 /* Finds the file of an earlier daemon if there is one. */
 struct output *output_new(const struct output_options *options);

@@ -19,6 +19,15 @@ enum {
     FOLIO_BYTES = 4 * 1024 * 1024,
 };
 
+/* Of bytes, when the file cannot take them any more. Until it is accepted they stay where they are.
+ */
+enum output_loss {
+    LOSS_NONE,
+    LOSS_FOUND,
+    LOSS_TOLD, /* to on_loss */
+    LOSS_ACCEPTED,
+};
+
 struct output {
     struct output_options options;
     struct io_watch source;   /* fd: the pipe or terminal, owned; -1 without */
@@ -47,6 +56,7 @@ struct output {
     bool is_waiting; /* for a reader: the source is not watched */
     bool finishing;
     bool finished;
+    enum output_loss loss;
     struct error error;  /* of writing: nothing is kept any more */
     struct error unread; /* of reading */
 };

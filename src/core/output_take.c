@@ -38,9 +38,23 @@ static int write_all(struct output *output, const char *data, size_t length)
     return done == length ? 0 : -1;
 }
 
+/* Whether bytes have to stay where they are. */
+static bool is_held(struct output *output)
+{
+    if (output->error.code && output->loss == LOSS_NONE)
+        output->loss = output->options.on_loss ? LOSS_FOUND : LOSS_ACCEPTED;
+    return output->loss == LOSS_FOUND || output->loss == LOSS_TOLD;
+}
+
 static ssize_t take_by_copy(struct output *output, size_t room)
 {
-    ssize_t count = read(output->source.fd, scratch, MIN(room, sizeof(scratch)));
+    ssize_t count;
+
+    if (is_held(output)) {
+        errno = EAGAIN;
+        return -1;
+    }
+    count = read(output->source.fd, scratch, MIN(room, sizeof(scratch)));
 
     if (count <= 0)
         return count;
@@ -302,6 +316,16 @@ static void wait_for_more(struct output *output, uint64_t taken, int result)
         output_watch_source(output);
 }
 
+static void hold_back(struct output *output, uint64_t taken)
+{
+    (void)flow_took(&output->share, taken, false);
+    io_watch_stop(&output->source);
+    output->loss = LOSS_TOLD;
+    if (taken)
+        changed(output);
+    output->options.on_loss(output->options.context);
+}
+
 void output_drain(struct output *output)
 {
     uint64_t before = output->length;
@@ -309,6 +333,10 @@ void output_drain(struct output *output)
     uint64_t room, share;
     int result;
 
+    if (output->loss == LOSS_TOLD) {
+        io_watch_stop(&output->source);
+        return;
+    }
     restart_stall_clocks(output);
     room = follower_room(output);
     share = room ? flow_ask(&output->share) : 0;
@@ -317,6 +345,10 @@ void output_drain(struct output *output)
         return;
     }
     result = room ? take_turn(output, MIN(room, share)) : 1;
+    if (is_held(output)) {
+        hold_back(output, output->length - before);
+        return;
+    }
     if (result < 0)
         end_source(output);
     else if (output->finishing && (result == 0 || output->length >= output->finish_at))
@@ -330,6 +362,15 @@ void output_drain(struct output *output)
 void output_on_served(struct flow_source *source)
 {
     output_drain(container_of(source, struct output, share));
+}
+
+void output_accept_loss(struct output *output)
+{
+    if (output->loss != LOSS_TOLD)
+        return;
+    output->loss = LOSS_ACCEPTED;
+    if (output->source.fd >= 0)
+        output_drain(output);
 }
 
 static void on_source_ready(struct io_watch *watch, unsigned events UNUSED)

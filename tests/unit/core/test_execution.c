@@ -1097,11 +1097,10 @@ static void lose_record(struct execution *execution)
     world_settle(&world);
 }
 
-static struct execution *end_after_restart(const char *id)
+static struct execution *end_of(const char *id)
 {
     struct execution *execution;
 
-    restart();
     execution = execution_find(world.core, session->id, id);
     assert_non_null(execution);
     execution_ref(execution);
@@ -1112,11 +1111,16 @@ static struct execution *end_after_restart(const char *id)
     return execution;
 }
 
+static struct execution *end_after_restart(const char *id)
+{
+    restart();
+    return end_of(id);
+}
+
 static void the_next_daemon_knows_that_output_was_lost(void **state)
 {
     struct execution *execution = start_simple();
     char id[ID_SIZE];
-    uint64_t from, to;
 
     (void)state;
     memcpy(id, execution->id, sizeof(id));
@@ -1127,8 +1131,60 @@ static void the_next_daemon_knows_that_output_was_lost(void **state)
     execution = end_after_restart(id);
     assert_non_null(execution->error);
     assert_non_null(strstr(execution->error, "output is incomplete"));
+    release(execution);
+}
+
+static void on_stopped(struct core *core, const struct error *err, void *user)
+{
+    (void)core;
+    *(int *)user = err ? -1 : 1;
+}
+
+static void a_daemon_that_stops_in_good_order_says_how_much_was_lost(void **state)
+{
+    struct execution *execution = start_simple();
+    char id[ID_SIZE];
+    uint64_t from, to;
+    int stopped = 0;
+
+    (void)state;
+    memcpy(id, execution->id, sizeof(id));
+    spoil_spool(execution);
+    fake_program_write(fake_programs_last(), "early");
+    release(execution);
+    mend_spool(id);
+    core_stop(world.core, false, 30000, on_stopped, &stopped);
+    world_advance(&world, 500);
+    assert_int_equal(stopped, 1);
+    execution = end_after_restart(id);
     assert_int_equal(output_length(execution->out), strlen("earlylate"));
     assert_true(output_has_hole(execution->out, &from, &to));
+    release(execution);
+}
+
+/* Nothing is dropped before somebody can know of it. */
+static void bytes_stay_in_the_pipe_until_their_loss_is_recorded(void **state)
+{
+    struct execution *execution = start_simple();
+    char id[ID_SIZE];
+
+    (void)state;
+    memcpy(id, execution->id, sizeof(id));
+    spoil_spool(execution);
+    fake_store_hold(world.store, true);
+    fake_program_write(fake_programs_last(), "early");
+    world_settle(&world);
+    assert_int_equal(output_length(execution->out), 0);
+    release(execution);
+    mend_spool(id);
+    world_kill(&world, false); /* what was not committed is lost */
+    fake_store_hold(world.store, false);
+    world_start(&world);
+    session = list_first(&world.core->sessions, struct session, node);
+    execution = end_of(id);
+    assert_null(execution->error);
+    assert_int_equal(output_length(execution->out), strlen("earlylate"));
+    assert_false(output_has_hole(execution->out, &(uint64_t){ 0 }, &(uint64_t){ 0 }));
     release(execution);
 }
 
@@ -1170,12 +1226,6 @@ static void a_record_that_the_store_lost_is_written_again(void **state)
     execution = end_after_restart(id);
     assert_null(execution->error);
     release(execution);
-}
-
-static void on_stopped(struct core *core, const struct error *err, void *user)
-{
-    (void)core;
-    *(int *)user = err ? -1 : 1;
 }
 
 static void stopping_writes_what_the_store_has_lost(void **state)
@@ -1223,6 +1273,8 @@ int main(void)
         TEST(a_program_runs_and_its_end_is_known),
         TEST(a_session_is_in_use_while_a_program_runs),
         TEST(the_next_daemon_knows_that_output_was_lost),
+        TEST(a_daemon_that_stops_in_good_order_says_how_much_was_lost),
+        TEST(bytes_stay_in_the_pipe_until_their_loss_is_recorded),
         TEST(a_loss_that_could_not_be_recorded_is_recorded_later),
         TEST(a_record_that_the_store_lost_is_written_again),
         TEST(stopping_writes_what_the_store_has_lost),
