@@ -9,6 +9,7 @@
 #include "core/metrics.h"
 #include "mcp/mcp.h"
 #include "tools/tool.h"
+#include "wire/sse.h"
 
 #include <string.h>
 #include <strings.h>
@@ -18,6 +19,7 @@ struct api *api_new(const struct api_parts *parts)
     struct api *api = xnew(struct api);
 
     api->parts = *parts;
+    list_init(&api->streams);
     api->audit = api_audit_new(api);
     api->tools = tools_new(parts->core);
     api->mcp = mcp_new(&(struct mcp_parts){
@@ -34,6 +36,29 @@ void api_free(struct api *api)
     tools_free(api->tools);
     free(api->openapi);
     free(api);
+}
+
+/* --- streams --------------------------------------------------------------------------------- */
+
+void api_stream_start(struct api_request *request)
+{
+    list_append(&request->api->streams, &request->stream);
+    http_respond_start(request->exchange, 200, "text/event-stream", -1);
+}
+
+void api_tell_shutdown(struct api *api, bool destroys)
+{
+    static const char *const data[] = {
+        "{\"type\":\"shutdown\",\"reason\":\"shutdown\",\"sessions\":\"keep\"}",
+        "{\"type\":\"shutdown\",\"reason\":\"shutdown\",\"sessions\":\"destroy\"}"
+    };
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(256);
+    struct api_request *request, *following;
+
+    if (sse_write(&text, NULL, "shutdown", data[destroys], strlen(data[destroys])) < 0)
+        return;
+    list_for_each_safe (request, following, &api->streams, stream)
+        http_respond_write(request->exchange, text.data, text.length);
 }
 
 /* --- life of a request ----------------------------------------------------------------------- */
@@ -72,6 +97,7 @@ static void on_close(struct http_exchange *exchange)
 
     api_audit_request(request);
     request->exchange = NULL;
+    list_remove(&request->stream);
     share_give(&request->share);
     if (request->on_gone)
         request->on_gone(request);

@@ -54,5 +54,8 @@ struct api_parts {
 struct api *api_new(const struct api_parts *parts);
 void api_free(struct api *api); /* NULL is fine; after the server, so that no request is open */
 
+/* Tells everybody who listens to events that the daemon ends, and what becomes of sessions. */
+void api_tell_shutdown(struct api *api, bool destroys);
+
 /* An http_request_fn; the context is the api. */
 void api_handle(void *api, struct http_exchange *exchange);

@@ -204,7 +204,7 @@ static void begin(struct api_request *request, const char *session_id, uint64_t 
     request->on_gone = on_gone;
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_on_drain(request->exchange, on_drain);
-    http_respond_start(request->exchange, 200, "text/event-stream", -1);
+    api_stream_start(request);
     if (reader->follows) {
         events_watch(request->core->events, &reader->watcher);
         timer_arm_in(&reader->heartbeat, HEARTBEAT_US);

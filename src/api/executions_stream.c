@@ -286,6 +286,6 @@ void execution_stream(struct api_request *request, struct execution *execution, 
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_header(request->exchange, "X-Sandglass-Execution-Id", execution->id);
     http_respond_on_drain(request->exchange, on_drain);
-    http_respond_start(request->exchange, 200, "text/event-stream", -1);
+    api_stream_start(request);
     pump(events);
 }

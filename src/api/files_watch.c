@@ -6,6 +6,7 @@
 #include "api/files.h"
 #include "base/alloc.h"
 #include "core/metrics.h"
+#include "core/sandbox.h"
 #include "wire/sse.h"
 
 #include <errno.h>
@@ -93,6 +94,25 @@ static bool take_notes(struct watch *watch)
     return used == 0;
 }
 
+/* How the session or its sandbox ended, as far as it is known by now. */
+static void send_end(struct watch *watch)
+{
+    const struct api_request *request = watch->call->request;
+    const struct session *session = map_get(&request->core->sessions_by_id, request->session_id);
+    const struct end_reason *why = !session                        ? NULL
+                                   : session->end.kind != END_NONE ? &session->end
+                                   : session->sandbox              ? &session->sandbox->end
+                                                                   : &session->previous_end;
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
+    struct json_writer json = JSON_WRITER(&data);
+    char text[END_TEXT_SIZE];
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "reason", why ? end_reason_text_or_null(why, text) : "session ended");
+    json_end_object(&json);
+    send_event(watch, "end", &data);
+}
+
 static void on_notes(struct io_watch *pipe, unsigned events UNUSED)
 {
     struct watch *watch = container_of(pipe, struct watch, pipe);
@@ -107,6 +127,7 @@ static void on_notes(struct io_watch *pipe, unsigned events UNUSED)
     if (count <= 0 || !take_notes(watch)) {
         io_watch_stop(pipe);
         timer_stop(&watch->heartbeat);
+        send_end(watch);
         http_respond_end(exchange);
         return;
     }
@@ -149,7 +170,7 @@ static void on_opened(struct file_call *call)
 
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_on_drain(request->exchange, on_drain);
-    http_respond_start(request->exchange, 200, "text/event-stream", -1);
+    api_stream_start(request);
     if (request->is_head) {
         http_respond_end(request->exchange);
         return;
@@ -190,7 +211,7 @@ static const struct api_parameter parameters[] = {
 
 static const struct api_answer answers[] = {
     { 200, "text/event-stream: watching, then created, modified, written, deleted, moved_from, "
-           "moved_to, attributes, overflow" },
+           "moved_to, attributes, overflow; end with the reason" },
     { 404, "session_not_found, file_not_found, not_a_directory" },
     { 429, "too_many_file_operations: four watches for each session" },
     { 0 },

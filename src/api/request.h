@@ -35,6 +35,7 @@ struct api {
     struct tools *tools;     /* owned */
     struct mcp *mcp;         /* owned */
     char *openapi;           /* owned; made when it is first asked for */
+    struct list streams;     /* struct api_request: answers that are Server-Sent Events */
 };
 
 enum {
@@ -124,6 +125,7 @@ struct api_request {
     char *audited;        /* owned: of the body, what the audit log may have; NULL without one */
     int64_t began_us;
     struct share share; /* of the open requests of its principal */
+    struct list stream; /* in api->streams, if it is one */
 
     char session_id[ID_SIZE];
     struct session *session; /* borrowed; valid only while the handler is called, NULL if ended */
@@ -159,6 +161,9 @@ void api_identify(struct api_request *request, api_handler_fn *then);
  * for himself, and a caller who is nobody, the operator of this host, for all. */
 bool api_is_approver(const struct api_request *request, const char *owner);
 int api_check_approver(const struct api_request *request, const char *owner, struct error *err);
+
+/* Begins an answer of Server-Sent Events. */
+void api_stream_start(struct api_request *request);
 
 /* --- the audit log: audit.c ------------------------------------------------------------------ */
 

@@ -48,7 +48,7 @@ static void start_stream(struct answer *answer)
         return;
     answer->has_started = true;
     metrics_add(answer->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
-    http_respond_start(answer->request->exchange, 200, "text/event-stream", -1);
+    api_stream_start(answer->request);
 }
 
 static void send_event(struct answer *answer, const char *name, const struct buffer *json)

@@ -122,6 +122,7 @@ static void daemon_stop(struct daemon *daemon, bool destroy)
              kv("sessions", daemon->core->sessions_by_id.count),
              kv("sandboxes", daemon->core->sandboxes_by_id.count));
     http_server_drain(daemon->server);
+    api_tell_shutdown(daemon->api, destroy);
     core_stop(daemon->core, destroy, daemon->config.shutdown.timeout_ms, on_core_stopped, daemon);
 }
 

@@ -38,7 +38,9 @@ def read_event_route(transport: Transport, path: str, after: Optional[int], foll
     answer = transport.open("GET", path, query, headers={"Accept": "text/event-stream"})
     try:
         for _, data, _ in read_numbered_events(answer):
-            yield Event(json.loads(data))
+            document = json.loads(data)
+            if "sequence" in document:  # "shutdown" has none: the stream breaks next, and goes on with the next daemon
+                yield Event(document)
     finally:
         answer.close()
 
