@@ -333,12 +333,14 @@ static void put_record_limits(struct json_writer *json, const json_t *spec)
 static void put_record_policy(struct json_writer *json, const struct session_record *record,
                               const json_t *spec)
 {
-    static const char *const texts[] = { "template", "flavor",  "choice",
-                                         "backend",  "network", "on_timeout" };
+    const char *choice = json_string_value(json_object_get(spec, "choice"));
+    static const char *const texts[] = { "template", "flavor", "backend", "network", "on_timeout" };
     static const char *const flags[] = { "auto_restart", "auto_resume" };
 
     for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
         put_text_or_null(json, texts[i], json_string_value(json_object_get(spec, texts[i])));
+    /* Recorded where it is another one. */
+    json_put_text(json, "choice", choice ? choice : session_choice_name(CHOICE_AUTOMATIC));
     for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
         json_put_bool(json, flags[i], json_is_true(json_object_get(spec, flags[i])));
     put_record_limits(json, spec);

@@ -160,3 +160,13 @@ kill $!
 def test_a_user_without_a_daemon_uses_the_system_s():
     result = subprocess.run(["unshare", "-m", "sh", "-c", SYSTEM, "sh", sys.executable, SOURCE], capture_output=True, text=True, timeout=60)
     assert result.stdout.split() == ["unix:/run/sandglass/sandglass.sock", "unix:/tmp/sandglass-54321/sandglass.sock"], result
+
+
+@only_native
+def test_the_record_of_an_ended_session_has_what_the_session_had(client):
+    with client.session() as session:
+        session.run("true")
+        alive = session.refresh()
+    ended = session.refresh()
+    for name in ("template", "flavor", "choice", "backend", "network", "limits", "on_timeout", "idle_timeout", "max_lifetime"):
+        assert ended[name] == alive[name], name
