@@ -20,7 +20,9 @@ enum {
     LULL_MS = 20,
     PILE_MAX = 8192,
     PILE_MANY = 1024,
-    TRIES_MAX = 100
+    TRIES_MAX = 100,
+    LAST_WAIT_MS = 2,
+    LAST_WAITS = 1500,
 };
 
 enum { FAREWELL_FDS = 2 };
@@ -113,6 +115,21 @@ static int patience_ms(const struct pile *pile, bool quiet)
     return quiet || pile->count > PILE_MANY ? 0 : LULL_MS;
 }
 
+/* The launcher is gone or waits for us. On a busy machine the dead take their time to leave. */
+static void remove_rest(struct pile *pile)
+{
+    for (int waits = 0; pile->count > 0 && waits < LAST_WAITS; waits++) {
+        unsigned left = pile->count;
+
+        for (unsigned i = 0; i < left; i++) {
+            pile->items[pile->count - 1].tries = 0;
+            (void)remove_one(pile);
+        }
+        if (pile->count > 0)
+            (void)poll(NULL, 0, LAST_WAIT_MS);
+    }
+}
+
 static _Noreturn void run(struct launcher *launcher, int socket)
 {
     static struct pile pile;
@@ -123,8 +140,8 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     (void)setpriority(PRIO_PROCESS, 0, CLOSER_NICE);
     close(launcher->socket);
     close(launcher->epoll);
-    if (launcher->kits.maker >= 0)
-        close(launcher->kits.maker);
+    close_fd(launcher->kits.maker);
+    close_fd(launcher->kits.maker_pidfd);
     /* What the launcher holds is not to live on in one that was started later. */
     kits_close_fds(launcher);
     destroys_close_fds(launcher);
@@ -143,10 +160,7 @@ static _Noreturn void run(struct launcher *launcher, int socket)
         }
     }
     hold_mounts(&pile, -1);
-    while (pile.count > 0) {
-        if (!remove_one(&pile))
-            (void)poll(NULL, 0, 1);
-    }
+    remove_rest(&pile);
     _exit(0);
 }
 

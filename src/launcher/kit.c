@@ -1,5 +1,6 @@
 #include "launcher/kit.h"
 
+#include "launcher/destroy.h"
 #include "launcher/disk.h"
 #include "launcher/launcher.h"
 #include "launcher/maker.h"
@@ -7,6 +8,7 @@
 #include "launcher/sys.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -59,7 +61,7 @@ void kits_open(struct launcher *launcher, unsigned wanted)
     kits->limits = (struct launch_limits){
         .memory_bytes = 2 * gigabyte, .disk_bytes = 4 * gigabyte, .cpu_millis = 1000, .pids = 256
     };
-    kits->maker = -1;
+    kits->maker = kits->maker_pidfd = -1;
     kits->lent = calloc(SLOTS_MAX, sizeof(*kits->lent));
     if (!kits->lent)
         abort();
@@ -91,19 +93,26 @@ static void put_off(struct launcher *launcher, const struct fail *fail)
         kits->failures++;
 }
 
+static void close_maker(struct kits *kits)
+{
+    if (kits->maker >= 0)
+        close(kits->maker);
+    if (kits->maker_pidfd >= 0)
+        close(kits->maker_pidfd);
+    kits->maker = kits->maker_pidfd = -1;
+}
+
 static void start_maker(struct launcher *launcher)
 {
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = &launcher->kits };
     struct kits *kits = &launcher->kits;
     struct fail fail;
 
-    kits->maker = maker_start(launcher);
+    kits->maker = maker_start(launcher, &kits->maker_pidfd);
     if (kits->maker >= 0 && epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, kits->maker, &event) == 0)
         return;
     fail_sys(&fail, "start the maker");
-    if (kits->maker >= 0)
-        close(kits->maker);
-    kits->maker = -1;
+    close_maker(kits);
     put_off(launcher, &fail);
 }
 
@@ -126,8 +135,7 @@ static void drop_ordered(struct launcher *launcher)
 static void lose_maker(struct launcher *launcher)
 {
     (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, launcher->kits.maker, NULL);
-    close(launcher->kits.maker);
-    launcher->kits.maker = -1;
+    close_maker(&launcher->kits);
     launcher->kits.sweeping = false;
     drop_ordered(launcher);
 }
@@ -146,15 +154,28 @@ static bool order_sweep(struct kits *kits)
     return kits->sweeping;
 }
 
+/* What was ordered may be many, and nobody waits for it. Dead, the maker makes nothing any more,
+ * and the names of what it has begun are known. */
+static void end_maker(struct launcher *launcher)
+{
+    struct pollfd end = { .fd = launcher->kits.maker_pidfd, .events = POLLIN };
+
+    if (launcher->kits.maker < 0)
+        return;
+    if (end.fd >= 0 && sys_pidfd_kill(end.fd, SIGKILL) == 0)
+        (void)poll(&end, 1, MAKER_LOOK_MS * MAKER_LOOKS);
+    lose_maker(launcher);
+}
+
 void kits_close(struct launcher *launcher)
 {
     struct kits *kits = &launcher->kits;
 
-    /* What is on its way is waited for: its groups have to go too. */
-    while (kits->maker >= 0 && (kits->ordered > 0 || kits->sweeping || order_sweep(kits)))
-        kits_receive(launcher);
-    if (kits->maker >= 0)
-        lose_maker(launcher);
+    bool has_trash = kits->sweeping || kits->trash_since_ms;
+
+    end_maker(launcher);
+    if (has_trash)
+        (void)remove_content(launcher->state.trash);
     while (kits->count > 0)
         kit_drop(launcher, &kits->items[--kits->count]);
     while (kits->returned_count > 0)

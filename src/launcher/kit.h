@@ -63,6 +63,7 @@ struct kits {
     struct launch_limits limits;          /* of their groups: those that were asked for last */
     char template_name[LAUNCH_NAME_SIZE]; /* of their roots; "" for none */
     int maker;                            /* owned: its socket; -1 without one */
+    int maker_pidfd;                      /* owned; -1 without one */
     int64_t due_ms;    /* until then what is missing may wait, unless it is much */
     int64_t again_ms;  /* after a failure: until then nothing is ordered, and no maker started */
     unsigned failures; /* in a row */

@@ -5,6 +5,7 @@
 #include "launcher/launcher.h"
 #include "launcher/native.h"
 #include "launcher/shelf.h"
+#include "launcher/sys.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -207,7 +208,7 @@ static _Noreturn void run(struct launcher *launcher, int socket)
 
 /* --- the launcher's end --------------------------------------------------------------------- */
 
-int maker_start(struct launcher *launcher)
+int maker_start(struct launcher *launcher, int *out_pidfd)
 {
     int pair[2];
     pid_t child;
@@ -220,6 +221,8 @@ int maker_start(struct launcher *launcher)
         run(launcher, pair[1]);
     }
     close(pair[1]);
+    /* Only we reap it, and not before this: the number is its own. */
+    *out_pidfd = child < 0 ? -1 : sys_pidfd_open(child);
     if (child < 0) {
         close(pair[0]);
         return -1;

@@ -11,7 +11,7 @@
 struct launcher;
 
 /* Its socket, or -1. Ends with the launcher, when that end is closed. */
-int maker_start(struct launcher *launcher);
+int maker_start(struct launcher *launcher, int *out_pidfd);
 
 /* Orders what the kit lacks, for `kit->limits` and with a root of `kit->template_name`; without a
  * slot, that the trash be emptied. The descriptors stay the caller's. -1 when there is no room. */
