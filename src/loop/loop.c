@@ -4,6 +4,7 @@
 #include "loop/timer_heap.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <event2/event.h>
 #include <stdlib.h>
 
@@ -37,6 +38,18 @@ static void on_wake(evutil_socket_t fd UNUSED, short what UNUSED, void *context)
     struct loop *loop = context;
 
     loop->wake_us = 0;
+}
+
+/* What is not watched for lack of memory would never happen. Files that cannot be watched are ready
+ * at any time, and whoever watches them does not need to be told. */
+static void add_event(struct event *event, const struct timeval *timeout)
+{
+    int before = errno;
+
+    errno = 0;
+    if (event_add(event, timeout) < 0 && errno == ENOMEM)
+        out_of_memory();
+    errno = before;
 }
 
 struct loop *loop_new(const struct clock *clock)
@@ -139,7 +152,7 @@ static void arm_wake(struct loop *loop, int64_t now_us, int64_t delay_us)
     if (loop->wake_us >= now_us && loop->wake_us <= now_us + delay_us && loop->wake_us)
         return;
     loop->wake_us = now_us + delay_us;
-    event_add(&loop->wake, &timeout);
+    add_event(&loop->wake, &timeout);
 }
 
 static void wait_for_events(struct loop *loop, int64_t wait_ms)
@@ -246,7 +259,7 @@ void io_watch_start(struct io_watch *watch, struct loop *loop, int fd, unsigned 
     watch->on_ready = on_ready;
     watch->events = events;
     event_assign(&watch->event, loop->base, fd, (short)(what | EV_PERSIST), on_io_event, watch);
-    event_add(&watch->event, NULL);
+    add_event(&watch->event, NULL);
 }
 
 void io_watch_stop(struct io_watch *watch)
@@ -350,7 +363,7 @@ void signal_watch_start(struct signal_watch *watch, struct loop *loop, int signa
     watch->on_signal = on_signal;
     watch->active = true;
     evsignal_assign(&watch->event, loop->base, signal_number, on_signal_event, watch);
-    event_add(&watch->event, NULL);
+    add_event(&watch->event, NULL);
 }
 
 void signal_watch_stop(struct signal_watch *watch)
