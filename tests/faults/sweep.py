@@ -25,7 +25,7 @@ CALLS = ("write pwrite writev send sendmsg splice sendfile fsync fdatasync ftrun
 OTHER, FILE, STREAM, PACKET, PIPE, CREATE = range(6)
 KILLS = ["kill-before", "kill-after"]
 WRITES = {FILE: ["EIO", "ENOSPC", "short", "disk-full", *KILLS], STREAM: ["EPIPE", "ECONNRESET", "EINTR", "EAGAIN", "short", *KILLS],
-          PACKET: ["EPIPE", "EAGAIN", "ENOBUFS", *KILLS], PIPE: ["EPIPE", "EAGAIN", "EINTR", "short", *KILLS], OTHER: KILLS}
+          PACKET: ["EPIPE", "EAGAIN", "ENOBUFS", *KILLS], PIPE: ["EAGAIN", "EINTR", "short", *KILLS], OTHER: KILLS}
 READS = {FILE: ["EIO", "short", *KILLS], STREAM: ["ECONNRESET", "EINTR", "EAGAIN", "short", *KILLS],
          PACKET: ["ECONNRESET", "EINTR", "EAGAIN", "no-fds", *KILLS], PIPE: ["EINTR", "EAGAIN", "short", *KILLS], OTHER: ["kill-after"]}
 NAMES = ["EIO", "ENOSPC", *KILLS]
