@@ -97,8 +97,8 @@ def test_a_daemon_that_restarts_is_no_client_that_leaves(make_daemon, backend, h
     daemon.api("DELETE", f"/sessions/{session}", expect=200)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("command", ["execute", "exec", "exec -t"])
+@pytest.mark.parametrize("command, number", [("execute", signal.SIGINT), ("execute", signal.SIGTERM), ("execute", signal.SIGKILL),
+                                             ("exec", signal.SIGTERM), ("exec", signal.SIGKILL), ("exec -t", signal.SIGKILL)])
 def test_the_cli_takes_its_code_along(daemon, command, number):
     session = daemon.session()
     arguments = {"execute": ["execute", "--session", session, "--language", "bash", "--code", LONG],
@@ -121,13 +121,14 @@ def test_the_code_of_the_cli_survives_the_daemon_but_not_the_client(make_daemon,
     execution = wait_until_begun(daemon, session)
     daemon.kill()
     daemon.start()
-    time.sleep(3)
+    time.sleep(2.5)  # longer than a client may be away while the daemon serves
     assert daemon.api("GET", f"/sessions/{session}/executions/{execution}").json["state"] == "running"
     client.kill()
     client.wait()
     wait_for_state(daemon, session, "cancelled")
 
 
+@pytest.mark.parametrize("backend", ["direct"])
 def test_detached_code_of_the_cli_goes_on(daemon):
     session = daemon.session()
     execution = daemon.cli("exec", "-d", session, "--", "sh", "-c", LONG).stdout.strip()
