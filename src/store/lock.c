@@ -18,7 +18,7 @@
 
 #define LOCK_NAME "lock"
 
-enum { RELEASE_TIMEOUT_MS = 2000, RELEASE_LOOK_MS = 10 };
+enum { RELEASE_TIMEOUT_MS = 5000, RELEASE_LOOK_MS = 10 };
 
 struct holder {
     char pid[24];
@@ -50,13 +50,37 @@ static bool read_holder(int fd, struct holder *holder)
                   holder->since) == 3;
 }
 
-/* A daemon that was killed while it started a child: the child lets go of the lock at its exec. */
+/* Killed, and not gone yet: a process closes its files one thread after the other, and one whose
+ * parent reaps nobody stays for ever. */
+static bool is_ending(pid_t pid)
+{
+    const unsigned exiting = 0x4; /* PF_EXITING */
+    char path[32];
+    char text[512];
+    scoped(fd_close) int fd = -1;
+    const char *name_end;
+    unsigned flags;
+    ssize_t length;
+    char state;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    name_end = strrchr(text, ')');
+    return name_end && sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
+           (state == 'Z' || state == 'X' || (flags & exiting));
+}
+
+/* A child that a killed daemon was starting lets go of the lock at its exec. */
 static bool may_be_released(int fd)
 {
     struct holder holder;
     pid_t pid = read_holder(fd, &holder) ? atoi(holder.pid) : 0;
 
-    return pid > 0 && kill(pid, 0) < 0 && errno == ESRCH;
+    return pid > 0 && ((kill(pid, 0) < 0 && errno == ESRCH) || is_ending(pid));
 }
 
 static int refuse_taken(int dir_fd, int fd, struct error *err)

@@ -95,6 +95,32 @@ static void the_lock_of_a_killed_process_is_free(void **state)
     close(ready[1]);
 }
 
+/* As one that was killed while it started a child, and whose parent does not reap. */
+static void the_lock_of_a_killed_process_that_nobody_reaps_is_waited_for(void **state)
+{
+    struct place *place = *state;
+    struct error err = { 0 };
+    siginfo_t end;
+    pid_t child = fork();
+    int fd;
+
+    if (child == 0) {
+        if (store_lock(place->dir_fd, &err) < 0)
+            _exit(1);
+        if (fork() == 0) { /* it has the lock as well, for a moment */
+            (void)usleep(300 * 1000);
+            _exit(0);
+        }
+        (void)raise(SIGKILL);
+    }
+    assert_int_equal(waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT), 0);
+    assert_int_equal(end.si_code, CLD_KILLED);
+    fd = store_lock(place->dir_fd, &err);
+    assert_true(fd >= 0);
+    store_unlock(fd);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void a_lock_file_without_text_still_locks(void **state)
 {
     struct place *place = *state;
@@ -124,6 +150,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_second_lock_is_refused_and_names_the_holder, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(the_lock_of_a_killed_process_is_free, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            the_lock_of_a_killed_process_that_nobody_reaps_is_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lock_file_without_text_still_locks, setup, teardown),
         cmocka_unit_test_setup_teardown(a_symbolic_link_is_not_followed, setup, teardown),
     };
