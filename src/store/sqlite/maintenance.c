@@ -340,11 +340,50 @@ static int keep_file(const char *path, const char *suffix, struct error *err)
     scoped(free) char *name = xasprintf("%s%s", path, suffix);
     scoped(free) char *kept = xasprintf("%s.replaced", name);
 
-    if (rename(name, kept) < 0 && errno != ENOENT)
-        return error_sys(err, "rename %s to %s", name, kept);
+    if (unlink(kept) < 0 && errno != ENOENT)
+        return error_sys(err, "remove %s", kept);
+    if (link(name, kept) < 0 && errno != ENOENT)
+        return error_sys(err, "link %s to %s", name, kept);
     return 0;
 }
 
+static int keep_files(const char *path, struct error *err)
+{
+    if (keep_file(path, "", err) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LENGTH(suffixes); i++)
+        if (keep_file(path, suffixes[i], err) < 0)
+            return -1;
+    return sync_directory_of(path, err);
+}
+
+static int remove_files(const char *path, const char *const *endings, size_t count,
+                        struct error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        scoped(free) char *name = xasprintf("%s%s", path, endings[i]);
+
+        if (unlink(name) < 0 && errno != ENOENT)
+            return error_sys(err, "remove %s", name);
+    }
+    return 0;
+}
+
+/* The log of SQLite does not know which database it belongs to: it must not be beside another one.
+ * Closing the last connection copies it into its own; of a damaged one a copy is kept. */
+static int settle(const char *path, struct error *err)
+{
+    static const char *const of_sqlite[] = { "-wal", "-shm" };
+    sqlite3 *handle = NULL;
+
+    if (sqlite3_open_v2(path, &handle, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK)
+        (void)sqlite3_exec(handle, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
+    sqlite3_close(handle);
+    return remove_files(path, of_sqlite, ARRAY_LENGTH(of_sqlite), err);
+}
+
+/* There is a database under its name at every moment: the old one with its log, then the new one.
+ * Killed before the old log is gone, the new one is refused with it, and restoring again helps. */
 int store_restore(const char *from, const char *path, uid_t owner, gid_t group, struct error *err)
 {
     scoped(free) char *half = xasprintf("%s.new", path);
@@ -353,12 +392,11 @@ int store_restore(const char *from, const char *path, uid_t owner, gid_t group, 
         return -1;
     if (chown(half, owner, group) < 0 && geteuid() == 0)
         return error_sys(err, "give %s to uid %d", half, (int)owner);
-    if (keep_file(path, "", err) < 0)
+    if (keep_files(path, err) < 0 || settle(path, err) < 0)
         return -1;
-    for (size_t i = 0; i < ARRAY_LENGTH(suffixes); i++)
-        if (keep_file(path, suffixes[i], err) < 0)
-            return -1;
     if (rename(half, path) < 0)
         return error_sys(err, "rename %s to %s", half, path);
+    if (remove_files(path, suffixes, ARRAY_LENGTH(suffixes), err) < 0)
+        return -1;
     return sync_directory_of(path, err);
 }
