@@ -294,8 +294,7 @@ static int check_part(sqlite3 *handle, const char *path, const char *part, bool 
 
 /* As much checking as the budget allows; what is beyond it is noticed when it is used. The check of
  * one table cannot be interrupted, so of a large file only tables that stay small are looked at. */
-static int check_structure(sqlite3 *handle, const char *path, bool *out_index_is_bad,
-                           struct error *err)
+static int check_parts(sqlite3 *handle, const char *path, bool *out_index_is_bad, struct error *err)
 {
     static const char *const small[] = { "meta", "sandboxes", "documents" };
     struct stat info;
@@ -309,6 +308,19 @@ static int check_structure(sqlite3 *handle, const char *path, bool *out_index_is
             return -1;
     }
     return 0;
+}
+
+/* A page that a disk could not read once looks like damage to the check: only what is there again
+ * is damage. */
+static int check_structure(sqlite3 *handle, const char *path, bool *out_index_is_bad,
+                           struct error *err)
+{
+    if (check_parts(handle, path, out_index_is_bad, err) == 0)
+        return 0;
+    if (!str_equal(err->name, "store_damaged"))
+        return -1;
+    *err = (struct error){ 0 };
+    return check_parts(handle, path, out_index_is_bad, err);
 }
 
 static int check_writable(sqlite3 *handle, const char *path, struct error *err)

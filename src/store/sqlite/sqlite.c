@@ -354,6 +354,7 @@ static void batch_done(struct job *job)
     struct asking *asking = batch->askings.first;
     struct error err = batch->err;
     bool direct = batch->direct;
+    bool was_copying = store->checkpoint.running; /* then the rest has to be copied later */
     struct list tickets = LIST_INIT(tickets);
 
     list_move_all(&batch->tickets, &tickets);
@@ -362,7 +363,7 @@ static void batch_done(struct job *job)
     store->busy = false;
     store->wal_pages = batch->wal_pages;
     checkpoint_if_due(store, batch->rests && batch->wal_pages > 0);
-    if (!batch->rests && !store->closing)
+    if ((!batch->rests || was_copying) && !store->closing)
         timer_arm_in(&store->rest, REST_US);
     shrink_soon(store, batch->shrink_need);
     if (direct)

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { FLIP_ROUNDS = 150, FLIP_SESSIONS = 60 };
+enum { FLIP_ROUNDS = 150, FLIP_SESSIONS = 60, PAGE_SIZE_BYTES = 4096, TABLE_LEAF = 0x0d };
 
 /* --- the file as a whole ------------------------------------------------------------------- */
 
@@ -249,13 +249,21 @@ static void flipped_bits_never_change_what_is_read(void **state)
     assert_true(noticed > FLIP_ROUNDS / 4); /* the others were in space that is not used */
 }
 
-/* Each byte of the records themselves. */
+/* A leaf of a table has records; everything else can be made anew from them. */
+static bool is_in_a_table(const char *file, const char *at)
+{
+    size_t page = (size_t)(at - file) / PAGE_SIZE_BYTES;
+
+    return page > 0 && file[page * PAGE_SIZE_BYTES] == TABLE_LEAF;
+}
+
+/* In the records themselves each one is told, in an index nothing is missing. */
 static void a_flipped_bit_in_a_record_is_told(void **state)
 {
     static const char *const texts[] = { "ada@example.org", "open", "exe_", "ses_" };
     struct sqlite_place *place = *state;
     scoped(free) char *original = NULL;
-    unsigned noticed = 0;
+    unsigned in_tables = 0;
     size_t size;
     FILE *file;
 
@@ -272,11 +280,16 @@ static void a_flipped_bit_in_a_record_is_told(void **state)
             at[1] ^= 2;
             write_file(place, original, size);
             at[1] ^= 2;
-            noticed += open_and_read(place);
+            if (is_in_a_table(original, at)) {
+                assert_true(open_and_read(place));
+                in_tables++;
+            } else {
+                (void)open_and_read(place);
+            }
             at = memmem(at + 8, (size_t)(original + size - at) - 8, texts[i], strlen(texts[i]));
         }
     }
-    assert_true(noticed > 0); /* an index is made anew and nothing is missing */
+    assert_true(in_tables >= ARRAY_LENGTH(texts));
 }
 
 /* --- single records ------------------------------------------------------------------------ */

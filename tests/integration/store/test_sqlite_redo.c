@@ -224,18 +224,47 @@ static void assert_damage_is_told(struct sqlite_place *place, const char *boot_i
     assert_non_null(strstr(place->err.hint, "--accept-loss"));
 }
 
+/* All files of the database, aside and back. */
+static void copy_files(const struct sqlite_place *place, bool back)
+{
+    const char *command = back ? "rm -f %s/* && cp -p %s.saved/* %s/"
+                               : "rm -rf %s.saved && cp -pr %s %s.saved";
+    scoped(free) char *text =
+        xasprintf(command, place->directory, place->directory, place->directory);
+
+    assert_int_equal(system(text), 0);
+}
+
+static void remove_saved_files(const struct sqlite_place *place)
+{
+    scoped(free) char *text = xasprintf("rm -rf %s.saved", place->directory);
+
+    assert_int_equal(system(text), 0);
+}
+
+/* A store that has opened with the changed log has applied it, and everything is there. */
+static void check_unnoticed(struct sqlite_place *place)
+{
+    sqlite_place_close(place);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 6);
+    copy_files(place, true);
+}
+
 /* Of each byte up to the end of the last frame, one bit. */
 static void check_every_flip(struct sqlite_place *place, const char *sync, const char *boot_id)
 {
+    scoped(found_records_free) struct found_records found = { 0 };
+    unsigned noticed = 0, unnoticed = 0;
     struct copy log;
     size_t end;
 
     place->sync = sync;
     commit_and_die(place, "boot 1", 1, 6);
     assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 0);
+    copy_files(place, false);
     log = read_log(place, 0);
     end = (size_t)log_end(place, 0);
-    for (size_t at = 0; at < end; at += 1 + at % 7) {
+    for (size_t at = 0; at < end; at += 1 + at % 19) {
         bool is_padding = log.bytes[at] == 0 && at > LOG_HEADER;
 
         log.bytes[at] ^= (char)(1U << (at % 8));
@@ -243,20 +272,22 @@ static void check_every_flip(struct sqlite_place *place, const char *sync, const
         log.bytes[at] ^= (char)(1U << (at % 8));
         if (!sqlite_place_open(place, boot_id)) {
             assert_string_equal(place->err.name, "store_damaged");
+            noticed++;
             continue;
         }
         /* Between two frames there may be some bytes that mean nothing. */
         if (!is_padding)
             fail_msg("a changed byte at %zu of %zu is not noticed", at, end);
-        sqlite_place_close(place);
-        assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 6);
-        free(log.bytes);
-        return;
+        unnoticed++;
+        check_unnoticed(place);
     }
+    assert_true(noticed > 20 * unnoticed);
     write_log(place, 0, log.bytes, log.length);
     free(log.bytes);
+    remove_saved_files(place);
     assert_non_null(sqlite_place_open(place, boot_id));
-    assert_sessions(place, 6);
+    found_records_ask(&found, place->store, STORE_SESSIONS);
+    assert_int_equal(found.count, 6);
 }
 
 static void every_flipped_bit_of_the_log_is_noticed(void **state)

@@ -282,7 +282,7 @@ static off_t size_of_database(const struct sqlite_place *place)
 
 static void wait_for_size(struct sqlite_place *place, off_t least, off_t most)
 {
-    int64_t deadline_us = clock_now_us(&clock_system) + 30 * 1000 * 1000;
+    int64_t deadline_us = clock_now_us(&clock_system) + 60 * 1000 * 1000;
 
     while (size_of_database(place) < least || size_of_database(place) > most) {
         assert_true(clock_now_us(&clock_system) < deadline_us);
