@@ -94,7 +94,7 @@ static void on_lost(struct store *store, enum store_table table, const char *id)
         snprintf(leftover->id, sizeof(leftover->id), "%s", id);
         list_append(&core->leftovers, &leftover->node);
     }
-    if (table != STORE_EVENTS && !timer_is_armed(&core->repair))
+    if (!timer_is_armed(&core->repair)) /* for any table: a later success shows that it works */
         timer_arm_in(&core->repair, REPAIR_DELAY_US);
 }
 

@@ -134,6 +134,12 @@ static int check_may_start(const struct session *session, struct error *err)
 
     if (session->core->stopping)
         return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    if (session->core->parts.store->counts.failing) {
+        error_named(err, ERR_UNAVAILABLE, "store_failing",
+                    "records cannot be written at the moment, and nothing is started without one");
+        return error_hint(err, "look at the disk of the state directory; /readyz tells when it "
+                               "works again");
+    }
     if (session->state != SESSION_OPEN && session->state != SESSION_PAUSED)
         return error_named(err, ERR_GONE, "session_ended", "session %s is ending", session->id);
     if (maximum && count_running(session) >= maximum) {

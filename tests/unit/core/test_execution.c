@@ -1209,6 +1209,22 @@ static void a_loss_that_could_not_be_recorded_is_recorded_later(void **state)
     release(execution);
 }
 
+static void nothing_is_started_while_records_cannot_be_written(void **state)
+{
+    struct execution *execution = start_simple();
+    struct error err = { 0 };
+
+    (void)state;
+    lose_record(execution);
+    assert_null(execution_start(
+        session, &(struct execution_request){ .argv = true_argv, .timeout_ms = -1 }, &err));
+    assert_string_equal(err.name, "store_failing");
+    assert_true(err.retryable);
+    world_advance(&world, 2000); /* by then something has been written */
+    release(start_simple());
+    release(execution);
+}
+
 static void a_record_that_the_store_lost_is_written_again(void **state)
 {
     struct execution *execution;
@@ -1276,6 +1292,7 @@ int main(void)
         TEST(a_daemon_that_stops_in_good_order_says_how_much_was_lost),
         TEST(bytes_stay_in_the_pipe_until_their_loss_is_recorded),
         TEST(a_loss_that_could_not_be_recorded_is_recorded_later),
+        TEST(nothing_is_started_while_records_cannot_be_written),
         TEST(a_record_that_the_store_lost_is_written_again),
         TEST(stopping_writes_what_the_store_has_lost),
         TEST(a_process_is_forgotten_only_when_its_end_is_durable),
