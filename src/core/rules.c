@@ -21,6 +21,7 @@ enum { PIECE = 64 * 1024, OVERLAP = 1024, ARGUMENTS_MAXIMUM = 4 << 20 };
 struct rules {
     const struct config *config; /* borrowed */
     regex_t *patterns;           /* owned, one for each rule */
+    char *piece;                 /* owned; what is being looked at */
 };
 
 struct rules *rules_new(const struct config *config)
@@ -29,6 +30,7 @@ struct rules *rules_new(const struct config *config)
 
     rules->config = config;
     rules->patterns = xcalloc(config->rules.count + 1, sizeof(*rules->patterns));
+    rules->piece = xmalloc(PIECE + 1);
     for (size_t i = 0; i < config->rules.count; i++) {
         int result = regcomp(&rules->patterns[i], config->rules.items[i].pattern,
                              REG_EXTENDED | REG_NOSUB | REG_NEWLINE);
@@ -45,20 +47,25 @@ void rules_free(struct rules *rules)
     for (size_t i = 0; i < rules->config->rules.count; i++)
         regfree(&rules->patterns[i]);
     free(rules->patterns);
+    free(rules->piece);
     free(rules);
 }
 
 /* --- matching ------------------------------------------------------------------------------ */
 
-static bool matches_piece(const regex_t *pattern, const char *text, size_t length)
+/* Texts need not end with a NUL, and may hold some: the copy ends with one, and the range says
+ * where it ends. */
+static bool matches_piece(const struct rules *rules, size_t rule, const char *text, size_t length)
 {
     regmatch_t range = { .rm_so = 0, .rm_eo = (regoff_t)length };
 
-    return regexec(pattern, text, 1, &range, REG_STARTEND) == 0;
+    memcpy(rules->piece, text, length);
+    rules->piece[length] = '\0';
+    return regexec(&rules->patterns[rule], rules->piece, 1, &range, REG_STARTEND) == 0;
 }
 
 /* Line by line, so that a long text costs no more than many short ones. */
-static bool matches(const regex_t *pattern, const char *text, size_t length)
+static bool matches(const struct rules *rules, size_t rule, const char *text, size_t length)
 {
     const char *end = text + length;
 
@@ -67,7 +74,7 @@ static bool matches(const regex_t *pattern, const char *text, size_t length)
         size_t line = (size_t)((newline ? newline : end) - text);
         size_t piece = MIN(line, (size_t)PIECE);
 
-        if (matches_piece(pattern, text, piece))
+        if (matches_piece(rules, rule, text, piece))
             return true;
         text += piece == line ? line + 1 : piece - OVERLAP;
     }
@@ -77,7 +84,7 @@ static bool matches(const regex_t *pattern, const char *text, size_t length)
 const struct config_rule *rules_find(const struct rules *rules, const char *text, size_t length)
 {
     for (size_t i = 0; i < rules->config->rules.count; i++)
-        if (matches(&rules->patterns[i], text, length))
+        if (matches(rules, i, text, length))
             return &rules->config->rules.items[i];
     return NULL;
 }
