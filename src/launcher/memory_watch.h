@@ -1,18 +1,21 @@
 #pragma once
 
 /*
- * Buffers of TCP are memory that the limit of a sandbox does not hold back: on version 1 of cgroups
- * they are counted apart, and the kernel gives each socket a first buffer whatever the limit says.
- * A sandbox whose memory and buffers together are above its limit is ended, as one that is out of
- * memory.
+ * Buffers of sockets that the limit of a sandbox does not hold back. Those of TCP are counted apart
+ * on version 1 of cgroups, and the kernel gives each socket a first one whatever the limit says.
+ * What a netlink socket holds for its reader is counted by nothing; the namespace of a native
+ * sandbox tells how much it is. (What other sockets hold counts as memory of the group.) A sandbox
+ * whose memory and buffers together are above its limit is ended, as one that is out of memory.
  *
- * One number of the host tells whether there is anything to look for: while all sockets together
- * have little, no sandbox is looked at.
+ * All sandboxes are looked at in rounds, a few at a time, so that many of them do not keep requests
+ * waiting, and one that has next to no sockets costs one small file. For TCP one number of the host
+ * tells whether there is anything to look for.
  */
 
 #include "launcher/fail.h"
 #include "wire/launch.h"
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,6 +25,7 @@ enum { MEMORY_WATCH_ENDED = 64 };
 
 struct memory_watch {
     int64_t due_ms;
+    DIR *round; /* owned: the sandboxes that are yet to be looked at; NULL between two rounds */
     unsigned next;
     char ended[MEMORY_WATCH_ENDED][LAUNCH_ID_SIZE]; /* the latest ones */
 };

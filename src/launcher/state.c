@@ -2,7 +2,6 @@
 
 #include "launcher/sys.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,27 +212,41 @@ int state_discard(struct state *state, const char *id)
     return 1;
 }
 
-int state_each(struct state *state, state_visit_fn *visit, void *user)
+DIR *state_list(const struct state *state)
 {
     int fd = openat(state->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!list && fd >= 0)
+        close(fd);
+    return list;
+}
+
+bool state_next(DIR *list, char out_id[LAUNCH_ID_SIZE])
+{
     struct dirent *entry;
+
+    while ((entry = readdir(list))) {
+        if (strlen(entry->d_name) >= LAUNCH_ID_SIZE)
+            continue;
+        memset(out_id, 0, LAUNCH_ID_SIZE);
+        memcpy(out_id, entry->d_name, strlen(entry->d_name));
+        if (launch_id_is_valid(out_id))
+            return true;
+    }
+    return false;
+}
+
+int state_each(struct state *state, state_visit_fn *visit, void *user)
+{
+    DIR *list = state_list(state);
     char id[LAUNCH_ID_SIZE];
 
-    if (!stream) {
-        if (fd >= 0)
-            close(fd);
+    if (!list)
         return -1;
-    }
-    while ((entry = readdir(stream))) {
-        if (strlen(entry->d_name) >= sizeof(id))
-            continue;
-        memset(id, 0, sizeof(id));
-        memcpy(id, entry->d_name, strlen(entry->d_name));
-        if (launch_id_is_valid(id))
-            visit(user, id);
-    }
-    closedir(stream);
+    while (state_next(list, id))
+        visit(user, id);
+    closedir(list);
     return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "launcher/fail.h"
 #include "wire/mark.h"
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -53,6 +54,10 @@ bool mark_is_ours(const struct state *state, const struct mark *mark, const char
 /* The directory goes away at once by name, its content later: 1 when there is trash now, 0 when
  * there was nothing. */
 int state_discard(struct state *state, const char *id);
+
+/* The sandboxes one by one; NULL on error. Closed with closedir(). */
+DIR *state_list(const struct state *state);
+bool state_next(DIR *list, char out_id[LAUNCH_ID_SIZE]);
 
 typedef void state_visit_fn(void *user, const char *id);
 int state_each(struct state *state, state_visit_fn *visit, void *user);

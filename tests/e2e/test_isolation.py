@@ -94,12 +94,31 @@ while True:
 """
 
 
-def test_memory_in_buffers_of_sockets_counts(make_daemon):
+NETLINK = r"""
+import socket, struct, time
+links = struct.pack("IHHII", 20, 18, 0x301, 1, 0) + bytes(4)
+held = []
+while len(held) < 1000:
+    one = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 30)
+    one.setblocking(False)
+    held.append(one)
+    try:
+        for _ in range(300):
+            one.send(links)
+    except BlockingIOError:
+        pass
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("hoard", [SOCKETS, NETLINK], ids=["tcp", "netlink"])
+def test_memory_in_buffers_of_sockets_counts(make_daemon, hoard):
     daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
     session, other = daemon.session(memory="64m"), daemon.session()
     daemon.execute(other, ["true"])
     daemon.execute(session, ["true"])
-    execution = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["python3", "-c", SOCKETS], "background": True}, expect=201).json
+    execution = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["python3", "-c", hoard], "background": True}, expect=201).json
     wait_for(lambda: daemon.api("GET", f"/sessions/{session}/executions/{execution['id']}", expect=200).json["state"] not in ("queued", "running"),
              "a sandbox whose sockets hold more than its memory is ended", 60)
     crashed = [json.loads(line) for line in daemon.log().splitlines() if '"sandbox crashed"' in line]
