@@ -259,8 +259,8 @@ static int judge_finding(sqlite3 *handle, const char *path, const char *finding,
     return fail_damaged(path, err, finding ? finding : "its check says nothing");
 }
 
-static int check_part_once(sqlite3 *handle, const char *path, const char *part,
-                           bool *out_index_is_bad, struct error *err)
+static int check_part(sqlite3 *handle, const char *path, const char *part, bool *out_index_is_bad,
+                      struct error *err)
 {
     sqlite3_stmt *statement = NULL;
     scoped(free) char *sql = xasprintf("PRAGMA integrity_check%s", *part ? part : "(20)");
@@ -278,17 +278,6 @@ static int check_part_once(sqlite3 *handle, const char *path, const char *part,
     if (result == 0 && code != SQLITE_DONE && code != SQLITE_INTERRUPT)
         result = sqlite_fail(handle, path, code, err, "check");
     sqlite3_finalize(statement);
-    return result;
-}
-
-/* Damage is found again; a read that failed once is told in many words, not all with its cause. */
-static int check_part(sqlite3 *handle, const char *path, const char *part, bool *out_index_is_bad,
-                      struct error *err)
-{
-    int result = check_part_once(handle, path, part, out_index_is_bad, err);
-
-    if (result < 0 && str_equal(err->name, "store_damaged"))
-        result = check_part_once(handle, path, part, out_index_is_bad, err);
     return result;
 }
 
