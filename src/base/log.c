@@ -137,3 +137,16 @@ void log_event(enum log_level level, const char *event, const struct log_field *
     buffer_append_byte(&line, '\n');
     (void)!write(log_fd, line.data, line.length);
 }
+
+enum { REPEAT_US = 10 * 1000 * 1000 };
+
+bool log_repeat_is_due(struct log_repeat *repeat, int64_t now_us, uint64_t *out_left_out)
+{
+    if (now_us < repeat->next_us) {
+        repeat->left_out++;
+        return false;
+    }
+    *out_left_out = repeat->left_out;
+    *repeat = (struct log_repeat){ .next_us = now_us + REPEAT_US };
+    return true;
+}

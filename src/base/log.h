@@ -84,3 +84,13 @@ static inline struct log_field log_bool(const char *key, bool truth)
 #define log_info(event, ...) log_at(LOG_INFO, event, __VA_ARGS__)
 #define log_warn(event, ...) log_at(LOG_WARN, event, __VA_ARGS__)
 #define log_error(event, ...) log_at(LOG_ERROR, event, __VA_ARGS__)
+
+/* For a message that may come again and again. Zeroed before. */
+struct log_repeat {
+    int64_t next_us;
+    uint64_t left_out;
+};
+
+/* Whether to log it: the first one, then one in ten seconds. `out_left_out`: how many were left out
+ * since the one before. */
+bool log_repeat_is_due(struct log_repeat *repeat, int64_t now_us, uint64_t *out_left_out);

@@ -132,6 +132,7 @@ void store_query_expired(struct store *store, int64_t now_wall_us, struct store_
 static void report_lost(struct store *store, const struct error *err, struct change_queue *lost)
 {
     uint64_t count = 0;
+    uint64_t left_out;
 
     for (struct change *change = lost->first; change; change = change->next) {
         scoped(free) char *id = change_id(change);
@@ -143,8 +144,9 @@ static void report_lost(struct store *store, const struct error *err, struct cha
             store->on_lost(store, change->table, id);
     }
     store->counts.lost += count;
-    log_error("store transaction failed", kv("error", err->message), kv("hint", err->hint),
-              kv("changes_lost", count));
+    if (log_repeat_is_due(&store->failures_logged, clock_now_us(&clock_system), &left_out))
+        log_error("store transaction failed", kv("error", err->message), kv("hint", err->hint),
+                  kv("changes_lost", count), kv("repeated", left_out));
 }
 
 void store_transaction_ended(struct store *store, const struct error *err,

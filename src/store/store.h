@@ -30,6 +30,7 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/scoped.h"
 #include "loop/loop.h"
 
@@ -235,6 +236,7 @@ struct store {
     store_lost_fn *on_lost; /* NULL, or set by whoever opened it */
     void *on_lost_data;     /* for on_lost; borrowed */
     struct error unheard;   /* the store's own: a failure that no ticket has been told of */
+    struct log_repeat failures_logged;
 };
 
 struct store_options {

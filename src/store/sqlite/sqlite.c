@@ -126,7 +126,8 @@ struct sqlite_store {
     bool closing;
     int64_t slow_until_us;
     struct error broken; /* a flush has failed */
-    int file;            /* owned; the database, only to be looked at */
+    struct log_repeat stuck_logged;
+    int file; /* owned; the database, only to be looked at */
     struct deferred flush;
     struct timer gather;
     struct timer apply;
@@ -297,13 +298,17 @@ static void deliver(struct sqlite_store *store, struct asking *asking)
 /* What could not be applied stays in front; it is in the redo log, and tried again. */
 static void take_backlog(struct sqlite_store *store, struct batch *batch)
 {
+    uint64_t left_out;
+
     store->stuck = batch->backlog.first != NULL;
     if (!store->stuck) {
         store->applied = MAX(store->applied, batch->backlog_last);
         return;
     }
-    log_error("store cannot be brought up to date; trying again",
-              kv("error", batch->backlog_err.message), kv("hint", batch->backlog_err.hint));
+    if (log_repeat_is_due(&store->stuck_logged, clock_now_us(&clock_system), &left_out))
+        log_error("store cannot be brought up to date; trying again",
+                  kv("error", batch->backlog_err.message), kv("hint", batch->backlog_err.hint),
+                  kv("repeated", left_out));
     change_queue_join(&batch->backlog, &store->unapplied);
     store->unapplied = change_queue_take(&batch->backlog);
     if (!store->closing)

@@ -114,9 +114,25 @@ static void a_long_field_is_cut_and_the_line_stays_whole(void **state UNUSED)
 
 #define LOG_TEST(name) cmocka_unit_test_setup_teardown(name, capture, release)
 
+static void what_repeats_is_logged_once_in_a_while_with_its_number(void **state)
+{
+    struct log_repeat repeat = { 0 };
+    uint64_t left_out = 99;
+
+    (void)state;
+    assert_true(log_repeat_is_due(&repeat, 5, &left_out));
+    assert_int_equal(left_out, 0);
+    for (int64_t i = 0; i < 1000; i++)
+        assert_false(log_repeat_is_due(&repeat, 5 + i * 9999, &left_out));
+    assert_true(log_repeat_is_due(&repeat, 5 + 10 * 1000 * 1000, &left_out));
+    assert_int_equal(left_out, 1000);
+    assert_false(log_repeat_is_due(&repeat, 6 + 10 * 1000 * 1000, &left_out));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        LOG_TEST(what_repeats_is_logged_once_in_a_while_with_its_number),
         LOG_TEST(text_lines_have_time_level_event_and_fields),
         LOG_TEST(json_lines_have_typed_fields),
         LOG_TEST(events_below_the_level_are_not_written),
