@@ -92,14 +92,27 @@ static int check_fetch_site(const struct api_request *request, struct error *err
 
 /* --- programs in sandboxes ------------------------------------------------------------------- */
 
+/* Programs of direct sandboxes use the host's loopback: whoever it is there must be known. */
+static int check_unknown_user(const struct api_request *request, const struct http_peer *peer,
+                              struct error *err)
+{
+    if (!peer->is_loopback || !str_equal(request->api->parts.config->sandbox.backend, "direct"))
+        return 0;
+    error_named(err, ERR_FORBIDDEN, "user_unknown",
+                "this host does not tell whose connection this is, and it may be a sandbox's");
+    return error_hint(err, "use the unix socket of the daemon");
+}
+
 /* What runs in a sandbox has no business with the daemon's listeners, whatever credentials it has
  * found. A connection that init has handed over is known to be a program's (api_identify). */
 static int check_peer(const struct api_request *request, struct error *err)
 {
     const struct http_peer *peer = http_exchange_peer(request->exchange);
 
-    if (peer->uid == (uid_t)-1 || *peer->member)
+    if (*peer->member)
         return 0;
+    if (peer->uid == (uid_t)-1)
+        return check_unknown_user(request, peer, err);
     if (!peer->is_inside && !backend_is_sandbox_user(request->api->parts.config, peer->uid))
         return 0;
     return error_named(err, ERR_FORBIDDEN, "sandbox_not_allowed",

@@ -87,6 +87,7 @@ unsigned http_server_port_at(const struct http_server *server, size_t index);
 
 struct http_peer {
     bool is_unix;
+    bool is_loopback; /* TCP of this host */
     pid_t pid;        /* unix sockets only, by SO_PEERCRED */
     uid_t uid;        /* unix sockets and TCP from this host; -1 when it is not known */
     gid_t gid;        /* unix sockets only */

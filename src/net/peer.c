@@ -138,6 +138,7 @@ void peer_read(struct http_peer *peer, int fd, const struct address *address)
     *peer = (struct http_peer){ .is_unix = address->is_unix, .uid = (uid_t)-1, .gid = (gid_t)-1 };
     address_format(address, peer->address);
     if (!peer->is_unix) {
+        peer->is_loopback = address_is_loopback(address);
         peer->uid = user_of_tcp(fd, address);
         return;
     }
