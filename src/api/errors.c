@@ -49,7 +49,7 @@ void api_write_error(struct json_writer *json, const char *key, const struct err
 static bool is_of_the_door(const struct error *err)
 {
     return str_equal(err->name, "rate_limited") || str_equal(err->name, "too_many_failures") ||
-           str_equal(err->name, "issuer_unavailable");
+           str_equal(err->name, "issuer_unavailable") || str_equal(err->name, "keys_unreadable");
 }
 
 static void put_retry_after(struct api_request *request, const struct error *err)

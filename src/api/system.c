@@ -83,7 +83,8 @@ static void get_ready(struct api_request *request)
         error_named(&err, ERR_UNAVAILABLE, "not_ready",
                     "the daemon is still looking at what an earlier one left");
     else if (backend_check(request->api->parts.backend, &err) == 0 &&
-             check_store(request->api, &err) == 0)
+             check_store(request->api, &err) == 0 &&
+             auth_check(request->api->parts.auth, &err) == 0)
         (void)check_disk(request->api, &err);
     if (err.code) {
         err.retryable = true;
@@ -223,7 +224,8 @@ static void get_flavors(struct api_request *request)
 static const struct api_answer answers[] = { { 200, "what it says" }, { 0 } };
 static const struct api_answer ready_answers[] = {
     { 200, "requests are served" },
-    { 503, "not_ready, shutting_down, launcher_unavailable, store_failing, disk_full" },
+    { 503, "not_ready, shutting_down, launcher_unavailable, store_failing, keys_unreadable, "
+           "issuer_unavailable, disk_full" },
     { 0 },
 };
 

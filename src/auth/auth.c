@@ -116,14 +116,47 @@ static int load_keys(struct auth *auth, struct error *err)
     return 0;
 }
 
+/* A file that was never there has no keys; one that is gone may be about to come back. */
+static int reload_keys(struct auth *auth, struct error *err)
+{
+    bool was_there = auth->keys.count > 0 || auth->key_file.state != FILE_CURRENT;
+
+    if (was_there && file_watch_is_gone(&auth->key_file))
+        return error_set(err, ERR_NOT_FOUND, "%s is gone", auth->parts.config->auth.keys_file);
+    return load_keys(auth, err);
+}
+
+/* Keys that were revoked since would be valid for ever, so none is. */
+static void lose_keys(struct auth *auth, const struct error *err)
+{
+    key_set_fini(&auth->keys);
+    forget_all(auth);
+    log_error("no key is valid until the file of keys can be read", kv("error", err->message));
+}
+
 static void look_at_keys(struct auth *auth)
 {
     struct error err = { 0 };
+    int64_t now_us = loop_now_us(auth->parts.loop);
+    enum file_state before = auth->key_file.state;
+    enum file_state after;
 
-    if (file_watch_changed(&auth->key_file, auth->parts.config->auth.keys_file,
-                           loop_now_us(auth->parts.loop)) &&
-        load_keys(auth, &err) < 0)
-        log_error("keys stay as they were", kv("error", err.message));
+    if (!file_watch_changed(&auth->key_file, auth->parts.config->auth.keys_file, now_us))
+        return;
+    after = file_watch_settle(&auth->key_file, reload_keys(auth, &err) == 0, now_us);
+    if (after == before)
+        return;
+    if (after == FILE_STALE)
+        log_error("keys stay as they were for a moment", kv("error", err.message));
+    else if (after == FILE_LOST)
+        lose_keys(auth, &err);
+}
+
+static int refuse_lost(struct auth *auth, struct error *err)
+{
+    auth->retry_after_ms = 1000;
+    return error_named(err, ERR_UNAVAILABLE, "keys_unreadable",
+                       "the file of API keys cannot be read, so no key is valid");
 }
 
 static int refuse_wrong(struct error *err)
@@ -138,6 +171,8 @@ static enum auth_result check_key(struct auth *auth, const char *token, const ch
     const struct api_key *key = key_set_find(&auth->keys, token, now_us);
     struct known who = { 0 };
 
+    if (auth->key_file.state == FILE_LOST)
+        return refuse_lost(auth, err);
     if (!key)
         return refuse_wrong(err);
     who.principal = key->principal;
@@ -186,6 +221,15 @@ static enum auth_result check_token(struct auth *auth, const char *token, const 
                                      .expires_us = claims.expires_us + policy.skew_us });
     jwt_claims_fini(&claims);
     return AUTH_KNOWN;
+}
+
+/* What is remembered goes with the keys that it was checked with. */
+static void look_at_files(struct auth *auth)
+{
+    if (auth->jwks)
+        (void)jwks_keys(auth->jwks);
+    else
+        look_at_keys(auth);
 }
 
 /* --- owners ---------------------------------------------------------------------------------- */
@@ -264,8 +308,7 @@ static enum auth_result resolve_token(struct auth *auth, const struct credential
 
     if (!given->token)
         return refuse_missing(auth, err);
-    if (auth->parts.config->auth.mode == AUTH_MODE_KEYS)
-        look_at_keys(auth);
+    look_at_files(auth);
     digest_of(auth, given->token, digest);
     known = known_find(auth, digest, now_us);
     if (!known) {
@@ -310,6 +353,18 @@ enum auth_result auth_resolve(struct auth *auth, const struct http_head *head,
         return AUTH_REFUSED;
     fill_anybody(out, given.on_behalf_of, peer);
     return AUTH_KNOWN;
+}
+
+int auth_check(struct auth *auth, struct error *err)
+{
+    if (!auth || auth->parts.config->auth.mode == AUTH_MODE_NONE)
+        return 0;
+    look_at_files(auth);
+    if (auth->key_file.state == FILE_LOST)
+        return refuse_lost(auth, err);
+    if (auth->jwks && jwks_is_lost(auth->jwks))
+        return no_issuer(auth, err);
+    return 0;
 }
 
 int auth_admit(struct auth *auth, const struct caller *caller, struct error *err)

@@ -66,6 +66,10 @@ struct auth_waiter {
 
 void auth_wait(struct auth *auth, struct auth_waiter *waiter, auth_ready_fn *on_ready);
 
+/* ERR_UNAVAILABLE when the file with the keys has not been readable for a while: then no key, or no
+ * token, is valid. */
+int auth_check(struct auth *auth, struct error *err);
+
 /* Whether this principal may make another request now; ERR_LIMIT otherwise. */
 int auth_admit(struct auth *auth, const struct caller *caller, struct error *err);
 

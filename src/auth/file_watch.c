@@ -1,6 +1,6 @@
 #include "auth/file_watch.h"
 
-enum { LOOK_US = 1000 * 1000 };
+enum { LOOK_US = 1000 * 1000, PATIENCE_US = 10 * LOOK_US };
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {
@@ -26,7 +26,28 @@ bool file_watch_changed(struct file_watch *watch, const char *path, int64_t now_
     return true;
 }
 
+enum file_state file_watch_settle(struct file_watch *watch, bool was_read, int64_t now_us)
+{
+    if (was_read) {
+        watch->state = FILE_CURRENT;
+        return FILE_CURRENT;
+    }
+    watch->seen.st_size = -1;
+    if (watch->state == FILE_CURRENT) {
+        watch->state = FILE_STALE;
+        watch->failed_us = now_us;
+    } else if (now_us - watch->failed_us >= PATIENCE_US) {
+        watch->state = FILE_LOST;
+    }
+    return watch->state;
+}
+
+bool file_watch_is_gone(const struct file_watch *watch)
+{
+    return watch->seen.st_nlink == 0;
+}
+
 void file_watch_reset(struct file_watch *watch)
 {
-    *watch = (struct file_watch){ 0 };
+    watch->looked_us = 0;
 }

@@ -83,12 +83,21 @@ static int load_file(struct jwks *jwks, struct error *err)
 static void look_at_file(struct jwks *jwks)
 {
     struct error err = { 0 };
+    int64_t now_us = loop_now_us(jwks->loop);
+    enum file_state before = jwks->file.state;
+    enum file_state after;
 
-    if (!file_watch_changed(&jwks->file, jwks->config->auth.jwt.jwks_file, loop_now_us(jwks->loop)))
+    if (!file_watch_changed(&jwks->file, jwks->config->auth.jwt.jwks_file, now_us))
         return;
-    if (load_file(jwks, &err) < 0)
-        log_error("keys of the issuer stay as they were", kv("error", err.message));
-    else
+    after = file_watch_settle(&jwks->file, load_file(jwks, &err) == 0, now_us);
+    if (after == FILE_STALE && before != after)
+        log_error("keys of the issuer stay as they were for a moment", kv("error", err.message));
+    if (after == FILE_LOST && before != after)
+        log_error("no token is valid until the keys of the issuer can be read",
+                  kv("error", err.message));
+    if (after == FILE_LOST)
+        take_keys(jwks, NULL);
+    if (after != FILE_STALE)
         jwks->on_change(jwks->context);
 }
 
@@ -193,6 +202,11 @@ const struct jwk_set *jwks_keys(struct jwks *jwks)
     else
         look_at_file(jwks);
     return jwks->keys;
+}
+
+bool jwks_is_lost(const struct jwks *jwks)
+{
+    return jwks->file.state == FILE_LOST;
 }
 
 bool jwks_refresh(struct jwks *jwks)

@@ -25,6 +25,9 @@ void jwks_free(struct jwks *jwks); /* NULL is fine; a fetch that runs is given u
 /* What is known now; NULL when nothing is. Valid until the next call or the next turn. */
 const struct jwk_set *jwks_keys(struct jwks *jwks);
 
+/* The file of keys has not been readable for a while, so there are none. */
+bool jwks_is_lost(const struct jwks *jwks);
+
 /* A token names an unknown key. Whether a fetch runs now, of which on_change will tell. */
 bool jwks_refresh(struct jwks *jwks);
 

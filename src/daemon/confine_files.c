@@ -8,10 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+enum { LINKS_MAXIMUM = 40 };
 
 struct rules {
     int set; /* owned */
@@ -103,6 +107,98 @@ static int allow_file(const struct rules *rules, const char *path, uint64_t righ
     return real ? allow_parent(rules, real, rights) : 0;
 }
 
+static bool is_same(const char *path, const char *other)
+{
+    struct stat a;
+    struct stat b;
+
+    return stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* Not what holds far more than files of ours. */
+static bool is_too_much(const char *directory)
+{
+    const char *home = getenv("HOME");
+
+    return is_same(directory, "/") || (home && is_same(directory, home));
+}
+
+/* The directory that a file is in may be replaced too. What is beside it may be read then, so it is
+ * for places that root alone changes, such as /etc, and not for those of a user. */
+static int allow_above(const struct rules *rules, const char *path)
+{
+    scoped(free) char *above = xstrdup(path);
+    struct stat status;
+
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(above, '/');
+
+        if (!slash || slash == above)
+            return 0;
+        *slash = '\0';
+    }
+    if (is_too_much(above) || stat(above, &status) < 0 || status.st_uid != 0 ||
+        (status.st_mode & 022))
+        return 0;
+    return allow(rules, above, LANDLOCK_READ);
+}
+
+/* Where the first link on the way leads: the path with that link resolved; NULL when there is none.
+ * The length of the directory that it is in is told. */
+static char *follow_link(const char *path, size_t *out_directory)
+{
+    size_t start = 0;
+
+    while (path[start]) {
+        size_t end = start + 1 + strcspn(path + start + 1, "/");
+        scoped(free) char *prefix = xstrndup(path, end);
+        char target[PATH_MAX];
+        ssize_t length = readlink(prefix, target, sizeof(target) - 1);
+
+        if (length > 0) {
+            target[length] = '\0';
+            *out_directory = start;
+            return target[0] == '/' ? xasprintf("%s%s", target, path + end)
+                                    : xasprintf("%.*s/%s%s", (int)start, path, target, path + end);
+        }
+        start = end;
+    }
+    return NULL;
+}
+
+/* A file that is replaced by turning a link to it, or to a directory above it: the new target is
+ * looked for where the link is and where it leads to now. */
+static int allow_links(const struct rules *rules, const char *path)
+{
+    scoped(free) char *at = xstrdup(path);
+
+    for (int i = 0; i < LINKS_MAXIMUM; i++) {
+        size_t length = 0;
+        scoped(free) char *next = follow_link(at, &length);
+
+        if (!next)
+            return 0;
+        at[length] = '\0';
+        if (length > 0 && !is_too_much(at) && allow(rules, at, LANDLOCK_READ) < 0)
+            return -1;
+        free(at);
+        at = next;
+        next = NULL;
+        if (allow_above(rules, at) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* A file that the daemon reads again and that others replace, by whatever means. */
+static int allow_replaced(const struct rules *rules, const char *path)
+{
+    if (allow_file(rules, path, LANDLOCK_READ) < 0)
+        return -1;
+    return *path && (allow_above(rules, path) < 0 || allow_links(rules, path) < 0) ? -1 : 0;
+}
+
 static int allow_system(const struct rules *rules)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(system_rules); i++)
@@ -127,14 +223,12 @@ static int allow_issuer(const struct rules *rules)
 static int allow_own(const struct rules *rules, const struct config *config)
 {
     if (allow(rules, config->state_dir, own_rights) < 0 ||
-        allow_file(rules, config->tls.certificate, LANDLOCK_READ) < 0 ||
-        allow_file(rules, config->tls.key, LANDLOCK_READ) < 0)
+        allow_replaced(rules, config->tls.certificate) < 0 ||
+        allow_replaced(rules, config->tls.key) < 0)
         return -1;
-    if (config->auth.mode == AUTH_MODE_KEYS &&
-        allow_file(rules, config->auth.keys_file, LANDLOCK_READ) < 0)
+    if (config->auth.mode == AUTH_MODE_KEYS && allow_replaced(rules, config->auth.keys_file) < 0)
         return -1;
-    if (config->auth.mode == AUTH_MODE_JWT &&
-        allow_file(rules, config->auth.jwt.jwks_file, LANDLOCK_READ) < 0)
+    if (config->auth.mode == AUTH_MODE_JWT && allow_replaced(rules, config->auth.jwt.jwks_file) < 0)
         return -1;
     return config->audit.enabled ? allow_file(rules, config->audit.file, append_rights) : 0;
 }

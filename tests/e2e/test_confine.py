@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from conftest import SANDGLASS
+from conftest import SANDGLASS, wait_for
+from key_file import Keys, bearer
 from test_launcher import children_of, keeper_of, launcher_of
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -111,3 +112,41 @@ def test_what_a_host_lacks_is_named(make_daemon, work):
                             timeout=60, env={**os.environ, "TMPDIR": str(work), "SANDGLASS_URL": daemon.url})
     row = next(check for check in json.loads(doctor.stdout)["checks"] if check["name"] == "confinement")
     assert row["status"] == "fail" and "landlock" in row["detail"] and row["remedy"], row
+
+
+def take_new_keys(make_daemon, directory, replace):
+    """A daemon whose keys lie in the directory finds the others that are there after replace()."""
+    old = Keys(directory / "keys").create("old")["key"]
+    daemon = make_daemon(backend="direct", settings={"pool": {"size": 0}, "daemon": {"confine": "required"},
+                                                     "auth": {"mode": "keys", "keys_file": str(directory / "keys")}})
+    assert daemon.api("GET", "/whoami", headers=bearer(old)).status == 200
+    new = replace()
+    wait_for(lambda: daemon.api("GET", "/whoami", headers=bearer(new)).status == 200, "the new key is valid", 30)
+    assert daemon.api("GET", "/whoami", headers=bearer(old)).status == 401
+
+
+@as_root
+def test_keys_are_found_when_their_directory_is_replaced(make_daemon, work):
+    directory = work / "etc"
+    directory.mkdir(mode=0o755)
+
+    def replace():
+        directory.rename(work / "etc.old")
+        directory.mkdir(mode=0o755)
+        return Keys(directory / "keys").create("new")["key"]
+    take_new_keys(make_daemon, directory, replace)
+
+
+@pytest.mark.parametrize("link, first, second", [("etc", "one", "two"), ("etc", "sub/one", "sub/two"), ("secrets/..data", "..1", "..2")])
+def test_keys_are_found_when_a_link_to_them_is_turned(make_daemon, work, link, first, second):
+    link = work / link
+    for target in (link.parent / first, link.parent / second):
+        target.mkdir(parents=True, mode=0o755)
+    link.symlink_to(first)
+
+    def replace():
+        new = Keys(link.parent / second / "keys").create("new")["key"]
+        (work / "turned").symlink_to(second)
+        (work / "turned").rename(link)
+        return new
+    take_new_keys(make_daemon, link, replace)

@@ -269,6 +269,61 @@ static void reloading_reads_keys_at_once(void **state UNUSED)
     assert_int_equal(ask_key(key), AUTH_KNOWN);
 }
 
+/* Asked each second, as by a client that polls. */
+static enum auth_result ask_for_seconds(const char *key, int seconds)
+{
+    enum auth_result result = AUTH_KNOWN;
+
+    for (int i = 0; i < seconds; i++) {
+        simulated_clock_advance(&scene.clock, SECOND_US);
+        result = ask_key(key);
+    }
+    return result;
+}
+
+static void assert_keys_are_lost(const char *key)
+{
+    assert_int_equal(ask_for_seconds(key, 5), AUTH_KNOWN);
+    assert_int_equal(auth_check(scene.auth, &scene.err), 0);
+    assert_int_equal(ask_for_seconds(key, 7), AUTH_REFUSED);
+    assert_string_equal(scene.err.name, "keys_unreadable");
+    assert_int_equal(scene.err.code, ERR_UNAVAILABLE);
+    assert_int_equal(auth_check(scene.auth, &scene.err), -1);
+    assert_int_equal(ask_for_seconds(key, 20), AUTH_REFUSED);
+    assert_string_equal(scene.err.name, "keys_unreadable");
+}
+
+static void keys_of_a_file_that_stays_unreadable_are_valid_no_more(void **state UNUSED)
+{
+    scoped(key_set_fini) struct key_set set = { 0 };
+    char key[KEY_TEXT_SIZE];
+
+    key_set_add(&set, "ann", ROLE_USER, 1, 0, key);
+    save_keys(&set);
+    start_with_keys("");
+    assert_int_equal(ask_key(key), AUTH_KNOWN);
+    assert_int_equal(chmod(scene.path, 0666), 0);
+    assert_keys_are_lost(key);
+    assert_int_equal(chmod(scene.path, 0600), 0);
+    assert_int_equal(ask_for_seconds(key, 1), AUTH_KNOWN);
+    assert_int_equal(auth_check(scene.auth, &scene.err), 0);
+    assert_int_equal(unlink(scene.path), 0);
+    assert_keys_are_lost(key);
+    save_keys(&set);
+    assert_int_equal(ask_for_seconds(key, 1), AUTH_KNOWN);
+}
+
+static void a_file_that_was_never_there_has_no_keys(void **state UNUSED)
+{
+    start_with_keys("");
+    for (int i = 0; i < 20; i++) {
+        auth_reload(scene.auth);
+        assert_int_equal(ask_for_seconds("sg_0", 1), AUTH_REFUSED);
+    }
+    assert_int_equal(scene.err.code, ERR_UNAUTHORIZED);
+    assert_int_equal(auth_check(scene.auth, &scene.err), 0);
+}
+
 static void an_expired_key_ends_although_it_is_known(void **state UNUSED)
 {
     scoped(key_set_fini) struct key_set set = { 0 };
@@ -395,6 +450,28 @@ static void the_owner_is_the_subject_of_the_token(void **state UNUSED)
     assert_string_equal(scene.err.name, "token_expired");
 }
 
+static void no_token_is_valid_when_the_keys_of_the_issuer_stay_unreadable(void **state UNUSED)
+{
+    EVP_PKEY *key = issuer_key("OKP");
+    scoped(free) char *bearer = bearer_of(key, "k");
+
+    write_jwks(key, "\"kid\":\"k\"");
+    start_with_tokens();
+    assert_int_equal(ask("authorization", bearer), AUTH_KNOWN);
+    assert_int_equal(unlink(scene.path), 0);
+    simulated_clock_advance(&scene.clock, SECOND_US);
+    assert_int_equal(ask("authorization", bearer), AUTH_KNOWN);
+    simulated_clock_advance(&scene.clock, 10 * SECOND_US);
+    assert_int_equal(ask("authorization", bearer), AUTH_REFUSED);
+    assert_string_equal(scene.err.name, "issuer_unavailable");
+    assert_int_equal(auth_check(scene.auth, &scene.err), -1);
+    write_jwks(key, "\"kid\":\"k\"");
+    EVP_PKEY_free(key);
+    simulated_clock_advance(&scene.clock, SECOND_US);
+    assert_int_equal(ask("authorization", bearer), AUTH_KNOWN);
+    assert_int_equal(auth_check(scene.auth, &scene.err), 0);
+}
+
 static void a_token_of_a_key_that_was_rotated_away_is_refused(void **state UNUSED)
 {
     EVP_PKEY *old = issuer_key("OKP");
@@ -429,11 +506,14 @@ int main(void)
         SCENE(a_delegate_acts_for_owners_of_its_own),
         SCENE(keys_that_change_are_read_again_within_a_second),
         SCENE(reloading_reads_keys_at_once),
+        SCENE(keys_of_a_file_that_stays_unreadable_are_valid_no_more),
+        SCENE(a_file_that_was_never_there_has_no_keys),
         SCENE(an_expired_key_ends_although_it_is_known),
         SCENE(an_address_that_fails_too_often_has_to_wait),
         SCENE(a_principal_may_not_ask_more_often_than_the_rate),
         cmocka_unit_test(an_address_is_known_whatever_its_port),
         SCENE(the_owner_is_the_subject_of_the_token),
+        SCENE(no_token_is_valid_when_the_keys_of_the_issuer_stay_unreadable),
         SCENE(a_token_of_a_key_that_was_rotated_away_is_refused),
     };
 
