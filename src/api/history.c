@@ -132,14 +132,10 @@ static void go_on(struct history *history);
 static void put_event(struct history *history, const struct event_record *event)
 {
     struct event_record shown = *event;
-    scoped(json_decref) json_t *data = NULL;
-    scoped(json_decref) json_t *masked = NULL;
     scoped(free) char *text = NULL;
 
     if (!mask_is_empty(history->secrets) && !str_is_empty(event->data_json)) {
-        data = json_read(event->data_json, strlen(event->data_json), NULL);
-        masked = data ? json_masked(data, history->secrets) : NULL;
-        text = masked ? json_dumps(masked, JSON_COMPACT) : NULL;
+        text = json_masked_text(event->data_json, history->secrets);
         shown.data_json = text;
     }
     event_write_members(&shown, &history->json);
@@ -162,8 +158,19 @@ static void on_execution(struct store_query *query, const struct execution_recor
 {
     struct history *history = container_of(query, struct history, query);
 
+    struct execution_record shown = *record;
+    scoped(free) char *key = NULL;
+    scoped(free) char *request = NULL;
+
+    if (!mask_is_empty(history->secrets)) {
+        key = record->key ? mask_text(history->secrets, record->key) : NULL;
+        request =
+            json_masked_text(record->request_json ? record->request_json : "", history->secrets);
+        shown.key = key;
+        shown.request_json = request;
+    }
     if (history->request && str_equal(record->session_id, history->session_id))
-        execution_record_write_json(record, history->api->parts.core, &history->json, "execution",
+        execution_record_write_json(&shown, history->api->parts.core, &history->json, "execution",
                                     history->with_output, history->secrets);
 }
 
@@ -332,6 +339,26 @@ static void start(struct history *history)
     read_page(history);
 }
 
+/* What a caller made up may be anything; the rest is ours, and a secret that is the same word as a
+ * state has nothing to do with it. */
+static void mask_session(struct history *history)
+{
+    static const char *const members[] = { "key", "labels", "on_behalf_of" };
+    scoped(json_decref) json_t *session = NULL;
+
+    if (mask_is_empty(history->secrets))
+        return;
+    session = json_read(history->session_json, strlen(history->session_json), NULL);
+    for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
+        const json_t *given = json_object_get(session, members[i]);
+
+        if (given)
+            json_object_set_new(session, members[i], json_masked(given, history->secrets));
+    }
+    free(history->session_json);
+    history->session_json = json_dumps(session, JSON_COMPACT | JSON_REAL_PRECISION(15));
+}
+
 static void on_session(struct store_query *query, const struct session_record *record)
 {
     struct history *history = container_of(query, struct history, query);
@@ -348,6 +375,7 @@ static void on_session(struct store_query *query, const struct session_record *r
     session_record_write_json(record, &json, NULL);
     history->session_json = buffer_steal_text(&text);
     history->secrets = secrets_join(secrets, NULL);
+    mask_session(history);
     if (sealed && !secrets)
         history->with_output = false; /* what cannot be masked is not shown */
 }
@@ -376,6 +404,7 @@ static void take_live(struct history *history, const struct session *session)
     session_write_json(session, &json, NULL);
     history->session_json = buffer_steal_text(&text);
     history->secrets = mask_ref(session_mask(session));
+    mask_session(history);
     history->with_output = history->with_output && !session->secrets_lost;
 }
 

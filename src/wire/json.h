@@ -29,6 +29,9 @@ struct mask;
  * read, whose depth is bounded. */
 json_t *json_masked(const json_t *value, const struct mask *secrets);
 
+/* The same of a document, as allocated text; NULL when it cannot be read. */
+char *json_masked_text(const char *text, const struct mask *secrets);
+
 enum json_kind {
     JSON_KIND_TEXT,      /* const char *: borrowed from the document */
     JSON_KIND_BOOL,      /* bool */

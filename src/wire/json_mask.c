@@ -2,6 +2,8 @@
 
 #include "base/mask.h"
 
+#include <string.h>
+
 static json_t *masked_list(const json_t *list, const struct mask *secrets)
 {
     json_t *copy = json_array();
@@ -37,4 +39,12 @@ json_t *json_masked(const json_t *value, const struct mask *secrets)
     if (json_is_array(value))
         return masked_list(value, secrets);
     return json_is_object(value) ? masked_object(value, secrets) : json_incref((json_t *)value);
+}
+
+char *json_masked_text(const char *text, const struct mask *secrets)
+{
+    scoped(json_decref) json_t *value = json_read(text, strlen(text), NULL);
+    scoped(json_decref) json_t *masked = value ? json_masked(value, secrets) : NULL;
+
+    return masked ? json_dumps(masked, JSON_COMPACT) : NULL;
 }

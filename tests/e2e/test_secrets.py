@@ -91,6 +91,24 @@ def test_they_are_masked_where_a_request_names_them(secretive, value):
     assert "nothing=[redacted]" in kept and value.replace("+", " ") not in kept and value not in kept and OWN not in kept
 
 
+def test_names_that_a_caller_made_up_are_masked_in_the_history(secretive):
+    made = secretive.api("POST", "/sessions", {"secrets": {"API": VALUE, "WORD": "open"}, "key": f"k-{VALUE}", "labels": {"l": f"x{VALUE}", VALUE: "y"}},
+                         expect=201).json
+    done = secretive.api("POST", f"/sessions/{made['id']}/executions",
+                         {"argv": ["true"], "key": f"run-{OWN}", "env": {VALUE.replace("-", "_"): "1"}, "secrets": {"OWN": OWN, "NAME": VALUE.replace("-", "_")}},
+                         expect=201)
+    assert done.json["key"] == f"run-{OWN}"
+    for state in ("open", "ended"):
+        for form in ("json", "jsonl"):
+            history = secretive.api("GET", f"/sessions/{made['id']}/history?format={form}", expect=200).body.decode()
+            assert [value for value in (VALUE, OWN, VALUE.replace("-", "_")) if value in history] == []
+            assert "run-[redacted]" in history
+        session = secretive.api("GET", f"/sessions/{made['id']}/history", expect=200).json["session"]
+        assert (session["key"], session["labels"]) == ("k-[redacted]", {"l": "x[redacted]", "[redacted]": "y"})
+        assert session["state"] == state, "a word of ours is not a secret"
+        secretive.api("DELETE", f"/sessions/{made['id']}", expect=200)
+
+
 def test_they_survive_the_daemon_and_not_its_key(secretive):
     daemon = secretive
     session = daemon.session(secrets={"API": VALUE})
