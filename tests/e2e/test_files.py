@@ -816,6 +816,7 @@ def test_a_watch_ends_with_the_sandbox(one):
     watch = Watch(one, path=".")
     watch.next()
     one.daemon.api("DELETE", f"/sessions/{one.id}", expect=200)
+    assert watch.next() == ("end", {"reason": "deleted"})
     assert watch.next() == (None, None)
     watch.close()
 
