@@ -74,6 +74,7 @@ struct process {
     int control; /* a zygote's socket; of one that it may fork: a duplicate, until then */
     uint64_t zygote_number; /* of the zygote that may fork it; 0 without */
     int zygote_pid;
+    uint64_t directory; /* a zygote's: the inode that it has begun in; 0 when it is not known */
     unsigned pending;
     uint64_t connection; /* the one that asked for it */
     uint64_t start_request;

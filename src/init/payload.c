@@ -6,6 +6,7 @@
 #include "init/storage.h"
 #include "init/sys.h"
 #include "init/text.h"
+#include "init/zygote.h"
 
 #include <errno.h>
 #include <string.h>
@@ -320,6 +321,8 @@ void payload_go(void *argument)
 
     write_script(job);
     enter_directory(job);
+    if (process->flags & START_ZYGOTE)
+        zygote_note_directory(process, job->room->user.home);
     complete_environment(job);
     result = credentials_seal(&job->room->user);
     if (result < 0)

@@ -3,8 +3,8 @@
 #include "init/init.h"
 #include "init/supervisor.h"
 #include "init/sys.h"
-#include "init/text.h"
 #include "init/tree.h"
+#include "init/user.h"
 
 #include <errno.h>
 #include <string.h>
@@ -64,19 +64,26 @@ static bool is_usual(const struct process *process, const struct job *job)
            !start->nofile && !start->file_size_bytes && start->umask == DEFAULT_UMASK;
 }
 
-/* Its children would begin in a directory that is not there any more. */
-static bool has_lost_directory(int pid)
-{
-    static const char deleted[] = " (deleted)";
-    const size_t size = sizeof deleted - 1;
-    char name[32];
-    char target[512];
-    size_t length = text_from_u64((uint64_t)pid, name);
-    long got;
+/* Where every zygote begins. Written by one that is being started, before it can be chosen. */
+static char home[USER_PATH_SIZE];
 
-    memcpy(name + length, "/cwd", sizeof "/cwd");
-    got = sys(readlinkat, settings.proc_fd, name, target, sizeof target);
-    return got > (long)size && !memcmp(target + got - size, deleted, size);
+static uint64_t inode_of(const char *path)
+{
+    struct stat status;
+
+    return sys(newfstatat, AT_FDCWD, path, &status, 0) < 0 ? 0 : status.st_ino;
+}
+
+void zygote_note_directory(struct process *zygote, const char *path)
+{
+    zygote->directory = inode_of(".");
+    memcpy(home, path, strnlen(path, sizeof home - 1) + 1);
+}
+
+/* Its children would begin in one that was removed. A direct sandbox is replaced then. */
+static bool has_lost_directory(const struct process *zygote)
+{
+    return !settings.direct && (!zygote->directory || inode_of(home) != zygote->directory);
 }
 
 void zygote_choose(struct process *process, const struct job *job)
@@ -85,7 +92,7 @@ void zygote_choose(struct process *process, const struct job *job)
         const struct process *zygote = &processes[i];
 
         if (zygote->state != PROCESS_RUNNING || !(zygote->flags & START_ZYGOTE) ||
-            zygote->control < 0 || zygote->killing || has_lost_directory(zygote->main_pid))
+            zygote->control < 0 || zygote->killing || has_lost_directory(zygote))
             continue;
         process->control = (int)sys(fcntl, zygote->control, F_DUPFD_CLOEXEC, 0);
         if (process->control < 0)

@@ -24,6 +24,9 @@ struct process;
 /* Makes the control socket of a process that is to be a zygote; 0 or -errno. */
 int zygote_prepare(struct process *process);
 
+/* By a zygote that is being started, in its directory, which should be `path`. */
+void zygote_note_directory(struct process *zygote, const char *path);
+
 /* Finds one that may fork the process of this job, if there is one. */
 void zygote_choose(struct process *process, const struct job *job);
 
