@@ -125,7 +125,8 @@ static bool is_too_much(const char *directory)
 }
 
 /* The directory that a file is in may be replaced too. What is beside it may be read then, so it is
- * for places that root alone changes, such as /etc, and not for those of a user. */
+ * for places that root alone changes and everybody may look at, such as /etc: not for private ones,
+ * and not for those of a user. */
 static int allow_above(const struct rules *rules, const char *path)
 {
     scoped(free) char *above = xstrdup(path);
@@ -139,7 +140,7 @@ static int allow_above(const struct rules *rules, const char *path)
         *slash = '\0';
     }
     if (is_too_much(above) || stat(above, &status) < 0 || status.st_uid != 0 ||
-        (status.st_mode & 022))
+        (status.st_mode & 0022) || !(status.st_mode & 0004))
         return 0;
     return allow(rules, above, LANDLOCK_READ);
 }

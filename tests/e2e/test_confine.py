@@ -127,11 +127,13 @@ def take_new_keys(make_daemon, directory, replace):
 
 @as_root
 def test_keys_are_found_when_their_directory_is_replaced(make_daemon, work):
-    directory = work / "etc"
+    above = work / "public"
+    directory = above / "etc"
+    above.mkdir(mode=0o755)
     directory.mkdir(mode=0o755)
 
     def replace():
-        directory.rename(work / "etc.old")
+        directory.rename(above / "etc.old")
         directory.mkdir(mode=0o755)
         return Keys(directory / "keys").create("new")["key"]
     take_new_keys(make_daemon, directory, replace)
