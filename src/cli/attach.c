@@ -290,10 +290,10 @@ static int attach_start(struct attach *attach, struct error *err)
     const struct attach_options *options = attach->options;
 
     signal(SIGPIPE, SIG_IGN);
+    signals_start(attach); /* first: one that kills us in between would leave the terminal raw */
     if (options->terminal && options->input && isatty(STDIN_FILENO) &&
         terminal_make_raw(STDIN_FILENO, err) < 0)
         return -1;
-    signals_start(attach);
     if (options->silent)
         attach_ask_final(attach);
     else
