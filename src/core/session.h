@@ -192,7 +192,7 @@ struct session {
     struct list contexts;    /* struct context */
     struct list executions;  /* struct execution: known in memory, oldest first */
     unsigned active_uses;    /* granted uses: idle stands still while there are any */
-    uint64_t number; /* the order of creation; whatever the clocks say */
+    uint64_t number;         /* the order of creation; whatever the clocks say */
     uint64_t next_execution_number;
     uint64_t executions_started;     /* in its whole life */
     uint64_t event_sequence;         /* of its last event */

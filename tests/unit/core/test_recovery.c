@@ -5,8 +5,8 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 #include <string.h>
