@@ -130,6 +130,8 @@ void output_finish(struct output *output)
     if (output->is_terminal || ioctl(output->source.fd, FIONREAD, &waiting) < 0)
         waiting = TERMINAL_BYTES;
     output->finish_at = output->length + (uint64_t)waiting;
+    if (output->is_terminal)
+        flow_stop_waiting(&output->share); /* it has its pause behind it: it is the last one */
     output_drain(output);
 }
 

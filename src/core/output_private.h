@@ -1,8 +1,9 @@
 #pragma once
 
 /*
- * What the three files of output.h share: output.c, its life and its followers; output_file.c, the
- * file and what is dropped from it; output_take.c, from the pipe or terminal into the file.
+ * What the files of output.h share: output.c, its life and its followers; output_file.c, the file
+ * and what is dropped from it; output_room.c, room in it for a terminal; output_take.c, from the
+ * pipe or terminal into the file.
  */
 
 #include "core/output.h"
@@ -10,7 +11,9 @@
 
 enum {
     PAGE_BYTES = 4096,
-    AHEAD_BYTES = 16 * 1024,            /* room made in the file for one read from a terminal */
+    READ_BYTES = 8 * 1024,    /* in one read from a terminal, which has half as much at most */
+    AHEAD_BYTES = 256 * 1024, /* room made in the file for reads from a terminal */
+    LEAST_AHEAD_BYTES = 16 * 1024,
     ON_ITS_WAY_BYTES = 8 * 1024 * 1024, /* sent to a follower, and perhaps not received */
 
     /* Sockets that bytes were sent to refer to the very pages of the file. A hole takes whole
@@ -26,6 +29,13 @@ enum output_loss {
     LOSS_FOUND,
     LOSS_TOLD, /* to on_loss */
     LOSS_ACCEPTED,
+};
+
+/* At the end of the file, as memory. */
+struct output_room {
+    char *memory; /* owned; NULL without */
+    uint64_t start;
+    size_t length;
 };
 
 struct output {
@@ -47,7 +57,9 @@ struct output {
     uint64_t cap_bytes;  /* as in the options, or less */
     uint64_t told_bytes; /* to on_kept */
     unsigned busy_turns;
-    bool is_sent; /* sockets may refer to pages of the file */
+    unsigned rests;          /* of a terminal, before it is watched again */
+    struct output_room room; /* of a terminal that writes */
+    bool is_sent;            /* sockets may refer to pages of the file */
     bool is_terminal;
     bool cannot_splice;
     bool is_marked; /* as being followed, by the sticky bit */
@@ -79,6 +91,14 @@ bool output_is_blocking(const struct output *output);
 
 void output_drop_middle(struct output *output);
 void output_keep_quota(struct output *output);
+
+/* --- output_room.c --------------------------------------------------------------------------- */
+
+/* Where the next READ_BYTES of a terminal go; NULL without room. */
+char *output_make_room(struct output *output);
+
+/* The file is as long as its bytes. */
+void output_cut_room(struct output *output);
 
 /* --- output_take.c --------------------------------------------------------------------------- */
 

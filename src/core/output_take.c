@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 
 enum {
     TURN_BYTES = 1024 * 1024,   /* taken from one stream at a time, if it has that share */
@@ -15,6 +14,8 @@ enum {
     PIPE_BYTES = 1024 * 1024,   /* of a stream that proves busy */
     BUSY_TURNS = 4,             /* turns in a row that found a full pipe */
     PIPE_FULL_BYTES = 64 * 1024,
+    TERMINAL_TURN_BYTES = 64 * 1024,
+    TERMINAL_RESTS = 16, /* turns in a row that find nothing before it is watched again */
 };
 
 static char scratch[SCRATCH_BYTES]; /* one loop, one thread */
@@ -64,71 +65,46 @@ static ssize_t take_by_copy(struct output *output, size_t room)
     return count;
 }
 
-static bool is_ready(int fd)
+/* Whether bytes can be read without a wait for the kernel, which has them on their way. */
+static bool has_bytes(const struct output *output)
 {
-    struct pollfd ready = { .fd = fd, .events = POLLIN };
+    int count = 0;
 
-    return poll(&ready, 1, 0) > 0;
+    return ioctl(output->source.fd, FIONREAD, &count) < 0 || count > 0;
 }
 
-/* Room for one read at the end of the file, as memory; NULL without. Its pages are there already:
- * the kernel does not bring one in for a process that is being killed, and drops the bytes. */
-static char *map_room(struct output *output, off_t page, size_t length)
+/* Of a terminal, this waits until the kernel has moved what is on its way. */
+static bool is_ready(const struct output *output)
 {
-    volatile char *window;
+    struct pollfd ready = { .fd = output->source.fd, .events = POLLIN };
 
-    if (!output->is_ahead) {
-        output->is_ahead = true;
-        output_write_marks(output);
-    }
-    if (fallocate(output->file, 0, page, (off_t)length) < 0)
-        return NULL;
-    window = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, output->file, page);
-    if (window == MAP_FAILED)
-        return NULL;
-    for (size_t at = 0; at < length; at += PAGE_BYTES)
-        window[at] = window[at];
-    return (char *)(uintptr_t)window;
+    return poll(&ready, 1, 0) > 0;
 }
 
 /*
  * Where splice cannot be used, as with terminals: bytes are read straight into the page cache of
  * the file, where they survive us, however soon we die. Room is made for them first, and what they
- * did not need is cut off behind them.
+ * did not need is cut off when no more come.
  */
 static ssize_t take_by_map(struct output *output, size_t room)
 {
-    off_t page = (off_t)(output->stored / PAGE_BYTES * PAGE_BYTES);
-    size_t before = (size_t)(output->stored - (uint64_t)page);
-    size_t length = AHEAD_BYTES + (before ? PAGE_BYTES : 0);
     ssize_t count;
-    char *window;
-    int number;
+    char *place;
 
-    if (!is_ready(output->source.fd)) {
+    if (!has_bytes(output) && !is_ready(output)) {
+        output_cut_room(output);
         errno = EAGAIN;
         return -1;
     }
     if (output->error.code || output_create_file(output) < 0)
         return take_by_copy(output, room);
-    window = map_room(output, page, length);
-    if (!window)
+    place = output_make_room(output);
+    if (!place)
         return take_by_copy(output, room);
-    count = read(output->source.fd, window + before, MIN(room, (size_t)AHEAD_BYTES));
-    number = errno;
-    (void)munmap(window, length);
-    output->stored += (uint64_t)MAX(count, (ssize_t)0);
-    (void)!ftruncate(output->file, (off_t)output->stored);
-    errno = number;
+    count = read(output->source.fd, place, MIN(room, (size_t)READ_BYTES));
+    if (count > 0)
+        output->stored += (uint64_t)count;
     return count;
-}
-
-/* Readiness has to be real before the file is made: a program without output leaves none. */
-static bool has_bytes(const struct output *output)
-{
-    int count = 0;
-
-    return output->file >= 0 || ioctl(output->source.fd, FIONREAD, &count) < 0 || count > 0;
 }
 
 /*
@@ -142,9 +118,9 @@ static ssize_t take_some(struct output *output, size_t room)
 
     if (output->cannot_splice)
         return take_by_map(output, room);
-    if (output->error.code || !has_bytes(output))
-        return take_by_copy(output, room);
-    if (output_create_file(output) < 0)
+    /* Readiness has to be real before the file is made: a program without output leaves none. */
+    if (output->error.code || (output->file < 0 && !has_bytes(output)) ||
+        output_create_file(output) < 0)
         return take_by_copy(output, room);
     count = splice(output->source.fd, NULL, output->file, &place, room, SPLICE_F_NONBLOCK);
     if (count > 0)
@@ -190,6 +166,7 @@ void output_close_source(struct output *output)
     flow_stop_waiting(&output->share);
     output->source.fd = -1;
     timer_stop(&output->stall);
+    output_cut_room(output);
     fd_close(fd);
     output->finished = output->finished || output->finishing;
 }
@@ -239,14 +216,38 @@ static void grow_pipe(struct output *output, uint64_t taken)
         (void)fcntl(output->source.fd, F_SETPIPE_SZ, PIPE_BYTES);
 }
 
+/*
+ * To ask a terminal whether it has bytes is to wait for the kernel's threads, for milliseconds on a
+ * busy host, and the loop's own question is no other. So one that has written is not asked but
+ * looked at, in a turn after the next pause; only the last bytes of a program are waited for, for a
+ * bit.
+ */
+static bool is_resting(struct output *output, uint64_t taken, int64_t begun_us)
+{
+    if (!output->cannot_splice || !output->share.flow || has_bytes(output))
+        return false;
+    if (output->finishing && !output->finished)
+        return taken && loop_now_us(output->options.loop) - begun_us >= FLOWS_US;
+    if (taken)
+        output->rests = TERMINAL_RESTS;
+    else if (output->rests)
+        output->rests--;
+    else
+        return false;
+    return true;
+}
+
 /* Takes up to `limit` bytes: 1 when more may be there, 0 when the source is empty, -1 at its end.
  */
 static int take_turn(struct output *output, uint64_t limit)
 {
+    int64_t begun_us = loop_now_us(output->options.loop);
     uint64_t taken = 0;
     int result = 1;
 
-    while (taken < limit) {
+    if (output->cannot_splice)
+        limit = MIN(limit, (uint64_t)TERMINAL_TURN_BYTES);
+    while (taken < limit && !is_resting(output, taken, begun_us)) {
         ssize_t count = take_some(output, (size_t)(limit - taken));
 
         if (count < 0 && errno == EINTR)
@@ -308,6 +309,8 @@ static void wait_for_more(struct output *output, uint64_t taken, int result)
 
     if (output->source.fd < 0)
         return;
+    if (result > 0 && has_room && output->cannot_splice)
+        waits = flow_wait(&output->share);
     if (!has_room)
         wait_for_followers(output);
     else if (waits)

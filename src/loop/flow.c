@@ -179,6 +179,13 @@ bool flow_took(struct flow_source *source, uint64_t bytes, bool has_more)
     return true;
 }
 
+bool flow_wait(struct flow_source *source)
+{
+    if (source->flow)
+        wait_in_line(source);
+    return source->flow != NULL;
+}
+
 /* --- serving those that wait ----------------------------------------------------------------- */
 
 static void serve_first(struct flows *flows, struct flow *flow)
@@ -190,8 +197,22 @@ static void serve_first(struct flows *flows, struct flow *flow)
     if (!list_is_empty(&flow->sources))
         list_append(&flows->waiting, &flow->node);
     flows->serving = source;
+    source->served = loop_turns(flows->loop);
     source->on_served(source); /* flow and source may be gone when it returns */
     flows->serving = NULL;
+}
+
+/* The flow whose turn it is; NULL when all have had theirs: one has no share left, or a source of
+ * it comes round that waits for the next turn. */
+static struct flow *next_flow(const struct flows *flows)
+{
+    struct flow *flow = list_first(&flows->waiting, struct flow, node);
+    const struct flow_source *source = flow ? list_first(&flow->sources, struct flow_source, node)
+                                            : NULL;
+
+    if (!source || source->served == loop_turns(flows->loop))
+        return NULL;
+    return flow_left(flow) ? flow : NULL;
 }
 
 /* At least one is served. Each flow has its share once: a turn ends when it comes round. */
@@ -201,7 +222,7 @@ static void on_work(struct timer *timer)
     struct flow *flow;
 
     (void)share_left(flows, &flows->waited);
-    while ((flow = list_first(&flows->waiting, struct flow, node)) && flow_left(flow)) {
+    while ((flow = next_flow(flows))) {
         serve_first(flows, flow);
         if (!share_left(flows, &flows->waited))
             break;

@@ -36,6 +36,7 @@ typedef void flow_serve_fn(struct flow_source *source);
 struct flow_source {
     struct flow *flow; /* a reference; NULL without one */
     struct list node;  /* linked while it waits */
+    uint64_t served;   /* in which turn, the last time */
     flow_serve_fn *on_served;
 };
 
@@ -54,6 +55,9 @@ uint64_t flow_ask(struct flow_source *source);
 /* So much was taken. Returns true when the source has to wait before it takes the rest: others are
  * waiting, and `has_more`. */
 bool flow_took(struct flow_source *source, uint64_t bytes, bool has_more);
+
+/* It waits in any case, also when nobody else does. False without a flow. */
+bool flow_wait(struct flow_source *source);
 
 /* It waits no longer, for instance because its descriptor is closed. */
 void flow_stop_waiting(struct flow_source *source);

@@ -1,9 +1,11 @@
 #include "core/output.h"
 
 #include "base/buffer.h"
+#include "loop/flow.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -22,6 +24,7 @@ enum { CAP = 256 * 1024, CHUNK = 32 * 1024, SECOND_US = 1000 * 1000 };
 struct fixture {
     struct simulated_clock clock;
     struct loop *loop;
+    struct flows *flows; /* NULL without */
     char path[64];
     int directory;
     int writer; /* the program's end of the pipe */
@@ -38,6 +41,8 @@ static struct output *open_output(struct fixture *fixture)
 {
     struct output_options options = {
         .loop = fixture->loop,
+        .flows = fixture->flows,
+        .flow = "ses_test",
         .directory = fixture->directory,
         .name = "output/exe_test.out",
         .cap_bytes = CAP,
@@ -81,6 +86,7 @@ static int teardown(void **state)
     struct fixture *fixture = *state;
 
     output_free(fixture->output);
+    flows_free(fixture->flows);
     fd_close(fixture->writer);
     (void)unlinkat(fixture->directory, "output/exe_test.out", 0);
     (void)unlinkat(fixture->directory, "output", AT_REMOVEDIR);
@@ -625,6 +631,86 @@ static void a_short_output_is_captured_whole(void **state)
     assert_string_equal(buffer_text(&text), "grüße");
 }
 
+static off_t file_bytes(struct fixture *fixture)
+{
+    struct stat status;
+
+    assert_return_code(fstat(output_fd(fixture->output), &status), errno);
+    return status.st_size;
+}
+
+/* An output that shares the turns of the loop, and reads a terminal. */
+static int attach_shared_terminal(struct fixture *fixture, int *out_slave)
+{
+    int master = open_terminal(out_slave);
+
+    close_writer(fixture);
+    output_free(fixture->output);
+    fixture->flows = flows_new(fixture->loop);
+    fixture->output = open_output(fixture);
+    output_attach(fixture->output, master);
+    return master; /* borrowed */
+}
+
+/* Returns when the kernel has brought it to the other end. */
+static void write_through(int master, int slave, const char *text)
+{
+    struct pollfd ready = { .fd = master, .events = POLLIN };
+
+    assert_int_equal(write(slave, text, strlen(text)), strlen(text));
+    assert_int_equal(poll(&ready, 1, 10000), 1);
+}
+
+static void a_terminal_that_has_written_is_left_alone_for_a_pause(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(fd_close) int slave = -1;
+    int master = attach_shared_terminal(fixture, &slave);
+
+    write_through(master, slave, "one");
+    turn(fixture, 2);
+    assert_int_equal(output_length(fixture->output), 3);
+    write_through(master, slave, "two");
+    turn(fixture, 20);
+    assert_int_equal(output_length(fixture->output), 3);
+    loop_advance(fixture->loop, &fixture->clock, FLOWS_PAUSE_US);
+    assert_int_equal(output_length(fixture->output), 6);
+
+    /* The end of the program does not wait for a pause. */
+    write_through(master, slave, "three");
+    output_finish(fixture->output);
+    assert_true(output_is_finished(fixture->output));
+    assert_int_equal(output_length(fixture->output), 11);
+}
+
+static void a_terminal_that_writes_has_room_until_it_is_quiet(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(fd_close) int slave = -1;
+    int master = attach_shared_terminal(fixture, &slave);
+    off_t ahead;
+
+    write_through(master, slave, "one");
+    turn(fixture, 2);
+    ahead = file_bytes(fixture);
+    assert_true(ahead >= 64 * 1024);
+    for (unsigned i = 0; i < 40; i++) {
+        write_through(master, slave, ", one more");
+        loop_advance(fixture->loop, &fixture->clock, FLOWS_PAUSE_US);
+        assert_int_equal(output_length(fixture->output), 3 + (i + 1) * 10);
+        assert_int_equal(file_bytes(fixture), ahead);
+    }
+    loop_advance(fixture->loop, &fixture->clock, SECOND_US);
+    assert_int_equal(file_bytes(fixture), output_length(fixture->output));
+    write_through(master, slave, ", and it is watched again");
+    turn(fixture, 2);
+    assert_int_equal(output_length(fixture->output), 3 + 40 * 10 + 25);
+    fd_close(steal_fd(&slave));
+    loop_advance(fixture->loop, &fixture->clock, SECOND_US);
+    assert_true(output_is_closed(fixture->output));
+    assert_int_equal(file_bytes(fixture), output_length(fixture->output));
+}
+
 static void a_capture_of_nothing_is_empty(void **state)
 {
     struct fixture *fixture = *state;
@@ -705,6 +791,8 @@ int main(void)
         TEST(a_record_knows_of_bytes_that_the_file_does_not_have),
         TEST(a_spool_that_cannot_be_read_says_so),
         TEST(a_short_output_is_captured_whole),
+        TEST(a_terminal_that_has_written_is_left_alone_for_a_pause),
+        TEST(a_terminal_that_writes_has_room_until_it_is_quiet),
         TEST(a_capture_of_nothing_is_empty),
         TEST(a_capture_has_head_and_tail_and_says_how_much_is_missing),
         TEST(a_capture_does_not_cut_characters_in_two),

@@ -181,6 +181,33 @@ static void a_source_may_leave_while_it_is_served(void **state)
     assert_true(second.taken == 0);
 }
 
+/* Like a terminal, which has little at a time and is looked at again after a pause. */
+static void on_looked_at(struct flow_source *source)
+{
+    container_of(source, struct endless, source)->taken++;
+    assert_true(flow_ask(source) > 0);
+    (void)flow_took(source, 1, true);
+    assert_true(flow_wait(source));
+}
+
+static void a_source_that_waits_in_any_case_is_served_once_in_a_pause(void **state)
+{
+    struct fixture *fixture = *state;
+    struct endless sources[3] = { 0 };
+
+    for (unsigned i = 0; i < ARRAY_LENGTH(sources); i++) {
+        flow_join(&sources[i].source, fixture->flows, i ? "two" : "one", on_looked_at);
+        assert_true(flow_wait(&sources[i].source));
+    }
+    for (unsigned pause = 0; pause < 10; pause++)
+        let_pass(fixture);
+    assert_int_equal(sources[0].taken, 10);
+    for (unsigned i = 0; i < ARRAY_LENGTH(sources); i++) {
+        assert_in_range(sources[i].taken, 5, 10);
+        flow_leave(&sources[i].source);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +219,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(all_flows_together_leave_most_of_a_turn_to_others, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_source_that_waits_in_any_case_is_served_once_in_a_pause,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_source_may_leave_while_it_is_served, setup, teardown),
     };
 
