@@ -38,8 +38,8 @@ static const char *const statements[] = {
     [REMOVE_ENTRY] = "DELETE FROM ended_entries WHERE session = ?1 AND list = ?2",
     [COUNT_OUT] = "UPDATE ended_lists SET sessions = sessions - 1 WHERE id = ?2",
     [REMOVE_LISTS] = "DELETE FROM ended_lists INDEXED BY ended_lists_empty WHERE sessions <= 0",
-    [FIND_LIST] = "SELECT id, sessions FROM ended_lists WHERE scope = ?1 AND name = ?2"
-                  " AND value = ?3",
+    [FIND_LIST] =
+        "SELECT id, sessions FROM ended_lists WHERE scope = ?1 AND name = ?2 AND value = ?3",
 };
 
 _Static_assert(ARRAY_LENGTH(statements) == LABEL_STATEMENTS, "one place for each statement");
