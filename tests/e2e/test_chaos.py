@@ -328,8 +328,8 @@ class Survivor(Caller):
         answer = self.ask("POST", f"/sessions/{self.pick()}/executions", {"argv": ["/bin/echo", word]})
         if answer is None:
             return
-        if answer.status == 502 and answer.json["error"]["code"] == "supervisor_killed":
-            return  # whether its program had begun is not known: nobody but the caller may run it again
+        if answer.status == 502 and answer.json["error"]["code"] in ("supervisor_killed", "sandbox_connection_lost"):
+            return  # between the request and the start: whether its program had begun is not known, so nobody else may run it again
         run = answer.json if answer.status == 201 else {}
         if (run.get("state"), run.get("stdout")) != ("exited", word + "\n") and not (run.get("state") == "crashed" and run["reason"]):
             self.problems.append(f"use: {answer.status} {answer.body[:600]!r}")
