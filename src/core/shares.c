@@ -127,6 +127,17 @@ static int refuse(enum config_share kind, const char *who, size_t held, int64_t 
     return error_hint(err, "end some, or have the operator raise %s", setting);
 }
 
+/* By a row of the setting owners. */
+static int refuse_by_row(const struct config_owner *row, enum config_share kind, const char *who,
+                         size_t held, struct error *err)
+{
+    char setting[128];
+
+    snprintf(setting, sizeof(setting), "%s of \"%.60s\" in the setting owners", words[kind].row,
+             row->name);
+    return refuse(kind, who, held, row_cap(row, kind), setting, err);
+}
+
 static int check(const struct shares *shares, const struct config_owner *row, const char *owner,
                  const struct share *share, struct error *err)
 {
@@ -134,16 +145,15 @@ static int check(const struct shares *shares, const struct config_owner *row, co
     int64_t own = owner_cap(shares, row, owner, kind);
     int64_t tree = row_cap(row, kind);
     int64_t total = total_cap(shares, kind);
-    char setting[128];
 
-    snprintf(setting, sizeof(setting), "%s of \"%.60s\" in the setting owners", words[kind].row,
-             row ? row->name : "");
+    if (is_full(share->accounts[0]->held[kind], own) && own == tree)
+        return refuse_by_row(row, kind, "you have", share->accounts[0]->held[kind], err);
     if (is_full(share->accounts[0]->held[kind], own))
-        return refuse(kind, "you have", share->accounts[0]->held[kind], own,
-                      own == tree ? setting : words[kind].setting, err);
+        return refuse(kind, "you have", share->accounts[0]->held[kind], own, words[kind].setting,
+                      err);
     if (share->accounts[1] && is_full(share->accounts[1]->held[kind], tree))
-        return refuse(kind, "you and those who belong to you have", share->accounts[1]->held[kind],
-                      tree, setting, err);
+        return refuse_by_row(row, kind, "you and those who belong to you have",
+                             share->accounts[1]->held[kind], err);
     if (is_full(shares->held[kind], total))
         return refuse(kind, "all owners together have", shares->held[kind], total,
                       words[kind].total, err);
