@@ -5,8 +5,8 @@
 #include "base/landlock.h"
 #include "base/macros.h"
 #include "base/scoped.h"
-#include "launcher/skeleton_usr.h"
 #include "launcher/sys.h"
+#include "launcher/walls/skeleton_usr.h"
 
 #include <errno.h>
 #include <net/if.h>

@@ -2,8 +2,8 @@
 
 #include "base/landlock.h"
 #include "base/macros.h"
-#include "launcher/mounts.h"
 #include "launcher/sys.h"
+#include "launcher/walls/mounts.h"
 
 #include <errno.h>
 #include <stdio.h>

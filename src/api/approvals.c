@@ -1,6 +1,6 @@
 /* Routes of approvals: what waits for a decision, and the decision. */
 
-#include "core/approvals.h"
+#include "core/money/approvals.h"
 
 #include "api/request.h"
 #include "auth/caller.h"

@@ -10,9 +10,9 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/events.h"
-#include "core/execution.h"
-#include "core/output.h"
-#include "core/secrets.h"
+#include "core/output/spool.h"
+#include "core/run/execution.h"
+#include "core/session/secrets.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Routes of money: what a session, or an owner, may spend and has spent. */
 
-#include "core/budget.h"
+#include "core/money/budget.h"
 
 #include "api/request.h"
 #include "base/money.h"

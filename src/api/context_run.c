@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
-#include "core/rules.h"
+#include "core/run/rules.h"
 #include "wire/sse.h"
 
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "api/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/approvals.h"
-#include "core/choice.h"
+#include "core/money/approvals.h"
+#include "core/money/flavor_change.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/execution.h"
-#include "core/storage.h"
+#include "core/run/execution.h"
+#include "core/session/storage.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "api/request.h"
 #include "auth/auth.h"
 #include "base/str.h"
-#include "core/capacity.h"
 #include "core/metrics.h"
+#include "core/sandbox/capacity.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
  * After the run the workspace is searched for files that are new or changed.
  */
 
-#include "core/execute.h"
+#include "core/run/execute.h"
 #include "api/executions.h"
 #include "api/sessions.h"
 #include "base/alloc.h"

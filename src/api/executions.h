@@ -3,7 +3,7 @@
 /* What the routes of executions share. */
 
 #include "api/request.h"
-#include "core/execution.h"
+#include "core/run/execution.h"
 
 enum { WAIT_MAXIMUM_MS = 3600 * 1000 };
 

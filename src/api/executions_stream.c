@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/metrics.h"
-#include "core/output.h"
+#include "core/output/spool.h"
 #include "wire/sse.h"
 
 #include <string.h>

@@ -3,9 +3,9 @@
 #include "api/executions.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/output.h"
-#include "core/ports.h"
-#include "core/sandbox.h"
+#include "core/output/spool.h"
+#include "core/run/ports.h"
+#include "core/sandbox/sandbox.h"
 
 #include <string.h>
 #include <unistd.h>

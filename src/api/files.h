@@ -5,10 +5,10 @@
  * the sandbox's rights, and hands a descriptor over.
  */
 
+#include "agent/agent.h"
+#include "agent/files.h"
+#include "agent/listing.h"
 #include "api/request.h"
-#include "core/agent.h"
-#include "core/files.h"
-#include "core/listing.h"
 
 struct file_call;
 typedef void file_call_fn(struct file_call *call);

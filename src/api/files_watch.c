@@ -6,7 +6,7 @@
 #include "api/files.h"
 #include "base/alloc.h"
 #include "core/metrics.h"
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 #include "wire/sse.h"
 
 #include <errno.h>

@@ -12,9 +12,9 @@
 #include "base/mask.h"
 #include "base/str.h"
 #include "core/events.h"
-#include "core/execution.h"
 #include "core/metrics.h"
-#include "core/secrets.h"
+#include "core/run/execution.h"
+#include "core/session/secrets.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "api/files.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/keep.h"
 #include "core/metrics.h"
+#include "core/sandbox/workspace_archive.h"
 #include "loop/worker.h"
 #include "wire/tar.h"
 

@@ -6,12 +6,12 @@
  * connection is cut, so that nobody takes what is missing for the end.
  */
 
-#include "core/output.h"
 #include "api/executions.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/merged.h"
 #include "core/metrics.h"
+#include "core/output/combined_output.h"
+#include "core/output/spool.h"
 
 #include <stdio.h>
 #include <string.h>

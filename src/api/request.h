@@ -18,7 +18,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/id.h"
-#include "core/session.h"
+#include "core/session/session.h"
 #include "net/http_server.h"
 #include "store/store.h"
 #include "wire/json.h"

@@ -5,7 +5,7 @@
  * connection goes, for whatever reason, all sessions of that owner are ended.
  */
 
-#include "core/scopes.h"
+#include "core/session/scopes.h"
 #include "api/request.h"
 #include "auth/caller.h"
 #include "base/alloc.h"

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/usage.h"
+#include "core/sandbox/usage.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,17 +1,17 @@
 /*
- * Stored files (core/storage.h). Programs in a sandbox store and read files of their own session
+ * Stored files (core/session/storage.h). Programs in a sandbox store and read files of their own session
  * over the storage socket: the execution that they belong to is their only credential, and it is
  * good while the execution runs. The owner of the session lists, reads, shares and removes them
  * over the ordinary listeners, also after the sandbox is gone.
  */
 
-#include "core/storage.h"
+#include "core/session/storage.h"
 #include "api/request.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/execution.h"
 #include "core/metrics.h"
+#include "core/run/execution.h"
 #include "core/vault.h"
 
 #include <string.h>

@@ -5,10 +5,10 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/capacity.h"
-#include "core/flavor.h"
 #include "core/metrics.h"
-#include "core/templates.h"
+#include "core/money/flavor.h"
+#include "core/sandbox/capacity.h"
+#include "core/sandbox/templates.h"
 
 #include <string.h>
 #include <sys/statvfs.h>

@@ -6,7 +6,7 @@
 #include "api/request.h"
 #include "api/sessions.h"
 #include "base/alloc.h"
-#include "core/teardown_token.h"
+#include "core/session/teardown_token.h"
 
 #include <string.h>
 

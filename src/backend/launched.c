@@ -215,7 +215,7 @@ static struct launch_limits limits_for(const struct launched_backend *launched,
                                             wants_image(launched->config, limits) };
 }
 
-/* Files in memory leave half of it to the processes; see launcher/root.c. */
+/* Files in memory leave half of it to the processes; see launcher/walls/root.c. */
 static uint64_t disk_in_force(const struct launched_backend *launched,
                               const struct sandbox_limits *limits)
 {

@@ -124,7 +124,7 @@ struct config_owner {
 
 enum config_verdict { RULE_PASS, RULE_WARN, RULE_BLOCK };
 
-/* About commands, before they run; see core/rules.h. */
+/* About commands, before they run; see core/run/rules.h. */
 struct config_rule {
     char *name;
     char *pattern; /* a POSIX extended regular expression */

@@ -8,7 +8,7 @@
  *     sandbox.h    one incarnation behind a session: its states and what moves it between them
  *     flavor.h     the kinds of sandboxes that there are
  *     ceiling.h    the most that a caller may ask for
- *     choice.h     a session asks for another flavor: nothing changes, it is made, or somebody
+ *     flavor_change.h     a session asks for another flavor: nothing changes, it is made, or somebody
  * decides approvals.h  what somebody has to decide, and what he did budget.h     money: caps, what
  * is held, what is spent clocks.h     lease, idle, lifetime, retention: which deadline is next, and
  * what it does capacity.h   slots: reserved before the first side effect, released exactly once
@@ -19,12 +19,12 @@
  *     context.h    an interpreter that keeps its state between runs of code
  *     execute.h    code in one call, with the session made on demand
  *     execution.h  one run of a program: its states, streams and end
- *     output.h     the spool of one stream, readable by offset while it grows
+ *     spool.h     the spool of one stream, readable by offset while it grows
  *     agent.h      the protocol with a sandbox's init
  *     files.h      reading and writing files of a sandbox
  *     listing.h    what init tells of many files
  *     events.h     what happened, numbered, persisted, replayed
- *     keep.h       files that outlive the sandbox they were made in
+ *     workspace_archive.h       files that outlive the sandbox they were made in
  *     secrets.h    variables whose values nobody is shown
  *     vault.h      the key of this instance, for sealing and signing
  *     recovery.h   at start: records meet reality

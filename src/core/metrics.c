@@ -1,12 +1,12 @@
 #include "core/metrics.h"
 
 #include "base/buffer.h"
-#include "core/capacity.h"
 #include "core/core.h"
-#include "core/execution.h"
-#include "core/pool.h"
-#include "core/sandbox.h"
-#include "core/session.h"
+#include "core/run/execution.h"
+#include "core/sandbox/capacity.h"
+#include "core/sandbox/pool.h"
+#include "core/sandbox/sandbox.h"
+#include "core/session/session.h"
 
 #include <assert.h>
 #include <stdio.h>

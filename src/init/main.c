@@ -11,7 +11,7 @@
 
 #include "init/connection.h"
 #include "init/credentials.h"
-#include "init/file.h"
+#include "init/files/file.h"
 #include "init/init.h"
 #include "init/request.h"
 #include "init/start.h"

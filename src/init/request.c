@@ -1,7 +1,7 @@
 #include "init/request.h"
 
 #include "init/connection.h"
-#include "init/file.h"
+#include "init/files/file.h"
 #include "init/init.h"
 #include "init/start.h"
 #include "init/sys.h"

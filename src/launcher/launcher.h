@@ -6,19 +6,19 @@
  * when that closes; the sandboxes go on.
  */
 
-#include "launcher/cgroup.h"
-#include "launcher/closer.h"
-#include "launcher/disk.h"
+#include "launcher/ahead/spare.h"
+#include "launcher/cgroup/cgroup.h"
+#include "launcher/cgroup/memory_watch.h"
+#include "launcher/cgroup/oom.h"
 #include "launcher/fail.h"
-#include "launcher/host.h"
-#include "launcher/ids.h"
-#include "launcher/kit.h"
-#include "launcher/memory_watch.h"
-#include "launcher/network.h"
-#include "launcher/oom.h"
-#include "launcher/recent.h"
-#include "launcher/slots.h"
+#include "launcher/mark_cache.h"
+#include "launcher/network/network.h"
 #include "launcher/state.h"
+#include "launcher/teardown/teardown_process.h"
+#include "launcher/uid_ranges.h"
+#include "launcher/walls/disk.h"
+#include "launcher/walls/host.h"
+#include "launcher/walls/ids.h"
 
 #include <stdbool.h>
 #include <stdint.h>

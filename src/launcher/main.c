@@ -1,13 +1,13 @@
 /* The launcher's start and its loop: one request at a time, destroys side by side. */
 
-#include "launcher/destroy.h"
-#include "launcher/landlock.h"
 #include "launcher/launcher.h"
-#include "launcher/native.h"
 #include "launcher/power.h"
-#include "launcher/skeleton_disk.h"
-#include "launcher/spawn.h"
 #include "launcher/sys.h"
+#include "launcher/teardown/destroy.h"
+#include "launcher/walls/landlock.h"
+#include "launcher/walls/native.h"
+#include "launcher/walls/skeleton_disk.h"
+#include "launcher/walls/spawn.h"
 
 #include <signal.h>
 #include <stdlib.h>

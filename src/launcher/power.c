@@ -1,9 +1,9 @@
 #include "launcher/power.h"
 
 #include "launcher/launcher.h"
-#include "launcher/mounts.h"
-#include "launcher/native.h"
 #include "launcher/sys.h"
+#include "launcher/walls/mounts.h"
+#include "launcher/walls/native.h"
 
 #include <sched.h>
 #include <string.h>

@@ -3,11 +3,11 @@
  * same steps that destroy a whole one, so there is a single way back.
  */
 
-#include "launcher/destroy.h"
-#include "launcher/kill.h"
-#include "launcher/native.h"
-#include "launcher/spawn.h"
+#include "launcher/direct/kill.h"
 #include "launcher/sys.h"
+#include "launcher/teardown/destroy.h"
+#include "launcher/walls/native.h"
+#include "launcher/walls/spawn.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/core.h"
-#include "core/scopes.h"
+#include "core/session/scopes.h"
 #include "mcp/private.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "core/session.h"
+#include "core/session/session.h"
 #include "loop/loop.h"
 #include "mcp/mcp.h"
 #include "net/http_server.h"

@@ -4,9 +4,9 @@
  * can be read by its address.
  */
 
+#include "agent/files.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/files.h"
 #include "mcp/private.h"
 #include "wire/base64.h"
 

@@ -8,7 +8,7 @@
 #include "base/list.h"
 #include "net/address.h"
 #include "net/http_client.h"
-#include "net/output.h"
+#include "net/send_queue.h"
 #include "net/tls.h"
 
 struct http_client {

@@ -19,7 +19,7 @@
 #include "base/list.h"
 #include "net/http_server.h"
 #include "net/listener.h"
-#include "net/output.h"
+#include "net/send_queue.h"
 
 struct http_exchange {
     char id[ID_SIZE];

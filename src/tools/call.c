@@ -2,7 +2,7 @@
 #include "base/mask.h"
 #include "base/str.h"
 #include "core/core.h"
-#include "core/session.h"
+#include "core/session/session.h"
 #include "tools/memory.h"
 #include "tools/work.h"
 

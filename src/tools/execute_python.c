@@ -7,8 +7,8 @@
 #include "base/mask.h"
 #include "base/str.h"
 #include "core/core.h"
-#include "core/execute.h"
-#include "core/output.h"
+#include "core/output/spool.h"
+#include "core/run/execute.h"
 #include "tools/file.h"
 #include "tools/text.h"
 

@@ -2,7 +2,7 @@
 
 /* What the tools for files share: how failures are told, and what kind of file it is. */
 
-#include "core/files.h"
+#include "agent/files.h"
 #include "tools/memory.h"
 #include "tools/work.h"
 

@@ -1,9 +1,9 @@
 #include "tools/memory.h"
 
+#include "agent/files.h"
 #include "base/alloc.h"
 #include "core/core.h"
-#include "core/files.h"
-#include "core/session.h"
+#include "core/session/session.h"
 #include "tools/work.h"
 
 #include <stdio.h>

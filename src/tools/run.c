@@ -4,8 +4,8 @@
 #include "base/mask.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/rules.h"
-#include "core/sandbox.h"
+#include "core/run/rules.h"
+#include "core/sandbox/sandbox.h"
 #include "tools/spill.h"
 #include "tools/text.h"
 

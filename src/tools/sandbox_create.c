@@ -1,14 +1,14 @@
 /*
- * Another sandbox for the session: made, refused or asked for as core/choice.h has it. The call
+ * Another sandbox for the session: made, refused or asked for as core/money/flavor_change.h has it. The call
  * waits until the new one is there, and for a decision as long as it was told to.
  */
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/approvals.h"
-#include "core/choice.h"
 #include "core/core.h"
-#include "core/flavor.h"
+#include "core/money/approvals.h"
+#include "core/money/flavor.h"
+#include "core/money/flavor_change.h"
 #include "tools/memory.h"
 #include "tools/work.h"
 

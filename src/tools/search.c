@@ -1,9 +1,9 @@
 /* What is where: ls, glob and grep. */
 
+#include "agent/listing.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/core.h"
-#include "core/listing.h"
 #include "tools/file.h"
 #include "tools/text.h"
 #include "wire/glob.h"

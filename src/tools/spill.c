@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/id.h"
 #include "core/core.h"
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 
 #include <stdlib.h>
 

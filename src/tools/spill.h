@@ -5,7 +5,7 @@
  * it. It is opened when the first piece comes and complete when it is closed.
  */
 
-#include "core/files.h"
+#include "agent/files.h"
 
 struct agent;
 struct sandbox;

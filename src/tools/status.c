@@ -1,7 +1,7 @@
 #include "base/str.h"
 #include "config/config.h"
-#include "core/execution.h"
-#include "core/sandbox.h"
+#include "core/run/execution.h"
+#include "core/sandbox/sandbox.h"
 #include "tools/work.h"
 
 static const char *state_in_words(const struct session *session)

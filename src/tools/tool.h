@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/list.h"
-#include "core/session.h"
+#include "core/session/session.h"
 #include "loop/loop.h"
 #include "wire/json.h"
 

@@ -1,11 +1,11 @@
 #pragma once
 
 /*
- * Stands in for core/agent.c where a test links it: every request is answered with success at the
+ * Stands in for agent/agent.c where a test links it: every request is answered with success at the
  * end of the turn, unless the test says otherwise. It knows no processes.
  */
 
-#include "core/agent.h"
+#include "agent/agent.h"
 
 /* The connection breaks: open requests fail and the owner is told. */
 void fake_agent_lose(struct agent *agent);

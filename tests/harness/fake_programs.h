@@ -1,12 +1,12 @@
 #pragma once
 
 /*
- * Stands in for core/agent.c, with programs: each start makes real pipes, whose inner ends the test
+ * Stands in for agent/agent.c, with programs: each start makes real pipes, whose inner ends the test
  * holds, and the test says what the program does. Programs outlive the connection and the core, as
  * those of a real init do: the next agent_list() tells of them.
  */
 
-#include "core/agent.h"
+#include "agent/agent.h"
 
 struct fake_program {
     uint64_t number;

@@ -7,7 +7,7 @@
 
 #include "config/config.h"
 #include "core/core.h"
-#include "core/session.h"
+#include "core/session/session.h"
 #include "harness/fake_backend.h"
 #include "harness/fake_store.h"
 

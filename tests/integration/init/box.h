@@ -5,8 +5,8 @@
  * through an agent. Everything waits with a deadline and fails the test when it passes.
  */
 
+#include "agent/agent.h"
 #include "base/buffer.h"
-#include "core/agent.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

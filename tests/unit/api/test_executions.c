@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/execution.h"
+#include "core/run/execution.h"
 
 #include <errno.h>
 #include <fcntl.h>

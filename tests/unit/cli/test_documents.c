@@ -1,8 +1,8 @@
 /* What the command line makes of documents, and which it writes. */
 
-#include "cli/attach.h"
-#include "cli/create_options.h"
-#include "cli/sessions.h"
+#include "cli/run/attach.h"
+#include "cli/session/create_options.h"
+#include "cli/session/sessions.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

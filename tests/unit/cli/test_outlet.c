@@ -1,4 +1,4 @@
-#include "cli/outlet.h"
+#include "cli/run/outlet.h"
 
 #include "base/alloc.h"
 

@@ -1,5 +1,5 @@
 #include "core/ceiling.h"
-#include "core/choice.h"
+#include "core/money/flavor_change.h"
 #include "harness/world.h"
 
 #include <setjmp.h>

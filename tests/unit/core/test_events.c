@@ -1,6 +1,6 @@
 #include "core/events.h"
 #include "core/metrics.h"
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 #include "harness/fake_agent.h"
 #include "harness/world.h"
 #include "wire/json.h"

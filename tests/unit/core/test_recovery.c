@@ -1,5 +1,5 @@
 #include "core/metrics.h"
-#include "core/sandbox.h"
+#include "core/sandbox/sandbox.h"
 #include "harness/fake_agent.h"
 #include "harness/world.h"
 

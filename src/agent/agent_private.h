@@ -1,0 +1,56 @@
+#pragma once
+
+/* What agent.c, which asks, and agent_answer.c, which takes what init says, share. */
+
+#include "agent/agent.h"
+
+struct forgets;  /* that are not sent yet */
+struct outgoing; /* a message that the socket does not take yet */
+
+/* Each leads only to later ones. */
+enum agent_state {
+    AGENT_CONNECTED,
+    AGENT_LOST,    /* open requests fail and on_lost is called at the end of the turn */
+    AGENT_TOLD,    /* its owner knows of the loss */
+    AGENT_RETIRED, /* by its owner: open requests fail at the end of the turn, then it is freed */
+    AGENT_CLOSED,  /* no more callbacks */
+};
+
+struct agent {
+    struct loop *loop;                   /* borrowed */
+    const struct agent_handler *handler; /* borrowed */
+    void *user;                          /* borrowed */
+    struct io_watch socket;
+    struct deferred finish;  /* completes what cannot be completed where it failed */
+    struct deferred release; /* frees the memory once no caller is left on the stack */
+    enum agent_state state;
+    struct error *loss; /* owned; NULL unless it was lost */
+    bool has_hello;
+    struct protocol_hello hello;
+    int64_t heard_us; /* the last message */
+    uint64_t last_id;
+    uint64_t last_sent; /* request of the last message that was sent; 0 when nobody waits for it */
+    uint64_t highest_sent; /* the same, the highest of all */
+    bool was_reset; /* init has ended with messages unread: the last one that was sent, at least */
+    struct agent_request *open; /* borrowed: sent or queued, oldest first */
+    struct outgoing *queue;     /* owned: in the order they are to be sent */
+    struct outgoing *files;     /* owned: file operations that wait for others to end */
+    struct forgets *forgets;    /* owned; NULL without */
+    size_t queued_bytes;
+    unsigned files_in_flight;
+};
+
+/* The connection is over; open requests fail and on_lost is called, both from the loop. */
+void agent_lose(struct agent *agent, enum error_code code, const char *why);
+
+/* Init has said hello: a list that was asked for before is empty, or is asked for now. */
+void agent_continue_list(struct agent *agent);
+
+/* Takes it out of the open ones; NULL when there is none with this id. */
+struct agent_request *agent_take(struct agent *agent, uint64_t id);
+
+/* A file operation has ended: the next one can go. */
+void agent_file_ended(struct agent *agent);
+
+/* Reads what init has sent. */
+void agent_receive(struct agent *agent);

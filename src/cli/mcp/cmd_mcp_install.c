@@ -1,0 +1,155 @@
+/* sandglass mcp install: how MCP clients are told of us. */
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/mcp/mcp_clients.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_MAXIMUM = 1 << 20, NAME_MAXIMUM = 64 };
+
+#define CLIENTS "claude-desktop claude-code cursor vscode windsurf gemini codex zed"
+
+struct install_args {
+    struct common_args common;
+    const char *write;
+    const char *name;
+};
+
+static const struct option install_options[] = {
+    { "write", 0, OPTION_TEXT, offsetof(struct install_args, write), "CLIENT", CLIENTS,
+      "put it into the configuration of this client; the rest of the file stays" },
+    { "name", 0, OPTION_TEXT, offsetof(struct install_args, name), "NAME", NULL,
+      "how the client calls the server (sandglass)" },
+    { 0 },
+};
+
+static char *own_program(void)
+{
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    return length > 0 ? xstrndup(path, (size_t)length) : xstrdup("sandglass");
+}
+
+static bool is_plain(const char *name)
+{
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < length; i++)
+        if (!isalnum((unsigned char)name[i]) && name[i] != '-' && name[i] != '_')
+            return false;
+    return length > 0 && length <= NAME_MAXIMUM;
+}
+
+static int write_entry(struct cli *cli, const char *client, const struct mcp_entry *entry)
+{
+    static const char *const words[] = {
+        [MCP_ADDED] = "added to", [MCP_REPLACED] = "replaced in", [MCP_UNCHANGED] = "already in"
+    };
+    const struct mcp_client_kind *kind = mcp_client_kind_find(client);
+    scoped(free) char *path = NULL;
+    scoped(free) char *line = NULL;
+    enum mcp_change change;
+    struct error err;
+
+    path = mcp_client_path(kind, &err);
+    if (!path || mcp_client_write(kind, entry, path, &change, &err) < 0)
+        return cli_fail(cli, &err);
+    if (cli->json) {
+        json_t *document = json_pack("{s: s, s: s, s: b}", "client", kind->name, "file", path,
+                                     "changed", change != MCP_UNCHANGED);
+        int code = cli_print_json(cli, document);
+
+        json_decref(document);
+        return code;
+    }
+    line = xasprintf("%s: %s %s; start %s again\n", entry->name, words[change], path, kind->title);
+    return cli_print(cli, line, strlen(line));
+}
+
+/* A row for each client, or for the one that is named. */
+static json_t *describe_json(const char *client, const struct mcp_entry *entry)
+{
+    json_t *rows = json_array();
+
+    for (const struct mcp_client_kind *kind = mcp_client_kinds; kind->name; kind++) {
+        scoped(buffer_fini) struct buffer text = BUFFER_INIT(TEXT_MAXIMUM);
+        scoped(free) char *path = mcp_client_path(kind, NULL);
+
+        if (client && strcmp(client, kind->name) != 0)
+            continue;
+        mcp_client_describe(kind, entry, &text);
+        json_array_append_new(rows,
+                              json_pack("{s: s, s: s, s: s?, s: s}", "client", kind->name, "title",
+                                        kind->title, "file", path, "content", buffer_text(&text)));
+    }
+    return rows;
+}
+
+static int print_entries(struct cli *cli, const char *client, const struct mcp_entry *entry)
+{
+    json_t *rows = describe_json(client, entry);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(TEXT_MAXIMUM);
+    int code;
+
+    if (cli->json) {
+        json_t *document = json_pack("{s: O}", "clients", rows);
+
+        code = cli_print_json(cli, document);
+        json_decref(document);
+    } else {
+        const json_t *row;
+        size_t i;
+
+        json_array_foreach(rows, i, row)
+        {
+            buffer_appendf(&text, "%s# %s: %s\n%s", i ? "\n" : "", field_text(row, "title", ""),
+                           field_text(row, "file", "?"), field_text(row, "content", ""));
+        }
+        code = cli_print(cli, text.data, text.length);
+    }
+    json_decref(rows);
+    return code;
+}
+
+static int install_run(struct cli *cli, const void *given_args, const struct option_result *given)
+{
+    const struct install_args *args = given_args;
+    const char *client = given->operands.count ? given->operands.items[0] : NULL;
+    scoped(free) char *program = own_program();
+    const struct mcp_entry entry = {
+        .name = args->name ? args->name : "sandglass",
+        .program = program,
+        .url = str_is_empty(args->common.url) ? NULL : args->common.url,
+    };
+
+    if (!is_plain(entry.name))
+        return cli_misuse(cli, "--name has to be letters, digits, - and _");
+    if (given->operands.count > 1 || (client && !mcp_client_kind_find(client)))
+        return cli_misuse(cli, "install takes one client: " CLIENTS);
+    if (args->write)
+        return write_entry(cli, args->write, &entry);
+    return print_entries(cli, client, &entry);
+}
+
+const struct command cmd_mcp_install = {
+    .name = "install",
+    .summary = "Print or write the configuration of MCP clients",
+    .usage = "[CLIENT] | --write CLIENT",
+    .details = "Without --write nothing is changed: what has to stand in which file is printed, "
+               "for all known\nclients or for one. With --url the server works with that daemon. "
+               "A file that cannot be read as\nit should be is left alone.",
+    .sets = { { install_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct install_args),
+    .plain_after = OPERANDS_MIXED,
+    .operand = OPERAND_WORDS,
+    .words = CLIENTS,
+    .run = install_run,
+};

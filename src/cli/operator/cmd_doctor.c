@@ -1,0 +1,143 @@
+/* sandglass doctor: what this host allows, and how to get the rest. */
+
+#include "cli/commands.h"
+#include "cli/operator/doctor.h"
+#include "config/config.h"
+#include "wire/json.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct doctor_args {
+    struct common_args common;
+    const char *config;
+    bool store;
+};
+
+static const struct option doctor_options[] = {
+    { "store", 0, OPTION_FLAG, offsetof(struct doctor_args, store), NULL, NULL,
+      "check the whole database too, with its log and the output beside it" },
+    { "config", 'c', OPTION_TEXT, offsetof(struct doctor_args, config), "FILE", NULL,
+      "the settings; else $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
+      "~/.config/sandglass/sandglass.yaml, whichever there is" },
+    { 0 },
+};
+
+static const char *const status_names[] = {
+    [FINDING_OK] = "ok",
+    [FINDING_WARN] = "warn",
+    [FINDING_FAIL] = "fail",
+};
+
+struct report {
+    struct buffer text;
+    struct json_writer json;
+    bool as_json;
+    unsigned counts[3];
+};
+
+void finding_set(struct finding *finding, enum finding_status status, const char *remedy,
+                 const char *format, ...)
+{
+    va_list args;
+
+    finding->status = status;
+    va_start(args, format);
+    vsnprintf(finding->detail, sizeof(finding->detail), format, args);
+    va_end(args);
+    snprintf(finding->remedy, sizeof(finding->remedy), "%s", remedy ? remedy : "");
+}
+
+static void report_json(struct report *report, const char *name, const struct finding *finding)
+{
+    json_begin_object(&report->json, NULL);
+    json_put_text(&report->json, "name", name);
+    json_put_text(&report->json, "status", status_names[finding->status]);
+    json_put_text(&report->json, "detail", finding->detail);
+    json_put_text(&report->json, "remedy", *finding->remedy ? finding->remedy : NULL);
+    json_end_object(&report->json);
+}
+
+static void report_add(struct report *report, const char *name, const struct finding *finding)
+{
+    report->counts[finding->status]++;
+    if (report->as_json) {
+        report_json(report, name, finding);
+        return;
+    }
+    buffer_appendf(&report->text, "%-5s %-16s %s\n", status_names[finding->status], name,
+                   finding->detail);
+    if (*finding->remedy)
+        buffer_appendf(&report->text, "%22s → %s\n", "", finding->remedy);
+}
+
+static void run_checks(const struct doctor *doctor, const struct check *checks,
+                       struct report *report)
+{
+    for (; checks->name; checks++) {
+        struct finding finding = { 0 };
+
+        checks->run(doctor, &finding);
+        report_add(report, checks->name, &finding);
+    }
+}
+
+static void report_end(struct report *report)
+{
+    bool runs = report->counts[FINDING_FAIL] == 0;
+
+    if (report->as_json) {
+        json_end_array(&report->json);
+        json_put_bool(&report->json, "ok", runs);
+        json_end_object(&report->json);
+        buffer_append_byte(&report->text, '\n');
+    } else {
+        buffer_appendf(&report->text, "\n%s: %u ok, %u to improve, %u in the way\n",
+                       runs ? "Sandglass can run here" : "Sandglass cannot run here",
+                       report->counts[FINDING_OK], report->counts[FINDING_WARN],
+                       report->counts[FINDING_FAIL]);
+    }
+}
+
+static int doctor_run(struct cli *cli, const void *given_args, const struct option_result *given)
+{
+    const struct doctor_args *args = given_args;
+    scoped(config_fini) struct config config = { 0 };
+    struct report report = { .text = BUFFER_INIT(1 << 20), .as_json = cli->json };
+    struct error err;
+    int loaded = config_load(&config, args->config, &err);
+    struct doctor doctor = {
+        .cli = cli,
+        .config = loaded == 0 ? &config : NULL,
+        .config_problem = loaded == 0 ? NULL : err.message,
+    };
+    int code;
+
+    if (given->operands.count)
+        return cli_misuse(cli, "doctor takes no operand: \"%s\"", given->operands.items[0]);
+    if (report.as_json) {
+        report.json = JSON_WRITER(&report.text);
+        json_begin_object(&report.json, NULL);
+        json_begin_array(&report.json, "checks");
+    }
+    run_checks(&doctor, host_checks, &report);
+    run_checks(&doctor, sandglass_checks, &report);
+    if (args->store)
+        run_checks(&doctor, store_checks, &report);
+    report_end(&report);
+    code = cli_print(cli, report.text.data, report.text.length);
+    buffer_fini(&report.text);
+    return code ? code : report.counts[FINDING_FAIL] ? EXIT_REFUSED : 0;
+}
+
+const struct command cmd_doctor = {
+    .name = "doctor",
+    .summary = "Say what this host allows and how to get the rest",
+    .usage = "[--store] [--config F]",
+    .details = "Each line is ok, warn (Sandglass runs, with less) or fail (it does not run); exit "
+               "code 1\nwhen there is a fail.",
+    .sets = { { doctor_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct doctor_args),
+    .plain_after = OPERANDS_MIXED,
+    .run = doctor_run,
+};

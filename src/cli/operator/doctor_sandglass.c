@@ -1,0 +1,279 @@
+#include "cli/operator/doctor.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "cli/cli.h"
+#include "cli/operator/store_report.h"
+#include "config/config.h"
+#include "daemon/confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const uint64_t least_bytes = 256 << 20;
+static const uint64_t good_bytes = (uint64_t)4 << 30;
+
+static void check_settings(const struct doctor *doctor, struct finding *finding)
+{
+    struct error err;
+
+    if (!doctor->config)
+        finding_set(finding, FINDING_FAIL, "correct the file", "%s", doctor->config_problem);
+    else if (config_check(doctor->config, &err) < 0)
+        finding_set(finding, FINDING_FAIL, *err.hint ? err.hint : "correct the settings", "%s",
+                    err.message);
+    else
+        finding_set(finding, FINDING_OK, NULL, "%s",
+                    doctor->config->path ? doctor->config->path : "the defaults");
+}
+
+/* The directory itself or the nearest one above it that exists; allocated. */
+static char *existing_part(const char *path)
+{
+    char *part = xstrdup(path);
+
+    while (access(part, F_OK) < 0 && strrchr(part, '/') != part && strrchr(part, '/'))
+        *strrchr(part, '/') = '\0';
+    if (access(part, F_OK) < 0)
+        strcpy(part, "/");
+    return part;
+}
+
+static void check_directory(const char *path, const char *remedy, struct finding *finding)
+{
+    scoped(free) char *part = existing_part(path);
+
+    if (access(part, W_OK | X_OK) == 0)
+        finding_set(finding, FINDING_OK, NULL, "%s", path);
+    else
+        finding_set(finding, FINDING_FAIL, remedy, "%s cannot be written: %s", part,
+                    strerror(errno));
+}
+
+static void check_state(const struct doctor *doctor, struct finding *finding)
+{
+    if (doctor->config)
+        check_directory(doctor->config->state_dir, "name another one with --state or state_dir",
+                        finding);
+    else
+        finding_set(finding, FINDING_WARN, NULL, "not known without settings");
+}
+
+static void check_runtime(const struct doctor *doctor, struct finding *finding)
+{
+    if (doctor->config)
+        check_directory(doctor->config->runtime_dir, "name another one with runtime_dir", finding);
+    else
+        finding_set(finding, FINDING_WARN, NULL, "not known without settings");
+}
+
+static void check_space(const struct doctor *doctor, struct finding *finding)
+{
+    scoped(free) char *part = existing_part(doctor->config ? doctor->config->state_dir : "/");
+    char free_text[STR_UNIT_SIZE];
+    struct statvfs fs;
+    uint64_t free_bytes;
+
+    if (statvfs(part, &fs) < 0) {
+        finding_set(finding, FINDING_FAIL, NULL, "%s: %s", part, strerror(errno));
+        return;
+    }
+    free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    str_format_size(free_bytes, free_text);
+    finding_set(finding,
+                free_bytes < least_bytes  ? FINDING_FAIL
+                : free_bytes < good_bytes ? FINDING_WARN
+                                          : FINDING_OK,
+                free_bytes < good_bytes ? "make room, or move state_dir to a larger disk" : NULL,
+                "%s free at %s", free_text, part);
+}
+
+static bool is_in_path(const char *name)
+{
+    scoped(free) char *directories = xstrdup(getenv("PATH") ? getenv("PATH") : "/usr/bin:/bin");
+    char *place = NULL;
+
+    for (char *directory = strtok_r(directories, ":", &place); directory;
+         directory = strtok_r(NULL, ":", &place)) {
+        scoped(free) char *path = path_join(directory, name);
+
+        if (access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void check_languages(const struct doctor *doctor UNUSED, struct finding *finding)
+{
+    bool python = is_in_path("python3"), bash = is_in_path("bash");
+
+    if (python && bash)
+        finding_set(finding, FINDING_OK, NULL, "python3 and bash");
+    else
+        finding_set(finding, FINDING_WARN,
+                    "install it here, or use a template that has it: the template 'host' is this "
+                    "host's",
+                    "missing: %s%s%s", python ? "" : "python3", python || bash ? "" : ", ",
+                    bash ? "" : "bash");
+}
+
+static void check_daemon(const struct doctor *doctor, struct finding *finding)
+{
+    scoped(reply_fini) struct reply reply = { 0 };
+    struct error err;
+
+    if (cli_call(doctor->cli, HTTP_GET, "/readyz", NULL, &reply, &err) == 0 || reply.status == 200)
+        finding_set(finding, FINDING_OK, NULL, "runs at %s", doctor->cli->url);
+    else if (str_equal(err.name, "daemon_not_running"))
+        finding_set(finding, FINDING_WARN, "start it: sandglass serve", "not running at %s",
+                    doctor->cli->url);
+    else
+        finding_set(finding, FINDING_WARN, *err.hint ? err.hint : NULL, "%s: %s", doctor->cli->url,
+                    err.message);
+}
+
+/* What this host gives to the daemon itself. */
+static void check_confinement(const struct doctor *doctor, struct finding *finding)
+{
+    struct confinement confinement;
+
+    if (!doctor->config) {
+        finding_set(finding, FINDING_WARN, NULL, "not known without the settings");
+        return;
+    }
+    confine_probe(doctor->config, &confinement);
+    if (confinement.mode == CONFINE_OFF)
+        finding_set(finding, FINDING_WARN, "set daemon.confine to auto or required",
+                    "daemon.confine is off: the daemon has no walls of its own");
+    else if (confinement.missing[0])
+        finding_set(finding, confinement.mode == CONFINE_REQUIRED ? FINDING_FAIL : FINDING_WARN,
+                    confinement.landlock ? "use a kernel with CONFIG_SECCOMP_FILTER; in a "
+                                           "container: allow seccomp in its profile"
+                                         : "boot with lsm=landlock on a kernel of 5.13 or later; "
+                                           "in a container: allow landlock_* in its profile",
+                    "the daemon cannot have %s", confinement.missing);
+    else
+        finding_set(finding, FINDING_OK, NULL, "the daemon gets seccomp and landlock (ABI %u)",
+                    confinement.landlock);
+}
+
+/* --- the proof ------------------------------------------------------------------------------- */
+
+/* In the child: `run` uses the daemon that is there, or a private one. */
+static _Noreturn void run_true(const struct doctor *doctor, int output)
+{
+    const char *backend = doctor->config->sandbox.backend;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    (void)dup2(null, STDIN_FILENO);
+    (void)dup2(null, STDOUT_FILENO);
+    (void)dup2(output, STDERR_FILENO);
+    if (doctor->config->path)
+        (void)setenv("SANDGLASS_CONFIG", doctor->config->path, 1);
+    execl("/proc/self/exe", "sandglass", "run", "--backend", backend, "--timeout", "30s", "--",
+          "true", NULL);
+    _exit(127);
+}
+
+/* What `run` wrote on stderr of its own: the message, and the hint that follows it; "" without. */
+struct refusal {
+    char message[200];
+    char hint[256];
+};
+
+static void read_refusal(int fd, struct refusal *refusal)
+{
+    static const char mark[] = "sandglass: ";
+    char line[1024];
+    FILE *stream = fdopen(fd, "r");
+
+    *refusal = (struct refusal){ 0 };
+    while (stream && fgets(line, sizeof(line), stream)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (!str_starts_with(line, mark))
+            continue;
+        if (!*refusal->message)
+            snprintf(refusal->message, sizeof(refusal->message), "%.199s", line + strlen(mark));
+        else if (!*refusal->hint)
+            snprintf(refusal->hint, sizeof(refusal->hint), "%.255s", line + strlen(mark));
+    }
+    if (stream)
+        fclose(stream);
+}
+
+/* Parts that look well are no proof: one sandbox is made, and a program runs in it. */
+static void check_sandbox(const struct doctor *doctor, struct finding *finding)
+{
+    struct refusal refusal;
+    int pipes[2];
+    int status = 0;
+    pid_t pid;
+
+    if (!doctor->config || pipe2(pipes, O_CLOEXEC) < 0) {
+        finding_set(finding, FINDING_FAIL, NULL, "cannot be tried");
+        return;
+    }
+    pid = fork();
+    if (pid == 0)
+        run_true(doctor, pipes[1]);
+    close(pipes[1]);
+    read_refusal(pipes[0], &refusal);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        finding_set(finding, FINDING_OK, NULL, "made by the backend %s, and 'true' ran in it",
+                    doctor->config->sandbox.backend);
+    else
+        finding_set(finding, FINDING_FAIL, refusal.hint, "the backend %s cannot make one: %s",
+                    doctor->config->sandbox.backend,
+                    *refusal.message ? refusal.message : "no reason given");
+}
+
+const struct check sandglass_checks[] = {
+    { "settings", check_settings },
+    { "state dir", check_state },
+    { "runtime dir", check_runtime },
+    { "disk space", check_space },
+    { "languages", check_languages },
+    { "daemon", check_daemon },
+    { "confinement", check_confinement },
+    { "sandbox", check_sandbox },
+    { 0 },
+};
+
+static void check_store(const struct doctor *doctor, struct finding *finding)
+{
+    scoped(free) char *path =
+        path_join(doctor->config ? doctor->config->state_dir : "/", "sandglass.db");
+    struct store_report report;
+    struct error err = { 0 };
+
+    if (access(path, F_OK) < 0) {
+        finding_set(finding, FINDING_OK, NULL, "no database yet at %s", path);
+        return;
+    }
+    if (store_report_run(&report, path, doctor->config ? doctor->config->state_dir : NULL, &err) <
+        0)
+        finding_set(finding, FINDING_FAIL, *err.hint ? err.hint : NULL, "%s", err.message);
+    else if (report.check.findings)
+        finding_set(finding, FINDING_FAIL,
+                    "all of it: sandglass store check; docs/store.md says "
+                    "what to do",
+                    "%s: %llu findings: %s", path, (unsigned long long)report.check.findings,
+                    json_string_value(json_array_get(report.findings, 0)));
+    else
+        finding_set(finding, FINDING_OK, NULL, "%s: %llu sessions, all good", path,
+                    (unsigned long long)report.check.sessions);
+    store_report_fini(&report);
+}
+
+const struct check store_checks[] = {
+    { "store", check_store },
+    { 0 },
+};

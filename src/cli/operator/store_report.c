@@ -1,0 +1,88 @@
+#include "cli/operator/store_report.h"
+
+#include "base/alloc.h"
+#include "base/id.h"
+#include "base/str.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct store_report *report_from(struct store_check *check)
+{
+    return container_of(check, struct store_report, check);
+}
+
+static void on_finding(struct store_check *check, const char *finding)
+{
+    json_array_append_new(report_from(check)->findings, json_string_nocheck(finding));
+}
+
+static void on_execution(struct store_check *check, const char *id)
+{
+    free(map_remove(&report_from(check)->output, id));
+}
+
+/* Before the records are read: a record is there before its output is. */
+static void find_output(struct store_report *report, const char *state_dir)
+{
+    scoped(free) char *path = path_join(state_dir, "output");
+    DIR *directory = opendir(path);
+    const struct dirent *entry;
+
+    while (directory && (entry = readdir(directory))) {
+        scoped(free) char *id = xstrndup(entry->d_name, strcspn(entry->d_name, "."));
+
+        if (id_is_valid(id, ID_EXECUTION) && !map_get(&report->output, id)) {
+            const char *name = id;
+
+            map_put(&report->output, name, steal_ptr(&id));
+        }
+    }
+    if (directory)
+        closedir(directory);
+}
+
+static void tell_unknown_output(struct store_report *report)
+{
+    struct map_slot *slot;
+    scoped(free) char *finding = NULL;
+    const char *example = NULL;
+
+    map_for_each (slot, &report->output) {
+        report->unknown_output++;
+        example = slot->value;
+    }
+    if (!example)
+        return;
+    finding = xasprintf("there is output of %llu executions that have no record, such as %s",
+                        (unsigned long long)report->unknown_output, example);
+    report->check.findings++;
+    on_finding(&report->check, finding);
+}
+
+int store_report_run(struct store_report *report, const char *path, const char *state_dir,
+                     struct error *err)
+{
+    *report = (struct store_report){ .findings = json_array() };
+    report->check.on_finding = on_finding;
+    if (state_dir) {
+        report->check.on_execution = on_execution;
+        find_output(report, state_dir);
+    }
+    if (store_check_run(&report->check, path, err) < 0)
+        return -1;
+    if (!report->check.findings)
+        tell_unknown_output(report);
+    return 0;
+}
+
+void store_report_fini(struct store_report *report)
+{
+    struct map_slot *slot;
+
+    map_for_each (slot, &report->output)
+        free(slot->value);
+    map_fini(&report->output);
+    json_decref(report->findings);
+}

@@ -1,0 +1,244 @@
+/* sandglass execute: code in, output out; the session is made on demand and stays without --rm. */
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/run/attach.h"
+#include "cli/run/streams.h"
+#include "cli/session/create_options.h"
+#include "wire/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CODE_MAXIMUM = 64 << 20, READ_BYTES = 65536 };
+
+struct execute_args {
+    struct common_args common;
+    const char *language;
+    const char *session;
+    const char *key;
+    const char *timeout;
+    const char *code;
+    const char *file;
+    bool is_ephemeral;
+    struct variable_args variables;
+};
+
+#define PLACE(field) offsetof(struct execute_args, field)
+
+static const struct option execute_options[] = {
+    { "language", 0, OPTION_TEXT, PLACE(language), "NAME", "python bash",
+      "python or bash; else by the name of the file, else python" },
+    { "session", 's', OPTION_TEXT, PLACE(session), "ID", NULL,
+      "run it in this session; else in a new one" },
+    { "key", 0, OPTION_TEXT, PLACE(key), "KEY", NULL, "run it in the session of this key" },
+    { "timeout", 0, OPTION_DURATION, PLACE(timeout), "T", NULL,
+      "kill it after this long: exit code 124" },
+    { "code", 'c', OPTION_TEXT, PLACE(code), "TEXT", NULL, "the code itself" },
+    { "file", 'f', OPTION_TEXT, PLACE(file), "FILE", NULL, "a file with the code; - is stdin" },
+    { "rm", 0, OPTION_FLAG, PLACE(is_ephemeral), NULL, NULL,
+      "remove the new session with its files after the run" },
+    VARIABLE_OPTIONS(PLACE(variables)),
+    { 0 },
+};
+
+/* --- the code -------------------------------------------------------------------------------- */
+
+static int read_all(int fd, struct buffer *code, struct error *err)
+{
+    for (;;) {
+        void *room = buffer_reserve(code, READ_BYTES);
+        ssize_t count;
+
+        if (!room)
+            return error_set(err, ERR_TOO_LARGE, "the code is larger than %d MiB",
+                             CODE_MAXIMUM >> 20);
+        count = read(fd, room, READ_BYTES);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return error_sys(err, "reading code");
+        if (count == 0)
+            return 0;
+        buffer_advance(code, (size_t)count);
+    }
+}
+
+static int read_file(const char *path, struct buffer *code, struct error *err)
+{
+    scoped(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return error_sys(err, "reading file: %s", path);
+    return read_all(fd, code, err);
+}
+
+static int collect_code(const struct execute_args *args, struct buffer *code, struct error *err)
+{
+    bool from_stdin = args->file ? str_equal(args->file, "-") : !args->code;
+    int result;
+
+    if (args->code && args->file)
+        return error_set(err, ERR_INVALID, "--code and --file exclude each other");
+    if (args->code)
+        result = buffer_append_text(code, args->code);
+    else if (!from_stdin)
+        result = read_file(args->file, code, err);
+    else if (!args->file && isatty(STDIN_FILENO))
+        return error_set(err, ERR_INVALID, "provide code via --code, --file, or stdin");
+    else
+        result = read_all(STDIN_FILENO, code, err);
+    if (result == 0 && code->length == 0)
+        return error_set(err, ERR_INVALID, "no code provided");
+    return result;
+}
+
+static const char *language_of(const struct execute_args *args)
+{
+    if (args->language)
+        return args->language;
+    if (args->file && (str_ends_with(args->file, ".sh") || str_ends_with(args->file, ".bash")))
+        return "bash";
+    return "python";
+}
+
+static int write_request(const struct execute_args *args, const struct buffer *code,
+                         struct buffer *body, struct error *err)
+{
+    struct json_writer json = JSON_WRITER(body);
+
+    if (!str_is_utf8((const char *)code->data, code->length))
+        return error_set(err, ERR_INVALID, "the code is not UTF-8 text");
+    json_begin_object(&json, NULL);
+    json_put_bytes(&json, "code", code->data, code->length);
+    json_put_text(&json, "language", language_of(args));
+    if (args->session)
+        json_put_text(&json, "session_id", args->session);
+    if (args->key)
+        json_put_text(&json, "key", args->key);
+    if (args->timeout)
+        json_put_text(&json, "timeout", args->timeout);
+    if (args->is_ephemeral)
+        json_put_bool(&json, "ephemeral", true);
+    if (variables_write(&args->variables, &json, err) < 0)
+        return -1;
+    json_end_object(&json);
+    return 0;
+}
+
+/* --- the answer ------------------------------------------------------------------------------ */
+
+static void append_names(const json_t *files, struct buffer *line)
+{
+    size_t index;
+    const json_t *file;
+
+    json_array_foreach(files, index, file)
+    {
+        const char *name = json_is_string(file) ? json_string_value(file)
+                                                : field_text(file, "name", "?");
+
+        buffer_appendf(line, "%s%s", index ? ", " : "", name);
+    }
+}
+
+static void print_about(const json_t *answer)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(1 << 20);
+    const json_t *files = json_object_get(answer, "output_files");
+    double remaining = field_number(answer, "session_ttl_remaining", -1);
+    char duration[STR_UNIT_SIZE] = "unknown";
+
+    if (json_array_size(files) > 0) {
+        buffer_append_text(&text, "[files] ");
+        append_names(files, &text);
+        buffer_append_byte(&text, '\n');
+    }
+    if (remaining >= 0)
+        str_format_duration((int64_t)(remaining * 1000), duration);
+    else if (field_bool(answer, "session_ended"))
+        snprintf(duration, sizeof(duration), "ended");
+    buffer_appendf(&text, "[session] %s (ttl: %s)\n", field_text(answer, "session_id", "unknown"),
+                   duration);
+    (void)!write(STDERR_FILENO, text.data, text.length);
+}
+
+/* JSON cannot hold every byte, and only the head and tail of a long output are in it. */
+static bool is_exact(const json_t *answer)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    const json_t *out = json_object_get(answer, "stdout");
+    const json_t *errors = json_object_get(answer, "stderr");
+
+    return !field_bool(answer, "truncated") &&
+           !memmem(json_string_value(out), json_string_length(out), replacement, 3) &&
+           !memmem(json_string_value(errors), json_string_length(errors), replacement, 3);
+}
+
+static int print_inline(struct cli *cli, const json_t *answer)
+{
+    const json_t *out = json_object_get(answer, "stdout");
+    const json_t *errors = json_object_get(answer, "stderr");
+    int code = cli_print(cli, json_string_value(out), json_string_length(out));
+
+    (void)!write(STDERR_FILENO, json_string_value(errors), json_string_length(errors));
+    return code;
+}
+
+static int print_answer(struct cli *cli, const struct reply *reply)
+{
+    struct streams_options streams = {
+        .session = field_text(reply->json, "session_id", ""),
+        .execution = field_text(reply->json, "execution_id", ""),
+    };
+    struct error err;
+    int code = 0;
+
+    if (is_exact(reply->json))
+        code = print_inline(cli, reply->json);
+    else if (streams_copy(cli, &streams, &err) < 0)
+        code = cli_fail(cli, &err);
+    execution_explain(reply->json);
+    print_about(reply->json);
+    return code ? code : execution_exit_code(reply->json);
+}
+
+static int execute_run(struct cli *cli, const void *given_args, const struct option_result *given)
+{
+    const struct execute_args *args = given_args;
+    scoped(buffer_fini) struct buffer code = BUFFER_INIT(CODE_MAXIMUM);
+    scoped(buffer_fini) struct buffer body = BUFFER_INIT(4 * (size_t)CODE_MAXIMUM);
+    scoped(reply_fini) struct reply reply = { 0 };
+    struct error err;
+    int failed;
+
+    if (given->operands.count)
+        return cli_misuse(cli, "provide code via --code, --file, or stdin");
+    if (collect_code(args, &code, &err) < 0 || write_request(args, &code, &body, &err) < 0 ||
+        cli_call(cli, HTTP_POST, "/api/v1/execute", &body, &reply, &err) < 0)
+        return cli_fail(cli, &err);
+    if (!cli->json)
+        return print_answer(cli, &reply);
+    failed = cli_print_json(cli, reply.json);
+    return failed ? failed : execution_exit_code(reply.json);
+}
+
+const struct command cmd_execute = {
+    .name = "execute",
+    .summary = "Run Python or bash code, in a session made on demand",
+    .usage = "[--language python|bash] [--session ID] [--timeout T] [--rm] (--code TEXT | --file F "
+             "| stdin)",
+    .details =
+        "The output of the code goes to stdout and stderr. On stderr follow the new files of "
+        "the\nworkspace, '[files] a.png, b.csv', and '[session] ID (ttl: 29m58s)'. Exit "
+        "codes are as in\n'sandglass exec'.",
+    .sets = { { execute_options, 0, "Options" }, COMMON_OPTIONS },
+    .args_size = sizeof(struct execute_args),
+    .plain_after = OPERANDS_MIXED,
+    .runs_program = true,
+    .run = execute_run,
+};

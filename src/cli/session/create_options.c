@@ -1,0 +1,93 @@
+#include "cli/session/create_options.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "wire/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PLACE(field) offsetof(struct create_args, field)
+
+const struct option create_options[] = {
+    { "key", 0, OPTION_TEXT, PLACE(key), "KEY", NULL,
+      "your own name for the session: the same key gives the same session" },
+    { "template", 0, OPTION_TEXT, PLACE(template_name), "NAME", NULL,
+      "what its file system is made of" },
+    { "flavor", 0, OPTION_TEXT, PLACE(flavor), "NAME", NULL, "a size from the settings" },
+    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL,
+      "which walls: native, direct and the like" },
+    { "label", 'l', OPTION_PAIRS, PLACE(labels), "K=V", NULL, "a label; may be repeated" },
+    VARIABLE_OPTIONS(PLACE(variables)),
+    { "memory", 'm', OPTION_SIZE, PLACE(memory), "SIZE", NULL, "memory limit: 512m, 2g" },
+    { "cpus", 0, OPTION_NUMBER, PLACE(cpus), "N", NULL, "processors: 0.5, 2" },
+    { "pids", 0, OPTION_COUNT, PLACE(pids), "N", NULL, "how many processes" },
+    { "disk", 0, OPTION_SIZE, PLACE(disk), "SIZE", NULL, "space for files" },
+    { "network", 0, OPTION_TEXT, PLACE(network), "MODE", "none open", "none or open" },
+    { "idle-timeout", 0, OPTION_DURATION, PLACE(idle_timeout), "T", NULL,
+      "end it when it was not used for this long; 0: never" },
+    { "max-lifetime", 0, OPTION_DURATION, PLACE(max_lifetime), "T", NULL,
+      "end it this long after its start, whatever it does; 0: never" },
+    { "on-timeout", 0, OPTION_TEXT, PLACE(on_timeout), "WHAT", "kill pause",
+      "kill or pause when a clock runs out" },
+    { "no-preload", 0, OPTION_FLAG, PLACE(no_preload), NULL, NULL,
+      "make the sandbox at the first use, not now" },
+    { "keep-files", 0, OPTION_FLAG, PLACE(keep_files), NULL, NULL,
+      "keep its files when the sandbox ends, for the next one and until retention" },
+    { "auto-restart", 0, OPTION_TEXT, PLACE(auto_restart), "on|off", "on off",
+      "whether a crashed sandbox is replaced" },
+    { 0 },
+};
+
+static void put_given(struct json_writer *json, const char *key, const char *value)
+{
+    if (value)
+        json_put_text(json, key, value);
+}
+
+/* The text was checked to be a number when it was read. */
+static void put_number(struct json_writer *json, const char *key, const char *value)
+{
+    if (value)
+        json_put_double(json, key, strtod(value, NULL));
+}
+
+static void put_count(struct json_writer *json, const char *key, const char *value)
+{
+    uint64_t number;
+
+    if (value && str_to_u64(value, &number) == 0)
+        json_put_int(json, key, (int64_t)number);
+}
+
+int create_write_body(const struct create_args *args, const char *lease, struct buffer *body,
+                      struct error *err)
+{
+    struct json_writer json = JSON_WRITER(body);
+
+    json_begin_object(&json, NULL);
+    put_given(&json, "key", args->key);
+    put_given(&json, "template", args->template_name);
+    put_given(&json, "flavor", args->flavor);
+    put_given(&json, "backend", args->backend);
+    if (env_write(&args->labels, &json, "labels", err) < 0 ||
+        variables_write(&args->variables, &json, err) < 0)
+        return -1;
+    put_given(&json, "memory", args->memory);
+    put_number(&json, "cpus", args->cpus);
+    put_count(&json, "pids", args->pids);
+    put_given(&json, "disk", args->disk);
+    put_given(&json, "network", args->network);
+    put_given(&json, "timeout", lease);
+    put_given(&json, "idle_timeout", args->idle_timeout);
+    put_given(&json, "max_lifetime", args->max_lifetime);
+    put_given(&json, "on_timeout", args->on_timeout);
+    if (args->no_preload)
+        json_put_bool(&json, "preload", false);
+    if (args->keep_files)
+        json_put_bool(&json, "keep_files", true);
+    if (args->auto_restart)
+        json_put_bool(&json, "auto_restart", strcmp(args->auto_restart, "on") == 0);
+    json_end_object(&json);
+    return 0;
+}

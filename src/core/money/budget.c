@@ -1,0 +1,337 @@
+#include "core/money/budget.h"
+
+#include "base/alloc.h"
+#include "base/money.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/money/budget_account.h"
+#include "core/session/clocks.h"
+#include "wire/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- sums ---------------------------------------------------------------------------------- */
+
+/* What the meter has used since it was last charged. */
+int64_t meter_unpaid(const struct meter *meter, const struct stamp *now)
+{
+    int64_t total;
+
+    if (!meter_is_running(meter))
+        return 0;
+    total = money_cost(meter->price, now->boot_us - meter->started.boot_us);
+    return MAX(total - meter->charged, (int64_t)0);
+}
+
+static int64_t still_held(const struct meter *meter, const struct stamp *now)
+{
+    return MAX(meter->held - meter_unpaid(meter, now), (int64_t)0);
+}
+
+struct sums account_sums(const struct account *account)
+{
+    struct stamp now = clocks_stamp(account->budgets->core);
+
+    return (struct sums){ .spent = account->spent + meter_unpaid(&account->meter, &now),
+                          .held = still_held(&account->meter, &now) };
+}
+
+/* "svc" holds for svc and svc/ann. */
+static bool is_in_tree(const char *root, const char *owner)
+{
+    size_t length = strlen(root);
+
+    if (!length)
+        return !*owner;
+    return strncmp(root, owner, length) == 0 && (!owner[length] || owner[length] == '/');
+}
+
+/* Of an owner and all below it. What their sessions hold is counted anew each time: it cannot be
+ * wrong. */
+static struct sums tree_sums(const struct budgets *budgets, const char *root)
+{
+    struct stamp now = clocks_stamp(budgets->core);
+    struct sums sums = { 0 };
+    struct map_slot *slot;
+
+    map_for_each (slot, &budgets->by_owner) {
+        const struct owner_account *owner = slot->value;
+
+        if (is_in_tree(root, owner->owner))
+            sums.spent += owner->spent;
+    }
+    map_for_each (slot, &budgets->by_session) {
+        const struct account *account = slot->value;
+
+        if (!is_in_tree(root, account->owner->owner))
+            continue;
+        sums.spent += meter_unpaid(&account->meter, &now);
+        sums.held += still_held(&account->meter, &now);
+    }
+    return sums;
+}
+
+/* 0 without one. */
+static int64_t owner_cap(const struct budgets *budgets, const char *owner)
+{
+    const struct owner_account *account = map_get(&budgets->by_owner, owner);
+
+    return account && account->cap >= 0 ? account->cap
+                                        : budgets->core->parts.config->budget.owner_cap;
+}
+
+/* The cap that leaves least, of the owner's own and of those above it. */
+struct narrowest {
+    int64_t cap;
+    int64_t left; /* INT64_MAX without a cap */
+};
+
+static struct narrowest narrowest_cap(const struct account *account)
+{
+    const struct budgets *budgets = account->budgets;
+    int64_t own_held = account_sums(account).held;
+    scoped(free) char *name = xstrdup(account->owner->owner);
+    struct narrowest narrowest = { .left = INT64_MAX };
+    char *slash;
+
+    do {
+        struct sums all = tree_sums(budgets, name);
+        int64_t cap = owner_cap(budgets, name);
+        int64_t left = cap - all.spent - (all.held - own_held);
+
+        if (cap && left < narrowest.left)
+            narrowest = (struct narrowest){ cap, left };
+        slash = strrchr(name, '/');
+        if (slash)
+            *slash = '\0';
+    } while (slash);
+    return narrowest;
+}
+
+int64_t budget_window_us(const struct core *core)
+{
+    return core->parts.config->budget.window_ms * 1000;
+}
+
+/* --- caps ---------------------------------------------------------------------------------- */
+
+struct room account_room(const struct account *account, bool session_cap_holds)
+{
+    struct sums own = account_sums(account);
+
+    return (struct room){
+        .session = session_cap_holds ? account->cap - own.spent : INT64_MAX,
+        .owner = narrowest_cap(account).left,
+    };
+}
+
+bool room_fits(const struct room *room, int64_t amount)
+{
+    return amount <= room->session && amount <= room->owner;
+}
+
+/* "Estimated cost $4.00 exceeds the remaining $1.20 of the session's cap of $5.00" */
+void account_describe_lack(const struct account *account, const struct room *room, int64_t amount,
+                           char *text, size_t size)
+{
+    bool of_session = amount > room->session;
+    int64_t cap = of_session ? account->cap : narrowest_cap(account).cap;
+    int64_t left = MAX(of_session ? room->session : room->owner, (int64_t)0);
+    char amounts[3][MONEY_TEXT_SIZE];
+
+    snprintf(text, size, "estimated cost $%s exceeds the remaining $%s of the %s's cap of $%s",
+             money_text(amount, amounts[0]), money_text(left, amounts[1]),
+             of_session ? "session" : "owner", money_text(cap, amounts[2]));
+}
+
+static bool is_granted(const struct account *account, const char *flavor)
+{
+    size_t i;
+    json_t *name;
+
+    json_array_foreach(account->granted, i, name)
+    {
+        if (str_equal(json_string_value(name), flavor))
+            return true;
+    }
+    return false;
+}
+
+int64_t budget_estimate(const struct core *core, const struct config_flavor *flavor)
+{
+    if (flavor->price_per_hour < 0)
+        return PRICE_UNKNOWN;
+    return money_cost(flavor->price_per_hour, budget_window_us(core));
+}
+
+static struct budget_judgement ask(int64_t estimated, const char *why)
+{
+    struct budget_judgement judgement = { .verdict = BUDGET_ASK, .estimated = estimated };
+
+    snprintf(judgement.why, sizeof(judgement.why), "%s", why);
+    return judgement;
+}
+
+/* Approved before for this session: only the caps are in the way. */
+static struct budget_judgement judge_granted(const struct account *account, int64_t estimated)
+{
+    struct budget_judgement judgement = { .verdict = BUDGET_GRANTED, .estimated = estimated };
+    struct room room = account_room(account, account->auto_approve);
+
+    if (estimated != PRICE_UNKNOWN && !room_fits(&room, estimated)) {
+        judgement.verdict = BUDGET_ASK;
+        account_describe_lack(account, &room, estimated, judgement.why, sizeof(judgement.why));
+    }
+    return judgement;
+}
+
+struct budget_judgement budget_judge(struct session *session, const struct config_flavor *flavor)
+{
+    struct account *account;
+    struct budget_judgement judgement = { .verdict = BUDGET_FREE };
+    struct room room;
+
+    if (flavor_is_free(flavor))
+        return judgement;
+    account = account_open(session);
+    judgement.estimated = budget_estimate(session->core, flavor);
+    if (is_granted(account, flavor->name))
+        return judge_granted(account, judgement.estimated);
+    if (judgement.estimated == PRICE_UNKNOWN)
+        return ask(PRICE_UNKNOWN, "its price is not known, so a person has to decide");
+    if (flavor->needs_approval && !account->auto_approve)
+        return ask(judgement.estimated, "this flavor needs an approval");
+    judgement.verdict = BUDGET_CAPPED;
+    room = account_room(account, true);
+    if (!room_fits(&room, judgement.estimated)) {
+        judgement.verdict = BUDGET_ASK;
+        account_describe_lack(account, &room, judgement.estimated, judgement.why,
+                              sizeof(judgement.why));
+    }
+    return judgement;
+}
+
+int budget_check_approved(struct session *session, const struct config_flavor *flavor,
+                          struct error *err)
+{
+    struct account *account = account_open(session);
+    int64_t estimated = budget_estimate(session->core, flavor);
+    struct room room = account_room(account, account->auto_approve);
+    char lack[200];
+
+    if (estimated == PRICE_UNKNOWN || room_fits(&room, estimated))
+        return 0;
+    account_describe_lack(account, &room, estimated, lack, sizeof(lack));
+    error_named(err, ERR_CONFLICT, "cap_exceeded", "%s", lack);
+    return error_hint(err, "raise the cap, or switch auto_approve off, then approve it again");
+}
+
+void budget_grant(struct session *session, const char *flavor)
+{
+    struct account *account = account_open(session);
+
+    if (is_granted(account, flavor))
+        return;
+    json_array_append_new(account->granted, json_string(flavor));
+    account_put(account, 0);
+}
+
+/* --- looking and setting ------------------------------------------------------------------- */
+
+void budget_patch(struct session *session, const struct budget_patch *patch)
+{
+    struct account *account = account_open(session);
+
+    if (patch->auto_approve >= 0)
+        account->auto_approve = patch->auto_approve;
+    if (patch->cap >= 0)
+        account->cap = patch->cap;
+    account_put(account, 0);
+}
+
+bool budget_patch_is_wider(struct session *session, const struct budget_patch *patch)
+{
+    const struct account *account = account_open(session);
+
+    return (patch->auto_approve == 1 && !account->auto_approve) || patch->cap > account->cap ||
+           (patch->auto_approve == 0 && account->auto_approve && session->choice == CHOICE_ONCE);
+}
+
+int64_t budget_spent(const struct session *session)
+{
+    const struct account *account = account_find(session->core->budgets, session->id);
+
+    return account ? account_sums(account).spent : session->spent;
+}
+
+static void put_owner(struct json_writer *json, const char *key, const struct budgets *budgets,
+                      const struct owner_account *owner)
+{
+    struct sums sums = tree_sums(budgets, owner->owner);
+    int64_t cap = owner_cap(budgets, owner->owner);
+
+    json_begin_object(json, key);
+    json_put_text(json, "owner", owner->owner);
+    if (cap)
+        json_put_money(json, "cap_usd", cap);
+    else
+        json_put_null(json, "cap_usd");
+    json_put_money(json, "spent_usd", sums.spent);
+    json_put_money(json, "reserved_usd", sums.held);
+    if (cap)
+        json_put_money(json, "remaining_usd", MAX(cap - sums.spent - sums.held, (int64_t)0));
+    else
+        json_put_null(json, "remaining_usd");
+    json_end_object(json);
+}
+
+static void put_meter(struct json_writer *json, const struct meter *meter)
+{
+    if (!meter->flavor) {
+        json_put_null(json, "meter");
+        return;
+    }
+    json_begin_object(json, "meter");
+    json_put_text(json, "flavor", meter->flavor);
+    json_put_text(json, "sandbox", *meter->sandbox_id ? meter->sandbox_id : NULL);
+    json_put_money(json, "price_per_hour", meter->price);
+    json_put_time(json, "started_at", meter->started.wall_us);
+    json_put_time(json, "reserved_until", meter->until.wall_us);
+    json_end_object(json);
+}
+
+void budget_write_json(struct session *session, struct json_writer *json, const char *key)
+{
+    const struct account *account = account_open(session);
+    struct sums sums = account_sums(account);
+    scoped(free) char *granted = json_dumps(account->granted, JSON_COMPACT);
+
+    json_begin_object(json, key);
+    json_put_text(json, "session", session->id);
+    json_put_bool(json, "auto_approve", account->auto_approve);
+    json_put_money(json, "cap_usd", account->cap);
+    json_put_money(json, "spent_usd", sums.spent);
+    json_put_money(json, "reserved_usd", sums.held);
+    json_put_money(json, "remaining_usd", MAX(account->cap - sums.spent - sums.held, (int64_t)0));
+    json_put_money(json, "next_threshold_usd", account->next_warning);
+    json_put_raw(json, "approved_flavors", granted);
+    put_meter(json, &account->meter);
+    put_owner(json, "owner", account->budgets, account->owner);
+    json_end_object(json);
+}
+
+void budget_set_owner_cap(struct budgets *budgets, const char *owner, int64_t cap)
+{
+    struct owner_account *account = owner_account_open(budgets, owner);
+
+    account->cap = cap;
+    owner_account_put(budgets, account);
+}
+
+void budget_write_owner_json(struct budgets *budgets, const char *owner, struct json_writer *json,
+                             const char *key)
+{
+    put_owner(json, key, budgets, owner_account_open(budgets, owner));
+}

@@ -1,0 +1,116 @@
+#pragma once
+
+/*
+ * Money: what a session and its owner may spend, and what they have spent.
+ *
+ * A sandbox whose flavor has a price has a meter in the account of its session:
+ *
+ *     reserved   one window (an hour) is held against the caps before anything is made
+ *     running    from the record on that says that it exists: used time is spent, the rest is held
+ *     renewed    at 95 % of the window, for another one; a refusal ends it with reason "budget"
+ *     settled    with the record that says that it goes: what it used is spent, the rest is free
+ *
+ * Each of these is put beside the record of the sandbox that it belongs to, so both are in one
+ * transaction: a daemon that is killed at any moment neither loses nor repeats a charge. Time is
+ * that of the boot clock, so it counts while the daemon is down, and setting the wall clock costs
+ * nobody anything. What was dead when the next daemon came is charged up to the end of its window
+ * at most.
+ *
+ * Caps: that of the session holds for everything that no person has approved, and for all while
+ * auto_approve is on; that of the owner holds always, for the owner and all below it: svc/ann and
+ * svc/bob together stay under the cap of svc.
+ */
+
+#include "core/session/session.h"
+
+struct budgets;
+struct config_flavor;
+struct document_record;
+
+#define BUDGET_SESSION_KIND "budget.session"
+#define BUDGET_OWNER_KIND "budget.owner"
+
+struct budgets *budgets_new(struct core *core);
+void budgets_free(struct budgets *budgets); /* NULL is fine */
+
+/* From a document of either kind, after the sessions have been restored. */
+void budgets_restore(struct budgets *budgets, const struct document_record *record);
+
+/* After recovery: meters go on, those without a sandbox are settled. The meter of a sandbox that is
+ * still unknown waits for budget_resume(). */
+void budgets_start(struct budgets *budgets);
+void budget_resume(struct session *session);
+
+/* Puts all accounts again: the store has lost some. */
+void budgets_repair(struct budgets *budgets);
+
+/* --- what may be had ------------------------------------------------------------------------ */
+
+enum budget_verdict {
+    BUDGET_FREE,   /* nobody has to be asked */
+    BUDGET_CAPPED, /* nobody has to be asked: it fits into the caps */
+    BUDGET_GRANTED /* approved for this session before */,
+    BUDGET_ASK, /* a person has to decide */
+};
+
+struct budget_judgement {
+    enum budget_verdict verdict;
+    int64_t estimated; /* for one window; PRICE_UNKNOWN */
+    char why[200];     /* with BUDGET_ASK: what a person is told */
+};
+
+struct budget_judgement budget_judge(struct session *session, const struct config_flavor *flavor);
+
+/* Whether the caps allow what a person approves: ERR_CONFLICT "cap_exceeded" otherwise. */
+int budget_check_approved(struct session *session, const struct config_flavor *flavor,
+                          struct error *err);
+
+/* The flavor was approved for as long as the session lives. */
+void budget_grant(struct session *session, const char *flavor);
+
+/* --- the meter of the session's sandbox ------------------------------------------------------ */
+
+/* Holds a window for the session's flavor, unless it is free or one is held already. ERR_LIMIT
+ * "budget_exhausted" when a cap forbids it. */
+int budget_reserve(struct session *session, struct error *err);
+
+/* What the session had cannot be paid for any more: whether it may have it again is asked, and the
+ * question stays pending until a person has decided. */
+void budget_ask_to_continue(struct session *session, const char *flavor, const char *why);
+
+/* What is held is for this sandbox. */
+void budget_bind(struct session *session, const char *sandbox_id);
+
+/* It exists from now on. Does nothing without a reservation for it, as the rest below. */
+void budget_run(struct session *session, const char *sandbox_id);
+
+/* It has gone or goes, since `end`. */
+void budget_settle(struct session *session, const char *sandbox_id, const struct stamp *end);
+
+/* What is held for a sandbox that is not begun yet is free again. */
+void budget_release(struct session *session);
+
+/* The session has ended: its document stays as long as its record. */
+void budget_close(struct session *session);
+
+/* --- looking and setting --------------------------------------------------------------------- */
+
+struct budget_patch {
+    int auto_approve; /* -1: unchanged */
+    int64_t cap;      /* -1: unchanged */
+};
+
+void budget_patch(struct session *session, const struct budget_patch *patch);
+
+/* Whether the patch allows more than before: then it is for an approver. */
+bool budget_patch_is_wider(struct session *session, const struct budget_patch *patch);
+
+int64_t budget_spent(const struct session *session); /* until now */
+
+/* {auto_approve, cap_usd, spent_usd, reserved_usd, remaining_usd, …} */
+void budget_write_json(struct session *session, struct json_writer *json, const char *key);
+
+/* Of all sessions of an owner; -1 as cap is that of the settings again, 0 is none. */
+void budget_set_owner_cap(struct budgets *budgets, const char *owner, int64_t cap);
+void budget_write_owner_json(struct budgets *budgets, const char *owner, struct json_writer *json,
+                             const char *key);

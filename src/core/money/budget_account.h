@@ -1,0 +1,88 @@
+#pragma once
+
+/* What the files of budgets share among themselves: accounts, and how they are written down. */
+
+#include "core/money/budget.h"
+#include "core/money/flavor.h"
+
+#include <jansson.h>
+
+enum { LACK_SIZE = 200 }; /* of account_describe_lack() */
+
+/* Of the one sandbox of a session that costs something. */
+struct meter {
+    char *flavor;             /* owned; NULL when there is none */
+    char sandbox_id[ID_SIZE]; /* "" while the sandbox is not begun */
+    int64_t price;            /* for an hour */
+    int64_t charged;          /* of this sandbox; in `spent` already */
+    int64_t held;             /* for the rest of the window */
+    struct stamp started;     /* zero while it is only reserved */
+    struct stamp until;       /* the end of the window */
+};
+
+struct owner_account {
+    char *owner; /* owned */
+    int64_t cap; /* -1: that of the settings */
+    int64_t spent;
+    int64_t next_warning;
+};
+
+struct account {
+    struct budgets *budgets; /* borrowed */
+    char session_id[ID_SIZE];
+    struct owner_account *owner; /* borrowed */
+    bool auto_approve;
+    int64_t cap;
+    int64_t spent;
+    int64_t next_warning;
+    json_t *granted; /* owned; array of names */
+    struct meter meter;
+    struct timer timer; /* the next renewal or warning */
+};
+
+struct budgets {
+    struct core *core;     /* borrowed */
+    struct map by_session; /* struct account */
+    struct map by_owner;   /* struct owner_account */
+};
+
+struct account *account_find(const struct budgets *budgets, const char *session_id);
+struct account *account_open(struct session *session); /* makes it when there is none */
+void account_free(struct account *account);
+struct owner_account *owner_account_open(struct budgets *budgets, const char *owner);
+
+void meter_clear(struct meter *meter);
+bool meter_is_running(const struct meter *meter);
+
+/* budget_record.c: expires_wall_us is 0 for one that lives. */
+void account_put(const struct account *account, int64_t expires_wall_us);
+void owner_account_put(struct budgets *budgets, const struct owner_account *account);
+
+/* --- sums and caps: budget.c ----------------------------------------------------------------- */
+
+int64_t budget_window_us(const struct core *core);
+
+/* Of one window; PRICE_UNKNOWN. */
+int64_t budget_estimate(const struct core *core, const struct config_flavor *flavor);
+
+/* What the meter has used since it was last charged. */
+int64_t meter_unpaid(const struct meter *meter, const struct stamp *now);
+
+struct sums {
+    int64_t spent, held;
+};
+
+struct sums account_sums(const struct account *account); /* as of now */
+
+/* What is left. What the session's own meter holds counts as left, since what is asked for takes
+ * its place. */
+struct room {
+    int64_t session, owner; /* INT64_MAX without a cap */
+};
+
+struct room account_room(const struct account *account, bool session_cap_holds);
+bool room_fits(const struct room *room, int64_t amount);
+
+/* "estimated cost $4.00 exceeds the remaining $1.20 of the session's cap of $5.00" */
+void account_describe_lack(const struct account *account, const struct room *room, int64_t amount,
+                           char *text, size_t size);

@@ -1,0 +1,384 @@
+#include "core/money/budget.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/money.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/events.h"
+#include "core/money/approvals.h"
+#include "core/money/budget_account.h"
+#include "core/money/flavor_change.h"
+#include "core/sandbox/sandbox.h"
+#include "core/session/clocks.h"
+#include "wire/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The meter of a sandbox that costs something, and what is told of it. */
+
+/* --- events -------------------------------------------------------------------------------- */
+
+static int64_t next_warning_after(int64_t threshold, int64_t spent)
+{
+    while (threshold > 0 && threshold <= spent)
+        threshold *= 2;
+    return threshold;
+}
+
+static void write_warning(struct buffer *data, const char *scope, int64_t spent, int64_t threshold,
+                          int64_t next)
+{
+    struct json_writer json = JSON_WRITER(data);
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "scope", scope);
+    json_put_money(&json, "spent_usd", spent);
+    json_put_money(&json, "threshold_usd", threshold);
+    json_put_money(&json, "next_threshold_usd", next);
+    json_end_object(&json);
+}
+
+static void warn_session(struct session *session, struct account *account)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
+    int64_t threshold = account->next_warning;
+
+    if (!threshold || account->spent < threshold)
+        return;
+    account->next_warning = next_warning_after(threshold, account->spent);
+    write_warning(&data, "session", account->spent, threshold, account->next_warning);
+    session_emit(session, "budget.threshold", buffer_text(&data));
+}
+
+static void warn_owner(struct budgets *budgets, struct owner_account *owner)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
+    int64_t threshold = owner->next_warning;
+
+    if (!threshold || owner->spent < threshold)
+        return;
+    owner->next_warning = next_warning_after(threshold, owner->spent);
+    write_warning(&data, "owner", owner->spent, threshold, owner->next_warning);
+    events_emit(budgets->core->events, "", owner->owner, 0, "budget.threshold", buffer_text(&data));
+}
+
+/* A sandbox that cost something has been paid in full. */
+static void emit_charged(struct session *session, const struct account *account)
+{
+    const struct meter *meter = &account->meter;
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
+    struct json_writer json = JSON_WRITER(&data);
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "sandbox", meter->sandbox_id);
+    json_put_text(&json, "flavor", meter->flavor);
+    json_put_money(&json, "price_per_hour", meter->price);
+    json_put_money(&json, "charged_usd", meter->charged);
+    json_put_money(&json, "spent_usd", account->spent);
+    json_end_object(&json);
+    session_emit(session, "budget.charged", buffer_text(&data));
+}
+
+static void emit_exhausted(struct session *session, const struct account *account,
+                           const struct meter *meter, const char *why)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
+    struct json_writer json = JSON_WRITER(&data);
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "flavor", meter->flavor);
+    json_put_text(&json, "reason", why);
+    json_put_money(&json, "spent_usd", account->spent);
+    json_put_money(&json, "cap_usd", account->cap);
+    json_end_object(&json);
+    session_emit(session, "budget.exhausted", buffer_text(&data));
+}
+
+/* --- the meter ----------------------------------------------------------------------------- */
+
+/* Both documents are put at once, so that they are in one transaction. */
+static void put_both(const struct account *account)
+{
+    account_put(account, 0);
+    owner_account_put(account->budgets, account->owner);
+}
+
+/* What was used until then is spent, no longer held. */
+static void charge(struct session *session, struct account *account, const struct stamp *until)
+{
+    struct meter *meter = &account->meter;
+    int64_t amount = meter_unpaid(meter, until);
+
+    meter->charged += amount;
+    meter->held = MAX(meter->held - amount, (int64_t)0);
+    account->spent += amount;
+    account->owner->spent += amount;
+    warn_session(session, account);
+    warn_owner(account->budgets, account->owner);
+}
+
+static int64_t renewal_us(const struct account *account)
+{
+    return account->meter.until.boot_us - budget_window_us(account->budgets->core) / 20;
+}
+
+static int64_t warning_us(const struct account *account)
+{
+    const struct meter *meter = &account->meter;
+    int64_t missing = account->next_warning - account->spent + meter->charged;
+    int64_t time_us;
+
+    if (!account->next_warning)
+        return INT64_MAX;
+    time_us = money_time_us(meter->price, missing);
+    return time_us > INT64_MAX / 2 ? INT64_MAX : meter->started.boot_us + time_us;
+}
+
+static void on_timer(struct timer *timer);
+
+static void arm(struct account *account)
+{
+    struct loop *loop = account->budgets->core->loop;
+
+    if (!account->timer.loop)
+        timer_init(&account->timer, loop, on_timer);
+    if (meter_is_running(&account->meter))
+        timer_arm_at(&account->timer, MIN(renewal_us(account), warning_us(account)));
+    else
+        timer_stop(&account->timer);
+}
+
+static bool session_cap_holds(const struct session *session, const struct account *account)
+{
+    return account->auto_approve || session->choice == CHOICE_CAPPED;
+}
+
+static struct stamp later(struct stamp stamp, int64_t us)
+{
+    return (struct stamp){ .wall_us = stamp.wall_us + us, .boot_us = stamp.boot_us + us };
+}
+
+void budget_ask_to_continue(struct session *session, const char *name, const char *why)
+{
+    const struct config_flavor *flavor = config_flavor_find(session->core->parts.config, name);
+    struct budget_judgement judgement = { .verdict = BUDGET_ASK };
+
+    if (!flavor || session->state == SESSION_ENDING || session->state == SESSION_ENDED)
+        return;
+    judgement.estimated = budget_estimate(session->core, flavor);
+    snprintf(judgement.why, sizeof(judgement.why), "%s", why);
+    (void)approvals_ask(
+        session, flavor, &judgement,
+        &(struct choice_request){ .flavor = flavor->name, .on_behalf_of = session->on_behalf_of });
+}
+
+/* False when a cap forbids another window. */
+static bool renew(struct session *session, struct account *account, const struct stamp *now,
+                  char lack[LACK_SIZE])
+{
+    struct meter *meter = &account->meter;
+    int64_t amount = money_cost(meter->price, budget_window_us(session->core));
+    struct room room = account_room(account, session_cap_holds(session, account));
+
+    if (room_fits(&room, amount)) {
+        meter->held = amount;
+        meter->until = later(*now, budget_window_us(session->core));
+        return true;
+    }
+    account_describe_lack(account, &room, amount, lack, LACK_SIZE);
+    emit_exhausted(session, account, meter, lack);
+    log_info("budget exhausted; its sandbox goes", kv("session", session->id), kv("why", lack));
+    return false;
+}
+
+/* Its sandbox goes, and with it what was chosen; what it had can be approved again. */
+static void run_dry(struct session *session, const struct account *account, const char *lack)
+{
+    scoped(free) char *flavor = xstrdup(account->meter.flavor);
+
+    session_teardown(session, END_BUDGET);
+    budget_ask_to_continue(session, flavor, lack);
+}
+
+static void tick(struct session *session, struct account *account)
+{
+    struct stamp now = clocks_stamp(session->core);
+    bool goes_on = true;
+    char lack[LACK_SIZE];
+
+    if (!meter_is_running(&account->meter))
+        return;
+    charge(session, account, &now);
+    if (now.boot_us >= renewal_us(account))
+        goes_on = renew(session, account, &now, lack);
+    put_both(account);
+    if (goes_on)
+        arm(account);
+    else
+        run_dry(session, account, lack);
+}
+
+static void on_timer(struct timer *timer)
+{
+    struct account *account = container_of(timer, struct account, timer);
+    struct session *session = map_get(&account->budgets->core->sessions_by_id, account->session_id);
+
+    if (session)
+        tick(session, account);
+}
+
+int budget_reserve(struct session *session, struct error *err)
+{
+    const struct config_flavor *flavor =
+        config_flavor_find(session->core->parts.config, session->flavor);
+    struct account *account;
+    struct room room;
+    int64_t amount;
+    char lack[LACK_SIZE];
+
+    if (!flavor || flavor->price_per_hour <= 0)
+        return 0;
+    account = account_open(session);
+    if (account->meter.flavor)
+        return 0;
+    amount = budget_estimate(session->core, flavor);
+    room = account_room(account, session_cap_holds(session, account));
+    if (!room_fits(&room, amount)) {
+        struct meter wanted = { .flavor = flavor->name };
+
+        account_describe_lack(account, &room, amount, lack, sizeof(lack));
+        emit_exhausted(session, account, &wanted, lack);
+        return error_named(err, ERR_LIMIT, "budget_exhausted", "%s", lack);
+    }
+    account->meter = (struct meter){ .flavor = xstrdup(flavor->name),
+                                     .price = flavor->price_per_hour,
+                                     .held = amount };
+    account_put(account, 0);
+    return 0;
+}
+
+static struct account *account_with_meter(const struct session *session)
+{
+    struct account *account = account_find(session->core->budgets, session->id);
+
+    return account && account->meter.flavor ? account : NULL;
+}
+
+static struct account *account_of_sandbox(const struct session *session, const char *sandbox_id)
+{
+    struct account *account = account_with_meter(session);
+
+    return account && str_equal(account->meter.sandbox_id, sandbox_id) ? account : NULL;
+}
+
+void budget_bind(struct session *session, const char *sandbox_id)
+{
+    struct account *account = account_with_meter(session);
+
+    if (!account)
+        return;
+    snprintf(account->meter.sandbox_id, sizeof(account->meter.sandbox_id), "%s", sandbox_id);
+    account_put(account, 0);
+}
+
+void budget_run(struct session *session, const char *sandbox_id)
+{
+    struct account *account = account_of_sandbox(session, sandbox_id);
+
+    if (!account || meter_is_running(&account->meter))
+        return;
+    account->meter.started = clocks_stamp(session->core);
+    account->meter.until = later(account->meter.started, budget_window_us(session->core));
+    account_put(account, 0);
+    arm(account);
+}
+
+/* Its window was paid for; what may have been beyond it, while nobody looked, was not promised. */
+static struct stamp settled_at(const struct meter *meter, const struct stamp *end)
+{
+    return end->boot_us > meter->until.boot_us ? meter->until : *end;
+}
+
+static void settle(struct session *session, struct account *account, const struct stamp *end)
+{
+    struct stamp at = settled_at(&account->meter, end);
+
+    if (meter_is_running(&account->meter)) {
+        charge(session, account, &at);
+        emit_charged(session, account);
+    }
+    meter_clear(&account->meter);
+    put_both(account);
+    arm(account);
+}
+
+void budget_settle(struct session *session, const char *sandbox_id, const struct stamp *end)
+{
+    struct account *account = account_of_sandbox(session, sandbox_id);
+
+    if (account)
+        settle(session, account, end);
+}
+
+void budget_release(struct session *session)
+{
+    struct account *account = account_with_meter(session);
+
+    if (!account || *account->meter.sandbox_id)
+        return;
+    meter_clear(&account->meter);
+    account_put(account, 0);
+}
+
+void budget_close(struct session *session)
+{
+    struct account *account = account_find(session->core->budgets, session->id);
+    struct stamp now = clocks_stamp(session->core);
+
+    if (!account)
+        return;
+    if (account->meter.flavor)
+        settle(session, account, &now);
+    session->spent = account->spent;
+    if (!session->unborn)
+        account_put(account, session->retain_until_wall_us);
+    account_free(account);
+}
+
+/* --- after a restart ----------------------------------------------------------------------- */
+
+static bool has_its_sandbox(const struct session *session, const struct meter *meter)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return sandbox && str_equal(sandbox->id, meter->sandbox_id) && sandbox_is_up(sandbox);
+}
+
+void budgets_start(struct budgets *budgets)
+{
+    struct session *session;
+    struct session *following;
+
+    list_for_each_safe (session, following, &budgets->core->sessions, node) {
+        struct account *account = account_with_meter(session);
+        struct stamp now = clocks_stamp(budgets->core);
+
+        if (!account)
+            continue;
+        if (!has_its_sandbox(session, &account->meter))
+            settle(session, account, &now);
+        else if (session->sandbox->state != SANDBOX_UNKNOWN)
+            tick(session, account);
+    }
+}
+
+void budget_resume(struct session *session)
+{
+    struct account *account = account_with_meter(session);
+
+    if (account && has_its_sandbox(session, &account->meter))
+        tick(session, account);
+}

@@ -1,0 +1,227 @@
+#include "core/money/flavor_change.h"
+
+#include "base/str.h"
+#include "config/config.h"
+#include "core/ceiling.h"
+#include "core/money/approvals.h"
+#include "core/money/budget.h"
+#include "core/money/flavor.h"
+#include "core/sandbox/sandbox.h"
+#include "core/session/session_private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One that exists, or is on its way. */
+static bool has_sandbox(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return session->wanted || (sandbox && sandbox_is_coming_or_up(sandbox));
+}
+
+static bool has_limits(const struct sandbox_limits *limits)
+{
+    return limits->memory_bytes || limits->disk_bytes || limits->cpu_millis || limits->pids;
+}
+
+static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_limits *b)
+{
+    return a->memory_bytes == b->memory_bytes && a->disk_bytes == b->disk_bytes &&
+           a->cpu_millis == b->cpu_millis && a->pids == b->pids;
+}
+
+/* --- what cannot be ------------------------------------------------------------------------ */
+
+static int check_alive(const struct session *session, struct error *err)
+{
+    if (session->state == SESSION_ENDING || session->state == SESSION_ENDED)
+        return session_gone_error(session, err);
+    if (session->core->stopping)
+        return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    return 0;
+}
+
+/* The price is for what the flavor has. */
+static int check_limits(const struct config_flavor *flavor, const struct choice_request *request,
+                        struct error *err)
+{
+    if (flavor_is_free(flavor) || !has_limits(&request->limits))
+        return 0;
+    error_named(err, ERR_INVALID, "invalid_field",
+                "memory, disk, cpus and pids of the flavor \"%s\" are fixed", flavor->name);
+    return error_hint(err, "leave them out, or choose another flavor");
+}
+
+/* Also what the flavor itself has: it is asked for by its name. */
+static int check_ceiling(const struct session *session, const struct config_flavor *flavor,
+                         const struct sandbox_limits *limits, struct error *err)
+{
+    const struct ceiling *ceiling = session->core->ceiling;
+    struct ceiling_ask ask = { CEILING_ASK_INIT, .owner = session->owner, .flavor = flavor };
+
+    ask.limits = flavor_own_limits(flavor);
+    if (!str_equal(flavor->name, session->base_flavor) && ceiling_check(ceiling, &ask, err) < 0)
+        return -1;
+    ask.limits = *limits;
+    return ceiling_check(ceiling, &ask, err);
+}
+
+static int check_replaceable(const struct session *session, const char *flavor, struct error *err)
+{
+    if (!has_sandbox(session) || session->choice == CHOICE_AUTOMATIC)
+        return 0;
+    error_named(err, ERR_CONFLICT, "sandbox_chosen",
+                "this session has a sandbox that was chosen (%s); it cannot be changed to %s by "
+                "asking again",
+                session->flavor, flavor);
+    return error_hint(err,
+                      "delete it first (POST /sessions/{id}/sandbox/teardown; its files are "
+                      "lost), then ask for %s",
+                      flavor);
+}
+
+/* --- what is said -------------------------------------------------------------------------- */
+
+static int say_unchanged(const struct session *session, struct choice_answer *out)
+{
+    out->outcome = CHOICE_UNCHANGED;
+    snprintf(out->message, sizeof(out->message),
+             "Nothing changes: the sandbox of this session is %s already (generation %llu). Its "
+             "files are as they were; use it.",
+             session->flavor, (unsigned long long)session->generation);
+    return 0;
+}
+
+/* What becomes of the files of the sandbox before. */
+static const char *fate_of_files(const struct session *session)
+{
+    return session->keep_files
+               ? "The files of the workspace are moved to it; everything else is gone."
+               : "Files and processes are gone: set up again what you need.";
+}
+
+static int say_made(const struct session *session, bool replaced, const char *old,
+                    struct choice_answer *out)
+{
+    out->outcome = CHOICE_MADE;
+    if (replaced)
+        snprintf(out->message, sizeof(out->message),
+                 "The sandbox %s is being made and takes the place of %s, which is destroyed. %s "
+                 "Uses wait for the new one.",
+                 session->flavor, old, fate_of_files(session));
+    else
+        snprintf(out->message, sizeof(out->message),
+                 "The sandbox %s is being made; uses wait for it.%s%s", session->flavor,
+                 session->generation ? " " : "", session->generation ? fate_of_files(session) : "");
+    return 0;
+}
+
+static int say_asked(const struct approval *approval, struct choice_answer *out)
+{
+    out->outcome = CHOICE_ASKED;
+    out->approval = approval;
+    snprintf(out->message, sizeof(out->message),
+             "Somebody has to approve the sandbox %s first: %s. Nothing has changed; go on with "
+             "the sandbox there is, and look at approval %s for the decision.",
+             approval->flavor, approval->question, approval->id);
+    return 0;
+}
+
+/* --- making it ----------------------------------------------------------------------------- */
+
+static int make(struct session *session, enum session_choice choice,
+                const struct config_flavor *flavor, const struct sandbox_limits *limits,
+                struct choice_answer *out)
+{
+    bool replaced = has_sandbox(session);
+    char old[64];
+
+    snprintf(old, sizeof(old), "%s", session->flavor);
+    approvals_cancel(session, "another sandbox was asked for");
+    session_replace(session, choice, flavor->name, limits);
+    return say_made(session, replaced, old, out);
+}
+
+/* Without a flavor: the one that it has will do. */
+static int make_any(struct session *session, struct choice_answer *out)
+{
+    if (has_sandbox(session))
+        return say_unchanged(session, out);
+    session->crashed = false;
+    session_preload(session);
+    return say_made(session, false, NULL, out);
+}
+
+static enum session_choice choice_for(const struct session *session, enum budget_verdict verdict,
+                                      const struct config_flavor *flavor,
+                                      const struct sandbox_limits *limits)
+{
+    if (verdict == BUDGET_GRANTED)
+        return CHOICE_SESSION;
+    if (verdict == BUDGET_CAPPED)
+        return CHOICE_CAPPED;
+    return str_equal(flavor->name, session->base_flavor) &&
+                   limits_equal(limits, &session->base_limits)
+               ? CHOICE_AUTOMATIC
+               : CHOICE_FREE;
+}
+
+static int make_or_ask(struct session *session, const struct choice_request *request,
+                       const struct config_flavor *flavor, const struct sandbox_limits *limits,
+                       struct choice_answer *out)
+{
+    struct budget_judgement judgement = budget_judge(session, flavor);
+
+    if (judgement.verdict == BUDGET_ASK)
+        return say_asked(approvals_ask(session, flavor, &judgement, request), out);
+    return make(session, choice_for(session, judgement.verdict, flavor, limits), flavor, limits,
+                out);
+}
+
+/* Limits alone change those of the flavor that it has. */
+int choice_make(struct session *session, const struct choice_request *request,
+                struct choice_answer *out, struct error *err)
+{
+    const struct config_flavor *flavor;
+    struct sandbox_limits limits;
+
+    *out = (struct choice_answer){ 0 };
+    if (check_alive(session, err) < 0)
+        return -1;
+    if (str_is_empty(request->flavor) && !has_limits(&request->limits))
+        return make_any(session, out);
+    flavor = flavor_find(session->core,
+                         str_is_empty(request->flavor) ? session->flavor : request->flavor, err);
+    if (!flavor || check_limits(flavor, request, err) < 0 ||
+        backend_check_limits(session->core->parts.backend, &request->limits, err) < 0 ||
+        check_ceiling(session, flavor, &request->limits, err) < 0)
+        return -1;
+    limits = flavor_limits(session->core, session->owner, flavor, &request->limits);
+    if (has_sandbox(session) && str_equal(flavor->name, session->flavor) &&
+        (!has_limits(&request->limits) || limits_equal(&limits, &session->limits)))
+        return say_unchanged(session, out);
+    if (check_replaceable(session, flavor->name, err) < 0)
+        return -1;
+    return make_or_ask(session, request, flavor, &limits, out);
+}
+
+int choice_apply(struct session *session, const char *name, enum session_choice choice,
+                 struct error *err)
+{
+    const struct config_flavor *flavor;
+    struct sandbox_limits limits;
+
+    if (check_alive(session, err) < 0)
+        return -1;
+    flavor = flavor_find(session->core, name, err);
+    if (!flavor || check_replaceable(session, name, err) < 0 ||
+        check_ceiling(session, flavor, &(struct sandbox_limits){ 0 }, err) < 0 ||
+        budget_check_approved(session, flavor, err) < 0)
+        return -1;
+    limits = flavor_limits(session->core, session->owner, flavor, &(struct sandbox_limits){ 0 });
+    if (choice == CHOICE_SESSION)
+        budget_grant(session, name);
+    session_replace(session, choice, name, &limits);
+    return 0;
+}

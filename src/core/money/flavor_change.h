@@ -1,0 +1,40 @@
+#pragma once
+
+/*
+ * A session asks for a sandbox of another flavor. The answer is one of
+ *
+ *     nothing changes    the one that it has is as asked for
+ *     it is made         the one that it has goes first, with its files; the new one is started
+ *     somebody decides   an approval was asked for; until then everything stays as it is
+ *     no                 with the reason, before anybody is asked
+ *
+ * The automatic sandbox of a session may be replaced. One that was chosen stays until it is torn
+ * down: asking again and again would cost money and files each time.
+ */
+
+#include "core/session/session.h"
+
+struct approval;
+
+struct choice_request {
+    const char *flavor; /* NULL: any, the one it has will do */
+    struct sandbox_limits
+        limits;               /* 0 where nothing is asked for; only with a flavor that is free */
+    const char *principal;    /* who asks; borrowed */
+    const char *on_behalf_of; /* as the caller says; borrowed */
+};
+
+enum choice_outcome { CHOICE_UNCHANGED, CHOICE_MADE, CHOICE_ASKED };
+
+struct choice_answer {
+    enum choice_outcome outcome;
+    const struct approval *approval; /* borrowed, for now; with CHOICE_ASKED */
+    char message[400];               /* in plain words, also for a model */
+};
+
+int choice_make(struct session *session, const struct choice_request *request,
+                struct choice_answer *out, struct error *err);
+
+/* A person has approved it. ERR_CONFLICT when it cannot be now: nothing has changed then. */
+int choice_apply(struct session *session, const char *flavor, enum session_choice choice,
+                 struct error *err);

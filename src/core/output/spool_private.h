@@ -1,0 +1,112 @@
+#pragma once
+
+/*
+ * What the files of spool.h share: spool.c, its life and its followers; spool_file.c, the file
+ * and what is dropped from it; spool_room.c, room in it for a terminal; spool_take.c, from the
+ * pipe or terminal into the file.
+ */
+
+#include "core/output/spool.h"
+#include "loop/flow.h"
+
+enum {
+    PAGE_BYTES = 4096,
+    READ_BYTES = 8 * 1024,    /* in one read from a terminal, which has half as much at most */
+    AHEAD_BYTES = 256 * 1024, /* room made in the file for reads from a terminal */
+    LEAST_AHEAD_BYTES = 16 * 1024,
+    ON_ITS_WAY_BYTES = 8 * 1024 * 1024, /* sent to a follower, and perhaps not received */
+
+    /* Sockets that bytes were sent to refer to the very pages of the file. A hole takes whole
+     * folios of the page cache away, which does them no harm, but it fills the rest of one that it
+     * cuts with zeros. None is larger than this. */
+    FOLIO_BYTES = 4 * 1024 * 1024,
+};
+
+/* Of bytes, when the file cannot take them any more. Until it is accepted they stay where they are.
+ */
+enum output_loss {
+    LOSS_NONE,
+    LOSS_FOUND,
+    LOSS_TOLD, /* to on_loss */
+    LOSS_ACCEPTED,
+};
+
+/* At the end of the file, as memory. */
+struct output_room {
+    char *memory; /* owned; NULL without */
+    uint64_t start;
+    size_t length;
+};
+
+struct output {
+    struct output_options options;
+    struct io_watch source;   /* fd: the pipe or terminal, owned; -1 without */
+    struct flow_source share; /* of the turns of the loop */
+    struct timer stall;       /* armed while the pipe waits for a follower */
+    struct journal *journal;  /* borrowed; may be NULL */
+    unsigned stream;          /* which one it is there */
+    struct list followers;
+    uint64_t passed;              /* by the reader that has come furthest */
+    struct output_follower ghost; /* the place of one that vanished; not linked without one */
+    int file;                     /* owned; -1 until the first byte */
+    uint64_t length;              /* bytes that came */
+    uint64_t stored;     /* bytes of them that have a place in the file: all, unless it failed */
+    uint64_t hole_start; /* where the dropped middle begins and ends; both 0 without one */
+    uint64_t hole_end;
+    uint64_t finish_at;  /* complete when this much has come, or the pipe is empty */
+    uint64_t cap_bytes;  /* as in the options, or less */
+    uint64_t told_bytes; /* to on_kept */
+    unsigned busy_turns;
+    unsigned rests;          /* of a terminal, before it is watched again */
+    struct output_room room; /* of a terminal that writes */
+    bool is_sent;            /* sockets may refer to pages of the file */
+    bool is_terminal;
+    bool cannot_splice;
+    bool is_marked; /* as being followed, by the sticky bit */
+    bool is_grown;
+    bool is_ahead;   /* marked: the file may be longer than its bytes, by zeros */
+    bool is_waiting; /* for a reader: the source is not watched */
+    bool finishing;
+    bool finished;
+    enum output_loss loss;
+    struct error error;  /* of writing: nothing is kept any more */
+    struct error unread; /* of reading */
+};
+
+/* --- spool_file.c --------------------------------------------------------------------------- */
+
+void output_write_marks(const struct output *output); /* for the next daemon */
+
+/* What an earlier daemon wrote, with the hole that it punched. */
+void output_find_earlier(struct output *output);
+
+/* The record knows of more than the file has. */
+void output_note_missing(struct output *output);
+
+/* 0 also when it is there already. */
+int output_create_file(struct output *output);
+
+/* Whether nothing may be lost that no reader has passed. */
+bool output_is_blocking(const struct output *output);
+
+void output_drop_middle(struct output *output);
+void output_keep_quota(struct output *output);
+
+/* --- spool_room.c --------------------------------------------------------------------------- */
+
+/* Where the next READ_BYTES of a terminal go; NULL without room. */
+char *output_make_room(struct output *output);
+
+/* The file is as long as its bytes. */
+void output_cut_room(struct output *output);
+
+/* --- spool_take.c --------------------------------------------------------------------------- */
+
+void output_close_source(struct output *output);
+void output_watch_source(struct output *output);
+void output_continue_source(struct output *output);
+void output_mark_followed(struct output *output);
+
+/* Takes what the source has, as far as its share of the turn and its followers allow. */
+void output_drain(struct output *output);
+void output_on_served(struct flow_source *source);

@@ -1,0 +1,201 @@
+#pragma once
+
+/*
+ * One run of a program in a session.
+ *
+ *     queued → running → exited | timeout | output_limit | cancelled | crashed
+ *
+ * An execution is known in memory while it runs and while anybody watches it; afterwards its record
+ * is in the store and its output in the spool, both readable until retention. It holds a
+ * session_use while it is queued or running, so the session is never idle meanwhile.
+ */
+
+#include "agent/agent.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "core/output/spool.h"
+#include "core/output/stream_order.h"
+#include "core/session/session.h"
+
+enum execution_state {
+    EXECUTION_QUEUED,
+    EXECUTION_RUNNING,
+    EXECUTION_EXITED, /* with a code or by a signal of its own */
+    EXECUTION_TIMEOUT,
+    EXECUTION_OUTPUT_LIMIT, /* stopped because it wrote more than is kept, as was asked */
+    EXECUTION_CANCELLED,
+    EXECUTION_CRASHED, /* the sandbox went, or the OOM killer took it: see reason */
+    EXECUTION_STATES
+};
+
+const char *execution_state_name(enum execution_state state);
+enum execution_state execution_state_parse(const char *name); /* CRASHED for an unknown one */
+bool execution_state_is_final(enum execution_state state);
+
+struct execution_request {
+    const char *const *argv; /* exactly one of argv, command and code */
+    const char *command;     /* shell text */
+    const char *code;
+    size_t code_length;
+    const char *language;     /* with code: "python" or "bash" */
+    const char *env_json;     /* object of texts, or NULL */
+    const char *secrets_json; /* as env_json; the values are shown to nobody */
+    const char *cwd, *user;   /* NULL: defaults */
+    const char *key;          /* the caller's own id; a repeated one returns the same execution */
+    const char *stdin_data;   /* whole input, then end of file; NULL without */
+    size_t stdin_length;
+    bool wants_stdin; /* input comes later through execution_write_stdin() */
+    bool terminal;
+    unsigned columns, rows;
+    bool background;
+    bool needs_client;       /* it ends when nobody watches it any more */
+    int64_t timeout_ms;      /* -1: the setting's default; 0: none */
+    uint64_t generation;     /* 0: any */
+    const char *output_full; /* "drop", "block" or "stop"; NULL: the setting's */
+    const char *context_id;  /* code is the driver of this context; NULL otherwise */
+};
+
+/* Whether `code` in this language could be run: NULL stands for python. */
+int execution_check_language(const char *language, struct error *err);
+
+/* Whether a request with `code` could be run in a new session: asked before one is made for it. */
+int execution_check_code(const struct core *core, const struct execution_request *request,
+                         struct error *err);
+
+struct execution;
+struct execution_watcher;
+typedef void execution_watch_fn(struct execution_watcher *watcher);
+
+/* Told of new output, of room for input and of state changes, at the end of the turn; embedded by
+ * the watcher. */
+struct execution_watcher {
+    execution_watch_fn *on_change;
+    struct execution *execution; /* borrowed, while it is linked */
+    struct list node;
+};
+
+struct execution {
+    struct share share, terminal_share; /* while it waits or runs */
+    struct core *core;                  /* borrowed */
+    struct session *session;            /* borrowed; NULL once the session is gone from memory */
+    struct list node;                   /* session->executions */
+    struct list watchers;
+    char id[ID_SIZE], session_id[ID_SIZE], sandbox_id[ID_SIZE];
+    char *key, *request_json, *error, *reason; /* owned; may be NULL */
+    struct mask *mask; /* a reference; outlives the session; NULL without secrets */
+    enum execution_state state;
+    uint64_t generation, number;
+    int exit_code, signal;
+    bool background, terminal;
+    bool needs_client;              /* see struct execution_request */
+    bool is_context;                /* the driver of a context: it rests until it is used */
+    bool files_were_reset;          /* the first execution after the sandbox was replaced */
+    struct end_reason reset_reason; /* with that: the end of the sandbox before */
+    int64_t timeout_ms, cpu_us;
+    uint64_t max_rss_bytes;
+    struct stamp created, started, ended;
+    struct error start_error; /* why it never ran, as the caller's answer; ERR_NONE otherwise */
+    enum output_full output_full;
+    struct output *out, *err;    /* owned; err is NULL with a terminal */
+    struct spool_entry *spool;   /* borrowed; NULL while nothing was written, and at the end */
+    struct execution_loss *loss; /* owned; NULL unless lost output is being recorded */
+    struct journal *journal;     /* owned; NULL with a terminal */
+    struct execution_run *run;   /* owned; private: what is needed only while it runs */
+    unsigned references;
+    struct deferred notify, release;
+    struct timer alone; /* armed while one that needs a client has none */
+};
+
+/* The execution exists (queued) when this returns; NULL when the request is wrong. The reference is
+ * the session's. A key that the session knows in memory returns that execution; whether an earlier
+ * one is in the store is for the caller to ask first. */
+struct execution *execution_start(struct session *session, const struct execution_request *request,
+                                  struct error *err);
+
+void execution_ref(struct execution *execution); /* keeps it in memory */
+void execution_unref(struct execution *execution);
+
+void execution_watch(struct execution *execution, struct execution_watcher *watcher,
+                     execution_watch_fn *on_change);
+void execution_unwatch(struct execution_watcher *watcher);
+
+/* What has to be taken out of its output where it is not for whoever ran it; NULL for nothing. */
+struct mask *execution_mask(const struct execution *execution);
+
+/* In memory only; NULL otherwise. */
+struct execution *execution_find(struct core *core, const char *session_id, const char *id);
+struct execution *execution_find_key(const struct session *session, const char *key);
+
+/* How many bytes were taken (0 when its pipe is full: on_change comes when there is room); -1 when
+ * it has no stdin. */
+ssize_t execution_write_stdin(struct execution *execution, const void *data, size_t length,
+                              struct error *err);
+int execution_close_stdin(struct execution *execution, struct error *err);
+int execution_signal(struct execution *execution, int signal_number, bool tree, struct error *err);
+int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
+                     struct error *err);
+
+/* TERM to the whole tree, KILL after exec.grace; ends as cancelled. */
+void execution_cancel(struct execution *execution);
+
+/* The client that waited for it has left: cancels it, unless it has ended, or it is the daemon that
+ * leaves and the next one takes it over. */
+void execution_abandon(struct execution *execution);
+
+/* --- called by the sandbox that owns the agent --------------------------------------------- */
+
+/* By the number that init knows it by; NULL when it is not in memory. */
+struct execution *executions_find_number(const struct session *session, uint64_t number);
+
+void executions_on_exited(struct session *session, uint64_t number, const struct agent_exit *end);
+
+/* After a restart of the daemon: init remembers this process. An unknown one is killed and
+ * forgotten. */
+void executions_on_process(struct session *session, struct agent *agent, uint64_t number,
+                           const struct agent_pipes *pipes, const struct agent_exit *end);
+
+/* All processes that init remembers were told; running records without one ended with the sandbox.
+ */
+void executions_on_listed(struct session *session);
+
+/* At recovery: makes the running execution of a record known again, waiting for
+ * executions_on_process(). */
+struct execution *execution_restore(struct session *session, const struct execution_record *record);
+
+/* The session goes: everything running ends with this reason; finished ones leave memory when
+ * unwatched. */
+void executions_end_all(struct session *session, const struct end_reason *reason);
+
+/* --- afterwards ---------------------------------------------------------------------------- */
+
+/* The spool of a stream of an execution that is no longer in memory; the caller frees it. */
+struct output *execution_open_output(struct core *core, const struct execution_record *record,
+                                     bool is_stderr);
+
+/* The order of both, which are not in memory either. */
+struct journal *execution_open_journal(struct core *core, const char *id, const struct output *out,
+                                       const struct output *err);
+
+/* The store has lost records of some: all that are not over are written again. */
+void executions_repair(struct core *core);
+
+/* The next daemon goes on where the output of those ends of which some was lost. */
+void executions_save_incomplete(struct core *core);
+
+/* For core_free(): all leave memory, nothing else happens to them. */
+void executions_drop_all(struct core *core);
+
+/* When the record is forgotten: its output goes too. */
+void execution_remove_output(struct core *core, const char *id);
+
+/* What a rule for commands says of it, allocated; NULL when none warns. */
+char *execution_warning(const struct execution *execution);
+
+void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,
+                          bool with_output);
+
+/* The values of `secrets` are taken out of the output; NULL for none. */
+void execution_record_write_json(const struct execution_record *record, struct core *core,
+                                 struct json_writer *json, const char *key, bool with_output,
+                                 const struct mask *secrets);

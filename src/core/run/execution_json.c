@@ -1,0 +1,244 @@
+#include "base/alloc.h"
+#include "base/mask.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/run/execution_private.h"
+#include "wire/json.h"
+
+#include <string.h>
+
+/* What both a live execution and a record of one can tell. */
+struct view {
+    const char *id, *session_id, *sandbox_id, *key, *request_json, *state, *reason, *error;
+    uint64_t generation;
+    int exit_code, signal;
+    bool background, files_were_reset;
+    struct end_reason reset_reason;
+    int64_t timeout_ms, cpu_us;
+    uint64_t max_rss_bytes, stdout_bytes, stderr_bytes;
+    const struct stamp *created, *started, *ended;
+    int64_t now_us; /* boot clock: for the duration of a running one */
+};
+
+static void put_text_or_null(struct json_writer *json, const char *key, const char *text)
+{
+    json_put_text(json, key, str_is_empty(text) ? NULL : text);
+}
+
+static void put_duration(struct json_writer *json, const struct view *view)
+{
+    int64_t end_us = view->ended->boot_us ? view->ended->boot_us : view->now_us;
+
+    if (view->started->boot_us)
+        json_put_double(json, "duration_seconds",
+                        (double)MAX(end_us - view->started->boot_us, (int64_t)0) / 1e6);
+    else
+        json_put_null(json, "duration_seconds");
+}
+
+static void put_end(struct json_writer *json, const struct view *view)
+{
+    if (view->exit_code >= 0)
+        json_put_int(json, "exit_code", view->exit_code);
+    else
+        json_put_null(json, "exit_code");
+    if (view->signal)
+        json_put_int(json, "signal", view->signal);
+    else
+        json_put_null(json, "signal");
+    put_text_or_null(json, "reason", view->reason);
+    put_text_or_null(json, "error", view->error);
+}
+
+/* It is kept with the request: most have none, and then nothing is parsed. */
+static char *find_warning(const char *request_json)
+{
+    scoped(json_decref) json_t *request = NULL;
+    const char *text;
+
+    if (!request_json || !strstr(request_json, "\"warning\":\""))
+        return NULL;
+    request = json_read(request_json, strlen(request_json), NULL);
+    text = json_string_value(json_object_get(request, "warning"));
+    return text ? xstrdup(text) : NULL;
+}
+
+char *execution_warning(const struct execution *execution)
+{
+    return find_warning(execution->request_json);
+}
+
+static void put_view(struct json_writer *json, const struct view *view)
+{
+    scoped(free) char *warning = find_warning(view->request_json);
+    char reset_reason[END_TEXT_SIZE];
+
+    json_put_text(json, "id", view->id);
+    json_put_text(json, "session_id", view->session_id);
+    put_text_or_null(json, "sandbox_id", view->sandbox_id);
+    put_text_or_null(json, "key", view->key);
+    json_put_text(json, "state", view->state);
+    put_end(json, view);
+    json_put_text(json, "warning", warning);
+    json_put_bool(json, "background", view->background);
+    json_put_int(json, "generation", (int64_t)view->generation);
+    json_put_bool(json, "files_were_reset", view->files_were_reset);
+    json_put_text(json, "reset_reason", end_reason_text_or_null(&view->reset_reason, reset_reason));
+    if (view->timeout_ms > 0)
+        json_put_double(json, "timeout", (double)view->timeout_ms / 1000);
+    else
+        json_put_null(json, "timeout");
+    json_put_time(json, "created_at", view->created->wall_us);
+    json_put_time(json, "started_at", view->started->wall_us);
+    json_put_time(json, "ended_at", view->ended->wall_us);
+    put_duration(json, view);
+    json_put_double(json, "cpu_seconds", (double)view->cpu_us / 1e6);
+    json_put_int(json, "max_memory_bytes", (int64_t)view->max_rss_bytes);
+    json_put_int(json, "stdout_bytes", (int64_t)view->stdout_bytes);
+    json_put_int(json, "stderr_bytes", (int64_t)view->stderr_bytes);
+    json_put_raw(json, "request", str_is_empty(view->request_json) ? "{}" : view->request_json);
+}
+
+/* Head and tail of both streams, read before the rest is written: that may fail. */
+struct captured {
+    struct buffer texts[2];
+    bool truncated;
+    const struct error *failure; /* borrowed from the outputs; NULL without */
+};
+
+static void capture(struct captured *captured, struct core *core, struct output *const outputs[2],
+                    const struct mask *secrets)
+{
+    size_t limit = (size_t)core->parts.config->exec.output_capture_bytes;
+
+    *captured = (struct captured){ 0 };
+    for (size_t i = 0; i < ARRAY_LENGTH(captured->texts); i++) {
+        scoped(buffer_fini) struct buffer text = BUFFER_INIT(limit + 1024);
+        bool truncated = false;
+
+        captured->texts[i] = BUFFER_INIT(16 * limit + 16 * 1024);
+        if (!outputs[i])
+            continue;
+        (void)output_capture(outputs[i], limit, &text, &truncated);
+        mask_append(secrets, text.data, text.length, &captured->texts[i]);
+        captured->truncated = captured->truncated || truncated;
+        if (!captured->failure)
+            captured->failure = output_error(outputs[i]);
+    }
+}
+
+static void put_captured(struct json_writer *json, struct captured *captured)
+{
+    static const char *const keys[] = { "stdout", "stderr" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(captured->texts); i++) {
+        struct buffer *text = &captured->texts[i];
+
+        json_put_bytes(json, keys[i], text->data ? (const void *)text->data : "", text->length);
+        buffer_fini(text);
+    }
+    json_put_bool(json, "truncated", captured->truncated);
+    if (captured->failure)
+        json_put_text(json, "output_error", captured->failure->message);
+}
+
+static void put_with_output(struct json_writer *json, struct view *view, struct core *core,
+                            struct output *out, struct output *err, const struct mask *secrets)
+{
+    struct captured captured;
+
+    capture(&captured, core, (struct output *const[]){ out, err }, secrets);
+    if (captured.failure && str_is_empty(view->error))
+        view->error = captured.failure->message;
+    put_view(json, view);
+    put_captured(json, &captured);
+}
+
+void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,
+                          bool with_output)
+{
+    struct view view = {
+        .id = execution->id,
+        .session_id = execution->session_id,
+        .sandbox_id = execution->sandbox_id,
+        .key = execution->key,
+        .request_json = execution->request_json,
+        .state = execution_state_name(execution->state),
+        .reason = execution->reason,
+        .error = execution->error,
+        .generation = execution->generation,
+        .exit_code = execution->exit_code,
+        .signal = execution->signal,
+        .background = execution->background,
+        .files_were_reset = execution->files_were_reset,
+        .reset_reason = execution->reset_reason,
+        .timeout_ms = execution->timeout_ms,
+        .cpu_us = execution->cpu_us,
+        .max_rss_bytes = execution->max_rss_bytes,
+        .stdout_bytes = output_length(execution->out),
+        .stderr_bytes = execution->err ? output_length(execution->err) : 0,
+        .created = &execution->created,
+        .started = &execution->started,
+        .ended = &execution->ended,
+        .now_us = loop_now_us(execution->core->loop),
+    };
+
+    json_begin_object(json, key);
+    if (with_output)
+        put_with_output(json, &view, execution->core, execution->out, execution->err, NULL);
+    else
+        put_view(json, &view);
+    json_end_object(json);
+}
+
+static const struct session_reset *find_reset(const struct core *core,
+                                              const struct execution_record *record)
+{
+    const struct session *session = map_get(&core->sessions_by_id, record->session_id);
+
+    return session && str_equal(session->reset_told.execution_id, record->id) ? &session->reset_told
+                                                                              : NULL;
+}
+
+void execution_record_write_json(const struct execution_record *record, struct core *core,
+                                 struct json_writer *json, const char *key, bool with_output,
+                                 const struct mask *secrets)
+{
+    const struct session_reset *reset = find_reset(core, record);
+    struct view view = {
+        .files_were_reset = reset != NULL,
+        .reset_reason = reset ? reset->reason : (struct end_reason){ 0 },
+        .id = record->id,
+        .session_id = record->session_id,
+        .sandbox_id = record->sandbox_id,
+        .key = record->key,
+        .request_json = record->request_json,
+        .state = record->state,
+        .reason = record->reason,
+        .error = record->error,
+        .generation = record->generation,
+        .exit_code = record->exit_code,
+        .signal = record->signal,
+        .background = record->background,
+        .timeout_ms = record->timeout_ms,
+        .cpu_us = record->cpu_us,
+        .max_rss_bytes = record->max_rss_bytes,
+        .stdout_bytes = record->stdout_bytes,
+        .stderr_bytes = record->stderr_bytes,
+        .created = &record->created,
+        .started = &record->started,
+        .ended = &record->ended,
+        .now_us = loop_now_us(core->loop),
+    };
+
+    json_begin_object(json, key);
+    if (with_output) {
+        scoped(output_free) struct output *out = execution_open_output(core, record, false);
+        scoped(output_free) struct output *err = execution_open_output(core, record, true);
+
+        put_with_output(json, &view, core, out, err, secrets);
+    } else {
+        put_view(json, &view);
+    }
+    json_end_object(json);
+}

@@ -1,0 +1,161 @@
+#pragma once
+
+/*
+ * Inside of executions: what execution*.c share.
+ *
+ *     execution.c         the object: references, watchers, its record, its end
+ *     execution_spawn.c     the run: from the request to init and back, and stopping it
+ *     execution_request.c   the request becomes an execution
+ *     execution_prepare.c  what is run: arguments, environment, script
+ *     execution_stdin.c   input
+ *     execution_recover.c after a restart: records meet what init remembers
+ *     execution_json.c    as the API shows it
+ */
+
+#include "base/buffer.h"
+#include "core/run/execution.h"
+#include "core/sandbox/sandbox.h"
+
+/* --- launch: what init is asked to run ------------------------------------------------------ */
+
+struct launch {
+    char **argv; /* owned, with its texts; NULL-terminated, here and below */
+    char **env;
+    char *cwd, *user;
+    char *script_name; /* NULL without a script; its path is the argument behind the interpreter */
+    int script_fd;     /* owned; -1 without */
+    bool is_python;    /* a script for the Python that PATH leads to */
+    bool may_use_sh;   /* shell text: /bin/sh where there is no bash */
+};
+
+/* A Python that waits for its script, see python_zygote.h. */
+int launch_prepare_warm(struct launch *launch, const struct config *config, const char *name,
+                        struct error *err);
+
+/* -1 when the request is wrong; then there is nothing to release. */
+int launch_prepare(struct launch *launch, const struct session *session,
+                   const struct execution_request *request, const char *execution_id,
+                   struct error *err);
+void launch_use_sh(struct launch *launch);
+
+/* Where the script goes depends on the sandbox. */
+void launch_place_script(struct launch *launch, const struct sandbox *sandbox);
+void launch_fini(struct launch *launch);
+
+/* --- the run --------------------------------------------------------------------------------- */
+
+enum stop_stage {
+    STOP_NONE,
+    STOP_START, /* init has not answered its start yet, or after a restart not listed it */
+    STOP_TERM,
+    STOP_KILL
+};
+
+/* For the client of an execution that needs one: after its connection broke, to come with its first
+ * one, and after a restart of the daemon. */
+enum {
+    CLIENT_PATIENCE_US = 2 * 1000 * 1000,
+    CLIENT_FIRST_PATIENCE_US = 10 * 1000 * 1000,
+    CLIENT_RESTART_PATIENCE_US = 30 * 1000 * 1000,
+};
+
+enum { SIGNAL_QUEUE = 16, STDIN_MAXIMUM = 8 * 1024 * 1024 };
+
+struct execution_signal {
+    int number;
+    enum protocol_scope scope;
+};
+
+struct execution_run {
+    struct execution *execution; /* borrowed */
+    struct session_use use;
+    bool in_use;
+    bool is_python; /* it runs Python code, and more of it may follow */
+    struct launch launch;
+    struct agent_request start;
+    uint64_t generation; /* the one asked for; 0 for any */
+    unsigned repeats;    /* uses begun again, because init never saw the start */
+    bool starting;       /* init has not answered yet */
+    bool attached;       /* its pipes are ours */
+    bool is_listed;      /* init said that it remembers it, since the last connection */
+
+    struct timer clock; /* timeout, from the request on; then the grace, then giving up */
+    enum stop_stage stop;
+    int64_t asked_us;            /* when init was to answer, in STOP_START and STOP_KILL */
+    enum execution_state wanted; /* how it ends when it was stopped; RUNNING when it was not */
+    bool is_tree_left;           /* the program has ended; the rest of its tree is being killed */
+
+    struct agent_request signal;
+    bool signalling;
+    struct execution_signal signals[SIGNAL_QUEUE]; /* not sent yet */
+    unsigned signal_count;
+
+    struct backend_op inspect; /* was it the OOM killer? */
+    bool inspecting;
+
+    bool ending; /* the state below is set; output is being completed */
+    enum execution_state end_state;
+    struct agent_exit end; /* code -1 without one */
+    bool recorded;         /* the end is committed */
+    bool recording;
+    struct store_ticket ticket;
+    uint64_t recorded_bytes; /* of both streams, in the record */
+
+    unsigned columns, rows;
+    bool is_resized; /* while it was being started */
+    bool wants_stdin;
+    int stdin_fd; /* owned; -1 without */
+    struct io_watch stdin_ready;
+    struct buffer stdin_data; /* from the request, not written yet */
+    size_t stdin_written;
+    bool stdin_ends;   /* end of file follows the data */
+    bool stdin_closed; /* no more input is taken */
+};
+
+struct execution_run *execution_run_new(struct execution *execution);
+void execution_run_free(struct execution_run *run);
+
+/* --- execution.c ----------------------------------------------------------------------------- */
+
+struct execution *execution_new(struct session *session, const char *id);
+
+/* Both streams of a program that runs or ran; the files are found again by the id. What its record,
+ * NULL without one, knows of and they do not have is lost. */
+void execution_open_outputs(struct execution *execution, const struct execution_record *record);
+
+/* One that needs a client is cancelled when none comes in that time. */
+void execution_expect_client(struct execution *execution, int64_t patience_us);
+
+void execution_changed(struct execution *execution); /* watchers are told at the end of the turn */
+void execution_save(struct execution *execution);
+
+/* Ends it: output is completed, then it is recorded and everybody is told. `reason` may be NULL. */
+void execution_begin_end(struct execution *execution, enum execution_state state,
+                         const char *reason);
+
+/* Goes on with the end as far as it can go now. */
+void execution_continue_end(struct execution *execution);
+
+/* --- execution_spawn.c ------------------------------------------------------------------------- */
+
+void execution_use_ready(struct session_use *use);
+void execution_use_lost(struct session_use *use);
+/* TERM to the whole tree, KILL after exec.grace; it ends in that state. */
+void execution_stop(struct execution *execution, enum execution_state as);
+void execution_arm_timeout(struct execution *execution);
+/* With `has_ended` output is taken when the end is, which follows. */
+void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended);
+/* Init has it: it started now, at the latest. */
+void execution_note_start(struct execution *execution);
+uint64_t execution_next_number(struct session *session);
+void execution_on_exit(struct execution *execution, const struct agent_exit *end);
+void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope);
+void execution_send_signals(struct execution *execution);
+
+/* The run ends now, for the outside: nothing of it is called back any more. */
+void execution_leave_sandbox(struct execution *execution);
+
+/* --- execution_stdin.c ----------------------------------------------------------------------- */
+
+void execution_stdin_attach(struct execution_run *run, const struct agent_pipes *pipes);
+void execution_stdin_detach(struct execution_run *run);

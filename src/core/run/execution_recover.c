@@ -1,0 +1,294 @@
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/run/context.h"
+#include "core/run/execution_private.h"
+#include "core/sandbox/sandbox.h"
+#include "wire/json.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum { STRAY_RECORDS = 1000 }; /* among so many newest ones its record is looked for */
+
+struct execution *executions_find_number(const struct session *session, uint64_t number)
+{
+    struct execution *execution;
+
+    list_for_each (execution, &session->executions, node) {
+        if (execution->number == number)
+            return execution;
+    }
+    return NULL;
+}
+
+void executions_on_exited(struct session *session, uint64_t number, const struct agent_exit *end)
+{
+    struct execution *execution = executions_find_number(session, number);
+
+    /* One that an earlier daemon started may end before init has listed it and handed over its
+     * pipes: the list tells the end as well, and what is in the pipes comes first. */
+    if (execution && execution->run && execution->run->attached)
+        execution_on_exit(execution, end);
+}
+
+static char *copy_text(const char *text)
+{
+    return str_is_empty(text) ? NULL : xstrdup(text);
+}
+
+static void close_pipes(const struct agent_pipes *pipes)
+{
+    fd_close(pipes->input);
+    fd_close(pipes->output);
+    fd_close(pipes->errors);
+}
+
+/* --- a process that no execution in memory is known of --------------------------------------- */
+
+/*
+ * It may belong to an execution that has ended and whose children still hold the pipes: then the
+ * output goes on, in the same spool. Anything else has no business to run.
+ */
+struct stray {
+    struct core *core; /* borrowed */
+    struct store_query query;
+    struct agent_request request;
+    char session_id[ID_SIZE];
+    char sandbox_id[ID_SIZE];
+    uint64_t number;
+    struct agent_pipes pipes;
+    bool has_ended;
+    bool is_known;
+};
+
+static void on_stray_killed(struct agent_request *request)
+{
+    struct stray *stray = container_of(request, struct stray, request);
+
+    if (!request->err.code)
+        agent_forget(request->agent, stray->number);
+    free(stray);
+}
+
+/* One that has ended already left nothing but children that it was allowed to leave. */
+static void drop_stray(struct stray *stray)
+{
+    struct session *session = map_get(&stray->core->sessions_by_id, stray->session_id);
+    struct sandbox *sandbox = session ? session->sandbox : NULL;
+    struct agent *agent = sandbox && str_equal(sandbox->id, stray->sandbox_id) ? sandbox->agent
+                                                                               : NULL;
+
+    close_pipes(&stray->pipes);
+    if (agent && !stray->has_ended) {
+        log_warn("a process without an execution is killed", kv("session", stray->session_id),
+                 kv("number", stray->number));
+        agent_signal(agent, stray->number, SIGKILL, SCOPE_TREE, &stray->request, on_stray_killed);
+        return;
+    }
+    if (agent)
+        agent_forget(agent, stray->number);
+    free(stray);
+}
+
+static struct execution *restore(struct session *session, const struct execution_record *record);
+
+/* Its end is recorded: only the output is left to be completed. */
+static void adopt_stray(struct stray *stray, struct session *session,
+                        const struct execution_record *record)
+{
+    struct execution *execution = restore(session, record);
+    struct execution_run *run = execution->run;
+
+    execution->state = execution_state_parse(record->state);
+    execution->exit_code = record->exit_code;
+    execution->signal = record->signal;
+    execution->reason = copy_text(record->reason);
+    execution->cpu_us = record->cpu_us;
+    execution->max_rss_bytes = record->max_rss_bytes;
+    execution->ended = record->ended;
+    run->ending = run->recorded = true;
+    run->recorded_bytes = record->stdout_bytes + record->stderr_bytes;
+    execution_attach(execution, &stray->pipes, false);
+    execution_stdin_detach(run);
+    stray->pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
+    output_finish(execution->out);
+    if (execution->err)
+        output_finish(execution->err);
+    execution_continue_end(execution);
+}
+
+static void on_stray_record(struct store_query *query, const struct execution_record *record)
+{
+    struct stray *stray = container_of(query, struct stray, query);
+    struct session *session = map_get(&stray->core->sessions_by_id, stray->session_id);
+
+    if (stray->is_known || record->number != stray->number || !session || !stray->has_ended ||
+        !execution_state_is_final(execution_state_parse(record->state)) ||
+        map_get(&stray->core->executions_by_id, record->id))
+        return;
+    stray->is_known = true;
+    adopt_stray(stray, session, record);
+}
+
+static void on_strays_searched(struct store_query *query)
+{
+    struct stray *stray = container_of(query, struct stray, query);
+
+    if (stray->is_known)
+        free(stray);
+    else
+        drop_stray(stray);
+}
+
+static void search_stray(struct session *session, uint64_t number, const struct agent_pipes *pipes,
+                         const struct agent_exit *end)
+{
+    struct stray *stray = xnew(struct stray);
+
+    stray->core = session->core;
+    stray->number = number;
+    stray->pipes = *pipes;
+    stray->has_ended = end != NULL;
+    memcpy(stray->session_id, session->id, sizeof(stray->session_id));
+    if (session->sandbox)
+        memcpy(stray->sandbox_id, session->sandbox->id, sizeof(stray->sandbox_id));
+    stray->query = (struct store_query){ .on_execution = on_stray_record,
+                                         .done = on_strays_searched,
+                                         .session_id = stray->session_id,
+                                         .newest_first = true,
+                                         .limit = STRAY_RECORDS };
+    store_query(session->core->parts.store, STORE_EXECUTIONS, &stray->query);
+}
+
+/* --- records meet what init remembers -------------------------------------------------------- */
+
+void executions_on_process(struct session *session, struct agent *agent UNUSED, uint64_t number,
+                           const struct agent_pipes *pipes, const struct agent_exit *end)
+{
+    struct execution *execution = executions_find_number(session, number);
+    struct execution_run *run = execution ? execution->run : NULL;
+
+    if (!run || (run->ending && !run->attached)) { /* whatever it is told to be, it is not wanted */
+        search_stray(session, number, pipes, end);
+        return;
+    }
+    run->is_listed = true;
+    if (!execution->started.wall_us) {
+        execution_note_start(execution); /* its start was not recorded any more */
+        execution_save(execution);
+    }
+    if (run->attached)
+        close_pipes(pipes);
+    else
+        execution_attach(execution, pipes, false);
+    if (end)
+        execution_on_exit(execution, end);
+    else if (!run->ending && (run->stop == STOP_START || !timer_is_armed(&run->clock)))
+        execution_arm_timeout(execution);
+    execution_send_signals(execution);
+}
+
+static const char never_started[] = "lost: the daemon ended before it was started";
+
+void executions_on_listed(struct session *session)
+{
+    struct execution *execution, *following;
+
+    list_for_each_safe (execution, following, &session->executions, node) {
+        struct execution_run *run = execution->run;
+
+        if (!run || run->starting || execution->state != EXECUTION_RUNNING)
+            continue;
+        if (!run->is_listed)
+            execution_begin_end(execution, EXECUTION_CRASHED,
+                                execution->started.wall_us ? "lost: its sandbox does not know it"
+                                                           : never_started);
+        run->is_listed = false;
+    }
+}
+
+static json_t *read_request(const struct execution_record *record)
+{
+    const char *text = record->request_json ? record->request_json : "{}";
+
+    return json_read(text, strlen(text), NULL);
+}
+
+static bool request_has(const struct execution_record *record, const char *name)
+{
+    scoped(json_decref) json_t *request = read_request(record);
+
+    return request && json_object_get(request, name);
+}
+
+static enum output_full read_output_full(const struct core *core,
+                                         const struct execution_record *record)
+{
+    scoped(json_decref) json_t *request = read_request(record);
+    const char *name = json_string_value(json_object_get(request, "output_full"));
+    int full = name ? output_full_parse(name) : -1;
+
+    return (enum output_full)(full < 0 ? core->parts.config->exec.output_full : full);
+}
+
+/* What every execution has of its record. */
+static struct execution *restore(struct session *session, const struct execution_record *record)
+{
+    struct execution *execution = execution_new(session, record->id);
+
+    memcpy(execution->sandbox_id, record->sandbox_id, sizeof(execution->sandbox_id));
+    execution->key = copy_text(record->key);
+    execution->request_json = copy_text(record->request_json);
+    execution->generation = record->generation;
+    execution->number = record->number;
+    execution->background = record->background;
+    execution->terminal = request_has(record, "tty");
+    execution->timeout_ms = record->timeout_ms;
+    execution->output_full = read_output_full(session->core, record);
+    execution->created = record->created;
+    execution->started = record->started;
+    execution->error = copy_text(record->error);
+    execution_open_outputs(execution, record);
+    session->next_execution_number = MAX(session->next_execution_number, record->number);
+    return execution;
+}
+
+/* A record of it says ready before anything is started in it. */
+static bool sandbox_was_made(const struct sandbox *sandbox)
+{
+    return sandbox && sandbox_is_up(sandbox);
+}
+
+struct execution *execution_restore(struct session *session, const struct execution_record *record)
+{
+    struct execution *execution = restore(session, record);
+    struct execution_run *run = execution->run;
+
+    if (!record->number || (!record->started.wall_us && !sandbox_was_made(session->sandbox))) {
+        execution_begin_end(execution, EXECUTION_CRASHED, never_started);
+        return execution;
+    }
+    share_hold(&execution->share, session->core->shares, session->owner, SHARE_EXECUTIONS);
+    if (execution->terminal)
+        share_hold(&execution->terminal_share, session->core->shares, session->owner,
+                   SHARE_TERMINALS);
+    /* Input that came with the request and was not written yet went with the daemon. */
+    run->stdin_ends = request_has(record, "stdin_bytes");
+    run->wants_stdin = execution->terminal || request_has(record, "stdin") || run->stdin_ends;
+    execution->state = EXECUTION_RUNNING;
+    run->in_use = true;
+    execution->needs_client = request_has(record, "cancel_on_disconnect");
+    execution_expect_client(execution, CLIENT_RESTART_PATIENCE_US);
+    session_use_restore(&run->use, session, execution_use_lost);
+    if (request_has(record, "context")) {
+        struct stamp last_activity = session->last_activity;
+
+        execution->is_context = true;
+        session_use_rest(&run->use);
+        session->last_activity = last_activity;
+        context_restore(session, execution);
+    }
+    return execution;
+}

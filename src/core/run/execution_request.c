@@ -1,0 +1,314 @@
+#include "base/alloc.h"
+#include "base/mask.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/run/execution_private.h"
+#include "core/run/rules.h"
+#include "core/session/clocks.h"
+#include "core/session/secrets.h"
+#include "wire/json.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+enum {
+    REQUEST_MAXIMUM = 64 * 1024,   /* of a request in the record */
+    REQUEST_TEXT_SHOWN = 16 * 1024 /* of its code or arguments */
+};
+
+/* --- the request, as the record keeps it ------------------------------------------------------ */
+
+/* Of a text that is too long the beginning, without what may be the first half of a secret. */
+static void put_masked(struct json_writer *json, const char *key, const struct mask *mask,
+                       const char *text, size_t maximum)
+{
+    scoped(mask_stream_fini) struct mask_stream stream = MASK_STREAM(mask);
+    scoped(buffer_fini) struct buffer masked = BUFFER_INIT(REQUEST_MAXIMUM);
+    size_t length = strlen(text);
+
+    mask_feed(&stream, text, MIN(length, maximum), &masked);
+    if (length <= maximum)
+        mask_end(&stream, &masked);
+    json_put_bytes(json, key, buffer_text(&masked), masked.length);
+}
+
+static void put_argv(struct json_writer *json, const struct mask *mask, const char *const *argv)
+{
+    size_t bytes = 0;
+
+    json_begin_array(json, "argv");
+    for (size_t i = 0; argv[i] && bytes < REQUEST_TEXT_SHOWN; i++) {
+        size_t length = strlen(argv[i]);
+
+        put_masked(json, NULL, mask, argv[i], REQUEST_TEXT_SHOWN - bytes);
+        bytes += length;
+    }
+    json_end_array(json);
+}
+
+/* Names only: values may be secrets. */
+static void put_env_names(struct json_writer *json, const char *env_json)
+{
+    scoped(json_decref) json_t *env = env_json ? json_read(env_json, strlen(env_json), NULL) : NULL;
+    size_t bytes = 0;
+    const char *name;
+    json_t *value;
+
+    if (!env || json_object_size(env) == 0)
+        return;
+    json_begin_array(json, "env");
+    json_object_foreach(env, name, value)
+    {
+        bytes += strlen(name);
+        if (bytes < REQUEST_TEXT_SHOWN / 2)
+            json_put_text(json, NULL, name);
+    }
+    json_end_array(json);
+}
+
+static char *request_to_json(const struct execution_request *request, const struct mask *mask,
+                             const struct config_rule *warning)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_MAXIMUM * 2);
+    struct json_writer json = JSON_WRITER(&text);
+    char warned[RULE_TEXT_SIZE];
+
+    json_begin_object(&json, NULL);
+    if (warning) {
+        rule_describe(warning, warned, sizeof(warned));
+        json_put_text(&json, "warning", warned);
+    }
+    if (request->argv)
+        put_argv(&json, mask, request->argv);
+    if (request->command)
+        put_masked(&json, "command", mask, request->command, REQUEST_TEXT_SHOWN);
+    if (request->context_id) {
+        json_put_text(&json, "context", request->context_id);
+        json_put_text(&json, "language", request->language);
+    } else if (request->code) {
+        json_put_text(&json, "language", request->language ? request->language : "python");
+        json_put_int(&json, "code_bytes", (int64_t)request->code_length);
+        put_masked(&json, "code", mask, request->code, REQUEST_TEXT_SHOWN);
+    }
+    put_env_names(&json, request->env_json);
+    if (request->secrets_json) {
+        json_begin_array(&json, "secrets");
+        secrets_write_names(request->secrets_json, &json);
+        json_end_array(&json);
+    }
+    if (request->cwd)
+        put_masked(&json, "cwd", mask, request->cwd, REQUEST_TEXT_SHOWN);
+    if (request->user)
+        put_masked(&json, "user", mask, request->user, REQUEST_TEXT_SHOWN);
+    if (request->stdin_data)
+        json_put_int(&json, "stdin_bytes", (int64_t)request->stdin_length);
+    else if (request->wants_stdin)
+        json_put_bool(&json, "stdin", true);
+    if (request->terminal)
+        json_put_bool(&json, "tty", true);
+    if (request->needs_client)
+        json_put_bool(&json, "cancel_on_disconnect", true);
+    if (request->output_full)
+        json_put_text(&json, "output_full", request->output_full);
+    json_end_object(&json);
+    return text.overflowed ? xstrdup("{}") : buffer_steal_text(&text);
+}
+
+/* --- starting --------------------------------------------------------------------------------- */
+
+static size_t count_running(const struct session *session)
+{
+    const struct execution *execution;
+    size_t count = 0;
+
+    list_for_each (execution, &session->executions, node)
+        count += !execution_state_is_final(execution->state);
+    return count;
+}
+
+static int check_may_start(const struct session *session, struct error *err)
+{
+    size_t maximum = (size_t)session->core->parts.config->exec.max_concurrent;
+
+    if (session->core->stopping)
+        return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    if (session->core->parts.store->counts.failing) {
+        error_named(err, ERR_UNAVAILABLE, "store_failing",
+                    "records cannot be written at the moment, and nothing is started without one");
+        return error_hint(err, "look at the disk of the state directory; /readyz tells when it "
+                               "works again");
+    }
+    if (session->state != SESSION_OPEN && session->state != SESSION_PAUSED)
+        return error_named(err, ERR_GONE, "session_ended", "session %s is ending", session->id);
+    if (maximum && count_running(session) >= maximum) {
+        error_named(err, ERR_LIMIT, "too_many_executions",
+                    "session %s runs %zu executions already, which is its limit", session->id,
+                    maximum);
+        err->retryable = true;
+        return error_hint(err, "wait for one to end, cancel one, or raise exec.max_concurrent");
+    }
+    return 0;
+}
+
+static int check_stdin(const struct execution_request *request, struct error *err)
+{
+    if (!request->stdin_data || request->stdin_length <= STDIN_MAXIMUM)
+        return 0;
+    error_named(err, ERR_TOO_LARGE, "stdin_too_large",
+                "stdin is larger than fits in a request (%d bytes)", STDIN_MAXIMUM);
+    return error_hint(err, "send \"stdin\": true and stream the bytes to …/stdin");
+}
+
+/* The driver of a context is ours; what is run in it is looked at when it comes. */
+static int check_rules(const struct session *session, const struct execution_request *request,
+                       const struct config_rule **out_warning, struct error *err)
+{
+    if (request->context_id)
+        return 0;
+    return rules_check(session->core, session->id, session->owner, request, out_warning, err);
+}
+
+static int check_output_full(const struct execution_request *request, struct error *err)
+{
+    if (!request->output_full || output_full_parse(request->output_full) >= 0)
+        return 0;
+    return error_named(err, ERR_INVALID, "invalid_field",
+                       "output_full must be drop, block or stop, not \"%.32s\"",
+                       request->output_full);
+}
+
+/* What its owner holds as long as it waits or runs. */
+static int take_shares(const struct session *session, const struct execution_request *request,
+                       struct share shares[2], struct error *err)
+{
+    struct shares *all = session->core->shares;
+
+    if (share_take(&shares[0], all, session->owner, SHARE_EXECUTIONS, err) < 0)
+        return -1;
+    if (!request->terminal ||
+        share_take(&shares[1], all, session->owner, SHARE_TERMINALS, err) == 0)
+        return 0;
+    share_give(&shares[0]);
+    return -1;
+}
+
+static void prepare_stdin(struct execution_run *run, const struct execution_request *request)
+{
+    run->wants_stdin = request->wants_stdin || request->stdin_data || request->terminal;
+    run->stdin_ends = request->stdin_data != NULL;
+    if (request->stdin_data)
+        buffer_append(&run->stdin_data, request->stdin_data, request->stdin_length);
+}
+
+static void fill(struct execution *execution, const struct execution_request *request,
+                 const struct config_rule *warning)
+{
+    const struct config *config = execution->core->parts.config;
+
+    execution->key = request->key ? xstrdup(request->key) : NULL;
+    if (execution->session->secrets)
+        execution->mask = mask_ref(execution->session->secrets->mask);
+    execution->request_json = request_to_json(request, execution_mask(execution), warning);
+    execution->background = request->background;
+    execution->needs_client = request->needs_client;
+    execution->is_context = request->context_id != NULL;
+    execution->terminal = request->terminal;
+    execution->timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms : request->timeout_ms;
+    execution->output_full = (enum output_full)(
+        request->output_full ? output_full_parse(request->output_full) : config->exec.output_full);
+    execution->created = clocks_stamp(execution->core);
+    execution->run->columns = request->columns ? request->columns : 80;
+    execution->run->rows = request->rows ? request->rows : 24;
+    execution_open_outputs(execution, NULL);
+}
+
+struct execution *execution_start(struct session *session, const struct execution_request *request,
+                                  struct error *err)
+{
+    struct execution *execution = request->key ? execution_find_key(session, request->key) : NULL;
+    const struct config_rule *warning = NULL;
+    struct share shares[2] = { 0 };
+    struct launch launch;
+    char id[ID_SIZE];
+
+    if (execution)
+        return execution;
+    id_make(id, ID_EXECUTION);
+    if (check_may_start(session, err) < 0 || check_stdin(request, err) < 0 ||
+        check_rules(session, request, &warning, err) < 0 || check_output_full(request, err) < 0 ||
+        take_shares(session, request, shares, err) < 0)
+        return NULL;
+    if ((request->secrets_json && session_learn_secrets(session, request->secrets_json, err) < 0) ||
+        launch_prepare(&launch, session, request, id, err) < 0) {
+        share_give(&shares[0]);
+        share_give(&shares[1]);
+        return NULL;
+    }
+    execution = execution_new(session, id);
+    execution->share = shares[0];
+    execution->terminal_share = shares[1];
+    execution->run->launch = launch;
+    fill(execution, request, warning);
+    prepare_stdin(execution->run, request);
+
+    /* In its first record, so that the next daemon knows the process by it. */
+    execution->number = execution_next_number(session);
+    execution_save(execution);
+    execution->run->in_use = true;
+    execution->run->generation = request->generation;
+    session_use_begin(&execution->run->use, session, request->generation, execution_use_ready,
+                      execution_use_lost);
+    execution_arm_timeout(execution);
+    execution_expect_client(execution, CLIENT_FIRST_PATIENCE_US);
+    return execution;
+}
+
+/* --- while it runs ---------------------------------------------------------------------------- */
+
+static bool is_queued(const struct execution *execution)
+{
+    return execution->state == EXECUTION_QUEUED && execution->run && !execution->run->ending;
+}
+
+static int check_runs(const struct execution *execution, struct error *err)
+{
+    if (execution->state == EXECUTION_RUNNING && execution->run && !execution->run->ending)
+        return 0;
+    return error_named(err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
+                       execution->id, execution_state_name(execution->state));
+}
+
+int execution_signal(struct execution *execution, int signal_number, bool tree, struct error *err)
+{
+    if (signal_number < 1 || signal_number >= NSIG)
+        return error_named(err, ERR_INVALID, "invalid_field", "signal %d does not exist",
+                           signal_number);
+    if (!is_queued(execution) && check_runs(execution, err) < 0)
+        return -1;
+    execution_queue_signal(execution, signal_number, tree ? SCOPE_TREE : SCOPE_PROCESS);
+    return 0;
+}
+
+/* At once, by our own end of the terminal: input that follows finds the new size. */
+int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
+                     struct error *err)
+{
+    struct winsize size = { .ws_col = (unsigned short)columns, .ws_row = (unsigned short)rows };
+
+    if (!execution->terminal)
+        return error_named(err, ERR_CONFLICT, "no_terminal", "execution %s has no terminal",
+                           execution->id);
+    if (is_queued(execution)) {
+        execution->run->columns = columns;
+        execution->run->rows = rows;
+        execution->run->is_resized = true;
+        return 0;
+    }
+    if (check_runs(execution, err) < 0)
+        return -1;
+    if (ioctl(execution->run->stdin_fd, TIOCSWINSZ, &size) < 0)
+        return error_sys(err, "resize the terminal");
+    return 0;
+}

@@ -1,0 +1,586 @@
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/mask.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/events.h"
+#include "core/metrics.h"
+#include "core/run/execution_private.h"
+#include "core/run/python_zygote.h"
+#include "core/session/clocks.h"
+#include "wire/json.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    /* On a busy machine an answer takes seconds, and others may work in the same sandbox. */
+    SILENCE_US = 10 * 1000 * 1000,  /* init has said nothing at all */
+    PATIENCE_US = 20 * 1000 * 1000, /* it speaks, but not of this */
+    STANDSTILL_US = 1000 * 1000,    /* we were late ourselves: what was said is not read yet */
+    MAX_REPEATS = 2
+};
+
+static const struct config *config_of(const struct execution *execution)
+{
+    return execution->core->parts.config;
+}
+
+static void on_clock(struct timer *timer);
+
+struct execution_run *execution_run_new(struct execution *execution)
+{
+    struct execution_run *run = xnew(struct execution_run);
+
+    run->execution = execution;
+    run->launch.script_fd = -1;
+    run->wanted = EXECUTION_RUNNING;
+    run->end.code = -1;
+    run->stdin_fd = -1;
+    run->stdin_data = BUFFER_INIT(STDIN_MAXIMUM);
+    timer_init(&run->clock, execution->core->loop, on_clock);
+    return run;
+}
+
+void execution_leave_sandbox(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run)
+        return;
+    if (run->starting)
+        agent_cancel(&run->start);
+    if (run->signalling)
+        agent_cancel(&run->signal);
+    run->starting = run->signalling = false;
+    run->signal_count = 0;
+    if (run->in_use && run->is_python && run->use.sandbox)
+        warm_prepare_soon(run->use.sandbox);
+    if (run->in_use)
+        session_use_end(&run->use);
+    run->in_use = false;
+    execution_stdin_detach(run);
+    launch_fini(&run->launch);
+}
+
+void execution_run_free(struct execution_run *run)
+{
+    if (!run)
+        return;
+    timer_stop(&run->clock);
+    execution_stdin_detach(run);
+    launch_fini(&run->launch);
+    buffer_fini(&run->stdin_data);
+    free(run);
+}
+
+/* --- signals ---------------------------------------------------------------------------------- */
+
+static void on_signalled(struct agent_request *request)
+{
+    struct execution_run *run = container_of(request, struct execution_run, signal);
+
+    run->signalling = false;
+    if (run->is_tree_left && !run->signal_count)
+        execution_begin_end(run->execution, run->wanted, NULL);
+    else
+        execution_send_signals(run->execution);
+}
+
+/* One at a time, in order; before it has started, and while the connection is being made again,
+ * they wait. */
+void execution_send_signals(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    struct execution_signal first;
+
+    if (!run || run->signalling || !run->signal_count || !run->in_use || !run->use.agent ||
+        agent_is_lost(run->use.agent) || !run->attached)
+        return;
+    first = run->signals[0];
+    run->signal_count--;
+    memmove(run->signals, run->signals + 1, run->signal_count * sizeof(run->signals[0]));
+    run->signalling = true;
+    agent_signal(run->use.agent, execution->number, first.number, first.scope, &run->signal,
+                 on_signalled);
+}
+
+/* When too many wait, the newest replaces the last. */
+void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope)
+{
+    struct execution_run *run = execution->run;
+
+    if (run->signal_count == SIGNAL_QUEUE)
+        run->signal_count--;
+    run->signals[run->signal_count++] = (struct execution_signal){ number, scope };
+    execution_send_signals(execution);
+}
+
+/* --- stopping --------------------------------------------------------------------------------- */
+
+static void terminate(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    run->stop = STOP_TERM;
+    execution_queue_signal(execution, SIGTERM, SCOPE_TREE);
+    timer_arm_in(&run->clock, config_of(execution)->exec.grace_ms * 1000);
+}
+
+static void expect_answer(struct execution *execution, enum stop_stage stage)
+{
+    struct execution_run *run = execution->run;
+
+    run->stop = stage;
+    run->asked_us = loop_now_us(execution->core->loop);
+    timer_arm_in(&run->clock, SILENCE_US);
+}
+
+/* Whether it is too early to call it silent; then the clock runs on. */
+static bool wait_longer(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    int64_t now_us = loop_now_us(execution->core->loop);
+    int64_t heard_us = run->in_use && run->use.agent ? agent_heard_us(run->use.agent) : 0;
+    int64_t until_us;
+
+    if (now_us - run->clock.deadline_us > STANDSTILL_US)
+        run->asked_us = now_us;
+    until_us = MIN(MAX(heard_us, run->asked_us) + SILENCE_US, run->asked_us + PATIENCE_US);
+    if (now_us >= until_us)
+        return false;
+    timer_arm_at(&run->clock, until_us);
+    return true;
+}
+
+void execution_stop(struct execution *execution, enum execution_state as)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run || run->ending || run->wanted != EXECUTION_RUNNING)
+        return;
+    run->wanted = as;
+    if (run->attached)
+        terminate(execution);
+    else if (run->starting || execution->state == EXECUTION_RUNNING)
+        expect_answer(execution, STOP_START);
+    else
+        execution_begin_end(execution, as, NULL);
+}
+
+/* The sandbox lives but init does not answer, or cannot kill: nothing in it can be relied on. One
+ * that is frozen is silent by right. */
+static void abandon(struct execution *execution)
+{
+    const struct execution_run *run = execution->run;
+    struct session *session = execution->session;
+    struct sandbox *sandbox = session ? session->sandbox : NULL;
+    bool is_silent = sandbox && sandbox->state == SANDBOX_READY && session->state == SESSION_OPEN &&
+                     str_equal(sandbox->id, execution->sandbox_id);
+
+    log_warn(is_silent ? "sandbox does not answer, it is destroyed"
+                       : "execution does not confirm its end, continuing without it",
+             kv("execution", execution->id), kv("session", execution->session_id));
+    execution_begin_end(execution, run->wanted,
+                        run->wanted == EXECUTION_TIMEOUT ? "timeout: the sandbox did not answer"
+                                                         : "the sandbox did not answer");
+    if (is_silent)
+        sandbox_destroy(sandbox, END_CRASHED, "unresponsive");
+}
+
+static void on_clock(struct timer *timer)
+{
+    struct execution_run *run = container_of(timer, struct execution_run, clock);
+    struct execution *execution = run->execution;
+
+    switch (run->stop) {
+    case STOP_NONE:
+        execution_stop(execution, EXECUTION_TIMEOUT);
+        break;
+    case STOP_TERM:
+        expect_answer(execution, STOP_KILL);
+        execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
+        break;
+    case STOP_START:
+    case STOP_KILL:
+        if (!wait_longer(execution))
+            abandon(execution);
+        break;
+    }
+}
+
+void execution_arm_timeout(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    int64_t deadline_us = execution->created.boot_us + execution->timeout_ms * 1000;
+
+    if (run->wanted != EXECUTION_RUNNING)
+        terminate(execution);
+    else if (execution->timeout_ms > 0)
+        timer_arm_at(&run->clock, deadline_us);
+}
+
+void execution_cancel(struct execution *execution)
+{
+    execution_stop(execution, EXECUTION_CANCELLED);
+}
+
+void execution_abandon(struct execution *execution)
+{
+    if (!execution->core->stopping && !execution_state_is_final(execution->state))
+        execution_cancel(execution);
+}
+
+/* --- the end of the process ------------------------------------------------------------------- */
+
+/* Whether the OOM killer has been there since the last execution that it took. */
+static bool saw_oom_kill(struct execution *execution, uint32_t kills)
+{
+    struct session *session = execution->session;
+    bool same = session && str_equal(session->oom_sandbox_id, execution->sandbox_id);
+    uint32_t known = same ? session->oom_kills : 0;
+
+    if (!session || kills <= known)
+        return false;
+    memcpy(session->oom_sandbox_id, execution->sandbox_id, sizeof(session->oom_sandbox_id));
+    session->oom_kills = kills;
+    return true;
+}
+
+/* Names of programs, folders and users come from the request, which may have secrets in them. */
+static void set_error(struct execution *execution, const char *text)
+{
+    free(execution->error);
+    execution->error = mask_text(execution_mask(execution), text);
+}
+
+static void end_out_of_memory(struct execution *execution)
+{
+    uint64_t limit = execution->session->limits.memory_bytes;
+    scoped(free) char *text = NULL;
+    char size[STR_UNIT_SIZE];
+
+    if (limit % (1 << 20) == 0)
+        snprintf(size, sizeof(size), "%llu MB", (unsigned long long)(limit >> 20));
+    else
+        str_format_size(limit, size);
+    text = xasprintf("killed: out of memory (limit %s); see --memory", size);
+    set_error(execution, text);
+    execution_begin_end(execution, EXECUTION_CRASHED, "oom");
+}
+
+static void on_inspected(struct backend_op *op)
+{
+    struct execution_run *run = container_of(op, struct execution_run, inspect);
+    struct execution *execution = run->execution;
+
+    run->inspecting = false;
+    if (!op->err.code && saw_oom_kill(execution, op->result.usage.oom_kills))
+        end_out_of_memory(execution);
+    else
+        execution_begin_end(execution, EXECUTION_EXITED, NULL);
+    execution_continue_end(execution);
+}
+
+static bool may_be_oom(const struct execution *execution)
+{
+    const struct execution_run *run = execution->run;
+
+    return (run->end.signal == SIGKILL || run->end.code == 128 + SIGKILL) && run->in_use &&
+           run->use.sandbox && execution->core->parts.backend->ops->capabilities.usage;
+}
+
+/* We hear of a start later than it happens, for a short program not before its end. */
+static void correct_start(struct execution *execution, int64_t wall_us)
+{
+    int64_t now_us = loop_now_us(execution->core->loop);
+    int64_t late_us = execution->started.boot_us -
+                      MAX(now_us - wall_us, execution->created.boot_us);
+
+    if (late_us <= 0)
+        return;
+    execution->started.boot_us -= late_us;
+    execution->started.wall_us -= late_us;
+}
+
+void execution_on_exit(struct execution *execution, const struct agent_exit *end)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run || run->ending || run->inspecting || run->is_tree_left)
+        return;
+    run->end = *end;
+    correct_start(execution, end->wall_us);
+    timer_stop(&run->clock);
+    if (run->wanted != EXECUTION_RUNNING && end->survivors && run->in_use) {
+        run->is_tree_left = true;
+        expect_answer(execution, STOP_KILL);
+        execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
+    } else if (run->wanted != EXECUTION_RUNNING) {
+        execution_begin_end(execution, run->wanted, NULL);
+    } else if (end->code < 0 && !end->signal) {
+        execution_begin_end(execution, EXECUTION_CRASHED,
+                            "lost: its sandbox does not know its end");
+    } else if (may_be_oom(execution)) {
+        run->inspecting = true;
+        run->inspect = (struct backend_op){ .done = on_inspected };
+        backend_inspect(execution->core->parts.backend, run->use.sandbox->id, &run->inspect);
+    } else {
+        execution_begin_end(execution, EXECUTION_EXITED, NULL);
+    }
+}
+
+/* A sandbox may be dying when it is handed out. What init has not seen has not run, and nobody is
+ * to notice; what it may have begun is never run twice. */
+static bool begin_again(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    if (run->wanted != EXECUTION_RUNNING || run->repeats == MAX_REPEATS)
+        return false;
+    log_debug("execution begins again: its sandbox ended before it saw it",
+              kv("execution", execution->id), kv("sandbox", execution->sandbox_id));
+    run->repeats++;
+    run->in_use = true;
+    agent_cancel(&run->start);
+    run->starting = false;
+    session_use_again(&run->use, run->generation);
+    return true;
+}
+
+/* The sandbox is gone; what it had written is in the pipes. */
+void execution_use_lost(struct session_use *use)
+{
+    struct execution_run *run = container_of(use, struct execution_run, use);
+    struct execution *execution = run->execution;
+    bool crashed = use->lost.kind == END_CRASHED;
+    char text[END_TEXT_SIZE];
+
+    run->in_use = false;
+    if (crashed && run->starting && run->start.is_open && agent_is_untaken(&run->start) &&
+        begin_again(execution))
+        return;
+    end_reason_text(&use->lost, text);
+    execution_begin_end(execution,
+                        run->wanted != EXECUTION_RUNNING ? run->wanted
+                        : crashed                        ? EXECUTION_CRASHED
+                                                         : EXECUTION_CANCELLED,
+                        text);
+    execution_leave_sandbox(execution);
+}
+
+/* --- starting --------------------------------------------------------------------------------- */
+
+static void attach_output(struct output *output, int fd, bool is_terminal, bool has_ended)
+{
+    if (has_ended)
+        output_take(output, fd, is_terminal);
+    else
+        output_attach(output, fd);
+}
+
+void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended)
+{
+    struct execution_run *run = execution->run;
+
+    run->attached = true;
+    execution_stdin_attach(run, pipes);
+    if (pipes->output >= 0)
+        attach_output(execution->out, pipes->output, pipes->terminal, has_ended);
+    if (pipes->errors >= 0 && execution->err)
+        attach_output(execution->err, pipes->errors, false, has_ended);
+    else
+        fd_close(pipes->errors);
+}
+
+void execution_note_start(struct execution *execution)
+{
+    char text[128];
+
+    execution->started = clocks_stamp(execution->core);
+    metrics_add(execution->core->metrics, METRIC_EXECUTIONS_STARTED, 0, 1);
+    execution->session->executions_started++;
+    snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}", execution->id,
+             (unsigned long long)execution->generation);
+    session_emit(execution->session, "execution.started", text);
+}
+
+/* It never ran, and that is not the program's fault. */
+static void fail_start(struct execution *execution, const struct error *err)
+{
+    set_error(execution, err->message);
+    execution->start_error = *err;
+    snprintf(execution->start_error.message, sizeof(execution->start_error.message), "%s",
+             execution->error);
+    execution_begin_end(execution, EXECUTION_CRASHED, "not started");
+}
+
+/* What a shell would say and exit with. */
+static void exit_unstarted(struct execution *execution, int code, const char *what, const char *why)
+{
+    scoped(free) char *text = xasprintf("%s: %s", what, why);
+
+    set_error(execution, text);
+    execution->run->end.code = code;
+    execution_begin_end(execution, EXECUTION_EXITED, "not started");
+}
+
+/* A name that is looked for in PATH is refused too when only some folder there may not be searched.
+ */
+static bool is_not_found(const char *name, int number)
+{
+    return number == ENOENT || number == ENOTDIR || (number == EACCES && !strchr(name, '/'));
+}
+
+static void on_start_refused(struct execution *execution, const struct agent_request *request)
+{
+    const struct launch *launch = &execution->run->launch;
+    int number = request->sys_errno;
+    struct error err = request->err;
+
+    if (request->stage == STAGE_EXEC && is_not_found(launch->argv[0], number))
+        exit_unstarted(execution, 127, launch->argv[0], "not found");
+    else if (request->stage == STAGE_EXEC)
+        exit_unstarted(execution, 126, launch->argv[0], strerror(number));
+    else if (request->stage == STAGE_CWD)
+        exit_unstarted(execution, 126, *launch->cwd ? launch->cwd : "the home directory",
+                       strerror(number));
+    else if (request->stage == STAGE_USER)
+        exit_unstarted(execution, 126, launch->user,
+                       number == EINVAL ? "the sandbox has no such user" : strerror(number));
+    else {
+        if (number == EAGAIN || number == ENOMEM || request->stage == STAGE_LIMIT)
+            error_named(&err, ERR_LIMIT, "too_many_processes",
+                        "the sandbox can start no more processes: %s", strerror(number));
+        else if (number == EINTR)
+            error_named(&err, ERR_BACKEND, "supervisor_killed",
+                        "the supervisor of the program was killed before the program started");
+        else if (number == ENOSPC || number == EDQUOT)
+            error_named(&err, ERR_NO_SPACE, "no_space", "the sandbox has no space left");
+        fail_start(execution, &err);
+    }
+}
+
+static void start_process(struct execution *execution);
+
+/* The record of one that has ended already is written with its end. */
+static void begin_running(struct execution *execution, const struct agent_pipes *pipes,
+                          bool has_ended)
+{
+    struct execution_run *run = execution->run;
+
+    run->is_python = run->launch.is_python;
+    execution_attach(execution, pipes, has_ended);
+    launch_fini(&run->launch);
+    execution->state = EXECUTION_RUNNING;
+    execution_note_start(execution);
+    if (!has_ended)
+        execution_save(execution);
+    execution_arm_timeout(execution);
+    if (run->is_resized)
+        (void)execution_resize(execution, run->columns, run->rows, NULL);
+    execution_send_signals(execution);
+    execution_changed(execution);
+    if (!execution->is_context)
+        return;
+    if (run->is_python)
+        warm_prepare_soon(run->use.sandbox);
+    session_use_rest(&run->use);
+}
+
+static void on_started(struct agent_request *request)
+{
+    struct execution_run *run = container_of(request, struct execution_run, start);
+    struct execution *execution = run->execution;
+
+    run->starting = false;
+    if (request->err.code && run->wanted != EXECUTION_RUNNING) {
+        execution_begin_end(execution, run->wanted, NULL);
+    } else if (request->err.code && request->is_untaken && begin_again(execution)) {
+        return;
+    } else if (request->err.code && !request->sys_errno) {
+        fail_start(execution, &request->err);
+    } else if (request->err.code && request->stage == STAGE_EXEC && request->sys_errno == ENOENT &&
+               run->launch.may_use_sh) {
+        launch_use_sh(&run->launch);
+        start_process(execution);
+    } else if (request->err.code) {
+        on_start_refused(execution, request);
+    } else {
+        begin_running(execution, &request->result.started.pipes, request->result.started.has_ended);
+    }
+}
+
+/* Never used twice, not even by another daemon: time moves on. */
+uint64_t execution_next_number(struct session *session)
+{
+    int64_t now_us = clock_wall_us(loop_clock(session->core->loop));
+
+    session->next_execution_number =
+        MAX(session->next_execution_number + 1, now_us > 0 ? (uint64_t)now_us : 1);
+    return session->next_execution_number;
+}
+
+static void start_process(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    const struct launch *launch = &run->launch;
+    struct agent_start start = {
+        .argv = (const char *const *)launch->argv,
+        .env = (const char *const *)launch->env,
+        .user = launch->user,
+        .cwd = launch->cwd,
+        .script_path = launch->script_name ? launch->argv[1] : NULL,
+        .script_fd = launch->script_fd,
+        .wants_stdin = run->wants_stdin,
+        .terminal = execution->terminal,
+        .may_fork = !execution->terminal && warm_fits(run->use.sandbox->warm, launch),
+        .columns = run->columns,
+        .rows = run->rows,
+    };
+
+    start.number = execution->number;
+    execution_save(execution);
+    run->starting = true;
+    agent_start(run->use.agent, &start, &run->start, on_started);
+}
+
+/* The session is recorded with the execution. */
+static void tell_reset(struct execution *execution)
+{
+    struct session *session = execution->session;
+
+    execution->files_were_reset = true;
+    execution->reset_reason = session->previous_end;
+    session->reset_told.reason = session->previous_end;
+    memcpy(session->reset_told.execution_id, execution->id, sizeof(execution->id));
+    session->reset_pending = false;
+    session_changed(session);
+}
+
+void execution_use_ready(struct session_use *use)
+{
+    struct execution_run *run = container_of(use, struct execution_run, use);
+    struct execution *execution = run->execution;
+    struct session *session = execution->session;
+
+    if (use->err.code) {
+        run->in_use = false;
+        fail_start(execution, &use->err);
+        return;
+    }
+    memcpy(execution->sandbox_id, use->sandbox->id, sizeof(execution->sandbox_id));
+    execution->generation = session->generation;
+    if (session->reset_pending)
+        tell_reset(execution);
+    if (!use->agent) {
+        execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
+        return;
+    }
+    launch_place_script(&run->launch, use->sandbox);
+    start_process(execution);
+}

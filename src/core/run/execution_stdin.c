@@ -1,0 +1,153 @@
+#include "core/run/execution_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+static const char END_OF_TRANSMISSION = 4; /* what a terminal takes for the end of input */
+
+static void close_pipe(struct execution_run *run)
+{
+    io_watch_stop(&run->stdin_ready);
+    fd_close(steal_fd(&run->stdin_fd));
+}
+
+/* Init holds the pipe too, so that it survives us: it has to let go as well. */
+static void end_input(struct execution_run *run)
+{
+    struct execution *execution = run->execution;
+
+    run->stdin_closed = true;
+    if (run->stdin_fd < 0)
+        return;
+    if (execution->terminal)
+        (void)!write(run->stdin_fd, &END_OF_TRANSMISSION, 1);
+    else if (run->in_use && run->use.agent)
+        agent_close_stdin(run->use.agent, execution->number);
+    close_pipe(run);
+}
+
+static void on_stdin_ready(struct io_watch *watch, unsigned events UNUSED);
+
+static void wait_for_room(struct execution_run *run)
+{
+    io_watch_start(&run->stdin_ready, run->execution->core->loop, run->stdin_fd, IO_WRITE,
+                   on_stdin_ready);
+}
+
+/* What the request brought along goes first. */
+static void pump(struct execution_run *run)
+{
+    while (run->stdin_written < run->stdin_data.length) {
+        ssize_t count = write(run->stdin_fd, run->stdin_data.data + run->stdin_written,
+                              run->stdin_data.length - run->stdin_written);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0 && errno == EAGAIN) {
+            wait_for_room(run);
+            return;
+        }
+        if (count < 0) /* the program does not read it any more */
+            break;
+        run->stdin_written += (size_t)count;
+    }
+    io_watch_stop(&run->stdin_ready);
+    buffer_fini(&run->stdin_data);
+    run->stdin_written = 0;
+    if (run->stdin_ends)
+        end_input(run);
+}
+
+static void on_stdin_ready(struct io_watch *watch, unsigned events UNUSED)
+{
+    struct execution_run *run = container_of(watch, struct execution_run, stdin_ready);
+
+    pump(run);
+    execution_changed(run->execution);
+}
+
+void execution_stdin_attach(struct execution_run *run, const struct agent_pipes *pipes)
+{
+    int flags;
+
+    if (pipes->terminal) {
+        fd_close(pipes->input);
+        run->stdin_fd = fcntl(pipes->output, F_DUPFD_CLOEXEC, 0);
+    } else {
+        run->stdin_fd = pipes->input;
+    }
+    if (run->stdin_fd < 0)
+        return;
+    flags = fcntl(run->stdin_fd, F_GETFL);
+    if (flags >= 0)
+        (void)fcntl(run->stdin_fd, F_SETFL, flags | O_NONBLOCK);
+    if (run->stdin_data.length || run->stdin_ends)
+        pump(run);
+}
+
+void execution_stdin_detach(struct execution_run *run)
+{
+    run->stdin_closed = true;
+    close_pipe(run);
+}
+
+static int check_input(const struct execution *execution, struct error *err)
+{
+    const struct execution_run *run = execution->run;
+
+    if (!run || run->ending)
+        return error_named(err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
+                           execution->id, execution_state_name(execution->state));
+    if (!run->wants_stdin) {
+        error_named(err, ERR_CONFLICT, "no_stdin", "execution %s was started without stdin",
+                    execution->id);
+        return error_hint(err, "start it with \"stdin\": true");
+    }
+    if (run->stdin_ends || run->stdin_closed)
+        return error_named(err, ERR_CONFLICT, "stdin_closed", "stdin of execution %s is closed",
+                           execution->id);
+    return 0;
+}
+
+ssize_t execution_write_stdin(struct execution *execution, const void *data, size_t length,
+                              struct error *err)
+{
+    struct execution_run *run = execution->run;
+    size_t done = 0;
+
+    if (check_input(execution, err) < 0)
+        return -1;
+    if (run->stdin_fd < 0) /* not started yet */
+        return 0;
+    while (done < length) {
+        ssize_t count = write(run->stdin_fd, (const char *)data + done, length - done);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0 && errno == EAGAIN) {
+            wait_for_room(run);
+            break;
+        }
+        if (count < 0) {
+            end_input(run);
+            return error_named(err, ERR_CONFLICT, "stdin_closed",
+                               "execution %s has closed its stdin", execution->id);
+        }
+        done += (size_t)count;
+    }
+    return (ssize_t)done;
+}
+
+int execution_close_stdin(struct execution *execution, struct error *err)
+{
+    struct execution_run *run = execution->run;
+
+    if (check_input(execution, err) < 0)
+        return -1;
+    if (run->stdin_fd < 0)
+        run->stdin_ends = true;
+    else
+        end_input(run);
+    return 0;
+}

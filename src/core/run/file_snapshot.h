@@ -1,0 +1,17 @@
+#pragma once
+
+/*
+ * How the files of a workspace were when a run had ended, as far as they are young enough to look
+ * like files of the next run: time stamps of files are coarser than the time between two runs.
+ */
+
+#include "agent/listing.h"
+
+struct file_snapshot;
+
+/* Of the files that were changed at `since_us` or later. */
+struct file_snapshot *file_snapshot_new(const struct listing *listing, int64_t since_us);
+void file_snapshot_free(struct file_snapshot *snapshot); /* NULL is fine */
+
+/* Whether a file was already as it is now; never when there is no snapshot. */
+bool file_snapshot_has(const struct file_snapshot *snapshot, const struct protocol_stat *stat);

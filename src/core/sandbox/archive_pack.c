@@ -1,0 +1,288 @@
+/* The first half of workspace_archive.h: from a sandbox that ends into an archive. */
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/sandbox/archive_private.h"
+#include "core/session/session_private.h"
+#include "wire/json.h"
+#include "wire/tar.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIECE = 256 * 1024, PIECES_PER_TURN = 8, TAR_END_BYTES = 2 * TAR_BLOCK };
+
+static const struct config *config_of(const struct keep_work *work)
+{
+    return work->sandbox->core->parts.config;
+}
+
+static void part_name(const char *session_id, char name[KEEP_NAME_SIZE + 8])
+{
+    snprintf(name, KEEP_NAME_SIZE + 8, "kept/%s.tar.part", session_id);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void tell(struct session *session, const struct keep_work *work)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
+    struct json_writer json = JSON_WRITER(&text);
+    bool is_kept = work->err.code == ERR_NONE;
+
+    json_begin_object(&json, NULL);
+    json_put_int(&json, "generation", (int64_t)work->sandbox->generation);
+    if (is_kept)
+        json_put_int(&json, "bytes", (int64_t)work->bytes);
+    else
+        json_put_text(&json, "reason", work->err.message);
+    json_end_object(&json);
+    session_emit(session, is_kept ? "files.kept" : "files.not_kept", buffer_text(&text));
+    if (!is_kept)
+        log_warn("the files of a sandbox are not kept", kv("session", session->id),
+                 kv("error", work->err.message));
+}
+
+static void note_kept(struct session *session, const struct keep_work *work)
+{
+    struct keep *keep = session->core->keep;
+
+    keep_forget(keep, work->replaced);
+    keep->total_bytes += work->bytes;
+    session->kept = (struct session_kept){
+        .bytes = work->bytes,
+        .wall_us = clock_wall_us(loop_clock(session->core->loop)),
+        .generation = work->sandbox->generation,
+    };
+    session_changed(session);
+}
+
+static void finish(struct keep_work *work)
+{
+    struct sandbox *sandbox = work->sandbox;
+    struct session *session = sandbox->session;
+    keep_done_fn *done = work->done;
+    char part[KEEP_NAME_SIZE + 8];
+
+    part_name(work->session_id, part);
+    if (work->err.code != ERR_NONE)
+        (void)unlinkat(work->state_dir, part, 0);
+    if (session && work->err.code == ERR_NONE)
+        note_kept(session, work);
+    if (session)
+        tell(session, work);
+    agent_cancel(&work->request);
+    sandbox->keep_work = NULL;
+    keep_work_free(work);
+    done(sandbox);
+}
+
+static void on_later(struct deferred *deferred)
+{
+    finish(container_of(deferred, struct keep_work, later));
+}
+
+/* --- onto the disk ---------------------------------------------------------------------------- */
+
+/* On a worker's thread. The folder is synchronised too: what was told to be kept is there. */
+static void secure(struct job *job)
+{
+    struct keep_work *work = container_of(job, struct keep_work, job);
+    scoped(fd_close) int folder =
+        openat(work->state_dir, "kept", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char part[KEEP_NAME_SIZE + 8], name[KEEP_NAME_SIZE];
+    struct stat status;
+
+    part_name(work->session_id, part);
+    keep_name(work->session_id, name);
+    if (fstatat(work->state_dir, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
+        work->replaced = (uint64_t)status.st_size;
+    if (fdatasync(work->file) < 0)
+        error_sys(&work->err, "synchronise the archive");
+    else if (renameat(work->state_dir, part, work->state_dir, name) < 0 || fsync(folder) < 0)
+        error_sys(&work->err, "name the archive");
+}
+
+static void on_secured(struct job *job)
+{
+    struct keep_work *work = container_of(job, struct keep_work, job);
+
+    work->in_job = false;
+    if (work->sandbox)
+        finish(work);
+    else
+        keep_work_free(work);
+}
+
+/* A packing that broke off lacks its end. */
+static bool is_whole(const struct keep_work *work)
+{
+    static const uint8_t zeros[TAR_END_BYTES];
+    uint8_t end[TAR_END_BYTES];
+
+    return work->bytes >= TAR_END_BYTES && work->bytes % TAR_BLOCK == 0 &&
+           pread(work->file, end, sizeof(end), (off_t)(work->bytes - sizeof(end))) ==
+               (ssize_t)sizeof(end) &&
+           memcmp(end, zeros, sizeof(end)) == 0;
+}
+
+static void complete(struct keep_work *work)
+{
+    struct worker *worker = work->sandbox->core->parts.worker;
+
+    io_watch_stop(&work->stream);
+    if (!is_whole(work)) {
+        error_set(&work->err, ERR_BACKEND, "the sandbox broke off while it packed");
+        finish(work);
+        return;
+    }
+    work->job = (struct job){ .run = secure, .done = on_secured };
+    work->in_job = true;
+    if (worker) {
+        worker_submit(worker, &work->job);
+        return;
+    }
+    secure(&work->job);
+    on_secured(&work->job);
+}
+
+/* --- out of the sandbox ----------------------------------------------------------------------- */
+
+static int check_room(struct keep_work *work)
+{
+    const struct config *config = config_of(work);
+    const struct keep *keep = work->sandbox->core->keep;
+
+    if (work->bytes > config->keep.max_size_bytes)
+        return error_set(&work->err, ERR_TOO_LARGE, "they are larger than keep.max_size");
+    if (keep->total_bytes + work->bytes > config->keep.max_total_bytes)
+        return error_set(&work->err, ERR_TOO_LARGE, "keep.max_total is used up");
+    return 0;
+}
+
+/* From the pipe into the file without passing through us; 1 at its end. */
+static int take_piece(struct keep_work *work)
+{
+    ssize_t count = splice(work->stream.fd, NULL, work->file, NULL, PIECE, SPLICE_F_NONBLOCK);
+
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (count < 0)
+        return error_sys(&work->err, "write the archive");
+    work->bytes += (uint64_t)count;
+    return count == 0 ? 1 : check_room(work);
+}
+
+static void on_packed(struct io_watch *watch, unsigned events UNUSED)
+{
+    struct keep_work *work = container_of(watch, struct keep_work, stream);
+    uint64_t before;
+    int result = 0;
+
+    for (unsigned i = 0; i < PIECES_PER_TURN && result == 0; i++) {
+        before = work->bytes;
+        result = take_piece(work);
+        if (result == 0 && work->bytes == before)
+            return;
+    }
+    if (result > 0)
+        complete(work);
+    else if (result < 0)
+        finish(work);
+}
+
+static void on_opened(struct agent_request *request)
+{
+    struct keep_work *work = container_of(request, struct keep_work, request);
+
+    if (request->err.code != ERR_NONE) {
+        work->err = request->err;
+        finish(work);
+        return;
+    }
+    work->stream.fd = request->result.file.fd;
+    (void)fcntl(work->stream.fd, F_SETFL, O_NONBLOCK);
+    io_watch_start(&work->stream, work->sandbox->core->loop, work->stream.fd, IO_READ, on_packed);
+}
+
+static void ask(struct keep_work *work)
+{
+    const struct config_list *names = &config_of(work)->keep.exclude;
+    scoped(buffer_fini) struct buffer left_out = BUFFER_INIT(PROTOCOL_MAX_PATH - 1);
+
+    for (size_t i = 0; i < names->count; i++)
+        buffer_appendf(&left_out, "%s%s", i ? "\n" : "", names->items[i]);
+    agent_file(work->sandbox->agent,
+               &(struct agent_file){
+                   .kind = FILE_PACK, .user = "", .path = ".", .third = buffer_text(&left_out) },
+               &work->request, on_opened);
+}
+
+static int open_part(struct keep_work *work)
+{
+    char part[KEEP_NAME_SIZE + 8];
+
+    part_name(work->session_id, part);
+    if (mkdirat(work->state_dir, "kept", 0700) < 0 && errno != EEXIST)
+        return error_sys(&work->err, "make the folder for archives");
+    (void)unlinkat(work->state_dir, part, 0);
+    work->file = openat(work->state_dir, part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return work->file < 0 ? error_sys(&work->err, "create the archive") : 0;
+}
+
+static void on_timeout(struct timer *timer)
+{
+    struct keep_work *work = container_of(timer, struct keep_work, timer);
+
+    if (work->in_job || work->is_thawing)
+        return; /* a moment more: it is as good as done, or has its own bound */
+    error_set(&work->err, ERR_TIMEOUT, "packing took longer than keep.timeout");
+    finish(work);
+}
+
+/* A frozen init cannot answer. */
+static void on_thawed(struct backend_op *op)
+{
+    struct keep_work *work = container_of(op, struct keep_work, thaw);
+
+    work->is_thawing = false;
+    work->sandbox->op_running = false;
+    if (op->err.code == ERR_NONE) {
+        ask(work);
+        return;
+    }
+    work->err = op->err;
+    finish(work);
+}
+
+bool keep_applies(const struct sandbox *sandbox)
+{
+    return sandbox->session && sandbox->session->keep_files && sandbox->agent &&
+           !sandbox->op_running && !sandbox->workflow.running && !sandbox->died &&
+           (sandbox->state == SANDBOX_FROZEN || sandbox->state == SANDBOX_READY);
+}
+
+void keep_pack(struct sandbox *sandbox, bool is_frozen, keep_done_fn *done)
+{
+    struct keep_work *work =
+        keep_work_new(sandbox, done, sandbox->core->parts.config->keep.timeout_ms, on_timeout);
+
+    session_changed(sandbox->session); /* that it goes is known to a daemon that comes meanwhile */
+    if (open_part(work) < 0) {
+        loop_defer(sandbox->core->loop, &work->later, on_later);
+        return;
+    }
+    if (!is_frozen) {
+        ask(work);
+        return;
+    }
+    work->thaw = (struct backend_op){ .done = on_thawed };
+    work->is_thawing = sandbox->op_running = true;
+    backend_freeze(sandbox->core->parts.backend, sandbox->id, false, &work->thaw);
+}

@@ -1,0 +1,44 @@
+#pragma once
+
+/* What the two halves of workspace_archive.h share. */
+
+#include "agent/agent.h"
+#include "base/buffer.h"
+#include "core/sandbox/sandbox.h"
+#include "core/sandbox/workspace_archive.h"
+#include "loop/worker.h"
+
+struct keep {
+    struct core *core; /* borrowed */
+    uint64_t total_bytes;
+};
+
+struct keep_work {
+    struct sandbox *sandbox; /* borrowed; NULL when it was cancelled while a job runs */
+    keep_done_fn *done;
+    struct agent_request request;
+    struct backend_op thaw;
+    bool is_thawing;
+    struct io_watch stream; /* its fd is owned; -1 without */
+    struct timer timer;     /* the bound */
+    struct deferred later;  /* finishes from the loop what has failed at once */
+    struct error err;
+    int file; /* owned; -1 without */
+    uint64_t bytes;
+
+    /* packing: the last step */
+    struct job job;
+    bool in_job;
+    char session_id[ID_SIZE];
+    int state_dir;
+    uint64_t replaced; /* bytes of the archive that was there */
+
+    /* restoring */
+    uint64_t archive_bytes;
+    struct buffer notes;
+    bool is_sent;
+};
+
+struct keep_work *keep_work_new(struct sandbox *sandbox, keep_done_fn *done, int64_t timeout_ms,
+                                void (*on_timeout)(struct timer *timer));
+void keep_work_free(struct keep_work *work);

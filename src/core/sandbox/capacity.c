@@ -1,0 +1,432 @@
+#include "core/sandbox/capacity.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/metrics.h"
+#include "core/sandbox/pool.h"
+#include "core/sandbox/sandbox.h"
+#include "core/sandbox/sandbox_private.h"
+#include "core/session/clocks.h"
+#include "wire/json.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { LEAVING_TIMEOUT_US = 30 * 1000 * 1000 };
+
+struct capacity_owner {
+    char *name; /* owned */
+    size_t held;
+    size_t leaving; /* of the held ones: being destroyed */
+    size_t waiting;
+    size_t slots; /* held or waiting: it is known as long as there are any */
+};
+
+struct capacity {
+    struct core *core; /* borrowed */
+    struct map owners; /* struct capacity_owner */
+    struct list queue; /* struct capacity_slot, in order of arrival */
+    struct list idle;  /* struct sandbox, the coldest first */
+    size_t held;
+    size_t leaving;
+    size_t waiting;
+};
+
+struct capacity *capacity_new(struct core *core)
+{
+    struct capacity *capacity = xnew(struct capacity);
+
+    capacity->core = core;
+    list_init(&capacity->queue);
+    list_init(&capacity->idle);
+    return capacity;
+}
+
+void capacity_free(struct capacity *capacity)
+{
+    struct map_slot *slot;
+
+    if (!capacity)
+        return;
+    map_for_each (slot, &capacity->owners) {
+        struct capacity_owner *owner = slot->value;
+
+        free(owner->name);
+        free(owner);
+    }
+    map_fini(&capacity->owners);
+    free(capacity);
+}
+
+/* --- counting ------------------------------------------------------------------------------ */
+
+static struct sandbox *sandbox_of(struct capacity_slot *slot)
+{
+    return container_of(slot, struct sandbox, slot);
+}
+
+static struct capacity_owner *owner_ref(struct capacity *capacity, const char *name)
+{
+    struct capacity_owner *owner;
+
+    if (!name)
+        return NULL;
+    owner = map_get(&capacity->owners, name);
+    if (!owner) {
+        owner = xnew(struct capacity_owner);
+        owner->name = xstrdup(name);
+        map_put(&capacity->owners, owner->name, owner);
+    }
+    owner->slots++;
+    return owner;
+}
+
+static void owner_unref(struct capacity *capacity, struct capacity_owner *owner)
+{
+    if (!owner || --owner->slots > 0)
+        return;
+    map_remove(&capacity->owners, owner->name);
+    free(owner->name);
+    free(owner);
+}
+
+/* 0 is no cap. */
+static bool has_room(const struct capacity *capacity)
+{
+    int64_t cap = capacity->core->parts.config->capacity.max_sandboxes;
+
+    return cap == 0 || capacity->held < (size_t)cap;
+}
+
+/* Beyond the cap, for whoever could not be served otherwise. */
+static bool has_burst(const struct capacity *capacity)
+{
+    const struct config *config = capacity->core->parts.config;
+
+    return has_room(capacity) ||
+           capacity->held < (size_t)(config->capacity.max_sandboxes + config->capacity.burst);
+}
+
+static bool owner_has_room(const struct capacity *capacity, const struct capacity_owner *owner)
+{
+    int64_t cap = capacity->core->parts.config->capacity.max_per_owner;
+
+    return !owner || cap == 0 || owner->held < (size_t)cap;
+}
+
+static void hold(struct capacity *capacity, struct capacity_slot *slot)
+{
+    slot->state = SLOT_HELD;
+    capacity->held++;
+    if (slot->owner)
+        slot->owner->held++;
+}
+
+static void leave_queue(struct capacity *capacity, struct capacity_slot *slot)
+{
+    list_remove(&slot->node);
+    timer_stop(&slot->timeout);
+    slot->state = SLOT_NONE;
+    capacity->waiting--;
+    slot->owner->waiting--;
+}
+
+static void drop_owner(struct capacity *capacity, struct capacity_slot *slot)
+{
+    owner_unref(capacity, steal_ptr(&slot->owner));
+}
+
+/* --- nothing is free ----------------------------------------------------------------------- */
+
+/* When the owner's own cap is the narrow one, only one of its own helps. */
+static struct sandbox *find_coldest(const struct capacity *capacity,
+                                    const struct capacity_owner *only)
+{
+    struct sandbox *sandbox;
+
+    list_for_each (sandbox, &capacity->idle, idle_node) {
+        if (!only || sandbox->slot.owner == only)
+            return sandbox;
+    }
+    return NULL;
+}
+
+static bool evict_one(struct capacity *capacity, const struct capacity_owner *only)
+{
+    struct sandbox *victim = find_coldest(capacity, only);
+
+    if (!victim)
+        return false;
+    log_info("sandbox evicted", kv("sandbox", victim->id), kv("session", victim->session->id));
+    metrics_add(capacity->core->metrics, METRIC_SANDBOX_EVICTIONS, 0, 1);
+    sandbox_emit(victim, "sandbox.evicted", NULL);
+    sandbox_destroy(victim, END_EVICTED, NULL);
+    return true;
+}
+
+/* Whether a slot for this owner is becoming free, perhaps because something had to go. */
+static bool make_room(struct capacity *capacity, const struct capacity_owner *owner)
+{
+    int overflow = capacity->core->parts.config->capacity.overflow;
+
+    if (!owner_has_room(capacity, owner) && overflow == OVERFLOW_EVICT)
+        return owner->leaving > owner->waiting || evict_one(capacity, owner);
+    if (!owner_has_room(capacity, owner))
+        return false;
+    if (pool_yield(capacity->core->pool))
+        return true;
+    if (overflow != OVERFLOW_EVICT)
+        return false;
+    return capacity->leaving > capacity->waiting || evict_one(capacity, NULL);
+}
+
+static int refuse(struct capacity *capacity, const struct capacity_owner *owner, struct error *err)
+{
+    const struct config *config = capacity->core->parts.config;
+    long long retry_s = (long long)capacity_retry_after_s(capacity);
+
+    error_named(err, ERR_LIMIT, "capacity",
+                "no sandbox is free: you hold %zu of %lld, all together hold %zu of %lld",
+                owner->held, (long long)config->capacity.max_per_owner, capacity->held,
+                (long long)(config->capacity.max_sandboxes + config->capacity.burst));
+    err->retryable = true;
+    return error_hint(err, "end a session, or try again in about %lld s", retry_s);
+}
+
+static void on_wait_timeout(struct timer *timer)
+{
+    struct sandbox *sandbox = container_of(timer, struct sandbox, slot.timeout);
+    struct capacity *capacity = sandbox->core->capacity;
+    struct error err = { 0 };
+
+    refuse(capacity, sandbox->slot.owner, &err);
+    leave_queue(capacity, &sandbox->slot);
+    drop_owner(capacity, &sandbox->slot);
+    sandbox_on_slot(sandbox, &err);
+}
+
+/* Also a slot that is becoming free may not come: what makes room for it may fail to go. */
+static int64_t wait_timeout_us(const struct config *config)
+{
+    if (config->capacity.overflow == OVERFLOW_WAIT)
+        return config->capacity.wait_timeout_ms * 1000;
+    return LEAVING_TIMEOUT_US;
+}
+
+static void enqueue(struct capacity *capacity, struct capacity_slot *slot)
+{
+    timer_init(&slot->timeout, capacity->core->loop, on_wait_timeout);
+    slot->state = SLOT_WAITING;
+    list_append(&capacity->queue, &slot->node);
+    capacity->waiting++;
+    slot->owner->waiting++;
+    timer_arm_in(&slot->timeout, wait_timeout_us(capacity->core->parts.config));
+}
+
+/* That of the owner who has fewest; of several the one that came first. One whose owner has no room
+ * does not hold up the others. */
+static struct capacity_slot *find_next(const struct capacity *capacity)
+{
+    struct capacity_slot *slot, *next = NULL;
+
+    list_for_each (slot, &capacity->queue, node) {
+        if (owner_has_room(capacity, slot->owner) &&
+            (!next || slot->owner->held < next->owner->held))
+            next = slot;
+    }
+    return next;
+}
+
+static void serve_queue(struct capacity *capacity)
+{
+    struct capacity_slot *slot;
+
+    while (has_burst(capacity) && (slot = find_next(capacity))) {
+        leave_queue(capacity, slot);
+        hold(capacity, slot);
+        sandbox_on_slot(sandbox_of(slot), NULL);
+    }
+}
+
+/* --- slots --------------------------------------------------------------------------------- */
+
+static int reserve_for_pool(struct capacity *capacity, struct capacity_slot *slot,
+                            struct error *err)
+{
+    if (!capacity_has_spare(capacity))
+        return error_named(err, ERR_LIMIT, "capacity", "there is no room for the pool");
+    hold(capacity, slot);
+    return 0;
+}
+
+int capacity_reserve(struct capacity *capacity, struct sandbox *sandbox, const char *owner,
+                     struct error *err)
+{
+    struct capacity_slot *slot = &sandbox->slot;
+
+    assert(slot->state == SLOT_NONE);
+    if (!owner)
+        return reserve_for_pool(capacity, slot, err);
+    slot->owner = owner_ref(capacity, owner);
+    if (has_room(capacity) && owner_has_room(capacity, slot->owner)) {
+        hold(capacity, slot);
+        return 0;
+    }
+    if (make_room(capacity, slot->owner)) {
+        enqueue(capacity, slot);
+        return 1;
+    }
+    if (has_burst(capacity) && owner_has_room(capacity, slot->owner)) {
+        hold(capacity, slot);
+        return 0;
+    }
+    if (capacity->core->parts.config->capacity.overflow == OVERFLOW_WAIT) {
+        enqueue(capacity, slot);
+        return 1;
+    }
+    refuse(capacity, slot->owner, err);
+    drop_owner(capacity, slot);
+    return -1;
+}
+
+void capacity_take(struct capacity *capacity, struct sandbox *sandbox, const char *owner)
+{
+    sandbox->slot.owner = owner_ref(capacity, owner);
+    hold(capacity, &sandbox->slot);
+}
+
+bool capacity_transfer(struct capacity *capacity, struct sandbox *sandbox, const char *name)
+{
+    struct capacity_owner *owner = owner_ref(capacity, name);
+
+    assert(sandbox->slot.state == SLOT_HELD && !sandbox->slot.owner);
+    if (!owner_has_room(capacity, owner)) {
+        owner_unref(capacity, owner);
+        return false;
+    }
+    sandbox->slot.owner = owner;
+    owner->held++;
+    return true;
+}
+
+void capacity_release(struct capacity *capacity, struct sandbox *sandbox)
+{
+    struct capacity_slot *slot = &sandbox->slot;
+
+    switch (slot->state) {
+    case SLOT_NONE:
+        return;
+    case SLOT_WAITING:
+        leave_queue(capacity, slot);
+        drop_owner(capacity, slot);
+        return;
+    case SLOT_HELD:
+        slot->state = SLOT_NONE;
+        capacity->held--;
+        capacity->leaving -= slot->leaving;
+        if (slot->owner) {
+            slot->owner->held--;
+            slot->owner->leaving -= slot->leaving;
+        }
+        drop_owner(capacity, slot);
+        serve_queue(capacity);
+        return;
+    }
+}
+
+void capacity_set_leaving(struct capacity *capacity, struct sandbox *sandbox)
+{
+    struct capacity_slot *slot = &sandbox->slot;
+
+    if (slot->state != SLOT_HELD || slot->leaving)
+        return;
+    slot->leaving = true;
+    capacity->leaving++;
+    if (slot->owner)
+        slot->owner->leaving++;
+}
+
+/* A slot that waits in vain because nothing could be evicted is served when something can be. */
+static void evict_for_queue(struct capacity *capacity)
+{
+    if (capacity->core->parts.config->capacity.overflow == OVERFLOW_EVICT && capacity->waiting &&
+        !has_burst(capacity) && capacity->leaving < capacity->waiting)
+        evict_one(capacity, NULL);
+}
+
+void capacity_set_idle(struct capacity *capacity, struct sandbox *sandbox, bool idle)
+{
+    if (!idle) {
+        list_remove(&sandbox->idle_node);
+        return;
+    }
+    if (list_is_linked(&sandbox->idle_node))
+        return;
+    list_append(&capacity->idle, &sandbox->idle_node);
+    evict_for_queue(capacity);
+}
+
+size_t capacity_held(const struct capacity *capacity)
+{
+    return capacity->held;
+}
+
+bool capacity_has_spare(const struct capacity *capacity)
+{
+    return has_room(capacity) && !capacity->waiting;
+}
+
+bool capacity_may_have(const struct capacity *capacity, const char *owner)
+{
+    return owner_has_room(capacity, map_get(&capacity->owners, owner));
+}
+
+size_t capacity_waiting(const struct capacity *capacity)
+{
+    return capacity->waiting;
+}
+
+/* --- for people ---------------------------------------------------------------------------- */
+
+int64_t capacity_retry_after_s(struct capacity *capacity)
+{
+    struct session *session;
+    int64_t soonest_ms = 30 * 1000;
+
+    if (capacity->leaving > 0)
+        return 1;
+    list_for_each (session, &capacity->core->sessions, node) {
+        int64_t left_ms;
+
+        if (session->sandbox && session_next_end(session, &left_ms) != END_NONE)
+            soonest_ms = MIN(soonest_ms, left_ms);
+    }
+    return MAX((soonest_ms + 999) / 1000, (int64_t)1);
+}
+
+void capacity_write_json(struct capacity *capacity, const char *owner, struct json_writer *json,
+                         const char *key)
+{
+    const struct config *config = capacity->core->parts.config;
+    const struct capacity_owner *own = map_get(&capacity->owners, owner ? owner : "");
+    static const char *const overflows[] = { "evict", "wait", "reject" };
+    struct sandbox *sandbox;
+    size_t evictable = 0;
+
+    list_for_each (sandbox, &capacity->idle, idle_node)
+        evictable++;
+    json_begin_object(json, key);
+    json_put_int(json, "max_sandboxes", config->capacity.max_sandboxes);
+    json_put_int(json, "max_per_owner", config->capacity.max_per_owner);
+    json_put_text(json, "overflow", overflows[config->capacity.overflow]);
+    json_put_int(json, "burst", config->capacity.burst);
+    json_put_int(json, "sandboxes", (int64_t)capacity->held);
+    json_put_int(json, "waiting", (int64_t)capacity->waiting);
+    json_put_int(json, "idle", (int64_t)evictable);
+    json_put_int(json, "pool", (int64_t)pool_ready(capacity->core->pool));
+    json_put_int(json, "own", own ? (int64_t)own->held : 0);
+    json_end_object(json);
+}

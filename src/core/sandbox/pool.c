@@ -1,0 +1,370 @@
+#include "core/sandbox/pool.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/metrics.h"
+#include "core/money/flavor.h"
+#include "core/run/python_zygote.h"
+#include "core/sandbox/demand.h"
+#include "core/sandbox/sandbox.h"
+#include "core/sandbox/sandbox_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct pool {
+    struct core *core;        /* borrowed */
+    struct list ready;        /* struct sandbox */
+    struct sandbox *creating; /* borrowed; one at a time */
+    struct deferred refill;
+    struct timer retry;
+    struct timer look;   /* at the memory, while there are members */
+    struct timer breath; /* that who has taken one needs for its first program */
+    struct timer lull;   /* since a member was taken */
+    struct timer rest;   /* since the pool has changed */
+    struct demand demand;
+    bool (*memory_is_tight)(void);
+    unsigned failures; /* in a row */
+    bool active;
+};
+
+/* --- refilling ----------------------------------------------------------------------------- */
+
+enum {
+    LEAST_FREE_PERCENT = 5,
+    TIGHT_RETRY_US = 30 * 1000 * 1000,
+    LOOK_US = 10 * 1000 * 1000,
+    SHRINK_US = 1000 * 1000, /* one by one: each that goes may be enough */
+    LOOKED_US = 100 * 1000,
+    BREATH_US = 3000,
+    LULL_US = 20 * 1000,
+    REST_US = 100 * 1000,
+    NEXT_WARM_US = 20 * 1000,
+};
+
+/* A host that is short of memory needs it for sandboxes that somebody uses. */
+static bool memory_is_tight(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    unsigned long long total_kb = 0;
+    unsigned long long free_kb = 0;
+    unsigned long long available_kb = 0;
+    bool known;
+
+    if (!file)
+        return false;
+    known = fscanf(file, "MemTotal: %llu kB MemFree: %llu kB MemAvailable: %llu kB", &total_kb,
+                   &free_kb, &available_kb) == 3;
+    fclose(file);
+    return known && available_kb * 100 < total_kb * LEAST_FREE_PERCENT;
+}
+
+/* Asked for each member that is made, and told for a while: the kernel has to count for it. */
+static bool memory_was_tight(void)
+{
+    static int64_t looked_us;
+    static bool was_tight;
+    int64_t now_us = clock_now_us(&clock_system);
+
+    if (!looked_us || now_us - looked_us > LOOKED_US) {
+        was_tight = memory_is_tight();
+        looked_us = now_us;
+    }
+    return was_tight;
+}
+
+static int64_t now_us(const struct pool *pool)
+{
+    return loop_now_us(pool->core->loop);
+}
+
+/* How many it would have now. */
+static size_t wanted(const struct pool *pool)
+{
+    const struct config *config = pool->core->parts.config;
+    size_t size = (size_t)config->pool_size;
+    size_t peak = MIN(demand_peak(&pool->demand, now_us(pool)), (size_t)config->pool_peak);
+
+    return size ? MAX(size, peak) : 0;
+}
+
+/* Making one takes the processor from the session that has just got one: that waits for a lull,
+ * unless the pool is half empty and there is no crowd that waits, and for a moment even then. */
+static bool may_wait(const struct pool *pool)
+{
+    size_t ready = pool_ready(pool);
+
+    if (ready && timer_is_armed(&pool->breath))
+        return true;
+    return timer_is_armed(&pool->lull) &&
+           (ready * 2 >= (size_t)pool->core->parts.config->pool_size ||
+            demand_busy_us(&pool->demand, now_us(pool)) > 0);
+}
+
+static void refill(struct pool *pool)
+{
+    if (!pool->active || pool->creating || timer_is_armed(&pool->retry) || may_wait(pool))
+        return;
+    if (pool_ready(pool) >= wanted(pool))
+        return;
+    if (!capacity_has_spare(pool->core->capacity))
+        return;
+    if (pool->memory_is_tight())
+        timer_arm_in(&pool->retry, TIGHT_RETRY_US);
+    else
+        pool->creating = sandbox_start(pool->core, NULL);
+}
+
+static void on_refill(struct deferred *deferred)
+{
+    refill(container_of(deferred, struct pool, refill));
+}
+
+static void on_retry(struct timer *timer)
+{
+    refill(container_of(timer, struct pool, retry));
+}
+
+static void on_breath(struct timer *timer)
+{
+    refill(container_of(timer, struct pool, breath));
+}
+
+static void on_lull(struct timer *timer)
+{
+    refill(container_of(timer, struct pool, lull));
+}
+
+/* A Python costs more than a whole sandbox: who takes members faster than that gets them without.
+ * The oldest, which goes first, is warm first; what is kept for a crowd beyond the size of the pool
+ * has none. */
+static void on_rest(struct timer *timer)
+{
+    struct pool *pool = container_of(timer, struct pool, rest);
+    int64_t left = pool->core->parts.config->pool_size;
+    struct sandbox *member;
+
+    list_for_each (member, &pool->ready, pool_node) {
+        if (left-- == 0)
+            return;
+        sandbox_read_report(member);
+        if (!member->warm) {
+            warm_prepare(member);
+            if (member->warm)
+                timer_arm_in(&pool->rest, NEXT_WARM_US);
+            return;
+        }
+    }
+}
+
+/* The youngest: the others may have a Python. */
+static bool shed_surplus(struct pool *pool)
+{
+    if (pool_ready(pool) <= wanted(pool))
+        return false;
+    sandbox_destroy(list_last(&pool->ready, struct sandbox, pool_node), END_EVICTED, NULL);
+    return true;
+}
+
+static void on_look(struct timer *timer)
+{
+    struct pool *pool = container_of(timer, struct pool, look);
+    bool shrinks = pool->memory_is_tight();
+
+    if (shrinks && pool_yield(pool)) {
+        metrics_add(pool->core->metrics, METRIC_POOL_SHRUNK, 0, 1);
+        log_info("memory is short: a member of the pool goes", kv("left", pool_ready(pool)));
+    } else if (!shrinks) {
+        shrinks = shed_surplus(pool);
+    }
+    if (!list_is_empty(&pool->ready))
+        timer_arm_in(&pool->look, shrinks ? SHRINK_US : LOOK_US);
+}
+
+void pool_kick(struct pool *pool)
+{
+    loop_defer(pool->core->loop, &pool->refill, on_refill);
+}
+
+struct pool *pool_new(struct core *core)
+{
+    struct pool *pool = xnew(struct pool);
+
+    pool->core = core;
+    list_init(&pool->ready);
+    timer_init(&pool->retry, core->loop, on_retry);
+    timer_init(&pool->look, core->loop, on_look);
+    timer_init(&pool->breath, core->loop, on_breath);
+    timer_init(&pool->lull, core->loop, on_lull);
+    timer_init(&pool->rest, core->loop, on_rest);
+    demand_init(&pool->demand, (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L));
+    pool->memory_is_tight = memory_was_tight;
+    return pool;
+}
+
+void pool_free(struct pool *pool)
+{
+    if (!pool)
+        return;
+    timer_stop(&pool->retry);
+    timer_stop(&pool->look);
+    timer_stop(&pool->breath);
+    timer_stop(&pool->lull);
+    timer_stop(&pool->rest);
+    loop_undefer(pool->core->loop, &pool->refill);
+    free(pool);
+}
+
+void pool_start(struct pool *pool)
+{
+    pool->active = true;
+    pool_kick(pool);
+}
+
+void pool_stop(struct pool *pool)
+{
+    pool->active = false;
+    timer_stop(&pool->retry);
+    timer_stop(&pool->look);
+    timer_stop(&pool->breath);
+    timer_stop(&pool->lull);
+    timer_stop(&pool->rest);
+    while (pool_yield(pool))
+        ;
+}
+
+/* --- members ------------------------------------------------------------------------------- */
+
+/* Members have the default disk. One in memory is resized; an image, or who needs one, is not
+ * served by what there is. */
+static bool has_disk_for(const struct config *config, const struct session *session)
+{
+    uint64_t wanted = session->limits.disk_bytes;
+
+    switch ((enum config_disk)config->sandbox.disk_kind) {
+    case CONFIG_DISK_AUTO:
+        return wanted <= config->sandbox.disk_bytes;
+    case CONFIG_DISK_IMAGE:
+        return wanted == config->sandbox.disk_bytes;
+    case CONFIG_DISK_MEMORY:
+        break;
+    }
+    return true;
+}
+
+static bool fits(const struct pool *pool, const struct session *session)
+{
+    const struct config *config = pool->core->parts.config;
+
+    return str_equal(session->template_name, config->sandbox.template_name) &&
+           session->network == (enum network_mode)config->sandbox.network &&
+           !flavor_gpus(session) && has_disk_for(config, session);
+}
+
+/* The first that lives: death may be known to the kernel, and not yet to us. */
+static struct sandbox *first_alive(struct pool *pool)
+{
+    struct sandbox *member;
+
+    while ((member = list_first(&pool->ready, struct sandbox, pool_node)) &&
+           sandbox_notice_death(member))
+        sandbox_destroy(member, END_CRASHED, "in the pool");
+    return member;
+}
+
+/* Whoever it is that is asked for, refilling and all else that nobody waits for is put off. */
+static void note_demand(struct pool *pool)
+{
+    int64_t busy_us;
+
+    demand_note(&pool->demand, now_us(pool));
+    busy_us = demand_busy_us(&pool->demand, now_us(pool));
+    timer_arm_in(&pool->breath, BREATH_US);
+    timer_arm_in(&pool->lull, MAX((int64_t)LULL_US, busy_us));
+    timer_arm_in(&pool->rest, MAX((int64_t)REST_US, busy_us));
+}
+
+struct sandbox *pool_take(struct pool *pool, const struct session *session)
+{
+    struct sandbox *member = NULL;
+
+    if (!pool->core->parts.config->pool_size || !fits(pool, session))
+        return NULL;
+    /* Those who get none anyway are no crowd, and nobody waits for them. */
+    if (capacity_may_have(pool->core->capacity, session->owner)) {
+        note_demand(pool);
+        pool_kick(pool);
+        member = first_alive(pool);
+    }
+    if (!member || !capacity_transfer(pool->core->capacity, member, session->owner)) {
+        metrics_add(pool->core->metrics, METRIC_POOL_MISSES, 0, 1);
+        return NULL;
+    }
+    list_remove(&member->pool_node);
+    metrics_add(pool->core->metrics, METRIC_POOL_HITS, 0, 1);
+    return member;
+}
+
+bool pool_yield(struct pool *pool)
+{
+    struct sandbox *member = list_first(&pool->ready, struct sandbox, pool_node);
+
+    if (!member)
+        member = pool->creating;
+    if (!member)
+        return false;
+    sandbox_destroy(member, END_EVICTED, NULL);
+    return true;
+}
+
+void pool_judge_memory(struct pool *pool, bool (*is_tight)(void))
+{
+    pool->memory_is_tight = is_tight;
+}
+
+size_t pool_ready(const struct pool *pool)
+{
+    struct sandbox *member;
+    size_t count = 0;
+
+    list_for_each (member, &pool->ready, pool_node)
+        count++;
+    return count;
+}
+
+void pool_on_ready(struct pool *pool, struct sandbox *sandbox)
+{
+    pool->creating = NULL;
+    pool->failures = 0;
+    list_append(&pool->ready, &sandbox->pool_node);
+    /* Now, when nobody waits: reading it back from the kernel takes longer than handing it over. */
+    if (!timer_is_armed(&pool->lull))
+        sandbox_read_report(sandbox);
+    timer_arm_in(&pool->rest, timer_is_armed(&pool->lull) ? REST_US : NEXT_WARM_US);
+    if (!timer_is_armed(&pool->look))
+        timer_arm_in(&pool->look, LOOK_US);
+    pool_kick(pool);
+}
+
+/* Without room there is nothing to try again: the next slot that is released asks for a refill. */
+void pool_on_failed(struct pool *pool, struct sandbox *sandbox, const struct error *err)
+{
+    if (pool->creating == sandbox)
+        pool->creating = NULL;
+    if (err->code == ERR_LIMIT)
+        return;
+    metrics_add(pool->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);
+    log_warn("pool could not be refilled; trying again", kv("error", err->message));
+    timer_arm_in(&pool->retry, sandbox_backoff_us(3 + pool->failures));
+    pool->failures = MIN(pool->failures + 1, 16U);
+}
+
+void pool_on_leaving(struct pool *pool, struct sandbox *sandbox)
+{
+    if (pool->creating == sandbox)
+        pool->creating = NULL;
+    list_remove(&sandbox->pool_node);
+}

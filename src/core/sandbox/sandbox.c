@@ -1,0 +1,368 @@
+#include "core/sandbox/sandbox.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/ceiling.h"
+#include "core/events.h"
+#include "core/money/budget.h"
+#include "core/run/python_zygote.h"
+#include "core/sandbox/sandbox_private.h"
+#include "core/sandbox/workspace_archive.h"
+#include "core/session/clocks.h"
+#include "wire/json.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPORT_MAXIMUM = 64 * 1024 };
+
+enum { BACKOFF_FIRST_US = 100 * 1000, BACKOFF_MAXIMUM_US = 30 * 1000 * 1000 };
+
+#define TO(state) (1U << SANDBOX_##state)
+
+static const struct {
+    const char *name;
+    unsigned successors;
+} states[SANDBOX_STATES] = {
+    [SANDBOX_NONE] = { "none", TO(CREATING) },
+    [SANDBOX_CREATING] = { "creating", TO(READY) | TO(DESTROYING) },
+    /* ready → creating: a pool member is claimed and bound to its session */
+    [SANDBOX_READY] = { "ready",
+                        TO(CREATING) | TO(UNKNOWN) | TO(FREEZING) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_UNKNOWN] = { "unknown",
+                          TO(READY) | TO(FREEZING) | TO(FROZEN) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_FREEZING] = { "freezing",
+                           TO(FROZEN) | TO(READY) | TO(UNKNOWN) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_FROZEN] = { "frozen", TO(THAWING) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_THAWING] = { "thawing",
+                          TO(READY) | TO(UNKNOWN) | TO(FROZEN) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_CRASHED] = { "crashed", TO(DESTROYING) },
+    [SANDBOX_DESTROYING] = { "destroying", TO(NONE) },
+};
+
+const char *sandbox_state_name(enum sandbox_state state)
+{
+    return states[state].name;
+}
+
+enum sandbox_state sandbox_state_parse(const char *name)
+{
+    for (unsigned state = 0; state < SANDBOX_STATES; state++)
+        if (str_equal(states[state].name, name))
+            return state;
+    return SANDBOX_NONE;
+}
+
+bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to)
+{
+    return states[from].successors & (1U << to);
+}
+
+void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state)
+{
+    assert(sandbox_may_become(sandbox->state, state));
+    sandbox->state = state;
+    if (state != SANDBOX_UNKNOWN) {
+        timer_stop(&sandbox->silence);
+        sandbox->unknown_since_us = 0;
+    }
+}
+
+const char *sandbox_id(const struct sandbox *sandbox)
+{
+    return sandbox->id;
+}
+
+struct agent *sandbox_agent(const struct sandbox *sandbox)
+{
+    return sandbox_is_up(sandbox) && sandbox->state != SANDBOX_UNKNOWN ? sandbox->agent : NULL;
+}
+
+bool sandbox_has_init(const struct sandbox *sandbox)
+{
+    return sandbox->agent && !agent_is_lost(sandbox->agent);
+}
+
+bool sandbox_is_usable(const struct sandbox *sandbox)
+{
+    return sandbox->state == SANDBOX_READY;
+}
+
+int64_t sandbox_backoff_us(unsigned attempts)
+{
+    unsigned doublings = MIN(attempts, 16U);
+
+    return MIN((int64_t)BACKOFF_FIRST_US << doublings, (int64_t)BACKOFF_MAXIMUM_US);
+}
+
+/* --- what is done with it -------------------------------------------------------------------- */
+
+struct backend_op *sandbox_begin_op(struct sandbox *sandbox, backend_done_fn *done)
+{
+    assert(!sandbox->op_running);
+    if (!sandbox->op)
+        sandbox->op = xnew(struct sandbox_op);
+    *sandbox->op = (struct sandbox_op){ .base = { .done = done }, .sandbox = sandbox };
+    sandbox->op_running = true;
+    return &sandbox->op->base;
+}
+
+struct sandbox *sandbox_end_op(struct backend_op *op)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox_op, base)->sandbox;
+
+    sandbox->op_running = false;
+    sandbox_rest_soon(sandbox);
+    return sandbox;
+}
+
+static void on_rest(struct deferred *deferred)
+{
+    struct sandbox *sandbox = container_of(deferred, struct sandbox, rest);
+
+    if (!sandbox->op_running)
+        free(steal_ptr(&sandbox->op));
+    if (!sandbox->request_running)
+        free(steal_ptr(&sandbox->request));
+}
+
+void sandbox_rest_soon(struct sandbox *sandbox)
+{
+    loop_defer(sandbox->core->loop, &sandbox->rest, on_rest);
+}
+
+/* --- memory -------------------------------------------------------------------------------- */
+
+/* What the timer is for follows from the state. */
+static void on_timer(struct timer *timer)
+{
+    struct sandbox *sandbox = container_of(timer, struct sandbox, timer);
+    struct error err = { 0 };
+
+    switch (sandbox->state) {
+    case SANDBOX_CREATING:
+        error_named(&err, ERR_TIMEOUT, "sandbox_not_ready", "the sandbox was not ready in time%s%s",
+                    sandbox->last_error ? ": " : "",
+                    sandbox->last_error ? sandbox->last_error->message : "");
+        sandbox_fail(sandbox, &err);
+        break;
+    case SANDBOX_UNKNOWN:
+        sandbox_adopt(sandbox);
+        break;
+    case SANDBOX_DESTROYING:
+        sandbox_destroy_next(sandbox);
+        break;
+    case SANDBOX_NONE:
+    case SANDBOX_READY:
+    case SANDBOX_FREEZING:
+    case SANDBOX_FROZEN:
+    case SANDBOX_THAWING:
+    case SANDBOX_CRASHED:
+    case SANDBOX_STATES:
+        break;
+    }
+}
+
+static struct sandbox_limits default_limits(const struct core *core)
+{
+    const struct config *config = core->parts.config;
+    struct sandbox_limits limits = { .memory_bytes = config->sandbox.memory_bytes,
+                                     .disk_bytes = config->sandbox.disk_bytes,
+                                     .cpu_millis = config->sandbox.cpu_millis,
+                                     .pids = (uint32_t)config->sandbox.pids };
+
+    ceiling_cut_limits(core->ceiling, NULL, NULL, &limits);
+    return limits;
+}
+
+struct sandbox *sandbox_new(struct core *core, struct session *session)
+{
+    struct sandbox *sandbox = xnew(struct sandbox);
+
+    sandbox->core = core;
+    sandbox->session = session;
+    sandbox->limits = session ? session->limits : default_limits(core);
+    sandbox->generation = session ? session->generation + 1 : 0;
+    sandbox->created = clocks_stamp(core);
+    sandbox->flavor = xstrdup(session ? session->flavor : "");
+    sandbox->leaving[0] = sandbox->leaving[1] = -1;
+    list_init(&sandbox->pool_node);
+    list_init(&sandbox->idle_node);
+    timer_init(&sandbox->timer, core->loop, on_timer);
+    timer_init(&sandbox->silence, core->loop, sandbox_on_silence);
+    timer_init(&sandbox->retry, core->loop, NULL);
+    list_append(&core->sandboxes, &sandbox->node);
+    return sandbox;
+}
+
+void sandbox_note_left(struct sandbox *sandbox)
+{
+    if (!sandbox->left.wall_us)
+        sandbox->left = clocks_stamp(sandbox->core);
+}
+
+static void on_drop_agent(struct deferred *deferred)
+{
+    struct sandbox *sandbox = container_of(deferred, struct sandbox, drop_agent);
+
+    if (sandbox->agent)
+        sandbox->leaving[0] = agent_release(steal_ptr(&sandbox->agent));
+}
+
+/* Not at once: one of its callbacks may be on the stack. */
+void sandbox_drop_agent_soon(struct sandbox *sandbox)
+{
+    loop_defer(sandbox->core->loop, &sandbox->drop_agent, on_drop_agent);
+}
+
+void sandbox_free(struct sandbox *sandbox)
+{
+    struct core *core = sandbox->core;
+
+    map_remove(&core->sandboxes_by_id, sandbox->id);
+    list_remove(&sandbox->node);
+    list_remove(&sandbox->pool_node);
+    list_remove(&sandbox->idle_node);
+    list_remove(&sandbox->slot.node);
+    builds_pass(core->builds, &sandbox->build);
+    timer_stop(&sandbox->timer);
+    timer_stop(&sandbox->silence);
+    timer_stop(&sandbox->retry);
+    if (sandbox->slot.timeout.loop)
+        timer_stop(&sandbox->slot.timeout);
+    workflow_drop(&sandbox->workflow);
+    loop_undefer(core->loop, &sandbox->drop_agent);
+    loop_undefer(core->loop, &sandbox->rest);
+    loop_undefer(core->loop, &sandbox->release);
+    process_unwatch(&sandbox->process);
+    keep_cancel(sandbox);
+    warm_free(sandbox->warm);
+    agent_free(sandbox->agent);
+    fd_close(sandbox->leaving[0]);
+    fd_close(sandbox->leaving[1]);
+    free(sandbox->op);
+    free(sandbox->request);
+    free(sandbox->parts_err);
+    free(sandbox->last_error);
+    free(sandbox->report);
+    free(sandbox->flavor);
+    free(sandbox);
+}
+
+bool sandbox_is_up(const struct sandbox *sandbox)
+{
+    return sandbox->state >= SANDBOX_READY && sandbox->state <= SANDBOX_THAWING;
+}
+
+bool sandbox_is_coming_or_up(const struct sandbox *sandbox)
+{
+    return sandbox->state == SANDBOX_CREATING || sandbox_is_up(sandbox);
+}
+
+/* It does not change while the sandbox has these limits. */
+void sandbox_read_report(struct sandbox *sandbox)
+{
+    scoped(buffer_fini) struct buffer json = BUFFER_INIT(REPORT_MAXIMUM);
+
+    if (!sandbox->report && sandbox_is_up(sandbox) &&
+        backend_report(sandbox->core->parts.backend, sandbox->id, &json, NULL) == 0)
+        sandbox->report = buffer_steal_text(&json);
+}
+
+/* --- record and events --------------------------------------------------------------------- */
+
+/* What the next daemon has to know: whether it is whole. What it does at the moment is asked from
+ * the kernel and from its init. */
+static enum sandbox_state recorded_state(const struct sandbox *sandbox)
+{
+    bool is_whole = sandbox->state == SANDBOX_CREATING ? sandbox->complete : sandbox_is_up(sandbox);
+
+    if (sandbox->state == SANDBOX_FROZEN)
+        return SANDBOX_FROZEN;
+    return is_whole ? SANDBOX_READY : sandbox->state;
+}
+
+/* With the record that it is ready or goes comes what it costs: one transaction. */
+void sandbox_save(struct sandbox *sandbox)
+{
+    struct core *core = sandbox->core;
+    char reason[END_TEXT_SIZE];
+    struct sandbox_record record = {
+        .backend = core->parts.backend->ops->name,
+        .state = sandbox_state_name(recorded_state(sandbox)),
+        .end_reason = reason,
+        .last_error = sandbox->last_error ? sandbox->last_error->message : "",
+        .generation = sandbox->generation,
+        .start_time = sandbox->made.start_time,
+        .slot = sandbox->made.slot,
+        .attempts = sandbox->attempts,
+        .pid = sandbox->made.pid,
+        .created = sandbox->created,
+    };
+
+    if (sandbox->session && sandbox->left.wall_us)
+        budget_settle(sandbox->session, sandbox->id, &sandbox->left);
+    memcpy(record.id, sandbox->id, sizeof(record.id));
+    if (sandbox->session)
+        memcpy(record.session_id, sandbox->session->id, sizeof(record.session_id));
+    end_reason_text(&sandbox->end, reason);
+    store_put_sandbox(core->parts.store, &record);
+}
+
+void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
+    struct json_writer json = JSON_WRITER(&data);
+
+    if (!sandbox->session)
+        return;
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "sandbox", sandbox->id);
+    json_put_int(&json, "generation", (int64_t)sandbox->generation);
+    json_put_text(&json, "flavor", sandbox->flavor);
+    if (reason)
+        json_put_text(&json, "reason", reason);
+    json_end_object(&json);
+    session_emit(sandbox->session, type, buffer_text(&data));
+}
+
+/* --- recovery ------------------------------------------------------------------------------ */
+
+struct sandbox *sandbox_restore(struct core *core, struct session *session,
+                                const struct sandbox_record *record)
+{
+    struct sandbox *sandbox = sandbox_new(core, session);
+
+    memcpy(sandbox->id, record->id, sizeof(sandbox->id));
+    memcpy(sandbox->made.id, record->id, sizeof(sandbox->made.id));
+    map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
+    sandbox->state = sandbox_state_parse(record->state);
+    if (sandbox->state == SANDBOX_NONE)
+        sandbox->state = SANDBOX_DESTROYING;
+    else if (sandbox_is_up(sandbox))
+        sandbox->state = SANDBOX_UNKNOWN;
+    sandbox->generation = record->generation;
+    sandbox->made.pid = record->pid;
+    sandbox->made.start_time = record->start_time;
+    sandbox->made.slot = record->slot;
+    sandbox->created = record->created;
+    sandbox->attempts = record->attempts;
+    sandbox->end = end_reason_parse(record->end_reason);
+    sandbox->recorded = true;
+    sandbox->ready_at_us = record->created.boot_us;
+    if (session)
+        session->sandbox = sandbox;
+    capacity_take(core->capacity, sandbox, session ? session->owner : NULL);
+    return sandbox;
+}
+
+struct sandbox *sandbox_restore_orphan(struct core *core, const char *id)
+{
+    struct sandbox_record record = { .state = sandbox_state_name(SANDBOX_CRASHED),
+                                     .created = clocks_stamp(core) };
+
+    memcpy(record.id, id, sizeof(record.id));
+    return sandbox_restore(core, NULL, &record);
+}

@@ -1,0 +1,202 @@
+#include "core/sandbox/sandbox_private.h"
+
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/metrics.h"
+#include "core/money/flavor.h"
+
+#include <string.h>
+
+/* --- the turn of an owner: for backends that make one of his sandboxes after the other ---------
+ */
+
+static bool is_of(const struct sandbox *sandbox, const char *owner)
+{
+    return sandbox->session && str_equal(sandbox->session->owner, owner);
+}
+
+static struct sandbox *find_turn(const struct core *core, const char *owner, enum turn_state turn)
+{
+    struct sandbox *sandbox;
+
+    list_for_each (sandbox, &core->sandboxes, node) {
+        if (sandbox->turn == turn && is_of(sandbox, owner))
+            return sandbox;
+    }
+    return NULL;
+}
+
+void sandbox_take_turn(struct workflow *workflow)
+{
+    struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
+    const struct session *session = sandbox->session;
+    const struct core *core = sandbox->core;
+
+    if (session && core->parts.backend->ops->capabilities.serialize_per_owner) {
+        if (find_turn(core, session->owner, TURN_HELD)) {
+            sandbox->turn = TURN_WAITING;
+            return;
+        }
+        sandbox->turn = TURN_HELD;
+    }
+    workflow_step_done(workflow, NULL);
+}
+
+/* Those that wait are in the order in which they were asked for. */
+void sandbox_pass_turn(struct sandbox *sandbox)
+{
+    struct sandbox *next;
+    bool held = sandbox->turn == TURN_HELD;
+
+    sandbox->turn = TURN_NONE;
+    if (!held || !sandbox->session)
+        return;
+    next = find_turn(sandbox->core, sandbox->session->owner, TURN_WAITING);
+    if (!next)
+        return;
+    next->turn = TURN_HELD;
+    workflow_step_done(&next->workflow, NULL);
+}
+
+/* --- building ----------------------------------------------------------------------------------
+ */
+
+void sandbox_wait_to_build(struct workflow *workflow)
+{
+    struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
+    const struct session *session = sandbox->session;
+
+    if (builds_take(sandbox->core->builds, &sandbox->build, session ? session->owner : NULL))
+        workflow_step_done(workflow, NULL);
+}
+
+void sandbox_on_build_turn(struct sandbox *sandbox)
+{
+    workflow_step_done(&sandbox->workflow, NULL);
+}
+
+static void build(struct sandbox *sandbox);
+
+static void on_retry(struct timer *timer)
+{
+    build(container_of(timer, struct sandbox, retry));
+}
+
+/* Whatever the failed attempt has left is gone, or goes with the next one. */
+static void on_cleared(struct backend_op *op)
+{
+    struct sandbox *sandbox = sandbox_end_op(op);
+
+    if (sandbox->state != SANDBOX_CREATING) {
+        workflow_step_done(&sandbox->workflow, sandbox->last_error);
+        return;
+    }
+    sandbox->retry.on_expire = on_retry;
+    timer_arm_in(&sandbox->retry, sandbox_backoff_us(sandbox->builds));
+}
+
+/* The time that it has to become ready goes on: see sandbox.start_timeout. */
+static void try_again(struct sandbox *sandbox, const struct error *err)
+{
+    error_keep(&sandbox->last_error, err);
+    sandbox->builds++;
+    log_warn("sandbox could not be made; trying again", kv("sandbox", sandbox->id),
+             kv("attempts", sandbox->builds), kv("error", err->message));
+    backend_destroy(sandbox->core->parts.backend, sandbox->id,
+                    sandbox_begin_op(sandbox, on_cleared));
+}
+
+static bool differs(uint64_t asked, uint64_t is)
+{
+    return is && is != asked;
+}
+
+/* A sandbox with other resources than those that were asked for is not ready. */
+static int check_resources(const struct sandbox *sandbox, const struct backend_op *op,
+                           struct error *err)
+{
+    const struct sandbox_limits *asked = &sandbox->limits;
+    const struct sandbox_limits *is = &op->result.made.limits;
+    const char *what = NULL;
+
+    if (differs(asked->memory_bytes, is->memory_bytes))
+        what = "memory";
+    else if (differs(asked->disk_bytes, is->disk_bytes))
+        what = "disk";
+    else if (differs(asked->cpu_millis, is->cpu_millis))
+        what = "cpus";
+    else if (differs(asked->pids, is->pids))
+        what = "pids";
+    else if (is->memory_bytes && op->result.made.gpus != sandbox->gpus)
+        what = "gpus";
+    if (!what)
+        return 0;
+    error_named(err, ERR_BACKEND, "resources_differ",
+                "the sandbox came up with other %s than asked for", what);
+    err->retryable = false;
+    return error_hint(err, "it was removed; another flavor may be had");
+}
+
+static void keep_made(struct sandbox *sandbox, const struct backend_op *op)
+{
+    sandbox->made = op->result.made.sandbox;
+    metrics_add(sandbox->core->metrics, METRIC_SANDBOXES_CREATED, 0, 1);
+    if (sandbox->state == SANDBOX_CREATING)
+        sandbox_watch(sandbox, op->result.made.pidfd);
+    else
+        fd_close(op->result.made.pidfd);
+}
+
+static void on_built(struct backend_op *op)
+{
+    struct sandbox *sandbox = sandbox_end_op(op);
+    struct error err = op->err;
+
+    builds_pass(sandbox->core->builds, &sandbox->build);
+    if (err.code != ERR_NONE && err.retryable && sandbox->state == SANDBOX_CREATING) {
+        try_again(sandbox, &err);
+        return;
+    }
+    if (err.code == ERR_NONE) {
+        keep_made(sandbox, op);
+        (void)check_resources(sandbox, op, &err);
+    }
+    workflow_step_done(&sandbox->workflow, err.code == ERR_NONE ? NULL : &err);
+}
+
+static void build(struct sandbox *sandbox)
+{
+    const struct core *core = sandbox->core;
+    const struct config *config = core->parts.config;
+    const struct session *session = sandbox->session;
+    struct sandbox_spec spec = {
+        .template_name = session ? session->template_name : config->sandbox.template_name,
+        .limits = sandbox->limits,
+        .network = session ? session->network : (enum network_mode)config->sandbox.network,
+    };
+
+    sandbox->gpus = session ? flavor_gpus(session) : 0;
+    spec.gpus = sandbox->gpus;
+    memcpy(spec.id, sandbox->id, sizeof(spec.id));
+    backend_create(core->parts.backend, &spec, sandbox_begin_op(sandbox, on_built));
+}
+
+void sandbox_build(struct workflow *workflow)
+{
+    build(container_of(workflow, struct sandbox, workflow));
+}
+
+bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err)
+{
+    if (sandbox->turn == TURN_WAITING)
+        sandbox->turn = TURN_NONE;
+    else if (sandbox->build.state == BUILD_WAITING)
+        builds_pass(sandbox->core->builds, &sandbox->build);
+    else if (timer_is_armed(&sandbox->retry))
+        timer_stop(&sandbox->retry);
+    else
+        return false;
+    workflow_step_done(&sandbox->workflow, err);
+    return true;
+}

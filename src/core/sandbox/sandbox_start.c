@@ -1,0 +1,499 @@
+#include "core/sandbox/sandbox_private.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/money/budget.h"
+#include "core/run/execution.h"
+#include "core/sandbox/pool.h"
+#include "core/sandbox/workspace_archive.h"
+#include "core/session/session_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+/* From when on it has not become ready in time. */
+static void start_timeout(struct sandbox *sandbox)
+{
+    timer_arm_in(&sandbox->timer, sandbox->core->parts.config->sandbox.start_timeout_ms * 1000);
+}
+
+static struct sandbox *sandbox_of(struct workflow *workflow)
+{
+    return container_of(workflow, struct sandbox, workflow);
+}
+
+static const struct error *failure_or_null(const struct error *err)
+{
+    return err->code == ERR_NONE ? NULL : err;
+}
+
+/* --- the steps ----------------------------------------------------------------------------- */
+
+static void reserve_slot(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    struct session *session = sandbox->session;
+    struct error err = { 0 };
+    int result =
+        capacity_reserve(sandbox->core->capacity, sandbox, session ? session->owner : NULL, &err);
+
+    if (result <= 0)
+        workflow_step_done(workflow, failure_or_null(&err));
+}
+
+void sandbox_on_slot(struct sandbox *sandbox, const struct error *err)
+{
+    workflow_step_done(&sandbox->workflow, err);
+}
+
+/* One of the things that a step waits for has ended. */
+static void part_done(struct sandbox *sandbox, const struct error *err)
+{
+    if (err && !sandbox->parts_err)
+        error_keep(&sandbox->parts_err, err);
+    assert(sandbox->parts > 0);
+    if (--sandbox->parts == 0)
+        workflow_step_done(&sandbox->workflow, sandbox->parts_err);
+}
+
+static void begin_parts(struct sandbox *sandbox, unsigned parts)
+{
+    sandbox->parts = parts;
+    error_keep(&sandbox->parts_err, NULL);
+}
+
+static void on_recorded(struct store_ticket *ticket)
+{
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
+
+    part_done(sandbox, failure_or_null(ticket->err));
+}
+
+static void on_intent_recorded(struct store_ticket *ticket)
+{
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
+
+    if (ticket->err->code != ERR_NONE) {
+        sandbox->recorded = false;
+        store_forget_sandbox(sandbox->core->parts.store, sandbox->id);
+    }
+    on_recorded(ticket);
+}
+
+static void record_intent(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    start_timeout(sandbox);
+    begin_parts(sandbox, 1);
+    sandbox->recorded = true;
+    sandbox_emit(sandbox, "sandbox.creating", NULL);
+    sandbox_save(sandbox);
+    store_commit_as(sandbox->core->parts.store, &sandbox->ticket, STORE_WRITTEN,
+                    on_intent_recorded);
+}
+
+/* Before anything runs in it: a program that was told of must be found again by the next daemon. */
+static void record_made(struct sandbox *sandbox)
+{
+    sandbox->complete = true;
+    if (sandbox->session)
+        budget_run(sandbox->session, sandbox->id);
+    sandbox_save(sandbox);
+    store_commit_as(sandbox->core->parts.store, &sandbox->ticket, STORE_WRITTEN, on_recorded);
+}
+
+static void on_adopt_answer(struct backend_op *op)
+{
+    struct sandbox *sandbox = sandbox_end_op(op);
+
+    if (op->err.code == ERR_NONE && sandbox->state == SANDBOX_UNKNOWN) {
+        sandbox_watch(sandbox, op->result.made.pidfd);
+        if (op->result.made.frozen)
+            sandbox_set_state(sandbox, SANDBOX_FROZEN);
+    } else if (op->err.code == ERR_NONE) {
+        fd_close(op->result.made.pidfd);
+    }
+    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
+}
+
+static void ask_backend(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    backend_adopt(sandbox->core->parts.backend, &sandbox->made,
+                  sandbox_begin_op(sandbox, on_adopt_answer));
+}
+
+static void on_listed(struct agent_request *request)
+{
+    struct sandbox *sandbox = container_of(request, struct sandbox_request, base)->sandbox;
+
+    sandbox->request_running = false;
+    sandbox_rest_soon(sandbox);
+    part_done(sandbox, failure_or_null(&request->err));
+}
+
+static void connect_part(struct sandbox *sandbox)
+{
+    struct error err = { 0 };
+    int fd = backend_connect(sandbox->core->parts.backend, sandbox->id, &err);
+
+    if (fd < 0) {
+        if (sandbox->state == SANDBOX_CREATING || err.code != ERR_GONE)
+            err.code = ERR_BACKEND; /* whatever the system calls it */
+        part_done(sandbox, &err);
+        return;
+    }
+    loop_undefer(sandbox->core->loop, &sandbox->drop_agent);
+    agent_retire(sandbox->agent);
+    sandbox->agent = agent_new(sandbox->core->loop, fd, &sandbox_agent_handler, sandbox);
+    if (sandbox->session)
+        session_on_sandbox_agent(sandbox->session);
+    if (!sandbox->request)
+        sandbox->request = xnew(struct sandbox_request);
+    sandbox->request->sandbox = sandbox;
+    sandbox->request_running = true;
+    agent_list(sandbox->agent, &sandbox->request->base, on_listed);
+}
+
+/* A frozen init cannot answer, nor one that is to be frozen: it is connected to when it is thawed.
+ */
+static void connect_to_init(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    begin_parts(sandbox, 1);
+    if (sandbox->state == SANDBOX_UNKNOWN && sandbox->session->state != SESSION_PAUSED)
+        connect_part(sandbox);
+    else
+        part_done(sandbox, NULL);
+}
+
+/* Side by side: nothing runs in it before both have ended. One that gets its files back is recorded
+ * when it has them: until then the next daemon takes it for half made. */
+static void record_and_connect(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    begin_parts(sandbox, keep_can_restore(sandbox) ? 1 : 2);
+    if (!keep_can_restore(sandbox))
+        record_made(sandbox);
+    connect_part(sandbox);
+}
+
+static void on_restored(struct sandbox *sandbox)
+{
+    workflow_step_done(&sandbox->workflow, NULL);
+}
+
+static void restore_files(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (keep_can_restore(sandbox))
+        keep_restore(sandbox, on_restored);
+    else
+        workflow_step_done(workflow, NULL);
+}
+
+static void record_restored(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (sandbox->complete) {
+        workflow_step_done(workflow, NULL);
+        return;
+    }
+    begin_parts(sandbox, 1);
+    record_made(sandbox);
+}
+
+static void on_limits_set(struct backend_op *op)
+{
+    struct sandbox *sandbox = sandbox_end_op(op);
+
+    workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
+}
+
+static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_limits *b)
+{
+    return a->memory_bytes == b->memory_bytes && a->disk_bytes == b->disk_bytes &&
+           a->cpu_millis == b->cpu_millis && a->pids == b->pids;
+}
+
+static void set_limits(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    const struct sandbox_limits *wanted = &sandbox->session->limits;
+
+    start_timeout(sandbox);
+    if (limits_equal(&sandbox->limits, wanted)) {
+        workflow_step_done(workflow, NULL);
+        return;
+    }
+    sandbox->limits = *wanted;
+    free(steal_ptr(&sandbox->report));
+    backend_update(sandbox->core->parts.backend, sandbox->id, wanted,
+                   sandbox_begin_op(sandbox, on_limits_set));
+}
+
+/* With its limits set nothing is left to do: the record can say that it is the session's, and
+ * ready. */
+static void record_claim(struct workflow *workflow)
+{
+    begin_parts(sandbox_of(workflow), 1);
+    sandbox_emit(sandbox_of(workflow), "sandbox.creating", NULL);
+    record_made(sandbox_of(workflow));
+}
+
+/* What was done is undone by the one way out, sandbox_destroy(). */
+static const struct workflow_step create_steps[] = {
+    { "wait for its turn", sandbox_take_turn, NULL },
+    { "reserve a slot", reserve_slot, NULL },
+    { "wait to be built", sandbox_wait_to_build, NULL },
+    { "record the intent", record_intent, NULL },
+    { "build the sandbox", sandbox_build, NULL },
+    { "record it and connect to its init", record_and_connect, NULL },
+    { "restore its files", restore_files, NULL },
+    { "record that it has them", record_restored, NULL },
+    { 0 },
+};
+
+static const struct workflow_step claim_steps[] = {
+    { "set its limits", set_limits, NULL },
+    { "restore its files", restore_files, NULL },
+    { "record the claim", record_claim, NULL },
+    { 0 },
+};
+
+static const struct workflow_step adopt_steps[] = {
+    { "ask the backend", ask_backend, NULL },
+    { "connect to its init", connect_to_init, NULL },
+    { 0 },
+};
+
+/* Only waiting (for a turn, a slot, the next attempt, init) can be cut short; what the store and
+ * the backend have begun comes to its own end. */
+void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
+{
+    if (sandbox_abort_build(sandbox, err))
+        return;
+    if (sandbox->slot.state == SLOT_WAITING) {
+        capacity_release(sandbox->core->capacity, sandbox);
+        workflow_step_done(&sandbox->workflow, err);
+    } else if (sandbox->request_running) {
+        agent_cancel(&sandbox->request->base);
+        sandbox->request_running = false;
+        sandbox_rest_soon(sandbox);
+        part_done(sandbox, err);
+    } else if (sandbox->keep_work && sandbox->workflow.running) {
+        keep_cancel(sandbox);
+        workflow_step_done(&sandbox->workflow, err);
+    }
+}
+
+/* --- their ends ---------------------------------------------------------------------------- */
+
+static void become_ready(struct sandbox *sandbox)
+{
+    error_keep(&sandbox->last_error, NULL); /* of attempts before */
+    sandbox_set_state(sandbox, SANDBOX_READY);
+    sandbox->ready_at_us = loop_now_us(sandbox->core->loop);
+    sandbox_save(sandbox);
+    sandbox_emit(sandbox, "sandbox.ready", NULL);
+    if (sandbox->session)
+        session_on_sandbox_ready(sandbox->session);
+    else
+        pool_on_ready(sandbox->core->pool, sandbox);
+    if (sandbox->agent && agent_is_lost(sandbox->agent))
+        sandbox_lose_init(sandbox); /* meanwhile, when there was nobody to be told */
+}
+
+void sandbox_fail(struct sandbox *sandbox, const struct error *err)
+{
+    struct error failure = *err;
+
+    error_keep(&sandbox->last_error, &failure);
+    if (sandbox->session)
+        session_on_sandbox_failed(sandbox->session, &failure);
+    else
+        pool_on_failed(sandbox->core->pool, sandbox, &failure);
+    sandbox_destroy(sandbox, END_FAILED, error_code_name(failure.code));
+}
+
+static void fail_at_once(struct sandbox *sandbox)
+{
+    struct error err;
+
+    error_named(&err, ERR_BACKEND, "sandbox_died", "its init ended at once");
+    sandbox_fail(sandbox, &err);
+}
+
+/* Its connection tells it before its end is known. */
+static bool tells_of_death(const struct error *err)
+{
+    return str_equal(err->name, "sandbox_connection_lost") || err->sys_errno == ECONNREFUSED;
+}
+
+/* That somebody killed its init, in the pool or since, says nothing about the next one. */
+static bool has_died(const struct sandbox *sandbox, const struct error *err)
+{
+    return sandbox->session && (sandbox->died || (err && tells_of_death(err)));
+}
+
+/* Of creating and of claiming. */
+static void on_start_end(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    timer_stop(&sandbox->timer);
+    sandbox_pass_turn(sandbox);
+    builds_pass(sandbox->core->builds, &sandbox->build);
+    if (sandbox->state == SANDBOX_DESTROYING)
+        sandbox_destroy_next(sandbox);
+    else if (has_died(sandbox, workflow->err) && session_forgives_death(sandbox->session))
+        sandbox_destroy(sandbox, END_FAILED, "it died at its start");
+    else if (workflow->err)
+        sandbox_fail(sandbox, workflow->err);
+    else if (sandbox->died)
+        fail_at_once(sandbox);
+    else
+        become_ready(sandbox);
+}
+
+struct sandbox *sandbox_start(struct core *core, struct session *session)
+{
+    struct sandbox *sandbox = sandbox_new(core, session);
+
+    id_make(sandbox->id, ID_SANDBOX);
+    map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
+    sandbox_set_state(sandbox, SANDBOX_CREATING);
+    workflow_start(&sandbox->workflow, core->loop, create_steps, on_start_end);
+    return sandbox;
+}
+
+void sandbox_claim(struct sandbox *sandbox, struct session *session)
+{
+    sandbox->session = session;
+    sandbox->generation = session->generation + 1;
+    free(sandbox->flavor);
+    sandbox->flavor = xstrdup(session->flavor);
+    session->sandbox = sandbox;
+    sandbox_set_state(sandbox, SANDBOX_CREATING);
+    workflow_start(&sandbox->workflow, sandbox->core->loop, claim_steps, on_start_end);
+}
+
+/* --- adoption ------------------------------------------------------------------------------- */
+
+/* Death is told by the pidfd, which comes later than a refused connection: a first process waits
+ * for all others to die. */
+enum { DYING_US = 1000 * 1000, SILENCE_OF_ENDING_US = 10 * 1000 * 1000 };
+
+static void expect_answer(struct sandbox *sandbox)
+{
+    int64_t patience_us = sandbox->core->parts.config->sandbox.silence_timeout_ms * 1000;
+
+    if (sandbox->session->state == SESSION_ENDING)
+        patience_us = SILENCE_OF_ENDING_US;
+    if (timer_is_armed(&sandbox->silence))
+        return;
+    if (!sandbox->unknown_since_us)
+        sandbox->unknown_since_us = loop_now_us(sandbox->core->loop);
+    if (patience_us)
+        timer_arm_in(&sandbox->silence, patience_us);
+}
+
+/* What the backend does not answer is not the sandbox's silence. */
+void sandbox_on_silence(struct timer *timer)
+{
+    struct sandbox *sandbox = container_of(timer, struct sandbox, silence);
+
+    if (sandbox->op_running) {
+        expect_answer(sandbox);
+        return;
+    }
+    log_warn("sandbox does not answer; removing it", kv("sandbox", sandbox->id),
+             kv("session", sandbox->session->id));
+    sandbox_emit(sandbox, "sandbox.crashed", "silent");
+    sandbox_destroy(sandbox, END_CRASHED, "silent");
+}
+
+static void on_answered(struct sandbox *sandbox)
+{
+    sandbox->reconnects = 0;
+    error_keep(&sandbox->last_error, NULL);
+    sandbox_set_state(sandbox, SANDBOX_READY);
+    executions_on_listed(sandbox->session);
+}
+
+/* It is known now, unless its session was paused meanwhile: then nobody has asked its init. */
+static void on_adopted(struct sandbox *sandbox)
+{
+    struct session *session = sandbox->session;
+
+    if (sandbox->state == SANDBOX_UNKNOWN && sandbox_has_init(sandbox))
+        on_answered(sandbox);
+    else if (sandbox->state == SANDBOX_UNKNOWN && session->state != SESSION_PAUSED)
+        sandbox_reconnect_soon(sandbox);
+    sandbox_save(sandbox);
+    session_on_sandbox_known(session);
+}
+
+/* That nobody can tell whether it lives says nothing about it: it is asked again. */
+static void on_unknown(struct sandbox *sandbox, const struct error *err)
+{
+    error_keep(&sandbox->last_error, err);
+    sandbox->last_error->retryable = true;
+    log_warn("sandbox cannot be reached; trying again", kv("sandbox", sandbox->id),
+             kv("error", err->message), kv("attempts", sandbox->reconnects));
+    sandbox_reconnect_soon(sandbox);
+}
+
+/* The backend says that it is dead, or its init has refused to be connected to for a while. */
+static bool is_dead(const struct sandbox *sandbox, const struct error *err)
+{
+    int64_t unknown_us = loop_now_us(sandbox->core->loop) - sandbox->unknown_since_us;
+
+    if (sandbox->died)
+        return true;
+    return err && err->code == ERR_GONE &&
+           (!process_is_watched(&sandbox->process) || unknown_us >= DYING_US);
+}
+
+static void on_adopt_end(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (sandbox->state == SANDBOX_DESTROYING)
+        sandbox_destroy_next(sandbox);
+    else if (is_dead(sandbox, workflow->err))
+        sandbox_on_crash(sandbox);
+    else if (!workflow->err)
+        on_adopted(sandbox);
+    else
+        on_unknown(sandbox, workflow->err);
+}
+
+void sandbox_adopt(struct sandbox *sandbox)
+{
+    assert(sandbox->state == SANDBOX_UNKNOWN && sandbox->session);
+    assert(!sandbox->op_running && !sandbox->workflow.running);
+    expect_answer(sandbox);
+    workflow_start(&sandbox->workflow, sandbox->core->loop, adopt_steps, on_adopt_end);
+}
+
+void sandbox_stop_asking(struct sandbox *sandbox)
+{
+    if (sandbox->state != SANDBOX_UNKNOWN || !sandbox->request_running)
+        return;
+    agent_cancel(&sandbox->request->base);
+    sandbox->request_running = false;
+    sandbox_rest_soon(sandbox);
+    agent_retire(steal_ptr(&sandbox->agent));
+    session_on_sandbox_agent(sandbox->session);
+    part_done(sandbox, NULL);
+}

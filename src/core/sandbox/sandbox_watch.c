@@ -1,0 +1,252 @@
+#include "core/sandbox/sandbox_private.h"
+
+#include "base/log.h"
+#include "base/str.h"
+#include "core/run/execution.h"
+#include "core/run/python_zygote.h"
+#include "core/sandbox/capacity.h"
+#include "core/sandbox/pool.h"
+#include "core/session/session_private.h"
+
+#include <stdio.h>
+
+/* Death is told by the pidfd; the lost connection usually comes a moment earlier. */
+enum { RECONNECT_FIRST_US = 10 * 1000, RECONNECT_MAXIMUM_US = 2 * 1000 * 1000 };
+
+/* --- what init tells ----------------------------------------------------------------------- */
+
+static void on_exited(struct agent *agent, uint64_t number, const struct agent_exit *end)
+{
+    struct sandbox *sandbox = agent_user(agent);
+
+    if (!warm_on_exited(sandbox->warm, number) && sandbox->session)
+        executions_on_exited(sandbox->session, number, end);
+}
+
+static void on_process(struct agent *agent, uint64_t number, int pid UNUSED,
+                       const struct agent_pipes *pipes, const struct agent_exit *end)
+{
+    struct sandbox *sandbox = agent_user(agent);
+
+    if (sandbox->session && !warm_has(sandbox->warm, number)) {
+        executions_on_process(sandbox->session, agent, number, pipes, end);
+        return;
+    }
+    fd_close(pipes->input);
+    fd_close(pipes->output);
+    fd_close(pipes->errors);
+}
+
+static void on_storage(struct agent *agent, uint64_t number, int fd)
+{
+    const struct sandbox *sandbox = agent_user(agent);
+    const struct core_parts *parts = &sandbox->core->parts;
+    const struct execution *execution =
+        sandbox->session ? executions_find_number(sandbox->session, number) : NULL;
+
+    if (execution && parts->on_storage)
+        parts->on_storage(parts->storage_context, execution->session_id, execution->id, fd);
+    else
+        fd_close(fd);
+}
+
+static void on_lost(struct agent *agent, const struct error *err)
+{
+    struct sandbox *sandbox = agent_user(agent);
+
+    if (sandbox->state != SANDBOX_READY)
+        return; /* the request that is open has failed as well, or it is asked when it is thawed */
+    log_debug("connection to init lost", kv("sandbox", sandbox->id), kv("error", err->message));
+    error_keep(&sandbox->last_error, err);
+    sandbox_lose_init(sandbox);
+}
+
+const struct agent_handler sandbox_agent_handler = {
+    .on_exited = on_exited,
+    .on_process = on_process,
+    .on_storage = on_storage,
+    .on_lost = on_lost,
+};
+
+void sandbox_reconnect_soon(struct sandbox *sandbox)
+{
+    int64_t delay_us = RECONNECT_FIRST_US;
+
+    if (sandbox->reconnects > 0)
+        delay_us = MIN(sandbox_backoff_us(sandbox->reconnects), (int64_t)RECONNECT_MAXIMUM_US);
+    sandbox->reconnects++;
+    timer_arm_in(&sandbox->timer, delay_us);
+}
+
+void sandbox_lose_init(struct sandbox *sandbox)
+{
+    if (!sandbox->session) {
+        sandbox_destroy(sandbox, END_FAILED, "connection lost");
+        return;
+    }
+    capacity_set_idle(sandbox->core->capacity, sandbox, false);
+    sandbox_set_state(sandbox, SANDBOX_UNKNOWN);
+    sandbox->unknown_since_us = loop_now_us(sandbox->core->loop);
+    sandbox_reconnect_soon(sandbox);
+}
+
+/* --- death --------------------------------------------------------------------------------- */
+
+static void on_process_exit(struct process *process)
+{
+    struct sandbox *sandbox = container_of(process, struct sandbox, process);
+    struct error err = { 0 };
+
+    sandbox->died = true;
+    error_named(&err, ERR_GONE, "sandbox_died", "its init has ended");
+    if (sandbox->workflow.running)
+        sandbox_abort_step(sandbox, &err);
+    else if (sandbox_is_up(sandbox))
+        sandbox_on_crash(sandbox);
+}
+
+/* How it ended is told by its pidfd, soon: until then nobody uses it. */
+bool sandbox_notice_death(struct sandbox *sandbox)
+{
+    if (!process_is_dead(&sandbox->process))
+        return false;
+    if (sandbox->state == SANDBOX_READY)
+        sandbox_set_state(sandbox, SANDBOX_UNKNOWN);
+    return true;
+}
+
+void sandbox_watch(struct sandbox *sandbox, int pidfd)
+{
+    process_unwatch(&sandbox->process);
+    if (pidfd >= 0)
+        process_watch(&sandbox->process, sandbox->core->loop, pidfd, on_process_exit);
+}
+
+void sandbox_crash(struct sandbox *sandbox, const char *cause)
+{
+    sandbox_emit(sandbox, "sandbox.crashed", cause);
+    log_warn("sandbox crashed", kv("sandbox", sandbox->id), kv("cause", cause),
+             kv("session", sandbox->session ? sandbox->session->id : ""));
+    sandbox_destroy(sandbox, END_CRASHED, cause);
+}
+
+/* OOM kills that hit executions before are accounted for already. */
+static uint32_t known_oom_kills(const struct sandbox *sandbox)
+{
+    const struct session *session = sandbox->session;
+
+    return session && str_equal(session->oom_sandbox_id, sandbox->id) ? session->oom_kills : 0;
+}
+
+static void name_cause(struct sandbox *sandbox, const struct sandbox_usage *usage)
+{
+    const struct process_exit *exit = &sandbox->process.exit;
+    char cause[32];
+
+    if (usage && usage->oom_kills > known_oom_kills(sandbox))
+        snprintf(cause, sizeof(cause), "oom");
+    else if (exit->known && exit->signal)
+        snprintf(cause, sizeof(cause), "signal %d", exit->signal);
+    else if (exit->known)
+        snprintf(cause, sizeof(cause), "exit %d", exit->code);
+    else
+        snprintf(cause, sizeof(cause), "unknown");
+    sandbox_crash(sandbox, cause);
+}
+
+static void on_inspected(struct backend_op *op)
+{
+    struct sandbox *sandbox = sandbox_end_op(op);
+
+    if (sandbox->state == SANDBOX_DESTROYING)
+        sandbox_destroy_next(sandbox);
+    else
+        name_cause(sandbox, op->err.code == ERR_NONE ? &op->result.usage : NULL);
+}
+
+void sandbox_find_cause(struct sandbox *sandbox)
+{
+    struct backend *backend = sandbox->core->parts.backend;
+
+    if (sandbox->op_running)
+        return;
+    if (!backend->ops->capabilities.usage) {
+        name_cause(sandbox, NULL);
+        return;
+    }
+    backend_inspect(backend, sandbox->id, sandbox_begin_op(sandbox, on_inspected));
+}
+
+void sandbox_on_crash(struct sandbox *sandbox)
+{
+    timer_stop(&sandbox->timer);
+    sandbox_set_state(sandbox, SANDBOX_CRASHED);
+    sandbox_note_left(sandbox);
+    sandbox_save(sandbox);
+    if (sandbox->session)
+        capacity_set_idle(sandbox->core->capacity, sandbox, false);
+    else
+        pool_on_leaving(sandbox->core->pool, sandbox);
+    sandbox_find_cause(sandbox);
+}
+
+/* --- frozen or not ------------------------------------------------------------------------- */
+
+/* Its init answers again, or is asked to. */
+static void on_thawed(struct sandbox *sandbox)
+{
+    if (sandbox_has_init(sandbox)) {
+        sandbox_set_state(sandbox, SANDBOX_READY);
+        return;
+    }
+    sandbox_set_state(sandbox, SANDBOX_UNKNOWN);
+    sandbox_adopt(sandbox);
+}
+
+static void on_freeze_done(struct backend_op *op)
+{
+    struct sandbox *sandbox = sandbox_end_op(op);
+    bool failed = op->err.code != ERR_NONE;
+    struct error err = op->err;
+
+    if (sandbox->state == SANDBOX_DESTROYING) {
+        sandbox_destroy_next(sandbox);
+        return;
+    }
+    if (sandbox->state == SANDBOX_CRASHED) {
+        sandbox_find_cause(sandbox);
+        return;
+    }
+    error_keep(&sandbox->last_error, failed ? &err : NULL);
+    if ((sandbox->state == SANDBOX_FREEZING) != failed)
+        sandbox_set_state(sandbox, SANDBOX_FROZEN);
+    else
+        on_thawed(sandbox);
+    sandbox_save(sandbox);
+    session_on_frozen(sandbox->session, &err);
+    sandbox_converge(sandbox);
+}
+
+void sandbox_converge(struct sandbox *sandbox)
+{
+    const struct session *session = sandbox->session;
+    bool is_awake = sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_UNKNOWN;
+    bool freeze;
+
+    if (!session)
+        return;
+    if (session->state == SESSION_PAUSED)
+        sandbox_stop_asking(sandbox);
+    if (sandbox->op_running || sandbox->workflow.running)
+        return;
+    if (session->state == SESSION_PAUSED && is_awake)
+        freeze = true;
+    else if (session->state == SESSION_OPEN && sandbox->state == SANDBOX_FROZEN)
+        freeze = false;
+    else
+        return;
+    timer_stop(&sandbox->timer);
+    sandbox_set_state(sandbox, freeze ? SANDBOX_FREEZING : SANDBOX_THAWING);
+    backend_freeze(sandbox->core->parts.backend, sandbox->id, freeze,
+                   sandbox_begin_op(sandbox, on_freeze_done));
+}

@@ -1,0 +1,27 @@
+#pragma once
+
+/*
+ * Work that nobody waits for: a job behind "&", or one that an execution has left. It does not hold
+ * the session as a use does, so the idle clock looks for it: once at half of the idle timeout, and
+ * again when that has run out. A sandbox that has used processor time, written files or begun
+ * processes between the two works; its idle clock begins anew, and it is not evicted. After
+ * session.background_limit without a real use it counts no longer.
+ */
+
+#include "core/session/session.h"
+
+/* When the first look is due, by the loop's clock; -1 when there is nothing to look at. */
+int64_t background_look_us(const struct session *session);
+void background_look(struct session *session);
+
+/* The idle clock has run out: true when it has to wait for a second look. */
+bool background_judge(struct session *session);
+
+/* A real use, or somebody asks for it: what was seen before does not count. */
+void background_reset(struct session *session);
+
+/* Work was seen, and it keeps the session. */
+bool background_works(const struct session *session);
+
+/* Then: which process, how much it worked between the last two looks, and how long that counts. */
+void background_write_json(const struct session *session, struct json_writer *json);

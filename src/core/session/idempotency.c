@@ -1,0 +1,223 @@
+#include "core/session/idempotency.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/session/session.h"
+#include "wire/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEEP_HOURS = 24 };
+
+struct entry {
+    struct list node; /* all are kept equally long: the oldest expires first */
+    char *name;       /* owned: "owner\nkey" */
+    char session_id[ID_SIZE];
+    uint64_t fingerprint;    /* of the request */
+    int64_t expires_boot_us; /* the wall clock may be set; this one only goes on */
+};
+
+struct idempotency {
+    struct core *core; /* borrowed */
+    struct map by_name;
+    struct list entries;
+};
+
+struct idempotency *idempotency_new(struct core *core)
+{
+    struct idempotency *idempotency = xnew(struct idempotency);
+
+    idempotency->core = core;
+    list_init(&idempotency->entries);
+    return idempotency;
+}
+
+static void entry_free(struct idempotency *idempotency, struct entry *entry)
+{
+    map_remove(&idempotency->by_name, entry->name);
+    list_remove(&entry->node);
+    free(entry->name);
+    free(entry);
+}
+
+void idempotency_free(struct idempotency *idempotency)
+{
+    struct entry *entry;
+
+    if (!idempotency)
+        return;
+    while ((entry = list_first(&idempotency->entries, struct entry, node)))
+        entry_free(idempotency, entry);
+    map_fini(&idempotency->by_name);
+    free(idempotency);
+}
+
+/* --- what makes two requests the same ------------------------------------------------------ */
+
+static uint64_t mix(uint64_t hash, const void *data, size_t length)
+{
+    const unsigned char *bytes = data;
+
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3U;
+    return hash;
+}
+
+static uint64_t mix_text(uint64_t hash, const char *text)
+{
+    return mix(hash, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+static uint64_t fingerprint(const struct session_request *request)
+{
+    const int64_t numbers[] = { (int64_t)request->limits.memory_bytes,
+                                (int64_t)request->limits.disk_bytes,
+                                request->limits.cpu_millis,
+                                request->limits.pids,
+                                request->network,
+                                request->timeout_ms,
+                                request->idle_timeout_ms,
+                                request->max_lifetime_ms,
+                                MAX(request->on_timeout, (int)TIMEOUT_KILL),
+                                request->preload,
+                                request->auto_restart,
+                                request->auto_resume };
+    /* Not the secrets: nothing that is recorded depends on their values. */
+    const char *const texts[] = { request->key,    request->labels_json, request->env_json,
+                                  request->flavor, request->backend,     request->template_name };
+    uint64_t hash = 0xcbf29ce484222325U;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
+        hash = mix_text(hash, texts[i]);
+    return mix(hash, numbers, sizeof(numbers));
+}
+
+static char *name_of(const struct session_request *request)
+{
+    return xasprintf("%s\n%s", request->owner ? request->owner : "", request->idempotency_key);
+}
+
+/* --- entries ------------------------------------------------------------------------------- */
+
+static int64_t fresh_deadline_us(const struct idempotency *idempotency)
+{
+    return loop_now_us(idempotency->core->loop) + KEEP_HOURS * 3600LL * 1000000;
+}
+
+/* The document has no time of its own: the store would go by the wall clock. */
+static void record(struct idempotency *idempotency, const struct entry *entry, const char *owner)
+{
+    char json[192];
+
+    snprintf(json, sizeof(json),
+             "{\"session\":\"%s\",\"request\":\"%016llx\",\"until_boot_us\":%lld}",
+             entry->session_id, (unsigned long long)entry->fingerprint,
+             (long long)entry->expires_boot_us);
+    store_put_document(
+        idempotency->core->parts.store,
+        &(struct document_record){
+            .kind = IDEMPOTENCY_KIND, .id = entry->name, .owner = owner, .json = json });
+}
+
+static void forget(struct idempotency *idempotency, struct entry *entry)
+{
+    store_forget_document(idempotency->core->parts.store, IDEMPOTENCY_KIND, entry->name);
+    entry_free(idempotency, entry);
+}
+
+static void drop_expired(struct idempotency *idempotency)
+{
+    struct entry *entry;
+
+    while ((entry = list_first(&idempotency->entries, struct entry, node)) &&
+           entry->expires_boot_us <= loop_now_us(idempotency->core->loop))
+        forget(idempotency, entry);
+}
+
+enum idempotency_verdict idempotency_check(struct idempotency *idempotency,
+                                           const struct session_request *request,
+                                           char out_session_id[ID_SIZE])
+{
+    scoped(free) char *name = NULL;
+    const struct entry *entry;
+
+    if (str_is_empty(request->idempotency_key))
+        return IDEMPOTENCY_NEW;
+    drop_expired(idempotency);
+    name = name_of(request);
+    entry = map_get(&idempotency->by_name, name);
+    if (!entry)
+        return IDEMPOTENCY_NEW;
+    if (entry->fingerprint != fingerprint(request))
+        return IDEMPOTENCY_DIFFERENT;
+    memcpy(out_session_id, entry->session_id, ID_SIZE);
+    return IDEMPOTENCY_SAME;
+}
+
+static struct entry *add(struct idempotency *idempotency, char *name, const char *session_id)
+{
+    struct entry *entry = xnew(struct entry);
+
+    entry->name = name;
+    snprintf(entry->session_id, sizeof(entry->session_id), "%s", session_id);
+    map_put(&idempotency->by_name, entry->name, entry);
+    list_append(&idempotency->entries, &entry->node);
+    return entry;
+}
+
+void idempotency_remember(struct idempotency *idempotency, const struct session_request *request,
+                          const char *session_id)
+{
+    struct entry *entry;
+
+    if (str_is_empty(request->idempotency_key))
+        return;
+    entry = add(idempotency, name_of(request), session_id);
+    entry->fingerprint = fingerprint(request);
+    entry->expires_boot_us = fresh_deadline_us(idempotency);
+    record(idempotency, entry, request->owner);
+}
+
+void idempotency_forget_session(struct idempotency *idempotency, const char *session_id)
+{
+    struct entry *entry;
+    struct entry *following;
+
+    list_for_each_safe (entry, following, &idempotency->entries, node) {
+        if (str_equal(entry->session_id, session_id))
+            forget(idempotency, entry);
+    }
+}
+
+/* How much of the day is left is known within one boot; a machine that was started anew begins it
+ * again, and so does a record that cannot be true. */
+static int64_t restored_deadline_us(const struct idempotency *idempotency, const json_t *json,
+                                    bool *out_is_new)
+{
+    int64_t fresh_us = fresh_deadline_us(idempotency);
+    int64_t until_us = json_integer_value(json_object_get(json, "until_boot_us"));
+
+    *out_is_new = !idempotency->core->parts.store->load.same_boot || until_us <= 0 ||
+                  until_us > fresh_us;
+    return *out_is_new ? fresh_us : until_us;
+}
+
+void idempotency_restore(struct idempotency *idempotency, const struct document_record *document)
+{
+    struct error err = { 0 };
+    scoped(json_decref) json_t *json = json_read(document->json, strlen(document->json), &err);
+    const char *session_id = json_string_value(json_object_get(json, "session"));
+    const char *request = json_string_value(json_object_get(json, "request"));
+    struct entry *entry;
+    bool is_new;
+
+    if (!session_id || !request || map_get(&idempotency->by_name, document->id))
+        return;
+    entry = add(idempotency, xstrdup(document->id), session_id);
+    entry->fingerprint = strtoull(request, NULL, 16);
+    entry->expires_boot_us = restored_deadline_us(idempotency, json, &is_new);
+    if (is_new)
+        record(idempotency, entry, document->owner);
+}

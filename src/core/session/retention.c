@@ -1,0 +1,316 @@
+#include "core/session/retention.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "core/output/spool_shares.h"
+#include "core/sandbox/workspace_archive.h"
+#include "core/session/session.h"
+#include "core/session/storage.h"
+#include "loop/worker.h"
+#include "store/store.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/*
+ * A round: sessions whose time is over → their executions → unlink the output (on a worker) →
+ * forget the records. The output goes first: a daemon that dies in between finds the records and
+ * does it again. A full round is followed by the next a moment later, so that requests come in
+ * between; a store that fails is not asked without pause.
+ */
+
+enum {
+    BATCH = 32,
+    EXECUTIONS_AT_ONCE = 1000,
+    PAUSE_US = 100 * 1000,
+    SHORT_PAUSE_US = 2 * 1000,
+};
+
+enum retention_state {
+    RETENTION_RESTS,
+    RETENTION_FINDS,      /* sessions whose time is over */
+    RETENTION_READS,      /* their executions */
+    RETENTION_UNLINKS,    /* their output */
+    RETENTION_LOOKS_AHEAD /* for the next one */
+};
+
+/* Asks for the executions of one session. */
+struct lookup {
+    struct retention *retention; /* borrowed */
+    struct store_query query;
+};
+
+struct ids {
+    char (*items)[ID_SIZE]; /* owned */
+    size_t count;
+    size_t capacity;
+};
+
+struct retention {
+    struct core *core; /* borrowed */
+    struct timer timer;
+    struct store_query query;
+    struct job job;
+    struct ids sessions;
+    struct ids executions;
+    struct lookup lookups[BATCH];
+    size_t unanswered;   /* of them */
+    uint64_t kept_bytes; /* of archives that are unlinked */
+    enum retention_state state;
+    struct error failure; /* of this round */
+};
+
+static void enter(struct retention *retention, enum retention_state state)
+{
+    static const unsigned successors[] = {
+        [RETENTION_RESTS] = 1 << RETENTION_FINDS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_FINDS] = 1 << RETENTION_READS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_READS] = 1 << RETENTION_UNLINKS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_UNLINKS] = 1 << RETENTION_RESTS | 1 << RETENTION_LOOKS_AHEAD,
+        [RETENTION_LOOKS_AHEAD] = 1 << RETENTION_RESTS,
+    };
+
+    assert(successors[retention->state] & 1U << state);
+    retention->state = state;
+}
+
+static void ids_add(struct ids *ids, const char *id)
+{
+    if (ids->count == ids->capacity) {
+        ids->capacity = ids->capacity ? ids->capacity * 2 : BATCH;
+        ids->items = xrealloc(ids->items, ids->capacity, sizeof(*ids->items));
+    }
+    memcpy(ids->items[ids->count++], id, sizeof(*ids->items));
+}
+
+static void ids_clear(struct ids *ids)
+{
+    free(ids->items);
+    *ids = (struct ids){ 0 };
+}
+
+static void arm(struct retention *retention, int64_t until_wall_us)
+{
+    struct loop *loop = retention->core->loop;
+    int64_t delay_us = MAX(until_wall_us - clock_wall_us(loop_clock(loop)), (int64_t)0);
+    int64_t deadline_us = loop_now_us(loop) + delay_us;
+
+    if (!timer_is_armed(&retention->timer) || retention->timer.deadline_us > deadline_us)
+        timer_arm_at(&retention->timer, deadline_us);
+}
+
+/* --- when is the next ---------------------------------------------------------------------- */
+
+static void on_first_session(struct store_query *query, const struct session_record *record)
+{
+    struct retention *retention = container_of(query, struct retention, query);
+    int64_t now_us = clock_wall_us(loop_clock(retention->core->loop));
+
+    arm(retention, MAX(record->retain_until_wall_us, now_us + PAUSE_US));
+}
+
+static void on_first_known(struct store_query *query)
+{
+    enter(container_of(query, struct retention, query), RETENTION_RESTS);
+}
+
+static void find_next(struct retention *retention)
+{
+    enter(retention, RETENTION_LOOKS_AHEAD);
+    retention->query =
+        (struct store_query){ .on_session = on_first_session, .done = on_first_known, .limit = 1 };
+    store_query_expired(retention->core->parts.store, INT64_MAX, &retention->query);
+}
+
+/* --- a round ------------------------------------------------------------------------------- */
+
+static void unlink_output(struct job *job)
+{
+    struct retention *retention = container_of(job, struct retention, job);
+    static const char *const endings[] = { "out", "err", "order" };
+
+    for (size_t i = 0; i < retention->sessions.count; i++)
+        retention->kept_bytes +=
+            keep_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
+    for (size_t i = 0; i < retention->sessions.count; i++)
+        storage_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
+    for (size_t i = 0; i < retention->executions.count; i++) {
+        for (size_t k = 0; k < ARRAY_LENGTH(endings); k++) {
+            char name[ID_SIZE + 16];
+
+            snprintf(name, sizeof(name), "output/%s.%s", retention->executions.items[i],
+                     endings[k]);
+            (void)unlinkat(retention->core->parts.state_dir, name, 0);
+        }
+    }
+}
+
+static void end_round(struct retention *retention)
+{
+    bool is_full = retention->sessions.count == BATCH && retention->failure.code == ERR_NONE &&
+                   !retention->core->parts.store->counts.failing;
+
+    ids_clear(&retention->sessions);
+    ids_clear(&retention->executions);
+    if (!is_full) {
+        find_next(retention);
+        return;
+    }
+    enter(retention, RETENTION_RESTS);
+    timer_arm_in(&retention->timer, SHORT_PAUSE_US);
+}
+
+static void on_output_gone(struct job *job)
+{
+    struct retention *retention = container_of(job, struct retention, job);
+
+    for (size_t i = 0; i < retention->sessions.count; i++)
+        storage_forget(retention->core->storage, retention->sessions.items[i]);
+    for (size_t i = 0; i < retention->sessions.count; i++)
+        store_forget_session(retention->core->parts.store, retention->sessions.items[i]);
+    for (size_t i = 0; i < retention->executions.count; i++)
+        spool_forget(retention->core->spool, retention->executions.items[i]);
+    keep_forget(retention->core->keep, retention->kept_bytes);
+    retention->kept_bytes = 0;
+    log_debug("records removed", kv("sessions", retention->sessions.count));
+    end_round(retention);
+}
+
+static void remove_output(struct retention *retention)
+{
+    struct worker *worker = retention->core->parts.worker;
+
+    enter(retention, RETENTION_UNLINKS);
+    retention->job = (struct job){ .run = unlink_output, .done = on_output_gone };
+    if (worker) {
+        worker_submit(worker, &retention->job);
+        return;
+    }
+    unlink_output(&retention->job);
+    on_output_gone(&retention->job);
+}
+
+static void on_execution(struct store_query *query, const struct execution_record *record)
+{
+    struct lookup *lookup = container_of(query, struct lookup, query);
+
+    ids_add(&lookup->retention->executions, record->id);
+}
+
+static void on_executions(struct store_query *query);
+
+static void read_executions(struct lookup *lookup, const char *session_id, uint64_t behind)
+{
+    lookup->query = (struct store_query){ .on_execution = on_execution,
+                                          .done = on_executions,
+                                          .session_id = session_id,
+                                          .behind = behind,
+                                          .limit = EXECUTIONS_AT_ONCE };
+    store_query(lookup->retention->core->parts.store, STORE_EXECUTIONS, &lookup->query);
+}
+
+static void on_executions(struct store_query *query)
+{
+    struct lookup *lookup = container_of(query, struct lookup, query);
+    struct retention *retention = lookup->retention;
+
+    if (query->err.code != ERR_NONE) {
+        log_warn("records could not be read", kv("error", query->err.message));
+        retention->failure = query->err;
+    } else if (query->is_cut) {
+        read_executions(lookup, query->session_id, query->position);
+        return;
+    }
+    if (--retention->unanswered > 0)
+        return;
+    if (retention->failure.code == ERR_NONE)
+        remove_output(retention);
+    else
+        end_round(retention); /* what is not known would be left on the disk */
+}
+
+/* All at once: the store answers them in one visit. */
+static void on_sessions(struct store_query *query)
+{
+    struct retention *retention = container_of(query, struct retention, query);
+    size_t count = retention->sessions.count;
+
+    retention->failure = query->err;
+    if (query->err.code != ERR_NONE)
+        log_warn("records could not be read", kv("error", query->err.message));
+    if (count == 0 || query->err.code != ERR_NONE) {
+        end_round(retention);
+        return;
+    }
+    enter(retention, RETENTION_READS);
+    retention->unanswered = count;
+    for (size_t i = 0; i < count; i++) {
+        retention->lookups[i].retention = retention;
+        read_executions(&retention->lookups[i], retention->sessions.items[i], 0);
+    }
+}
+
+static void on_session(struct store_query *query, const struct session_record *record)
+{
+    ids_add(&container_of(query, struct retention, query)->sessions, record->id);
+}
+
+static void start_round(struct retention *retention)
+{
+    struct loop *loop = retention->core->loop;
+
+    enter(retention, RETENTION_FINDS);
+    retention->query =
+        (struct store_query){ .on_session = on_session, .done = on_sessions, .limit = BATCH };
+    store_query_expired(retention->core->parts.store, clock_wall_us(loop_clock(loop)),
+                        &retention->query);
+}
+
+/* One round at a time: the end of it looks for the next. */
+static void on_timer(struct timer *timer)
+{
+    struct retention *retention = container_of(timer, struct retention, timer);
+
+    if (retention->state == RETENTION_RESTS)
+        start_round(retention);
+}
+
+/* --- interface ----------------------------------------------------------------------------- */
+
+struct retention *retention_new(struct core *core)
+{
+    struct retention *retention = xnew(struct retention);
+
+    retention->core = core;
+    timer_init(&retention->timer, core->loop, on_timer);
+    return retention;
+}
+
+void retention_free(struct retention *retention)
+{
+    if (!retention)
+        return;
+    timer_stop(&retention->timer);
+    ids_clear(&retention->sessions);
+    ids_clear(&retention->executions);
+    free(retention);
+}
+
+void retention_start(struct retention *retention)
+{
+    find_next(retention);
+}
+
+bool retention_is_busy(const struct retention *retention)
+{
+    return retention->state != RETENTION_RESTS;
+}
+
+void retention_note(struct retention *retention, int64_t until_wall_us)
+{
+    arm(retention, until_wall_us);
+}

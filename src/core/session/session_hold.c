@@ -1,0 +1,740 @@
+#include "core/session/session.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/metrics.h"
+#include "core/money/budget.h"
+#include "core/run/execution.h"
+#include "core/sandbox/capacity.h"
+#include "core/sandbox/pool.h"
+#include "core/sandbox/sandbox.h"
+#include "core/session/background.h"
+#include "core/session/clocks.h"
+#include "core/session/session_private.h"
+#include "wire/json.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+/* Starts that fail and lives that are shorter than this make the next start wait. */
+enum {
+    SHORT_LIFE_US = 10 * 1000 * 1000,
+    BACKOFF_FIRST_US = 500 * 1000,
+    BACKOFF_MAXIMUM_US = 30 * 1000 * 1000,
+};
+
+/* How long a use waits for what is no start: an answer, a thaw, the end of the sandbox before. */
+enum { OVERDUE_US = 10 * 1000 * 1000 };
+
+bool session_is_used(const struct session *session)
+{
+    return !list_is_empty(&session->uses) || !list_is_empty(&session->waiting);
+}
+
+/* --- who may use it: the first rule that applies to a waiting use decides ------------------- */
+
+static bool is_over(const struct session *session, const struct session_use *use UNUSED)
+{
+    return session->state == SESSION_ENDING || session->state == SESSION_ENDED;
+}
+
+static void refuse_over(const struct session *session, struct session_use *use)
+{
+    session_gone_error(session, &use->err);
+}
+
+static bool is_stopping(const struct session *session, const struct session_use *use UNUSED)
+{
+    return session->core->stopping;
+}
+
+static void refuse_stopping(const struct session *session UNUSED, struct session_use *use)
+{
+    error_named(&use->err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+}
+
+static bool is_past_lifetime(const struct session *session, const struct session_use *use UNUSED)
+{
+    return clocks_lifetime_is_over(session);
+}
+
+static void refuse_past_lifetime(const struct session *session, struct session_use *use)
+{
+    error_named(&use->err, ERR_GONE, "session_ending",
+                "session %s is at the end of its lifetime and takes no new work", session->id);
+    error_hint(&use->err, "raise max_lifetime while its work still runs, or open a new session");
+}
+
+/* The generation that a use would get: that of the sandbox there is, or of the next one. */
+static uint64_t coming_generation(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    if (sandbox && sandbox_is_coming_or_up(sandbox))
+        return sandbox->generation;
+    return session->generation + 1;
+}
+
+static bool is_pinned_elsewhere(const struct session *session, const struct session_use *use)
+{
+    return use->generation && use->generation != coming_generation(session);
+}
+
+static void refuse_generation(const struct session *session, struct session_use *use)
+{
+    error_named(&use->err, ERR_CONFLICT, "generation_moved",
+                "generation %llu of session %s is gone; the next use gets generation %llu",
+                (unsigned long long)use->generation, session->id,
+                (unsigned long long)coming_generation(session));
+    error_hint(&use->err, "its files were reset: set them up again, then use the new generation");
+}
+
+static bool is_paused_for_good(const struct session *session, const struct session_use *use UNUSED)
+{
+    return session->state == SESSION_PAUSED && !session->auto_resume;
+}
+
+static void refuse_paused(const struct session *session, struct session_use *use)
+{
+    error_named(&use->err, ERR_CONFLICT, "paused", "session %s is paused", session->id);
+    error_hint(&use->err, "resume it first, or switch auto_resume on");
+}
+
+static bool is_crashed_for_good(const struct session *session, const struct session_use *use UNUSED)
+{
+    return session->crashed && !session->auto_restart;
+}
+
+static void refuse_crashed(const struct session *session, struct session_use *use)
+{
+    error_named(&use->err, ERR_CONFLICT, "sandbox_crashed",
+                "the sandbox of session %s has crashed and auto_restart is off", session->id);
+    error_hint(&use->err, "start a new sandbox for it, tear the old one down, or delete it");
+}
+
+static bool is_backing_off(const struct session *session, const struct session_use *use UNUSED)
+{
+    return !session->sandbox && session->retry_at_us > loop_now_us(session->core->loop);
+}
+
+static void refuse_backing_off(const struct session *session, struct session_use *use)
+{
+    int64_t left_us = session->retry_at_us - loop_now_us(session->core->loop);
+
+    if (session->start_error)
+        use->err = *session->start_error;
+    else
+        error_named(&use->err, ERR_BACKEND, "sandbox_crashing",
+                    "the sandbox of session %s has crashed %u times in a row", session->id,
+                    session->failures);
+    if (use->err.retryable || str_is_empty(use->err.hint))
+        error_hint(&use->err, "it is started again when asked in %lld s",
+                   (long long)(left_us + 999999) / 1000000);
+}
+
+/* It is tried again by itself; nobody has to wait for that. */
+static bool is_stuck(const struct session *session, const struct session_use *use UNUSED)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return sandbox && sandbox->state == SANDBOX_DESTROYING && sandbox->attempts &&
+           sandbox->last_error;
+}
+
+static void refuse_stuck(const struct session *session, struct session_use *use)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    error_named(&use->err, ERR_UNAVAILABLE, "sandbox_not_removed",
+                "the last sandbox of session %s, %s, is not gone after %u attempts: %.200s",
+                session->id, sandbox->id, sandbox->attempts, sandbox->last_error->message);
+    error_hint(&use->err, "its removal is tried again by itself; a new one is started after that");
+    use->err.retryable = true;
+}
+
+static const struct use_rule {
+    bool (*applies)(const struct session *session, const struct session_use *use);
+    void (*refuse)(const struct session *session, struct session_use *use);
+} use_rules[] = {
+    { is_over, refuse_over },
+    { is_stopping, refuse_stopping },
+    { is_past_lifetime, refuse_past_lifetime },
+    { is_pinned_elsewhere, refuse_generation },
+    { is_paused_for_good, refuse_paused },
+    { is_crashed_for_good, refuse_crashed },
+    { is_backing_off, refuse_backing_off },
+    { is_stuck, refuse_stuck },
+};
+
+static bool refuse(struct session *session, struct session_use *use)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(use_rules); i++) {
+        if (!use_rules[i].applies(session, use))
+            continue;
+        use_rules[i].refuse(session, use);
+        return true;
+    }
+    return false;
+}
+
+/* --- granting ------------------------------------------------------------------------------ */
+
+/* Whether it may be evicted follows from the rest. */
+void session_update_idle(struct session *session)
+{
+    struct sandbox *sandbox = session->sandbox;
+
+    if (sandbox)
+        capacity_set_idle(session->core->capacity, sandbox,
+                          sandbox_is_usable(sandbox) && session->state == SESSION_OPEN &&
+                              !session_is_used(session) && !background_works(session));
+}
+
+static void count_use(struct session *session, struct session_use *use)
+{
+    list_remove(&use->node);
+    list_append(&session->uses, &use->node);
+    use->granted = true;
+    session->active_uses++;
+    session->last_activity = clocks_stamp(session->core);
+    background_reset(session);
+    session_update_idle(session);
+    if (session->active_uses == 1)
+        session_changed(session);
+    clocks_arm(session);
+}
+
+static void grant(struct session *session, struct session_use *use)
+{
+    count_use(session, use);
+    use->sandbox = session->sandbox;
+    use->agent = session->sandbox->agent;
+    use->generation = session->sandbox->generation;
+    use->on_ready(use);
+}
+
+/* The last use is over: the idle clock starts again. */
+static void mark_idle(struct session *session)
+{
+    if (session_is_used(session) || is_over(session, NULL))
+        return;
+    session->last_activity = clocks_stamp(session->core);
+    background_reset(session);
+    session_changed(session);
+    clocks_arm(session);
+    session_update_idle(session);
+}
+
+/* Of those that may be evicted it is the warmest now. */
+void session_touch(struct session *session)
+{
+    session_teardown_cancel(session);
+    session->last_activity = clocks_stamp(session->core);
+    background_reset(session);
+    session_changed(session);
+    clocks_arm(session);
+    if (session->sandbox)
+        capacity_set_idle(session->core->capacity, session->sandbox, false);
+    session_update_idle(session);
+}
+
+static void fail(struct session_use *use)
+{
+    bool waited = use->waited;
+    struct session *session = use->session;
+
+    list_remove(&use->node);
+    use->on_ready(use);
+    if (waited)
+        mark_idle(session);
+}
+
+static void fail_all(struct session *session, struct list *uses, const struct error *err)
+{
+    struct session_use *use;
+
+    if (list_is_empty(uses))
+        return;
+    while ((use = list_first(uses, struct session_use, node))) {
+        use->err = *err;
+        fail(use);
+    }
+    clocks_arm(session);
+}
+
+/* Callbacks may begin and end other uses, so the list is taken away before they are called. */
+static void take_waiting(struct session *session, struct list *taken)
+{
+    struct session_use *use;
+
+    while ((use = list_first(&session->waiting, struct session_use, node))) {
+        list_remove(&use->node);
+        list_append(taken, &use->node);
+    }
+}
+
+/* One that has died, and whose death is only about to be told, is no use to anybody. */
+static bool can_grant(const struct session *session)
+{
+    return session->state == SESSION_OPEN && session->sandbox &&
+           sandbox_is_usable(session->sandbox) && !sandbox_notice_death(session->sandbox);
+}
+
+/* A sandbox without its workspace is no use either: the next one has it. What runs in it is left
+ * alone. */
+static void check_files(struct session *session)
+{
+    struct sandbox *sandbox = session->sandbox;
+
+    if (list_is_empty(&session->waiting) || session->active_uses || !sandbox ||
+        !sandbox_is_usable(sandbox))
+        return;
+    if (!backend_is_whole(session->core->parts.backend, sandbox->id))
+        sandbox_crash(sandbox, "workspace removed");
+}
+
+/* Those that have to wait on are put back in their order. */
+static void serve(struct session *session)
+{
+    struct list taken = LIST_INIT(taken);
+    struct session_use *use;
+
+    check_files(session);
+    take_waiting(session, &taken);
+    while ((use = list_first(&taken, struct session_use, node))) {
+        if (refuse(session, use)) {
+            fail(use);
+        } else if (can_grant(session)) {
+            grant(session, use);
+        } else {
+            use->waited = true;
+            list_remove(&use->node);
+            list_append(&session->waiting, &use->node);
+        }
+    }
+}
+
+/* Those who wait are served by the sandbox there is, when it is made, thawed or reconnected. */
+static bool has_sandbox_to_wait_for(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return sandbox && sandbox_is_coming_or_up(sandbox);
+}
+
+/* --- waiting for a sandbox that is there --------------------------------------------------------
+ */
+
+/* A start has a bound of its own, as has packing its files. */
+static bool has_own_bound(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return !sandbox || sandbox->state == SANDBOX_CREATING || sandbox->keep_work;
+}
+
+static void describe_delay(const struct session *session, struct error *err)
+{
+    const struct sandbox *sandbox = session->sandbox;
+    const char *why = sandbox->last_error ? sandbox->last_error->message : NULL;
+
+    if (sandbox->state == SANDBOX_UNKNOWN)
+        error_named(err, ERR_TIMEOUT, "sandbox_unknown",
+                    "sandbox %s of session %s does not answer%s%.200s", sandbox->id, session->id,
+                    why ? ": " : "", why ? why : "");
+    else if (sandbox_is_up(sandbox))
+        error_named(err, ERR_TIMEOUT, "not_resumed", "session %s is not resumed yet", session->id);
+    else
+        error_named(err, ERR_TIMEOUT, "sandbox_not_removed",
+                    "the last sandbox of session %s, %s, is not gone yet", session->id,
+                    sandbox->id);
+    error_hint(err, "ask again; a teardown of its sandbox makes room for a new one");
+    err->retryable = true;
+}
+
+static void watch_waiting(struct session *session)
+{
+    const struct session_use *oldest = list_first(&session->waiting, struct session_use, node);
+    int64_t now_us = loop_now_us(session->core->loop);
+
+    if (!oldest || has_own_bound(session))
+        timer_stop(&session->overdue);
+    else if (!timer_is_armed(&session->overdue))
+        timer_arm_in(&session->overdue,
+                     MAX(oldest->waits_since_us + OVERDUE_US - now_us, (int64_t)OVERDUE_US / 10));
+}
+
+void session_on_overdue(struct timer *timer)
+{
+    struct session *session = container_of(timer, struct session, overdue);
+    int64_t begun_us = loop_now_us(session->core->loop) - OVERDUE_US;
+    struct list taken = LIST_INIT(taken);
+    struct session_use *use;
+    struct session_use *following;
+    struct error err = { 0 };
+
+    if (!has_own_bound(session)) {
+        describe_delay(session, &err);
+        list_for_each_safe (use, following, &session->waiting, node) {
+            if (use->waits_since_us > begun_us)
+                continue;
+            list_remove(&use->node);
+            list_append(&taken, &use->node);
+        }
+    }
+    fail_all(session, &taken, &err);
+    watch_waiting(session);
+}
+
+static void on_serve(struct deferred *deferred)
+{
+    struct session *session = container_of(deferred, struct session, serve);
+
+    serve(session);
+    if (is_over(session, NULL))
+        return;
+    if (!list_is_empty(&session->waiting)) {
+        if (session->state == SESSION_PAUSED)
+            session_resume(session, NULL, NULL);
+        session->wanted = session->wanted || !has_sandbox_to_wait_for(session);
+    }
+    if (session->wanted)
+        session_want_sandbox(session);
+    watch_waiting(session);
+    session_update_idle(session);
+    clocks_arm(session);
+}
+
+void session_serve_soon(struct session *session)
+{
+    loop_defer(session->core->loop, &session->serve, on_serve);
+}
+
+void session_fail_waiting(struct session *session, const struct error *err)
+{
+    struct list taken = LIST_INIT(taken);
+
+    take_waiting(session, &taken);
+    fail_all(session, &taken, err);
+}
+
+void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
+                       session_use_fn *on_ready, session_use_fn *on_lost)
+{
+    session_teardown_cancel(session);
+    *use = (struct session_use){
+        .on_ready = on_ready,
+        .on_lost = on_lost,
+        .session = session,
+        .generation = generation,
+        .waits_since_us = loop_now_us(session->core->loop),
+    };
+    if (!session_is_used(session) && !(session->sandbox && sandbox_is_usable(session->sandbox)))
+        session_changed(session); /* it waits: a daemon that dies meanwhile leaves it in use */
+    list_append(&session->waiting, &use->node);
+    session_update_idle(session);
+    clocks_arm(session);
+    session_serve_soon(session);
+}
+
+void session_use_restore(struct session_use *use, struct session *session, session_use_fn *on_lost)
+{
+    struct stamp last_activity = session->last_activity;
+
+    *use = (struct session_use){ .on_lost = on_lost,
+                                 .session = session,
+                                 .generation = session->generation };
+    count_use(session, use);
+    session->last_activity = last_activity;
+}
+
+static void end_granted(struct session *session, struct session_use *use)
+{
+    use->granted = false;
+    use->agent = NULL;
+    use->sandbox = NULL;
+    if (!use->is_resting)
+        session->active_uses--;
+}
+
+void session_use_rest(struct session_use *use)
+{
+    struct session *session = use->session;
+
+    if (!use->granted || use->is_resting)
+        return;
+    use->is_resting = true;
+    session->active_uses--;
+    list_remove(&use->node);
+    list_append(&session->resting, &use->node);
+    mark_idle(session);
+}
+
+void session_use_again(struct session_use *use, uint64_t generation)
+{
+    struct session *session = use->session;
+
+    if (use->granted) {
+        list_remove(&use->node);
+        end_granted(session, use);
+    }
+    use->generation = generation;
+    use->waits_since_us = loop_now_us(session->core->loop);
+    list_append(&session->waiting, &use->node);
+    session_update_idle(session);
+    clocks_arm(session);
+    session_serve_soon(session);
+}
+
+/* Nobody waits any more for a sandbox that has not even got a slot. */
+static void give_up_waiting(struct session *session)
+{
+    struct sandbox *sandbox = session->sandbox;
+
+    if (!list_is_empty(&session->waiting) || !sandbox || sandbox->state != SANDBOX_CREATING)
+        return;
+    if (sandbox->slot.state == SLOT_WAITING && !sandbox->preloaded)
+        sandbox_destroy(sandbox, END_TEARDOWN, "nobody waits for it");
+}
+
+void session_use_end(struct session_use *use)
+{
+    struct session *session = use->session;
+
+    if (!list_is_linked(&use->node))
+        return;
+    list_remove(&use->node);
+    if (use->granted) {
+        end_granted(session, use);
+        session->failures = 0;
+    } else {
+        give_up_waiting(session);
+    }
+    mark_idle(session);
+}
+
+/* --- making the sandbox -------------------------------------------------------------------- */
+
+/* What nobody can pay for any more is not made again: the session has again what it began with. */
+static void pay_or_revert(struct session *session)
+{
+    scoped(free) char *flavor = NULL;
+    struct error err = { 0 };
+
+    if (budget_reserve(session, &err) == 0)
+        return;
+    flavor = xstrdup(session->flavor);
+    log_info("budget exhausted; the session has its first flavor again", kv("session", session->id),
+             kv("why", err.message));
+    session_revert_choice(session);
+    budget_ask_to_continue(session, flavor, err.message);
+}
+
+void session_want_sandbox(struct session *session)
+{
+    struct core *core = session->core;
+    struct sandbox *member;
+
+    session->wanted = true;
+    if (session->sandbox || core->recovery)
+        return;
+    session->wanted = false;
+    if (is_over(session, NULL) || core->stopping || is_backing_off(session, NULL))
+        return;
+    pay_or_revert(session);
+    /* After a death it is a new one: what killed the last may have hit all of the pool. */
+    member = session->failures ? NULL : pool_take(core->pool, session);
+    if (member)
+        sandbox_claim(member, session);
+    else
+        session->sandbox = sandbox_start(core, session);
+    session->sandbox->preloaded = session->preloads;
+    session->preloads = false;
+    budget_bind(session, session->sandbox->id);
+}
+
+void session_preload(struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    session->preloads = true;
+    if (session->state == SESSION_OPEN && !sandbox && !clocks_lifetime_is_over(session))
+        session_want_sandbox(session);
+    else if (sandbox && sandbox->state == SANDBOX_DESTROYING)
+        session->wanted = true;
+}
+
+static void count_failure(struct session *session)
+{
+    int64_t delay_us = 0;
+
+    if (session->failures < 16)
+        session->failures++;
+    if (session->failures > 1)
+        delay_us =
+            MIN((int64_t)BACKOFF_FIRST_US << (session->failures - 2), (int64_t)BACKOFF_MAXIMUM_US);
+    session->retry_at_us = loop_now_us(session->core->loop) + delay_us;
+}
+
+/* --- what the sandbox tells ---------------------------------------------------------------- */
+
+static bool has_its_files(const struct session *session)
+{
+    return session->sandbox && session->sandbox->files_restored;
+}
+
+/* Those that never became ready were not had by anybody. */
+void session_note_previous_end(struct session *session, const struct end_reason *end)
+{
+    session->previous_end = *end;
+    session_changed(session);
+}
+
+static void emit_reset(struct session *session)
+{
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
+    struct json_writer json = JSON_WRITER(&data);
+    char reason[END_TEXT_SIZE];
+
+    json_begin_object(&json, NULL);
+    json_put_int(&json, "generation", (int64_t)session->generation);
+    json_put_text(&json, "files", has_its_files(session) ? "restored" : "lost");
+    if (has_its_files(session))
+        json_put_int(&json, "from_generation", (int64_t)session->kept.generation);
+    json_put_text(&json, "reason", end_reason_text_or_null(&session->previous_end, reason));
+    json_end_object(&json);
+    session_emit(session, "sandbox.reset", buffer_text(&data));
+    metrics_add(session->core->metrics, METRIC_SANDBOX_RESTARTS, 0, 1);
+}
+
+/* What is told of the reset and that it is to be told are put at once: a daemon that is killed
+ * leaves both or neither. */
+void session_set_generation(struct session *session, uint64_t generation)
+{
+    session->generation = generation;
+    if (generation > 1) {
+        session->reset_pending = !has_its_files(session);
+        emit_reset(session);
+    }
+    session_changed(session);
+}
+
+void session_on_sandbox_ready(struct session *session)
+{
+    error_keep(&session->start_error, NULL);
+    session->crashed = false;
+    session->wanted = false;
+    if (!session->started.wall_us)
+        session->started = clocks_stamp(session->core);
+    session_set_generation(session, session->sandbox->generation);
+    session_update_idle(session);
+    sandbox_converge(session->sandbox);
+    session_serve_soon(session);
+}
+
+/* An end or a teardown of an earlier daemon that waited for the files goes on. */
+void session_on_sandbox_known(struct session *session)
+{
+    if (session->state == SESSION_ENDING) {
+        session_end_resume(session);
+        return;
+    }
+    session_teardown_resume(session);
+    budget_resume(session);
+    if (session->sandbox)
+        sandbox_converge(session->sandbox);
+    session_control_settle(session);
+    session_serve_soon(session);
+}
+
+/* Once: a second one in a row has another reason than chance. */
+bool session_forgives_death(struct session *session)
+{
+    if (session->failures)
+        return false;
+    count_failure(session);
+    return true;
+}
+
+/* Having no slot is not the sandbox's fault: it is told, not counted. */
+void session_on_sandbox_failed(struct session *session, const struct error *err)
+{
+    session->wanted = false;
+    if (err->code != ERR_LIMIT) {
+        error_keep(&session->start_error, err);
+        count_failure(session);
+        metrics_add(session->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);
+        log_warn("sandbox could not be made", kv("session", session->id),
+                 kv("error", err->message));
+    }
+    session_fail_waiting(session, err);
+}
+
+static void set_agent(struct session *session, struct list *uses)
+{
+    struct session_use *use;
+
+    list_for_each (use, uses, node) {
+        use->sandbox = session->sandbox;
+        use->agent = session->sandbox->agent;
+        use->generation = session->sandbox->generation;
+    }
+}
+
+void session_on_sandbox_agent(struct session *session)
+{
+    set_agent(session, &session->uses);
+    set_agent(session, &session->resting);
+}
+
+static bool lived_shortly(const struct sandbox *sandbox)
+{
+    return loop_now_us(sandbox->core->loop) - sandbox->ready_at_us < SHORT_LIFE_US;
+}
+
+static void lose_uses(struct session *session, struct list *uses, const struct end_reason *reason)
+{
+    struct session_use *use;
+
+    while ((use = list_first(uses, struct session_use, node))) {
+        list_remove(&use->node);
+        use->lost = *reason;
+        end_granted(session, use);
+        if (use->on_lost)
+            use->on_lost(use);
+    }
+}
+
+/* Who tears a chosen sandbox down has chosen otherwise; what was approved once is used up by any
+ * end but that of a start which failed. */
+static bool ends_choice(const struct session *session, enum end_kind kind)
+{
+    if (session->state == SESSION_ENDING || kind == END_REPLACED || kind == END_FAILED)
+        return false;
+    return session->choice == CHOICE_ONCE || kind == END_TEARDOWN || kind == END_BUDGET;
+}
+
+void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason)
+{
+    bool was_used = session->active_uses > 0;
+
+    if (reason->kind == END_CRASHED) {
+        session->crashed = true;
+        if (session->sandbox && lived_shortly(session->sandbox))
+            count_failure(session);
+    }
+    lose_uses(session, &session->uses, reason);
+    lose_uses(session, &session->resting, reason);
+    if (ends_choice(session, reason->kind))
+        session_revert_choice(session);
+    if (was_used)
+        mark_idle(session);
+    session_serve_soon(session);
+}
+
+void session_on_sandbox_stuck(struct session *session, const struct error *err)
+{
+    session_fail_waiting(session, err);
+}

@@ -1,0 +1,406 @@
+#include "core/session/session.h"
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "core/money/approvals.h"
+#include "core/money/budget.h"
+#include "core/run/execution.h"
+#include "core/sandbox/sandbox.h"
+#include "core/session/background.h"
+#include "core/session/clocks.h"
+#include "core/session/secrets.h"
+#include "core/session/session_private.h"
+#include "wire/json.h"
+
+#include <string.h>
+
+static void put_seconds(struct json_writer *json, const char *key, int64_t ms)
+{
+    if (ms < 0)
+        json_put_null(json, key);
+    else
+        json_put_double(json, key, (double)ms / 1000);
+}
+
+static void put_timeout(struct json_writer *json, const char *key, int64_t ms)
+{
+    put_seconds(json, key, ms ? ms : -1);
+}
+
+static void put_text_or_null(struct json_writer *json, const char *key, const char *text)
+{
+    json_put_text(json, key, str_is_empty(text) ? NULL : text);
+}
+
+static void put_labels(struct json_writer *json, const char *labels_json)
+{
+    json_put_raw(json, "labels", str_is_empty(labels_json) ? "{}" : labels_json);
+}
+
+static void put_secrets(struct json_writer *json, const struct session *session)
+{
+    json_begin_array(json, "secrets");
+    if (session->secrets)
+        secrets_write_names(session->secrets->json, json);
+    json_end_array(json);
+}
+
+static void put_record_secrets(struct json_writer *json, const json_t *spec)
+{
+    const json_t *names = json_object_get(spec, "secrets");
+    scoped(free) char *text = json_is_array(names) ? json_dumps(names, JSON_COMPACT) : NULL;
+
+    json_put_raw(json, "secrets", text ? text : "[]");
+}
+
+static void put_kept(struct json_writer *json, bool keeps, const struct session_kept *kept)
+{
+    json_put_bool(json, "keep_files", keeps);
+    if (!kept->bytes) {
+        json_put_null(json, "kept");
+        return;
+    }
+    json_begin_object(json, "kept");
+    json_put_int(json, "bytes", (int64_t)kept->bytes);
+    json_put_time(json, "kept_at", kept->wall_us);
+    json_put_int(json, "generation", (int64_t)kept->generation);
+    json_end_object(json);
+}
+
+static void put_limit(struct json_writer *json, const char *name, uint64_t limit)
+{
+    if (limit)
+        json_put_int(json, name, (int64_t)limit);
+    else
+        json_put_null(json, name);
+}
+
+void limits_write_json(struct json_writer *json, const struct sandbox_limits *in_force)
+{
+    put_limit(json, "memory_bytes", in_force->memory_bytes);
+    if (in_force->cpu_millis)
+        json_put_double(json, "cpus", in_force->cpu_millis / 1000.0);
+    else
+        json_put_null(json, "cpus");
+    put_limit(json, "pids", in_force->pids);
+    put_limit(json, "disk_bytes", in_force->disk_bytes);
+}
+
+static void put_limits(struct json_writer *json, const struct sandbox_limits *in_force)
+{
+    json_begin_object(json, "limits");
+    limits_write_json(json, in_force);
+    json_end_object(json);
+}
+
+const char *session_network_name(const struct session *session)
+{
+    if (!session->core->parts.backend->ops->capabilities.network)
+        return "host";
+    return session->network == NETWORK_OPEN ? "open" : "none";
+}
+
+static void put_policy(struct json_writer *json, const struct session *session)
+{
+    const struct backend *backend = session->core->parts.backend;
+    struct sandbox_limits limits = backend_limits_in_force(backend, &session->limits);
+
+    json_put_text(json, "template", session->template_name);
+    put_text_or_null(json, "flavor", session->flavor);
+    json_put_text(json, "choice", session_choice_name(session->choice));
+    json_put_text(json, "backend", backend->ops->name);
+    json_put_text(json, "network", session_network_name(session));
+    put_limits(json, &limits);
+    put_secrets(json, session);
+    put_kept(json, session->keep_files, &session->kept);
+    json_put_bool(json, "auto_restart", session->auto_restart);
+    json_put_bool(json, "auto_resume", session->auto_resume);
+    json_put_text(json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
+    put_timeout(json, "timeout", session->timeout_ms);
+    put_timeout(json, "idle_timeout", session->idle_timeout_ms);
+    put_timeout(json, "max_lifetime", session->max_lifetime_ms);
+}
+
+/* --- clocks -------------------------------------------------------------------------------- */
+
+static void put_clocks(struct json_writer *json, const struct session *session)
+{
+    bool has_lease = session_lease_remaining_ms(session) >= 0;
+    int64_t left_ms;
+    enum end_kind next = session_next_end(session, &left_ms);
+
+    json_put_time(json, "expires_at",
+                  has_lease ? clocks_wall_us(session->core, &session->expires) : 0);
+    json_put_text(json, "expires_at_clock", has_lease ? end_kind_name(END_LEASE) : NULL);
+    put_seconds(json, "time_remaining", left_ms);
+    json_put_text(json, "time_remaining_clock", next == END_NONE ? NULL : end_kind_name(next));
+    put_seconds(json, "lease_remaining", session_lease_remaining_ms(session));
+    put_seconds(json, "idle_remaining", session_idle_remaining_ms(session));
+    put_seconds(json, "lifetime_remaining", session_lifetime_remaining_ms(session));
+    if (next == END_NONE) {
+        json_put_null(json, "next_end");
+        return;
+    }
+    json_begin_object(json, "next_end");
+    json_put_text(json, "reason", end_kind_name(next));
+    put_seconds(json, "in_seconds", left_ms);
+    json_end_object(json);
+}
+
+static void put_no_clocks(struct json_writer *json)
+{
+    static const char *const names[] = { "expires_at",         "expires_at_clock",
+                                         "time_remaining",     "time_remaining_clock",
+                                         "lease_remaining",    "idle_remaining",
+                                         "lifetime_remaining", "next_end" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+        json_put_null(json, names[i]);
+}
+
+/* --- sandbox and executions ---------------------------------------------------------------- */
+
+void session_read_report(const struct session *session)
+{
+    if (session->sandbox)
+        sandbox_read_report(session->sandbox);
+}
+
+static void put_sandbox(struct json_writer *json, const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+    const struct error *last_error = sandbox ? sandbox->last_error : session->start_error;
+    char previous_end[END_TEXT_SIZE];
+
+    json_begin_object(json, "sandbox");
+    json_put_text(json, "id", sandbox ? sandbox->id : NULL);
+    json_put_text(json, "state", sandbox_state_name(sandbox ? sandbox->state : SANDBOX_NONE));
+    json_put_int(json, "generation",
+                 (int64_t)(sandbox ? sandbox->generation : session->generation));
+    if (sandbox && sandbox->made.pid)
+        json_put_int(json, "pid", sandbox->made.pid);
+    else
+        json_put_null(json, "pid");
+    json_put_int(json, "attempts", sandbox ? sandbox->attempts : 0);
+    json_put_text(json, "last_error", last_error ? last_error->message : NULL);
+    json_put_text(json, "previous_end",
+                  end_reason_text_or_null(&session->previous_end, previous_end));
+    if (sandbox && sandbox_is_up(sandbox) && sandbox->report)
+        json_put_raw(json, "isolation", sandbox->report);
+    else
+        json_put_null(json, "isolation");
+    json_end_object(json);
+}
+
+/* As it was last measured; nobody is made to wait for it here. */
+static void put_usage(struct json_writer *json, const struct sandbox *sandbox)
+{
+    const struct sandbox_usage *usage = sandbox ? &sandbox->usage : NULL;
+
+    if (!sandbox || !sandbox->measured_us) {
+        json_put_null(json, "usage");
+        return;
+    }
+    json_begin_object(json, "usage");
+    json_put_double(json, "cpu_seconds", (double)usage->cpu_us / 1e6);
+    json_put_int(json, "memory_bytes", (int64_t)usage->memory_bytes);
+    json_put_int(json, "memory_peak_bytes", (int64_t)usage->memory_peak_bytes);
+    json_put_int(json, "disk_bytes", (int64_t)usage->disk_bytes);
+    json_put_int(json, "pids", usage->pids);
+    json_put_int(json, "oom_kills", usage->oom_kills);
+    json_put_time(json, "measured_at", sandbox->measured_us);
+    json_end_object(json);
+}
+
+static const struct execution *first_running(const struct session *session)
+{
+    const struct execution *execution;
+
+    list_for_each (execution, &session->executions, node) {
+        if (!execution_state_is_final(execution->state) && !execution->is_context)
+            return execution;
+    }
+    return NULL;
+}
+
+/* Why the idle clock does not run out. */
+static void put_kept_alive_by(struct json_writer *json, const struct session *session)
+{
+    const struct execution *execution = first_running(session);
+
+    if (!execution && !background_works(session)) {
+        json_put_null(json, "kept_alive_by");
+        return;
+    }
+    json_begin_object(json, "kept_alive_by");
+    if (execution) {
+        json_put_text(json, "kind", "execution");
+        json_put_text(json, "execution_id", execution->id);
+        json_put_time(json, "since", execution->created.wall_us);
+    } else {
+        background_write_json(session, json);
+    }
+    json_end_object(json);
+}
+
+static void put_executions(struct json_writer *json, const struct session *session)
+{
+    const struct execution *execution;
+    int64_t running = 0;
+
+    list_for_each (execution, &session->executions, node) {
+        if (!execution_state_is_final(execution->state))
+            running++;
+    }
+    json_begin_object(json, "executions");
+    json_put_int(json, "running", running);
+    json_put_int(json, "total", (int64_t)session->executions_started);
+    json_end_object(json);
+}
+
+/* --- the session --------------------------------------------------------------------------- */
+
+static void put_identity(struct json_writer *json, const struct session *session)
+{
+    char reason[END_TEXT_SIZE];
+
+    json_put_text(json, "id", session->id);
+    json_put_text(json, "owner", session->owner);
+    put_text_or_null(json, "key", session->key);
+    put_text_or_null(json, "on_behalf_of", session->on_behalf_of);
+    put_labels(json, session->labels_json);
+    json_put_text(json, "state", session_state_name(session->state));
+    if (session->end.kind != END_NONE)
+        end_reason_text(&session->end, reason);
+    json_put_text(json, "end_reason", session->end.kind == END_NONE ? NULL : reason);
+    json_put_int(json, "generation", (int64_t)session->generation);
+}
+
+static void put_times(struct json_writer *json, const struct session *session)
+{
+    json_put_time(json, "created_at", session->created.wall_us);
+    json_put_time(json, "started_at", session->started.wall_us);
+    json_put_time(json, "last_activity_at", session->last_activity.wall_us);
+    json_put_time(json, "ended_at", session->ended.wall_us);
+}
+
+void session_write_fields(const struct session *session, struct json_writer *json)
+{
+    put_identity(json, session);
+    put_policy(json, session);
+    put_times(json, session);
+    put_clocks(json, session);
+    put_sandbox(json, session);
+    put_usage(json, session->sandbox);
+    put_executions(json, session);
+    put_kept_alive_by(json, session);
+    json_put_money(json, "spent_usd", budget_spent(session));
+    json_put_text(json, "approval", session->approval ? session->approval->id : NULL);
+}
+
+void session_write_json(const struct session *session, struct json_writer *json, const char *key)
+{
+    json_begin_object(json, key);
+    session_write_fields(session, json);
+    json_end_object(json);
+}
+
+static int64_t get_int(const json_t *spec, const char *name)
+{
+    return json_integer_value(json_object_get(spec, name));
+}
+
+/* Recorded as asked for, and as in force where that is something else. */
+static uint64_t recorded_limit(const json_t *spec, const char *asked, const char *in_force)
+{
+    return (uint64_t)get_int(spec, json_object_get(spec, in_force) ? in_force : asked);
+}
+
+static void put_record_limits(struct json_writer *json, const json_t *spec)
+{
+    /* A backend without a wall to the network has none for files either. */
+    bool has_disk = !str_equal(json_string_value(json_object_get(spec, "network")), "host");
+    const struct sandbox_limits in_force = {
+        .memory_bytes = recorded_limit(spec, "memory_bytes", "memory_in_force"),
+        .disk_bytes = has_disk ? recorded_limit(spec, "disk_bytes", "disk_in_force") : 0,
+        .cpu_millis = (uint32_t)recorded_limit(spec, "cpu_millis", "cpu_in_force"),
+        .pids = (uint32_t)get_int(spec, "pids"),
+    };
+
+    put_limits(json, &in_force);
+}
+
+static void put_record_policy(struct json_writer *json, const struct session_record *record,
+                              const json_t *spec)
+{
+    const char *choice = json_string_value(json_object_get(spec, "choice"));
+    static const char *const texts[] = { "template", "flavor", "backend", "network", "on_timeout" };
+    static const char *const flags[] = { "auto_restart", "auto_resume" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
+        put_text_or_null(json, texts[i], json_string_value(json_object_get(spec, texts[i])));
+    /* Recorded where it is another one. */
+    json_put_text(json, "choice", choice ? choice : session_choice_name(CHOICE_AUTOMATIC));
+    for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
+        json_put_bool(json, flags[i], json_is_true(json_object_get(spec, flags[i])));
+    put_record_limits(json, spec);
+    put_record_secrets(json, spec);
+    put_kept(json, json_is_true(json_object_get(spec, "keep_files")),
+             &(struct session_kept){ .bytes = (uint64_t)get_int(spec, "kept_bytes"),
+                                     .wall_us = get_int(spec, "kept_at_us"),
+                                     .generation = (uint64_t)get_int(spec, "kept_generation") });
+    put_timeout(json, "timeout", get_int(spec, "timeout_ms"));
+    put_timeout(json, "idle_timeout", record->idle_timeout_ms);
+    put_timeout(json, "max_lifetime", record->max_lifetime_ms);
+}
+
+static void put_record_identity(struct json_writer *json, const struct session_record *record)
+{
+    json_put_text(json, "id", record->id);
+    json_put_text(json, "owner", record->owner);
+    put_text_or_null(json, "key", record->key);
+    put_text_or_null(json, "on_behalf_of", record->on_behalf_of);
+    put_labels(json, record->labels_json);
+    json_put_text(json, "state", record->state);
+    put_text_or_null(json, "end_reason", record->end_reason);
+    json_put_int(json, "generation", (int64_t)record->generation);
+}
+
+static void put_record_sandbox(struct json_writer *json, const struct session_record *record)
+{
+    json_begin_object(json, "sandbox");
+    json_put_null(json, "id");
+    json_put_text(json, "state", sandbox_state_name(SANDBOX_NONE));
+    json_put_int(json, "generation", (int64_t)record->generation);
+    json_put_int(json, "attempts", 0);
+    json_put_null(json, "last_error");
+    json_put_null(json, "previous_end");
+    json_put_null(json, "isolation");
+    json_end_object(json);
+}
+
+void session_record_write_json(const struct session_record *record, struct json_writer *json,
+                               const char *key)
+{
+    const char *text = record->spec_json ? record->spec_json : "";
+    scoped(json_decref) json_t *spec = json_read(text, strlen(text), NULL);
+
+    json_begin_object(json, key);
+    put_record_identity(json, record);
+    put_record_policy(json, record, spec);
+    json_put_time(json, "created_at", record->created.wall_us);
+    json_put_time(json, "started_at", record->started.wall_us);
+    json_put_time(json, "last_activity_at", record->last_activity.wall_us);
+    json_put_time(json, "ended_at", record->ended.wall_us);
+    put_no_clocks(json);
+    put_record_sandbox(json, record);
+    put_usage(json, NULL);
+    json_begin_object(json, "executions");
+    json_put_int(json, "running", 0);
+    json_put_int(json, "total", get_int(spec, "executions"));
+    json_end_object(json);
+    json_put_null(json, "kept_alive_by");
+    json_put_money(json, "spent_usd", get_int(spec, "spent"));
+    json_put_null(json, "approval");
+    json_end_object(json);
+}

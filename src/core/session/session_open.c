@@ -1,0 +1,392 @@
+#include "core/session/session.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/ceiling.h"
+#include "core/events.h"
+#include "core/metrics.h"
+#include "core/money/flavor.h"
+#include "core/sandbox/templates.h"
+#include "core/session/clocks.h"
+#include "core/session/idempotency.h"
+#include "core/session/scopes.h"
+#include "core/session/secrets.h"
+#include "core/session/session_private.h"
+#include "core/vault.h"
+#include "wire/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- what the caller did not say ----------------------------------------------------------- */
+
+static int64_t or_default(int64_t asked, int64_t fallback)
+{
+    return asked < 0 ? fallback : asked;
+}
+
+static char *text_or(const char *asked, const char *fallback)
+{
+    return xstrdup(!str_is_empty(asked) ? asked : fallback ? fallback : "");
+}
+
+static char *text_or_null(const char *text)
+{
+    return str_is_empty(text) ? NULL : xstrdup(text);
+}
+
+static void fill_policy(struct session *session, const struct session_request *request)
+{
+    const struct config *config = session->core->parts.config;
+    const struct ceiling *ceiling = session->core->ceiling;
+    const struct config_flavor *flavor = config_flavor_find(config, session->flavor);
+    const char *owner = session->owner;
+
+    session->limits = session->base_limits =
+        flavor_limits(session->core, owner, flavor, &request->limits);
+    session->network = ceiling_cut_network(
+        ceiling, owner, flavor,
+        (enum network_mode)or_default(request->network, config->sandbox.network));
+    session->auto_restart = or_default(request->auto_restart, config->sandbox.auto_restart);
+    session->auto_resume = or_default(request->auto_resume, true);
+    session->preload = or_default(request->preload, config->session.preload);
+    session->keep_files = or_default(request->keep_files, config->keep.files);
+    session->on_timeout = (enum timeout_action)or_default(request->on_timeout, TIMEOUT_KILL);
+    session->timeout_ms =
+        ceiling_cut_ms(ceiling, owner, flavor, LIMIT_TIMEOUT,
+                       or_default(request->timeout_ms, config->session.timeout_ms));
+    session->idle_timeout_ms =
+        ceiling_cut_ms(ceiling, owner, flavor, LIMIT_IDLE_TIMEOUT,
+                       or_default(request->idle_timeout_ms, config->session.idle_timeout_ms));
+    session->max_lifetime_ms =
+        ceiling_cut_ms(ceiling, owner, flavor, LIMIT_LIFETIME,
+                       or_default(request->max_lifetime_ms, config->session.max_lifetime_ms));
+}
+
+/* The share becomes the session's. */
+static struct session *make(struct core *core, const struct session_request *request,
+                            const struct share *share)
+{
+    const struct config *config = core->parts.config;
+    struct session *session = session_new(core);
+
+    id_make(session->id, ID_SESSION);
+    session->share = *share;
+    session->owner = text_or(request->owner, "");
+    session->on_behalf_of = text_or(request->on_behalf_of, "");
+    session->key = text_or_null(request->key);
+    session->labels_json = text_or_null(request->labels_json);
+    session->env_json = text_or_null(request->env_json);
+    if (request->secrets_json) {
+        session->secrets = secrets_new(request->secrets_json);
+        secrets_seal(session->secrets, core->vault, session->owner);
+    }
+    session->template_name = text_or(request->template_name, config->sandbox.template_name);
+    session->flavor =
+        text_or(request->flavor, config->flavors.count ? config->flavors.items[0].name : "");
+    session->base_flavor = xstrdup(session->flavor);
+    fill_policy(session, request);
+    session->created = session->last_activity = clocks_stamp(core);
+    if (session->timeout_ms) {
+        session->expires = session->created;
+        session->expires.boot_us += session->timeout_ms * 1000;
+        session->expires.wall_us += session->timeout_ms * 1000;
+    }
+    /* The number of an event was never given before, not even to a session that is forgotten. */
+    session->number = MAX(core->last_session_number, events_last(core->events)) + 1;
+    session_link(session);
+    return session;
+}
+
+/* --- the one that exists ------------------------------------------------------------------- */
+
+static bool limit_differs(uint64_t asked, uint64_t is)
+{
+    return asked && asked != is;
+}
+
+/* Whether two objects of texts say the same; NULL is an empty one. */
+static bool texts_equal(const char *a, const char *b)
+{
+    scoped(json_decref) json_t *first = json_read(a ? a : "{}", a ? strlen(a) : 2, NULL);
+    scoped(json_decref) json_t *second = json_read(b ? b : "{}", b ? strlen(b) : 2, NULL);
+
+    return str_equal(a, b) || (first && second && json_equal(first, second));
+}
+
+/* Only what the caller said can differ. */
+static const char *find_difference(const struct session *session,
+                                   const struct session_request *request)
+{
+    const struct sandbox_limits *asked = &request->limits;
+
+    if (!str_is_empty(request->template_name) &&
+        !str_equal(request->template_name, session->template_name))
+        return "template";
+    if (!str_is_empty(request->flavor) && !str_equal(request->flavor, session->base_flavor))
+        return "flavor";
+    if (request->network >= 0 && (enum network_mode)request->network != session->network)
+        return "network";
+    if (limit_differs(asked->memory_bytes, session->base_limits.memory_bytes))
+        return "memory";
+    if (limit_differs(asked->cpu_millis, session->base_limits.cpu_millis))
+        return "cpus";
+    if (limit_differs(asked->pids, session->base_limits.pids))
+        return "pids";
+    if (limit_differs(asked->disk_bytes, session->base_limits.disk_bytes))
+        return "disk";
+    if (request->env_json && !texts_equal(request->env_json, session->env_json))
+        return "env";
+    return NULL;
+}
+
+/* What can be changed is as the caller says it now; the lease is only ever made longer. */
+static int apply_changes(struct session *session, const struct session_request *request,
+                         struct error *err)
+{
+    struct session_patch patch = SESSION_PATCH_INIT;
+    const char *secrets = session->secrets ? session->secrets->json : NULL;
+
+    patch.labels_json = request->labels_json;
+    if (request->secrets_json && !texts_equal(request->secrets_json, secrets))
+        patch.secrets_json = request->secrets_json;
+    patch.idle_timeout_ms = request->idle_timeout_ms;
+    patch.max_lifetime_ms = request->max_lifetime_ms;
+    patch.auto_restart = request->auto_restart;
+    patch.auto_resume = request->auto_resume;
+    patch.keep_files = request->keep_files;
+    patch.on_timeout = request->on_timeout;
+    if (session_patch(session, &patch, err) < 0)
+        return -1;
+    session_touch(session);
+    if (request->timeout_ms < 0)
+        return 0;
+    session->timeout_ms = request->timeout_ms;
+    return session_keepalive(session, request->timeout_ms, request->timeout_ms == 0, err);
+}
+
+/* Waits with the others until its creation is durable. */
+static void join(struct session *session, struct session_op *op, session_done_fn *done)
+{
+    session_op_join(op, session, &session->open_waiters, done);
+    op->session = session;
+    if (!session->durable)
+        return;
+    list_remove(&op->node);
+    session_op_defer(op, session->core, done);
+}
+
+static int check_same(const struct session *session, const struct session_request *request,
+                      struct error *err)
+{
+    const char *difference = find_difference(session, request);
+
+    if (!difference)
+        return 0;
+    error_named(err, ERR_CONFLICT, "parameters_differ",
+                "session %s has this key and another %s than asked for", session->id, difference);
+    return error_hint(err, "leave %s out, use another key, or delete the session first",
+                      difference);
+}
+
+static struct session *find_repeated(struct core *core, const struct session_request *request,
+                                     struct session_op *op)
+{
+    struct session *session;
+
+    switch (idempotency_check(core->idempotency, request, op->id)) {
+    case IDEMPOTENCY_NEW:
+        return NULL;
+    case IDEMPOTENCY_DIFFERENT:
+        error_named(&op->err, ERR_CONFLICT, "idempotency_key_reused",
+                    "this Idempotency-Key was used for another request");
+        return NULL;
+    case IDEMPOTENCY_SAME:
+        session = map_get(&core->sessions_by_id, op->id);
+        if (session && (session->state == SESSION_OPEN || session->state == SESSION_PAUSED))
+            session_touch(session);
+        if (!session)
+            error_named(&op->err, ERR_GONE, "session_ended",
+                        "the session that this Idempotency-Key made, %s, has ended", op->id);
+        return session;
+    }
+    return NULL;
+}
+
+static struct session *find_by_key(struct core *core, const struct session_request *request,
+                                   struct session_op *op)
+{
+    scoped(free) char *map_key = NULL;
+    struct session *session;
+
+    if (str_is_empty(request->key))
+        return NULL;
+    map_key = xasprintf("%s\n%s", request->owner ? request->owner : "", request->key);
+    session = map_get(&core->sessions_by_key, map_key);
+    if (!session || check_same(session, request, &op->err) < 0 ||
+        apply_changes(session, request, &op->err) < 0)
+        return NULL;
+    return session;
+}
+
+/* --- the new one --------------------------------------------------------------------------- */
+
+static void on_created(struct store_ticket *ticket)
+{
+    struct session *session = container_of(ticket, struct session, ticket);
+
+    if (ticket->err->code == ERR_NONE) {
+        session->durable = true;
+        session_ops_finish(&session->open_waiters, session, NULL);
+        session_finish_end(session);
+        return;
+    }
+    log_error("session could not be recorded", kv("session", session->id),
+              kv("error", ticket->err->message));
+    session->unborn = true;
+    idempotency_forget_session(session->core->idempotency, session->id);
+    session_ops_finish(&session->open_waiters, NULL, ticket->err);
+    session_end(session, END_FAILED, "not recorded", NULL, NULL);
+    session_finish_end(session); /* when a clock had ended it before */
+}
+
+/* What somebody has to decide about, or what costs something, is asked for by itself. */
+static int check_flavor(const struct core *core, const char *name, struct error *err)
+{
+    const struct config_flavor *flavor = flavor_find(core, name ? name : "", err);
+
+    if (!flavor)
+        return -1;
+    if (flavor_is_free(flavor))
+        return 0;
+    error_named(err, ERR_CONFLICT, "approval_required",
+                "no session begins with the flavor \"%s\": it costs something or needs an approval",
+                flavor->name);
+    return error_hint(err,
+                      "open the session without it, then POST /sessions/{id}/sandbox "
+                      "{\"flavor\": \"%s\"}",
+                      flavor->name);
+}
+
+static int check_ceiling(const struct core *core, const struct session_request *request,
+                         struct error *err)
+{
+    const char *name = request->flavor ? request->flavor : "";
+    const struct config_flavor *flavor = config_flavor_find(core->parts.config, name);
+    struct ceiling_ask ask = {
+        .owner = request->owner,
+        .flavor = flavor,
+        .limits = request->limits,
+        .network = request->network,
+        .max_lifetime_ms = request->max_lifetime_ms,
+        .timeout_ms = request->timeout_ms,
+        .idle_timeout_ms = request->idle_timeout_ms,
+    };
+
+    if (ceiling_check(core->ceiling, &ask, err) < 0)
+        return -1;
+    if (!*name || flavor == core->parts.config->flavors.items)
+        return 0;
+    ask.limits = flavor_own_limits(flavor); /* it is asked for by its name */
+    return ceiling_check(core->ceiling, &ask, err);
+}
+
+/* What the backend cannot do is refused, not left out in silence. */
+static int check_backend(const struct core *core, const struct session_request *request,
+                         struct error *err)
+{
+    const struct backend_ops *ops = core->parts.backend->ops;
+    const char *field = NULL;
+
+    if (!str_is_empty(request->backend) && !str_equal(request->backend, ops->name))
+        return error_named(err, ERR_INVALID, "backend_unknown",
+                           "the backend \"%.40s\" is not available; this daemon has \"%s\"",
+                           request->backend, ops->name);
+    if (!ops->capabilities.templates && !str_is_empty(request->template_name) &&
+        !str_equal(request->template_name, "host"))
+        field = "template";
+    else if (!ops->capabilities.network && request->network == NETWORK_NONE)
+        field = "network";
+    if (!field)
+        return backend_check_limits(core->parts.backend, &request->limits, err);
+    error_named(err, ERR_INVALID, "backend_unable",
+                "%s: the backend %s cannot do that: its sandboxes have the files and the network "
+                "of the host",
+                field, ops->name);
+    return error_hint(err, "leave %s out, or use a daemon with the backend native", field);
+}
+
+int session_check_enabled(const struct core *core, struct error *err)
+{
+    if (core->parts.config->sessions.enabled)
+        return 0;
+    error_named(err, ERR_FORBIDDEN, "sessions_disabled",
+                "sessions cannot be opened or used here: sessions.enabled is false");
+    return error_hint(err, "run code with POST /execute (or 'sandglass execute') and without a "
+                           "session: each run has a sandbox of its own");
+}
+
+static int check_request(struct core *core, const struct session_request *request,
+                         struct error *err)
+{
+    if (core->stopping)
+        return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    if (!request->is_one_shot && session_check_enabled(core, err) < 0)
+        return -1;
+    if (request->owner && scopes_check_owner(core->scopes, request->owner, err) < 0)
+        return -1;
+    if (check_backend(core, request, err) < 0 ||
+        templates_check(core, request->template_name, err) < 0)
+        return -1;
+    if (check_flavor(core, request->flavor, err) < 0 || check_ceiling(core, request, err) < 0)
+        return -1;
+    return request->secrets_json ? vault_open(core->vault, err) : 0;
+}
+
+/* The put of the session and the intent of its sandbox are one transaction. */
+static void create(struct core *core, const struct session_request *request, struct session_op *op,
+                   session_done_fn *done)
+{
+    struct session *session;
+    struct share share = { 0 };
+
+    if (share_take(&share, core->shares, request->owner, SHARE_SESSIONS, &op->err) < 0) {
+        session_op_defer(op, core, done);
+        return;
+    }
+    session = make(core, request, &share);
+    op->created = true;
+    op->session = session;
+    session_op_join(op, session, &session->open_waiters, done);
+    idempotency_remember(core->idempotency, request, session->id);
+    metrics_add(core->metrics, METRIC_SESSIONS_CREATED, 0, 1);
+    session_emit(session, "session.created", NULL);
+    session_changed(session);
+    if (session->preload)
+        session_preload(session);
+    clocks_arm(session);
+    log_info("session created", kv("session", session->id), kv("owner", session->owner));
+    store_commit(core->parts.store, &session->ticket, on_created);
+}
+
+void session_open(struct core *core, const struct session_request *request, struct session_op *op,
+                  session_done_fn *done)
+{
+    struct session *session = NULL;
+
+    *op = (struct session_op){ 0 };
+    if (check_request(core, request, &op->err) == 0)
+        session = find_repeated(core, request, op);
+    if (!session && op->err.code == ERR_NONE)
+        session = find_by_key(core, request, op);
+    if (op->err.code != ERR_NONE)
+        session_op_defer(op, core, done);
+    else if (session)
+        join(session, op, done);
+    else
+        create(core, request, op, done);
+}

@@ -1,0 +1,365 @@
+#include "core/session/session_private.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/money/budget.h"
+#include "core/sandbox/sandbox.h"
+#include "core/session/clocks.h"
+#include "core/session/secrets.h"
+#include "wire/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * The record's spec_json: what was asked for, and the counters that go on after a restart. A field
+ * that is missing or damaged takes the settings' default, so that the session still lives and ends.
+ */
+struct spec {
+    const char *key, *template_name, *flavor, *network, *on_timeout;
+    const char *choice, *base_flavor, *leaving, *previous_end;
+    const char *reset_told, *reset_reason;
+    uint64_t memory_bytes, disk_bytes, base_memory_bytes, base_disk_bytes;
+    int64_t cpu_millis, pids, base_cpu_millis, base_pids;
+    int64_t timeout_ms, number, next_execution_number, executions, events;
+    bool auto_restart, auto_resume, preload, in_use, reset_pending, crashed, teardown, wanted;
+    bool keep_files;
+    int64_t kept_bytes, kept_at_us, kept_generation, teardown_number, teardown_spent;
+    json_t *env;
+    const char *sealed;
+};
+
+enum { SPEC_MAXIMUM = 1024 * 1024 };
+
+static const int64_t DURATION_MAXIMUM_MS = (int64_t)100 * 366 * 24 * 3600 * 1000;
+
+/* A daemon that dies meanwhile leaves a sandbox that is to be made. Uses die with it: what only
+ * they have asked for is not wanted any more. */
+static bool wants_sandbox(const struct session *session)
+{
+    const struct sandbox *sandbox = session->sandbox;
+
+    return (session->wanted && session->preloads) ||
+           (sandbox && sandbox->state == SANDBOX_CREATING && sandbox->preloaded);
+}
+
+/* What it began with, when it has another now; and what it has spent. */
+static void put_choice(struct json_writer *json, const struct session *session)
+{
+    int64_t spent = budget_spent(session);
+
+    if (spent)
+        json_put_int(json, "spent", spent);
+    if (session->choice == CHOICE_AUTOMATIC)
+        return;
+    json_put_text(json, "choice", session_choice_name(session->choice));
+    json_put_text(json, "base_flavor", session->base_flavor);
+    json_put_int(json, "base_memory_bytes", (int64_t)session->base_limits.memory_bytes);
+    json_put_int(json, "base_disk_bytes", (int64_t)session->base_limits.disk_bytes);
+    json_put_int(json, "base_cpu_millis", session->base_limits.cpu_millis);
+    json_put_int(json, "base_pids", session->base_limits.pids);
+}
+
+/* What is in force where that is not what was asked for: an ended session is shown with it. */
+static void put_limits(struct json_writer *json, const struct session *session)
+{
+    const struct sandbox_limits *asked = &session->limits;
+    struct sandbox_limits in_force = backend_limits_in_force(session->core->parts.backend, asked);
+
+    json_put_int(json, "memory_bytes", (int64_t)asked->memory_bytes);
+    json_put_int(json, "disk_bytes", (int64_t)asked->disk_bytes);
+    json_put_int(json, "cpu_millis", asked->cpu_millis);
+    json_put_int(json, "pids", asked->pids);
+    if (in_force.memory_bytes != asked->memory_bytes)
+        json_put_int(json, "memory_in_force", (int64_t)in_force.memory_bytes);
+    if (in_force.disk_bytes != asked->disk_bytes)
+        json_put_int(json, "disk_in_force", (int64_t)in_force.disk_bytes);
+    if (in_force.cpu_millis != asked->cpu_millis)
+        json_put_int(json, "cpu_in_force", in_force.cpu_millis);
+}
+
+char *session_spec_text(const struct session *session)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(SPEC_MAXIMUM);
+    struct json_writer json = JSON_WRITER(&text);
+    char reason[END_TEXT_SIZE];
+
+    json_begin_object(&json, NULL);
+    json_put_text(&json, "key", session->key);
+    json_put_text(&json, "template", session->template_name);
+    json_put_text(&json, "flavor", session->flavor);
+    put_choice(&json, session);
+    json_put_text(&json, "backend", session->core->parts.backend->ops->name);
+    json_put_text(&json, "network", session_network_name(session));
+    put_limits(&json, session);
+    json_put_int(&json, "timeout_ms", session->timeout_ms);
+    json_put_text(&json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
+    json_put_bool(&json, "auto_restart", session->auto_restart);
+    json_put_bool(&json, "auto_resume", session->auto_resume);
+    json_put_bool(&json, "preload", session->preload);
+    json_put_bool(&json, "in_use", session_is_used(session));
+    json_put_bool(&json, "reset_pending", session->reset_pending);
+    if (session->previous_end.kind != END_NONE)
+        json_put_text(&json, "previous_end",
+                      end_reason_text_or_null(&session->previous_end, reason));
+    if (*session->reset_told.execution_id) {
+        json_put_text(&json, "reset_told", session->reset_told.execution_id);
+        json_put_text(&json, "reset_reason",
+                      end_reason_text_or_null(&session->reset_told.reason, reason));
+    }
+    json_put_bool(&json, "crashed", session->crashed);
+    json_put_bool(&json, "teardown",
+                  timer_is_armed(&session->teardown) ||
+                      (session->sandbox && session->sandbox->keep_work &&
+                       session->sandbox->state == SANDBOX_DESTROYING));
+    json_put_int(&json, "teardown_number", (int64_t)session->teardown_number);
+    json_put_int(&json, "teardown_spent", (int64_t)session->teardown_spent);
+    json_put_bool(&json, "keep_files", session->keep_files);
+    json_put_int(&json, "kept_bytes", (int64_t)session->kept.bytes);
+    json_put_int(&json, "kept_at_us", session->kept.wall_us);
+    json_put_int(&json, "kept_generation", (int64_t)session->kept.generation);
+    json_put_bool(&json, "wanted", wants_sandbox(session));
+    if (*session->leaving_id)
+        json_put_text(&json, "leaving", session->leaving_id);
+    json_put_int(&json, "number", (int64_t)session->number);
+    json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);
+    json_put_int(&json, "executions", (int64_t)session->executions_started);
+    json_put_int(&json, "events", (int64_t)session->event_sequence);
+    if (session->env_json)
+        json_put_raw(&json, "env", session->env_json);
+    if (session->secrets) {
+        json_begin_array(&json, "secrets");
+        secrets_write_names(session->secrets->json, &json);
+        json_end_array(&json);
+        json_put_text(&json, "sealed", session->secrets->sealed);
+    }
+    json_end_object(&json);
+    return buffer_steal_text(&text);
+}
+
+#define FIELD(name) offsetof(struct spec, name)
+
+static const struct json_field fields[] = {
+    { "key", JSON_KIND_TEXT, FIELD(key) },
+    { "template", JSON_KIND_TEXT, FIELD(template_name) },
+    { "flavor", JSON_KIND_TEXT, FIELD(flavor) },
+    { "choice", JSON_KIND_TEXT, FIELD(choice) },
+    { "base_flavor", JSON_KIND_TEXT, FIELD(base_flavor) },
+    { "base_memory_bytes", JSON_KIND_SIZE, FIELD(base_memory_bytes) },
+    { "base_disk_bytes", JSON_KIND_SIZE, FIELD(base_disk_bytes) },
+    { "base_cpu_millis", JSON_KIND_INT, FIELD(base_cpu_millis) },
+    { "base_pids", JSON_KIND_INT, FIELD(base_pids) },
+    { "network", JSON_KIND_TEXT, FIELD(network) },
+    { "memory_bytes", JSON_KIND_SIZE, FIELD(memory_bytes) },
+    { "disk_bytes", JSON_KIND_SIZE, FIELD(disk_bytes) },
+    { "cpu_millis", JSON_KIND_INT, FIELD(cpu_millis) },
+    { "pids", JSON_KIND_INT, FIELD(pids) },
+    { "timeout_ms", JSON_KIND_INT, FIELD(timeout_ms) },
+    { "on_timeout", JSON_KIND_TEXT, FIELD(on_timeout) },
+    { "auto_restart", JSON_KIND_BOOL, FIELD(auto_restart) },
+    { "auto_resume", JSON_KIND_BOOL, FIELD(auto_resume) },
+    { "preload", JSON_KIND_BOOL, FIELD(preload) },
+    { "in_use", JSON_KIND_BOOL, FIELD(in_use) },
+    { "reset_pending", JSON_KIND_BOOL, FIELD(reset_pending) },
+    { "previous_end", JSON_KIND_TEXT, FIELD(previous_end) },
+    { "reset_told", JSON_KIND_TEXT, FIELD(reset_told), .max_length = ID_SIZE - 1 },
+    { "reset_reason", JSON_KIND_TEXT, FIELD(reset_reason) },
+    { "crashed", JSON_KIND_BOOL, FIELD(crashed) },
+    { "teardown", JSON_KIND_BOOL, FIELD(teardown) },
+    { "teardown_number", JSON_KIND_INT, FIELD(teardown_number) },
+    { "teardown_spent", JSON_KIND_INT, FIELD(teardown_spent) },
+    { "keep_files", JSON_KIND_BOOL, FIELD(keep_files) },
+    { "kept_bytes", JSON_KIND_INT, FIELD(kept_bytes) },
+    { "kept_at_us", JSON_KIND_INT, FIELD(kept_at_us) },
+    { "kept_generation", JSON_KIND_INT, FIELD(kept_generation) },
+    { "wanted", JSON_KIND_BOOL, FIELD(wanted) },
+    { "leaving", JSON_KIND_TEXT, FIELD(leaving), .max_length = ID_SIZE - 1 },
+    { "number", JSON_KIND_INT, FIELD(number) },
+    { "next_execution_number", JSON_KIND_INT, FIELD(next_execution_number) },
+    { "executions", JSON_KIND_INT, FIELD(executions) },
+    { "events", JSON_KIND_INT, FIELD(events) },
+    { "env", JSON_KIND_OBJECT, FIELD(env) },
+    { "sealed", JSON_KIND_TEXT, FIELD(sealed) },
+};
+
+static struct spec spec_defaults(const struct config *config)
+{
+    return (struct spec){
+        .template_name = config->sandbox.template_name,
+        .flavor = config->flavors.count ? config->flavors.items[0].name : "",
+        .network = config->sandbox.network == CONFIG_NETWORK_OPEN ? "open" : "none",
+        .on_timeout = "kill",
+        .memory_bytes = config->sandbox.memory_bytes,
+        .disk_bytes = config->sandbox.disk_bytes,
+        .cpu_millis = config->sandbox.cpu_millis,
+        .pids = config->sandbox.pids,
+        .auto_restart = config->sandbox.auto_restart,
+        .auto_resume = true,
+    };
+}
+
+/* One field at a time, so that a damaged one costs nothing but itself. Records of a later version
+ * may have more of them. */
+static void read_spec(const struct session_record *record, const json_t *document,
+                      struct spec *spec)
+{
+    for (size_t i = 0; document && i < ARRAY_LENGTH(fields); i++) {
+        json_t *value = json_object_get(document, fields[i].name);
+        json_t *alone = value ? json_pack("{s:O}", fields[i].name, value) : NULL;
+        struct error err = { 0 };
+
+        if (alone && json_decode(alone, &fields[i], 1, spec, &err) < 0)
+            log_warn("session record has a damaged field; continuing with its default",
+                     kv("session", record->id), kv("error", err.message));
+        json_decref(alone);
+    }
+}
+
+static void apply_choice(struct session *session, const struct spec *spec)
+{
+    for (unsigned choice = 0; choice < CHOICE_KINDS; choice++)
+        if (spec->choice && str_equal(spec->choice, session_choice_name(choice)))
+            session->choice = choice;
+    session->base_limits = session->limits;
+    session->base_flavor = xstrdup(spec->base_flavor ? spec->base_flavor : session->flavor);
+    if (session->choice == CHOICE_AUTOMATIC || !spec->base_memory_bytes)
+        return;
+    session->base_limits = (struct sandbox_limits){ .memory_bytes = spec->base_memory_bytes,
+                                                    .disk_bytes = spec->base_disk_bytes,
+                                                    .cpu_millis = (uint32_t)spec->base_cpu_millis,
+                                                    .pids = (uint32_t)spec->base_pids };
+}
+
+static void apply_spec(struct session *session, const struct spec *spec)
+{
+    session->template_name = xstrdup(spec->template_name ? spec->template_name : "");
+    session->flavor = xstrdup(spec->flavor ? spec->flavor : "");
+    session->network = str_equal(spec->network, "open") ? NETWORK_OPEN : NETWORK_NONE;
+    session->limits = (struct sandbox_limits){ .memory_bytes = spec->memory_bytes,
+                                               .disk_bytes = spec->disk_bytes,
+                                               .cpu_millis = (uint32_t)spec->cpu_millis,
+                                               .pids = (uint32_t)spec->pids };
+    apply_choice(session, spec);
+    session->wanted = session->preloads = spec->wanted;
+    snprintf(session->leaving_id, sizeof(session->leaving_id), "%s",
+             spec->leaving ? spec->leaving : "");
+    session->timeout_ms = spec->timeout_ms;
+    session->on_timeout = str_equal(spec->on_timeout, "pause") ? TIMEOUT_PAUSE : TIMEOUT_KILL;
+    session->auto_restart = spec->auto_restart;
+    session->auto_resume = spec->auto_resume;
+    session->preload = spec->preload;
+    session->was_in_use = spec->in_use;
+    session->reset_pending = spec->reset_pending;
+    session->previous_end = end_reason_parse(spec->previous_end);
+    session->reset_told.reason = end_reason_parse(spec->reset_reason);
+    snprintf(session->reset_told.execution_id, sizeof(session->reset_told.execution_id), "%s",
+             spec->reset_told ? spec->reset_told : "");
+    session->crashed = spec->crashed;
+    session->teardown_number = (uint64_t)spec->teardown_number;
+    session->teardown_spent = (uint64_t)spec->teardown_spent;
+    session->keep_files = spec->keep_files;
+    session->kept = (struct session_kept){ .bytes = (uint64_t)spec->kept_bytes,
+                                           .wall_us = spec->kept_at_us,
+                                           .generation = (uint64_t)spec->kept_generation };
+    if (spec->teardown)
+        timer_arm_in(&session->teardown, 0);
+    session->number = (uint64_t)spec->number;
+    session->next_execution_number = (uint64_t)spec->next_execution_number;
+    session->executions_started = (uint64_t)spec->executions;
+    session->event_sequence = (uint64_t)spec->events;
+    session->env_json = spec->env ? json_dumps(spec->env, JSON_COMPACT) : NULL;
+}
+
+/* Without its key the session lives on, and says so when something is to be run in it. */
+static void restore_secrets(struct session *session, const char *sealed)
+{
+    struct error err = { 0 };
+
+    if (!sealed)
+        return;
+    session->secrets = secrets_unseal(session->core->vault, session->owner, sealed, &err);
+    session->secrets_lost = !session->secrets;
+    if (session->secrets_lost)
+        log_error("the secrets of a session are lost", kv("session", session->id),
+                  kv("error", err.message));
+}
+
+static bool parse_state(const char *name, enum session_state *out_state)
+{
+    for (unsigned state = 0; state < SESSION_ENDED; state++) {
+        if (!str_equal(name, session_state_name(state)))
+            continue;
+        *out_state = state;
+        return true;
+    }
+    return false;
+}
+
+/* A state that nobody knows is open: its clocks end it. */
+static void restore_state(struct session *session, const struct session_record *record)
+{
+    if (!parse_state(record->state, &session->state)) {
+        log_warn("session record has an unknown state; continuing as open",
+                 kv("session", record->id), kv("state", record->state));
+        session_changed(session);
+    }
+    session->end = end_reason_parse(record->end_reason);
+    if (session->state == SESSION_ENDING && session->end.kind == END_NONE)
+        session->end.kind = END_DELETED;
+}
+
+/* Zero is off; what cannot be meant takes the setting. A record that does not even say when it was
+ * made says nothing about durations either: nothing lives for ever by omission. */
+static int64_t sane_ms(const struct session_record *record, int64_t recorded_ms,
+                       int64_t fallback_ms)
+{
+    bool says_nothing = recorded_ms == 0 && record->created.wall_us <= 0;
+
+    return says_nothing || recorded_ms < 0 || recorded_ms > DURATION_MAXIMUM_MS ? fallback_ms
+                                                                                : recorded_ms;
+}
+
+static void restore_clocks(struct session *session, const struct session_record *record)
+{
+    const struct config *config = session->core->parts.config;
+
+    session->timeout_ms = sane_ms(record, session->timeout_ms, config->session.timeout_ms);
+    session->idle_timeout_ms =
+        sane_ms(record, record->idle_timeout_ms, config->session.idle_timeout_ms);
+    session->max_lifetime_ms =
+        sane_ms(record, record->max_lifetime_ms, config->session.max_lifetime_ms);
+    session->created = record->created;
+    session->started = record->started;
+    session->last_activity = record->last_activity;
+    session->expires = record->expires;
+    clocks_complete_stamps(session);
+}
+
+struct session *session_restore(struct core *core, const struct session_record *record)
+{
+    struct session *session = session_new(core);
+    struct spec spec = spec_defaults(core->parts.config);
+    struct error err = { 0 };
+    scoped(json_decref)
+        json_t *document = json_read(record->spec_json, strlen(record->spec_json), &err);
+
+    if (!document)
+        log_warn("session record is damaged; continuing with defaults", kv("session", record->id),
+                 kv("error", err.message));
+    read_spec(record, document, &spec);
+    memcpy(session->id, record->id, sizeof(session->id));
+    session->owner = xstrdup(record->owner ? record->owner : "");
+    session->on_behalf_of = xstrdup(record->on_behalf_of ? record->on_behalf_of : "");
+    session->key = record->key ? xstrdup(record->key) : spec.key ? xstrdup(spec.key) : NULL;
+    session->labels_json = str_is_empty(record->labels_json) ? NULL : xstrdup(record->labels_json);
+    apply_spec(session, &spec);
+    restore_secrets(session, spec.sealed);
+    restore_state(session, record);
+    session->generation = record->generation;
+    session->durable = true;
+    restore_clocks(session, record);
+    session_link(session);
+    return session;
+}

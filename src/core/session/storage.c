@@ -1,0 +1,602 @@
+#include "core/session/storage.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/core.h"
+#include "core/run/execution.h"
+#include "core/session/session.h"
+#include "core/vault.h"
+#include "loop/worker.h"
+#include "wire/http.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DIRECTORY "storage"
+#define PART ".part-"
+#define OWNER_FILE ".owner"
+
+enum { NAME_MAXIMUM = 200, OWNER_MAXIMUM = 4096, PATH_SIZE = ID_SIZE + 16 };
+
+/* What all sessions of an owner have stored. */
+struct owner_share {
+    char *owner;       /* owned */
+    unsigned sessions; /* the account goes with the last of them */
+    uint64_t bytes;
+};
+
+/* What a session has stored. Files being written count with what has been written. */
+struct session_share {
+    char session_id[ID_SIZE];
+    struct owner_share *owner; /* borrowed */
+    uint64_t bytes;
+    int64_t files;
+};
+
+struct storage {
+    struct core *core; /* borrowed */
+    struct map shares; /* by session id; struct session_share, owned */
+    struct map owners; /* by name; struct owner_share, owned */
+    uint64_t total_bytes;
+    uint64_t next_part;
+};
+
+struct storage_upload {
+    struct storage *storage; /* borrowed */
+    char session_id[ID_SIZE];
+    char *name;    /* owned */
+    char part[32]; /* the name until it is complete */
+    int directory; /* owned */
+    int file;      /* owned */
+    uint64_t size;
+    struct job job;
+    struct error err;
+    storage_done_fn *done;
+    void *user;
+};
+
+static void directory_path(const char *session_id, char path[PATH_SIZE])
+{
+    snprintf(path, PATH_SIZE, DIRECTORY "/%s", session_id);
+}
+
+static int open_directory(int state_dir, const char *session_id)
+{
+    char path[PATH_SIZE];
+
+    directory_path(session_id, path);
+    return openat(state_dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* --- accounts -------------------------------------------------------------------------------- */
+
+static struct owner_share *owner_share_of(struct storage *storage, const char *owner)
+{
+    struct owner_share *share = map_get(&storage->owners, owner);
+
+    if (share)
+        return share;
+    share = xnew(struct owner_share);
+    share->owner = xstrdup(owner);
+    map_put(&storage->owners, share->owner, share);
+    return share;
+}
+
+/* NULL when the session has none and no owner is given to make one for. */
+static struct session_share *share_of(struct storage *storage, const char *session_id,
+                                      const char *owner)
+{
+    struct session_share *share = map_get(&storage->shares, session_id);
+
+    if (share || !owner)
+        return share;
+    share = xnew(struct session_share);
+    snprintf(share->session_id, sizeof(share->session_id), "%s", session_id);
+    share->owner = owner_share_of(storage, owner);
+    share->owner->sessions++;
+    map_put(&storage->shares, share->session_id, share);
+    return share;
+}
+
+static void share_add(struct storage *storage, struct session_share *share, uint64_t bytes)
+{
+    share->bytes += bytes;
+    share->owner->bytes += bytes;
+    storage->total_bytes += bytes;
+}
+
+static void share_subtract(struct storage *storage, struct session_share *share, uint64_t bytes)
+{
+    if (!share)
+        return;
+    bytes = MIN(bytes, share->bytes);
+    share->bytes -= bytes;
+    share->owner->bytes -= bytes;
+    storage->total_bytes -= bytes;
+}
+
+static void owner_share_free(struct owner_share *share)
+{
+    free(share->owner);
+    free(share);
+}
+
+static int refuse(struct error *err, const char *setting, uint64_t limit)
+{
+    error_named(err, ERR_LIMIT, "storage_full", "the file does not fit: %s is %" PRIu64 " bytes",
+                setting, limit);
+    return error_hint(err, "remove stored files, or ask the operator for a larger %s", setting);
+}
+
+/* Whether `more` bytes fit into every limit, for a file that has `size` already. */
+static int check_room(const struct storage *storage, const struct session_share *share,
+                      uint64_t size, uint64_t more, struct error *err)
+{
+    const struct config *config = storage->core->parts.config;
+
+    if (size + more > config->storage.max_file_bytes) {
+        error_named(err, ERR_TOO_LARGE, "file_too_large",
+                    "the file is larger than storage.max_file (%" PRIu64 " bytes)",
+                    config->storage.max_file_bytes);
+        return error_hint(err, "store it in parts, or ask the operator for a larger "
+                               "storage.max_file");
+    }
+    if (share->bytes + more > config->storage.max_session_bytes)
+        return refuse(err, "storage.max_session", config->storage.max_session_bytes);
+    if (storage->total_bytes + more > config->storage.max_total_bytes)
+        return refuse(err, "storage.max_total", config->storage.max_total_bytes);
+    if (share->owner->bytes + more > config->storage.max_owner_bytes)
+        return refuse(err, "storage.max_owner", config->storage.max_owner_bytes);
+    return 0;
+}
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+int storage_check_name(const char *name, struct error *err)
+{
+    size_t length = strlen(name);
+    bool is_plain = length > 0 && length <= NAME_MAXIMUM && name[0] != '.' && !strchr(name, '/') &&
+                    str_is_utf8(name, length);
+
+    for (size_t i = 0; is_plain && i < length; i++)
+        is_plain = (unsigned char)name[i] >= 0x20 && name[i] != 0x7f;
+    if (is_plain)
+        return 0;
+    error_named(err, ERR_INVALID, "invalid_name", "\"%.200s\" is not a name for a stored file",
+                name);
+    return error_hint(err,
+                      "use a plain file name of at most %d bytes that does not begin with a dot",
+                      NAME_MAXIMUM);
+}
+
+struct execution *storage_find_execution(struct core *core, const char *execution_id)
+{
+    struct execution *execution = map_get(&core->executions_by_id, execution_id);
+
+    return execution && execution->session && execution->state == EXECUTION_RUNNING ? execution
+                                                                                    : NULL;
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static int write_owner(int directory, const char *owner, struct error *err)
+{
+    scoped(fd_close) int fd =
+        openat(directory, OWNER_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    size_t length = strlen(owner);
+
+    if (fd < 0 || write(fd, owner, length) != (ssize_t)length)
+        return error_sys(err, "write the owner of a stored file");
+    return 0;
+}
+
+static int make_directory(struct storage *storage, const struct session *session, struct error *err)
+{
+    int state_dir = storage->core->parts.state_dir;
+    char path[PATH_SIZE];
+    scoped(fd_close) int fd = open_directory(state_dir, session->id);
+
+    if (fd >= 0)
+        return steal_fd(&fd);
+    directory_path(session->id, path);
+    if ((mkdirat(state_dir, DIRECTORY, 0700) < 0 && errno != EEXIST) ||
+        (mkdirat(state_dir, path, 0700) < 0 && errno != EEXIST))
+        return error_sys(err, "make the directory of stored files");
+    fd = open_directory(state_dir, session->id);
+    if (fd < 0)
+        return error_sys(err, "open the directory of stored files");
+    if (write_owner(fd, session->owner ? session->owner : "", err) < 0)
+        return -1;
+    return steal_fd(&fd);
+}
+
+static void upload_free(struct storage_upload *upload)
+{
+    fd_close(upload->file);
+    fd_close(upload->directory);
+    free(upload->name);
+    free(upload);
+}
+
+static int check_count(const struct storage *storage, const struct session_share *share,
+                       bool replaces, struct error *err)
+{
+    int64_t maximum = storage->core->parts.config->storage.max_files;
+
+    if (replaces || share->files < maximum)
+        return 0;
+    error_named(err, ERR_LIMIT, "storage_full",
+                "the session has %" PRId64 " stored files: storage.max_files is %" PRId64,
+                share->files, maximum);
+    return error_hint(err, "remove stored files, or store an archive of several");
+}
+
+struct storage_upload *storage_upload_begin(struct storage *storage, const struct session *session,
+                                            const char *name, uint64_t size, struct error *err)
+{
+    struct session_share *share =
+        share_of(storage, session->id, session->owner ? session->owner : "");
+    struct storage_upload *upload;
+    struct stat status;
+
+    if (storage_check_name(name, err) < 0 || check_room(storage, share, 0, size, err) < 0)
+        return NULL;
+    upload = xnew(struct storage_upload);
+    upload->storage = storage;
+    upload->file = upload->directory = -1;
+    upload->name = xstrdup(name);
+    snprintf(upload->session_id, sizeof(upload->session_id), "%s", session->id);
+    snprintf(upload->part, sizeof(upload->part), PART "%" PRIu64, storage->next_part++);
+    upload->directory = make_directory(storage, session, err);
+    if (upload->directory >= 0) {
+        bool replaces = fstatat(upload->directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+
+        if (check_count(storage, share, replaces, err) == 0) {
+            upload->file = openat(upload->directory, upload->part,
+                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+            if (upload->file >= 0)
+                return upload;
+            error_sys(err, "store \"%.200s\"", name);
+        }
+    }
+    upload_free(upload);
+    return NULL;
+}
+
+int storage_upload_write(struct storage_upload *upload, const void *data, size_t length,
+                         struct error *err)
+{
+    struct storage *storage = upload->storage;
+    struct session_share *share = share_of(storage, upload->session_id, NULL);
+
+    if (!share)
+        return error_named(err, ERR_GONE, "session_ended", "the session is gone");
+    if (check_room(storage, share, upload->size, length, err) < 0)
+        return -1;
+    while (length > 0) {
+        ssize_t count = write(upload->file, data, length);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return error_sys(err, "store \"%.200s\"", upload->name);
+        data = (const char *)data + count;
+        length -= (size_t)count;
+        upload->size += (uint64_t)count;
+        share_add(storage, share, (uint64_t)count);
+    }
+    return 0;
+}
+
+void storage_upload_abort(struct storage_upload *upload)
+{
+    if (!upload)
+        return;
+    (void)unlinkat(upload->directory, upload->part, 0);
+    share_subtract(upload->storage, share_of(upload->storage, upload->session_id, NULL),
+                   upload->size);
+    upload_free(upload);
+}
+
+/* The content is on the disk before the name, and the name before the answer: both are flushed on a
+ * worker's thread. The name is given on the loop, where nobody else gives or takes one meanwhile,
+ * so that what it replaces is counted once. */
+static void submit(struct storage_upload *upload, job_fn *run, job_fn *done)
+{
+    struct worker *worker = upload->storage->core->parts.worker;
+
+    upload->job = (struct job){ .run = run, .done = done };
+    if (worker) {
+        worker_submit(worker, &upload->job);
+        return;
+    }
+    run(&upload->job);
+    done(&upload->job);
+}
+
+static void flush_content(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    if (fdatasync(upload->file) < 0)
+        error_sys(&upload->err, "store \"%.200s\"", upload->name);
+}
+
+static void flush_name(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    if (fsync(upload->directory) < 0)
+        error_sys(&upload->err, "store \"%.200s\"", upload->name);
+}
+
+static void on_name_flushed(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    upload->done(upload->user, upload->size, upload->err.code ? &upload->err : NULL);
+    upload_free(upload);
+}
+
+static int give_name(struct storage_upload *upload)
+{
+    struct session_share *share = share_of(upload->storage, upload->session_id, NULL);
+    struct stat status;
+    bool replaces = fstatat(upload->directory, upload->name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+
+    if (renameat(upload->directory, upload->part, upload->directory, upload->name) < 0)
+        return error_sys(&upload->err, "store \"%.200s\"", upload->name);
+    if (replaces)
+        share_subtract(upload->storage, share, (uint64_t)status.st_size);
+    else if (share)
+        share->files++;
+    return 0;
+}
+
+static void on_content_flushed(struct job *job)
+{
+    struct storage_upload *upload = container_of(job, struct storage_upload, job);
+
+    if (upload->err.code == ERR_NONE && give_name(upload) == 0) {
+        submit(upload, flush_name, on_name_flushed);
+        return;
+    }
+    upload->done(upload->user, upload->size, &upload->err);
+    storage_upload_abort(upload);
+}
+
+void storage_upload_finish(struct storage_upload *upload, storage_done_fn *done, void *user)
+{
+    upload->done = done;
+    upload->user = user;
+    submit(upload, flush_content, on_content_flushed);
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int stat_entry(int directory, const char *name, struct storage_entry *out_entry)
+{
+    struct stat status;
+
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(status.st_mode))
+        return -1;
+    *out_entry = (struct storage_entry){
+        .name = name,
+        .size = (uint64_t)status.st_size,
+        .modified_wall_us = status.st_mtim.tv_sec * 1000000 + status.st_mtim.tv_nsec / 1000,
+    };
+    return 0;
+}
+
+void storage_list(struct storage *storage, const char *session_id, storage_entry_fn *on_entry,
+                  void *user)
+{
+    scoped(fd_close) int directory = open_directory(storage->core->parts.state_dir, session_id);
+    struct dirent **names = NULL;
+    int count = directory < 0 ? 0 : scandirat(directory, ".", &names, is_visible, alphasort);
+
+    for (int i = 0; i < count; i++) {
+        struct storage_entry entry;
+
+        if (stat_entry(directory, names[i]->d_name, &entry) == 0)
+            on_entry(user, &entry);
+        free(names[i]);
+    }
+    free(names);
+}
+
+int storage_open(struct storage *storage, const char *session_id, const char *name,
+                 struct storage_entry *out_entry)
+{
+    scoped(fd_close) int directory = open_directory(storage->core->parts.state_dir, session_id);
+    struct error ignored = { 0 };
+
+    if (directory < 0 || storage_check_name(name, &ignored) < 0 ||
+        stat_entry(directory, name, out_entry) < 0)
+        return -1;
+    return openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+bool storage_remove(struct storage *storage, const char *session_id, const char *name)
+{
+    scoped(fd_close) int directory = open_directory(storage->core->parts.state_dir, session_id);
+    struct session_share *share = share_of(storage, session_id, NULL);
+    struct error ignored = { 0 };
+    struct storage_entry entry;
+
+    if (directory < 0 || storage_check_name(name, &ignored) < 0 ||
+        stat_entry(directory, name, &entry) < 0 || unlinkat(directory, name, 0) < 0)
+        return false;
+    share_subtract(storage, share, entry.size);
+    if (share)
+        share->files--;
+    return true;
+}
+
+/* --- sharing --------------------------------------------------------------------------------- */
+
+static const char about[] = "storage";
+
+static char *signed_text(const char *session_id, const char *name, int64_t expires_wall_s)
+{
+    return xasprintf("%s\n%s\n%" PRId64, session_id, name, expires_wall_s);
+}
+
+char *storage_sign_url(struct storage *storage, const char *session_id, const char *name,
+                       int64_t expires_wall_s)
+{
+    scoped(free) char *text = signed_text(session_id, name, expires_wall_s);
+    scoped(buffer_fini) struct buffer path = BUFFER_INIT(4096);
+    char signature[VAULT_SIGNATURE_SIZE];
+
+    vault_sign(storage->core->vault, about, text, signature);
+    (void)http_escape(&path, name);
+    return xasprintf("/api/v1/shared/%s/%s?expires=%" PRId64 "&signature=%s", session_id,
+                     buffer_text(&path), expires_wall_s, signature);
+}
+
+bool storage_url_is_signed(struct storage *storage, const char *session_id, const char *name,
+                           int64_t expires_wall_s, const char *signature)
+{
+    scoped(free) char *text = signed_text(session_id, name, expires_wall_s);
+    int64_t now_s = clock_wall_us(loop_clock(storage->core->loop)) / 1000000;
+
+    return vault_is_signed(storage->core->vault, about, text, signature) && now_s < expires_wall_s;
+}
+
+/* --- with the record of the session ---------------------------------------------------------- */
+
+void storage_unlink(int state_dir, const char *session_id)
+{
+    int fd = open_directory(state_dir, session_id);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    char path[PATH_SIZE];
+
+    if (!directory) {
+        fd_close(fd);
+        return;
+    }
+    while ((entry = readdir(directory)))
+        if (!str_equal(entry->d_name, ".") && !str_equal(entry->d_name, ".."))
+            (void)unlinkat(dirfd(directory), entry->d_name, 0);
+    closedir(directory);
+    directory_path(session_id, path);
+    (void)unlinkat(state_dir, path, AT_REMOVEDIR);
+}
+
+void storage_forget(struct storage *storage, const char *session_id)
+{
+    struct session_share *share = map_remove(&storage->shares, session_id);
+
+    if (!share)
+        return;
+    share_subtract(storage, share, share->bytes);
+    if (--share->owner->sessions == 0) {
+        (void)map_remove(&storage->owners, share->owner->owner);
+        owner_share_free(share->owner);
+    }
+    free(share);
+}
+
+uint64_t storage_total_bytes(const struct storage *storage)
+{
+    return storage->total_bytes;
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+struct storage *storage_new(struct core *core)
+{
+    struct storage *storage = xnew(struct storage);
+
+    storage->core = core;
+    return storage;
+}
+
+void storage_free(struct storage *storage)
+{
+    struct map_slot *slot;
+
+    if (!storage)
+        return;
+    map_for_each (slot, &storage->shares)
+        free(slot->value);
+    map_for_each (slot, &storage->owners)
+        owner_share_free(slot->value);
+    map_fini(&storage->shares);
+    map_fini(&storage->owners);
+    free(storage);
+}
+
+static char *read_owner(int directory)
+{
+    scoped(fd_close) int fd = openat(directory, OWNER_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    char text[OWNER_MAXIMUM] = "";
+    ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+    text[MAX(length, (ssize_t)0)] = '\0';
+    return xstrdup(text);
+}
+
+static void count_file(struct storage *storage, struct session_share *share, int directory,
+                       const char *name)
+{
+    struct storage_entry entry;
+
+    if (str_starts_with(name, PART)) {
+        (void)unlinkat(directory, name, 0);
+    } else if (name[0] != '.' && stat_entry(directory, name, &entry) == 0) {
+        share_add(storage, share, entry.size);
+        share->files++;
+    }
+}
+
+static void count_session(struct storage *storage, const char *session_id)
+{
+    int fd = open_directory(storage->core->parts.state_dir, session_id);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    scoped(free) char *owner = directory ? read_owner(fd) : NULL;
+    const struct dirent *entry;
+    struct session_share *share;
+
+    if (!directory) {
+        fd_close(fd);
+        return;
+    }
+    share = share_of(storage, session_id, owner);
+    while ((entry = readdir(directory)))
+        count_file(storage, share, fd, entry->d_name);
+    closedir(directory);
+}
+
+void storage_start(struct storage *storage)
+{
+    int fd = openat(storage->core->parts.state_dir, DIRECTORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+
+    if (!directory) {
+        fd_close(fd);
+        return;
+    }
+    while ((entry = readdir(directory)))
+        if (entry->d_name[0] != '.' && strlen(entry->d_name) < ID_SIZE)
+            count_session(storage, entry->d_name);
+    closedir(directory);
+}

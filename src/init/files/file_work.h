@@ -1,0 +1,108 @@
+#pragma once
+
+/* What a helper does for one FILE message. It runs with the user's rights and in the memory that
+ * the message leaves of its buffer. */
+
+#include "init/files/file_walk.h"
+#include "init/init.h"
+#include "init/path.h"
+#include "wire/tar.h"
+
+#include <stdalign.h>
+
+enum {
+    FD_HELPER_SOCKET = 3,
+    FD_HELPER_PROC = 4,
+    FD_HELPERS = 5, /* from here on they are the work's own */
+
+    FILE_TEXTS = 16 * 1024, /* the message itself is shorter than this */
+    FILE_OUTPUT_SIZE = 64 * 1024,
+    FILE_ENTRIES_SIZE = 8 * 1024,
+    FILE_REMOVE_DEPTH = 4096,
+    FILE_INPUT_SIZE = 48 * 1024,
+    FILE_NOTES_SIZE = 32 * 1024,
+    FILE_WATCHES = 1024,
+    FILE_WATCH_PATHS = 48 * 1024,
+};
+
+struct file_identity {
+    uint64_t device;
+    uint64_t inode;
+};
+
+union file_room {
+    struct {
+        alignas(8) char entries[FILE_ENTRIES_SIZE];
+        struct file_identity levels[FILE_REMOVE_DEPTH];
+    } remove;
+    struct {
+        struct walk walk;
+        char target[PROTOCOL_MAX_PATH];
+        char output[FILE_OUTPUT_SIZE];
+    } list;
+    struct {
+        struct walk walk;
+        char target[PROTOCOL_MAX_PATH];
+        char header[TAR_HEADER_SIZE];
+        char output[FILE_OUTPUT_SIZE];
+    } pack;
+    struct {
+        struct tar_parser tar;
+        char path[TAR_PATH_SIZE];
+        char other[TAR_PATH_SIZE];
+        char input[FILE_INPUT_SIZE];
+        char notes[FILE_NOTES_SIZE];
+    } unpack;
+    struct {
+        struct walk walk;
+        alignas(8) char events[8 * 1024];
+        char path[WALK_PATH_SIZE];
+        char output[16 * 1024];
+        int descriptors[FILE_WATCHES];
+        uint32_t places[FILE_WATCHES];
+        char paths[FILE_WATCH_PATHS];
+    } watch;
+};
+
+struct file_work;
+typedef void file_go_on_fn(struct file_work *work);
+
+struct file_work {
+    struct job *job;
+    struct protocol_file_done done;
+    char temporary[PROTOCOL_MAX_TEMPORARY];
+    int fd;               /* for the daemon; -1 without one */
+    int base;             /* the directory that the work goes on in; -1 for other kinds */
+    int stream;           /* where its results go */
+    file_go_on_fn *go_on; /* after the answer; NULL when the work is done */
+};
+
+static inline union file_room *file_room(const struct file_work *work)
+{
+    return (union file_room *)(void *)(work->job->room->message + FILE_TEXTS);
+}
+
+/* 0 or -errno. */
+int file_work_do(struct file_work *work);
+
+int file_remove_tree(struct file_work *work, int parent, const char *name);
+
+/* Opens the directory and makes the pipe; what goes through it is written after the answer. */
+int file_open_stream(struct file_work *work);
+int file_glob_open(struct file_work *work);
+int file_pack_open(struct file_work *work);
+int file_unpack_open(struct file_work *work);
+
+file_go_on_fn file_list_write, file_glob_write, file_grep_write, file_pack_write, file_unpack_read,
+    file_watch_write;
+
+/* A regular file that is none of /proc, opened without ever waiting; or -errno. */
+struct stat;
+int file_open_regular(int dir, const char *name, int flags, struct stat *out_status);
+
+/* A new file beside the one that it will replace. */
+int file_create_temporary(int dir, char name[PROTOCOL_MAX_TEMPORARY]);
+void file_make_temporary_name(char name[PROTOCOL_MAX_TEMPORARY]);
+bool file_is_temporary(const char *name);
+
+void file_stat_fill(struct protocol_stat *out, const struct stat *status);

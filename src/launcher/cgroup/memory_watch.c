@@ -1,0 +1,194 @@
+#include "launcher/cgroup/memory_watch.h"
+
+#include "launcher/direct/kill.h"
+#include "launcher/launcher.h"
+#include "launcher/sys.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    LOOK_MS = 500, /* between two rounds */
+    STEP_MS = 100, /* between two parts of a round */
+    STEP_SANDBOXES = 16,
+    PAGE = 4096,
+    FEW_SOCKETS = 4,
+    NETLINK_SOCKET = 2048, /* what one takes that holds nothing */
+};
+
+static const uint64_t little_bytes = 32 << 20;
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Of the whole host, whichever namespace asks. */
+static uint64_t read_socket_bytes(const struct launcher *launcher)
+{
+    char text[512];
+    const char *line;
+    const char *pages;
+    int fd = openat(launcher->state.proc, "self/net/sockstat", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    unsigned long long count = 0;
+
+    if (fd >= 0)
+        close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    line = strstr(text, "TCP: ");
+    pages = line ? strstr(line, " mem ") : NULL;
+    return pages && sscanf(pages, " mem %llu", &count) == 1 ? count * PAGE : 0;
+}
+
+static int open_network_file(const struct launcher *launcher, pid_t pid, const char *name)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "%d/net/%s", (int)pid, name);
+    return openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+}
+
+/* Of all families, in the network namespace of the process. */
+static bool has_sockets(const struct launcher *launcher, pid_t pid)
+{
+    char text[64] = "";
+    unsigned long count = 0;
+    int fd = open_network_file(launcher, pid, "sockstat");
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+    if (fd >= 0)
+        close(fd);
+    return length > 0 && sscanf(text, "sockets: used %lu", &count) == 1 && count > FEW_SOCKETS;
+}
+
+/* The columns: address, family, port, groups, what it holds to be read, and to be sent. Those of
+ * the kernel itself are among them and hold nothing. */
+static uint64_t sum_netlink(FILE *file, uint64_t enough)
+{
+    char line[256];
+    uint64_t sum = 0;
+
+    while (sum <= enough && fgets(line, sizeof(line), file)) {
+        unsigned long long received;
+        unsigned long long sent;
+
+        if (sscanf(line, "%*s %*s %*s %*s %llu %llu", &received, &sent) == 2)
+            sum += received + sent + NETLINK_SOCKET;
+    }
+    return sum;
+}
+
+/* No limit of the kernel counts these. Whatever is above `enough` is as good as that. */
+static uint64_t read_netlink_bytes(const struct launcher *launcher, const struct mark *mark,
+                                   uint64_t enough)
+{
+    uint64_t sum = 0;
+    FILE *file;
+    int fd;
+
+    /* One without namespaces has the host's sockets around it. */
+    if (mark->mode != LAUNCH_NATIVE || mark->pid <= 0 || !has_sockets(launcher, mark->pid))
+        return 0;
+    fd = open_network_file(launcher, mark->pid, "netlink");
+    file = fd < 0 ? NULL : fdopen(fd, "r");
+    if (file) {
+        sum = sum_netlink(file, enough);
+        fclose(file);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    return sum;
+}
+
+/* Some room, because what is charged is rounded and the kernel frees late. */
+static uint64_t bound_of(const struct launch_limits *limits)
+{
+    return limits->memory_bytes + limits->memory_bytes / 8;
+}
+
+static void end(struct launcher *launcher, const struct mark *mark)
+{
+    struct memory_watch *watch = &launcher->memory_watch;
+    int pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
+
+    if (pidfd < 0)
+        return;
+    memcpy(watch->ended[watch->next++ % MEMORY_WATCH_ENDED], mark->id, LAUNCH_ID_SIZE);
+    if (mark->mode == LAUNCH_NATIVE)
+        kill_init(launcher, pidfd);
+    else
+        kill_tree(launcher, mark, pidfd, mark->id);
+    close(pidfd);
+}
+
+static bool is_over(struct launcher *launcher, const struct mark *mark, bool with_tcp)
+{
+    uint64_t bound = bound_of(&mark->limits);
+    uint64_t netlink = read_netlink_bytes(launcher, mark, bound);
+    struct launch_usage usage = { 0 };
+
+    if (!with_tcp && netlink == 0)
+        return false;
+    cgroups_usage(&launcher->cgroups, mark->id, &usage);
+    return usage.memory_bytes + netlink > bound;
+}
+
+static void look_at(struct launcher *launcher, const char *id, bool with_tcp)
+{
+    struct mark mark;
+    int dir = state_open_sandbox(&launcher->state, id);
+    bool known = dir >= 0 && mark_read(dir, &mark) == 0 &&
+                 mark_is_ours(&launcher->state, &mark, id);
+
+    if (dir >= 0)
+        close(dir);
+    if (known && mark.limits.memory_bytes > 0 && is_over(launcher, &mark, with_tcp))
+        end(launcher, &mark);
+}
+
+/* The next part of the round, or all that is left of it when TCP has much. Whether that was the
+ * end of it. */
+static bool go_on(struct launcher *launcher)
+{
+    struct memory_watch *watch = &launcher->memory_watch;
+    bool with_tcp = read_socket_bytes(launcher) > little_bytes;
+    char id[LAUNCH_ID_SIZE];
+
+    if (!watch->round)
+        watch->round = state_list(&launcher->state);
+    for (unsigned i = 0; watch->round && (with_tcp || i < STEP_SANDBOXES); i++) {
+        if (state_next(watch->round, id)) {
+            look_at(launcher, id, with_tcp);
+        } else {
+            closedir(watch->round);
+            watch->round = NULL;
+        }
+    }
+    return !watch->round;
+}
+
+int memory_watch_turn(struct launcher *launcher)
+{
+    struct memory_watch *watch = &launcher->memory_watch;
+    int64_t now = now_ms();
+
+    if (!launcher->ready || !(launcher->cgroups.features & LAUNCH_HAS_MEMORY))
+        return -1;
+    if (now >= watch->due_ms)
+        watch->due_ms = now + (go_on(launcher) ? LOOK_MS : STEP_MS);
+    return (int)(watch->due_ms - now);
+}
+
+bool memory_watch_has_ended(const struct memory_watch *watch, const char *id)
+{
+    for (unsigned i = 0; i < MEMORY_WATCH_ENDED; i++) {
+        if (strcmp(watch->ended[i], id) == 0)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,104 @@
+/*
+ * A direct sandbox: init as a plain subprocess. There are no walls around it but a clean start, an
+ * id of its own where we are root, rlimits, the cgroup, Landlock and seccomp.
+ */
+
+#include "launcher/direct/kill.h"
+#include "launcher/direct/shared.h"
+#include "launcher/sys.h"
+#include "launcher/walls/landlock.h"
+#include "launcher/walls/spawn.h"
+#include "wire/inside.h"
+
+#include <grp.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+enum { USER_IN_RANGE = 1000, CAPABILITIES = 64 };
+
+static gid_t direct_gid(const struct spawn *spawn)
+{
+    const struct launch_setup *setup = &spawn->launcher->setup;
+
+    return setup->direct_gid ? setup->direct_gid : spawn->mark.uid;
+}
+
+static int make_directory(struct spawn *spawn, const char *name)
+{
+    if (mkdirat(spawn->dir, name, 0700) < 0)
+        return -1;
+    return spawn->launcher->changes_ids
+               ? fchownat(spawn->dir, name, spawn->mark.uid, direct_gid(spawn), AT_SYMLINK_NOFOLLOW)
+               : 0;
+}
+
+int direct_prepare(struct spawn *spawn)
+{
+    const struct launch_setup *setup = &spawn->launcher->setup;
+
+    if (spawn->launcher->changes_ids)
+        spawn->mark.uid = setup->direct_uid ? setup->direct_uid
+                                            : setup->uid_base + spawn->mark.slot * LAUNCH_IDS_STEP +
+                                                  USER_IN_RANGE;
+    if (make_directory(spawn, "workspace") < 0)
+        return fail_sys(&spawn->fail, "make workspace");
+    if (make_directory(spawn, "tmp") < 0)
+        return fail_sys(&spawn->fail, "make a directory for temporary files");
+    return 0;
+}
+
+/* Plain calls: libc would tell its other threads, and our parent's memory is not ours to do that
+ * in. */
+static int drop_root(struct spawn *spawn)
+{
+    uid_t uid = spawn->mark.uid;
+    gid_t gid = direct_gid(spawn);
+
+    for (int capability = 0; capability < CAPABILITIES; capability++)
+        (void)prctl(PR_CAPBSET_DROP, capability);
+    if (syscall(SYS_setgroups, 0, NULL) < 0 || syscall(SYS_setresgid, gid, gid, gid) < 0 ||
+        syscall(SYS_setresuid, uid, uid, uid) < 0)
+        return fail_sys(&spawn->fail, "become another user");
+    if (syscall(SYS_setresuid, 0, 0, 0) == 0)
+        return fail_set(&spawn->fail, "become another user for good", EPERM);
+    return 0;
+}
+
+static int mark_inside(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(INSIDE_RESOURCE, &limit) < 0)
+        return -1;
+    limit.rlim_max = inside_limit(limit.rlim_max);
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(INSIDE_RESOURCE, &limit);
+}
+
+int direct_child(struct spawn *spawn)
+{
+    static const char *const argv[] = { "sandglass-init", "--direct", NULL };
+    struct launcher *launcher = spawn->launcher;
+    bool has_own_id = kill_has_own_uid(launcher, &spawn->mark);
+
+    if (launcher->host.mounts >= 0 && setns(launcher->host.mounts, CLONE_NEWNS) < 0)
+        return fail_sys(&spawn->fail, "go back to the host's mounts");
+    spawn_reset();
+    oom_score_raise(&launcher->state);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (spawn_limit(spawn->launcher, &spawn->mark.limits) < 0 || mark_inside() < 0)
+        return fail_sys(&spawn->fail, "set rlimits");
+    if (fchdir(spawn->dir) < 0 || chdir("workspace") < 0)
+        return fail_sys(&spawn->fail, "enter workspace");
+    if (launcher->changes_ids && drop_root(spawn) < 0)
+        return -1;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return fail_sys(&spawn->fail, "set no_new_privs");
+    if (launcher->landlock_abi && landlock_direct(launcher->landlock_abi, has_own_id) < 0)
+        return fail_sys(&spawn->fail, "restrict with landlock");
+    if (!has_own_id && shared_forbid() < 0)
+        return fail_sys(&spawn->fail, "forbid shared objects");
+    return spawn_exec(spawn, argv);
+}

@@ -1,0 +1,383 @@
+#include "launcher/teardown/destroy.h"
+
+#include "launcher/direct/kill.h"
+#include "launcher/direct/shared.h"
+#include "launcher/sys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { RETRY_MS = 2, GIVE_UP_MS = 4000 };
+
+struct waiter {
+    struct waiter *next;
+    struct launch_header request;
+};
+
+struct destroy {
+    struct destroy *next;
+    struct destroy *previous;
+    struct destroy *next_retry; /* while what is left of it is busy */
+    struct waiter *waiters;     /* owned */
+    char id[LAUNCH_ID_SIZE];
+    struct mark mark;         /* zero when it could not be read */
+    int pidfd;                /* owned; -1 once it is dead */
+    struct kit kit;           /* what of it is used again; no slot: nothing */
+    struct farewell farewell; /* owned: what goes later, so that dying does not wait for it */
+    bool is_told;             /* that it is dead; what is left is for us alone */
+    int64_t deadline_ms;
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void add_waiter(struct destroy *destroy, const struct launch_header *request)
+{
+    struct waiter *waiter;
+
+    if (!request)
+        return;
+    waiter = calloc(1, sizeof(*waiter));
+    if (!waiter)
+        abort();
+    waiter->request = *request;
+    waiter->next = destroy->waiters;
+    destroy->waiters = waiter;
+    if (destroy->is_told)
+        destroy->deadline_ms = now_ms() + GIVE_UP_MS;
+    destroy->is_told = false;
+}
+
+static void stop_watching(struct launcher *launcher, struct destroy *destroy)
+{
+    if (destroy->pidfd < 0)
+        return;
+    (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, destroy->pidfd, NULL);
+    close(destroy->pidfd);
+    destroy->pidfd = -1;
+}
+
+static void answer(struct launcher *launcher, struct destroy *destroy, int error, const char *step)
+{
+    while (destroy->waiters) {
+        struct waiter *waiter = destroy->waiters;
+        struct launch_reply reply = { .header = waiter->request, .error = error };
+
+        destroy->waiters = waiter->next;
+        if (step)
+            strncpy(reply.step, step, sizeof(reply.step) - 1);
+        launcher_reply(launcher, &reply, -1);
+        free(waiter);
+    }
+}
+
+static void finish(struct launcher *launcher, struct destroy *destroy, int error, const char *step)
+{
+    if (destroy->previous)
+        destroy->previous->next = destroy->next;
+    else
+        launcher->destroys = destroy->next;
+    if (destroy->next)
+        destroy->next->previous = destroy->previous;
+    stop_watching(launcher, destroy);
+    kit_forget(launcher, destroy->id, &destroy->kit);
+    answer(launcher, destroy, error, step);
+    closer_take(launcher, &destroy->farewell);
+    free(destroy);
+}
+
+/* With its first process everything in a native one is dead: its groups lose their name here, and
+ * are removed by the closer. */
+static int discard_groups(struct launcher *launcher, struct destroy *destroy)
+{
+    struct cgroups *cgroups = &launcher->cgroups;
+    char *group = destroy->farewell.group;
+    struct fail ignored;
+
+    if (!*group && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
+        cgroups_can_rename(cgroups)) {
+        snprintf(group, CGROUP_NAME_SIZE, "kit-%d-x%u", launcher->pid, launcher->discarded++);
+        if (cgroups_rename(cgroups, destroy->id, group, &ignored) == 0)
+            return 0;
+    }
+    return cgroups_remove(cgroups, destroy->id);
+}
+
+/* Everything is dead: what is left are names. True when the sandbox is gone. */
+static bool clean(struct launcher *launcher, struct destroy *destroy, const char **out_step)
+{
+    bool native = destroy->mark.mode == LAUNCH_NATIVE;
+    int trash;
+
+    /* What its init leaves behind is ours, and is found as long as it is not reaped. */
+    if (!native)
+        launcher_reap(launcher);
+    if (!native && kill_stragglers(launcher, &destroy->mark) > 0) {
+        *out_step = "wait for its processes to die";
+        return false;
+    }
+    if (!native && kill_has_own_uid(launcher, &destroy->mark))
+        shared_remove(launcher, destroy->mark.uid);
+    if (kit_return(launcher, destroy->id, &destroy->kit)) {
+        host_leave_template(launcher, &destroy->mark);
+        return true;
+    }
+    if (discard_groups(launcher, destroy) < 0) {
+        *out_step = "remove cgroup";
+        return false;
+    }
+    host_leave_template(launcher, &destroy->mark);
+    trash = state_discard(&launcher->state, destroy->id);
+    if (trash < 0) {
+        *out_step = "discard files";
+        return false;
+    }
+    /* A native one leaves two small files. The ids of a direct one own files in the trash, and are
+     * free again when those are gone. */
+    if (trash > 0 && !(native && kits_sweep(launcher)))
+        trash_start(launcher);
+    if (native)
+        slots_release(&launcher->slots, destroy->mark.slot);
+    return true;
+}
+
+/* With its first process all of one that is used again is dead, which is what is waited for; who
+ * asks us for anything after that comes behind the rest. Whether an imported template is in use is
+ * not asked here. Nobody asks for it again once that was told, so it is marked first as one whose
+ * rest is the launcher's: ours, or the next one's. */
+static void note_death(struct launcher *launcher, struct destroy *destroy)
+{
+    siginfo_t info;
+
+    if (destroy->kit.slot != SLOTS_NONE && !*destroy->mark.template_name &&
+        mark_clear(destroy->kit.folder.mark) == 0) {
+        answer(launcher, destroy, 0, NULL);
+        destroy->is_told = true;
+    }
+    /* Ours is reaped here; one that an earlier launcher started belongs to another parent. */
+    (void)waitid(P_PIDFD, (id_t)destroy->pidfd, &info, WEXITED | WNOHANG);
+    stop_watching(launcher, destroy);
+}
+
+static void go_on(struct launcher *launcher, struct destroy *destroy)
+{
+    const char *step = "wait for init to die";
+
+    if (destroy->pidfd >= 0 && sys_pidfd_is_dead(destroy->pidfd))
+        note_death(launcher, destroy);
+    if (destroy->pidfd < 0 && clean(launcher, destroy, &step)) {
+        finish(launcher, destroy, 0, NULL);
+        return;
+    }
+    if (now_ms() >= destroy->deadline_ms && !destroy->is_told) {
+        finish(launcher, destroy, EBUSY, step);
+    } else if (destroy->pidfd < 0) {
+        destroy->next_retry = launcher->retries;
+        launcher->retries = destroy;
+    }
+}
+
+static void watch_death(struct launcher *launcher, struct destroy *destroy)
+{
+    struct epoll_event event = { .events = EPOLLIN, .data.ptr = destroy };
+
+    if (!sys_pidfd_is_dead(destroy->pidfd))
+        (void)epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, destroy->pidfd, &event);
+}
+
+/* Before it dies, because its end would wait for the writing. */
+static void abandon_disk(struct launcher *launcher, const struct mark *mark)
+{
+    char path[48];
+    int store;
+
+    if (!disk_is_wanted(launcher, &mark->limits))
+        return;
+    snprintf(path, sizeof(path), "%d/root/dev/shm", (int)mark->pid);
+    store = openat(launcher->state.proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (store < 0)
+        return;
+    disk_abandon(store);
+    close(store);
+}
+
+/* Nothing more than that, so that it has the processor: its names are taken when it is dead. */
+static void kill_native(struct launcher *launcher, struct destroy *destroy)
+{
+    const struct mark *mark = &destroy->mark;
+
+    destroy->farewell.mounts =
+        sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
+    /* The end of a network on the host is the host's to see at once. */
+    if (!kit_recall(launcher, mark, destroy->pidfd, &destroy->kit) &&
+        mark->network == LAUNCH_NETWORK_NONE)
+        destroy->farewell.netns =
+            sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_NET);
+    abandon_disk(launcher, mark);
+    kill_init(launcher, destroy->pidfd);
+}
+
+static void kill_all(struct launcher *launcher, struct destroy *destroy)
+{
+    const struct mark *mark = &destroy->mark;
+    struct fail ignored;
+
+    if (destroy->pidfd < 0)
+        destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
+    if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE)
+        kill_native(launcher, destroy);
+    else
+        kill_tree(launcher, mark, destroy->pidfd, destroy->id);
+    /* A group frozen by v1 dies only when it is thawed. What is used again has never been frozen.
+     */
+    if (destroy->kit.slot == SLOTS_NONE)
+        (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);
+    if (destroy->pidfd >= 0)
+        watch_death(launcher, destroy);
+}
+
+static bool read_mark_of(struct launcher *launcher, const char *id, struct mark *mark,
+                         bool *foreign)
+{
+    int dir = state_open_sandbox(&launcher->state, id);
+
+    if (dir < 0)
+        return false;
+    if (mark_read(dir, mark) < 0)
+        *mark = (struct mark){ 0 };
+    else
+        *foreign = !mark_is_ours(&launcher->state, mark, id);
+    close(dir);
+    return true;
+}
+
+void destroy_start(struct launcher *launcher, const char *id, const struct launch_header *request)
+{
+    struct destroy *destroy;
+    bool foreign = false;
+
+    for (destroy = launcher->destroys; destroy; destroy = destroy->next) {
+        if (strcmp(destroy->id, id) == 0) {
+            add_waiter(destroy, request);
+            return;
+        }
+    }
+    destroy = calloc(1, sizeof(*destroy));
+    if (!destroy)
+        abort();
+    destroy->pidfd = destroy->farewell.mounts = destroy->farewell.netns = -1;
+    kit_init(&destroy->kit);
+    destroy->deadline_ms = now_ms() + GIVE_UP_MS;
+    memcpy(destroy->id, id, sizeof(destroy->id));
+    destroy->next = launcher->destroys;
+    if (destroy->next)
+        destroy->next->previous = destroy;
+    launcher->destroys = destroy;
+    add_waiter(destroy, request);
+    if (!recent_take(&launcher->recent, id, &destroy->mark, &destroy->pidfd))
+        (void)read_mark_of(launcher, id, &destroy->mark, &foreign);
+    if (foreign) {
+        finish(launcher, destroy, EPERM, "sandbox belongs to another instance");
+        return;
+    }
+    kill_all(launcher, destroy);
+    go_on(launcher, destroy);
+}
+
+static void resume_one(void *user, const char *id)
+{
+    struct launcher *launcher = user;
+    int dir = state_open_sandbox(&launcher->state, id);
+    bool is_blank = dir >= 0 && mark_is_blank(dir);
+
+    if (dir >= 0)
+        close(dir);
+    if (is_blank)
+        destroy_start(launcher, id, NULL);
+}
+
+void destroys_resume(struct launcher *launcher)
+{
+    (void)state_each(&launcher->state, resume_one, launcher);
+}
+
+void destroys_mark(struct launcher *launcher)
+{
+    for (const struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next) {
+        if (destroy->is_told)
+            slots_mark(&launcher->slots, destroy->mark.slot);
+    }
+}
+
+void destroy_on_death(struct launcher *launcher, struct destroy *destroy)
+{
+    go_on(launcher, destroy);
+}
+
+/* Those that wait for a death are told by its descriptor: only their deadlines are looked at, and
+ * not every time, because there may be thousands. */
+static void check_deadlines(struct launcher *launcher, int64_t now)
+{
+    struct destroy *following;
+
+    if (now < launcher->next_deadline_check_ms)
+        return;
+    launcher->next_deadline_check_ms = now + GIVE_UP_MS / 8;
+    for (struct destroy *destroy = launcher->destroys; destroy; destroy = following) {
+        following = destroy->next;
+        if (destroy->pidfd >= 0 && now >= destroy->deadline_ms)
+            go_on(launcher, destroy);
+    }
+}
+
+int destroy_turn(struct launcher *launcher)
+{
+    struct destroy *retries;
+    struct destroy *following;
+    int64_t now = now_ms();
+
+    if (!launcher->destroys)
+        return -1;
+    check_deadlines(launcher, now);
+    retries = launcher->retries; /* with those whose death is noticed only now */
+    launcher->retries = NULL;
+    for (struct destroy *destroy = retries; destroy; destroy = following) {
+        following = destroy->next_retry;
+        go_on(launcher, destroy);
+    }
+    for (const struct destroy *destroy = launcher->retries; destroy;
+         destroy = destroy->next_retry) {
+        if (now < destroy->deadline_ms)
+            return RETRY_MS;
+    }
+    return launcher->destroys ? GIVE_UP_MS / 8 : -1;
+}
+
+void destroys_close(struct launcher *launcher)
+{
+    for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next)
+        kit_forget(launcher, destroy->id, &destroy->kit);
+}
+
+void destroys_close_fds(struct launcher *launcher)
+{
+    for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next) {
+        kit_close(&destroy->kit);
+        if (destroy->pidfd >= 0)
+            close(destroy->pidfd);
+        if (destroy->farewell.mounts >= 0)
+            close(destroy->farewell.mounts);
+        if (destroy->farewell.netns >= 0)
+            close(destroy->farewell.netns);
+    }
+    launcher->destroys = NULL;
+}

@@ -1,0 +1,171 @@
+#include "launcher/uid_blocks.h"
+
+#include "launcher/sys.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+static int open_folder(void)
+{
+    mode_t before = umask(022); /* the socket of a daemon is in there, too */
+    bool failed = (mkdir("/run/sandglass", 0755) < 0 && errno != EEXIST) ||
+                  (mkdir("/run/sandglass/uids", 0755) < 0 && errno != EEXIST);
+
+    umask(before);
+    if (failed)
+        return -1;
+    return open("/run/sandglass/uids", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static int open_block(const struct leases *leases, uint32_t block, int flags)
+{
+    char name[16];
+
+    snprintf(name, sizeof(name), "%u", block);
+    return openat(leases->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+}
+
+/* Whether somebody's sandboxes may still be there. In doubt they are. */
+static bool is_in_use(const struct leases *leases, const char *path)
+{
+    char folder[LEASE_PATH + 16];
+    struct dirent *entry;
+    bool found = false;
+    DIR *stream;
+    int fd;
+
+    /* Relative to the host's root: by then our own is an empty one. */
+    snprintf(folder, sizeof(folder), "%s/sandboxes", path + strspn(path, "/"));
+    fd = openat(leases->root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno != ENOENT && errno != ENOTDIR;
+    stream = fdopendir(fd);
+    if (!stream) {
+        close(fd);
+        return true;
+    }
+    while (!found && (entry = readdir(stream)))
+        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(stream);
+    return found;
+}
+
+static void read_owner(int fd, char path[LEASE_PATH])
+{
+    ssize_t length = pread(fd, path, LEASE_PATH - 1, 0);
+
+    path[length > 0 ? length : 0] = '\0';
+}
+
+/* Locks a block that is ours, or that may become ours. */
+static int lock_block(const struct leases *leases, uint32_t block, bool only_ours)
+{
+    static char owner[LEASE_PATH];
+    int fd = open_block(leases, block, only_ours ? 0 : O_CREAT);
+    struct stat status;
+    int reason;
+
+    if (fd < 0)
+        return -1;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &status) < 0)
+        goto refuse;
+    errno = EBUSY;
+    if (status.st_nlink == 0) /* removed after we opened it: it protects nothing */
+        goto refuse;
+    read_owner(fd, owner);
+    if (strcmp(owner, leases->path) == 0)
+        return fd;
+    errno = EBUSY;
+    if (only_ours || (*owner && is_in_use(leases, owner)))
+        goto refuse;
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, leases->path, strlen(leases->path), 0) < 0)
+        goto refuse;
+    return fd;
+refuse:
+    reason = errno;
+    close(fd);
+    errno = reason;
+    return -1;
+}
+
+static int find_path(struct leases *leases, int state)
+{
+    char link[32];
+    ssize_t length;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", state);
+    length = readlink(link, leases->path, sizeof(leases->path) - 1);
+    if (length <= 0)
+        return -1;
+    leases->path[length] = '\0';
+    return 0;
+}
+
+int leases_open(struct leases *leases, uint32_t slots, int state, bool shared, struct fail *fail)
+{
+    leases->dir = leases->root = -1;
+    leases->blocks = slots / LEASE_SLOTS < LEASE_BLOCKS ? slots / LEASE_SLOTS : LEASE_BLOCKS;
+    for (uint32_t block = 0; block < LEASE_BLOCKS; block++)
+        leases->locks[block] = -1;
+    if (!shared)
+        return 0;
+    leases->dir = open_folder();
+    leases->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (leases->dir < 0 || leases->root < 0 || find_path(leases, state) < 0)
+        return fail_sys(fail, "open the leases of user ids");
+    for (uint32_t block = 0; block < leases->blocks; block++)
+        leases->locks[block] = lock_block(leases, block, true);
+    return 0;
+}
+
+/* Somebody else has it, or it cannot be had at all. */
+static bool is_of_others(int number)
+{
+    return number == EWOULDBLOCK || number == EBUSY;
+}
+
+int leases_take(struct leases *leases)
+{
+    int reason = EAGAIN;
+
+    for (uint32_t block = 0; leases->dir >= 0 && block < leases->blocks; block++) {
+        if (leases->locks[block] >= 0)
+            continue;
+        leases->locks[block] = lock_block(leases, block, false);
+        if (leases->locks[block] >= 0)
+            return (int)block;
+        if (!is_of_others(errno))
+            reason = errno;
+    }
+    errno = reason;
+    return -1;
+}
+
+bool leases_has(const struct leases *leases, uint32_t block)
+{
+    return block < leases->blocks && (leases->dir < 0 || leases->locks[block] >= 0);
+}
+
+void leases_release(struct leases *leases, uint32_t block)
+{
+    char name[16];
+
+    if (leases->dir < 0 || leases->locks[block] < 0)
+        return;
+    snprintf(name, sizeof(name), "%u", block);
+    (void)unlinkat(leases->dir, name, 0);
+    close(leases->locks[block]);
+    leases->locks[block] = -1;
+}
+
+void leases_forget(struct leases *leases)
+{
+    for (uint32_t block = 0; block < leases->blocks; block++) {
+        if (leases->locks[block] >= 0)
+            close(leases->locks[block]);
+        leases->locks[block] = -1;
+    }
+}

@@ -1,0 +1,110 @@
+#pragma once
+
+/*
+ * The ground that native sandboxes grow from: the launcher's own mount namespace with an empty root
+ * and a few fixed folders, and in them what all sandboxes share: the templates, the skeleton of the
+ * host template, the device nodes. The paths below are of that namespace; nothing of the host is
+ * under them, so a child that puts its new root over "/" leaves nothing behind it.
+ *
+ * A second namespace keeps the host's files, for templates that come later and for direct
+ * sandboxes.
+ */
+
+#include "launcher/fail.h"
+#include "launcher/state.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct launcher;
+
+enum { HOST_MASKS = 48 };
+
+#define HOST_TEMPLATES "/templates"
+#define HOST_MOUNTS "/mounts"
+#define HOST_SKELETON "/skeleton"
+#define HOST_DEVICES "/devices"
+#define HOST_BLOCKS "/blocks"
+#define HOST_PROC "/proc"
+#define HOST_MASKS_FOLDER "/masks"
+#define HOST_MASK_FILE "/masks/file"
+#define HOST_MASK_FOLDER "/masks/folder"
+#define HOST_KEPT "/kept"
+#define HOST_BUILD "/build"
+#define HOST_LOWER HOST_BUILD "/lower"
+#define HOST_LOWER_USR HOST_BUILD "/lower-usr"
+#define HOST_STORE HOST_BUILD "/store"
+#define HOST_ROOT HOST_BUILD "/root"
+
+/* What a template is of the root of a sandbox. All but the first are its /usr; the rest is the
+ * skeleton. */
+enum template_kind {
+    TEMPLATE_WHOLE,
+    TEMPLATE_USR,        /* below an overlay of its own */
+    TEMPLATE_USR_JOINED, /* below the same overlay as the skeleton, which leads to it */
+    TEMPLATE_USR_FIXED,  /* read-only: no overlay may cover mounts that are locked below it */
+};
+
+struct template
+{
+    char name[LAUNCH_NAME_SIZE];
+    char path[32]; /* where it is mounted */
+    enum template_kind kind;
+    bool imported;
+    uint64_t inode; /* of an imported one: another may have come in its place */
+};
+
+/* Something of the host that the operator wants in every sandbox. */
+struct host_mount {
+    char source[32]; /* where we have it */
+    char path[LAUNCH_PATH_SIZE];
+    bool read_only;
+    bool is_folder;
+};
+
+struct host {
+    int mounts;  /* owned: the namespace with the host's files; -1 outside of native */
+    int own;     /* owned: ours */
+    int nursery; /* owned: see clone_ns.h; -1 without one */
+    int state;   /* owned: the state directory, as the host's namespace has it */
+    int network; /* owned: the network namespace that we were started in */
+    bool native;
+    struct template templates[LAUNCH_MAX_TEMPLATES];
+    unsigned template_count;
+    struct host_mount shared[LAUNCH_MAX_MOUNTS];
+    unsigned shared_count;
+    const char *masks[HOST_MASKS]; /* in /proc: what others than root could read */
+    bool mask_is_folder[HOST_MASKS];
+    unsigned mask_count;
+};
+
+/* Prepares the host for native sandboxes; fails with the step that this host refuses. */
+int host_open(struct launcher *launcher, struct fail *fail);
+
+/* For templates.c: a detached tree becomes a template; a directory as our copy of the host's
+ * namespace has it. */
+struct template *host_mount_template(struct host *host, const char *name, int tree,
+                                     struct fail *fail);
+int host_reopen(int fd);
+
+/* Runs a program of the host, in the host's mounts, with a descriptor of ours in this place and no
+ * environment. host_wait() is 0 when it ended well. */
+pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int place);
+int host_wait(pid_t child);
+
+/* A directory that the operator named. */
+int host_add_template(struct launcher *launcher, const char *name, int dir, struct fail *fail);
+
+/* Something of the host that the operator named. */
+int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, int fd,
+                   struct fail *fail);
+
+/* NULL with a failure when there is none of that name. Imported ones are found when they are asked
+ * for. */
+const struct template *host_template(struct launcher *launcher, const char *name,
+                                     struct fail *fail);
+
+/* Notes that a sandbox uses an imported template, or no longer does. */
+int host_use_template(struct launcher *launcher, const struct mark *mark, struct fail *fail);
+void host_leave_template(struct launcher *launcher, const struct mark *mark);

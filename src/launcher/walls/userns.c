@@ -1,0 +1,161 @@
+#include "launcher/sys.h"
+#include "launcher/walls/mounts.h"
+#include "launcher/walls/native.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { CAPABILITY_VERSION = 0x20080522 };
+
+static int write_at(int dir, const char *path, const char *text)
+{
+    int fd = openat(dir, path, O_WRONLY | O_CLOEXEC);
+    ssize_t written;
+    int failure;
+
+    if (fd < 0)
+        return -1;
+    written = write(fd, text, strlen(text));
+    failure = errno;
+    close(fd);
+    errno = failure;
+    return written < 0 ? -1 : 0;
+}
+
+/* The kernel charges inotify and the like to whoever made the namespace: that has to be somebody
+ * else for each sandbox. Capabilities come back by hand, because leaving uid 0 takes them. */
+static void change_owner(uid_t uid)
+{
+    struct {
+        uint32_t version;
+        int pid;
+    } header = { .version = CAPABILITY_VERSION };
+    struct {
+        uint32_t effective, permitted, inheritable;
+    } sets[2];
+
+    if (syscall(SYS_setresuid, -1, uid, -1) < 0 || syscall(SYS_capget, &header, sets) < 0)
+        return;
+    sets[0].effective = sets[0].permitted;
+    sets[1].effective = sets[1].permitted;
+    (void)syscall(SYS_capset, &header, sets);
+}
+
+/* How far the holder got: nothing failed when there is no step. */
+static void report(int channel, const char *failed_step)
+{
+    struct fail fail = { 0 };
+
+    if (failed_step)
+        (void)fail_sys(&fail, failed_step);
+    if (write(channel, &fail, sizeof(fail)) != sizeof(fail) || failed_step)
+        _exit(1);
+}
+
+/* Holds the namespace until the launcher has it: two reports there, one byte back. */
+static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int channel)
+{
+    int proc = mount_procfs(launcher->state.proc); /* no longer allowed in a namespace of our own */
+    char byte = 0;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (launcher->root)
+        change_owner(ids_first(launcher, slot));
+    report(channel, unshare(CLONE_NEWUSER) < 0 ? "make a user namespace" : NULL);
+    if (read(channel, &byte, 1) != 1)
+        _exit(1);
+    report(channel, write_at(proc, "sys/user/max_user_namespaces", "0") < 0
+                        ? "forbid user namespaces inside (write /proc/sys)"
+                        : NULL);
+    (void)!read(channel, &byte, 1);
+    _exit(0);
+}
+
+/* Anybody inside could write it, once, and the next owner would read it. Without root the namespace
+ * of the launcher itself maps no project ids, so that nobody below it can write any. */
+static int write_project_map(const struct launcher *launcher, pid_t pid, const char *map)
+{
+    char path[48];
+
+    snprintf(path, sizeof(path), "%d/projid_map", (int)pid);
+    if (write_at(launcher->state.proc, path, map) == 0)
+        return 0;
+    return !launcher->root && errno == EPERM ? 0 : -1;
+}
+
+static int write_maps(struct launcher *launcher, pid_t pid, uint32_t slot)
+{
+    char path[48];
+    char map[64];
+
+    if (ids_are_many(launcher))
+        snprintf(map, sizeof(map), "0 %u %u", ids_first(launcher, slot), LAUNCH_IDS_PER_SLOT);
+    else
+        snprintf(map, sizeof(map), "%u 0 1", IDS_USER);
+    snprintf(path, sizeof(path), "%d/uid_map", (int)pid);
+    if (write_at(launcher->state.proc, path, map) < 0)
+        return -1;
+    if (!ids_are_many(launcher)) {
+        snprintf(path, sizeof(path), "%d/setgroups", (int)pid);
+        (void)write_at(launcher->state.proc, path, "deny");
+    }
+    snprintf(path, sizeof(path), "%d/gid_map", (int)pid);
+    if (write_at(launcher->state.proc, path, map) < 0)
+        return -1;
+    return write_project_map(launcher, pid, map);
+}
+
+/* The step of a fork of this program is a literal here as well. */
+static int await_report(int channel, struct fail *fail)
+{
+    struct fail told = { 0 };
+
+    if (read(channel, &told, sizeof(told)) != sizeof(told))
+        return fail_set(fail, "make a user namespace", ECHILD);
+    return told.step ? fail_set(fail, told.step, told.error) : 0;
+}
+
+static int take_namespace(struct launcher *launcher, pid_t pid, uint32_t slot, int channel,
+                          struct fail *fail)
+{
+    char path[48];
+    char byte = 0;
+    int fd;
+
+    if (await_report(channel, fail) < 0)
+        return -1;
+    if (write_maps(launcher, pid, slot) < 0)
+        return fail_sys(fail, "map the ids of a user namespace");
+    if (write(channel, &byte, 1) != 1)
+        return fail_sys(fail, "make a user namespace");
+    if (await_report(channel, fail) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "%d/ns/user", (int)pid);
+    fd = openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? fail_sys(fail, "open a user namespace") : fd;
+}
+
+int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail)
+{
+    int channel[2];
+    pid_t pid;
+    int fd;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) < 0)
+        return fail_sys(fail, "make a socket pair");
+    pid = fork();
+    if (pid == 0) {
+        close(channel[0]);
+        hold(launcher, slot, channel[1]);
+    }
+    close(channel[1]);
+    fd = pid < 0 ? fail_sys(fail, "fork") : take_namespace(launcher, pid, slot, channel[0], fail);
+    close(channel[0]);
+    if (pid > 0)
+        (void)waitpid(pid, NULL, 0);
+    return fd;
+}
