@@ -173,12 +173,12 @@ void api_audit_request(struct api_request *request)
 /* --- what ended ------------------------------------------------------------------------------ */
 
 static void put_stream(struct json_writer *json, const char *name, const struct mask *secrets,
-                       struct output *output)
+                       struct spool *spool)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(2 * OUTPUT_MAXIMUM);
     bool truncated;
 
-    if (output && output_capture(output, OUTPUT_MAXIMUM, &text, &truncated) == 0)
+    if (spool && spool_capture(spool, OUTPUT_MAXIMUM, &text, &truncated) == 0)
         put_masked(json, name, secrets, text.data, text.length);
 }
 

@@ -97,14 +97,14 @@ static void put_output_files(const struct execute *execute, struct json_writer *
     json_end_array(json);
 }
 
-static bool put_stream(struct json_writer *json, const char *key, struct output *output,
+static bool put_stream(struct json_writer *json, const char *key, struct spool *spool,
                        size_t capture)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(capture + 1024);
     bool is_truncated = false;
 
-    if (output)
-        (void)output_capture(output, capture, &text, &is_truncated);
+    if (spool)
+        (void)spool_capture(spool, capture, &text, &is_truncated);
     json_put_bytes(json, key, text.data ? (const void *)text.data : "", text.length);
     return is_truncated;
 }
@@ -112,12 +112,12 @@ static bool put_stream(struct json_writer *json, const char *key, struct output 
 /* Output that could not be read counts too. */
 static const char *find_error(const struct execution *execution)
 {
-    const struct error *err = output_error(execution->out);
+    const struct error *err = spool_error(execution->out);
 
     if (execution->error)
         return execution->error;
     if (!err && execution->err)
-        err = output_error(execution->err);
+        err = spool_error(execution->err);
     return err ? err->message : NULL;
 }
 

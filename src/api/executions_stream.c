@@ -24,8 +24,8 @@ enum { PIECE_BYTES = 32 * 1024, HEARTBEAT_US = 15 * 1000 * 1000 };
 
 struct stream {
     const char *name;
-    struct output *output; /* borrowed; NULL with a terminal */
-    struct output_follower follower;
+    struct spool *spool; /* borrowed; NULL with a terminal */
+    struct spool_follower follower;
     uint64_t offset;
 };
 
@@ -43,7 +43,7 @@ static void stream_release(struct event_stream *events)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
         if (list_is_linked(&events->streams[i].follower.node))
-            output_unfollow(events->streams[i].output, &events->streams[i].follower);
+            spool_unfollow(events->streams[i].spool, &events->streams[i].follower);
     }
     timer_stop(&events->heartbeat);
     execution_unwatch(&events->watcher);
@@ -58,8 +58,8 @@ static void on_gone(struct api_request *request)
     if (events->cancels)
         execution_abandon(events->execution);
     for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
-        if (events->streams[i].output)
-            output_follower_vanished(events->streams[i].output, &events->streams[i].follower);
+        if (events->streams[i].spool)
+            spool_follower_vanished(events->streams[i].spool, &events->streams[i].follower);
     }
     stream_release(events);
 }
@@ -154,21 +154,21 @@ static bool send_piece(struct event_stream *events, struct stream *stream, uint6
     uint64_t start, end;
     ssize_t count;
 
-    if (!stream->output || !output_extent(stream->output, stream->offset, &start, &end))
+    if (!stream->spool || !spool_extent(stream->spool, stream->offset, &start, &end))
         return false;
     if (start > stream->offset) {
         send_gap(events, stream, start);
         stream->offset = start;
     }
     limit = MIN(limit, end - start);
-    count = output_read(stream->output, start, bytes, (size_t)MIN(limit, sizeof(bytes)));
+    count = spool_read(stream->spool, start, bytes, (size_t)MIN(limit, sizeof(bytes)));
     if (count < 0) {
         send_gap(events, stream, start + limit);
         stream->offset = start + limit;
         return true;
     }
     /* What is cut at a hole never becomes whole. */
-    if ((may_grow && end == output_length(stream->output)) || start + (uint64_t)count < end)
+    if ((may_grow && end == spool_length(stream->spool)) || start + (uint64_t)count < end)
         count -= (ssize_t)unfinished_bytes(bytes, (size_t)count);
     if (count == 0)
         return false;
@@ -181,12 +181,12 @@ static bool send_piece(struct event_stream *events, struct stream *stream, uint6
  * anything after a gap, does not wait for its turn. */
 static bool send_next(struct event_stream *events)
 {
-    const struct journal *journal = events->execution->journal;
+    const struct stream_order *order = events->execution->order;
     struct stream *streams = events->streams;
-    struct journal_place place;
+    struct stream_order_place place;
     bool is_sent = false;
 
-    if (journal && journal_find(journal, streams[0].offset + streams[1].offset, &place) &&
+    if (order && stream_order_find(order, streams[0].offset + streams[1].offset, &place) &&
         send_piece(events, &streams[place.stream], place.run_bytes))
         return true;
     for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++)
@@ -204,7 +204,7 @@ static void send_last_gaps(struct event_stream *events)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
         const struct stream *stream = &events->streams[i];
-        uint64_t length = stream->output ? output_length(stream->output) : 0;
+        uint64_t length = stream->spool ? spool_length(stream->spool) : 0;
 
         if (stream->offset < length)
             send_gap(events, stream, length);
@@ -223,9 +223,9 @@ static void pump(struct event_stream *events)
     while (progress && has_room(events))
         progress = send_next(events);
     for (size_t i = 0; i < ARRAY_LENGTH(events->streams); i++) {
-        if (events->streams[i].output)
-            output_follower_moved(events->streams[i].output, &events->streams[i].follower,
-                                  events->streams[i].offset);
+        if (events->streams[i].spool)
+            spool_follower_moved(events->streams[i].spool, &events->streams[i].follower,
+                                 events->streams[i].offset);
     }
     if (progress || !execution_state_is_final(execution->state))
         return;
@@ -259,12 +259,12 @@ static void on_heartbeat(struct timer *timer)
     timer_arm_in(&events->heartbeat, HEARTBEAT_US);
 }
 
-static void stream_init(struct stream *stream, const char *name, struct output *output)
+static void stream_init(struct stream *stream, const char *name, struct spool *spool)
 {
     stream->name = name;
-    stream->output = output;
-    if (output)
-        output_follow(output, &stream->follower, 0);
+    stream->spool = spool;
+    if (spool)
+        spool_follow(spool, &stream->follower, 0);
 }
 
 void execution_stream(struct api_request *request, struct execution *execution, bool cancels)

@@ -21,7 +21,7 @@ enum {
 
 /* How far a stream has been searched. */
 struct search {
-    struct output *output; /* borrowed; NULL when it is not searched */
+    struct spool *spool; /* borrowed; NULL when it is not searched */
     const char *name;
     uint64_t offset;
 };
@@ -96,10 +96,10 @@ static bool search_piece(struct condition *condition, struct search *search)
     uint64_t start, end;
     ssize_t count;
 
-    if (!search->output || !output_extent(search->output, search->offset, &start, &end) ||
+    if (!search->spool || !spool_extent(search->spool, search->offset, &start, &end) ||
         end - start < length)
         return false;
-    count = pread(output_fd(search->output), bytes, (size_t)MIN(end - start, sizeof(bytes)),
+    count = pread(spool_fd(search->spool), bytes, (size_t)MIN(end - start, sizeof(bytes)),
                   (off_t)start);
     if (count < (ssize_t)length)
         return false;
@@ -196,8 +196,8 @@ static int read_wish(const struct api_request *request, struct wish *wish, struc
     return 0;
 }
 
-static void set_searches(struct condition *condition, const struct wish *wish, struct output *out,
-                         struct output *err)
+static void set_searches(struct condition *condition, const struct wish *wish, struct spool *out,
+                         struct spool *err)
 {
     bool wants_out = !str_equal(wish->stream ? wish->stream : "", "stderr");
     bool wants_err = !str_equal(wish->stream ? wish->stream : "", "stdout");
@@ -240,8 +240,8 @@ static void on_live(struct api_request *request, struct execution *execution)
 /* It has ended: its output is what it is. */
 static void on_record(struct api_request *request, const struct execution_record *record)
 {
-    scoped(output_free) struct output *out = NULL;
-    scoped(output_free) struct output *errors = NULL;
+    scoped(spool_free) struct spool *out = NULL;
+    scoped(spool_free) struct spool *errors = NULL;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     struct condition condition = { .request = request,

@@ -25,15 +25,15 @@ enum {
 
 struct reader {
     struct api_request *request;
-    struct execution *execution; /* a reference; NULL when it is not in memory */
-    struct merged merged;        /* what is read */
-    struct output *owned[2];     /* owned: the spools of one that is not in memory */
-    struct journal *owned_order; /* owned: the same */
+    struct execution *execution;      /* a reference; NULL when it is not in memory */
+    struct combined_output merged;    /* what is read */
+    struct spool *owned[2];           /* owned: the spools of one that is not in memory */
+    struct stream_order *owned_order; /* owned: the same */
     struct reader_place {
         struct reader *reader;
-        struct output *output; /* borrowed; NULL for one stream alone */
-        struct output_follower follower;
-    } places[JOURNAL_STREAMS];
+        struct spool *spool; /* borrowed; NULL for one stream alone */
+        struct spool_follower follower;
+    } places[STREAM_COUNT];
     struct execution_watcher watcher;
     uint64_t offset;             /* of the next byte to send */
     uint64_t end;                /* of what was asked for */
@@ -43,18 +43,18 @@ struct reader {
 
 static void reader_free(struct reader *reader)
 {
-    for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
+    for (size_t i = 0; i < STREAM_COUNT; i++) {
         struct reader_place *place = &reader->places[i];
 
-        if (place->output && list_is_linked(&place->follower.node))
-            output_unfollow(place->output, &place->follower);
+        if (place->spool && list_is_linked(&place->follower.node))
+            spool_unfollow(place->spool, &place->follower);
     }
     execution_unwatch(&reader->watcher);
     if (reader->execution)
         execution_unref(reader->execution);
-    journal_free(reader->owned_order);
-    output_free(reader->owned[0]);
-    output_free(reader->owned[1]);
+    stream_order_free(reader->owned_order);
+    spool_free(reader->owned[0]);
+    spool_free(reader->owned[1]);
     free(reader);
 }
 
@@ -62,9 +62,9 @@ static void on_gone(struct api_request *request)
 {
     struct reader *reader = request->state;
 
-    for (size_t i = 0; i < JOURNAL_STREAMS && reader->follows; i++) {
-        if (reader->places[i].output)
-            output_follower_vanished(reader->places[i].output, &reader->places[i].follower);
+    for (size_t i = 0; i < STREAM_COUNT && reader->follows; i++) {
+        if (reader->places[i].spool)
+            spool_follower_vanished(reader->places[i].spool, &reader->places[i].follower);
     }
     reader_free(reader);
 }
@@ -90,27 +90,29 @@ static uint64_t taken_offset(const struct reader *reader)
 }
 
 /* A slow client has taken something since; one that takes nothing is cut off. */
-static void on_stalled(struct output_follower *follower)
+static void on_stalled(struct spool_follower *follower)
 {
     struct reader_place *place = container_of(follower, struct reader_place, follower);
     struct reader *reader = place->reader;
-    uint64_t taken[JOURNAL_STREAMS];
+    uint64_t taken[STREAM_COUNT];
 
-    merged_positions(&reader->merged, taken_offset(reader), taken);
+    combined_output_positions(&reader->merged, taken_offset(reader), taken);
     if (taken[place - reader->places] > follower->offset)
-        output_follow(place->output, follower, taken[place - reader->places]);
+        spool_follow(place->spool, follower, taken[place - reader->places]);
     else
         finish(reader, false);
 }
 
 /* The next piece to send; false when there is none now. Bytes dropped since the answer began are
  * told by *out_is_lost. */
-static bool next_piece(struct reader *reader, struct merged_piece *piece, bool *out_is_lost)
+static bool next_piece(struct reader *reader, struct combined_output_piece *piece,
+                       bool *out_is_lost)
 {
     *out_is_lost = false;
     if (reader->offset >= reader->gap_start && reader->offset < reader->gap_end)
         reader->offset = reader->gap_end;
-    if (reader->offset >= reader->end || !merged_find(&reader->merged, reader->offset, piece))
+    if (reader->offset >= reader->end ||
+        !combined_output_find(&reader->merged, reader->offset, piece))
         return false;
     *out_is_lost = piece->start != reader->offset;
     piece->end = MIN(piece->end, reader->end);
@@ -130,18 +132,18 @@ static bool is_complete(const struct reader *reader)
 /* Bytes came that could not be kept, and that the head of the answer did not name. */
 static bool is_short(const struct reader *reader)
 {
-    return reader->offset < MIN(reader->end, merged_length(&reader->merged));
+    return reader->offset < MIN(reader->end, combined_output_length(&reader->merged));
 }
 
 /* How much was sent: 0 when the spool cannot be read. */
-static size_t send_piece(struct reader *reader, const struct merged_piece *piece)
+static size_t send_piece(struct reader *reader, const struct combined_output_piece *piece)
 {
     static uint8_t bytes[COPY_BYTES];
     size_t length = (size_t)MIN(piece->end - piece->start, (uint64_t)PIECE_BYTES);
-    int fd = output_fd(piece->output);
+    int fd = spool_fd(piece->spool);
     ssize_t count;
 
-    if (length >= SENDFILE_BYTES && output_may_be_sent(piece->output)) {
+    if (length >= SENDFILE_BYTES && spool_may_be_sent(piece->spool)) {
         http_respond_write_file(reader->request->exchange, fd, (int64_t)piece->place, length);
         return length;
     }
@@ -154,19 +156,19 @@ static size_t send_piece(struct reader *reader, const struct merged_piece *piece
 
 static void move_followers(struct reader *reader)
 {
-    uint64_t taken[JOURNAL_STREAMS];
+    uint64_t taken[STREAM_COUNT];
 
-    merged_positions(&reader->merged, taken_offset(reader), taken);
-    for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
-        if (reader->places[i].output)
-            output_follower_moved(reader->places[i].output, &reader->places[i].follower, taken[i]);
+    combined_output_positions(&reader->merged, taken_offset(reader), taken);
+    for (size_t i = 0; i < STREAM_COUNT; i++) {
+        if (reader->places[i].spool)
+            spool_follower_moved(reader->places[i].spool, &reader->places[i].follower, taken[i]);
     }
 }
 
 static void pump(struct reader *reader)
 {
     struct http_exchange *exchange = reader->request->exchange;
-    struct merged_piece piece;
+    struct combined_output_piece piece;
     bool is_lost = false;
 
     while (http_respond_pending(exchange) < HTTP_HIGH_WATER &&
@@ -212,7 +214,7 @@ static void note_gap(struct reader *reader)
     uint64_t start, end;
     char text[48];
 
-    if (!merged_has_gap(&reader->merged, &start, &end) || end <= reader->offset ||
+    if (!combined_output_has_gap(&reader->merged, &start, &end) || end <= reader->offset ||
         start >= reader->end)
         return;
     reader->gap_start = start;
@@ -233,12 +235,12 @@ static uint64_t count_merged(const struct reader *reader)
 /* Bytes from the offset on that are there now. */
 static uint64_t count_bytes(const struct reader *reader)
 {
-    struct merged_piece piece;
+    struct combined_output_piece piece;
     uint64_t at = reader->offset, count = 0;
 
-    if (reader->merged.journal)
+    if (reader->merged.order)
         return count_merged(reader);
-    while (at < reader->end && merged_find(&reader->merged, at, &piece)) {
+    while (at < reader->end && combined_output_find(&reader->merged, at, &piece)) {
         if (piece.start >= reader->end)
             break;
         piece.end = MIN(piece.end, reader->end);
@@ -251,7 +253,7 @@ static uint64_t count_bytes(const struct reader *reader)
 static int read_range(struct reader *reader, struct error *err)
 {
     const struct api_request *request = reader->request;
-    uint64_t length = merged_length(&reader->merged), limit = UINT64_MAX;
+    uint64_t length = combined_output_length(&reader->merged), limit = UINT64_MAX;
 
     if (api_parameter_u64(request, "offset", INT64_MAX, &reader->offset, err) < 0 ||
         api_parameter_u64(request, "limit", INT64_MAX, &limit, err) < 0 ||
@@ -272,17 +274,17 @@ static int read_range(struct reader *reader, struct error *err)
 
 static void follow(struct reader *reader)
 {
-    uint64_t offsets[JOURNAL_STREAMS];
+    uint64_t offsets[STREAM_COUNT];
 
-    merged_positions(&reader->merged, reader->offset, offsets);
-    for (size_t i = 0; i < JOURNAL_STREAMS; i++) {
+    combined_output_positions(&reader->merged, reader->offset, offsets);
+    for (size_t i = 0; i < STREAM_COUNT; i++) {
         struct reader_place *place = &reader->places[i];
 
         place->reader = reader;
-        place->output = reader->merged.streams[i];
+        place->spool = reader->merged.streams[i];
         place->follower.on_stalled = on_stalled;
-        if (place->output)
-            output_follow(place->output, &place->follower, offsets[i]);
+        if (place->spool)
+            spool_follow(place->spool, &place->follower, offsets[i]);
     }
 }
 
@@ -292,7 +294,7 @@ static void begin(struct reader *reader)
 
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     note_gap(reader);
-    put_number_header(request, "X-Sandglass-Length", merged_length(&reader->merged));
+    put_number_header(request, "X-Sandglass-Length", combined_output_length(&reader->merged));
     put_number_header(request, "X-Sandglass-Offset",
                       reader->offset >= reader->gap_start && reader->offset < reader->gap_end
                           ? reader->gap_end
@@ -336,7 +338,7 @@ static void use_live(struct reader *reader, struct execution *execution, enum st
     reader->merged.streams[0] = stream == STREAM_STDERR ? execution->err : execution->out;
     if (stream == STREAM_MERGED && execution->err) {
         reader->merged.streams[1] = execution->err;
-        reader->merged.journal = execution->journal;
+        reader->merged.order = execution->order;
     }
     execution_watch(execution, &reader->watcher, on_change);
 }
@@ -346,7 +348,7 @@ static void use_record(struct reader *reader, const struct execution_record *rec
 {
     struct core *core = reader->request->core;
 
-    for (unsigned i = 0; i < JOURNAL_STREAMS; i++) {
+    for (unsigned i = 0; i < STREAM_COUNT; i++) {
         if (stream == STREAM_MERGED || stream == (i ? STREAM_STDERR : STREAM_STDOUT))
             reader->owned[i] = execution_open_output(core, record, i != 0);
     }
@@ -354,9 +356,9 @@ static void use_record(struct reader *reader, const struct execution_record *rec
     if (stream != STREAM_MERGED)
         return;
     reader->owned_order =
-        execution_open_journal(core, record->id, reader->owned[0], reader->owned[1]);
+        execution_open_stream_order(core, record->id, reader->owned[0], reader->owned[1]);
     reader->merged.streams[1] = reader->owned[1];
-    reader->merged.journal = reader->owned_order;
+    reader->merged.order = reader->owned_order;
 }
 
 static void open_reader(struct api_request *request, struct execution *execution,
@@ -381,7 +383,7 @@ static void open_reader(struct api_request *request, struct execution *execution
         return;
     }
     if (read_range(reader, &err) < 0) {
-        put_number_header(request, "X-Sandglass-Length", merged_length(&reader->merged));
+        put_number_header(request, "X-Sandglass-Length", combined_output_length(&reader->merged));
         api_fail(request, &err);
         reader_free(reader);
         return;

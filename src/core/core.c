@@ -125,7 +125,7 @@ struct core *core_new(const struct core_parts *parts)
     core->retention = retention_new(core);
     core->rules = rules_new(parts->config);
     core->scopes = scopes_new(core);
-    core->spool = spool_new(core);
+    core->spool_shares = spool_shares_new(core);
     core->shares = shares_new(core);
     core->vault = vault_new(parts->state_dir);
     parts->store->on_lost = on_lost;
@@ -181,7 +181,7 @@ void core_free(struct core *core)
     recovery_free(core->recovery);
     free(core->orphans);
     scopes_free(core->scopes);
-    spool_free(core->spool);
+    spool_shares_free(core->spool_shares);
     shares_free(core->shares);
     vault_free(core->vault);
     keep_free(core->keep);
@@ -205,7 +205,7 @@ void core_free(struct core *core)
 
 void core_start(struct core *core, core_done_fn *done, void *user)
 {
-    spool_scan(core->spool);
+    spool_shares_scan(core->spool_shares);
     recovery_start(core, done, user);
 }
 

@@ -59,7 +59,7 @@ struct recovery;
 struct retention;
 struct rules;
 struct scopes;
-struct spool;
+struct spool_shares;
 struct shares;
 struct store;
 struct vault;
@@ -109,15 +109,15 @@ struct core {
     struct orphan_search *orphans;   /* owned; NULL once the backend has answered */
     struct retention *retention;     /* owned */
     struct rules *rules;
-    struct scopes *scopes;          /* owned */
-    struct spool *spool;            /* owned */
-    struct shares *shares;          /* owned */
-    struct storage *storage;        /* owned */
-    struct vault *vault;            /* owned */
-    struct core_shutdown *shutdown; /* owned; NULL until core_stop() */
-    struct list leftovers;          /* private: records that the store did not forget */
-    struct timer repair;            /* puts again what a failed transaction has lost */
-    bool stopping;                  /* no more work is taken */
+    struct scopes *scopes;             /* owned */
+    struct spool_shares *spool_shares; /* owned */
+    struct shares *shares;             /* owned */
+    struct storage *storage;           /* owned */
+    struct vault *vault;               /* owned */
+    struct core_shutdown *shutdown;    /* owned; NULL until core_stop() */
+    struct list leftovers;             /* private: records that the store did not forget */
+    struct timer repair;               /* puts again what a failed transaction has lost */
+    bool stopping;                     /* no more work is taken */
 };
 
 struct core *core_new(const struct core_parts *parts);

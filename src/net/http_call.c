@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 enum {
-    OUTPUT_MAXIMUM = 1024 * 1024 * 1024,
+    SEND_QUEUE_MAXIMUM = 1024 * 1024 * 1024,
     AGAIN_MAXIMUM = 64 * 1024,
     LOW_WATER = 128 * 1024,
     ROUNDS_PER_TURN = 16,
@@ -27,7 +27,7 @@ void call_free(struct http_call *call)
     io_watch_stop(&call->socket);
     fd_close(call->socket.fd);
     list_remove(&call->link);
-    output_fini(&call->output);
+    send_queue_fini(&call->send_queue);
     buffer_fini(&call->again);
     buffer_fini(&call->input);
     http_parser_free(call->parser);
@@ -80,8 +80,8 @@ static bool call_retry(struct http_call *call)
     call->reused = false;
     call->peer_ended = call->peer_reset = false;
     call->write_failed = false;
-    output_fini(&call->output);
-    (void)output_append(&call->output, call->again.data, call->again.length);
+    send_queue_fini(&call->send_queue);
+    (void)send_queue_append(&call->send_queue, call->again.data, call->again.length);
     call_connect(call);
     return true;
 }
@@ -188,7 +188,7 @@ static bool step_raw(struct http_call *call)
 static bool call_has_room(const struct http_call *call)
 {
     return call->wants_room && !call->body_ended && !call->write_failed && !call->connecting &&
-           call->output.pending < LOW_WATER;
+           call->send_queue.pending < LOW_WATER;
 }
 
 static bool call_step(struct http_call *call)
@@ -211,13 +211,13 @@ static bool call_step(struct http_call *call)
 /* An answer may come although the request could not be sent to its end; only reading tells. */
 static void call_flush(struct http_call *call)
 {
-    if (!call->output.pending || call->connecting || call->write_failed)
+    if (!call->send_queue.pending || call->connecting || call->write_failed)
         return;
-    if (output_flush(&call->output, call->socket.fd) == OUTPUT_BROKEN) {
+    if (send_queue_flush(&call->send_queue, call->socket.fd) == SEND_QUEUE_BROKEN) {
         call->write_failed = true;
-        output_fini(&call->output);
+        send_queue_fini(&call->send_queue);
     }
-    if (call->raw && call->body_ended && !call->output.pending)
+    if (call->raw && call->body_ended && !call->send_queue.pending)
         (void)shutdown(call->socket.fd, SHUT_WR);
 }
 
@@ -258,7 +258,7 @@ static void call_wait(struct http_call *call)
 {
     bool reads = !call->connecting && !call->peer_ended && !call->paused;
     bool writes = call->connecting ? !call->backlogged
-                                   : call->output.pending || call_has_room(call);
+                                   : call->send_queue.pending || call_has_room(call);
     unsigned events = (reads ? IO_READ : 0U) | (writes ? IO_WRITE : 0U);
 
     if (call->socket.fd < 0 || !events)
@@ -371,8 +371,8 @@ static void call_fill(struct http_call *call, const char *target, const char *co
     size_t length = body_length > 0 ? (size_t)body_length : 0;
 
     put_request_head(&head, call, target, content_type, body_length, extra_headers);
-    if (head.overflowed || output_append(&call->output, head.data, head.length) < 0 ||
-        output_append(&call->output, body, length) < 0)
+    if (head.overflowed || send_queue_append(&call->send_queue, head.data, head.length) < 0 ||
+        send_queue_append(&call->send_queue, body, length) < 0)
         call_fail(call, ERR_TOO_LARGE, "is asked with too large a request");
     if (call->streamed || buffer_append(&call->again, head.data, head.length) < 0 ||
         buffer_append(&call->again, body, length) < 0)
@@ -399,7 +399,7 @@ struct http_call *http_client_request(struct http_client *client, enum http_meth
     call->input = BUFFER_INIT(2 * HTTP_CALL_INPUT_BYTES);
     call->parser = http_parser_new(HTTP_KIND_RESPONSE, NULL);
     parser_expect_answer(call);
-    output_init(&call->output, OUTPUT_MAXIMUM);
+    send_queue_init(&call->send_queue, SEND_QUEUE_MAXIMUM);
     list_append(&client->calls, &call->link);
     if (!target_is_valid(target)) {
         call_fail(call, ERR_INVALID, "is asked for a malformed target");
@@ -430,9 +430,9 @@ void http_call_write(struct http_call *call, const void *data, size_t length)
     assert(call->raw || (call->streamed && !call->body_ended));
     if (!length || call->finished || call->write_failed)
         return;
-    if ((chunked && output_append(&call->output, size, (size_t)digits) < 0) ||
-        output_append(&call->output, data, length) < 0 ||
-        (chunked && output_append(&call->output, "\r\n", 2) < 0))
+    if ((chunked && send_queue_append(&call->send_queue, size, (size_t)digits) < 0) ||
+        send_queue_append(&call->send_queue, data, length) < 0 ||
+        (chunked && send_queue_append(&call->send_queue, "\r\n", 2) < 0))
         call_fail(call, ERR_TOO_LARGE, "does not read as fast as it is written to");
     call->wants_room = true;
     call_wake(call);
@@ -446,15 +446,15 @@ void http_call_end(struct http_call *call)
         return;
     call->body_ended = true;
     if (chunked && !call->write_failed)
-        (void)output_append(&call->output, "0\r\n\r\n", 5);
-    if (call->raw && !call->output.pending)
+        (void)send_queue_append(&call->send_queue, "0\r\n\r\n", 5);
+    if (call->raw && !call->send_queue.pending)
         (void)shutdown(call->socket.fd, SHUT_WR);
     call_wake(call);
 }
 
 size_t http_call_pending(const struct http_call *call)
 {
-    return call->output.pending;
+    return call->send_queue.pending;
 }
 
 void http_call_pause(struct http_call *call)

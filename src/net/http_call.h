@@ -36,7 +36,7 @@ struct http_call {
     int64_t connect_by_us;
     struct deferred work;
     struct http_parser *parser; /* owned */
-    struct output output;
+    struct send_queue send_queue;
     struct buffer again; /* the request, while it may have to be sent once more */
     struct buffer input; /* read and not parsed yet */
     const uint8_t *data; /* the same while settling; may point into client->scratch */

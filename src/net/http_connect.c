@@ -124,7 +124,7 @@ void call_give_back(struct http_call *call)
 
     if (call->connecting || call->err.code || call->raw || !call->has_head ||
         !http_parser_head(call->parser)->keep_alive || call->peer_ended || call->write_failed ||
-        call->output.pending || !call->body_ended || call->input.length)
+        call->send_queue.pending || !call->body_ended || call->input.length)
         return;
     fd_close(client->idle_fd);
     client->idle_fd = steal_fd(&call->socket.fd);

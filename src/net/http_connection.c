@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 enum {
-    OUTPUT_MAXIMUM = 256 * 1024 * 1024,
+    SEND_QUEUE_MAXIMUM = 256 * 1024 * 1024,
     ROUNDS_PER_TURN = 16,
     LINGER_US = 3 * 1000 * 1000,
     LINGER_BYTES = 16 * 1024 * 1024,
@@ -37,7 +37,7 @@ void connection_close(struct http_connection *connection)
         server->refused--;
     else
         server->count--;
-    output_fini(&connection->output);
+    send_queue_fini(&connection->send_queue);
     buffer_fini(&connection->input);
     exchange_fini(&connection->exchange);
     http_parser_free(connection->parser);
@@ -116,17 +116,17 @@ void connection_store_input(struct http_connection *connection)
 /* Whether the output fell below the mark where waiting steps may go on. */
 static bool connection_flush(struct http_connection *connection)
 {
-    size_t before = connection->output.pending;
+    size_t before = connection->send_queue.pending;
 
     if (!before || connection->broken)
         return false;
-    if (output_flush(&connection->output, connection->socket.fd) == OUTPUT_BROKEN)
+    if (send_queue_flush(&connection->send_queue, connection->socket.fd) == SEND_QUEUE_BROKEN)
         connection->broken = true;
-    if (connection->output.pending < before || !connection->output_us)
+    if (connection->send_queue.pending < before || !connection->output_us)
         connection->output_us = connection->now_us;
-    if (!connection->output.pending)
+    if (!connection->send_queue.pending)
         connection->output_us = 0;
-    return before >= HTTP_LOW_WATER && connection->output.pending < HTTP_LOW_WATER;
+    return before >= HTTP_LOW_WATER && connection->send_queue.pending < HTTP_LOW_WATER;
 }
 
 /* Bounded: a client that reads as fast as we write must not keep the loop for itself. */
@@ -161,7 +161,7 @@ static bool connection_is_finished(struct http_connection *connection)
 {
     if (connection->broken)
         return true;
-    if (connection->state != CONNECTION_FLUSHING || connection->output.pending ||
+    if (connection->state != CONNECTION_FLUSHING || connection->send_queue.pending ||
         connection->exchange.active)
         return false;
     if (connection->peer_ended || !connection->lingers)
@@ -221,11 +221,11 @@ static int64_t connection_deadline_us(const struct http_connection *connection)
 
     if (connection->state == CONNECTION_LINGERING)
         return connection->linger_us + LINGER_US;
-    if (connection->output.pending)
+    if (connection->send_queue.pending)
         deadline_us = write_deadline_us(connection);
     if (connection->exchange.active)
         return MIN(deadline_us, exchange_deadline_us(connection));
-    if (connection->state == CONNECTION_FLUSHING || connection->output.pending)
+    if (connection->state == CONNECTION_FLUSHING || connection->send_queue.pending)
         return deadline_us;
     return request_deadline_us(connection);
 }
@@ -238,7 +238,7 @@ static void connection_wait(struct http_connection *connection)
 {
     struct io_watch *socket = &connection->socket;
     unsigned events = (connection_reads(connection) ? IO_READ : 0U) |
-                      (connection->output.pending || connection->again ? IO_WRITE : 0U);
+                      (connection->send_queue.pending || connection->again ? IO_WRITE : 0U);
     int64_t deadline_us = connection_deadline_us(connection);
 
     if (!events)
@@ -300,7 +300,7 @@ static void connection_expire(struct http_connection *connection)
     struct http_exchange *exchange = &connection->exchange;
 
     if (connection->state == CONNECTION_LINGERING ||
-        (connection->output.pending && write_deadline_us(connection) <= connection->now_us))
+        (connection->send_queue.pending && write_deadline_us(connection) <= connection->now_us))
         connection->broken = true;
     else if (exchange->active)
         exchange_refuse(exchange, 408, "the body takes too long");
@@ -333,7 +333,7 @@ void connection_open(struct http_server *server, int fd, const struct http_peer 
     connection->parser = http_parser_new(HTTP_KIND_REQUEST, &server->limits.message);
     connection->input = BUFFER_INIT(HTTP_INPUT_BYTES);
     connection->input_us = connection->now_us = loop_now_us(server->loop);
-    output_init(&connection->output, OUTPUT_MAXIMUM);
+    send_queue_init(&connection->send_queue, SEND_QUEUE_MAXIMUM);
     connection->peer = *peer;
     timer_init(&connection->timer, server->loop, on_timer);
     list_append(&server->connections, &connection->link);

@@ -62,7 +62,7 @@ struct http_connection {
     struct http_parser *parser; /* owned */
     struct http_peer peer;
     struct http_exchange exchange;
-    struct output output;
+    struct send_queue send_queue;
     struct buffer input; /* read and not parsed yet */
     const uint8_t *data; /* the same while settling; may point into server->scratch */
     size_t left;

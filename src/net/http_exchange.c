@@ -139,7 +139,7 @@ static void exchange_send_continue(struct http_exchange *exchange)
 
     if (exchange->wants_continue && !exchange->request_done && !connection->peer_ended &&
         !connection->left && !connection->input.length)
-        (void)output_append(&connection->output, text, sizeof(text) - 1);
+        (void)send_queue_append(&connection->send_queue, text, sizeof(text) - 1);
     exchange->wants_continue = false;
 }
 

@@ -15,7 +15,7 @@ static const char lead[] = "HTTP/1.1 ";
 
 static void put(struct http_connection *connection, const void *data, size_t length)
 {
-    if (output_append(&connection->output, data, length) < 0)
+    if (send_queue_append(&connection->send_queue, data, length) < 0)
         connection->broken = true;
 }
 
@@ -134,14 +134,14 @@ static void answer_written(struct http_exchange *exchange)
 {
     struct http_connection *connection = exchange_connection(exchange);
 
-    if (connection->output.pending >= HTTP_HIGH_WATER)
+    if (connection->send_queue.pending >= HTTP_HIGH_WATER)
         exchange->above_high_water = true;
     connection_wake(connection);
 }
 
 static void put_body(struct http_connection *connection, const void *data, size_t length)
 {
-    if (output_write(&connection->output, connection->socket.fd, data, length) < 0)
+    if (send_queue_write(&connection->send_queue, connection->socket.fd, data, length) < 0)
         connection->broken = true;
 }
 
@@ -267,7 +267,7 @@ void http_respond_write_file(struct http_exchange *exchange, int fd, int64_t off
         return;
     }
     put_chunk_size(exchange, length);
-    output_append_file(&connection->output, copy, offset, length);
+    send_queue_append_file(&connection->send_queue, copy, offset, length);
     put_chunk_end(exchange);
     answer_written(exchange);
 }
@@ -291,7 +291,7 @@ void http_respond_end(struct http_exchange *exchange)
 
 size_t http_respond_pending(const struct http_exchange *exchange)
 {
-    return exchange_connection(exchange)->output.pending;
+    return exchange_connection(exchange)->send_queue.pending;
 }
 
 void http_respond_on_drain(struct http_exchange *exchange, http_close_fn *on_drain)
@@ -307,7 +307,7 @@ void http_exchange_abort(struct http_exchange *exchange)
 
     if (exchange->ended || connection->broken)
         return;
-    (void)output_flush(&connection->output, connection->socket.fd);
+    (void)send_queue_flush(&connection->send_queue, connection->socket.fd);
     if (exchange->started && !exchange->chunked && exchange->answer_left < 0)
         (void)setsockopt(connection->socket.fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
     connection->broken = true;
@@ -373,7 +373,7 @@ void exchange_probe(struct http_exchange *exchange)
     size_t length = 1;
     ssize_t sent;
 
-    if (connection->output.pending || exchange->ended || !exchange->request_done)
+    if (connection->send_queue.pending || exchange->ended || !exchange->request_done)
         return;
     if (!exchange->started) {
         text = lead + connection->lead_sent;

@@ -61,7 +61,7 @@ static bool server_evict(struct http_server *server)
     struct http_connection *connection;
 
     list_for_each (connection, &server->waiting, waiting) {
-        if (connection->output.pending || connection->refused)
+        if (connection->send_queue.pending || connection->refused)
             continue;
         connection_close(connection);
         return true;

@@ -141,7 +141,7 @@ static bool step_head(struct http_connection *connection)
     }
     if (!connection->left)
         return connection->peer_ended && step_end_of_input(connection);
-    if (connection->output.pending >= HTTP_LOW_WATER)
+    if (connection->send_queue.pending >= HTTP_LOW_WATER)
         return false;
     if (http_parser_is_idle(connection->parser))
         connection->head_us = connection->now_us;
@@ -183,7 +183,7 @@ static bool step_exchange(struct http_connection *connection)
 
     if (exchange->ended)
         return step_finish(connection);
-    if (exchange->above_high_water && connection->output.pending < HTTP_LOW_WATER) {
+    if (exchange->above_high_water && connection->send_queue.pending < HTTP_LOW_WATER) {
         exchange->above_high_water = false;
         if (exchange->on_drain)
             exchange->on_drain(exchange);

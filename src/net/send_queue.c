@@ -11,7 +11,7 @@
 
 enum { KEPT_BYTES = 64 * 1024, FILE_BYTES_PER_FLUSH = 1024 * 1024, DIRECT_BYTES = 16 * 1024 };
 
-struct output_part {
+struct send_queue_part {
     struct list link;
     int fd; /* owned */
     off_t offset;
@@ -19,12 +19,12 @@ struct output_part {
     struct buffer tail; /* the bytes behind the file */
 };
 
-static struct output_part *part_first(const struct output *output)
+static struct send_queue_part *part_first(const struct send_queue *queue)
 {
-    return list_first(&output->parts, struct output_part, link);
+    return list_first(&queue->parts, struct send_queue_part, link);
 }
 
-static void part_free(struct output_part *part)
+static void part_free(struct send_queue_part *part)
 {
     list_remove(&part->link);
     fd_close(part->fd);
@@ -32,151 +32,151 @@ static void part_free(struct output_part *part)
     free(part);
 }
 
-void output_init(struct output *output, size_t maximum_bytes)
+void send_queue_init(struct send_queue *queue, size_t maximum_bytes)
 {
-    *output = (struct output){ .bytes = BUFFER_INIT(maximum_bytes) };
-    list_init(&output->parts);
+    *queue = (struct send_queue){ .bytes = BUFFER_INIT(maximum_bytes) };
+    list_init(&queue->parts);
 }
 
-void output_fini(struct output *output)
+void send_queue_fini(struct send_queue *queue)
 {
-    buffer_fini(&output->bytes);
-    while (!list_is_empty(&output->parts))
-        part_free(part_first(output));
-    output->sent = 0;
-    output->pending = 0;
+    buffer_fini(&queue->bytes);
+    while (!list_is_empty(&queue->parts))
+        part_free(part_first(queue));
+    queue->sent = 0;
+    queue->pending = 0;
 }
 
 /* The front is given back when most of the buffer has been sent, so that a stream which never
  * becomes empty does not grow. */
-static void output_compact(struct output *output)
+static void send_queue_compact(struct send_queue *queue)
 {
-    if (output->sent == output->bytes.length) {
-        if (output->bytes.capacity > KEPT_BYTES)
-            buffer_fini(&output->bytes);
-        buffer_clear(&output->bytes);
-        output->sent = 0;
-    } else if (output->sent > KEPT_BYTES && output->sent > output->bytes.length / 2) {
-        buffer_consume(&output->bytes, output->sent);
-        output->sent = 0;
+    if (queue->sent == queue->bytes.length) {
+        if (queue->bytes.capacity > KEPT_BYTES)
+            buffer_fini(&queue->bytes);
+        buffer_clear(&queue->bytes);
+        queue->sent = 0;
+    } else if (queue->sent > KEPT_BYTES && queue->sent > queue->bytes.length / 2) {
+        buffer_consume(&queue->bytes, queue->sent);
+        queue->sent = 0;
     }
 }
 
-int output_append(struct output *output, const void *data, size_t length)
+int send_queue_append(struct send_queue *queue, const void *data, size_t length)
 {
-    struct buffer *buffer = &output->bytes;
+    struct buffer *buffer = &queue->bytes;
 
-    if (!list_is_empty(&output->parts))
-        buffer = &list_entry(output->parts.previous, struct output_part, link)->tail;
+    if (!list_is_empty(&queue->parts))
+        buffer = &list_entry(queue->parts.previous, struct send_queue_part, link)->tail;
     if (buffer_append(buffer, data, length) < 0)
         return -1;
-    output->pending += length;
+    queue->pending += length;
     return 0;
 }
 
-int output_write(struct output *output, int socket, const void *data, size_t length)
+int send_queue_write(struct send_queue *queue, int socket, const void *data, size_t length)
 {
-    size_t waiting = output->bytes.length - output->sent;
+    size_t waiting = queue->bytes.length - queue->sent;
     struct iovec pieces[2] = {
-        { .iov_base = output->bytes.data + output->sent, .iov_len = waiting },
+        { .iov_base = queue->bytes.data + queue->sent, .iov_len = waiting },
         { .iov_base = (void *)data, .iov_len = length },
     };
     struct msghdr message = { .msg_iov = waiting ? pieces : pieces + 1,
                               .msg_iovlen = waiting ? 2 : 1 };
     ssize_t sent;
 
-    if (length < DIRECT_BYTES || waiting > DIRECT_BYTES || !list_is_empty(&output->parts))
-        return output_append(output, data, length);
+    if (length < DIRECT_BYTES || waiting > DIRECT_BYTES || !list_is_empty(&queue->parts))
+        return send_queue_append(queue, data, length);
     sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 || (size_t)sent < waiting) {
         if (sent > 0) {
-            output->sent += (size_t)sent;
-            output->pending -= (size_t)sent;
+            queue->sent += (size_t)sent;
+            queue->pending -= (size_t)sent;
         }
-        return output_append(output, data, length);
+        return send_queue_append(queue, data, length);
     }
-    output->sent += waiting;
-    output->pending -= waiting;
-    output_compact(output);
+    queue->sent += waiting;
+    queue->pending -= waiting;
+    send_queue_compact(queue);
     sent -= (ssize_t)waiting;
-    return output_append(output, (const char *)data + sent, length - (size_t)sent);
+    return send_queue_append(queue, (const char *)data + sent, length - (size_t)sent);
 }
 
-void output_append_file(struct output *output, int fd, int64_t offset, size_t length)
+void send_queue_append_file(struct send_queue *queue, int fd, int64_t offset, size_t length)
 {
-    struct output_part *part = xnew(struct output_part);
+    struct send_queue_part *part = xnew(struct send_queue_part);
 
-    *part = (struct output_part){
+    *part = (struct send_queue_part){
         .fd = fd,
         .offset = (off_t)offset,
         .left = length,
-        .tail = BUFFER_INIT(output->bytes.maximum),
+        .tail = BUFFER_INIT(queue->bytes.maximum),
     };
-    list_append(&output->parts, &part->link);
-    output->pending += length;
+    list_append(&queue->parts, &part->link);
+    queue->pending += length;
 }
 
-static enum output_result result_of_errno(void)
+static enum send_queue_result result_of_errno(void)
 {
-    return errno == EAGAIN || errno == EINTR ? OUTPUT_BLOCKED : OUTPUT_BROKEN;
+    return errno == EAGAIN || errno == EINTR ? SEND_QUEUE_BLOCKED : SEND_QUEUE_BROKEN;
 }
 
-static enum output_result flush_bytes(struct output *output, int socket)
+static enum send_queue_result flush_bytes(struct send_queue *queue, int socket)
 {
-    int more = list_is_empty(&output->parts) ? 0 : MSG_MORE;
+    int more = list_is_empty(&queue->parts) ? 0 : MSG_MORE;
 
-    while (output->sent < output->bytes.length) {
-        size_t left = output->bytes.length - output->sent;
-        ssize_t sent = send(socket, output->bytes.data + output->sent, left,
-                            MSG_NOSIGNAL | MSG_DONTWAIT | more);
+    while (queue->sent < queue->bytes.length) {
+        size_t left = queue->bytes.length - queue->sent;
+        ssize_t sent =
+            send(socket, queue->bytes.data + queue->sent, left, MSG_NOSIGNAL | MSG_DONTWAIT | more);
 
         if (sent < 0)
             return result_of_errno();
-        output->sent += (size_t)sent;
-        output->pending -= (size_t)sent;
-        output_compact(output);
+        queue->sent += (size_t)sent;
+        queue->pending -= (size_t)sent;
+        send_queue_compact(queue);
         if ((size_t)sent < left)
-            return OUTPUT_BLOCKED;
+            return SEND_QUEUE_BLOCKED;
     }
-    return OUTPUT_EMPTY;
+    return SEND_QUEUE_EMPTY;
 }
 
-static enum output_result flush_file(struct output *output, struct output_part *part, int socket,
-                                     size_t *budget)
+static enum send_queue_result flush_file(struct send_queue *queue, struct send_queue_part *part,
+                                         int socket, size_t *budget)
 {
     while (part->left) {
         ssize_t sent = *budget ? sendfile(socket, part->fd, &part->offset, MIN(part->left, *budget))
                                : -1;
 
         if (!*budget)
-            return OUTPUT_BLOCKED;
+            return SEND_QUEUE_BLOCKED;
         if (sent < 0)
             return result_of_errno();
         if (sent == 0)
-            return OUTPUT_BROKEN;
+            return SEND_QUEUE_BROKEN;
         part->left -= (size_t)sent;
-        output->pending -= (size_t)sent;
+        queue->pending -= (size_t)sent;
         *budget -= (size_t)sent;
     }
-    return OUTPUT_EMPTY;
+    return SEND_QUEUE_EMPTY;
 }
 
-enum output_result output_flush(struct output *output, int socket)
+enum send_queue_result send_queue_flush(struct send_queue *queue, int socket)
 {
     size_t budget = FILE_BYTES_PER_FLUSH;
 
     for (;;) {
-        enum output_result result = flush_bytes(output, socket);
-        struct output_part *part = part_first(output);
+        enum send_queue_result result = flush_bytes(queue, socket);
+        struct send_queue_part *part = part_first(queue);
 
-        if (result != OUTPUT_EMPTY || !part)
+        if (result != SEND_QUEUE_EMPTY || !part)
             return result;
-        result = flush_file(output, part, socket, &budget);
-        if (result != OUTPUT_EMPTY)
+        result = flush_file(queue, part, socket, &budget);
+        if (result != SEND_QUEUE_EMPTY)
             return result;
-        buffer_fini(&output->bytes);
-        output->bytes = part->tail;
-        part->tail = BUFFER_INIT(output->bytes.maximum);
+        buffer_fini(&queue->bytes);
+        queue->bytes = part->tail;
+        part->tail = BUFFER_INIT(queue->bytes.maximum);
         part_free(part);
     }
 }

@@ -10,30 +10,30 @@
 
 #include <stdint.h>
 
-struct output {
+struct send_queue {
     struct buffer bytes; /* sent first */
     size_t sent;         /* of the bytes */
     struct list parts;   /* files, each with the bytes behind it */
     size_t pending;      /* all that is not sent yet */
 };
 
-enum output_result {
-    OUTPUT_EMPTY,
-    OUTPUT_BLOCKED, /* try again when the socket is writable */
-    OUTPUT_BROKEN   /* the peer is gone, or a file is shorter than promised */
+enum send_queue_result {
+    SEND_QUEUE_EMPTY,
+    SEND_QUEUE_BLOCKED, /* try again when the socket is writable */
+    SEND_QUEUE_BROKEN   /* the peer is gone, or a file is shorter than promised */
 };
 
-void output_init(struct output *output, size_t maximum_bytes);
-void output_fini(struct output *output);
+void send_queue_init(struct send_queue *queue, size_t maximum_bytes);
+void send_queue_fini(struct send_queue *queue);
 
 /* 0, or -1 when the maximum would be passed. */
-int output_append(struct output *output, const void *data, size_t length);
+int send_queue_append(struct send_queue *queue, const void *data, size_t length);
 
-/* As output_append(), but what the socket takes now is never copied. */
-int output_write(struct output *output, int socket, const void *data, size_t length);
+/* As send_queue_append(), but what the socket takes now is never copied. */
+int send_queue_write(struct send_queue *queue, int socket, const void *data, size_t length);
 
 /* Takes the descriptor over. */
-void output_append_file(struct output *output, int fd, int64_t offset, size_t length);
+void send_queue_append_file(struct send_queue *queue, int fd, int64_t offset, size_t length);
 
 /* Sends what the socket takes; of files a bounded amount, so that others have their turn. */
-enum output_result output_flush(struct output *output, int socket);
+enum send_queue_result send_queue_flush(struct send_queue *queue, int socket);

@@ -19,7 +19,7 @@ enum { STEP_BYTES = 1024 * 1024 /* in one turn of the loop */, FILES_TOLD = 50, 
 
 struct execution_stream {
     const char *name;
-    struct output *output; /* borrowed from the execution; NULL without one */
+    struct spool *spool; /* borrowed from the execution; NULL without one */
     uint64_t offset;
     struct mask_stream mask;
     struct text_cut cut;
@@ -135,10 +135,10 @@ static void say_session(struct python *python)
 static bool say_lost_output(struct python *python)
 {
     const struct execution *execution = python->execute.execution;
-    const struct error *err = output_error(execution->out);
+    const struct error *err = spool_error(execution->out);
 
     if (!err && execution->err)
-        err = output_error(execution->err);
+        err = spool_error(execution->err);
     if (err)
         tool_say(python->call, "\n[notice] The output is incomplete: %s.", err->message);
     return err != NULL;
@@ -231,9 +231,9 @@ static bool read_step(struct execution_stream *stream)
     uint64_t start, end;
     ssize_t count = 0;
 
-    if (stream->output && output_extent(stream->output, stream->offset, &start, &end))
-        count = output_read(stream->output, start, bytes,
-                            (size_t)MIN(end - start, (uint64_t)sizeof(bytes)));
+    if (stream->spool && spool_extent(stream->spool, stream->offset, &start, &end))
+        count = spool_read(stream->spool, start, bytes,
+                           (size_t)MIN(end - start, (uint64_t)sizeof(bytes)));
     if (count <= 0) {
         mask_end(&stream->mask, &masked);
     } else {
@@ -269,7 +269,7 @@ static void on_done(struct execute *execute)
         return;
     }
     for (size_t i = 0; i < ARRAY_LENGTH(python->streams); i++) {
-        python->streams[i].output = i == 0 ? execution->out : execution->err;
+        python->streams[i].spool = i == 0 ? execution->out : execution->err;
         python->streams[i].mask = MASK_STREAM(execution_mask(execution));
     }
     timer_arm_in(&python->next, 0);

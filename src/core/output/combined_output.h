@@ -12,24 +12,26 @@
 #include "core/output/spool.h"
 #include "core/output/stream_order.h"
 
-struct merged {
-    struct output *streams[JOURNAL_STREAMS]; /* borrowed; the second NULL for one alone */
-    struct journal *journal;                 /* borrowed; NULL for one alone */
+struct combined_output {
+    struct spool *streams[STREAM_COUNT]; /* borrowed; the second NULL for one alone */
+    struct stream_order *order;          /* borrowed; NULL for one alone */
 };
 
-uint64_t merged_length(const struct merged *merged);
-bool merged_has_gap(const struct merged *merged, uint64_t *out_start, uint64_t *out_end);
+uint64_t combined_output_length(const struct combined_output *merged);
+bool combined_output_has_gap(const struct combined_output *merged, uint64_t *out_start,
+                             uint64_t *out_end);
 
 /* Bytes that can be read in one piece. */
-struct merged_piece {
+struct combined_output_piece {
     uint64_t start, end; /* merged offsets */
-    struct output *output;
+    struct spool *spool;
     uint64_t place; /* of `start` in its spool */
 };
 
 /* The next ones at or after `offset`; false when there are none (yet). */
-bool merged_find(const struct merged *merged, uint64_t offset, struct merged_piece *out_piece);
+bool combined_output_find(const struct combined_output *merged, uint64_t offset,
+                          struct combined_output_piece *out_piece);
 
 /* How far each stream has been read by one who has read up to `offset`. */
-void merged_positions(const struct merged *merged, uint64_t offset,
-                      uint64_t out_positions[JOURNAL_STREAMS]);
+void combined_output_positions(const struct combined_output *merged, uint64_t offset,
+                               uint64_t out_positions[STREAM_COUNT]);

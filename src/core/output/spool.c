@@ -13,11 +13,11 @@
 
 enum { TERMINAL_BYTES = 128 * 1024 }; /* at most this much is on its way through a terminal */
 
-int output_full_parse(const char *name)
+int spool_full_parse(const char *name)
 {
-    static const char *const names[OUTPUT_FULL_KINDS] = { "drop", "block", "stop" };
+    static const char *const names[SPOOL_FULL_KINDS] = { "drop", "block", "stop" };
 
-    for (int i = 0; i < OUTPUT_FULL_KINDS; i++) {
+    for (int i = 0; i < SPOOL_FULL_KINDS; i++) {
         if (str_equal(names[i], name))
             return i;
     }
@@ -28,226 +28,225 @@ int output_full_parse(const char *name)
 
 static void on_stall(struct timer *timer)
 {
-    struct output *output = container_of(timer, struct output, stall);
-    int64_t since_us = loop_now_us(output->options.loop) - output->options.stall_timeout_us;
-    struct output_follower *follower, *following;
+    struct spool *spool = container_of(timer, struct spool, stall);
+    int64_t since_us = loop_now_us(spool->options.loop) - spool->options.stall_timeout_us;
+    struct spool_follower *follower, *following;
     struct list stalled = LIST_INIT(stalled);
 
-    list_for_each_safe (follower, following, &output->followers, node) {
-        if (follower->offset + output->cap_bytes > output->length ||
-            follower->moved_at_us > since_us)
+    list_for_each_safe (follower, following, &spool->followers, node) {
+        if (follower->offset + spool->cap_bytes > spool->length || follower->moved_at_us > since_us)
             continue;
         list_remove(&follower->node);
         list_append(&stalled, &follower->node);
     }
-    while ((follower = list_first(&stalled, struct output_follower, node))) {
+    while ((follower = list_first(&stalled, struct spool_follower, node))) {
         list_remove(&follower->node);
         if (follower->on_stalled)
             follower->on_stalled(follower);
     }
-    if (output->source.fd >= 0)
-        output_drain(output);
+    if (spool->source.fd >= 0)
+        spool_drain(spool);
 }
 
-struct output *output_new(const struct output_options *options)
+struct spool *spool_new(const struct spool_options *options)
 {
-    struct output *output = xnew(struct output);
+    struct spool *spool = xnew(struct spool);
 
-    output->options = *options;
-    output->options.cap_bytes = MAX(options->cap_bytes, (uint64_t)(4 * PAGE_BYTES));
-    output->cap_bytes = output->options.cap_bytes;
-    output->file = -1;
-    output->source.fd = -1;
-    list_init(&output->followers);
-    timer_init(&output->stall, options->loop, on_stall);
-    flow_join(&output->share, options->flows, options->flow, output_on_served);
+    spool->options = *options;
+    spool->options.cap_bytes = MAX(options->cap_bytes, (uint64_t)(4 * PAGE_BYTES));
+    spool->cap_bytes = spool->options.cap_bytes;
+    spool->file = -1;
+    spool->source.fd = -1;
+    list_init(&spool->followers);
+    timer_init(&spool->stall, options->loop, on_stall);
+    flow_join(&spool->share, options->flows, options->flow, spool_on_served);
     if (!options->is_new)
-        output_find_earlier(output);
-    if (options->recorded_bytes > output->length)
-        output_note_missing(output);
-    return output;
+        spool_find_earlier(spool);
+    if (options->recorded_bytes > spool->length)
+        spool_note_missing(spool);
+    return spool;
 }
 
-void output_free(struct output *output)
+void spool_free(struct spool *spool)
 {
-    if (!output)
+    if (!spool)
         return;
-    output_close_source(output);
-    flow_leave(&output->share);
-    while (!list_is_empty(&output->followers))
-        list_remove(output->followers.next);
-    fd_close(output->file);
-    free(output);
+    spool_close_source(spool);
+    flow_leave(&spool->share);
+    while (!list_is_empty(&spool->followers))
+        list_remove(spool->followers.next);
+    fd_close(spool->file);
+    free(spool);
 }
 
-static void keep_place(struct output *output, uint64_t offset)
+static void keep_place(struct spool *spool, uint64_t offset)
 {
-    bool is_kept = list_is_linked(&output->ghost.node);
+    bool is_kept = list_is_linked(&spool->ghost.node);
 
-    output->ghost.offset = is_kept ? MIN(output->ghost.offset, offset) : offset;
-    output->ghost.moved_at_us = loop_now_us(output->options.loop);
+    spool->ghost.offset = is_kept ? MIN(spool->ghost.offset, offset) : offset;
+    spool->ghost.moved_at_us = loop_now_us(spool->options.loop);
     if (!is_kept)
-        list_append(&output->followers, &output->ghost.node);
+        list_append(&spool->followers, &spool->ghost.node);
 }
 
-void output_set_journal(struct output *output, struct journal *journal, unsigned stream)
+void spool_set_stream_order(struct spool *spool, struct stream_order *order, unsigned stream)
 {
-    output->journal = journal;
-    output->stream = stream;
+    spool->order = order;
+    spool->stream = stream;
 }
 
-void output_take(struct output *output, int fd, bool is_terminal)
+void spool_take(struct spool *spool, int fd, bool is_terminal)
 {
-    assert(output->source.fd < 0 && fd >= 0);
-    output->is_terminal = output->cannot_splice = is_terminal;
-    output->source.fd = fd;
-    if (output->is_marked)
-        keep_place(output, output->hole_end);
+    assert(spool->source.fd < 0 && fd >= 0);
+    spool->is_terminal = spool->cannot_splice = is_terminal;
+    spool->source.fd = fd;
+    if (spool->is_marked)
+        keep_place(spool, spool->hole_end);
 }
 
-void output_attach(struct output *output, int fd)
+void spool_attach(struct spool *spool, int fd)
 {
     struct stat status;
     int flags = fcntl(fd, F_GETFL);
 
     if (flags >= 0 && !(flags & O_NONBLOCK))
         (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-    output_take(output, fd, fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode));
-    output_watch_source(output);
+    spool_take(spool, fd, fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode));
+    spool_watch_source(spool);
 }
 
-void output_finish(struct output *output)
+void spool_finish(struct spool *spool)
 {
     int waiting = 0;
 
-    if (output->finishing)
+    if (spool->finishing)
         return;
-    output->finishing = true;
-    if (output->source.fd < 0) {
-        output->finished = true;
+    spool->finishing = true;
+    if (spool->source.fd < 0) {
+        spool->finished = true;
         return;
     }
-    if (output->is_terminal || ioctl(output->source.fd, FIONREAD, &waiting) < 0)
+    if (spool->is_terminal || ioctl(spool->source.fd, FIONREAD, &waiting) < 0)
         waiting = TERMINAL_BYTES;
-    output->finish_at = output->length + (uint64_t)waiting;
-    if (output->is_terminal)
-        flow_stop_waiting(&output->share); /* it has its pause behind it: it is the last one */
-    output_drain(output);
+    spool->finish_at = spool->length + (uint64_t)waiting;
+    if (spool->is_terminal)
+        flow_stop_waiting(&spool->share); /* it has its pause behind it: it is the last one */
+    spool_drain(spool);
 }
 
-bool output_is_finished(const struct output *output)
+bool spool_is_finished(const struct spool *spool)
 {
-    return output->finished;
+    return spool->finished;
 }
 
-bool output_is_closed(const struct output *output)
+bool spool_is_closed(const struct spool *spool)
 {
-    return output->source.fd < 0;
+    return spool->source.fd < 0;
 }
 
-uint64_t output_length(const struct output *output)
+uint64_t spool_length(const struct spool *spool)
 {
-    return output->length;
+    return spool->length;
 }
 
-bool output_is_over(const struct output *output)
+bool spool_is_over(const struct spool *spool)
 {
-    return output->length > output->options.cap_bytes;
+    return spool->length > spool->options.cap_bytes;
 }
 
-bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end)
+bool spool_has_hole(const struct spool *spool, uint64_t *out_start, uint64_t *out_end)
 {
-    bool is_short = output->stored < output->length;
+    bool is_short = spool->stored < spool->length;
 
-    if (!output->hole_end && !is_short)
+    if (!spool->hole_end && !is_short)
         return false;
-    *out_start = output->hole_end ? output->hole_start : output->stored;
-    *out_end = is_short ? output->length : output->hole_end;
+    *out_start = spool->hole_end ? spool->hole_start : spool->stored;
+    *out_end = is_short ? spool->length : spool->hole_end;
     return true;
 }
 
-bool output_extent(const struct output *output, uint64_t offset, uint64_t *out_start,
-                   uint64_t *out_end)
+bool spool_extent(const struct spool *spool, uint64_t offset, uint64_t *out_start,
+                  uint64_t *out_end)
 {
-    bool before_hole = output->hole_end && offset < output->hole_start;
+    bool before_hole = spool->hole_end && offset < spool->hole_start;
 
-    if (output->hole_end && !before_hole)
-        offset = MAX(offset, output->hole_end);
-    if (offset >= output->stored)
+    if (spool->hole_end && !before_hole)
+        offset = MAX(offset, spool->hole_end);
+    if (offset >= spool->stored)
         return false;
     *out_start = offset;
-    *out_end = before_hole ? output->hole_start : output->stored;
+    *out_end = before_hole ? spool->hole_start : spool->stored;
     return true;
 }
 
-const struct error *output_error(const struct output *output)
+const struct error *spool_error(const struct spool *spool)
 {
-    if (output->error.code)
-        return &output->error;
-    return output->unread.code ? &output->unread : NULL;
+    if (spool->error.code)
+        return &spool->error;
+    return spool->unread.code ? &spool->unread : NULL;
 }
 
-void output_note_unread(struct output *output)
+void spool_note_unread(struct spool *spool)
 {
-    error_sys(&output->unread, "read the spool %s", output->options.name);
+    error_sys(&spool->unread, "read the spool %s", spool->options.name);
 }
 
-ssize_t output_read(struct output *output, uint64_t start, void *bytes, size_t length)
+ssize_t spool_read(struct spool *spool, uint64_t start, void *bytes, size_t length)
 {
-    ssize_t count = pread(output->file, bytes, length, (off_t)start);
+    ssize_t count = pread(spool->file, bytes, length, (off_t)start);
 
     if (count > 0)
         return count;
     if (count == 0)
         errno = ENODATA; /* the file is shorter than it was */
-    output_note_unread(output);
+    spool_note_unread(spool);
     return -1;
 }
 
-int output_fd(const struct output *output)
+int spool_fd(const struct spool *spool)
 {
-    return output->file;
+    return spool->file;
 }
 
 /* --- followers ----------------------------------------------------------------------------- */
 
-void output_follow(struct output *output, struct output_follower *follower, uint64_t offset)
+void spool_follow(struct spool *spool, struct spool_follower *follower, uint64_t offset)
 {
-    list_remove(&output->ghost.node);
+    list_remove(&spool->ghost.node);
     follower->offset = follower->start = offset;
-    follower->moved_at_us = loop_now_us(output->options.loop);
-    output->passed = MAX(output->passed, MIN(offset, output->length));
-    list_append(&output->followers, &follower->node);
-    output_mark_followed(output);
-    output_continue_source(output);
+    follower->moved_at_us = loop_now_us(spool->options.loop);
+    spool->passed = MAX(spool->passed, MIN(offset, spool->length));
+    list_append(&spool->followers, &follower->node);
+    spool_mark_followed(spool);
+    spool_continue_source(spool);
 }
 
-void output_follower_moved(struct output *output, struct output_follower *follower, uint64_t offset)
+void spool_follower_moved(struct spool *spool, struct spool_follower *follower, uint64_t offset)
 {
     if (offset <= follower->offset)
         return;
     follower->offset = offset;
-    follower->moved_at_us = loop_now_us(output->options.loop);
-    output->passed = MAX(output->passed, MIN(offset, output->length));
+    follower->moved_at_us = loop_now_us(spool->options.loop);
+    spool->passed = MAX(spool->passed, MIN(offset, spool->length));
     if (list_is_linked(&follower->node))
-        output_continue_source(output);
+        spool_continue_source(spool);
 }
 
-void output_unfollow(struct output *output, struct output_follower *follower)
+void spool_unfollow(struct spool *spool, struct spool_follower *follower)
 {
     list_remove(&follower->node);
-    output_mark_followed(output);
-    output_continue_source(output);
+    spool_mark_followed(spool);
+    spool_continue_source(spool);
 }
 
 /* Whether a later one has gone on where this one was: its client came back before we knew that it
  * had left. */
-static bool is_resumed(const struct output *output, const struct output_follower *vanished)
+static bool is_resumed(const struct spool *spool, const struct spool_follower *vanished)
 {
     const struct list *node = vanished->node.next;
 
-    for (; node != &output->followers; node = node->next) {
-        const struct output_follower *later = container_of(node, struct output_follower, node);
+    for (; node != &spool->followers; node = node->next) {
+        const struct spool_follower *later = container_of(node, struct spool_follower, node);
 
         if (later->start + ON_ITS_WAY_BYTES >= vanished->offset &&
             later->start <= vanished->offset + ON_ITS_WAY_BYTES)
@@ -256,13 +255,13 @@ static bool is_resumed(const struct output *output, const struct output_follower
     return false;
 }
 
-void output_follower_vanished(struct output *output, struct output_follower *follower)
+void spool_follower_vanished(struct spool *spool, struct spool_follower *follower)
 {
-    bool was_waited_for = list_is_linked(&follower->node) && !is_resumed(output, follower);
+    bool was_waited_for = list_is_linked(&follower->node) && !is_resumed(spool, follower);
 
     list_remove(&follower->node);
-    if (was_waited_for && output->source.fd >= 0)
-        keep_place(output, follower->offset);
+    if (was_waited_for && spool->source.fd >= 0)
+        keep_place(spool, follower->offset);
     else
-        output_unfollow(output, follower);
+        spool_unfollow(spool, follower);
 }

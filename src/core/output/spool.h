@@ -12,13 +12,13 @@
  * exec.stall_timeout. So a reader that reads gets everything, and one that does not stops nobody
  * for long. One that vanishes, because its client or the daemon was cut off, may come back within
  * that time and finds what it has not read; the file's sticky bit tells the next daemon that
- * somebody was reading. With OUTPUT_BLOCK nothing is dropped that no reader has been given: the
+ * somebody was reading. With SPOOL_BLOCK nothing is dropped that no reader has been given: the
  * pipe is not drained further than the cap ahead of the readers, and the program waits.
  *
  * Where more is kept than the owner of the output has room for (on_kept), the cap becomes smaller.
  *
  * When the spool cannot be written (disk full), the program is not stopped: its further bytes are
- * counted and dropped, and output_error() says why.
+ * counted and dropped, and spool_error() says why.
  */
 
 #include "base/error.h"
@@ -30,108 +30,108 @@
 #include <sys/types.h>
 
 struct buffer;
-struct journal;
-struct output;
+struct stream_order;
+struct spool;
 
-typedef void output_changed_fn(void *context);
+typedef void spool_changed_fn(void *context);
 
 /* So many bytes more (or less) are in the file; true when there are too many. */
-typedef bool output_kept_fn(void *context, int64_t bytes);
+typedef bool spool_kept_fn(void *context, int64_t bytes);
 
-enum { OUTPUT_NAME_SIZE = ID_SIZE + 16 };
+enum { SPOOL_NAME_SIZE = ID_SIZE + 16 };
 
 /* What happens at the cap. */
-enum output_full {
-    OUTPUT_DROP,  /* the middle is dropped */
-    OUTPUT_BLOCK, /* the program waits for a reader */
-    OUTPUT_STOP,  /* as drop; the owner stops the program when output_is_over() says so */
-    OUTPUT_FULL_KINDS
+enum spool_full {
+    SPOOL_DROP,  /* the middle is dropped */
+    SPOOL_BLOCK, /* the program waits for a reader */
+    SPOOL_STOP,  /* as drop; the owner stops the program when spool_is_over() says so */
+    SPOOL_FULL_KINDS
 };
 
-int output_full_parse(const char *name); /* -1 for an unknown one */
+int spool_full_parse(const char *name); /* -1 for an unknown one */
 
-struct output_options {
-    struct loop *loop;           /* borrowed */
-    int directory;               /* borrowed: where spool files live */
-    char name[OUTPUT_NAME_SIZE]; /* of the file, may be below one folder, which is made if missing:
+struct spool_options {
+    struct loop *loop;          /* borrowed */
+    int directory;              /* borrowed: where spool files live */
+    char name[SPOOL_NAME_SIZE]; /* of the file, may be below one folder, which is made if missing:
                                     "output/exe_….out" */
     uint64_t cap_bytes;
     int64_t stall_timeout_us;
-    enum output_full full;
+    enum spool_full full;
     uint64_t recorded_bytes; /* so much came, as its record says; 0 when that is not known */
     bool is_new; /* there is no file of an earlier daemon: nobody has used the name before */
-    struct flows *flows; /* borrowed: whose shares its bytes are taken in; NULL: no limit */
-    const char *flow;    /* the name of its flow, borrowed for output_new() */
-    output_changed_fn *on_change; /* new bytes, or the end; may be NULL */
-    output_kept_fn *on_kept;      /* may be NULL */
-    output_changed_fn *on_loss;   /* see output_accept_loss(); NULL: nobody has to know */
+    struct flows *flows;         /* borrowed: whose shares its bytes are taken in; NULL: no limit */
+    const char *flow;            /* the name of its flow, borrowed for spool_new() */
+    spool_changed_fn *on_change; /* new bytes, or the end; may be NULL */
+    spool_kept_fn *on_kept;      /* may be NULL */
+    spool_changed_fn *on_loss;   /* see spool_accept_loss(); NULL: nobody has to know */
     void *context;
 };
 
 /* The file has failed, and on_loss was called, once: nothing is taken until now, so that the loss
  * can be recorded before there is one. From now on bytes are counted and dropped. */
-void output_accept_loss(struct output *output);
+void spool_accept_loss(struct spool *spool);
 
 /* Finds the file of an earlier daemon if there is one. */
-struct output *output_new(const struct output_options *options);
-void output_free(struct output *output); /* NULL is fine; closes, keeps the file */
-SCOPED_DEFINE(output_free, struct output);
+struct spool *spool_new(const struct spool_options *options);
+void spool_free(struct spool *spool); /* NULL is fine; closes, keeps the file */
+SCOPED_DEFINE(spool_free, struct spool);
 
-/* From now on the journal, which is borrowed, is told what comes; see stream_order.h. */
-void output_set_journal(struct output *output, struct journal *journal, unsigned stream);
+/* From now on the order, which is borrowed, is told what comes; see stream_order.h. */
+void spool_set_stream_order(struct spool *spool, struct stream_order *order, unsigned stream);
 
 /* Starts reading from the pipe or terminal; takes over the descriptor. Continues at the file's
  * size. */
-void output_attach(struct output *output, int fd);
+void spool_attach(struct spool *spool, int fd);
 
-/* The same for one that is known not to block, but nothing is read before output_finish(). */
-void output_take(struct output *output, int fd, bool is_terminal);
+/* The same for one that is known not to block, but nothing is read before spool_finish(). */
+void spool_take(struct spool *spool, int fd, bool is_terminal);
 
 /* The program has ended: what is in the pipe now is taken, then the output counts as complete, even
  * if a background child still holds the pipe. Such a child's later bytes are taken too, until the
  * pipe closes. */
-void output_finish(struct output *output);
-bool output_is_finished(const struct output *output);
-bool output_is_closed(
-    const struct output *output); /* the pipe has been read to its end, or was never there */
+void spool_finish(struct spool *spool);
+bool spool_is_finished(const struct spool *spool);
+bool spool_is_closed(
+    const struct spool *spool); /* the pipe has been read to its end, or was never there */
 
-uint64_t output_length(const struct output *output); /* bytes written by the program so far */
+uint64_t spool_length(const struct spool *spool); /* bytes written by the program so far */
 
-bool output_is_over(const struct output *output); /* more came than the spool keeps */
+bool spool_is_over(const struct spool *spool); /* more came than the spool keeps */
 
 /* The bytes that came and cannot be read: the dropped middle, or what could not be kept at the end.
  * With both, all from the first to the last of them. */
-bool output_has_hole(const struct output *output, uint64_t *out_start, uint64_t *out_end);
+bool spool_has_hole(const struct spool *spool, uint64_t *out_start, uint64_t *out_end);
 
 /* The bytes that can be read at or after `offset`, up to the next hole or the end of the spool:
  * false when there are none (yet). */
-bool output_extent(const struct output *output, uint64_t offset, uint64_t *out_start,
-                   uint64_t *out_end);
+bool spool_extent(const struct spool *spool, uint64_t offset, uint64_t *out_start,
+                  uint64_t *out_end);
 
 /* Why bytes are missing, other than those of the dropped middle; NULL when none are. */
-const struct error *output_error(const struct output *output);
+const struct error *spool_error(const struct spool *spool);
 
 /* Reading the spool has just failed, as errno says. */
-void output_note_unread(struct output *output);
+void spool_note_unread(struct spool *spool);
 
-/* Bytes that output_extent() has told of; -1 when they cannot be read, which is noted. */
-ssize_t output_read(struct output *output, uint64_t start, void *bytes, size_t length);
+/* Bytes that spool_extent() has told of; -1 when they cannot be read, which is noted. */
+ssize_t spool_read(struct spool *spool, uint64_t start, void *bytes, size_t length);
 
 /* A descriptor of the spool for reading, borrowed; -1 while nothing was written. */
-int output_fd(const struct output *output);
+int spool_fd(const struct spool *spool);
 
 /* Whether bytes may be handed to a socket by reference, as sendfile(2) does: otherwise they could
  * be dropped before they are received. */
-bool output_may_be_sent(struct output *output);
+bool spool_may_be_sent(struct spool *spool);
 
 /* Head and tail, at most `capture` bytes in all; *out_truncated if some are missing between them. A
  * marker line with the number of bytes left out stands between them. */
-int output_capture(struct output *output, size_t capture, struct buffer *text, bool *out_truncated);
+int spool_capture(struct spool *spool, size_t capture, struct buffer *text, bool *out_truncated);
 
 /* --- followers ----------------------------------------------------------------------------- */
 
 /* A reader that must not lose bytes: it says how far it has read. */
-struct output_follower {
+struct spool_follower {
     struct list node;
     uint64_t offset;
     uint64_t start; /* where it began */
@@ -139,14 +139,13 @@ struct output_follower {
 
     /* It has stalled for too long and is no longer waited for: what it has not read may be dropped
      * when this returns. May be NULL. */
-    void (*on_stalled)(struct output_follower *follower);
+    void (*on_stalled)(struct spool_follower *follower);
 };
 
-void output_follow(struct output *output, struct output_follower *follower, uint64_t offset);
-void output_follower_moved(struct output *output, struct output_follower *follower,
-                           uint64_t offset);
-void output_unfollow(struct output *output, struct output_follower *follower);
+void spool_follow(struct spool *spool, struct spool_follower *follower, uint64_t offset);
+void spool_follower_moved(struct spool *spool, struct spool_follower *follower, uint64_t offset);
+void spool_unfollow(struct spool *spool, struct spool_follower *follower);
 
-/* As output_unfollow(), of one that has not read everything it wanted: its place is kept for a
+/* As spool_unfollow(), of one that has not read everything it wanted: its place is kept for a
  * while, until another follower comes. */
-void output_follower_vanished(struct output *output, struct output_follower *follower);
+void spool_follower_vanished(struct spool *spool, struct spool_follower *follower);

@@ -51,16 +51,16 @@ static uint64_t skip_to_character(int fd, uint64_t start)
 }
 
 /* The first bytes before and the last bytes behind what is left out; one may be empty. */
-static void choose_ends(const struct output *output, size_t capture, uint64_t *out_head_end,
+static void choose_ends(const struct spool *spool, size_t capture, uint64_t *out_head_end,
                         uint64_t *out_tail_start, uint64_t *out_tail_end)
 {
     uint64_t hole_start, hole_end = 0, start, end = 0;
 
-    if (!output_extent(output, 0, &start, &end) || start > 0)
+    if (!spool_extent(spool, 0, &start, &end) || start > 0)
         end = 0;
     *out_head_end = MIN(end, (uint64_t)capture / 2);
-    if (output_has_hole(output, &hole_start, &hole_end) &&
-        !output_extent(output, hole_end, &start, &end))
+    if (spool_has_hole(spool, &hole_start, &hole_end) &&
+        !spool_extent(spool, hole_end, &start, &end))
         end = hole_end;
     *out_tail_end = end;
     *out_tail_start = MAX(hole_end, end > capture / 2 ? end - capture / 2 : 0);
@@ -72,22 +72,22 @@ static int put_left_out(struct buffer *text, uint64_t length)
     return buffer_appendf(text, "\n[… %llu bytes left out …]\n", (unsigned long long)length);
 }
 
-static int capture_ends(struct output *output, size_t capture, struct buffer *text,
+static int capture_ends(struct spool *spool, size_t capture, struct buffer *text,
                         bool *out_truncated)
 {
-    uint64_t length = output_length(output);
+    uint64_t length = spool_length(spool);
     uint64_t head_end, tail_start, tail_end, hole_start, hole_end;
     size_t from = text->length;
-    int fd = output_fd(output);
+    int fd = spool_fd(spool);
 
-    *out_truncated = length > capture || output_has_hole(output, &hole_start, &hole_end) ||
-                     output_error(output);
+    *out_truncated = length > capture || spool_has_hole(spool, &hole_start, &hole_end) ||
+                     spool_error(spool);
     if (fd < 0)
         return length ? put_left_out(text, length) : 0;
     if (!*out_truncated)
         return append_range(fd, 0, length, text);
 
-    choose_ends(output, capture, &head_end, &tail_start, &tail_end);
+    choose_ends(spool, capture, &head_end, &tail_start, &tail_end);
     if (append_range(fd, 0, head_end, text) < 0)
         return -1;
     if (tail_start > head_end) {
@@ -100,11 +100,11 @@ static int capture_ends(struct output *output, size_t capture, struct buffer *te
     return append_range(fd, tail_start, tail_end, text);
 }
 
-int output_capture(struct output *output, size_t capture, struct buffer *text, bool *out_truncated)
+int spool_capture(struct spool *spool, size_t capture, struct buffer *text, bool *out_truncated)
 {
-    if (capture_ends(output, capture, text, out_truncated) == 0)
+    if (capture_ends(spool, capture, text, out_truncated) == 0)
         return 0;
     *out_truncated = true;
-    output_note_unread(output);
+    spool_note_unread(spool);
     return -1;
 }

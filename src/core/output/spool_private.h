@@ -24,7 +24,7 @@ enum {
 
 /* Of bytes, when the file cannot take them any more. Until it is accepted they stay where they are.
  */
-enum output_loss {
+enum spool_loss {
     LOSS_NONE,
     LOSS_FOUND,
     LOSS_TOLD, /* to on_loss */
@@ -32,24 +32,24 @@ enum output_loss {
 };
 
 /* At the end of the file, as memory. */
-struct output_room {
+struct spool_room {
     char *memory; /* owned; NULL without */
     uint64_t start;
     size_t length;
 };
 
-struct output {
-    struct output_options options;
-    struct io_watch source;   /* fd: the pipe or terminal, owned; -1 without */
-    struct flow_source share; /* of the turns of the loop */
-    struct timer stall;       /* armed while the pipe waits for a follower */
-    struct journal *journal;  /* borrowed; may be NULL */
-    unsigned stream;          /* which one it is there */
+struct spool {
+    struct spool_options options;
+    struct io_watch source;     /* fd: the pipe or terminal, owned; -1 without */
+    struct flow_source share;   /* of the turns of the loop */
+    struct timer stall;         /* armed while the pipe waits for a follower */
+    struct stream_order *order; /* borrowed; may be NULL */
+    unsigned stream;            /* which one it is there */
     struct list followers;
-    uint64_t passed;              /* by the reader that has come furthest */
-    struct output_follower ghost; /* the place of one that vanished; not linked without one */
-    int file;                     /* owned; -1 until the first byte */
-    uint64_t length;              /* bytes that came */
+    uint64_t passed;             /* by the reader that has come furthest */
+    struct spool_follower ghost; /* the place of one that vanished; not linked without one */
+    int file;                    /* owned; -1 until the first byte */
+    uint64_t length;             /* bytes that came */
     uint64_t stored;     /* bytes of them that have a place in the file: all, unless it failed */
     uint64_t hole_start; /* where the dropped middle begins and ends; both 0 without one */
     uint64_t hole_end;
@@ -57,9 +57,9 @@ struct output {
     uint64_t cap_bytes;  /* as in the options, or less */
     uint64_t told_bytes; /* to on_kept */
     unsigned busy_turns;
-    unsigned rests;          /* of a terminal, before it is watched again */
-    struct output_room room; /* of a terminal that writes */
-    bool is_sent;            /* sockets may refer to pages of the file */
+    unsigned rests;         /* of a terminal, before it is watched again */
+    struct spool_room room; /* of a terminal that writes */
+    bool is_sent;           /* sockets may refer to pages of the file */
     bool is_terminal;
     bool cannot_splice;
     bool is_marked; /* as being followed, by the sticky bit */
@@ -68,45 +68,45 @@ struct output {
     bool is_waiting; /* for a reader: the source is not watched */
     bool finishing;
     bool finished;
-    enum output_loss loss;
+    enum spool_loss loss;
     struct error error;  /* of writing: nothing is kept any more */
     struct error unread; /* of reading */
 };
 
 /* --- spool_file.c --------------------------------------------------------------------------- */
 
-void output_write_marks(const struct output *output); /* for the next daemon */
+void spool_write_marks(const struct spool *spool); /* for the next daemon */
 
 /* What an earlier daemon wrote, with the hole that it punched. */
-void output_find_earlier(struct output *output);
+void spool_find_earlier(struct spool *spool);
 
 /* The record knows of more than the file has. */
-void output_note_missing(struct output *output);
+void spool_note_missing(struct spool *spool);
 
 /* 0 also when it is there already. */
-int output_create_file(struct output *output);
+int spool_create_file(struct spool *spool);
 
 /* Whether nothing may be lost that no reader has passed. */
-bool output_is_blocking(const struct output *output);
+bool spool_is_blocking(const struct spool *spool);
 
-void output_drop_middle(struct output *output);
-void output_keep_quota(struct output *output);
+void spool_drop_middle(struct spool *spool);
+void spool_keep_quota(struct spool *spool);
 
 /* --- spool_room.c --------------------------------------------------------------------------- */
 
 /* Where the next READ_BYTES of a terminal go; NULL without room. */
-char *output_make_room(struct output *output);
+char *spool_make_room(struct spool *spool);
 
 /* The file is as long as its bytes. */
-void output_cut_room(struct output *output);
+void spool_cut_room(struct spool *spool);
 
 /* --- spool_take.c --------------------------------------------------------------------------- */
 
-void output_close_source(struct output *output);
-void output_watch_source(struct output *output);
-void output_continue_source(struct output *output);
-void output_mark_followed(struct output *output);
+void spool_close_source(struct spool *spool);
+void spool_watch_source(struct spool *spool);
+void spool_continue_source(struct spool *spool);
+void spool_mark_followed(struct spool *spool);
 
 /* Takes what the source has, as far as its share of the turn and its followers allow. */
-void output_drain(struct output *output);
-void output_on_served(struct flow_source *source);
+void spool_drain(struct spool *spool);
+void spool_on_served(struct flow_source *source);

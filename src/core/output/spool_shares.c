@@ -24,19 +24,19 @@ struct account {
     struct list gone;  /* the same, of sessions that are gone: before the others */
 };
 
-struct spool_entry {
-    struct spool *spool;      /* borrowed */
-    struct account *session;  /* borrowed, as long as it has entries */
-    struct account *owner;    /* the same */
-    struct list session_node; /* in their lists once it has ended */
+struct spool_share {
+    struct spool_shares *shares; /* borrowed */
+    struct account *session;     /* borrowed, as long as it has entries */
+    struct account *owner;       /* the same */
+    struct list session_node;    /* in their lists once it has ended */
     struct list owner_node;
     char id[ID_SIZE];
     uint64_t bytes;
 };
 
-struct spool {
+struct spool_shares {
     struct core *core; /* borrowed */
-    struct map by_id;  /* struct spool_entry */
+    struct map by_id;  /* struct spool_share */
     struct map sessions, owners;
     uint64_t bytes;
     DIR *directory; /* owned; being scanned, NULL otherwise */
@@ -69,120 +69,120 @@ static void account_put(struct map *map, struct account *account)
     free(account);
 }
 
-static struct spool_entry *first_of_session(const struct account *account)
+static struct spool_share *first_of_session(const struct account *account)
 {
-    return list_first(&account->ended, struct spool_entry, session_node);
+    return list_first(&account->ended, struct spool_share, session_node);
 }
 
-static struct spool_entry *first_of_owner(const struct account *account)
+static struct spool_share *first_of_owner(const struct account *account)
 {
-    struct spool_entry *gone = list_first(&account->gone, struct spool_entry, owner_node);
+    struct spool_share *gone = list_first(&account->gone, struct spool_share, owner_node);
 
-    return gone ? gone : list_first(&account->ended, struct spool_entry, owner_node);
+    return gone ? gone : list_first(&account->ended, struct spool_share, owner_node);
 }
 
 /* --- entries --------------------------------------------------------------------------------- */
 
-struct spool_entry *spool_begin(struct spool *spool, const char *execution_id,
-                                const char *session_id, const char *owner)
+struct spool_share *spool_shares_begin(struct spool_shares *shares, const char *execution_id,
+                                       const char *session_id, const char *owner)
 {
-    struct spool_entry *entry = xnew(struct spool_entry);
+    struct spool_share *share = xnew(struct spool_share);
 
-    spool_forget(spool, execution_id); /* found by the scan */
-    entry->spool = spool;
-    entry->session = account_get(&spool->sessions, session_id);
-    entry->owner = account_get(&spool->owners, owner);
-    snprintf(entry->id, sizeof(entry->id), "%s", execution_id);
-    map_put(&spool->by_id, entry->id, entry);
-    return entry;
+    spool_shares_forget(shares, execution_id); /* found by the scan */
+    share->shares = shares;
+    share->session = account_get(&shares->sessions, session_id);
+    share->owner = account_get(&shares->owners, owner);
+    snprintf(share->id, sizeof(share->id), "%s", execution_id);
+    map_put(&shares->by_id, share->id, share);
+    return share;
 }
 
-static void entry_free(struct spool_entry *entry)
+static void share_free(struct spool_share *share)
 {
-    struct spool *spool = entry->spool;
+    struct spool_shares *shares = share->shares;
 
-    spool->bytes -= entry->bytes;
-    entry->session->bytes -= entry->bytes;
-    entry->owner->bytes -= entry->bytes;
-    list_remove(&entry->session_node);
-    list_remove(&entry->owner_node);
-    map_remove(&spool->by_id, entry->id);
-    account_put(&spool->sessions, entry->session);
-    account_put(&spool->owners, entry->owner);
-    free(entry);
+    shares->bytes -= share->bytes;
+    share->session->bytes -= share->bytes;
+    share->owner->bytes -= share->bytes;
+    list_remove(&share->session_node);
+    list_remove(&share->owner_node);
+    map_remove(&shares->by_id, share->id);
+    account_put(&shares->sessions, share->session);
+    account_put(&shares->owners, share->owner);
+    free(share);
 }
 
-static void change(struct spool_entry *entry, int64_t bytes)
+static void change(struct spool_share *share, int64_t bytes)
 {
-    entry->bytes += (uint64_t)bytes;
-    entry->session->bytes += (uint64_t)bytes;
-    entry->owner->bytes += (uint64_t)bytes;
-    entry->spool->bytes += (uint64_t)bytes;
+    share->bytes += (uint64_t)bytes;
+    share->session->bytes += (uint64_t)bytes;
+    share->owner->bytes += (uint64_t)bytes;
+    share->shares->bytes += (uint64_t)bytes;
 }
 
-void spool_end(struct spool_entry *entry)
+void spool_share_end(struct spool_share *share)
 {
     const struct session *session;
 
-    if (!entry)
+    if (!share)
         return;
-    if (!entry->bytes) {
-        entry_free(entry);
+    if (!share->bytes) {
+        share_free(share);
         return;
     }
-    list_append(&entry->session->ended, &entry->session_node);
-    session = map_get(&entry->spool->core->sessions_by_id, entry->session->name);
+    list_append(&share->session->ended, &share->session_node);
+    session = map_get(&share->shares->core->sessions_by_id, share->session->name);
     if (session && session->state != SESSION_ENDING && session->state != SESSION_ENDED)
-        list_append(&entry->owner->ended, &entry->owner_node);
+        list_append(&share->owner->ended, &share->owner_node);
     else
-        list_append(&entry->owner->gone, &entry->owner_node);
+        list_append(&share->owner->gone, &share->owner_node);
 }
 
-void spool_on_session_gone(struct spool *spool, const char *session_id)
+void spool_shares_on_session_gone(struct spool_shares *shares, const char *session_id)
 {
-    struct account *session = map_get(&spool->sessions, session_id);
-    struct spool_entry *entry;
+    struct account *session = map_get(&shares->sessions, session_id);
+    struct spool_share *share;
 
     if (!session)
         return;
-    list_for_each (entry, &session->ended, session_node) {
-        list_remove(&entry->owner_node);
-        list_append(&entry->owner->gone, &entry->owner_node);
+    list_for_each (share, &session->ended, session_node) {
+        list_remove(&share->owner_node);
+        list_append(&share->owner->gone, &share->owner_node);
     }
 }
 
-void spool_forget(struct spool *spool, const char *execution_id)
+void spool_shares_forget(struct spool_shares *shares, const char *execution_id)
 {
-    struct spool_entry *entry = map_get(&spool->by_id, execution_id);
+    struct spool_share *share = map_get(&shares->by_id, execution_id);
 
-    if (entry && list_is_linked(&entry->session_node))
-        entry_free(entry);
+    if (share && list_is_linked(&share->session_node))
+        share_free(share);
 }
 
-uint64_t spool_bytes(const struct spool *spool)
+uint64_t spool_shares_bytes(const struct spool_shares *shares)
 {
-    return spool->bytes;
+    return shares->bytes;
 }
 
 /* --- quotas ---------------------------------------------------------------------------------- */
 
-static void evict(struct spool_entry *entry)
+static void evict(struct spool_share *share)
 {
-    log_info("output evicted", kv("execution", entry->id), kv("bytes", entry->bytes));
-    execution_remove_output(entry->spool->core, entry->id);
-    entry_free(entry);
+    log_info("output evicted", kv("execution", share->id), kv("bytes", share->bytes));
+    execution_remove_output(share->shares->core, share->id);
+    share_free(share);
 }
 
 /* Of the owner that has most and can give something. */
-static struct spool_entry *first_of_all(const struct spool *spool)
+static struct spool_share *first_of_all(const struct spool_shares *shares)
 {
-    struct spool_entry *found = NULL;
+    struct spool_share *found = NULL;
     struct map_slot *slot;
     uint64_t most = 0;
 
-    map_for_each (slot, &spool->owners) {
+    map_for_each (slot, &shares->owners) {
         const struct account *owner = slot->value;
-        struct spool_entry *first = first_of_owner(owner);
+        struct spool_share *first = first_of_owner(owner);
 
         if (first && owner->bytes >= most) {
             most = owner->bytes;
@@ -198,103 +198,103 @@ static bool is_over(uint64_t bytes, uint64_t quota)
 }
 
 /* False when a quota is exceeded and nothing can be evicted for it. */
-static bool make_room(struct spool_entry *entry)
+static bool make_room(struct spool_share *share)
 {
-    struct spool *spool = entry->spool;
-    const struct config *config = spool->core->parts.config;
-    struct spool_entry *oldest = entry;
+    struct spool_shares *shares = share->shares;
+    const struct config *config = shares->core->parts.config;
+    struct spool_share *oldest = share;
 
-    while (oldest && is_over(entry->session->bytes, config->exec.spool_per_session_bytes))
-        if ((oldest = first_of_session(entry->session)))
+    while (oldest && is_over(share->session->bytes, config->exec.spool_per_session_bytes))
+        if ((oldest = first_of_session(share->session)))
             evict(oldest);
-    while (oldest && is_over(entry->owner->bytes, config->exec.spool_per_owner_bytes))
-        if ((oldest = first_of_owner(entry->owner)))
+    while (oldest && is_over(share->owner->bytes, config->exec.spool_per_owner_bytes))
+        if ((oldest = first_of_owner(share->owner)))
             evict(oldest);
-    while (oldest && is_over(spool->bytes, config->exec.spool_total_bytes))
-        if ((oldest = first_of_all(spool)))
+    while (oldest && is_over(shares->bytes, config->exec.spool_total_bytes))
+        if ((oldest = first_of_all(shares)))
             evict(oldest);
     return oldest != NULL;
 }
 
-bool spool_add(struct spool_entry *entry, int64_t bytes)
+bool spool_share_add(struct spool_share *share, int64_t bytes)
 {
-    change(entry, bytes);
-    return bytes > 0 && !make_room(entry);
+    change(share, bytes);
+    return bytes > 0 && !make_room(share);
 }
 
 /* --- what earlier daemons have left ---------------------------------------------------------- */
 
-static void end_scan(struct spool *spool)
+static void end_scan(struct spool_shares *shares)
 {
-    if (spool->directory)
-        closedir(steal_ptr(&spool->directory));
-    timer_stop(&spool->scan);
+    if (shares->directory)
+        closedir(steal_ptr(&shares->directory));
+    timer_stop(&shares->scan);
 }
 
 /* One with files of an execution that is known in memory is counted by that. */
-static void count_file(struct spool *spool, const char *name)
+static void count_file(struct spool_shares *shares, const char *name)
 {
     const char *dot = strchr(name, '.');
-    struct spool_entry *entry;
+    struct spool_share *share;
     struct stat status;
     char id[ID_SIZE];
 
     if (!dot || dot == name || (size_t)(dot - name) >= sizeof(id) ||
-        fstatat(dirfd(spool->directory), name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fstatat(dirfd(shares->directory), name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
         !S_ISREG(status.st_mode))
         return;
     memcpy(id, name, (size_t)(dot - name));
     id[dot - name] = '\0';
-    if (map_get(&spool->core->executions_by_id, id))
+    if (map_get(&shares->core->executions_by_id, id))
         return;
-    entry = map_get(&spool->by_id, id);
-    if (entry && !str_equal(entry->session->name, ""))
+    share = map_get(&shares->by_id, id);
+    if (share && !str_equal(share->session->name, ""))
         return;
-    if (!entry) {
-        entry = spool_begin(spool, id, "", "");
-        list_append(&entry->session->ended, &entry->session_node);
-        list_append(&entry->owner->gone, &entry->owner_node);
+    if (!share) {
+        share = spool_shares_begin(shares, id, "", "");
+        list_append(&share->session->ended, &share->session_node);
+        list_append(&share->owner->gone, &share->owner_node);
     }
-    change(entry, (int64_t)status.st_blocks * 512);
+    change(share, (int64_t)status.st_blocks * 512);
 }
 
 static void on_scan(struct timer *timer)
 {
-    struct spool *spool = container_of(timer, struct spool, scan);
+    struct spool_shares *shares = container_of(timer, struct spool_shares, scan);
     const struct dirent *found;
 
     for (unsigned i = 0; i < SCAN_FILES; i++) {
-        found = readdir(spool->directory);
+        found = readdir(shares->directory);
         if (!found) {
-            end_scan(spool);
+            end_scan(shares);
             return;
         }
-        count_file(spool, found->d_name);
+        count_file(shares, found->d_name);
     }
-    timer_arm_in(&spool->scan, SCAN_PAUSE_US);
+    timer_arm_in(&shares->scan, SCAN_PAUSE_US);
 }
 
-void spool_scan(struct spool *spool)
+void spool_shares_scan(struct spool_shares *shares)
 {
-    int fd = openat(spool->core->parts.state_dir, "output", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    int fd = openat(shares->core->parts.state_dir, "output", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
 
-    end_scan(spool);
-    spool->directory = fd < 0 ? NULL : fdopendir(fd);
-    if (spool->directory)
-        timer_arm_in(&spool->scan, 0);
+    end_scan(shares);
+    shares->directory = fd < 0 ? NULL : fdopendir(fd);
+    if (shares->directory)
+        timer_arm_in(&shares->scan, 0);
     else
         fd_close(fd);
 }
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-struct spool *spool_new(struct core *core)
+struct spool_shares *spool_shares_new(struct core *core)
 {
-    struct spool *spool = xnew(struct spool);
+    struct spool_shares *shares = xnew(struct spool_shares);
 
-    spool->core = core;
-    timer_init(&spool->scan, core->loop, on_scan);
-    return spool;
+    shares->core = core;
+    timer_init(&shares->scan, core->loop, on_scan);
+    return shares;
 }
 
 static void free_accounts(struct map *map)
@@ -310,17 +310,17 @@ static void free_accounts(struct map *map)
     map_fini(map);
 }
 
-void spool_free(struct spool *spool)
+void spool_shares_free(struct spool_shares *shares)
 {
     struct map_slot *slot;
 
-    if (!spool)
+    if (!shares)
         return;
-    end_scan(spool);
-    map_for_each (slot, &spool->by_id)
+    end_scan(shares);
+    map_for_each (slot, &shares->by_id)
         free(slot->value);
-    map_fini(&spool->by_id);
-    free_accounts(&spool->sessions);
-    free_accounts(&spool->owners);
-    free(spool);
+    map_fini(&shares->by_id);
+    free_accounts(&shares->sessions);
+    free_accounts(&shares->owners);
+    free(shares);
 }

@@ -16,29 +16,29 @@
 #include <stdint.h>
 
 struct core;
-struct spool;
-struct spool_entry;
+struct spool_shares;
+struct spool_share;
 
-struct spool *spool_new(struct core *core);
-void spool_free(struct spool *spool); /* NULL is fine */
+struct spool_shares *spool_shares_new(struct core *core);
+void spool_shares_free(struct spool_shares *shares); /* NULL is fine */
 
 /* Counts what earlier daemons have left, a few files at a time. */
-void spool_scan(struct spool *spool);
+void spool_shares_scan(struct spool_shares *shares);
 
 /* An execution that writes; all texts are copied. */
-struct spool_entry *spool_begin(struct spool *spool, const char *execution_id,
-                                const char *session_id, const char *owner);
+struct spool_share *spool_shares_begin(struct spool_shares *shares, const char *execution_id,
+                                       const char *session_id, const char *owner);
 
 /* So many bytes more, or less, are kept of it. True when it has to drop some of its own. */
-bool spool_add(struct spool_entry *entry, int64_t bytes);
+bool spool_share_add(struct spool_share *share, int64_t bytes);
 
 /* Nothing more comes: it may be evicted. NULL is fine. */
-void spool_end(struct spool_entry *entry);
+void spool_share_end(struct spool_share *share);
 
 /* The session is gone: its output goes before that of others. */
-void spool_on_session_gone(struct spool *spool, const char *session_id);
+void spool_shares_on_session_gone(struct spool_shares *shares, const char *session_id);
 
 /* The files of this execution were removed. */
-void spool_forget(struct spool *spool, const char *execution_id);
+void spool_shares_forget(struct spool_shares *shares, const char *execution_id);
 
-uint64_t spool_bytes(const struct spool *spool); /* in all */
+uint64_t spool_shares_bytes(const struct spool_shares *shares); /* in all */

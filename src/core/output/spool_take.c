@@ -21,13 +21,13 @@ enum {
 static char scratch[SCRATCH_BYTES]; /* one loop, one thread */
 
 /* What was written has its place, also when the rest cannot be. */
-static int write_all(struct output *output, const char *data, size_t length)
+static int write_all(struct spool *spool, const char *data, size_t length)
 {
     size_t done = 0;
 
     while (done < length) {
         ssize_t count =
-            pwrite(output->file, data + done, length - done, (off_t)(output->stored + done));
+            pwrite(spool->file, data + done, length - done, (off_t)(spool->stored + done));
 
         if (count < 0 && errno == EINTR)
             continue;
@@ -35,48 +35,48 @@ static int write_all(struct output *output, const char *data, size_t length)
             break;
         done += (size_t)count;
     }
-    output->stored += done;
+    spool->stored += done;
     return done == length ? 0 : -1;
 }
 
 /* Whether bytes have to stay where they are. */
-static bool is_held(struct output *output)
+static bool is_held(struct spool *spool)
 {
-    if (output->error.code && output->loss == LOSS_NONE)
-        output->loss = output->options.on_loss ? LOSS_FOUND : LOSS_ACCEPTED;
-    return output->loss == LOSS_FOUND || output->loss == LOSS_TOLD;
+    if (spool->error.code && spool->loss == LOSS_NONE)
+        spool->loss = spool->options.on_loss ? LOSS_FOUND : LOSS_ACCEPTED;
+    return spool->loss == LOSS_FOUND || spool->loss == LOSS_TOLD;
 }
 
-static ssize_t take_by_copy(struct output *output, size_t room)
+static ssize_t take_by_copy(struct spool *spool, size_t room)
 {
     ssize_t count;
 
-    if (is_held(output)) {
+    if (is_held(spool)) {
         errno = EAGAIN;
         return -1;
     }
-    count = read(output->source.fd, scratch, MIN(room, sizeof(scratch)));
+    count = read(spool->source.fd, scratch, MIN(room, sizeof(scratch)));
 
     if (count <= 0)
         return count;
-    if (!output->error.code && output_create_file(output) == 0 &&
-        write_all(output, scratch, (size_t)count) < 0)
-        error_sys(&output->error, "write the spool %s", output->options.name);
+    if (!spool->error.code && spool_create_file(spool) == 0 &&
+        write_all(spool, scratch, (size_t)count) < 0)
+        error_sys(&spool->error, "write the spool %s", spool->options.name);
     return count;
 }
 
 /* Whether bytes can be read without a wait for the kernel, which has them on their way. */
-static bool has_bytes(const struct output *output)
+static bool has_bytes(const struct spool *spool)
 {
     int count = 0;
 
-    return ioctl(output->source.fd, FIONREAD, &count) < 0 || count > 0;
+    return ioctl(spool->source.fd, FIONREAD, &count) < 0 || count > 0;
 }
 
 /* Of a terminal, this waits until the kernel has moved what is on its way. */
-static bool is_ready(const struct output *output)
+static bool is_ready(const struct spool *spool)
 {
-    struct pollfd ready = { .fd = output->source.fd, .events = POLLIN };
+    struct pollfd ready = { .fd = spool->source.fd, .events = POLLIN };
 
     return poll(&ready, 1, 0) > 0;
 }
@@ -86,24 +86,24 @@ static bool is_ready(const struct output *output)
  * the file, where they survive us, however soon we die. Room is made for them first, and what they
  * did not need is cut off when no more come.
  */
-static ssize_t take_by_map(struct output *output, size_t room)
+static ssize_t take_by_map(struct spool *spool, size_t room)
 {
     ssize_t count;
     char *place;
 
-    if (!has_bytes(output) && !is_ready(output)) {
-        output_cut_room(output);
+    if (!has_bytes(spool) && !is_ready(spool)) {
+        spool_cut_room(spool);
         errno = EAGAIN;
         return -1;
     }
-    if (output->error.code || output_create_file(output) < 0)
-        return take_by_copy(output, room);
-    place = output_make_room(output);
+    if (spool->error.code || spool_create_file(spool) < 0)
+        return take_by_copy(spool, room);
+    place = spool_make_room(spool);
     if (!place)
-        return take_by_copy(output, room);
-    count = read(output->source.fd, place, MIN(room, (size_t)READ_BYTES));
+        return take_by_copy(spool, room);
+    count = read(spool->source.fd, place, MIN(room, (size_t)READ_BYTES));
     if (count > 0)
-        output->stored += (uint64_t)count;
+        spool->stored += (uint64_t)count;
     return count;
 }
 
@@ -111,109 +111,107 @@ static ssize_t take_by_map(struct output *output, size_t room)
  * One transfer: bytes taken, 0 at the end, -1 with errno. A failure of the file is noted and
  * answered with the copy, which drops from then on; EIO is the end of a terminal.
  */
-static ssize_t take_some(struct output *output, size_t room)
+static ssize_t take_some(struct spool *spool, size_t room)
 {
-    off_t place = (off_t)output->stored;
+    off_t place = (off_t)spool->stored;
     ssize_t count;
 
-    if (output->cannot_splice)
-        return take_by_map(output, room);
+    if (spool->cannot_splice)
+        return take_by_map(spool, room);
     /* Readiness has to be real before the file is made: a program without output leaves none. */
-    if (output->error.code || (output->file < 0 && !has_bytes(output)) ||
-        output_create_file(output) < 0)
-        return take_by_copy(output, room);
-    count = splice(output->source.fd, NULL, output->file, &place, room, SPLICE_F_NONBLOCK);
+    if (spool->error.code || (spool->file < 0 && !has_bytes(spool)) || spool_create_file(spool) < 0)
+        return take_by_copy(spool, room);
+    count = splice(spool->source.fd, NULL, spool->file, &place, room, SPLICE_F_NONBLOCK);
     if (count > 0)
-        output->stored += (uint64_t)count;
+        spool->stored += (uint64_t)count;
     if (count >= 0 || errno == EAGAIN || errno == EINTR)
         return count;
     if (errno == EINVAL)
-        output->cannot_splice = true;
+        spool->cannot_splice = true;
     else
-        error_sys(&output->error, "write the spool %s", output->options.name);
-    return output->cannot_splice ? take_by_map(output, room) : take_by_copy(output, room);
+        error_sys(&spool->error, "write the spool %s", spool->options.name);
+    return spool->cannot_splice ? take_by_map(spool, room) : take_by_copy(spool, room);
 }
 
-static uint64_t room_behind(const struct output *output, uint64_t offset)
+static uint64_t room_behind(const struct spool *spool, uint64_t offset)
 {
-    uint64_t limit = offset + output->cap_bytes;
+    uint64_t limit = offset + spool->cap_bytes;
 
-    return limit > output->length ? limit - output->length : 0;
+    return limit > spool->length ? limit - spool->length : 0;
 }
 
 /* Bytes that may be taken before a follower would be left too far behind. */
-static uint64_t follower_room(const struct output *output)
+static uint64_t follower_room(const struct spool *spool)
 {
     uint64_t room = TURN_BYTES;
-    const struct output_follower *follower;
+    const struct spool_follower *follower;
 
-    if (output->error.code)
+    if (spool->error.code)
         return room;
-    list_for_each (follower, &output->followers, node)
-        room = MIN(room, room_behind(output, follower->offset));
-    if (output_is_blocking(output) && !output->finishing)
-        room = MIN(room, room_behind(output, output->passed));
+    list_for_each (follower, &spool->followers, node)
+        room = MIN(room, room_behind(spool, follower->offset));
+    if (spool_is_blocking(spool) && !spool->finishing)
+        room = MIN(room, room_behind(spool, spool->passed));
     return room;
 }
 
 static void on_source_ready(struct io_watch *watch, unsigned events);
 
-void output_close_source(struct output *output)
+void spool_close_source(struct spool *spool)
 {
-    int fd = output->source.fd;
+    int fd = spool->source.fd;
 
-    io_watch_stop(&output->source);
-    flow_stop_waiting(&output->share);
-    output->source.fd = -1;
-    timer_stop(&output->stall);
-    output_cut_room(output);
+    io_watch_stop(&spool->source);
+    flow_stop_waiting(&spool->share);
+    spool->source.fd = -1;
+    timer_stop(&spool->stall);
+    spool_cut_room(spool);
     fd_close(fd);
-    output->finished = output->finished || output->finishing;
+    spool->finished = spool->finished || spool->finishing;
 }
 
 /* It has been read to its end: the file is as long as its bytes, or marked for good. */
-static void end_source(struct output *output)
+static void end_source(struct spool *spool)
 {
-    output_close_source(output);
-    if (!output->is_ahead || ftruncate(output->file, (off_t)output->stored) < 0)
+    spool_close_source(spool);
+    if (!spool->is_ahead || ftruncate(spool->file, (off_t)spool->stored) < 0)
         return;
-    output->is_ahead = false;
-    output_write_marks(output);
+    spool->is_ahead = false;
+    spool_write_marks(spool);
 }
 
 /* Waiting for a follower: the first one to have stalled is given up when its time is over. */
-static void wait_for_followers(struct output *output)
+static void wait_for_followers(struct spool *spool)
 {
     int64_t first_us = INT64_MAX;
-    const struct output_follower *follower;
+    const struct spool_follower *follower;
 
-    io_watch_stop(&output->source);
-    list_for_each (follower, &output->followers, node) {
-        if (follower->offset + output->cap_bytes <= output->length)
+    io_watch_stop(&spool->source);
+    list_for_each (follower, &spool->followers, node) {
+        if (follower->offset + spool->cap_bytes <= spool->length)
             first_us = MIN(first_us, follower->moved_at_us);
     }
-    output->is_waiting = true;
+    spool->is_waiting = true;
     if (first_us < INT64_MAX)
-        timer_arm_at(&output->stall, first_us + output->options.stall_timeout_us);
+        timer_arm_at(&spool->stall, first_us + spool->options.stall_timeout_us);
 }
 
-void output_watch_source(struct output *output)
+void spool_watch_source(struct spool *spool)
 {
-    output->is_waiting = false;
-    timer_stop(&output->stall);
-    io_watch_start(&output->source, output->options.loop, output->source.fd, IO_READ,
-                   on_source_ready);
+    spool->is_waiting = false;
+    timer_stop(&spool->stall);
+    io_watch_start(&spool->source, spool->options.loop, spool->source.fd, IO_READ, on_source_ready);
 }
 
 /* A bigger pipe means fewer turns for the same bytes; only streams that need it get one. */
-static void grow_pipe(struct output *output, uint64_t taken)
+static void grow_pipe(struct spool *spool, uint64_t taken)
 {
-    output->busy_turns = taken >= PIPE_FULL_BYTES ? output->busy_turns + 1 : 0;
-    if (output->busy_turns < BUSY_TURNS || output->is_grown)
+    spool->busy_turns = taken >= PIPE_FULL_BYTES ? spool->busy_turns + 1 : 0;
+    if (spool->busy_turns < BUSY_TURNS || spool->is_grown)
         return;
-    output->is_grown = true;
-    if (!output->is_terminal)
-        (void)fcntl(output->source.fd, F_SETPIPE_SZ, PIPE_BYTES);
+    spool->is_grown = true;
+    if (!spool->is_terminal)
+        (void)fcntl(spool->source.fd, F_SETPIPE_SZ, PIPE_BYTES);
 }
 
 /*
@@ -222,16 +220,16 @@ static void grow_pipe(struct output *output, uint64_t taken)
  * looked at, in a turn after the next pause; only the last bytes of a program are waited for, for a
  * bit.
  */
-static bool is_resting(struct output *output, uint64_t taken, int64_t begun_us)
+static bool is_resting(struct spool *spool, uint64_t taken, int64_t begun_us)
 {
-    if (!output->cannot_splice || !output->share.flow || has_bytes(output))
+    if (!spool->cannot_splice || !spool->share.flow || has_bytes(spool))
         return false;
-    if (output->finishing && !output->finished)
-        return taken && loop_now_us(output->options.loop) - begun_us >= FLOWS_US;
+    if (spool->finishing && !spool->finished)
+        return taken && loop_now_us(spool->options.loop) - begun_us >= FLOWS_US;
     if (taken)
-        output->rests = TERMINAL_RESTS;
-    else if (output->rests)
-        output->rests--;
+        spool->rests = TERMINAL_RESTS;
+    else if (spool->rests)
+        spool->rests--;
     else
         return false;
     return true;
@@ -239,16 +237,16 @@ static bool is_resting(struct output *output, uint64_t taken, int64_t begun_us)
 
 /* Takes up to `limit` bytes: 1 when more may be there, 0 when the source is empty, -1 at its end.
  */
-static int take_turn(struct output *output, uint64_t limit)
+static int take_turn(struct spool *spool, uint64_t limit)
 {
-    int64_t begun_us = loop_now_us(output->options.loop);
+    int64_t begun_us = loop_now_us(spool->options.loop);
     uint64_t taken = 0;
     int result = 1;
 
-    if (output->cannot_splice)
+    if (spool->cannot_splice)
         limit = MIN(limit, (uint64_t)TERMINAL_TURN_BYTES);
-    while (taken < limit && !is_resting(output, taken, begun_us)) {
-        ssize_t count = take_some(output, (size_t)(limit - taken));
+    while (taken < limit && !is_resting(spool, taken, begun_us)) {
+        ssize_t count = take_some(spool, (size_t)(limit - taken));
 
         if (count < 0 && errno == EINTR)
             continue;
@@ -257,132 +255,132 @@ static int take_turn(struct output *output, uint64_t limit)
             break;
         }
         taken += (uint64_t)count;
-        output->length += (uint64_t)count;
-        if (output->journal)
-            journal_took(output->journal, output->stream, output->length);
-        if (output->file >= 0 && !output->error.code)
-            output_drop_middle(output);
+        spool->length += (uint64_t)count;
+        if (spool->order)
+            stream_order_took(spool->order, spool->stream, spool->length);
+        if (spool->file >= 0 && !spool->error.code)
+            spool_drop_middle(spool);
     }
-    grow_pipe(output, taken);
+    grow_pipe(spool, taken);
     return result;
 }
 
-static void changed(struct output *output)
+static void changed(struct spool *spool)
 {
-    if (output->options.on_change)
-        output->options.on_change(output->options.context);
+    if (spool->options.on_change)
+        spool->options.on_change(spool->options.context);
 }
 
 /* Whether somebody follows who must not lose bytes even if the daemon goes meanwhile. */
-void output_mark_followed(struct output *output)
+void spool_mark_followed(struct spool *spool)
 {
-    bool followed = !list_is_empty(&output->followers);
+    bool followed = !list_is_empty(&spool->followers);
 
-    if (output->is_marked == followed || output->file < 0)
+    if (spool->is_marked == followed || spool->file < 0)
         return;
-    output->is_marked = followed;
-    output_write_marks(output);
+    spool->is_marked = followed;
+    spool_write_marks(spool);
 }
 
 /* A follower that has read everything begins to stall only when there is something to read. The
  * place of one that vanished is not kept for longer than it would be waited for. */
-static void restart_stall_clocks(struct output *output)
+static void restart_stall_clocks(struct spool *spool)
 {
-    int64_t now_us = loop_now_us(output->options.loop);
-    struct output_follower *follower;
+    int64_t now_us = loop_now_us(spool->options.loop);
+    struct spool_follower *follower;
 
-    if (list_is_linked(&output->ghost.node) &&
-        output->ghost.moved_at_us + output->options.stall_timeout_us <= now_us)
-        list_remove(&output->ghost.node);
-    list_for_each (follower, &output->followers, node) {
-        if (follower->offset >= output->length && follower != &output->ghost)
+    if (list_is_linked(&spool->ghost.node) &&
+        spool->ghost.moved_at_us + spool->options.stall_timeout_us <= now_us)
+        list_remove(&spool->ghost.node);
+    list_for_each (follower, &spool->followers, node) {
+        if (follower->offset >= spool->length && follower != &spool->ghost)
             follower->moved_at_us = now_us;
     }
-    output_mark_followed(output);
+    spool_mark_followed(spool);
 }
 
 /* After a transfer: what the source waits for now. */
-static void wait_for_more(struct output *output, uint64_t taken, int result)
+static void wait_for_more(struct spool *spool, uint64_t taken, int result)
 {
-    bool has_room = result <= 0 || follower_room(output);
-    bool waits = flow_took(&output->share, taken, result > 0 && has_room);
+    bool has_room = result <= 0 || follower_room(spool);
+    bool waits = flow_took(&spool->share, taken, result > 0 && has_room);
 
-    if (output->source.fd < 0)
+    if (spool->source.fd < 0)
         return;
-    if (result > 0 && has_room && output->cannot_splice)
-        waits = flow_wait(&output->share);
+    if (result > 0 && has_room && spool->cannot_splice)
+        waits = flow_wait(&spool->share);
     if (!has_room)
-        wait_for_followers(output);
+        wait_for_followers(spool);
     else if (waits)
-        io_watch_stop(&output->source);
+        io_watch_stop(&spool->source);
     else
-        output_watch_source(output);
+        spool_watch_source(spool);
 }
 
-static void hold_back(struct output *output, uint64_t taken)
+static void hold_back(struct spool *spool, uint64_t taken)
 {
-    (void)flow_took(&output->share, taken, false);
-    io_watch_stop(&output->source);
-    output->loss = LOSS_TOLD;
+    (void)flow_took(&spool->share, taken, false);
+    io_watch_stop(&spool->source);
+    spool->loss = LOSS_TOLD;
     if (taken)
-        changed(output);
-    output->options.on_loss(output->options.context);
+        changed(spool);
+    spool->options.on_loss(spool->options.context);
 }
 
-void output_drain(struct output *output)
+void spool_drain(struct spool *spool)
 {
-    uint64_t before = output->length;
-    bool was_finished = output->finished;
+    uint64_t before = spool->length;
+    bool was_finished = spool->finished;
     uint64_t room, share;
     int result;
 
-    if (output->loss == LOSS_TOLD) {
-        io_watch_stop(&output->source);
+    if (spool->loss == LOSS_TOLD) {
+        io_watch_stop(&spool->source);
         return;
     }
-    restart_stall_clocks(output);
-    room = follower_room(output);
-    share = room ? flow_ask(&output->share) : 0;
+    restart_stall_clocks(spool);
+    room = follower_room(spool);
+    share = room ? flow_ask(&spool->share) : 0;
     if (room && !share) {
-        io_watch_stop(&output->source);
+        io_watch_stop(&spool->source);
         return;
     }
-    result = room ? take_turn(output, MIN(room, share)) : 1;
-    if (is_held(output)) {
-        hold_back(output, output->length - before);
+    result = room ? take_turn(spool, MIN(room, share)) : 1;
+    if (is_held(spool)) {
+        hold_back(spool, spool->length - before);
         return;
     }
     if (result < 0)
-        end_source(output);
-    else if (output->finishing && (result == 0 || output->length >= output->finish_at))
-        output->finished = true;
-    output_keep_quota(output);
-    wait_for_more(output, output->length - before, result);
-    if (output->length != before || output->finished != was_finished || result < 0)
-        changed(output);
+        end_source(spool);
+    else if (spool->finishing && (result == 0 || spool->length >= spool->finish_at))
+        spool->finished = true;
+    spool_keep_quota(spool);
+    wait_for_more(spool, spool->length - before, result);
+    if (spool->length != before || spool->finished != was_finished || result < 0)
+        changed(spool);
 }
 
-void output_on_served(struct flow_source *source)
+void spool_on_served(struct flow_source *source)
 {
-    output_drain(container_of(source, struct output, share));
+    spool_drain(container_of(source, struct spool, share));
 }
 
-void output_accept_loss(struct output *output)
+void spool_accept_loss(struct spool *spool)
 {
-    if (output->loss != LOSS_TOLD)
+    if (spool->loss != LOSS_TOLD)
         return;
-    output->loss = LOSS_ACCEPTED;
-    if (output->source.fd >= 0)
-        output_drain(output);
+    spool->loss = LOSS_ACCEPTED;
+    if (spool->source.fd >= 0)
+        spool_drain(spool);
 }
 
 static void on_source_ready(struct io_watch *watch, unsigned events UNUSED)
 {
-    output_drain(container_of(watch, struct output, source));
+    spool_drain(container_of(watch, struct spool, source));
 }
 
-void output_continue_source(struct output *output)
+void spool_continue_source(struct spool *spool)
 {
-    if (output->source.fd >= 0 && output->is_waiting)
-        output_watch_source(output);
+    if (spool->source.fd >= 0 && spool->is_waiting)
+        spool_watch_source(spool);
 }

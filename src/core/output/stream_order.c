@@ -8,182 +8,181 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { JOURNAL_BYTES = 8 * 1024 * 1024, PUNCH_BYTES = 1024 * 1024, NO_STREAM = -1 };
+enum { STREAM_ORDER_BYTES = 8 * 1024 * 1024, PUNCH_BYTES = 1024 * 1024, NO_STREAM = -1 };
 
 /* What the file consists of: the end of a run in its stream, and which stream that is. */
 #define STREAM_BIT (1ull << 63)
 
 typedef uint64_t record;
 
-struct journal {
+struct stream_order {
     int directory; /* borrowed */
-    char name[OUTPUT_NAME_SIZE];
-    int file;                          /* owned; -1 until both streams have bytes */
-    uint64_t count;                    /* records */
-    uint64_t hole_start, hole_end;     /* records that were dropped; both 0 without */
-    unsigned first;                    /* stream of the first record */
-    int current;                       /* stream of the run that goes on */
-    uint64_t closed[JOURNAL_STREAMS];  /* ends of the streams in the last records */
-    uint64_t lengths[JOURNAL_STREAMS]; /* what came */
-    bool is_broken;                    /* it could not be written: the order ends here */
+    char name[SPOOL_NAME_SIZE];
+    int file;                       /* owned; -1 until both streams have bytes */
+    uint64_t count;                 /* records */
+    uint64_t hole_start, hole_end;  /* records that were dropped; both 0 without */
+    unsigned first;                 /* stream of the first record */
+    int current;                    /* stream of the run that goes on */
+    uint64_t closed[STREAM_COUNT];  /* ends of the streams in the last records */
+    uint64_t lengths[STREAM_COUNT]; /* what came */
+    bool is_broken;                 /* it could not be written: the order ends here */
 };
 
-static unsigned stream_of(const struct journal *journal, uint64_t index)
+static unsigned stream_of(const struct stream_order *order, uint64_t index)
 {
-    return journal->first ^ (index & 1);
+    return order->first ^ (index & 1);
 }
 
 /* The end of a run in its stream. What cannot be read counts as empty, and leads nowhere. */
-static uint64_t end_of(const struct journal *journal, uint64_t index)
+static uint64_t end_of(const struct stream_order *order, uint64_t index)
 {
     record value = 0;
 
-    if (pread(journal->file, &value, sizeof(value), (off_t)(index * sizeof(value))) !=
+    if (pread(order->file, &value, sizeof(value), (off_t)(index * sizeof(value))) !=
         (ssize_t)sizeof(value))
         return 0;
     return value & ~STREAM_BIT;
 }
 
 /* How much of both had come when a run was over. */
-static uint64_t merged_end(const struct journal *journal, uint64_t index)
+static uint64_t merged_end(const struct stream_order *order, uint64_t index)
 {
-    return end_of(journal, index) + (index ? end_of(journal, index - 1) : 0);
+    return end_of(order, index) + (index ? end_of(order, index - 1) : 0);
 }
 
 /* --- the file -------------------------------------------------------------------------------- */
 
-static void drop_middle(struct journal *journal)
+static void drop_middle(struct stream_order *order)
 {
-    uint64_t head = JOURNAL_BYTES / 2;
-    uint64_t start = MAX(journal->hole_end * sizeof(record), head);
-    uint64_t bytes = journal->count * sizeof(record);
+    uint64_t head = STREAM_ORDER_BYTES / 2;
+    uint64_t start = MAX(order->hole_end * sizeof(record), head);
+    uint64_t bytes = order->count * sizeof(record);
 
-    if (bytes < JOURNAL_BYTES || bytes - head < start + PUNCH_BYTES)
+    if (bytes < STREAM_ORDER_BYTES || bytes - head < start + PUNCH_BYTES)
         return;
-    if (fallocate(journal->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start,
+    if (fallocate(order->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start,
                   PUNCH_BYTES) < 0)
         return; /* it stays larger than it should be */
-    journal->hole_start = head / sizeof(record);
-    journal->hole_end = (start + PUNCH_BYTES) / sizeof(record);
+    order->hole_start = head / sizeof(record);
+    order->hole_end = (start + PUNCH_BYTES) / sizeof(record);
 }
 
 /* The folder is there: both streams have bytes. */
-static bool append(struct journal *journal, unsigned stream, uint64_t end)
+static bool append(struct stream_order *order, unsigned stream, uint64_t end)
 {
     record value = end | (stream ? STREAM_BIT : 0);
 
-    if (journal->file < 0)
-        journal->file = openat(journal->directory, journal->name,
-                               O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (journal->file < 0 ||
-        pwrite(journal->file, &value, sizeof(value), (off_t)(journal->count * sizeof(value))) !=
-            (ssize_t)sizeof(value))
+    if (order->file < 0)
+        order->file =
+            openat(order->directory, order->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (order->file < 0 || pwrite(order->file, &value, sizeof(value),
+                                  (off_t)(order->count * sizeof(value))) != (ssize_t)sizeof(value))
         return false;
-    if (!journal->count++)
-        journal->first = stream;
-    journal->closed[stream] = end;
-    drop_middle(journal);
+    if (!order->count++)
+        order->first = stream;
+    order->closed[stream] = end;
+    drop_middle(order);
     return true;
 }
 
-static void find_earlier(struct journal *journal)
+static void find_earlier(struct stream_order *order)
 {
     struct stat status;
     record value = 0;
     off_t hole;
 
-    journal->file = openat(journal->directory, journal->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (journal->file < 0)
+    order->file = openat(order->directory, order->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (order->file < 0)
         return;
-    if (fstat(journal->file, &status) < 0 || !S_ISREG(status.st_mode) ||
-        pread(journal->file, &value, sizeof(value), 0) != (ssize_t)sizeof(value)) {
-        fd_close(steal_fd(&journal->file));
+    if (fstat(order->file, &status) < 0 || !S_ISREG(status.st_mode) ||
+        pread(order->file, &value, sizeof(value), 0) != (ssize_t)sizeof(value)) {
+        fd_close(steal_fd(&order->file));
         return;
     }
-    journal->first = value & STREAM_BIT ? 1 : 0;
-    journal->count = (uint64_t)status.st_size / sizeof(record);
-    hole = lseek(journal->file, 0, SEEK_HOLE);
+    order->first = value & STREAM_BIT ? 1 : 0;
+    order->count = (uint64_t)status.st_size / sizeof(record);
+    hole = lseek(order->file, 0, SEEK_HOLE);
     if (hole >= 0 && hole < status.st_size) {
-        off_t data = lseek(journal->file, hole, SEEK_DATA);
+        off_t data = lseek(order->file, hole, SEEK_DATA);
 
-        journal->hole_start = (uint64_t)hole / sizeof(record);
-        journal->hole_end = data < 0 ? journal->count : (uint64_t)data / sizeof(record);
+        order->hole_start = (uint64_t)hole / sizeof(record);
+        order->hole_end = data < 0 ? order->count : (uint64_t)data / sizeof(record);
     }
-    for (uint64_t i = journal->count > 2 ? journal->count - 2 : 0; i < journal->count; i++)
-        journal->closed[stream_of(journal, i)] = end_of(journal, i);
-    journal->current = !stream_of(journal, journal->count - 1);
+    for (uint64_t i = order->count > 2 ? order->count - 2 : 0; i < order->count; i++)
+        order->closed[stream_of(order, i)] = end_of(order, i);
+    order->current = !stream_of(order, order->count - 1);
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-void journal_took(struct journal *journal, unsigned stream, uint64_t length)
+void stream_order_took(struct stream_order *order, unsigned stream, uint64_t length)
 {
-    if (length <= journal->lengths[stream] || journal->is_broken)
+    if (length <= order->lengths[stream] || order->is_broken)
         return;
-    if (journal->current != NO_STREAM && journal->current != (int)stream &&
-        !append(journal, (unsigned)journal->current, journal->lengths[journal->current])) {
-        journal->is_broken = true;
+    if (order->current != NO_STREAM && order->current != (int)stream &&
+        !append(order, (unsigned)order->current, order->lengths[order->current])) {
+        order->is_broken = true;
         return;
     }
-    journal->current = (int)stream;
-    journal->lengths[stream] = length;
+    order->current = (int)stream;
+    order->lengths[stream] = length;
 }
 
-struct journal *journal_new(int directory, const char *name,
-                            const uint64_t lengths[JOURNAL_STREAMS])
+struct stream_order *stream_order_new(int directory, const char *name,
+                                      const uint64_t lengths[STREAM_COUNT])
 {
-    struct journal *journal = xnew(struct journal);
+    struct stream_order *order = xnew(struct stream_order);
     unsigned first;
 
-    journal->directory = directory;
-    journal->file = -1;
-    journal->current = NO_STREAM;
-    snprintf(journal->name, sizeof(journal->name), "%s", name);
+    order->directory = directory;
+    order->file = -1;
+    order->current = NO_STREAM;
+    snprintf(order->name, sizeof(order->name), "%s", name);
     if (lengths[0] && lengths[1])
-        find_earlier(journal);
-    memcpy(journal->lengths, journal->closed, sizeof(journal->lengths));
-    first = journal->current == 1;
-    journal_took(journal, first, lengths[first]);
-    journal_took(journal, !first, lengths[!first]);
-    return journal;
+        find_earlier(order);
+    memcpy(order->lengths, order->closed, sizeof(order->lengths));
+    first = order->current == 1;
+    stream_order_took(order, first, lengths[first]);
+    stream_order_took(order, !first, lengths[!first]);
+    return order;
 }
 
-void journal_free(struct journal *journal)
+void stream_order_free(struct stream_order *order)
 {
-    if (!journal)
+    if (!order)
         return;
-    fd_close(journal->file);
-    free(journal);
+    fd_close(order->file);
+    free(order);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-uint64_t journal_length(const struct journal *journal)
+uint64_t stream_order_length(const struct stream_order *order)
 {
-    return journal->lengths[0] + journal->lengths[1];
+    return order->lengths[0] + order->lengths[1];
 }
 
-bool journal_has_hole(const struct journal *journal, uint64_t *out_start, uint64_t *out_end)
+bool stream_order_has_hole(const struct stream_order *order, uint64_t *out_start, uint64_t *out_end)
 {
-    if (!journal->hole_end)
+    if (!order->hole_end)
         return false;
-    *out_start = merged_end(journal, journal->hole_start - 1);
-    *out_end = journal->hole_end + 1 < journal->count ? merged_end(journal, journal->hole_end + 1)
-                                                      : journal->closed[0] + journal->closed[1];
+    *out_start = merged_end(order, order->hole_start - 1);
+    *out_end = order->hole_end + 1 < order->count ? merged_end(order, order->hole_end + 1)
+                                                  : order->closed[0] + order->closed[1];
     return true;
 }
 
 /* The first record at or after `low` for which `measure` is above `value`; `high` if there is none.
  */
-static uint64_t bisect(const struct journal *journal, uint64_t low, uint64_t high, uint64_t step,
-                       uint64_t (*measure)(const struct journal *, uint64_t), uint64_t value)
+static uint64_t bisect(const struct stream_order *order, uint64_t low, uint64_t high, uint64_t step,
+                       uint64_t (*measure)(const struct stream_order *, uint64_t), uint64_t value)
 {
     uint64_t count = high > low ? (high - low + step - 1) / step : 0, at = 0;
 
     while (at < count) {
         uint64_t middle = at + (count - at) / 2;
 
-        if (measure(journal, low + middle * step) > value)
+        if (measure(order, low + middle * step) > value)
             count = middle;
         else
             at = middle + 1;
@@ -191,62 +190,63 @@ static uint64_t bisect(const struct journal *journal, uint64_t low, uint64_t hig
     return MIN(low + at * step, high);
 }
 
-static bool find_closed(const struct journal *journal, uint64_t merged,
-                        struct journal_place *out_place)
+static bool find_closed(const struct stream_order *order, uint64_t merged,
+                        struct stream_order_place *out_place)
 {
-    uint64_t hole_start = 0, hole_end = 0, low = 0, high = journal->count, index;
+    uint64_t hole_start = 0, hole_end = 0, low = 0, high = order->count, index;
 
-    if (journal_has_hole(journal, &hole_start, &hole_end) && merged >= hole_start) {
+    if (stream_order_has_hole(order, &hole_start, &hole_end) && merged >= hole_start) {
         if (merged < hole_end)
             return false;
-        low = journal->hole_end + 2;
-    } else if (journal->hole_end) {
-        high = journal->hole_start;
+        low = order->hole_end + 2;
+    } else if (order->hole_end) {
+        high = order->hole_start;
     }
-    index = bisect(journal, low, high, 1, merged_end, merged);
+    index = bisect(order, low, high, 1, merged_end, merged);
     if (index >= high)
         return false;
-    out_place->stream = stream_of(journal, index);
-    out_place->other = index ? end_of(journal, index - 1) : 0;
+    out_place->stream = stream_of(order, index);
+    out_place->other = index ? end_of(order, index - 1) : 0;
     out_place->offset = merged - out_place->other;
-    out_place->run_bytes = end_of(journal, index) - out_place->offset;
+    out_place->run_bytes = end_of(order, index) - out_place->offset;
     return true;
 }
 
-bool journal_find(const struct journal *journal, uint64_t merged, struct journal_place *out_place)
+bool stream_order_find(const struct stream_order *order, uint64_t merged,
+                       struct stream_order_place *out_place)
 {
-    uint64_t closed = journal->closed[0] + journal->closed[1];
-    unsigned current = journal->current == 1;
+    uint64_t closed = order->closed[0] + order->closed[1];
+    unsigned current = order->current == 1;
 
     if (merged < closed)
-        return find_closed(journal, merged, out_place);
-    if (merged >= journal_length(journal))
+        return find_closed(order, merged, out_place);
+    if (merged >= stream_order_length(order))
         return false;
     out_place->stream = current;
-    out_place->other = journal->closed[!current];
+    out_place->other = order->closed[!current];
     out_place->offset = merged - out_place->other;
-    out_place->run_bytes = journal->lengths[current] - out_place->offset;
+    out_place->run_bytes = order->lengths[current] - out_place->offset;
     return true;
 }
 
-uint64_t journal_merged(const struct journal *journal, unsigned stream, uint64_t offset)
+uint64_t stream_order_merged(const struct stream_order *order, unsigned stream, uint64_t offset)
 {
-    uint64_t skipped = journal->first == stream ? 0 : 1;
-    uint64_t hole_start, hole_end, index, high = journal->count;
+    uint64_t skipped = order->first == stream ? 0 : 1;
+    uint64_t hole_start, hole_end, index, high = order->count;
 
-    if (offset >= journal->closed[stream])
-        return offset + journal->closed[!stream];
-    if (!journal_has_hole(journal, &hole_start, &hole_end)) {
-        index = bisect(journal, skipped, high, 2, end_of, offset);
-        return offset + (index ? end_of(journal, index - 1) : 0);
+    if (offset >= order->closed[stream])
+        return offset + order->closed[!stream];
+    if (!stream_order_has_hole(order, &hole_start, &hole_end)) {
+        index = bisect(order, skipped, high, 2, end_of, offset);
+        return offset + (index ? end_of(order, index - 1) : 0);
     }
-    index = bisect(journal, skipped, journal->hole_start, 2, end_of, offset);
-    if (index < journal->hole_start)
-        return offset + (index ? end_of(journal, index - 1) : 0);
-    index = journal->hole_end + 2;
-    index += stream_of(journal, index) != stream;
-    if (index >= high || end_of(journal, index - 2) > offset)
+    index = bisect(order, skipped, order->hole_start, 2, end_of, offset);
+    if (index < order->hole_start)
+        return offset + (index ? end_of(order, index - 1) : 0);
+    index = order->hole_end + 2;
+    index += stream_of(order, index) != stream;
+    if (index >= high || end_of(order, index - 2) > offset)
         return hole_end;
-    index = bisect(journal, index, high, 2, end_of, offset);
-    return offset + end_of(journal, index - 1);
+    index = bisect(order, index, high, 2, end_of, offset);
+    return offset + end_of(order, index - 1);
 }

@@ -28,7 +28,7 @@ static const struct context_language *find_language(const char *name)
 
 /* --- the driver ------------------------------------------------------------------------------ */
 
-static struct output *stream_output(const struct context *context, size_t stream)
+static struct spool *stream_output(const struct context *context, size_t stream)
 {
     return stream == 0 ? context->execution->out : context->execution->err;
 }
@@ -48,7 +48,7 @@ static void take_driver(struct context *context, struct execution *execution, bo
 
         *stream = (struct context_stream){ .context = context, .is_skipping = is_skipping };
         driver_parser_init(&stream->parser, "", CONTEXT_MESSAGE_MAXIMUM);
-        stream->offset = is_skipping ? output_length(stream_output(context, i)) : 0;
+        stream->offset = is_skipping ? spool_length(stream_output(context, i)) : 0;
     }
 }
 
@@ -85,7 +85,7 @@ void context_drop_driver(struct context *context, bool cancel, const char *cause
         struct context_stream *stream = &context->streams[i];
 
         if (list_is_linked(&stream->follower.node))
-            output_unfollow(stream_output(context, i), &stream->follower);
+            spool_unfollow(stream_output(context, i), &stream->follower);
         driver_parser_fini(&stream->parser);
     }
     execution_unwatch(&context->watcher);

@@ -94,7 +94,7 @@ struct context_run {
 struct context_stream {
     struct context *context; /* borrowed */
     struct driver_parser parser;
-    struct output_follower follower;
+    struct spool_follower follower;
     uint64_t offset;
     bool is_skipping; /* what an earlier daemon's run still writes, until the next one begins */
 };

@@ -30,7 +30,7 @@ const char *context_run_state_name(enum context_run_state state)
 
 static void begin_next(struct context *context);
 
-static struct output *stream_output(const struct context *context, size_t stream)
+static struct spool *stream_output(const struct context *context, size_t stream)
 {
     return stream == 0 ? context->execution->out : context->execution->err;
 }
@@ -40,10 +40,10 @@ static struct output *stream_output(const struct context *context, size_t stream
 static void unfollow(struct context *context)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(context->streams); i++) {
-        struct output_follower *follower = &context->streams[i].follower;
+        struct spool_follower *follower = &context->streams[i].follower;
 
         if (context->execution && list_is_linked(&follower->node))
-            output_unfollow(stream_output(context, i), follower);
+            spool_unfollow(stream_output(context, i), follower);
     }
 }
 
@@ -184,21 +184,21 @@ static bool read_more(struct context_run *run, size_t stream)
     static uint8_t bytes[DRIVER_INPUT_MAXIMUM];
     struct context *context = run->context;
     struct context_stream *from = &context->streams[stream];
-    struct output *output = stream_output(context, stream);
+    struct spool *output = stream_output(context, stream);
     size_t room = driver_parser_room(&from->parser);
     uint64_t start, end;
     ssize_t count;
 
     if (run->is_over[stream] || !has_room(run) || room == 0 ||
-        !output_extent(output, from->offset, &start, &end))
+        !spool_extent(output, from->offset, &start, &end))
         return false;
-    count = output_read(output, start, bytes, (size_t)MIN(end - start, (uint64_t)room));
+    count = spool_read(output, start, bytes, (size_t)MIN(end - start, (uint64_t)room));
     if (count < 0)
         return false;
     driver_parser_feed(&from->parser, bytes, (size_t)count);
     from->offset = start + (uint64_t)count;
     if (list_is_linked(&from->follower.node))
-        output_follower_moved(output, &from->follower, from->offset);
+        spool_follower_moved(output, &from->follower, from->offset);
     return true;
 }
 
@@ -263,7 +263,7 @@ static enum context_run_state end_state(const struct context_run *run)
 static bool end_without_output(struct context *context, struct context_run *run)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(context->streams); i++) {
-        const struct error *err = output_error(stream_output(context, i));
+        const struct error *err = spool_error(stream_output(context, i));
         char cause[256];
 
         if (!err || run->is_over[i])
@@ -329,7 +329,7 @@ static void on_timer(struct timer *timer)
     context_run_finish(run, run->is_timed_out ? RUN_TIMEOUT : RUN_INTERRUPTED, NULL);
 }
 
-static void on_stalled(struct output_follower *follower)
+static void on_stalled(struct spool_follower *follower)
 {
     struct context *context = container_of(follower, struct context_stream, follower)->context;
     struct context_run *run = list_first(&context->runs, struct context_run, node);
@@ -361,7 +361,7 @@ static void on_use_ready(struct session_use *use)
 
         driver_parser_set_token(&stream->parser, run->token);
         stream->follower.on_stalled = on_stalled;
-        output_follow(stream_output(context, i), &stream->follower, stream->offset);
+        spool_follow(stream_output(context, i), &stream->follower, stream->offset);
     }
     if (run->timeout_ms > 0)
         timer_arm_in(&run->timer, run->timeout_ms * 1000);

@@ -58,10 +58,10 @@ bool execution_state_is_final(enum execution_state state)
 /* A program may succeed and its output be lost: the record says so. */
 static void note_lost_output(struct execution *execution)
 {
-    const struct output *outputs[] = { execution->out, execution->err };
+    const struct spool *outputs[] = { execution->out, execution->err };
 
     for (size_t i = 0; i < ARRAY_LENGTH(outputs) && !execution->error; i++) {
-        const struct error *err = outputs[i] ? output_error(outputs[i]) : NULL;
+        const struct error *err = outputs[i] ? spool_error(outputs[i]) : NULL;
 
         if (err)
             execution->error = xasprintf("output is incomplete: %s", err->message);
@@ -87,9 +87,9 @@ static void on_loss_recorded(struct store_ticket *ticket)
         return;
     }
     free(steal_ptr(&execution->loss));
-    output_accept_loss(execution->out);
+    spool_accept_loss(execution->out);
     if (execution->err)
-        output_accept_loss(execution->err);
+        spool_accept_loss(execution->err);
 }
 
 static void record_loss(struct timer *timer)
@@ -125,8 +125,8 @@ static void on_output(void *context)
 {
     struct execution *execution = context;
 
-    if (execution->output_full == OUTPUT_STOP &&
-        (output_is_over(execution->out) || (execution->err && output_is_over(execution->err))))
+    if (execution->output_full == SPOOL_STOP &&
+        (spool_is_over(execution->out) || (execution->err && spool_is_over(execution->err))))
         execution_stop(execution, EXECUTION_OUTPUT_LIMIT);
     execution_changed(execution);
     execution_continue_end(execution);
@@ -139,24 +139,25 @@ static bool on_kept(void *context, int64_t bytes)
     const struct session *session = execution->session;
     bool is_ended = !execution->run;
 
-    if (is_ended && !execution->spool)
+    if (is_ended && !execution->spool_share)
         return false;
-    if (!execution->spool)
-        execution->spool = spool_begin(execution->core->spool, execution->id, execution->session_id,
-                                       session && session->owner ? session->owner : "");
-    return spool_add(execution->spool, bytes);
+    if (!execution->spool_share)
+        execution->spool_share =
+            spool_shares_begin(execution->core->spool_shares, execution->id, execution->session_id,
+                               session && session->owner ? session->owner : "");
+    return spool_share_add(execution->spool_share, bytes);
 }
 
-static struct output *open_output(struct core *core, const char *id, bool is_stderr,
-                                  uint64_t recorded_bytes, struct execution *watcher)
+static struct spool *open_output(struct core *core, const char *id, bool is_stderr,
+                                 uint64_t recorded_bytes, struct execution *watcher)
 {
     const struct config *config = core->parts.config;
-    struct output_options options = {
+    struct spool_options options = {
         .loop = core->loop,
         .directory = core->parts.state_dir,
         .cap_bytes = config->exec.output_spool_bytes,
         .stall_timeout_us = config->exec.stall_timeout_ms * 1000,
-        .full = watcher ? watcher->output_full : OUTPUT_DROP,
+        .full = watcher ? watcher->output_full : SPOOL_DROP,
         .recorded_bytes = recorded_bytes,
         .is_new = watcher && !watcher->number, /* that of a recorded one is known */
         .flows = watcher ? core->flows : NULL,
@@ -168,22 +169,22 @@ static struct output *open_output(struct core *core, const char *id, bool is_std
     };
 
     snprintf(options.name, sizeof(options.name), "output/%s.%s", id, is_stderr ? "err" : "out");
-    return output_new(&options);
+    return spool_new(&options);
 }
 
-struct output *execution_open_output(struct core *core, const struct execution_record *record,
-                                     bool is_stderr)
+struct spool *execution_open_output(struct core *core, const struct execution_record *record,
+                                    bool is_stderr)
 {
     uint64_t bytes = is_stderr ? record->stderr_bytes : record->stdout_bytes;
-    struct output *output = open_output(core, record->id, is_stderr, bytes, NULL);
+    struct spool *output = open_output(core, record->id, is_stderr, bytes, NULL);
 
-    output_finish(output);
+    spool_finish(output);
     return output;
 }
 
 void execution_remove_output(struct core *core, const char *id)
 {
-    char name[OUTPUT_NAME_SIZE];
+    char name[SPOOL_NAME_SIZE];
 
     static const char *const endings[] = { "out", "err", "order" };
 
@@ -193,14 +194,14 @@ void execution_remove_output(struct core *core, const char *id)
     }
 }
 
-struct journal *execution_open_journal(struct core *core, const char *id, const struct output *out,
-                                       const struct output *err)
+struct stream_order *execution_open_stream_order(struct core *core, const char *id,
+                                                 const struct spool *out, const struct spool *err)
 {
-    uint64_t lengths[JOURNAL_STREAMS] = { output_length(out), output_length(err) };
-    char name[OUTPUT_NAME_SIZE];
+    uint64_t lengths[STREAM_COUNT] = { spool_length(out), spool_length(err) };
+    char name[SPOOL_NAME_SIZE];
 
     snprintf(name, sizeof(name), "output/%s.order", id);
-    return journal_new(core->parts.state_dir, name, lengths);
+    return stream_order_new(core->parts.state_dir, name, lengths);
 }
 
 void execution_open_outputs(struct execution *execution, const struct execution_record *record)
@@ -211,18 +212,18 @@ void execution_open_outputs(struct execution *execution, const struct execution_
         return;
     execution->err = open_output(execution->core, execution->id, true,
                                  record ? record->stderr_bytes : 0, execution);
-    execution->journal =
-        execution_open_journal(execution->core, execution->id, execution->out, execution->err);
-    output_set_journal(execution->out, execution->journal, 0);
-    output_set_journal(execution->err, execution->journal, 1);
+    execution->order =
+        execution_open_stream_order(execution->core, execution->id, execution->out, execution->err);
+    spool_set_stream_order(execution->out, execution->order, 0);
+    spool_set_stream_order(execution->err, execution->order, 1);
 }
 
 static uint64_t output_bytes(const struct execution *execution)
 {
-    return output_length(execution->out) + (execution->err ? output_length(execution->err) : 0);
+    return spool_length(execution->out) + (execution->err ? spool_length(execution->err) : 0);
 }
 
-static bool outputs_are(const struct execution *execution, bool (*what)(const struct output *))
+static bool outputs_are(const struct execution *execution, bool (*what)(const struct spool *))
 {
     return what(execution->out) && (!execution->err || what(execution->err));
 }
@@ -252,7 +253,7 @@ struct execution *execution_new(struct session *session, const char *id)
 static void free_execution(struct execution *execution)
 {
     drop_loss(execution);
-    spool_end(execution->spool);
+    spool_share_end(execution->spool_share);
     share_give(&execution->share);
     share_give(&execution->terminal_share);
     timer_stop(&execution->alone);
@@ -261,9 +262,9 @@ static void free_execution(struct execution *execution)
     list_remove(&execution->node);
     map_remove(&execution->core->executions_by_id, execution->id);
     execution_run_free(execution->run);
-    output_free(execution->out);
-    output_free(execution->err);
-    journal_free(execution->journal);
+    spool_free(execution->out);
+    spool_free(execution->err);
+    stream_order_free(execution->order);
     free(execution->key);
     free(execution->request_json);
     free(execution->error);
@@ -408,8 +409,8 @@ void execution_save(struct execution *execution)
         .exit_code = execution->exit_code,
         .signal = execution->signal,
         .background = execution->background,
-        .stdout_bytes = output_length(execution->out),
-        .stderr_bytes = execution->err ? output_length(execution->err) : 0,
+        .stdout_bytes = spool_length(execution->out),
+        .stderr_bytes = execution->err ? spool_length(execution->err) : 0,
         .cpu_us = execution->cpu_us,
         .max_rss_bytes = execution->max_rss_bytes,
         .created = execution->created,
@@ -524,7 +525,7 @@ void executions_save_incomplete(struct core *core)
         struct execution *execution = slot->value;
 
         if (execution->run &&
-            (output_error(execution->out) || (execution->err && output_error(execution->err))))
+            (spool_error(execution->out) || (execution->err && spool_error(execution->err))))
             execution_save(execution);
     }
 }
@@ -559,12 +560,12 @@ void execution_continue_end(struct execution *execution)
     if (!run || !run->ending)
         return;
     if (!execution_state_is_final(execution->state)) {
-        if (!outputs_are(execution, output_is_finished))
+        if (!outputs_are(execution, spool_is_finished))
             return;
         set_final(execution);
         commit_end(execution);
     }
-    if (!outputs_are(execution, output_is_closed) || run->inspecting || run->recording)
+    if (!outputs_are(execution, spool_is_closed) || run->inspecting || run->recording)
         return;
     if (output_bytes(execution) != run->recorded_bytes) {
         execution_save(execution);
@@ -575,7 +576,7 @@ void execution_continue_end(struct execution *execution)
         return;
     }
     forget_process(execution);
-    spool_end(steal_ptr(&execution->spool));
+    spool_share_end(steal_ptr(&execution->spool_share));
     execution_run_free(steal_ptr(&execution->run));
     execution_unref(execution);
 }
@@ -596,9 +597,9 @@ void execution_begin_end(struct execution *execution, enum execution_state state
         execution->reason = xstrdup(reason);
     }
     timer_stop(&run->clock);
-    output_finish(execution->out);
+    spool_finish(execution->out);
     if (execution->err)
-        output_finish(execution->err);
+        spool_finish(execution->err);
     execution_continue_end(execution);
 }
 
@@ -616,5 +617,5 @@ void executions_end_all(struct session *session, const struct end_reason *reason
         list_remove(&execution->node);
         execution->session = NULL;
     }
-    spool_on_session_gone(session->core->spool, session->id);
+    spool_shares_on_session_gone(session->core->spool_shares, session->id);
 }

@@ -96,12 +96,12 @@ struct execution {
     uint64_t max_rss_bytes;
     struct stamp created, started, ended;
     struct error start_error; /* why it never ran, as the caller's answer; ERR_NONE otherwise */
-    enum output_full output_full;
-    struct output *out, *err;    /* owned; err is NULL with a terminal */
-    struct spool_entry *spool;   /* borrowed; NULL while nothing was written, and at the end */
-    struct execution_loss *loss; /* owned; NULL unless lost output is being recorded */
-    struct journal *journal;     /* owned; NULL with a terminal */
-    struct execution_run *run;   /* owned; private: what is needed only while it runs */
+    enum spool_full output_full;
+    struct spool *out, *err;         /* owned; err is NULL with a terminal */
+    struct spool_share *spool_share; /* borrowed; NULL while nothing was written, and at the end */
+    struct execution_loss *loss;     /* owned; NULL unless lost output is being recorded */
+    struct stream_order *order;      /* owned; NULL with a terminal */
+    struct execution_run *run;       /* owned; private: what is needed only while it runs */
     unsigned references;
     struct deferred notify, release;
     struct timer alone; /* armed while one that needs a client has none */
@@ -170,12 +170,12 @@ void executions_end_all(struct session *session, const struct end_reason *reason
 /* --- afterwards ---------------------------------------------------------------------------- */
 
 /* The spool of a stream of an execution that is no longer in memory; the caller frees it. */
-struct output *execution_open_output(struct core *core, const struct execution_record *record,
-                                     bool is_stderr);
+struct spool *execution_open_output(struct core *core, const struct execution_record *record,
+                                    bool is_stderr);
 
 /* The order of both, which are not in memory either. */
-struct journal *execution_open_journal(struct core *core, const char *id, const struct output *out,
-                                       const struct output *err);
+struct stream_order *execution_open_stream_order(struct core *core, const char *id,
+                                                 const struct spool *out, const struct spool *err);
 
 /* The store has lost records of some: all that are not over are written again. */
 void executions_repair(struct core *core);

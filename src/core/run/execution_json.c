@@ -106,7 +106,7 @@ struct captured {
     const struct error *failure; /* borrowed from the outputs; NULL without */
 };
 
-static void capture(struct captured *captured, struct core *core, struct output *const outputs[2],
+static void capture(struct captured *captured, struct core *core, struct spool *const outputs[2],
                     const struct mask *secrets)
 {
     size_t limit = (size_t)core->parts.config->exec.output_capture_bytes;
@@ -119,11 +119,11 @@ static void capture(struct captured *captured, struct core *core, struct output 
         captured->texts[i] = BUFFER_INIT(16 * limit + 16 * 1024);
         if (!outputs[i])
             continue;
-        (void)output_capture(outputs[i], limit, &text, &truncated);
+        (void)spool_capture(outputs[i], limit, &text, &truncated);
         mask_append(secrets, text.data, text.length, &captured->texts[i]);
         captured->truncated = captured->truncated || truncated;
         if (!captured->failure)
-            captured->failure = output_error(outputs[i]);
+            captured->failure = spool_error(outputs[i]);
     }
 }
 
@@ -143,11 +143,11 @@ static void put_captured(struct json_writer *json, struct captured *captured)
 }
 
 static void put_with_output(struct json_writer *json, struct view *view, struct core *core,
-                            struct output *out, struct output *err, const struct mask *secrets)
+                            struct spool *out, struct spool *err, const struct mask *secrets)
 {
     struct captured captured;
 
-    capture(&captured, core, (struct output *const[]){ out, err }, secrets);
+    capture(&captured, core, (struct spool *const[]){ out, err }, secrets);
     if (captured.failure && str_is_empty(view->error))
         view->error = captured.failure->message;
     put_view(json, view);
@@ -175,8 +175,8 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
         .timeout_ms = execution->timeout_ms,
         .cpu_us = execution->cpu_us,
         .max_rss_bytes = execution->max_rss_bytes,
-        .stdout_bytes = output_length(execution->out),
-        .stderr_bytes = execution->err ? output_length(execution->err) : 0,
+        .stdout_bytes = spool_length(execution->out),
+        .stderr_bytes = execution->err ? spool_length(execution->err) : 0,
         .created = &execution->created,
         .started = &execution->started,
         .ended = &execution->ended,
@@ -233,8 +233,8 @@ void execution_record_write_json(const struct execution_record *record, struct c
 
     json_begin_object(json, key);
     if (with_output) {
-        scoped(output_free) struct output *out = execution_open_output(core, record, false);
-        scoped(output_free) struct output *err = execution_open_output(core, record, true);
+        scoped(spool_free) struct spool *out = execution_open_output(core, record, false);
+        scoped(spool_free) struct spool *err = execution_open_output(core, record, true);
 
         put_with_output(json, &view, core, out, err, secrets);
     } else {

@@ -113,9 +113,9 @@ static void adopt_stray(struct stray *stray, struct session *session,
     execution_attach(execution, &stray->pipes, false);
     execution_stdin_detach(run);
     stray->pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
-    output_finish(execution->out);
+    spool_finish(execution->out);
     if (execution->err)
-        output_finish(execution->err);
+        spool_finish(execution->err);
     execution_continue_end(execution);
 }
 
@@ -223,14 +223,14 @@ static bool request_has(const struct execution_record *record, const char *name)
     return request && json_object_get(request, name);
 }
 
-static enum output_full read_output_full(const struct core *core,
-                                         const struct execution_record *record)
+static enum spool_full read_output_full(const struct core *core,
+                                        const struct execution_record *record)
 {
     scoped(json_decref) json_t *request = read_request(record);
     const char *name = json_string_value(json_object_get(request, "output_full"));
-    int full = name ? output_full_parse(name) : -1;
+    int full = name ? spool_full_parse(name) : -1;
 
-    return (enum output_full)(full < 0 ? core->parts.config->exec.output_full : full);
+    return (enum spool_full)(full < 0 ? core->parts.config->exec.output_full : full);
 }
 
 /* What every execution has of its record. */

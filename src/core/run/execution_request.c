@@ -172,7 +172,7 @@ static int check_rules(const struct session *session, const struct execution_req
 
 static int check_output_full(const struct execution_request *request, struct error *err)
 {
-    if (!request->output_full || output_full_parse(request->output_full) >= 0)
+    if (!request->output_full || spool_full_parse(request->output_full) >= 0)
         return 0;
     return error_named(err, ERR_INVALID, "invalid_field",
                        "output_full must be drop, block or stop, not \"%.32s\"",
@@ -216,8 +216,8 @@ static void fill(struct execution *execution, const struct execution_request *re
     execution->is_context = request->context_id != NULL;
     execution->terminal = request->terminal;
     execution->timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms : request->timeout_ms;
-    execution->output_full = (enum output_full)(
-        request->output_full ? output_full_parse(request->output_full) : config->exec.output_full);
+    execution->output_full = (enum spool_full)(
+        request->output_full ? spool_full_parse(request->output_full) : config->exec.output_full);
     execution->created = clocks_stamp(execution->core);
     execution->run->columns = request->columns ? request->columns : 80;
     execution->run->rows = request->rows ? request->rows : 24;

@@ -375,12 +375,12 @@ void execution_use_lost(struct session_use *use)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-static void attach_output(struct output *output, int fd, bool is_terminal, bool has_ended)
+static void attach_output(struct spool *output, int fd, bool is_terminal, bool has_ended)
 {
     if (has_ended)
-        output_take(output, fd, is_terminal);
+        spool_take(output, fd, is_terminal);
     else
-        output_attach(output, fd);
+        spool_attach(output, fd);
 }
 
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended)

@@ -173,7 +173,7 @@ static void on_output_gone(struct job *job)
     for (size_t i = 0; i < retention->sessions.count; i++)
         store_forget_session(retention->core->parts.store, retention->sessions.items[i]);
     for (size_t i = 0; i < retention->executions.count; i++)
-        spool_forget(retention->core->spool, retention->executions.items[i]);
+        spool_shares_forget(retention->core->spool_shares, retention->executions.items[i]);
     keep_forget(retention->core->keep, retention->kept_bytes);
     retention->kept_bytes = 0;
     log_debug("records removed", kv("sessions", retention->sessions.count));

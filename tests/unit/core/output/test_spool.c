@@ -28,7 +28,7 @@ struct fixture {
     char path[64];
     int directory;
     int writer; /* the program's end of the pipe */
-    struct output *output;
+    struct spool *spool;
     unsigned changes;
 };
 
@@ -37,9 +37,9 @@ static void on_change(void *context)
     ((struct fixture *)context)->changes++;
 }
 
-static struct output *open_output(struct fixture *fixture)
+static struct spool *open_output(struct fixture *fixture)
 {
-    struct output_options options = {
+    struct spool_options options = {
         .loop = fixture->loop,
         .flows = fixture->flows,
         .flow = "ses_test",
@@ -51,7 +51,7 @@ static struct output *open_output(struct fixture *fixture)
         .context = fixture,
     };
 
-    return output_new(&options);
+    return spool_new(&options);
 }
 
 /* A new pipe into the output. */
@@ -62,7 +62,7 @@ static void attach_pipe(struct fixture *fixture)
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     fixture->writer = ends[1];
     assert_return_code(fcntl(ends[1], F_SETFL, O_NONBLOCK), errno);
-    output_attach(fixture->output, ends[0]);
+    spool_attach(fixture->spool, ends[0]);
 }
 
 static int setup(void **state)
@@ -75,7 +75,7 @@ static int setup(void **state)
     snprintf(fixture->path, sizeof(fixture->path), "/tmp/test-output-XXXXXX");
     assert_non_null(mkdtemp(fixture->path));
     fixture->directory = open(fixture->path, O_DIRECTORY | O_CLOEXEC);
-    fixture->output = open_output(fixture);
+    fixture->spool = open_output(fixture);
     attach_pipe(fixture);
     *state = fixture;
     return 0;
@@ -85,7 +85,7 @@ static int teardown(void **state)
 {
     struct fixture *fixture = *state;
 
-    output_free(fixture->output);
+    spool_free(fixture->spool);
     flows_free(fixture->flows);
     fd_close(fixture->writer);
     (void)unlinkat(fixture->directory, "output/exe_test.out", 0);
@@ -152,14 +152,14 @@ static uint64_t program_streams(struct fixture *fixture, uint64_t offset, uint64
     return done;
 }
 
-static void assert_stored(struct output *output, uint64_t start, uint64_t end)
+static void assert_stored(struct spool *spool, uint64_t start, uint64_t end)
 {
     static uint8_t bytes[CHUNK];
 
     while (start < end) {
         size_t count = (size_t)MIN(end - start, (uint64_t)sizeof(bytes));
 
-        assert_int_equal(pread(output_fd(output), bytes, count, (off_t)start), count);
+        assert_int_equal(pread(spool_fd(spool), bytes, count, (off_t)start), count);
         for (size_t i = 0; i < count; i++)
             assert_int_equal(bytes[i], byte_at(start + i));
         start += count;
@@ -171,9 +171,9 @@ static void a_program_without_output_leaves_no_file(void **state)
     struct fixture *fixture = *state;
 
     close_writer(fixture);
-    assert_true(output_is_closed(fixture->output));
-    assert_int_equal(output_length(fixture->output), 0);
-    assert_int_equal(output_fd(fixture->output), -1);
+    assert_true(spool_is_closed(fixture->spool));
+    assert_int_equal(spool_length(fixture->spool), 0);
+    assert_int_equal(spool_fd(fixture->spool), -1);
     assert_int_equal(faccessat(fixture->directory, "output", F_OK, 0), -1);
 }
 
@@ -183,11 +183,11 @@ static void bytes_reach_the_spool_in_order(void **state)
 
     assert_int_equal(program_streams(fixture, 0, 100000), 100000);
     close_writer(fixture);
-    assert_int_equal(output_length(fixture->output), 100000);
-    assert_stored(fixture->output, 0, 100000);
+    assert_int_equal(spool_length(fixture->spool), 100000);
+    assert_stored(fixture->spool, 0, 100000);
     assert_true(fixture->changes > 0);
-    assert_true(output_is_closed(fixture->output));
-    assert_false(output_is_finished(fixture->output));
+    assert_true(spool_is_closed(fixture->spool));
+    assert_false(spool_is_finished(fixture->spool));
 }
 
 static void finishing_takes_what_is_in_the_pipe_at_once(void **state)
@@ -195,9 +195,9 @@ static void finishing_takes_what_is_in_the_pipe_at_once(void **state)
     struct fixture *fixture = *state;
 
     assert_int_equal(program_writes(fixture, 0, 5000), 5000);
-    output_finish(fixture->output);
-    assert_true(output_is_finished(fixture->output));
-    assert_int_equal(output_length(fixture->output), 5000);
+    spool_finish(fixture->spool);
+    assert_true(spool_is_finished(fixture->spool));
+    assert_int_equal(spool_length(fixture->spool), 5000);
 }
 
 static void what_has_ended_already_is_taken_when_it_finishes(void **state)
@@ -208,29 +208,29 @@ static void what_has_ended_already_is_taken_when_it_finishes(void **state)
     close_writer(fixture);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     assert_int_equal(write(ends[1], "bytes", 5), 5);
-    output_take(fixture->output, ends[0], false);
+    spool_take(fixture->spool, ends[0], false);
     turn(fixture, 2);
-    assert_int_equal(output_length(fixture->output), 0);
+    assert_int_equal(spool_length(fixture->spool), 0);
     close(ends[1]);
-    output_finish(fixture->output);
-    assert_true(output_is_finished(fixture->output));
-    assert_true(output_is_closed(fixture->output));
-    assert_int_equal(output_length(fixture->output), 5);
+    spool_finish(fixture->spool);
+    assert_true(spool_is_finished(fixture->spool));
+    assert_true(spool_is_closed(fixture->spool));
+    assert_int_equal(spool_length(fixture->spool), 5);
 }
 
 static void a_background_child_does_not_hold_up_the_end_and_is_still_heard(void **state)
 {
     struct fixture *fixture = *state;
 
-    output_finish(fixture->output);
-    assert_true(output_is_finished(fixture->output));
-    assert_false(output_is_closed(fixture->output));
+    spool_finish(fixture->spool);
+    assert_true(spool_is_finished(fixture->spool));
+    assert_false(spool_is_closed(fixture->spool));
 
     program_writes(fixture, 0, 10);
     turn(fixture, 2);
-    assert_int_equal(output_length(fixture->output), 10);
+    assert_int_equal(spool_length(fixture->spool), 10);
     close_writer(fixture);
-    assert_true(output_is_closed(fixture->output));
+    assert_true(spool_is_closed(fixture->spool));
 }
 
 static void over_the_cap_head_and_tail_stay_and_the_middle_leaves_the_disk(void **state)
@@ -242,13 +242,13 @@ static void over_the_cap_head_and_tail_stay_and_the_middle_leaves_the_disk(void 
     assert_int_equal(program_streams(fixture, 0, total), total);
     close_writer(fixture);
 
-    assert_int_equal(output_length(fixture->output), total);
-    assert_true(output_has_hole(fixture->output, &start, &end));
+    assert_int_equal(spool_length(fixture->spool), total);
+    assert_true(spool_has_hole(fixture->spool, &start, &end));
     assert_true(start <= CAP / 2 && start > CAP / 4);
     assert_true(end <= total - CAP / 2 + 4096 && end >= total - CAP);
-    assert_stored(fixture->output, 0, start);
-    assert_stored(fixture->output, end, total);
-    assert_int_equal(fstat(output_fd(fixture->output), &status), 0);
+    assert_stored(fixture->spool, 0, start);
+    assert_stored(fixture->spool, end, total);
+    assert_int_equal(fstat(spool_fd(fixture->spool), &status), 0);
     assert_int_equal(status.st_size, total);
     assert_true((uint64_t)status.st_blocks * 512 <= 2 * CAP);
 }
@@ -259,15 +259,15 @@ static void extents_lead_around_the_hole(void **state)
     uint64_t total = 4 * CAP, hole_start, hole_end, start, end;
 
     program_streams(fixture, 0, total);
-    assert_true(output_has_hole(fixture->output, &hole_start, &hole_end));
+    assert_true(spool_has_hole(fixture->spool, &hole_start, &hole_end));
 
-    assert_true(output_extent(fixture->output, 10, &start, &end));
+    assert_true(spool_extent(fixture->spool, 10, &start, &end));
     assert_int_equal(start, 10);
     assert_int_equal(end, hole_start);
-    assert_true(output_extent(fixture->output, hole_start, &start, &end));
+    assert_true(spool_extent(fixture->spool, hole_start, &start, &end));
     assert_int_equal(start, hole_end);
     assert_int_equal(end, total);
-    assert_false(output_extent(fixture->output, total, &start, &end));
+    assert_false(spool_extent(fixture->spool, total, &start, &end));
 }
 
 static void a_new_daemon_continues_at_the_size_of_the_file_and_finds_the_hole(void **state)
@@ -276,49 +276,49 @@ static void a_new_daemon_continues_at_the_size_of_the_file_and_finds_the_hole(vo
     uint64_t total = 4 * CAP, start, end, again_start, again_end;
 
     program_streams(fixture, 0, total);
-    assert_true(output_has_hole(fixture->output, &start, &end));
-    output_free(fixture->output);
+    assert_true(spool_has_hole(fixture->spool, &start, &end));
+    spool_free(fixture->spool);
     fd_close(fixture->writer);
 
-    fixture->output = open_output(fixture);
-    assert_int_equal(output_length(fixture->output), total);
-    assert_true(output_has_hole(fixture->output, &again_start, &again_end));
+    fixture->spool = open_output(fixture);
+    assert_int_equal(spool_length(fixture->spool), total);
+    assert_true(spool_has_hole(fixture->spool, &again_start, &again_end));
     assert_int_equal(start, again_start);
     assert_int_equal(end, again_end);
 
     attach_pipe(fixture);
     assert_int_equal(program_streams(fixture, total, 1000), 1000);
-    assert_int_equal(output_length(fixture->output), total + 1000);
-    assert_stored(fixture->output, end, total + 1000);
+    assert_int_equal(spool_length(fixture->spool), total + 1000);
+    assert_stored(fixture->spool, end, total + 1000);
 }
 
 static void a_follower_that_reads_gets_every_byte(void **state)
 {
     struct fixture *fixture = *state;
-    struct output_follower follower = { 0 };
+    struct spool_follower follower = { 0 };
     uint64_t total = 16 * CAP, written = 0, read_to = 0;
 
-    output_follow(fixture->output, &follower, 0);
+    spool_follow(fixture->spool, &follower, 0);
     while (read_to < total) {
         uint64_t start, end;
 
         written += program_writes(fixture, written, (size_t)MIN(total - written, 1u << 20));
         turn(fixture, 3);
-        assert_true(output_length(fixture->output) <= read_to + CAP);
-        assert_true(output_extent(fixture->output, read_to, &start, &end));
+        assert_true(spool_length(fixture->spool) <= read_to + CAP);
+        assert_true(spool_extent(fixture->spool, read_to, &start, &end));
         assert_int_equal(start, read_to);
         end = MIN(end, start + 3 * CHUNK);
-        assert_stored(fixture->output, start, end);
+        assert_stored(fixture->spool, start, end);
         read_to = end;
-        output_follower_moved(fixture->output, &follower, read_to);
+        spool_follower_moved(fixture->spool, &follower, read_to);
     }
     assert_int_equal(written, total);
-    output_unfollow(fixture->output, &follower);
+    spool_unfollow(fixture->spool, &follower);
 }
 
 static unsigned stalls;
 
-static void on_stalled(struct output_follower *follower)
+static void on_stalled(struct spool_follower *follower)
 {
     assert_false(list_is_linked(&follower->node));
     stalls++;
@@ -327,112 +327,112 @@ static void on_stalled(struct output_follower *follower)
 static void a_stalled_follower_is_given_up_and_stops_nobody(void **state)
 {
     struct fixture *fixture = *state;
-    struct output_follower follower = { .on_stalled = on_stalled };
+    struct spool_follower follower = { .on_stalled = on_stalled };
     uint64_t written;
 
     stalls = 0;
-    output_follow(fixture->output, &follower, 0);
+    spool_follow(fixture->spool, &follower, 0);
     written = program_streams(fixture, 0, 16 * CAP);
     assert_true(written < 8 * CAP); /* what the pipe holds */
-    assert_int_equal(output_length(fixture->output), CAP);
+    assert_int_equal(spool_length(fixture->spool), CAP);
     loop_advance(fixture->loop, &fixture->clock, 9 * SECOND_US);
-    assert_int_equal(output_length(fixture->output), CAP);
+    assert_int_equal(spool_length(fixture->spool), CAP);
     assert_int_equal(stalls, 0);
 
     loop_advance(fixture->loop, &fixture->clock, 2 * SECOND_US);
     assert_int_equal(stalls, 1);
     written += program_streams(fixture, written, 16 * CAP - written);
-    assert_int_equal(output_length(fixture->output), 16 * CAP);
-    output_unfollow(fixture->output, &follower);
+    assert_int_equal(spool_length(fixture->spool), 16 * CAP);
+    spool_unfollow(fixture->spool, &follower);
 }
 
 static void silence_of_the_program_is_no_stall_of_the_reader(void **state)
 {
     struct fixture *fixture = *state;
-    struct output_follower follower = { .on_stalled = on_stalled };
+    struct spool_follower follower = { .on_stalled = on_stalled };
 
     stalls = 0;
-    output_follow(fixture->output, &follower, 0);
+    spool_follow(fixture->spool, &follower, 0);
     loop_advance(fixture->loop, &fixture->clock, 60 * SECOND_US);
     program_streams(fixture, 0, 4 * CAP);
     loop_advance(fixture->loop, &fixture->clock, 5 * SECOND_US);
     assert_int_equal(stalls, 0);
-    output_unfollow(fixture->output, &follower);
+    spool_unfollow(fixture->spool, &follower);
 }
 
 static void a_vanished_follower_finds_its_place_when_it_comes_back_in_time(void **state)
 {
     struct fixture *fixture = *state;
-    struct output_follower follower = { 0 };
+    struct spool_follower follower = { 0 };
     uint64_t written, start, end;
 
-    output_follow(fixture->output, &follower, 0);
+    spool_follow(fixture->spool, &follower, 0);
     written = program_streams(fixture, 0, 1000);
-    output_follower_moved(fixture->output, &follower, 1000);
-    output_follower_vanished(fixture->output, &follower);
+    spool_follower_moved(fixture->spool, &follower, 1000);
+    spool_follower_vanished(fixture->spool, &follower);
     written += program_streams(fixture, written, 16 * CAP);
-    assert_true(output_length(fixture->output) <= CAP + 1000);
-    assert_true(output_extent(fixture->output, 1000, &start, &end));
+    assert_true(spool_length(fixture->spool) <= CAP + 1000);
+    assert_true(spool_extent(fixture->spool, 1000, &start, &end));
     assert_int_equal(start, 1000);
 
-    output_follow(fixture->output, &follower, 1000);
-    output_follower_moved(fixture->output, &follower, CAP);
+    spool_follow(fixture->spool, &follower, 1000);
+    spool_follower_moved(fixture->spool, &follower, CAP);
     written += program_streams(fixture, written, 1);
-    assert_true(output_length(fixture->output) > CAP + 1000);
-    output_unfollow(fixture->output, &follower);
+    assert_true(spool_length(fixture->spool) > CAP + 1000);
+    spool_unfollow(fixture->spool, &follower);
 }
 
 static void a_follower_that_came_back_before_it_was_missed_leaves_no_place(void **state)
 {
     struct fixture *fixture = *state;
-    struct output_follower old = { 0 }, new = { 0 };
+    struct spool_follower old = { 0 }, new = { 0 };
     uint64_t written;
 
-    output_follow(fixture->output, &old, 0);
+    spool_follow(fixture->spool, &old, 0);
     written = program_streams(fixture, 0, 1000);
-    output_follower_moved(fixture->output, &old, 900);
-    output_follow(fixture->output, &new, 1000);
-    output_follower_vanished(fixture->output, &old);
-    output_follower_moved(fixture->output, &new, CAP / 2);
+    spool_follower_moved(fixture->spool, &old, 900);
+    spool_follow(fixture->spool, &new, 1000);
+    spool_follower_vanished(fixture->spool, &old);
+    spool_follower_moved(fixture->spool, &new, CAP / 2);
     written += program_streams(fixture, written, 2 * CAP);
-    assert_true(output_length(fixture->output) > CAP + 1000);
-    output_unfollow(fixture->output, &new);
+    assert_true(spool_length(fixture->spool) > CAP + 1000);
+    spool_unfollow(fixture->spool, &new);
 }
 
 static void a_place_is_not_kept_for_longer_than_the_stall_timeout(void **state)
 {
     struct fixture *fixture = *state;
-    struct output_follower follower = { 0 };
+    struct spool_follower follower = { 0 };
     uint64_t written;
 
-    output_follow(fixture->output, &follower, 0);
-    output_follower_vanished(fixture->output, &follower);
+    spool_follow(fixture->spool, &follower, 0);
+    spool_follower_vanished(fixture->spool, &follower);
     written = program_streams(fixture, 0, 16 * CAP);
-    assert_true(output_length(fixture->output) <= CAP);
+    assert_true(spool_length(fixture->spool) <= CAP);
     loop_advance(fixture->loop, &fixture->clock, 11 * SECOND_US);
     written += program_streams(fixture, written, 16 * CAP - written);
-    assert_int_equal(output_length(fixture->output), 16 * CAP);
+    assert_int_equal(spool_length(fixture->spool), 16 * CAP);
 }
 
 static void a_reader_of_the_last_daemon_finds_its_place_in_the_next(void **state)
 {
     struct fixture *fixture = *state;
-    struct output_follower follower = { 0 };
+    struct spool_follower follower = { 0 };
     uint64_t start, end;
 
-    output_follow(fixture->output, &follower, 0);
+    spool_follow(fixture->spool, &follower, 0);
     program_streams(fixture, 0, CAP / 2);
-    output_free(fixture->output);
+    spool_free(fixture->spool);
     fd_close(fixture->writer);
 
-    fixture->output = open_output(fixture);
+    fixture->spool = open_output(fixture);
     attach_pipe(fixture);
     program_streams(fixture, CAP / 2, 16 * CAP);
-    assert_true(output_length(fixture->output) <= CAP);
-    assert_true(output_extent(fixture->output, 1000, &start, &end));
+    assert_true(spool_length(fixture->spool) <= CAP);
+    assert_true(spool_extent(fixture->spool, 1000, &start, &end));
     assert_int_equal(start, 1000);
     loop_advance(fixture->loop, &fixture->clock, 11 * SECOND_US);
-    assert_true(output_length(fixture->output) > CAP);
+    assert_true(spool_length(fixture->spool) > CAP);
 }
 
 static void an_unwritable_spool_drops_and_counts_without_stopping_the_program(void **state)
@@ -443,9 +443,9 @@ static void an_unwritable_spool_drops_and_counts_without_stopping_the_program(vo
     assert_int_equal(mkdirat(fixture->directory, "output", 0700), 0);
     assert_int_equal(mkdirat(fixture->directory, "output/exe_test.out", 0700), 0);
     assert_int_equal(program_streams(fixture, 0, 300000), 300000);
-    assert_int_equal(output_length(fixture->output), 300000);
-    assert_non_null(output_error(fixture->output));
-    assert_false(output_extent(fixture->output, 0, &start, &end));
+    assert_int_equal(spool_length(fixture->spool), 300000);
+    assert_non_null(spool_error(fixture->spool));
+    assert_false(spool_extent(fixture->spool, 0, &start, &end));
     assert_int_equal(unlinkat(fixture->directory, "output/exe_test.out", AT_REMOVEDIR), 0);
 }
 
@@ -460,19 +460,19 @@ static void a_full_disk_keeps_what_was_written_and_drops_the_rest(void **state)
     /* Any write to a descriptor of /dev/full fails with ENOSPC, as on a full disk. */
     {
         scoped(fd_close) int full = open("/dev/full", O_RDWR | O_CLOEXEC);
-        int saved = dup(output_fd(fixture->output));
+        int saved = dup(spool_fd(fixture->spool));
 
-        assert_true(full >= 0 && dup2(full, output_fd(fixture->output)) >= 0);
+        assert_true(full >= 0 && dup2(full, spool_fd(fixture->spool)) >= 0);
         assert_int_equal(program_streams(fixture, 1000, 200000), 200000);
-        assert_true(dup2(saved, output_fd(fixture->output)) >= 0);
+        assert_true(dup2(saved, spool_fd(fixture->spool)) >= 0);
         fd_close(saved);
     }
-    assert_int_equal(output_length(fixture->output), 201000);
-    assert_non_null(output_error(fixture->output));
-    assert_int_equal(output_error(fixture->output)->sys_errno, ENOSPC);
-    assert_true(output_extent(fixture->output, 0, &start, &end));
+    assert_int_equal(spool_length(fixture->spool), 201000);
+    assert_non_null(spool_error(fixture->spool));
+    assert_int_equal(spool_error(fixture->spool)->sys_errno, ENOSPC);
+    assert_true(spool_extent(fixture->spool, 0, &start, &end));
     assert_int_equal(end, 1000);
-    assert_int_equal(output_capture(fixture->output, 4096, &text, &truncated), 0);
+    assert_int_equal(spool_capture(fixture->spool, 4096, &text, &truncated), 0);
     assert_true(truncated);
     assert_non_null(strstr(buffer_text(&text), "[… 200000 bytes left out …]"));
 }
@@ -488,16 +488,16 @@ static void a_terminal_is_read_although_it_cannot_be_spliced(void **state)
     slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
     assert_true(slave >= 0);
     close_writer(fixture);
-    output_attach(fixture->output, master);
+    spool_attach(fixture->spool, master);
 
     assert_int_equal(write(slave, "hello", 5), 5);
-    output_finish(fixture->output);
-    assert_true(output_is_finished(fixture->output));
-    assert_int_equal(pread(output_fd(fixture->output), text, 5, 0), 5);
+    spool_finish(fixture->spool);
+    assert_true(spool_is_finished(fixture->spool));
+    assert_int_equal(pread(spool_fd(fixture->spool), text, 5, 0), 5);
     assert_string_equal(text, "hello");
     fd_close(steal_fd(&slave));
     turn(fixture, 2);
-    assert_true(output_is_closed(fixture->output));
+    assert_true(spool_is_closed(fixture->spool));
 }
 
 static int open_terminal(int *out_slave)
@@ -521,8 +521,8 @@ static pid_t fork_reader(struct fixture *fixture, int master)
     if (child)
         return child;
     fixture->loop = loop_new(&clock_system);
-    fixture->output = open_output(fixture);
-    output_attach(fixture->output, master);
+    fixture->spool = open_output(fixture);
+    spool_attach(fixture->spool, master);
     loop_run(fixture->loop);
     _exit(0);
 }
@@ -535,7 +535,7 @@ static void a_daemon_killed_while_it_reads_a_terminal_loses_no_byte(void **state
     uint64_t written = 0;
 
     close_writer(fixture);
-    output_free(steal_ptr(&fixture->output));
+    spool_free(steal_ptr(&fixture->spool));
     assert_return_code(fcntl(slave, F_SETFL, O_NONBLOCK), errno);
     for (unsigned round = 0; round < 40; round++) {
         pid_t reader = fork_reader(fixture, master);
@@ -553,14 +553,14 @@ static void a_daemon_killed_while_it_reads_a_terminal_loses_no_byte(void **state
         kill(reader, SIGKILL);
         assert_int_equal(waitpid(reader, NULL, 0), reader);
     }
-    fixture->output = open_output(fixture);
-    output_attach(fixture->output, master);
+    fixture->spool = open_output(fixture);
+    spool_attach(fixture->spool, master);
     fd_close(steal_fd(&slave));
-    for (unsigned i = 0; i < 1000 && !output_is_closed(fixture->output); i++)
+    for (unsigned i = 0; i < 1000 && !spool_is_closed(fixture->spool); i++)
         turn(fixture, 1);
-    assert_int_equal(output_length(fixture->output), written);
-    assert_stored(fixture->output, 0, MIN(written, (uint64_t)CAP / 2));
-    assert_stored(fixture->output, written - CAP / 4, written);
+    assert_int_equal(spool_length(fixture->spool), written);
+    assert_stored(fixture->spool, 0, MIN(written, (uint64_t)CAP / 2));
+    assert_stored(fixture->spool, written - CAP / 4, written);
 }
 
 static void what_could_not_be_kept_at_the_end_is_a_hole(void **state)
@@ -570,10 +570,10 @@ static void what_could_not_be_kept_at_the_end_is_a_hole(void **state)
     uint64_t start, end;
 
     program_streams(fixture, 0, 1000);
-    assert_false(output_has_hole(fixture->output, &start, &end));
-    assert_true(dup2(full, output_fd(fixture->output)) >= 0);
+    assert_false(spool_has_hole(fixture->spool, &start, &end));
+    assert_true(dup2(full, spool_fd(fixture->spool)) >= 0);
     program_streams(fixture, 1000, 500);
-    assert_true(output_has_hole(fixture->output, &start, &end));
+    assert_true(spool_has_hole(fixture->spool, &start, &end));
     assert_int_equal(start, 1000);
     assert_int_equal(end, 1500);
 }
@@ -582,23 +582,23 @@ static void a_record_knows_of_bytes_that_the_file_does_not_have(void **state)
 {
     struct fixture *fixture = *state;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(CAP);
-    struct output_options options = {
+    struct spool_options options = {
         .loop = fixture->loop,
         .directory = fixture->directory,
         .name = "output/exe_test.out",
         .cap_bytes = CAP,
         .recorded_bytes = 4321,
     };
-    scoped(output_free) struct output *output = output_new(&options);
+    scoped(spool_free) struct spool *spool = spool_new(&options);
     uint64_t start, end;
     bool truncated = false;
 
-    assert_int_equal(output_length(output), 4321);
-    assert_non_null(output_error(output));
-    assert_true(output_has_hole(output, &start, &end));
+    assert_int_equal(spool_length(spool), 4321);
+    assert_non_null(spool_error(spool));
+    assert_true(spool_has_hole(spool, &start, &end));
     assert_int_equal(start, 0);
     assert_int_equal(end, 4321);
-    assert_int_equal(output_capture(output, 1000, &text, &truncated), 0);
+    assert_int_equal(spool_capture(spool, 1000, &text, &truncated), 0);
     assert_true(truncated);
     assert_non_null(strstr(buffer_text(&text), "4321 bytes left out"));
 }
@@ -611,11 +611,11 @@ static void a_spool_that_cannot_be_read_says_so(void **state)
     bool truncated = false;
 
     program_streams(fixture, 0, 1000);
-    assert_null(output_error(fixture->output));
-    assert_true(dup2(unreadable, output_fd(fixture->output)) >= 0);
-    assert_int_equal(output_capture(fixture->output, 4096, &text, &truncated), -1);
+    assert_null(spool_error(fixture->spool));
+    assert_true(dup2(unreadable, spool_fd(fixture->spool)) >= 0);
+    assert_int_equal(spool_capture(fixture->spool, 4096, &text, &truncated), -1);
     assert_true(truncated);
-    assert_non_null(output_error(fixture->output));
+    assert_non_null(spool_error(fixture->spool));
 }
 
 static void a_short_output_is_captured_whole(void **state)
@@ -626,7 +626,7 @@ static void a_short_output_is_captured_whole(void **state)
 
     assert_int_equal(write(fixture->writer, "grüße", 7), 7);
     turn(fixture, 2);
-    assert_int_equal(output_capture(fixture->output, 7, &text, &truncated), 0);
+    assert_int_equal(spool_capture(fixture->spool, 7, &text, &truncated), 0);
     assert_false(truncated);
     assert_string_equal(buffer_text(&text), "grüße");
 }
@@ -635,7 +635,7 @@ static off_t file_bytes(struct fixture *fixture)
 {
     struct stat status;
 
-    assert_return_code(fstat(output_fd(fixture->output), &status), errno);
+    assert_return_code(fstat(spool_fd(fixture->spool), &status), errno);
     return status.st_size;
 }
 
@@ -645,10 +645,10 @@ static int attach_shared_terminal(struct fixture *fixture, int *out_slave)
     int master = open_terminal(out_slave);
 
     close_writer(fixture);
-    output_free(fixture->output);
+    spool_free(fixture->spool);
     fixture->flows = flows_new(fixture->loop);
-    fixture->output = open_output(fixture);
-    output_attach(fixture->output, master);
+    fixture->spool = open_output(fixture);
+    spool_attach(fixture->spool, master);
     return master; /* borrowed */
 }
 
@@ -669,18 +669,18 @@ static void a_terminal_that_has_written_is_left_alone_for_a_pause(void **state)
 
     write_through(master, slave, "one");
     turn(fixture, 2);
-    assert_int_equal(output_length(fixture->output), 3);
+    assert_int_equal(spool_length(fixture->spool), 3);
     write_through(master, slave, "two");
     turn(fixture, 20);
-    assert_int_equal(output_length(fixture->output), 3);
+    assert_int_equal(spool_length(fixture->spool), 3);
     loop_advance(fixture->loop, &fixture->clock, FLOWS_PAUSE_US);
-    assert_int_equal(output_length(fixture->output), 6);
+    assert_int_equal(spool_length(fixture->spool), 6);
 
     /* The end of the program does not wait for a pause. */
     write_through(master, slave, "three");
-    output_finish(fixture->output);
-    assert_true(output_is_finished(fixture->output));
-    assert_int_equal(output_length(fixture->output), 11);
+    spool_finish(fixture->spool);
+    assert_true(spool_is_finished(fixture->spool));
+    assert_int_equal(spool_length(fixture->spool), 11);
 }
 
 static void a_terminal_that_writes_has_room_until_it_is_quiet(void **state)
@@ -697,18 +697,18 @@ static void a_terminal_that_writes_has_room_until_it_is_quiet(void **state)
     for (unsigned i = 0; i < 40; i++) {
         write_through(master, slave, ", one more");
         loop_advance(fixture->loop, &fixture->clock, FLOWS_PAUSE_US);
-        assert_int_equal(output_length(fixture->output), 3 + (i + 1) * 10);
+        assert_int_equal(spool_length(fixture->spool), 3 + (i + 1) * 10);
         assert_int_equal(file_bytes(fixture), ahead);
     }
     loop_advance(fixture->loop, &fixture->clock, SECOND_US);
-    assert_int_equal(file_bytes(fixture), output_length(fixture->output));
+    assert_int_equal(file_bytes(fixture), spool_length(fixture->spool));
     write_through(master, slave, ", and it is watched again");
     turn(fixture, 2);
-    assert_int_equal(output_length(fixture->output), 3 + 40 * 10 + 25);
+    assert_int_equal(spool_length(fixture->spool), 3 + 40 * 10 + 25);
     fd_close(steal_fd(&slave));
     loop_advance(fixture->loop, &fixture->clock, SECOND_US);
-    assert_true(output_is_closed(fixture->output));
-    assert_int_equal(file_bytes(fixture), output_length(fixture->output));
+    assert_true(spool_is_closed(fixture->spool));
+    assert_int_equal(file_bytes(fixture), spool_length(fixture->spool));
 }
 
 static void a_capture_of_nothing_is_empty(void **state)
@@ -717,7 +717,7 @@ static void a_capture_of_nothing_is_empty(void **state)
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(CAP);
     bool truncated = true;
 
-    assert_int_equal(output_capture(fixture->output, 100, &text, &truncated), 0);
+    assert_int_equal(spool_capture(fixture->spool, 100, &text, &truncated), 0);
     assert_false(truncated);
     assert_int_equal(text.length, 0);
 }
@@ -730,7 +730,7 @@ static void a_capture_has_head_and_tail_and_says_how_much_is_missing(void **stat
 
     assert_int_equal(write(fixture->writer, "aaaaabbbbbbbbbbzzzzz", 20), 20);
     turn(fixture, 2);
-    assert_int_equal(output_capture(fixture->output, 10, &text, &truncated), 0);
+    assert_int_equal(spool_capture(fixture->spool, 10, &text, &truncated), 0);
     assert_true(truncated);
     assert_string_equal(buffer_text(&text), "aaaaa\n[… 10 bytes left out …]\nzzzzz");
 }
@@ -744,7 +744,7 @@ static void a_capture_does_not_cut_characters_in_two(void **state)
     /* Five times "ü", two bytes each: a limit of 6 cuts both ends in the middle of one. */
     assert_int_equal(write(fixture->writer, "üüüüü", 10), 10);
     turn(fixture, 2);
-    assert_int_equal(output_capture(fixture->output, 6, &text, &truncated), 0);
+    assert_int_equal(spool_capture(fixture->spool, 6, &text, &truncated), 0);
     assert_string_equal(buffer_text(&text), "ü\n[… 6 bytes left out …]\nü");
 }
 
@@ -756,8 +756,8 @@ static void a_capture_of_a_spool_with_a_hole_skips_it(void **state)
     bool truncated = false;
 
     program_streams(fixture, 0, 4 * CAP);
-    assert_true(output_has_hole(fixture->output, &start, &end));
-    assert_int_equal(output_capture(fixture->output, 4 * CAP, &text, &truncated), 0);
+    assert_true(spool_has_hole(fixture->spool, &start, &end));
+    assert_int_equal(spool_capture(fixture->spool, 4 * CAP, &text, &truncated), 0);
     assert_true(truncated);
     assert_true(text.length < start + (4 * CAP - end) + 100);
     assert_int_equal(text.data[0], byte_at(0));

@@ -17,7 +17,7 @@ struct fixture {
     char path[64];
     int directory;
     uint64_t lengths[2];
-    struct journal *journal;
+    struct stream_order *order;
 };
 
 static const uint64_t nothing[2] = { 0, 0 };
@@ -26,10 +26,10 @@ static int setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
-    snprintf(fixture->path, sizeof(fixture->path), "/tmp/test-journal-XXXXXX");
+    snprintf(fixture->path, sizeof(fixture->path), "/tmp/test-order-XXXXXX");
     assert_non_null(mkdtemp(fixture->path));
     fixture->directory = open(fixture->path, O_DIRECTORY | O_CLOEXEC);
-    fixture->journal = journal_new(fixture->directory, "order", nothing);
+    fixture->order = stream_order_new(fixture->directory, "order", nothing);
     *state = fixture;
     return 0;
 }
@@ -38,7 +38,7 @@ static int teardown(void **state)
 {
     struct fixture *fixture = *state;
 
-    journal_free(fixture->journal);
+    stream_order_free(fixture->order);
     (void)unlinkat(fixture->directory, "order", 0);
     close(fixture->directory);
     assert_int_equal(rmdir(fixture->path), 0);
@@ -49,27 +49,27 @@ static int teardown(void **state)
 static void take(struct fixture *fixture, unsigned stream, uint64_t bytes)
 {
     fixture->lengths[stream] += bytes;
-    journal_took(fixture->journal, stream, fixture->lengths[stream]);
+    stream_order_took(fixture->order, stream, fixture->lengths[stream]);
 }
 
 /* As the next daemon would find it. */
 static void reopen(struct fixture *fixture)
 {
-    journal_free(fixture->journal);
-    fixture->journal = journal_new(fixture->directory, "order", fixture->lengths);
+    stream_order_free(fixture->order);
+    fixture->order = stream_order_new(fixture->directory, "order", fixture->lengths);
 }
 
 static void assert_place(const struct fixture *fixture, uint64_t merged, unsigned stream,
                          uint64_t offset, uint64_t run_bytes)
 {
-    struct journal_place place = { 0 };
+    struct stream_order_place place = { 0 };
 
-    assert_true(journal_find(fixture->journal, merged, &place));
+    assert_true(stream_order_find(fixture->order, merged, &place));
     assert_int_equal(place.stream, stream);
     assert_int_equal(place.offset, offset);
     assert_int_equal(place.run_bytes, run_bytes);
     assert_int_equal(place.other, merged - offset);
-    assert_int_equal(journal_merged(fixture->journal, stream, offset), merged);
+    assert_int_equal(stream_order_merged(fixture->order, stream, offset), merged);
 }
 
 static bool has_file(const struct fixture *fixture)
@@ -80,14 +80,14 @@ static bool has_file(const struct fixture *fixture)
 static void one_stream_alone_needs_no_file(void **state)
 {
     struct fixture *fixture = *state;
-    struct journal_place place;
+    struct stream_order_place place;
 
-    assert_false(journal_find(fixture->journal, 0, &place));
+    assert_false(stream_order_find(fixture->order, 0, &place));
     take(fixture, 1, 10);
     take(fixture, 1, 10);
     assert_place(fixture, 5, 1, 5, 15);
-    assert_false(journal_find(fixture->journal, 20, &place));
-    assert_int_equal(journal_length(fixture->journal), 20);
+    assert_false(stream_order_find(fixture->order, 20, &place));
+    assert_int_equal(stream_order_length(fixture->order), 20);
     assert_false(has_file(fixture));
     reopen(fixture);
     assert_place(fixture, 5, 1, 5, 15);
@@ -134,22 +134,22 @@ static void many_changes_keep_their_order_and_a_bounded_file(void **state)
 {
     struct fixture *fixture = *state;
     uint64_t hole_start = 0, hole_end = 0;
-    struct journal_place place;
+    struct stream_order_place place;
     struct stat status;
 
     for (unsigned i = 0; i < 1250 * 1000; i++)
         take(fixture, i & 1, 1 + (i & 1));
     for (int again = 0; again < 2; again++) {
-        assert_true(journal_has_hole(fixture->journal, &hole_start, &hole_end));
+        assert_true(stream_order_has_hole(fixture->order, &hole_start, &hole_end));
         assert_place(fixture, 0, 0, 0, 1);
         assert_place(fixture, 300, 0, 100, 1);
         assert_place(fixture, hole_start - 3, 0, hole_start / 3 - 1, 1);
-        assert_false(journal_find(fixture->journal, hole_start, &place));
-        assert_false(journal_find(fixture->journal, hole_end - 1, &place));
-        assert_true(journal_find(fixture->journal, hole_end, &place));
+        assert_false(stream_order_find(fixture->order, hole_start, &place));
+        assert_false(stream_order_find(fixture->order, hole_end - 1, &place));
+        assert_true(stream_order_find(fixture->order, hole_end, &place));
         assert_place(fixture, 1874997, 0, 624999, 1);
         assert_place(fixture, 1874998, 1, 1249998, 2);
-        assert_int_equal(journal_merged(fixture->journal, 0, hole_start / 3 + 10), hole_end);
+        assert_int_equal(stream_order_merged(fixture->order, 0, hole_start / 3 + 10), hole_end);
         reopen(fixture);
     }
     assert_int_equal(fstatat(fixture->directory, "order", &status, 0), 0);

@@ -145,7 +145,7 @@ static void the_oldest_output_of_a_session_makes_room_for_the_newest(void **stat
     assert_false(is_kept(ids[1]));
     assert_true(is_kept(ids[2]));
     assert_true(is_kept(ids[3]));
-    assert_in_range(spool_bytes(world.core->spool), 1, MEGABYTE);
+    assert_in_range(spool_shares_bytes(world.core->spool_shares), 1, MEGABYTE);
 }
 
 static void output_of_a_session_that_is_gone_goes_before_that_of_others(void **state)
@@ -201,9 +201,9 @@ static void programs_that_run_share_the_quota_of_their_session(void **state)
         fake_program_write(programs[i % 3], text);
         world_settle(&world);
     }
-    assert_in_range(spool_bytes(world.core->spool), 1, MEGABYTE);
+    assert_in_range(spool_shares_bytes(world.core->spool_shares), 1, MEGABYTE);
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(output_length(executions[i]->out), MEGABYTE);
+        assert_int_equal(spool_length(executions[i]->out), MEGABYTE);
         fake_program_exit(programs[i], 0);
         world_settle(&world);
         release(executions[i]);
@@ -218,7 +218,7 @@ static void output_of_an_earlier_daemon_counts_in_all_and_goes_first(void **stat
     write_and_end(old, MEGABYTE * 3 / 5);
     restart();
     world_advance(&world, 100);
-    assert_in_range(spool_bytes(world.core->spool), MEGABYTE / 2, MEGABYTE);
+    assert_in_range(spool_shares_bytes(world.core->spool_shares), MEGABYTE / 2, MEGABYTE);
     world.config.exec.spool_total_bytes = MEGABYTE;
     write_and_end(new, MEGABYTE * 3 / 5);
     assert_false(is_kept(old));
@@ -296,7 +296,7 @@ static void a_background_child_that_holds_the_pipes_does_not_keep_it_from_ending
 
     fake_program_write(program, "late\n");
     world_settle(&world);
-    assert_int_equal(output_length(execution->out), 5);
+    assert_int_equal(spool_length(execution->out), 5);
     fd_close(steal_fd(&program->output));
     fd_close(steal_fd(&program->errors));
     world_settle(&world);
@@ -529,7 +529,7 @@ static void a_timeout_sends_term_and_keeps_the_output(void **state)
     assert_int_equal(execution->state, EXECUTION_TIMEOUT);
     assert_int_equal(program->signals[0], SIGTERM);
     assert_int_equal(program->signal_count, 1);
-    assert_int_equal(output_length(execution->out), 6);
+    assert_int_equal(spool_length(execution->out), 6);
     assert_string_equal(execution->reason, "timeout");
     release(execution);
 }
@@ -801,7 +801,7 @@ static void a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_out
     world_settle(&world);
     assert_int_equal(execution->state, EXECUTION_CRASHED);
     assert_non_null(strstr(execution->reason, "crashed"));
-    assert_int_equal(output_length(execution->out), 10);
+    assert_int_equal(spool_length(execution->out), 10);
     release(execution);
 }
 
@@ -876,7 +876,7 @@ static void deleting_the_session_keeps_the_result_of_what_runs(void **state)
     world_end(&world, session, END_DELETED, &ended);
     assert_int_equal(execution->state, EXECUTION_CANCELLED);
     assert_string_equal(execution->reason, "deleted");
-    assert_int_equal(output_length(execution->out), 5);
+    assert_int_equal(spool_length(execution->out), 5);
     assert_null(execution->session);
     fake_programs_clear();
     world_settle(&world);
@@ -927,7 +927,7 @@ static void a_new_daemon_goes_on_with_a_running_program_without_losing_a_byte(vo
     assert_non_null(execution);
     assert_string_equal(execution->id, id);
     assert_int_equal(execution->state, EXECUTION_RUNNING);
-    assert_int_equal(output_length(execution->out), 12);
+    assert_int_equal(spool_length(execution->out), 12);
     execution_ref(execution);
     fake_program_exit(fake_programs_last(), 4);
     world_settle(&world);
@@ -979,7 +979,7 @@ static void an_end_that_is_told_before_the_pipes_came_loses_no_byte(void **state
     fake_program_exit(fake_programs_last(), 0);
     world_advance(&world, 5000);
     assert_int_equal(execution->state, EXECUTION_EXITED);
-    assert_int_equal(output_length(execution->out), 12);
+    assert_int_equal(spool_length(execution->out), 12);
     release(execution);
 }
 
@@ -1040,7 +1040,7 @@ static void a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon
     struct execution *execution = start_simple();
     struct fake_program *program = fake_programs_last();
     struct execution_record record = { 0 };
-    struct output *output;
+    struct spool *output;
 
     (void)state;
     memcpy(record.id, execution->id, sizeof(record.id));
@@ -1059,8 +1059,8 @@ static void a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon
     assert_int_equal(fake_programs_count(), 0);
     assert_int_equal(world.core->executions_by_id.count, 0);
     output = execution_open_output(world.core, &record, false);
-    assert_int_equal(output_length(output), 12);
-    output_free(output);
+    assert_int_equal(spool_length(output), 12);
+    spool_free(output);
 }
 
 /* A directory where the file is to be. */
@@ -1157,8 +1157,8 @@ static void a_daemon_that_stops_in_good_order_says_how_much_was_lost(void **stat
     world_advance(&world, 500);
     assert_int_equal(stopped, 1);
     execution = end_after_restart(id);
-    assert_int_equal(output_length(execution->out), strlen("earlylate"));
-    assert_true(output_has_hole(execution->out, &from, &to));
+    assert_int_equal(spool_length(execution->out), strlen("earlylate"));
+    assert_true(spool_has_hole(execution->out, &from, &to));
     release(execution);
 }
 
@@ -1174,7 +1174,7 @@ static void bytes_stay_in_the_pipe_until_their_loss_is_recorded(void **state)
     fake_store_hold(world.store, true);
     fake_program_write(fake_programs_last(), "early");
     world_settle(&world);
-    assert_int_equal(output_length(execution->out), 0);
+    assert_int_equal(spool_length(execution->out), 0);
     release(execution);
     mend_spool(id);
     world_kill(&world, false); /* what was not committed is lost */
@@ -1183,8 +1183,8 @@ static void bytes_stay_in_the_pipe_until_their_loss_is_recorded(void **state)
     session = list_first(&world.core->sessions, struct session, node);
     execution = end_of(id);
     assert_null(execution->error);
-    assert_int_equal(output_length(execution->out), strlen("earlylate"));
-    assert_false(output_has_hole(execution->out, &(uint64_t){ 0 }, &(uint64_t){ 0 }));
+    assert_int_equal(spool_length(execution->out), strlen("earlylate"));
+    assert_false(spool_has_hole(execution->out, &(uint64_t){ 0 }, &(uint64_t){ 0 }));
     release(execution);
 }
 
