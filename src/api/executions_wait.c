@@ -124,8 +124,8 @@ static bool has_port(const struct condition *condition)
     const struct execution *execution = condition->execution;
     const struct sandbox *sandbox = execution->session ? execution->session->sandbox : NULL;
 
-    return sandbox && str_equal(sandbox->id, execution->sandbox_id) && sandbox->made.pid > 0 &&
-           ports_is_listening(sandbox->made.pid, condition->port);
+    return sandbox && str_equal(sandbox_id(sandbox), execution->sandbox_id) &&
+           sandbox_pid(sandbox) > 0 && ports_is_listening(sandbox_pid(sandbox), condition->port);
 }
 
 /* True when it was answered. */

@@ -101,7 +101,7 @@ static void send_end(struct watch *watch)
     const struct session *session = map_get(&request->core->sessions_by_id, request->session_id);
     const struct end_reason *why = !session                        ? NULL
                                    : session->end.kind != END_NONE ? &session->end
-                                   : session->sandbox              ? &session->sandbox->end
+                                   : session->sandbox              ? sandbox_end(session->sandbox)
                                                                    : &session->previous_end;
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
     struct json_writer json = JSON_WRITER(&data);

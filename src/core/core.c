@@ -69,10 +69,8 @@ static void repair(struct core *core)
         if (session->durable)
             session_changed(session);
     }
-    list_for_each (sandbox, &core->sandboxes, node) {
-        if (sandbox->recorded)
-            sandbox_save(sandbox);
-    }
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
+        sandbox_repair(sandbox);
     executions_repair(core);
     budgets_repair(core->budgets);
     approvals_repair(core->approvals);
@@ -148,17 +146,15 @@ static void drop_agents(struct core *core)
 {
     struct sandbox *sandbox;
 
-    list_for_each (sandbox, &core->sandboxes, node) {
-        loop_undefer(core->loop, &sandbox->drop_agent);
-        agent_free(steal_ptr(&sandbox->agent));
-    }
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
+        sandbox_drop_agent(sandbox);
 }
 
 static void free_sandboxes(struct core *core)
 {
     struct sandbox *sandbox;
 
-    while ((sandbox = list_first(&core->sandboxes, struct sandbox, node)))
+    while ((sandbox = sandbox_next(core, NULL)))
         sandbox_free(sandbox);
     map_fini(&core->sandboxes_by_id);
 }
@@ -243,10 +239,9 @@ static bool is_quiet(const struct core *core)
     const struct sandbox *sandbox;
     const struct session *session;
 
-    list_for_each (sandbox, &core->sandboxes, node) {
-        if (sandbox->op_running || sandbox->ticket_running || sandbox->workflow.running)
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
+        if (sandbox_is_busy(sandbox))
             return false;
-    }
     list_for_each (session, &core->sessions, node) {
         if (!session->durable)
             return false;

@@ -113,8 +113,8 @@ static void write_sandboxes(struct core *core, struct buffer *text)
     size_t counts[SANDBOX_STATES] = { 0 };
     struct sandbox *sandbox;
 
-    list_for_each (sandbox, &core->sandboxes, node)
-        counts[sandbox->state]++;
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
+        counts[sandbox_state(sandbox)]++;
     write_head(text, "sandglass_sandboxes", "Sandboxes that exist, by state.", "gauge");
     for (unsigned state = SANDBOX_CREATING; state < SANDBOX_STATES; state++)
         buffer_appendf(text, "sandglass_sandboxes{state=\"%s\"} %zu\n", sandbox_state_name(state),

@@ -9,7 +9,6 @@
 #include "core/run/execution.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"
-#include "core/sandbox/sandbox_private.h"
 #include "core/sandbox/workspace_archive.h"
 #include "core/session/clocks.h"
 #include "core/session/idempotency.h"
@@ -108,7 +107,8 @@ static void finish(struct recovery *recovery)
 /* Its files are packed first, which takes its init: session_on_sandbox_known() goes on. */
 static bool waits_for_files(const struct session *session)
 {
-    return session->keep_files && session->sandbox && session->sandbox->state == SANDBOX_UNKNOWN;
+    return session->keep_files && session->sandbox &&
+           sandbox_state(session->sandbox) == SANDBOX_UNKNOWN;
 }
 
 static void resume_session(struct session *session)
@@ -162,17 +162,14 @@ static void lose_uses(struct session *session)
 
 static void finish_destroying(struct sandbox *sandbox)
 {
-    capacity_set_leaving(sandbox->core->capacity, sandbox);
-    lose_uses(sandbox->session);
-    sandbox->destroy_recorded = true;
-    sandbox_note_left(sandbox);
-    sandbox_destroy_next(sandbox);
+    lose_uses(sandbox_session(sandbox));
+    sandbox_resume_destroy(sandbox);
 }
 
 /* One that goes with its session needs not to be asked. */
 static void reconcile_made(struct sandbox *sandbox)
 {
-    const struct session *session = sandbox->session;
+    const struct session *session = sandbox_session(sandbox);
 
     if (!session)
         sandbox_destroy(sandbox, END_REPLACED, "pool of an earlier daemon");
@@ -183,7 +180,7 @@ static void reconcile_made(struct sandbox *sandbox)
 /* The table of recovery.h. */
 static void reconcile(struct sandbox *sandbox)
 {
-    switch (sandbox->state) {
+    switch (sandbox_state(sandbox)) {
     case SANDBOX_UNKNOWN:
         reconcile_made(sandbox);
         break;
@@ -251,8 +248,10 @@ static void meet_reality(struct recovery *recovery)
         return;
     }
     search_orphans(core);
-    list_for_each_safe (sandbox, following, &core->sandboxes, node)
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = following) {
+        following = sandbox_next(core, sandbox);
         reconcile(sandbox);
+    }
     list_for_each (session, &core->sessions, node) {
         if (!session->sandbox)
             lose_uses(session);
@@ -279,7 +278,8 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     sandbox = sandbox_restore(core, session, record);
     if (session && (state == SANDBOX_READY || state == SANDBOX_FROZEN) &&
         record->generation > session->generation) {
-        sandbox->files_restored = keep_can_restore(sandbox); /* before it was recorded as ready */
+        if (keep_can_restore(sandbox))
+            sandbox_note_restored_files(sandbox); /* before it was recorded as ready */
         session_set_generation(session, record->generation);
     }
 }

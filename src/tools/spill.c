@@ -12,13 +12,14 @@ enum { PENDING_MAXIMUM = 1024 * 1024 };
 /* Where the sandbox may write and nobody looks: without a namespace /tmp is the host's. */
 static char *make_path(const struct sandbox *sandbox, const char *name)
 {
-    const struct protocol_hello *hello = agent_hello(sandbox->agent);
+    const struct protocol_hello *hello = agent_hello(sandbox_agent(sandbox));
     char id[ID_SIZE];
 
     id_make(id, ID_REQUEST);
     if (hello && !(hello->features & FEATURE_NAMESPACE))
         return xasprintf("%s/sandboxes/%s/workspace/.sandglass/%s-%.8s.txt",
-                         sandbox->core->parts.state_path, sandbox->id, name, id + 4);
+                         sandbox_core(sandbox)->parts.state_path, sandbox_id(sandbox), name,
+                         id + 4);
     return xasprintf("/tmp/.sandglass/%s-%.8s.txt", name, id + 4);
 }
 
@@ -83,7 +84,7 @@ void spill_start(struct spill *spill, const struct sandbox *sandbox, const char 
     spill->path = make_path(sandbox, name);
     spill->limit = limit_bytes;
     spill->pending = BUFFER_INIT(PENDING_MAXIMUM);
-    file_writer_open(&spill->writer, sandbox->agent, spill->path, 0600, on_opened);
+    file_writer_open(&spill->writer, sandbox_agent(sandbox), spill->path, 0600, on_opened);
 }
 
 bool spill_has_room(const struct spill *spill)

@@ -12,7 +12,7 @@ static const char *state_in_words(const struct session *session)
         return "could not be started; the next call tries again";
     if (!session->sandbox)
         return "not started yet; the next call starts it, do not create one first";
-    switch (session->sandbox->state) {
+    switch (sandbox_state(session->sandbox)) {
     case SANDBOX_READY:
         return "ready";
     case SANDBOX_CREATING:

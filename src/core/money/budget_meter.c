@@ -354,7 +354,7 @@ static bool has_its_sandbox(const struct session *session, const struct meter *m
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    return sandbox && str_equal(sandbox->id, meter->sandbox_id) && sandbox_is_up(sandbox);
+    return sandbox && str_equal(sandbox_id(sandbox), meter->sandbox_id) && sandbox_is_up(sandbox);
 }
 
 void budgets_start(struct budgets *budgets)
@@ -370,7 +370,7 @@ void budgets_start(struct budgets *budgets)
             continue;
         if (!has_its_sandbox(session, &account->meter))
             settle(session, account, &now);
-        else if (session->sandbox->state != SANDBOX_UNKNOWN)
+        else if (sandbox_state(session->sandbox) != SANDBOX_UNKNOWN)
             tick(session, account);
     }
 }

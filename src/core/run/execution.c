@@ -544,9 +544,9 @@ static void forget_process(struct execution *execution)
 {
     struct sandbox *sandbox = execution->session ? execution->session->sandbox : NULL;
 
-    if (execution->number && sandbox && sandbox->agent &&
-        str_equal(sandbox->id, execution->sandbox_id))
-        agent_forget(sandbox->agent, execution->number);
+    if (execution->number && sandbox && sandbox_agent(sandbox) &&
+        str_equal(sandbox_id(sandbox), execution->sandbox_id))
+        agent_forget(sandbox_agent(sandbox), execution->number);
 }
 
 /*

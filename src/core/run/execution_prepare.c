@@ -383,14 +383,14 @@ int launch_prepare_warm(struct launch *launch, const struct config *config, cons
 /* Without a namespace /tmp is the host's, and only the workspace may be written to. */
 void launch_place_script(struct launch *launch, const struct sandbox *sandbox)
 {
-    const struct protocol_hello *hello = agent_hello(sandbox->agent);
+    const struct protocol_hello *hello = agent_hello(sandbox_agent(sandbox));
     scoped(free) char *folder = NULL;
 
     if (!launch->script_name)
         return;
     if (hello && !(hello->features & FEATURE_NAMESPACE))
-        folder = xasprintf("%s/sandboxes/%s/workspace/.sandglass", sandbox->core->parts.state_path,
-                           sandbox->id);
+        folder = xasprintf("%s/sandboxes/%s/workspace/.sandglass",
+                           sandbox_core(sandbox)->parts.state_path, sandbox_id(sandbox));
     free(launch->argv[1]);
     launch->argv[1] = path_join(folder ? folder : "/tmp/.sandglass", launch->script_name);
 }

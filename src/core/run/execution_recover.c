@@ -77,8 +77,9 @@ static void drop_stray(struct stray *stray)
 {
     struct session *session = map_get(&stray->core->sessions_by_id, stray->session_id);
     struct sandbox *sandbox = session ? session->sandbox : NULL;
-    struct agent *agent = sandbox && str_equal(sandbox->id, stray->sandbox_id) ? sandbox->agent
-                                                                               : NULL;
+    struct agent *agent = sandbox && str_equal(sandbox_id(sandbox), stray->sandbox_id)
+                              ? sandbox_agent(sandbox)
+                              : NULL;
 
     close_pipes(&stray->pipes);
     if (agent && !stray->has_ended) {
@@ -153,7 +154,7 @@ static void search_stray(struct session *session, uint64_t number, const struct 
     stray->has_ended = end != NULL;
     memcpy(stray->session_id, session->id, sizeof(stray->session_id));
     if (session->sandbox)
-        memcpy(stray->sandbox_id, session->sandbox->id, sizeof(stray->sandbox_id));
+        memcpy(stray->sandbox_id, sandbox_id(session->sandbox), sizeof(stray->sandbox_id));
     stray->query = (struct store_query){ .on_execution = on_stray_record,
                                          .done = on_strays_searched,
                                          .session_id = stray->session_id,

@@ -179,8 +179,9 @@ static void abandon(struct execution *execution)
     const struct execution_run *run = execution->run;
     struct session *session = execution->session;
     struct sandbox *sandbox = session ? session->sandbox : NULL;
-    bool is_silent = sandbox && sandbox->state == SANDBOX_READY && session->state == SESSION_OPEN &&
-                     str_equal(sandbox->id, execution->sandbox_id);
+    bool is_silent = sandbox && sandbox_state(sandbox) == SANDBOX_READY &&
+                     session->state == SESSION_OPEN &&
+                     str_equal(sandbox_id(sandbox), execution->sandbox_id);
 
     log_warn(is_silent ? "sandbox does not answer, it is destroyed"
                        : "execution does not confirm its end, continuing without it",
@@ -328,7 +329,8 @@ void execution_on_exit(struct execution *execution, const struct agent_exit *end
     } else if (may_be_oom(execution)) {
         run->inspecting = true;
         run->inspect = (struct backend_op){ .done = on_inspected };
-        backend_inspect(execution->core->parts.backend, run->use.sandbox->id, &run->inspect);
+        backend_inspect(execution->core->parts.backend, sandbox_id(run->use.sandbox),
+                        &run->inspect);
     } else {
         execution_begin_end(execution, EXECUTION_EXITED, NULL);
     }
@@ -538,7 +540,7 @@ static void start_process(struct execution *execution)
         .script_fd = launch->script_fd,
         .wants_stdin = run->wants_stdin,
         .terminal = execution->terminal,
-        .may_fork = !execution->terminal && warm_fits(run->use.sandbox->warm, launch),
+        .may_fork = !execution->terminal && warm_fits(sandbox_warm(run->use.sandbox), launch),
         .columns = run->columns,
         .rows = run->rows,
     };
@@ -573,7 +575,7 @@ void execution_use_ready(struct session_use *use)
         fail_start(execution, &use->err);
         return;
     }
-    memcpy(execution->sandbox_id, use->sandbox->id, sizeof(execution->sandbox_id));
+    memcpy(execution->sandbox_id, sandbox_id(use->sandbox), sizeof(execution->sandbox_id));
     execution->generation = session->generation;
     if (session->reset_pending)
         tell_reset(execution);

@@ -47,7 +47,7 @@ static void on_started(struct agent_request *request)
 
     warm->is_starting = false;
     if (request->err.code) {
-        log_debug("no warm Python, continuing without it", kv("sandbox", warm->sandbox->id),
+        log_debug("no warm Python, continuing without it", kv("sandbox", sandbox_id(warm->sandbox)),
                   kv("error", request->err.message));
         warm->is_unavailable = true;
         clear(warm);
@@ -59,9 +59,9 @@ static void on_started(struct agent_request *request)
 
 static uint64_t next_number(const struct sandbox *sandbox)
 {
-    if (sandbox->session)
-        return execution_next_number(sandbox->session);
-    return (uint64_t)clock_wall_us(loop_clock(sandbox->core->loop));
+    if (sandbox_session(sandbox))
+        return execution_next_number(sandbox_session(sandbox));
+    return (uint64_t)clock_wall_us(loop_clock(sandbox_core(sandbox)->loop));
 }
 
 static void start(struct warm *warm)
@@ -72,7 +72,7 @@ static void start(struct warm *warm)
     struct agent_start start = { .is_zygote = true };
 
     id_make(name, ID_EXECUTION);
-    if (launch_prepare_warm(&warm->launch, sandbox->core->parts.config, name, &err) < 0)
+    if (launch_prepare_warm(&warm->launch, sandbox_core(sandbox)->parts.config, name, &err) < 0)
         return;
     launch_place_script(&warm->launch, sandbox);
     start.number = warm->number = next_number(sandbox);
@@ -83,7 +83,7 @@ static void start(struct warm *warm)
     start.script_path = warm->launch.argv[1];
     start.script_fd = warm->launch.script_fd;
     warm->is_starting = true;
-    agent_start(sandbox->agent, &start, &warm->start, on_started);
+    agent_start(sandbox_agent(sandbox), &start, &warm->start, on_started);
 }
 
 static void on_refill(struct timer *timer)
@@ -96,21 +96,22 @@ static void on_refill(struct timer *timer)
 
 static struct warm *warm_of(struct sandbox *sandbox)
 {
-    struct warm *warm = sandbox->warm;
+    struct warm *warm = sandbox_warm(sandbox);
 
     if (warm)
         return warm;
-    warm = sandbox->warm = xnew(struct warm);
+    warm = xnew(struct warm);
+    sandbox_set_warm(sandbox, warm);
     warm->sandbox = sandbox;
     warm->launch.script_fd = -1;
-    timer_init(&warm->refill, sandbox->core->loop, on_refill);
+    timer_init(&warm->refill, sandbox_core(sandbox)->loop, on_refill);
     return warm;
 }
 
 /* An init that an earlier version left may not know how. */
 static bool can_fork(const struct sandbox *sandbox)
 {
-    const struct protocol_hello *hello = agent_hello(sandbox->agent);
+    const struct protocol_hello *hello = agent_hello(sandbox_agent(sandbox));
 
     return hello && hello->features & FEATURE_ZYGOTE;
 }
@@ -119,7 +120,8 @@ void warm_prepare(struct sandbox *sandbox)
 {
     struct warm *warm;
 
-    if (!sandbox->core->parts.config->python.warm || !sandbox->agent || sandbox->core->stopping)
+    if (!sandbox_core(sandbox)->parts.config->python.warm || !sandbox_agent(sandbox) ||
+        sandbox_core(sandbox)->stopping)
         return;
     warm = warm_of(sandbox);
     if (!warm->number && !warm->is_unavailable && can_fork(sandbox))
@@ -128,7 +130,7 @@ void warm_prepare(struct sandbox *sandbox)
 
 void warm_prepare_soon(struct sandbox *sandbox)
 {
-    if (sandbox->core->parts.config->python.warm)
+    if (sandbox_core(sandbox)->parts.config->python.warm)
         timer_arm_in(&warm_of(sandbox)->refill, REFILL_DELAY_US);
 }
 
@@ -182,7 +184,7 @@ bool warm_on_exited(struct warm *warm, uint64_t number)
 {
     if (!warm_has(warm, number))
         return false;
-    agent_forget(warm->sandbox->agent, number);
+    agent_forget(sandbox_agent(warm->sandbox), number);
     clear(warm);
     return true;
 }

@@ -4,7 +4,7 @@
 
 #include "agent/agent.h"
 #include "base/buffer.h"
-#include "core/sandbox/sandbox.h"
+#include "core/sandbox/sandbox_private.h"
 #include "core/sandbox/workspace_archive.h"
 #include "loop/worker.h"
 

@@ -7,7 +7,6 @@
 #include "config/config.h"
 #include "core/metrics.h"
 #include "core/sandbox/pool.h"
-#include "core/sandbox/sandbox.h"
 #include "core/sandbox/sandbox_private.h"
 #include "core/session/clocks.h"
 #include "wire/json.h"
@@ -367,6 +366,11 @@ void capacity_set_idle(struct capacity *capacity, struct sandbox *sandbox, bool 
         return;
     list_append(&capacity->idle, &sandbox->idle_node);
     evict_for_queue(capacity);
+}
+
+const char *capacity_owner_name(const struct capacity_slot *slot)
+{
+    return slot->owner ? slot->owner->name : NULL;
 }
 
 size_t capacity_held(const struct capacity *capacity)

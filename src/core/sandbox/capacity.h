@@ -67,6 +67,9 @@ bool capacity_may_have(const struct capacity *capacity, const char *owner);
 /* Whether the pool may take one more. */
 bool capacity_has_spare(const struct capacity *capacity);
 
+/* Whose slot it is or waits for; NULL for the pool. */
+const char *capacity_owner_name(const struct capacity_slot *slot);
+
 size_t capacity_held(const struct capacity *capacity);
 size_t capacity_waiting(const struct capacity *capacity);
 

@@ -8,7 +8,6 @@
 #include "core/money/flavor.h"
 #include "core/run/python_zygote.h"
 #include "core/sandbox/demand.h"
-#include "core/sandbox/sandbox.h"
 #include "core/sandbox/sandbox_private.h"
 
 #include <stdio.h>

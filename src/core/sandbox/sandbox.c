@@ -70,16 +70,6 @@ void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state)
     }
 }
 
-const char *sandbox_id(const struct sandbox *sandbox)
-{
-    return sandbox->id;
-}
-
-struct agent *sandbox_agent(const struct sandbox *sandbox)
-{
-    return sandbox_is_up(sandbox) && sandbox->state != SANDBOX_UNKNOWN ? sandbox->agent : NULL;
-}
-
 bool sandbox_has_init(const struct sandbox *sandbox)
 {
     return sandbox->agent && !agent_is_lost(sandbox->agent);
@@ -88,6 +78,176 @@ bool sandbox_has_init(const struct sandbox *sandbox)
 bool sandbox_is_usable(const struct sandbox *sandbox)
 {
     return sandbox->state == SANDBOX_READY;
+}
+
+/* --- what is known of it ----------------------------------------------------------------------- */
+
+const char *sandbox_id(const struct sandbox *sandbox)
+{
+    return sandbox->id;
+}
+
+struct core *sandbox_core(const struct sandbox *sandbox)
+{
+    return sandbox->core;
+}
+
+struct session *sandbox_session(const struct sandbox *sandbox)
+{
+    return sandbox->session;
+}
+
+enum sandbox_state sandbox_state(const struct sandbox *sandbox)
+{
+    return sandbox->state;
+}
+
+uint64_t sandbox_generation(const struct sandbox *sandbox)
+{
+    return sandbox->generation;
+}
+
+const char *sandbox_flavor(const struct sandbox *sandbox)
+{
+    return sandbox->flavor;
+}
+
+uint32_t sandbox_gpus(const struct sandbox *sandbox)
+{
+    return sandbox->gpus;
+}
+
+int sandbox_pid(const struct sandbox *sandbox)
+{
+    return sandbox->made.pid;
+}
+
+struct agent *sandbox_agent(const struct sandbox *sandbox)
+{
+    return sandbox->agent;
+}
+
+const struct end_reason *sandbox_end(const struct sandbox *sandbox)
+{
+    return &sandbox->end;
+}
+
+uint32_t sandbox_attempts(const struct sandbox *sandbox)
+{
+    return sandbox->attempts;
+}
+
+const struct error *sandbox_last_error(const struct sandbox *sandbox)
+{
+    return sandbox->last_error;
+}
+
+const char *sandbox_report(const struct sandbox *sandbox)
+{
+    return sandbox->report;
+}
+
+const struct sandbox_usage *sandbox_usage(const struct sandbox *sandbox)
+{
+    return &sandbox->usage;
+}
+
+int64_t sandbox_measured_us(const struct sandbox *sandbox)
+{
+    return sandbox->measured_us;
+}
+
+int64_t sandbox_age_us(const struct sandbox *sandbox)
+{
+    return loop_now_us(sandbox->core->loop) - sandbox->ready_at_us;
+}
+
+bool sandbox_moves_files(const struct sandbox *sandbox)
+{
+    return sandbox->keep_work;
+}
+
+bool sandbox_has_restored_files(const struct sandbox *sandbox)
+{
+    return sandbox->files_restored;
+}
+
+void sandbox_note_restored_files(struct sandbox *sandbox)
+{
+    sandbox->files_restored = true;
+}
+
+bool sandbox_is_preloaded(const struct sandbox *sandbox)
+{
+    return sandbox->preloaded;
+}
+
+void sandbox_set_preloaded(struct sandbox *sandbox, bool preloaded)
+{
+    sandbox->preloaded = preloaded;
+}
+
+bool sandbox_waits_for_slot(const struct sandbox *sandbox)
+{
+    return sandbox->slot.state == SLOT_WAITING;
+}
+
+bool sandbox_holds_slot(const struct sandbox *sandbox)
+{
+    return sandbox->slot.state == SLOT_HELD;
+}
+
+const char *sandbox_slot_owner(const struct sandbox *sandbox)
+{
+    return capacity_owner_name(&sandbox->slot);
+}
+
+bool sandbox_is_evictable(const struct sandbox *sandbox)
+{
+    return list_is_linked(&sandbox->idle_node);
+}
+
+bool sandbox_waits_to_build(const struct sandbox *sandbox)
+{
+    return sandbox->build.state == BUILD_WAITING;
+}
+
+bool sandbox_is_building(const struct sandbox *sandbox)
+{
+    return sandbox->build.state == BUILD_HELD;
+}
+
+bool sandbox_asks_backend(const struct sandbox *sandbox)
+{
+    return sandbox->op_running;
+}
+
+bool sandbox_is_busy(const struct sandbox *sandbox)
+{
+    return sandbox->op_running || sandbox->ticket_running || sandbox->workflow.running;
+}
+
+bool sandbox_is_at_rest(const struct sandbox *sandbox)
+{
+    return !sandbox->op && !sandbox->request;
+}
+
+struct warm *sandbox_warm(const struct sandbox *sandbox)
+{
+    return sandbox->warm;
+}
+
+void sandbox_set_warm(struct sandbox *sandbox, struct warm *warm)
+{
+    assert(!sandbox->warm);
+    sandbox->warm = warm;
+}
+
+struct sandbox *sandbox_next(const struct core *core, const struct sandbox *sandbox)
+{
+    const struct list *next = sandbox ? sandbox->node.next : core->sandboxes.next;
+
+    return next == &core->sandboxes ? NULL : container_of(next, struct sandbox, node);
 }
 
 int64_t sandbox_backoff_us(unsigned attempts)
@@ -211,6 +371,12 @@ static void on_drop_agent(struct deferred *deferred)
         sandbox->leaving[0] = agent_release(steal_ptr(&sandbox->agent));
 }
 
+void sandbox_drop_agent(struct sandbox *sandbox)
+{
+    loop_undefer(sandbox->core->loop, &sandbox->drop_agent);
+    agent_free(steal_ptr(&sandbox->agent));
+}
+
 /* Not at once: one of its callbacks may be on the stack. */
 void sandbox_drop_agent_soon(struct sandbox *sandbox)
 {
@@ -309,6 +475,12 @@ void sandbox_save(struct sandbox *sandbox)
         memcpy(record.session_id, sandbox->session->id, sizeof(record.session_id));
     end_reason_text(&sandbox->end, reason);
     store_put_sandbox(core->parts.store, &record);
+}
+
+void sandbox_repair(struct sandbox *sandbox)
+{
+    if (sandbox->recorded)
+        sandbox_save(sandbox);
 }
 
 void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason)

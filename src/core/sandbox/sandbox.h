@@ -23,8 +23,6 @@
 #include "core/sandbox/builds.h"
 #include "core/sandbox/capacity.h"
 #include "core/session/session.h"
-#include "loop/process.h"
-#include "loop/workflow.h"
 
 enum sandbox_state {
     SANDBOX_NONE,
@@ -43,76 +41,76 @@ const char *sandbox_state_name(enum sandbox_state state);
 enum sandbox_state sandbox_state_parse(const char *name); /* SANDBOX_NONE for an unknown one */
 bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 
-/* Whether it may be made, where an owner's are made one after the other. */
-enum turn_state { TURN_NONE, TURN_WAITING, TURN_HELD };
-
 struct sandbox;
-struct sandbox_op;
-struct sandbox_request;
+struct warm;
 
-/* For executions: its id, and the connection to its init, NULL while there is none. */
-const char *sandbox_id(const struct sandbox *sandbox);
+/* --- what is known of it: all of it may be asked at any time ---------------------------------- */
+
+const char *sandbox_id(const struct sandbox *sandbox); /* ID_SIZE bytes */
+struct core *sandbox_core(const struct sandbox *sandbox);
+struct session *sandbox_session(const struct sandbox *sandbox); /* NULL for a pool member */
+enum sandbox_state sandbox_state(const struct sandbox *sandbox);
+uint64_t sandbox_generation(const struct sandbox *sandbox);
+const char *sandbox_flavor(const struct sandbox *sandbox); /* of its session, when it was made */
+uint32_t sandbox_gpus(const struct sandbox *sandbox);
+int sandbox_pid(
+    const struct sandbox *sandbox); /* of its init on this host; 0 where there is none */
+
+/* The connection to its init; NULL while there is none. */
 struct agent *sandbox_agent(const struct sandbox *sandbox);
 
-struct sandbox {
-    struct core *core; /* borrowed */
-    struct list node;  /* core->sandboxes */
-    char id[ID_SIZE];
-    struct session *session; /* borrowed; NULL for a pool member */
-    struct list pool_node;   /* in the pool; unlinked for all others */
-    struct list idle_node;   /* in the capacity's list of idle ones, the coldest first */
+/* Why it is destroyed; END_NONE until then. */
+const struct end_reason *sandbox_end(const struct sandbox *sandbox);
 
-    enum sandbox_state state;
-    uint64_t generation;
-    struct sandbox_limits limits;
-    struct backend_sandbox made; /* what the backend knows it by */
-    struct stamp created;
-    struct stamp left; /* when it crashed or began to go; zero until then */
-    char *flavor;      /* owned; of its session, when it was made */
-    struct end_reason end;
-    uint32_t attempts;          /* of destroying */
-    struct error *last_error;   /* owned; of creating, connecting or destroying; or NULL */
-    char *report;               /* owned; what is in force, as JSON; NULL until it was read */
-    struct sandbox_usage usage; /* as it was last measured: see usage.h */
-    int64_t measured_us;        /* wall time; 0: never */
+/* How often destroying it has failed. */
+uint32_t sandbox_attempts(const struct sandbox *sandbox);
 
-    struct keep_work *keep_work; /* owned; while its files are packed or restored */
-    bool files_restored;         /* from the incarnation before it */
+/* Of creating, connecting or destroying; NULL when the last attempt succeeded. */
+const struct error *sandbox_last_error(const struct sandbox *sandbox);
 
-    struct warm *warm;   /* owned; NULL until it was asked for */
-    struct agent *agent; /* owned; NULL while there is no connection */
-    struct process process;
-    int leaving[2]; /* owned; what is closed when it is gone: init would only wake up for it; or -1
-                     */
-    int64_t ready_at_us;
+/* The walls in force, as JSON; NULL until sandbox_read_report() has read them. */
+const char *sandbox_report(const struct sandbox *sandbox);
 
-    /* Private to the files sandbox*.c. */
-    struct capacity_slot slot;
-    struct build_turn build;
-    struct workflow workflow;        /* of creating, claiming or adopting */
-    struct sandbox_op *op;           /* owned; NULL unless the backend is asked */
-    struct sandbox_request *request; /* owned; NULL unless init is asked */
-    struct store_ticket ticket;
-    struct timer retry; /* of building */
-    unsigned builds;    /* that failed */
-    uint32_t gpus;
-    enum turn_state turn;
-    bool preloaded;       /* asked for by nobody's use: it stays when they give up */
-    struct timer timer;   /* start timeout; later: connect again, or destroy again */
-    struct timer silence; /* armed while it is unknown and not frozen */
-    int64_t unknown_since_us;
-    unsigned reconnects;     /* in a row */
-    unsigned parts;          /* of the workflow's step that have not ended yet */
-    struct error *parts_err; /* owned; of the first that failed */
-    bool recorded;           /* its intent is in the store */
-    bool complete;   /* its record says ready, before anybody uses it: the next daemon adopts it */
-    bool op_running; /* the backend has not answered yet */
-    bool request_running;  /* init has not answered yet */
-    bool ticket_running;   /* the store has not answered about destroying yet */
-    bool destroy_recorded; /* it has */
-    bool died;             /* its pidfd said so while a workflow was running */
-    struct deferred drop_agent, rest, release;
-};
+/* As it was last measured, see usage.h, and when (wall time; 0: never). */
+const struct sandbox_usage *sandbox_usage(const struct sandbox *sandbox);
+int64_t sandbox_measured_us(const struct sandbox *sandbox);
+
+/* Since it became ready. */
+int64_t sandbox_age_us(const struct sandbox *sandbox);
+
+/* Its files are being packed or restored: see workspace_archive.h. */
+bool sandbox_moves_files(const struct sandbox *sandbox);
+
+/* It has the files of the incarnation before it. */
+bool sandbox_has_restored_files(const struct sandbox *sandbox);
+void sandbox_note_restored_files(struct sandbox *sandbox);
+
+/* A start in advance: it goes on when all holds that wait for it have been given up. */
+bool sandbox_is_preloaded(const struct sandbox *sandbox);
+void sandbox_set_preloaded(struct sandbox *sandbox, bool preloaded);
+
+bool sandbox_waits_for_slot(const struct sandbox *sandbox);
+bool sandbox_holds_slot(const struct sandbox *sandbox);
+const char *sandbox_slot_owner(const struct sandbox *sandbox); /* NULL for the pool */
+bool sandbox_is_evictable(const struct sandbox *sandbox);
+bool sandbox_waits_to_build(const struct sandbox *sandbox);
+bool sandbox_is_building(const struct sandbox *sandbox);
+
+/* The backend has not answered yet. */
+bool sandbox_asks_backend(const struct sandbox *sandbox);
+
+/* The backend, the store or a step of its workflow has not answered yet. */
+bool sandbox_is_busy(const struct sandbox *sandbox);
+
+/* Neither the backend nor init is asked, and the memory for asking them is freed. */
+bool sandbox_is_at_rest(const struct sandbox *sandbox);
+
+/* The Python that waits in it, see python_zygote.h; the sandbox owns it. */
+struct warm *sandbox_warm(const struct sandbox *sandbox);
+void sandbox_set_warm(struct sandbox *sandbox, struct warm *warm);
+
+/* The one after it among all that exist, in order of creation; the first for NULL. */
+struct sandbox *sandbox_next(const struct core *core, const struct sandbox *sandbox);
 
 /* Made, and neither dead nor going: any state from ready to thawing. */
 bool sandbox_is_up(const struct sandbox *sandbox);
@@ -164,6 +162,15 @@ struct sandbox *sandbox_restore_orphan(struct core *core, const char *id);
 /* One that is unknown: asks the backend whether it lives and whether it is frozen, and connects to
  * its init. Nobody has to wait for that. */
 void sandbox_adopt(struct sandbox *sandbox);
+
+/* Goes on with destroying one whose record says so. */
+void sandbox_resume_destroy(struct sandbox *sandbox);
+
+/* Puts it again, if it has a record: the store may have lost that. */
+void sandbox_repair(struct sandbox *sandbox);
+
+/* Closes the connection to its init now. At the end of the core, before requests to it are freed. */
+void sandbox_drop_agent(struct sandbox *sandbox);
 
 /* Drops it from memory without touching it. */
 void sandbox_free(struct sandbox *sandbox);

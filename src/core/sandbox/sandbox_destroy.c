@@ -9,6 +9,7 @@
 #include "core/sandbox/workspace_archive.h"
 #include "core/session/session_private.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 /*
@@ -153,4 +154,13 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
         keep_pack(sandbox, is_frozen, on_kept);
     else
         on_kept(sandbox);
+}
+
+void sandbox_resume_destroy(struct sandbox *sandbox)
+{
+    assert(sandbox->state == SANDBOX_DESTROYING && sandbox->recorded);
+    capacity_set_leaving(sandbox->core->capacity, sandbox);
+    sandbox->destroy_recorded = true;
+    sandbox_note_left(sandbox);
+    sandbox_destroy_next(sandbox);
 }

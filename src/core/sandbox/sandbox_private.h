@@ -3,6 +3,11 @@
 /* What the files of sandboxes share among themselves. */
 
 #include "core/sandbox/sandbox.h"
+#include "loop/process.h"
+#include "loop/workflow.h"
+
+/* Whether it may be made, where an owner's are made one after the other. */
+enum turn_state { TURN_NONE, TURN_WAITING, TURN_HELD };
 
 /* Most sandboxes are at rest, and there are thousands: what is needed to ask the backend or init is
  * only there while they are asked. */
@@ -14,6 +19,65 @@ struct sandbox_op {
 struct sandbox_request {
     struct agent_request base;
     struct sandbox *sandbox; /* borrowed */
+};
+
+struct sandbox {
+    struct core *core; /* borrowed */
+    struct list node;  /* core->sandboxes */
+    char id[ID_SIZE];
+    struct session *session; /* borrowed; NULL for a pool member */
+    struct list pool_node;   /* in the pool; unlinked for all others */
+    struct list idle_node;   /* in the capacity's list of idle ones, the coldest first */
+
+    enum sandbox_state state;
+    uint64_t generation;
+    struct sandbox_limits limits;
+    struct backend_sandbox made; /* what the backend knows it by */
+    struct stamp created;
+    struct stamp left; /* when it crashed or began to go; zero until then */
+    char *flavor;      /* owned; of its session, when it was made */
+    struct end_reason end;
+    uint32_t attempts;          /* of destroying */
+    struct error *last_error;   /* owned; of creating, connecting or destroying; or NULL */
+    char *report;               /* owned; what is in force, as JSON; NULL until it was read */
+    struct sandbox_usage usage; /* as it was last measured: see usage.h */
+    int64_t measured_us;        /* wall time; 0: never */
+
+    struct keep_work *keep_work; /* owned; while its files are packed or restored */
+    bool files_restored;         /* from the incarnation before it */
+
+    struct warm *warm;   /* owned; NULL until it was asked for */
+    struct agent *agent; /* owned; NULL while there is no connection */
+    struct process process;
+    int leaving[2]; /* owned; what is closed when it is gone: init would only wake up for it; or -1
+                     */
+    int64_t ready_at_us;
+
+    struct capacity_slot slot;
+    struct build_turn build;
+    struct workflow workflow;        /* of creating, claiming or adopting */
+    struct sandbox_op *op;           /* owned; NULL unless the backend is asked */
+    struct sandbox_request *request; /* owned; NULL unless init is asked */
+    struct store_ticket ticket;
+    struct timer retry; /* of building */
+    unsigned builds;    /* that failed */
+    uint32_t gpus;
+    enum turn_state turn;
+    bool preloaded;       /* asked for by nobody's use: it stays when they give up */
+    struct timer timer;   /* start timeout; later: connect again, or destroy again */
+    struct timer silence; /* armed while it is unknown and not frozen */
+    int64_t unknown_since_us;
+    unsigned reconnects;     /* in a row */
+    unsigned parts;          /* of the workflow's step that have not ended yet */
+    struct error *parts_err; /* owned; of the first that failed */
+    bool recorded;           /* its intent is in the store */
+    bool complete;   /* its record says ready, before anybody uses it: the next daemon adopts it */
+    bool op_running; /* the backend has not answered yet */
+    bool request_running;  /* init has not answered yet */
+    bool ticket_running;   /* the store has not answered about destroying yet */
+    bool destroy_recorded; /* it has */
+    bool died;             /* its pidfd said so while a workflow was running */
+    struct deferred drop_agent, rest, release;
 };
 
 /* sandbox.c */

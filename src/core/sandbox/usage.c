@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "core/core.h"
-#include "core/sandbox/sandbox.h"
+#include "core/sandbox/sandbox_private.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -34,7 +34,7 @@ static bool can_look(const struct session *session)
 
     return core->parts.config->session.background_limit_ms && session->idle_timeout_ms &&
            core->parts.backend->ops->capabilities.usage && session->sandbox &&
-           session->sandbox->state == SANDBOX_READY && session->state == SESSION_OPEN &&
+           sandbox_state(session->sandbox) == SANDBOX_READY && session->state == SESSION_OPEN &&
            !session_is_used(session);
 }
 
@@ -79,16 +79,16 @@ static void see(struct session *session, const struct sandbox *sandbox)
     struct session_background *background = &session->background;
 
     background->state = BACKGROUND_SEEN;
-    background->usage = sandbox->usage;
+    background->usage = *sandbox_usage(sandbox);
     background->seen_us = loop_now_us(session->core->loop);
-    memcpy(background->sandbox_id, sandbox->id, sizeof(background->sandbox_id));
+    memcpy(background->sandbox_id, sandbox_id(sandbox), sizeof(background->sandbox_id));
 }
 
 static bool has_worked(const struct session *session)
 {
     const struct session_background *background = &session->background;
     const struct sandbox_usage *before = &background->usage;
-    const struct sandbox_usage *now = &session->sandbox->usage;
+    const struct sandbox_usage *now = sandbox_usage(session->sandbox);
     int64_t elapsed_us = loop_now_us(session->core->loop) - background->seen_us;
     int64_t least_us = MAX((int64_t)LEAST_CPU_US, elapsed_us / LEAST_PART);
 
@@ -111,7 +111,7 @@ static struct sandbox_process find_worker(const struct session *session)
     struct sandbox_process busiest = { 0 };
 
     for (size_t i = 0; i < USAGE_PROCESSES; i++) {
-        struct sandbox_process process = session->sandbox->usage.processes[i];
+        struct sandbox_process process = sandbox_usage(session->sandbox)->processes[i];
         uint64_t before = time_before(&session->background.usage, process.pid);
 
         process.cpu_us -= MIN(before, process.cpu_us);
@@ -155,7 +155,8 @@ static void on_looked(void *user)
         background->state = BACKGROUND_IDLE;
         if (can_look(session) && !judged)
             see(session, session->sandbox);
-        else if (can_look(session) && str_equal(background->sandbox_id, session->sandbox->id) &&
+        else if (can_look(session) &&
+                 str_equal(background->sandbox_id, sandbox_id(session->sandbox)) &&
                  has_worked(session) && may_go_on(session))
             keep_alive(session);
         else

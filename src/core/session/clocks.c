@@ -40,7 +40,7 @@ static bool idle_releases(const struct session *session)
 
 static bool has_sandbox_to_release(const struct session *session)
 {
-    return session->sandbox && session->sandbox->state != SANDBOX_DESTROYING;
+    return session->sandbox && sandbox_state(session->sandbox) != SANDBOX_DESTROYING;
 }
 
 static int64_t idle_deadline(const struct session *session)

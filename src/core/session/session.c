@@ -431,10 +431,10 @@ static void on_patience_over(struct timer *timer)
     const struct sandbox *sandbox = session->sandbox;
     struct error err = { 0 };
 
-    if (sandbox && sandbox->last_error)
+    if (sandbox && sandbox_last_error(sandbox))
         error_named(&err, ERR_TIMEOUT, "session_ending",
                     "session %s is ending; its sandbox is not gone after %u attempts: %.200s",
-                    session->id, sandbox->attempts, sandbox->last_error->message);
+                    session->id, sandbox_attempts(sandbox), sandbox_last_error(sandbox)->message);
     else
         error_named(&err, ERR_TIMEOUT, "session_ending",
                     "session %s is ending; its sandbox is not gone yet", session->id);

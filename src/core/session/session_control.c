@@ -147,10 +147,10 @@ static bool has_converged(const struct session *session)
     if (!sandbox || !sandbox_is_coming_or_up(sandbox))
         return true;
     if (session->state == SESSION_PAUSED)
-        return sandbox->state == SANDBOX_FROZEN;
+        return sandbox_state(sandbox) == SANDBOX_FROZEN;
     /* While the backend is asked about an unknown one, it may turn out to be frozen. */
-    return sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_CREATING ||
-           (sandbox->state == SANDBOX_UNKNOWN && !sandbox->op_running);
+    return sandbox_state(sandbox) == SANDBOX_READY || sandbox_state(sandbox) == SANDBOX_CREATING ||
+           (sandbox_state(sandbox) == SANDBOX_UNKNOWN && !sandbox_asks_backend(sandbox));
 }
 
 static void finish_control(struct session *session)
@@ -183,7 +183,7 @@ void session_on_control_overdue(struct timer *timer)
 
     error_named(&err, ERR_TIMEOUT, "not_in_time", "session %s is to be %s, but its sandbox is %s",
                 session->id, session_state_name(session->state),
-                sandbox_state_name(sandbox ? sandbox->state : SANDBOX_NONE));
+                sandbox_state_name(sandbox ? sandbox_state(sandbox) : SANDBOX_NONE));
     error_hint(&err, "it goes on by itself: look at the session, or ask again");
     err.retryable = true;
     session_ops_finish(&session->control_waiters, session, &err);
@@ -253,7 +253,7 @@ void session_resume(struct session *session, struct session_op *op, session_done
 /* The sandbox is as the session wants it, or could not be made so: then the session gives in. */
 void session_on_frozen(struct session *session, const struct error *err)
 {
-    bool frozen = session->sandbox->state == SANDBOX_FROZEN;
+    bool frozen = sandbox_state(session->sandbox) == SANDBOX_FROZEN;
     struct error failure = *err;
 
     if (failure.code == ERR_NONE) {
@@ -280,8 +280,8 @@ void session_teardown(struct session *session, enum end_kind why)
     error_keep(&session->start_error, NULL);
     session_changed(session);
     budget_release(session);
-    if (session->sandbox && session->sandbox->state != SANDBOX_DESTROYING) {
-        memcpy(session->leaving_id, session->sandbox->id, sizeof(session->leaving_id));
+    if (session->sandbox && sandbox_state(session->sandbox) != SANDBOX_DESTROYING) {
+        memcpy(session->leaving_id, sandbox_id(session->sandbox), sizeof(session->leaving_id));
         session_changed(session);
         sandbox_destroy(session->sandbox, why, NULL);
     } else if (why == END_TEARDOWN)
@@ -293,7 +293,7 @@ void session_teardown_resume(struct session *session)
 {
     bool wanted = session->wanted;
 
-    if (!session->sandbox || !str_equal(session->sandbox->id, session->leaving_id))
+    if (!session->sandbox || !str_equal(sandbox_id(session->sandbox), session->leaving_id))
         return;
     sandbox_destroy(session->sandbox, wanted ? END_REPLACED : END_TEARDOWN, NULL);
     session->wanted = wanted;

@@ -73,7 +73,7 @@ static uint64_t coming_generation(const struct session *session)
     const struct sandbox *sandbox = session->sandbox;
 
     if (sandbox && sandbox_is_coming_or_up(sandbox))
-        return sandbox->generation;
+        return sandbox_generation(sandbox);
     return session->generation + 1;
 }
 
@@ -139,8 +139,8 @@ static bool is_stuck(const struct session *session, const struct session_use *us
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    return sandbox && sandbox->state == SANDBOX_DESTROYING && sandbox->attempts &&
-           sandbox->last_error;
+    return sandbox && sandbox_state(sandbox) == SANDBOX_DESTROYING && sandbox_attempts(sandbox) &&
+           sandbox_last_error(sandbox);
 }
 
 static void refuse_stuck(const struct session *session, struct session_use *use)
@@ -149,7 +149,8 @@ static void refuse_stuck(const struct session *session, struct session_use *use)
 
     error_named(&use->err, ERR_UNAVAILABLE, "sandbox_not_removed",
                 "the last sandbox of session %s, %s, is not gone after %u attempts: %.200s",
-                session->id, sandbox->id, sandbox->attempts, sandbox->last_error->message);
+                session->id, sandbox_id(sandbox), sandbox_attempts(sandbox),
+                sandbox_last_error(sandbox)->message);
     error_hint(&use->err, "its removal is tried again by itself; a new one is started after that");
     use->err.retryable = true;
 }
@@ -210,8 +211,8 @@ static void grant(struct session *session, struct session_use *use)
 {
     count_use(session, use);
     use->sandbox = session->sandbox;
-    use->agent = session->sandbox->agent;
-    use->generation = session->sandbox->generation;
+    use->agent = sandbox_agent(session->sandbox);
+    use->generation = sandbox_generation(session->sandbox);
     use->on_ready(use);
 }
 
@@ -291,7 +292,7 @@ static void check_files(struct session *session)
     if (list_is_empty(&session->waiting) || session->active_uses || !sandbox ||
         !sandbox_is_usable(sandbox))
         return;
-    if (!backend_is_whole(session->core->parts.backend, sandbox->id))
+    if (!backend_is_whole(session->core->parts.backend, sandbox_id(sandbox)))
         sandbox_crash(sandbox, "workspace removed");
 }
 
@@ -332,24 +333,24 @@ static bool has_own_bound(const struct session *session)
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    return !sandbox || sandbox->state == SANDBOX_CREATING || sandbox->keep_work;
+    return !sandbox || sandbox_state(sandbox) == SANDBOX_CREATING || sandbox_moves_files(sandbox);
 }
 
 static void describe_delay(const struct session *session, struct error *err)
 {
     const struct sandbox *sandbox = session->sandbox;
-    const char *why = sandbox->last_error ? sandbox->last_error->message : NULL;
+    const char *why = sandbox_last_error(sandbox) ? sandbox_last_error(sandbox)->message : NULL;
 
-    if (sandbox->state == SANDBOX_UNKNOWN)
+    if (sandbox_state(sandbox) == SANDBOX_UNKNOWN)
         error_named(err, ERR_TIMEOUT, "sandbox_unknown",
-                    "sandbox %s of session %s does not answer%s%.200s", sandbox->id, session->id,
-                    why ? ": " : "", why ? why : "");
+                    "sandbox %s of session %s does not answer%s%.200s", sandbox_id(sandbox),
+                    session->id, why ? ": " : "", why ? why : "");
     else if (sandbox_is_up(sandbox))
         error_named(err, ERR_TIMEOUT, "not_resumed", "session %s is not resumed yet", session->id);
     else
         error_named(err, ERR_TIMEOUT, "sandbox_not_removed",
                     "the last sandbox of session %s, %s, is not gone yet", session->id,
-                    sandbox->id);
+                    sandbox_id(sandbox));
     error_hint(err, "ask again; a teardown of its sandbox makes room for a new one");
     err->retryable = true;
 }
@@ -493,9 +494,9 @@ static void give_up_waiting(struct session *session)
 {
     struct sandbox *sandbox = session->sandbox;
 
-    if (!list_is_empty(&session->waiting) || !sandbox || sandbox->state != SANDBOX_CREATING)
+    if (!list_is_empty(&session->waiting) || !sandbox || sandbox_state(sandbox) != SANDBOX_CREATING)
         return;
-    if (sandbox->slot.state == SLOT_WAITING && !sandbox->preloaded)
+    if (sandbox_waits_for_slot(sandbox) && !sandbox_is_preloaded(sandbox))
         sandbox_destroy(sandbox, END_TEARDOWN, "nobody waits for it");
 }
 
@@ -550,9 +551,9 @@ void session_want_sandbox(struct session *session)
         sandbox_claim(member, session);
     else
         session->sandbox = sandbox_start(core, session);
-    session->sandbox->preloaded = session->preloads;
+    sandbox_set_preloaded(session->sandbox, session->preloads);
     session->preloads = false;
-    budget_bind(session, session->sandbox->id);
+    budget_bind(session, sandbox_id(session->sandbox));
 }
 
 void session_preload(struct session *session)
@@ -562,7 +563,7 @@ void session_preload(struct session *session)
     session->preloads = true;
     if (session->state == SESSION_OPEN && !sandbox && !clocks_lifetime_is_over(session))
         session_want_sandbox(session);
-    else if (sandbox && sandbox->state == SANDBOX_DESTROYING)
+    else if (sandbox && sandbox_state(sandbox) == SANDBOX_DESTROYING)
         session->wanted = true;
 }
 
@@ -582,7 +583,7 @@ static void count_failure(struct session *session)
 
 static bool has_its_files(const struct session *session)
 {
-    return session->sandbox && session->sandbox->files_restored;
+    return session->sandbox && sandbox_has_restored_files(session->sandbox);
 }
 
 /* Those that never became ready were not had by anybody. */
@@ -628,7 +629,7 @@ void session_on_sandbox_ready(struct session *session)
     session->wanted = false;
     if (!session->started.wall_us)
         session->started = clocks_stamp(session->core);
-    session_set_generation(session, session->sandbox->generation);
+    session_set_generation(session, sandbox_generation(session->sandbox));
     session_update_idle(session);
     sandbox_converge(session->sandbox);
     session_serve_soon(session);
@@ -678,8 +679,8 @@ static void set_agent(struct session *session, struct list *uses)
 
     list_for_each (use, uses, node) {
         use->sandbox = session->sandbox;
-        use->agent = session->sandbox->agent;
-        use->generation = session->sandbox->generation;
+        use->agent = sandbox_agent(session->sandbox);
+        use->generation = sandbox_generation(session->sandbox);
     }
 }
 
@@ -691,7 +692,7 @@ void session_on_sandbox_agent(struct session *session)
 
 static bool lived_shortly(const struct sandbox *sandbox)
 {
-    return loop_now_us(sandbox->core->loop) - sandbox->ready_at_us < SHORT_LIFE_US;
+    return sandbox_age_us(sandbox) < SHORT_LIFE_US;
 }
 
 static void lose_uses(struct session *session, struct list *uses, const struct end_reason *reason)

@@ -169,24 +169,25 @@ void session_read_report(const struct session *session)
 static void put_sandbox(struct json_writer *json, const struct session *session)
 {
     const struct sandbox *sandbox = session->sandbox;
-    const struct error *last_error = sandbox ? sandbox->last_error : session->start_error;
+    const struct error *last_error = sandbox ? sandbox_last_error(sandbox) : session->start_error;
     char previous_end[END_TEXT_SIZE];
 
     json_begin_object(json, "sandbox");
-    json_put_text(json, "id", sandbox ? sandbox->id : NULL);
-    json_put_text(json, "state", sandbox_state_name(sandbox ? sandbox->state : SANDBOX_NONE));
+    json_put_text(json, "id", sandbox ? sandbox_id(sandbox) : NULL);
+    json_put_text(json, "state",
+                  sandbox_state_name(sandbox ? sandbox_state(sandbox) : SANDBOX_NONE));
     json_put_int(json, "generation",
-                 (int64_t)(sandbox ? sandbox->generation : session->generation));
-    if (sandbox && sandbox->made.pid)
-        json_put_int(json, "pid", sandbox->made.pid);
+                 (int64_t)(sandbox ? sandbox_generation(sandbox) : session->generation));
+    if (sandbox && sandbox_pid(sandbox))
+        json_put_int(json, "pid", sandbox_pid(sandbox));
     else
         json_put_null(json, "pid");
-    json_put_int(json, "attempts", sandbox ? sandbox->attempts : 0);
+    json_put_int(json, "attempts", sandbox ? sandbox_attempts(sandbox) : 0);
     json_put_text(json, "last_error", last_error ? last_error->message : NULL);
     json_put_text(json, "previous_end",
                   end_reason_text_or_null(&session->previous_end, previous_end));
-    if (sandbox && sandbox_is_up(sandbox) && sandbox->report)
-        json_put_raw(json, "isolation", sandbox->report);
+    if (sandbox && sandbox_is_up(sandbox) && sandbox_report(sandbox))
+        json_put_raw(json, "isolation", sandbox_report(sandbox));
     else
         json_put_null(json, "isolation");
     json_end_object(json);
@@ -195,9 +196,9 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
 /* As it was last measured; nobody is made to wait for it here. */
 static void put_usage(struct json_writer *json, const struct sandbox *sandbox)
 {
-    const struct sandbox_usage *usage = sandbox ? &sandbox->usage : NULL;
+    const struct sandbox_usage *usage = sandbox ? sandbox_usage(sandbox) : NULL;
 
-    if (!sandbox || !sandbox->measured_us) {
+    if (!sandbox || !sandbox_measured_us(sandbox)) {
         json_put_null(json, "usage");
         return;
     }
@@ -208,7 +209,7 @@ static void put_usage(struct json_writer *json, const struct sandbox *sandbox)
     json_put_int(json, "disk_bytes", (int64_t)usage->disk_bytes);
     json_put_int(json, "pids", usage->pids);
     json_put_int(json, "oom_kills", usage->oom_kills);
-    json_put_time(json, "measured_at", sandbox->measured_us);
+    json_put_time(json, "measured_at", sandbox_measured_us(sandbox));
     json_end_object(json);
 }
 

@@ -42,7 +42,7 @@ static bool wants_sandbox(const struct session *session)
     const struct sandbox *sandbox = session->sandbox;
 
     return (session->wanted && session->preloads) ||
-           (sandbox && sandbox->state == SANDBOX_CREATING && sandbox->preloaded);
+           (sandbox && sandbox_state(sandbox) == SANDBOX_CREATING && sandbox_is_preloaded(sandbox));
 }
 
 /* What it began with, when it has another now; and what it has spent. */
@@ -112,8 +112,8 @@ char *session_spec_text(const struct session *session)
     json_put_bool(&json, "crashed", session->crashed);
     json_put_bool(&json, "teardown",
                   timer_is_armed(&session->teardown) ||
-                      (session->sandbox && session->sandbox->keep_work &&
-                       session->sandbox->state == SANDBOX_DESTROYING));
+                      (session->sandbox && sandbox_moves_files(session->sandbox) &&
+                       sandbox_state(session->sandbox) == SANDBOX_DESTROYING));
     json_put_int(&json, "teardown_number", (int64_t)session->teardown_number);
     json_put_int(&json, "teardown_spent", (int64_t)session->teardown_spent);
     json_put_bool(&json, "keep_files", session->keep_files);

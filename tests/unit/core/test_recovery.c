@@ -65,12 +65,12 @@ static void a_living_sandbox_is_adopted_and_keeps_its_generation(void **state)
     char sandbox[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    memcpy(sandbox, session->sandbox->id, sizeof(sandbox));
+    memcpy(sandbox, sandbox_id(session->sandbox), sizeof(sandbox));
     for (int i = 0; i < 3; i++)
         world_restart(world);
     session = world_find(world, id);
-    assert_string_equal(session->sandbox->id, sandbox);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_string_equal(sandbox_id(session->sandbox), sandbox);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(session->generation, 1);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     world_use(world, session, &tried);
@@ -126,7 +126,7 @@ static void a_sandbox_that_died_meanwhile_is_a_crash_and_the_session_stays(void 
     char id[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_restart(world);
     session = world_find(world, id);
     assert_non_null(session);
@@ -149,10 +149,10 @@ static void a_sandbox_that_cannot_be_asked_about_is_kept(void **state)
     fake_backend_refuse(world->backend, FAKE_ADOPT, 3, ERR_BACKEND);
     world_restart(world);
     session = world_find(world, id);
-    assert_int_equal(session->sandbox->state, SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
     assert_int_equal(fake_backend_count(world->backend), 1);
     world_advance(world, 5000);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(session->generation, 1);
 }
 
@@ -173,7 +173,7 @@ static struct session *restart_with_silent_init(struct world *world)
     world_start(world);
     fake_agent_be_silent(false);
     session = world_find(world, id);
-    assert_int_equal(session->sandbox->state, SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
     return session;
 }
 
@@ -223,7 +223,7 @@ static void a_silent_sandbox_can_be_paused_resumed_and_torn_down(void **state)
     world_settle(world);
     assert_int_equal(paused.done, 1);
     assert_int_equal(paused.op.err.code, ERR_NONE);
-    assert_true(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
     world_use(world, session, &tried); /* resumes it, and its init answers now */
     world_settle(world);
     assert_int_equal(tried.ready, 1);
@@ -255,9 +255,9 @@ static void what_a_paused_sandbox_was_asked_fails(void **state)
     struct session *session = open_used(world, &tried);
 
     fake_agent_be_silent(true);
-    fake_agent_lose(session->sandbox->agent);
+    fake_agent_lose(sandbox_agent(session->sandbox));
     world_advance(world, 100);
-    assert_int_equal(session->sandbox->state, SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
     assert_non_null(tried.use.agent);
     agent_signal(tried.use.agent, 1, 9, SCOPE_PROCESS, &asked.request, on_asked);
     session_pause(session, &paused.op, on_controlled);
@@ -281,12 +281,12 @@ static void a_backend_that_does_not_answer_delays_no_start(void **state)
     fake_backend_hold(world->backend, FAKE_ADOPT, true);
     fake_backend_hold(world->backend, FAKE_LIST, true);
     world_start(world);
-    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_UNKNOWN);
     (void)open_used(world, &tried);
     fake_backend_hold(world->backend, FAKE_LIST, false);
     fake_backend_hold(world->backend, FAKE_ADOPT, false);
     world_settle(world);
-    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_READY);
     assert_int_equal(fake_backend_count(world->backend), 2);
     session_use_end(&tried.use);
 }
@@ -302,7 +302,7 @@ static void a_sandbox_frozen_by_an_unrecorded_pause_is_thawed(void **state)
     char sandbox[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    memcpy(sandbox, session->sandbox->id, sizeof(sandbox));
+    memcpy(sandbox, sandbox_id(session->sandbox), sizeof(sandbox));
     session_use_end(&tried.use);
     commit_all(world);
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
@@ -315,7 +315,7 @@ static void a_sandbox_frozen_by_an_unrecorded_pause_is_thawed(void **state)
     session = world_find(world, id);
     assert_int_equal(session->state, SESSION_OPEN);
     assert_false(fake_backend_is_frozen(world->backend, sandbox));
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(session->generation, 1);
 }
 
@@ -338,8 +338,8 @@ static void a_recorded_pause_that_did_not_reach_the_kernel_is_made_true(void **s
     world_settle(world);
     session = world_find(world, id);
     assert_int_equal(session->state, SESSION_PAUSED);
-    assert_int_equal(session->sandbox->state, SANDBOX_FROZEN);
-    assert_true(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
 }
 
 static void a_session_paused_before_a_restart_is_resumed_when_asked(void **state)
@@ -362,7 +362,7 @@ static void a_session_paused_before_a_restart_is_resumed_when_asked(void **state
     assert_int_equal(resumed.op.err.code, ERR_NONE);
     assert_int_equal(session->state, SESSION_OPEN);
     world_settle(world);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
 }
 
 static void no_pause_is_said_to_have_worked_that_was_overtaken(void **state)
@@ -381,7 +381,7 @@ static void no_pause_is_said_to_have_worked_that_was_overtaken(void **state)
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_settle(world);
     assert_int_equal(session->state, SESSION_OPEN);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(resumed.op.err.code, ERR_NONE);
     assert_int_equal(paused.done + resumed.done, 2);
     assert_int_equal(paused.op.err.code, ERR_CONFLICT);
@@ -422,7 +422,7 @@ static void a_pause_that_takes_too_long_is_answered(void **state)
     assert_true(paused.op.err.retryable);
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_settle(world);
-    assert_int_equal(session->sandbox->state, SANDBOX_FROZEN);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
 }
 
 /* --- death that nobody has told yet ------------------------------------------------------------
@@ -436,7 +436,7 @@ static void a_use_right_behind_a_death_gets_a_new_sandbox(void **state)
     struct tried second = { 0 };
 
     session_use_end(&tried.use);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_use(world, session, &second);
     world_settle(world);
     assert_int_equal(second.ready, 1);
@@ -455,11 +455,11 @@ static void a_refused_connection_fails_no_use(void **state)
 
     session_use_end(&tried.use);
     fake_backend_refuse_connect(world->backend, true);
-    fake_agent_lose(session->sandbox->agent);
+    fake_agent_lose(sandbox_agent(session->sandbox));
     world_use(world, session, &second);
     world_advance(world, 50);
     assert_int_equal(second.ready, 0);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     fake_backend_refuse_connect(world->backend, false);
     world_advance(world, 1000);
     assert_int_equal(second.ready, 1);
@@ -608,7 +608,7 @@ static void a_backend_that_cannot_list_does_not_stop_the_start(void **state)
     memcpy(id, session->id, sizeof(id));
     fake_backend_refuse(world->backend, FAKE_LIST, 1, ERR_BACKEND);
     world_restart(world);
-    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_READY);
 }
 
 static void a_paused_session_stays_paused_and_thaws_later(void **state)
@@ -625,11 +625,11 @@ static void a_paused_session_stays_paused_and_thaws_later(void **state)
     world_restart(world);
     session = world_find(world, id);
     assert_int_equal(session->state, SESSION_PAUSED);
-    assert_int_equal(session->sandbox->state, SANDBOX_FROZEN);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
     world_use(world, session, &tried);
     assert_int_equal(tried.use.err.code, ERR_NONE);
     assert_int_equal(tried.use.generation, 1);
-    assert_false(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    assert_false(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
     session_use_end(&tried.use);
 }
 

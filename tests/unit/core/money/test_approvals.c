@@ -123,7 +123,7 @@ static void a_free_flavor_takes_the_place_of_the_automatic_one(void **state)
 
     assert_int_equal(answer.outcome, CHOICE_MADE);
     assert_non_null(strstr(answer.message, "Files and processes are gone"));
-    assert_int_equal(fake_backend_memory(world->backend, session->sandbox->id), 4ULL << 30);
+    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(session->sandbox)), 4ULL << 30);
     assert_int_equal(session->limits.disk_bytes, 8ULL << 30);
     assert_int_equal(session->limits.pids, 512);
     assert_true(session->reset_pending);
@@ -138,7 +138,7 @@ static void without_a_sandbox_asking_makes_the_automatic_one(void **state)
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
     assert_int_equal(choose(world, session, NULL).outcome, CHOICE_MADE);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
 }
 
 static void m5_a_chosen_sandbox_has_to_be_deleted_first(void **state)
@@ -240,8 +240,8 @@ static void asking_changes_nothing_and_tells_what_it_would_cost(void **state)
     assert_int_equal(approval->estimated, 2000000);
     assert_string_equal(approval->requested_by, "agent");
     assert_int_equal(approval->expires.boot_us - approval->created.boot_us, 3600LL * 1000000);
-    assert_string_equal(session->sandbox->flavor, "cpu-basic");
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(world_events(world, session->id, "approval.requested"), 1);
 }
 
@@ -268,9 +268,9 @@ static void m15_what_is_approved_is_made_in_place_of_the_automatic_one(void **st
     choose(world, session, "gpu");
     approve(world, session, false);
     assert_null(session->approval);
-    assert_string_equal(session->sandbox->flavor, "gpu");
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
-    assert_int_equal(session->sandbox->gpus, 1);
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_gpus(session->sandbox), 1);
     assert_int_equal(fake_backend_count(world->backend), 1);
     assert_int_equal(only_one(world)->state, APPROVAL_APPROVED);
     assert_non_null(strstr(only_one(world)->result, "files are gone"));
@@ -285,11 +285,11 @@ static void what_is_approved_once_is_for_one_sandbox(void **state)
 
     choose(world, session, "gpu");
     approve(world, session, false);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);
-    assert_string_equal(session->sandbox->flavor, "cpu-basic");
+    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
     session_use_end(&tried.use);
     assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
 }
@@ -317,7 +317,7 @@ static void what_is_denied_changes_nothing_and_is_final(void **state)
     choose(world, session, "gpu");
     approval = session->approval;
     assert_int_equal(decide(world, session, false, false, &err), 0);
-    assert_string_equal(session->sandbox->flavor, "cpu-basic");
+    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
     assert_non_null(strstr(approval->result, "denied: because"));
     assert_int_equal(
         approval_decide(approval, &(struct approval_decision){ .approve = true }, &err), -1);
@@ -339,7 +339,7 @@ static void m32_an_approval_over_the_cap_stays_pending(void **state)
     assert_int_equal(session->approval->state, APPROVAL_PENDING);
     budget_patch(session, &(struct budget_patch){ .auto_approve = -1, .cap = 2000000 });
     approve(world, session, false);
-    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
 }
 
 static void another_price_was_not_approved(void **state)
@@ -375,7 +375,7 @@ static void nothing_proceeds_when_nobody_decides(void **state)
     assert_null(session->approval);
     assert_int_equal(only_one(world)->state, APPROVAL_EXPIRED);
     assert_non_null(strstr(only_one(world)->result, "within 60 minutes"));
-    assert_string_equal(session->sandbox->flavor, "cpu-basic");
+    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
     assert_int_equal(world_events(world, session->id, "approval.expired"), 1);
     session_use_end(&tried.use);
 }
@@ -421,7 +421,7 @@ static void waiting_pins_no_slot_and_the_session_waits_for_the_decision(void **s
     assert_int_equal(session->state, SESSION_OPEN);
     world_advance(world, 20 * MINUTE_MS);
     approve(world, session, false);
-    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
 }
 
 static void when_it_has_expired_the_idle_clock_ends_the_session(void **state)
@@ -466,14 +466,14 @@ static void a_replacement_that_had_begun_goes_on_after_a_restart(void **state)
     session_pause(session, NULL, NULL);
     session_resume(session, NULL, NULL);
     approve(world, session, false);
-    assert_int_equal(session->sandbox->state, SANDBOX_DESTROYING);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_DESTROYING);
     world_kill(world, false);
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_start(world);
     world_settle(world);
     session = world_find(world, id);
-    assert_string_equal(session->sandbox->flavor, "gpu");
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(session->generation, 2);
     assert_int_equal(fake_backend_count(world->backend), 1);
     assert_int_equal(account_sums(account_open(session)).held, 2000000);
@@ -524,7 +524,7 @@ static void killed_at_any_moment_a_decision_is_whole(void **state)
         assert_int_equal(session->approval == NULL, approved);
         world_use(world, session, &tried);
         world_settle(world);
-        assert_string_equal(session->sandbox->flavor, approved ? "gpu" : "cpu-basic");
+        assert_string_equal(sandbox_flavor(session->sandbox), approved ? "gpu" : "cpu-basic");
         session_use_end(&tried.use);
         world_end(world, session, END_DELETED, &(struct ended){ 0 });
     }

@@ -100,7 +100,7 @@ static void the_automatic_sandbox_costs_nothing(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
 
     world_advance(world, 10 * HOUR_MS);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(budget_spent(session), 0);
     assert_int_equal(fake_store_count(world->store, STORE_DOCUMENTS), 0);
 }
@@ -110,10 +110,10 @@ static void e14_replacing_the_automatic_sandbox_holds_the_first_hour(void **stat
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
 
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(choose(world, session, "gpu"), CHOICE_MADE);
     assert_int_equal(sums_of(session).held, USD(2.00));
-    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
@@ -124,7 +124,7 @@ static void e14_a_replacement_over_the_cap_is_asked_for(void **state)
 
     set_cap(session, USD(1.99));
     assert_int_equal(choose(world, session, "gpu"), CHOICE_ASKED);
-    assert_string_equal(session->sandbox->flavor, "cpu-basic");
+    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
     assert_non_null(strstr(session->approval->question, "exceeds the remaining $1.99"));
     assert_int_equal(sums_of(session).held, 0);
 }
@@ -171,7 +171,7 @@ static void m19_a_refused_renewal_ends_the_sandbox_with_reason_budget(void **sta
     set_cap(session, USD(3.00));
     choose(world, session, "gpu");
     world_advance(world, 56 * MINUTE_MS);
-    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
     world_advance(world, MINUTE_MS);
     assert_null(session->sandbox);
     assert_int_equal(session->state, SESSION_OPEN);
@@ -205,7 +205,7 @@ static void at_the_cap_the_question_stays_pending_for_a_person(void **state)
     set_cap(session, USD(10.00));
     assert_int_equal(approval_decide(session->approval, &decision, &err), 0);
     world_settle(world);
-    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
     assert_null(session->approval);
 }
 
@@ -217,7 +217,7 @@ static void a_renewal_that_fits_goes_on(void **state)
     set_cap(session, USD(4.00));
     choose(world, session, "gpu");
     world_advance(world, 90 * MINUTE_MS);
-    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
     assert_int_equal(budget_spent(session), USD(3.00));
     world_advance(world, 30 * MINUTE_MS);
     assert_null(session->sandbox);
@@ -245,14 +245,14 @@ static void a_crash_settles_and_the_next_use_pays_for_itself(void **state)
 
     choose(world, session, "gpu");
     world_advance(world, 6 * MINUTE_MS);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     world_advance(world, 30 * MINUTE_MS);
     assert_int_equal(budget_spent(session), USD(0.20));
     world_use(world, session, &tried);
     world_settle(world);
     assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
     assert_int_equal(sums_of(session).held, USD(2.00));
     session_use_end(&tried.use);
 }
@@ -266,12 +266,12 @@ static void what_nobody_can_pay_for_any_more_is_not_made_again(void **state)
     set_cap(session, USD(3.00));
     choose(world, session, "gpu");
     world_advance(world, 36 * MINUTE_MS);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);
     assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_string_equal(session->sandbox->flavor, "cpu-basic");
+    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
     assert_int_equal(world_events(world, session->id, "budget.exhausted"), 1);
     session_use_end(&tried.use);
 }
@@ -450,7 +450,7 @@ static void a_sandbox_that_ran_while_the_daemon_was_down_is_charged_for_it(void 
     session = world_find(world, id);
     assert_int_equal(budget_spent(session), USD(6.00));
     assert_int_equal(sums_of(session).held, USD(2.00));
-    assert_string_equal(session->sandbox->flavor, "gpu");
+    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
 }
 
 static void one_that_cannot_be_renewed_after_that_ends_with_reason_budget(void **state)
@@ -480,7 +480,7 @@ static void one_that_died_while_the_daemon_was_down_is_charged_for_its_hour_at_m
 
     choose(world, session, "gpu");
     memcpy(id, session->id, sizeof(id));
-    memcpy(sandbox, session->sandbox->id, sizeof(sandbox));
+    memcpy(sandbox, sandbox_id(session->sandbox), sizeof(sandbox));
     world_kill(world, false);
     world_advance(world, 72 * HOUR_MS);
     fake_backend_kill(world->backend, sandbox);

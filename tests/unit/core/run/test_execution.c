@@ -618,7 +618,7 @@ static void assert_sandbox_is_replaced_after_a_timeout(struct execution *executi
 {
     char old[ID_SIZE];
 
-    memcpy(old, session->sandbox->id, sizeof(old));
+    memcpy(old, sandbox_id(session->sandbox), sizeof(old));
     world_advance(&world, ms - 2);
     assert_false(execution_state_is_final(execution->state));
     world_advance(&world, 4);
@@ -626,7 +626,7 @@ static void assert_sandbox_is_replaced_after_a_timeout(struct execution *executi
     assert_true(strstr(execution->reason, "timeout"));
     world_settle(&world);
     fake_programs_hang(false);
-    assert_true(!session->sandbox || strcmp(session->sandbox->id, old) != 0);
+    assert_true(!session->sandbox || strcmp(sandbox_id(session->sandbox), old) != 0);
     release(execution);
     execution = start_simple();
     assert_int_equal(execution->state, EXECUTION_RUNNING);
@@ -797,7 +797,7 @@ static void a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_out
 
     (void)state;
     fake_program_write(fake_programs_last(), "last words");
-    fake_backend_kill(world.backend, session->sandbox->id);
+    fake_backend_kill(world.backend, sandbox_id(session->sandbox));
     world_settle(&world);
     assert_int_equal(execution->state, EXECUTION_CRASHED);
     assert_non_null(strstr(execution->reason, "crashed"));
@@ -816,7 +816,7 @@ static struct execution *start_and_kill(bool is_read)
     execution = start_simple();
     fake_programs_hang(false);
     fake_programs_stop_reading(!is_read);
-    fake_backend_kill(world.backend, session->sandbox->id);
+    fake_backend_kill(world.backend, sandbox_id(session->sandbox));
     world_settle(&world);
     fake_programs_stop_reading(false);
     return execution;
@@ -850,7 +850,7 @@ static void the_oom_killer_is_told_from_other_deaths(void **state)
     (void)state;
     session->limits.memory_bytes = 128 << 20;
     fake_backend_set_capabilities(world.backend, (struct backend_capabilities){ .usage = true });
-    fake_backend_set_oom_kills(world.backend, session->sandbox->id, 1);
+    fake_backend_set_oom_kills(world.backend, sandbox_id(session->sandbox), 1);
     fake_program_die(fake_programs_last(), SIGKILL);
     world_settle(&world);
     assert_int_equal(execution->state, EXECUTION_CRASHED);

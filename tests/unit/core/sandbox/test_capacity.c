@@ -276,7 +276,7 @@ static void what_is_paused_is_never_evicted(void **state)
     world_settle(world);
     open_used(world, "bob", &tried);
     assert_int_equal(tried.use.err.code, ERR_LIMIT);
-    assert_int_equal(session->sandbox->state, SANDBOX_FROZEN);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
 }
 
 static void an_owner_at_its_own_cap_displaces_only_its_own(void **state)
@@ -479,14 +479,14 @@ static void who_asks_for_many_sandboxes_has_others_wait_for_one_turn_only(void *
     open_many(world, sessions, anns);
     bob = open_used(world, "bob", &bobs);
     cy = open_used(world, "cy", &cys);
-    assert_int_equal(bob->sandbox->build.state, BUILD_WAITING);
+    assert_true(sandbox_waits_to_build(bob->sandbox));
     /* Those that are being built take long, and are not waited for. */
     world_advance(world, 1000);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 2 * BUILDS_AT_ONCE);
-    assert_int_equal(bob->sandbox->build.state, BUILD_HELD);
-    assert_int_equal(cy->sandbox->build.state, BUILD_HELD);
-    assert_int_equal(sessions[2 * BUILDS_AT_ONCE - 3]->sandbox->build.state, BUILD_HELD);
-    assert_int_equal(sessions[2 * BUILDS_AT_ONCE - 2]->sandbox->build.state, BUILD_WAITING);
+    assert_true(sandbox_is_building(bob->sandbox));
+    assert_true(sandbox_is_building(cy->sandbox));
+    assert_true(sandbox_is_building(sessions[2 * BUILDS_AT_ONCE - 3]->sandbox));
+    assert_true(sandbox_waits_to_build(sessions[2 * BUILDS_AT_ONCE - 2]->sandbox));
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
     for (int i = 0; i < MANY; i++)

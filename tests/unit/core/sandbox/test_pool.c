@@ -239,7 +239,7 @@ static void a_claim_is_durable_before_it_is_used(void **state)
     fake_store_hold(world->store, true);
     world_use(world, session, &tried);
     assert_int_equal(tried.ready, 0);
-    assert_int_equal(session->sandbox->state, SANDBOX_CREATING);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_CREATING);
     fake_store_hold(world->store, false);
     world_settle(world);
     assert_int_equal(tried.ready, 1);
@@ -258,7 +258,8 @@ static void a_claimed_member_gets_the_limits_of_its_session(void **state)
     world_use(world, world_open(world, &request, &opened), &tried);
     assert_int_equal(metric(world, METRIC_POOL_HITS), 1);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_UPDATE), 1);
-    assert_int_equal(fake_backend_memory(world->backend, tried.use.sandbox->id), 64ULL << 20);
+    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(tried.use.sandbox)),
+                     64ULL << 20);
     session_use_end(&tried.use);
 }
 
@@ -301,15 +302,15 @@ static void a_dead_member_is_never_handed_out(void **state)
     char id[ID_SIZE];
 
     start_with(world, 1);
-    member = list_first(&world->core->sandboxes, struct sandbox, node);
-    memcpy(id, member->id, sizeof(id));
+    member = sandbox_next(world->core, NULL);
+    memcpy(id, sandbox_id(member), sizeof(id));
     fake_backend_kill(world->backend, id);
     world_settle(world);
     world_settle(world);
     assert_false(fake_backend_has(world->backend, id));
     assert_int_equal(pool_ready(world->core->pool), 1);
     world_use(world, world_open_simple(world, "ann", NULL), &tried);
-    assert_string_not_equal(tried.use.sandbox->id, id);
+    assert_string_not_equal(sandbox_id(tried.use.sandbox), id);
     session_use_end(&tried.use);
 }
 
@@ -323,7 +324,7 @@ static void a_member_that_dies_while_it_is_claimed_is_replaced(void **state)
     session = world_open_simple(world, "ann", NULL);
     fake_store_hold(world->store, true);
     world_use(world, session, &tried);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     fake_store_hold(world->store, false);
     world_settle(world);
@@ -397,8 +398,8 @@ static void members_of_an_earlier_daemon_are_replaced(void **state)
     char id[ID_SIZE];
 
     start_with(world, 1);
-    member = list_first(&world->core->sandboxes, struct sandbox, node);
-    memcpy(id, member->id, sizeof(id));
+    member = sandbox_next(world->core, NULL);
+    memcpy(id, sandbox_id(member), sizeof(id));
     world_restart(world);
     world_settle(world);
     assert_false(fake_backend_has(world->backend, id));
@@ -417,7 +418,7 @@ static void the_sandbox_of_a_session_never_comes_back_to_the_pool(void **state)
     start_with(world, 1);
     session = world_open_simple(world, "ann", NULL);
     world_use(world, session, &tried);
-    memcpy(id, session->sandbox->id, sizeof(id));
+    memcpy(id, sandbox_id(session->sandbox), sizeof(id));
     session_use_end(&tried.use);
     world_end(world, session, END_DELETED, &ended);
     assert_false(fake_backend_has(world->backend, id));

@@ -340,7 +340,7 @@ static void on_timeout_pause_freezes_instead_of_ending(void **state)
     session = world_open(world, &request, &opened);
     world_advance(world, MINUTE_MS);
     assert_int_equal(session->state, SESSION_PAUSED);
-    assert_true(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
     assert_int_equal(session_next_end(session, &left_ms), END_LIFETIME);
     world_advance(world, 60 * MINUTE_MS);
     world_use(world, session, &tried);
@@ -658,10 +658,10 @@ static void work_in_the_background_keeps_a_session(void **state)
 
     memcpy(id, session->id, sizeof(id));
     for (uint64_t minute = 1; minute < 120; minute++) {
-        fake_backend_set_cpu(world->backend, session->sandbox->id, minute * 100000);
+        fake_backend_set_cpu(world->backend, sandbox_id(session->sandbox), minute * 100000);
         world_advance(world, MINUTE_MS);
         assert_ptr_equal(world_find(world, id), session);
-        assert_false(minute > 35 && list_is_linked(&session->sandbox->idle_node));
+        assert_false(minute > 35 && sandbox_is_evictable(session->sandbox));
     }
     world_advance(world, 31 * MINUTE_MS); /* it stands still: one more period, and then the end */
     world_advance(world, 31 * MINUTE_MS);
@@ -677,7 +677,7 @@ static void a_busy_loop_does_not_keep_a_session_for_ever(void **state)
 
     memcpy(id, session->id, sizeof(id));
     while (world_find(world, id)) {
-        fake_backend_set_cpu(world->backend, session->sandbox->id, ++minute * 50000000);
+        fake_backend_set_cpu(world->backend, sandbox_id(session->sandbox), ++minute * 50000000);
         world_advance(world, MINUTE_MS);
         assert_true(minute < 130);
     }
@@ -691,7 +691,7 @@ static void what_only_sleeps_is_idle(void **state)
     char id[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    fake_backend_set_cpu(world->backend, session->sandbox->id,
+    fake_backend_set_cpu(world->backend, sandbox_id(session->sandbox),
                          10000000); /* before the first look */
     world_advance(world, 30 * MINUTE_MS + 1000);
     assert_null(world_find(world, id));

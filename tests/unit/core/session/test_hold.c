@@ -47,8 +47,7 @@ static void several_waiters_share_one_creation(void **state)
         assert_non_null(tried[i].use.agent);
     }
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
-    assert_null(session->sandbox->op); /* nobody is asked any more */
-    assert_null(session->sandbox->request);
+    assert_true(sandbox_is_at_rest(session->sandbox));
     assert_int_equal(session->active_uses, 5);
     for (int i = 0; i < 5; i++)
         session_use_end(&tried[i].use);
@@ -65,7 +64,7 @@ static void different_sessions_get_different_sandboxes(void **state)
 
     world_use(world, first, &one);
     world_use(world, second, &other);
-    assert_string_not_equal(one.use.sandbox->id, other.use.sandbox->id);
+    assert_string_not_equal(sandbox_id(one.use.sandbox), sandbox_id(other.use.sandbox));
     session_use_end(&one.use);
     session_use_end(&other.use);
 }
@@ -100,7 +99,7 @@ static void the_sandbox_of_a_waiter_that_left_is_there_for_the_next(void **state
     session_use_end(&tried.use);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     world_use(world, session, &tried);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
     session_use_end(&tried.use);
@@ -189,7 +188,7 @@ static void a_creation_that_hangs_fails_its_waiters_and_is_undone_when_it_ends(v
     world_advance(world, 30 * 1000);
     assert_int_equal(tried.ready, 1);
     assert_int_equal(tried.use.err.code, ERR_TIMEOUT);
-    assert_int_equal(session->sandbox->state, SANDBOX_DESTROYING);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_DESTROYING);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
@@ -232,11 +231,11 @@ static void an_init_that_dies_while_it_is_connected_to_is_replaced_once(void **s
 
     fake_agent_be_silent(true);
     world_use(world, session, &tried);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     assert_int_equal(tried.ready, 0);
     assert_int_equal(fake_backend_count(world->backend), 1);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     assert_int_equal(tried.ready, 1);
     assert_int_not_equal(tried.use.err.code, ERR_NONE);
@@ -317,7 +316,7 @@ static void a_pinned_use_that_waits_is_refused_when_its_generation_goes(void **s
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     world_use_pinned(world, session, 1, &pinned);
     assert_int_equal(pinned.ready, 0);
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_settle(world);

@@ -36,7 +36,7 @@ static void m20_creating_a_session_starts_one_sandbox_and_is_not_delayed(void **
     fake_backend_hold(world->backend, FAKE_CREATE, true);
     session = world_open_simple(world, "ann", "key");
     assert_non_null(session);
-    assert_int_equal(session->sandbox->state, SANDBOX_CREATING);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_CREATING);
     assert_ptr_equal(world_open_simple(world, "ann", "key"), session);
     session_preload(session);
     world_settle(world);
@@ -87,7 +87,7 @@ static void a_waiter_that_gives_up_does_not_kill_it(void **state)
     session_use_end(&tried.use);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
 }
 
 static void nor_when_it_waits_for_a_slot(void **state)
@@ -110,7 +110,7 @@ static void nor_when_it_waits_for_a_slot(void **state)
     world_end(world, first, END_DELETED, &(struct ended){ 0 });
     world_settle(world);
     assert_non_null(second->sandbox);
-    assert_int_equal(second->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(second->sandbox), SANDBOX_READY);
 }
 
 static void its_failure_is_told_to_a_use_only_and_the_next_use_tries_again(void **state)
@@ -220,7 +220,7 @@ static void m20_one_that_was_in_flight_is_started_again_by_the_next_daemon(void 
     world_start(world);
     world_settle(world);
     session = world_find(world, id);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
@@ -242,10 +242,10 @@ static void m13_sandboxes_of_one_owner_are_made_one_after_the_other(void **state
     world_settle(world);
     world_settle(world);
     assert_int_equal(fake_backend_most_creating(world->backend), 2);
-    assert_int_equal(sessions[0]->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(sessions[0]->sandbox), SANDBOX_READY);
     assert_null(sessions[1]->sandbox);
-    assert_int_equal(sessions[2]->sandbox->state, SANDBOX_READY);
-    assert_int_equal(sessions[3]->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(sessions[2]->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(sessions[3]->sandbox), SANDBOX_READY);
 }
 
 static void others_are_made_at_the_same_time(void **state)
@@ -272,7 +272,7 @@ static void a_failed_one_passes_the_turn_on(void **state)
     second = world_open_simple(world, "ann", NULL);
     world_settle(world);
     assert_null(first->sandbox);
-    assert_int_equal(second->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(second->sandbox), SANDBOX_READY);
 }
 
 static void m9_failures_that_may_pass_are_tried_again(void **state)
@@ -282,11 +282,11 @@ static void m9_failures_that_may_pass_are_tried_again(void **state)
 
     fake_backend_refuse_for_now(world->backend, FAKE_CREATE, 3);
     session = world_open_simple(world, "ann", NULL);
-    assert_int_equal(session->sandbox->state, SANDBOX_CREATING);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_CREATING);
     world_advance(world, 10 * 1000);
-    assert_int_equal(session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 4);
-    assert_null(session->sandbox->last_error);
+    assert_null(sandbox_last_error(session->sandbox));
 }
 
 static void but_not_longer_than_a_start_may_take(void **state)
@@ -345,7 +345,7 @@ static void e16_a_sandbox_that_could_not_be_destroyed_is_not_forgotten(void **st
     fake_backend_refuse(world->backend, FAKE_DESTROY, 2, ERR_BACKEND);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
-    assert_int_equal(session->sandbox->state, SANDBOX_DESTROYING);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_DESTROYING);
     world_restart(world);
     world_advance(world, 5000);
     assert_int_equal(fake_backend_count(world->backend), 0);
@@ -402,7 +402,7 @@ static void e21_a_crashed_sandbox_is_replaced_by_the_next_use(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
     struct tried tried;
 
-    fake_backend_kill(world->backend, session->sandbox->id);
+    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);

@@ -7,6 +7,7 @@
  */
 
 #include "base/log.h"
+#include "base/str.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"
 #include "core/session/clocks.h"
@@ -94,13 +95,13 @@ static void check_caps(struct schedule *schedule)
 
     CHECK(schedule,
           fake_backend_count(schedule->world.backend) <= (size_t)config->capacity.max_sandboxes);
-    list_for_each (sandbox, &core->sandboxes, node) {
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox)) {
         size_t of_owner = 0;
 
-        held += sandbox->slot.state == SLOT_HELD;
-        list_for_each (other, &core->sandboxes, node)
-            of_owner += other->slot.state == SLOT_HELD && sandbox->slot.owner &&
-                        other->slot.owner == sandbox->slot.owner;
+        held += sandbox_holds_slot(sandbox);
+        for (other = sandbox_next(core, NULL); other; other = sandbox_next(core, other))
+            of_owner += sandbox_holds_slot(other) && sandbox_slot_owner(sandbox) &&
+                        str_equal(sandbox_slot_owner(other), sandbox_slot_owner(sandbox));
         CHECK(schedule, of_owner <= (size_t)config->capacity.max_per_owner);
     }
     CHECK(schedule, held == capacity_held(core->capacity));
@@ -119,9 +120,9 @@ static void check_one_incarnation(struct schedule *schedule)
     struct core *core = schedule->world.core;
     struct sandbox *sandbox;
 
-    list_for_each (sandbox, &core->sandboxes, node) {
-        if (sandbox->session)
-            CHECK(schedule, sandbox->session->sandbox == sandbox);
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox)) {
+        if (sandbox_session(sandbox))
+            CHECK(schedule, sandbox_session(sandbox)->sandbox == sandbox);
     }
     fake_backend_each(schedule->world.backend, check_known, schedule);
 }
@@ -294,9 +295,9 @@ static struct sandbox *draw_sandbox(struct schedule *schedule)
     size_t skip = draw(schedule, 4);
     struct sandbox *sandbox;
 
-    list_for_each (sandbox, &core->sandboxes, node) {
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox)) {
         if (skip-- == 0)
-            return fake_backend_has(schedule->world.backend, sandbox->id) ? sandbox : NULL;
+            return fake_backend_has(schedule->world.backend, sandbox_id(sandbox)) ? sandbox : NULL;
     }
     return NULL;
 }
@@ -306,15 +307,15 @@ static void step_crash(struct schedule *schedule)
     const struct sandbox *sandbox = draw_sandbox(schedule);
 
     if (sandbox)
-        fake_backend_kill(schedule->world.backend, sandbox->id);
+        fake_backend_kill(schedule->world.backend, sandbox_id(sandbox));
 }
 
 static void step_disconnect(struct schedule *schedule)
 {
     const struct sandbox *sandbox = draw_sandbox(schedule);
 
-    if (sandbox && sandbox->state == SANDBOX_READY)
-        fake_agent_lose(sandbox->agent);
+    if (sandbox && sandbox_state(sandbox) == SANDBOX_READY)
+        fake_agent_lose(sandbox_agent(sandbox));
 }
 
 static void step_extend(struct schedule *schedule)

@@ -289,7 +289,7 @@ static void preload_starts_the_sandbox_before_the_first_use(void **state)
 
     request.preload = 1;
     assert_non_null(world_open(world, &request, &opened));
-    assert_int_equal(opened.op.session->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(opened.op.session->sandbox), SANDBOX_READY);
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
@@ -333,7 +333,7 @@ static void an_end_is_answered_only_when_the_sandbox_is_gone_and_the_record_writ
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(ended.done, 0);
     assert_int_equal(session->state, SESSION_ENDING);
-    assert_int_equal(session->sandbox->state, SANDBOX_DESTROYING);
+    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_DESTROYING);
     fake_store_hold(world->store, true);
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
@@ -381,8 +381,9 @@ static void a_failing_removal_is_visible_and_retried_until_it_works(void **state
     fake_backend_refuse(world->backend, FAKE_DESTROY, 3, ERR_BACKEND);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(ended.done, 0);
-    assert_int_equal(session->sandbox->attempts, 1);
-    assert_string_equal(session->sandbox->last_error->message, "refused, as the test asked");
+    assert_int_equal(sandbox_attempts(session->sandbox), 1);
+    assert_string_equal(sandbox_last_error(session->sandbox)->message,
+                        "refused, as the test asked");
     assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 1);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     world_advance(world, 60 * 1000);
@@ -530,7 +531,7 @@ static void a_replacement_has_the_new_limits(void **state)
     session_replace(session, CHOICE_FREE, "cpu-basic", &limits);
     world_settle(world);
     assert_int_equal(session->generation, 2);
-    assert_int_equal(fake_backend_memory(world->backend, session->sandbox->id), 8ULL << 30);
+    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(session->sandbox)), 8ULL << 30);
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
@@ -557,12 +558,12 @@ static void pausing_freezes_and_the_next_use_thaws(void **state)
     world_settle(world);
     assert_int_equal(control.done, 1);
     assert_int_equal(session->state, SESSION_PAUSED);
-    assert_true(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
     world_use(world, session, &tried);
     assert_int_equal(tried.use.err.code, ERR_NONE);
     assert_int_equal(tried.use.generation, 1);
     assert_int_equal(session->state, SESSION_OPEN);
-    assert_false(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    assert_false(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
     assert_int_equal(world_events(world, session->id, "session.paused"), 1);
     assert_int_equal(world_events(world, session->id, "session.resumed"), 1);
     session_use_end(&tried.use);
@@ -615,7 +616,7 @@ static void a_pause_during_creation_holds_when_the_sandbox_is_there(void **state
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
     assert_int_equal(control.done, 1);
-    assert_true(fake_backend_is_frozen(world->backend, session->sandbox->id));
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
 }
 
 static void deleting_a_paused_session_works(void **state)
@@ -648,7 +649,7 @@ static void a_delete_that_hangs_is_answered_in_time_and_goes_on(void **state)
     assert_int_equal(first.done, 1);
     assert_int_equal(first.op.err.code, ERR_TIMEOUT);
     assert_int_equal(world_find(world, id)->state, SESSION_ENDING);
-    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_DESTROYING);
+    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_DESTROYING);
     world_end(world, session, END_DELETED, &second);
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
@@ -732,7 +733,7 @@ static void a_shutdown_that_keeps_leaves_sandboxes_for_the_next_daemon(void **st
     assert_int_equal(opened.op.err.code, ERR_UNAVAILABLE);
     assert_int_equal(fake_backend_alive(world->backend), 1);
     world_restart(world);
-    assert_int_equal(world_find(world, id)->sandbox->state, SANDBOX_READY);
+    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_READY);
     assert_int_equal(world_find(world, id)->generation, 1);
 }
 
