@@ -39,7 +39,7 @@ struct launcher {
     struct cgroups cgroups;
     struct slots slots;
     struct host host;
-    struct kits kits;
+    struct spares spares;
     struct closer closer;
     struct recent recent;
     struct network network;
@@ -60,7 +60,7 @@ struct launcher {
     bool root;                       /* has power over the host's user namespace */
     bool changes_ids;                /* can give direct sandboxes an id; root in a container too */
     enum ids_kind ids;
-    int pid; /* the launcher's own, also in the maker */
+    int pid; /* the launcher's own, also in the builder */
     int socket;
     int init; /* the bytes of sandglass-init */
     int epoll;

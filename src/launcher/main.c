@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { MAX_REQUEST = 512, EVENTS = 64, KITS_READY = 16, REAP_ALL = 256 };
+enum { MAX_REQUEST = 512, EVENTS = 64, SPARES_READY = 16, REAP_ALL = 256 };
 
 union request {
     struct launch_header header;
@@ -192,7 +192,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     if (self->root && self->host.native)
         raise_terminals(self);
     sandbox_note_host(self);
-    kits_open(self, KITS_READY);
+    spares_open(self, SPARES_READY);
     closer_start(self);
     if (network_start(self) >= 0)
         (void)watch(self, self->network.watch, &self->network);
@@ -231,7 +231,7 @@ static int serve(struct launcher *self, const union request *request, int fd,
         return host_add_mount(self, &request->mount, fd, fail);
     case LAUNCH_SEAL:
         if (!self->sealed && self->ready)
-            kits_start(self);
+            spares_start(self);
         self->sealed = true;
         return 0;
     case LAUNCH_CREATE:
@@ -377,10 +377,10 @@ static int sooner(int a_ms, int b_ms)
 static int turn(struct launcher *self)
 {
     int destroys_ms = destroy_turn(self);
-    int kits_ms = kits_turn(self);
+    int spares_ms = spares_turn(self);
 
     closer_turn(self);
-    return sooner(sooner(destroys_ms, kits_ms), memory_watch_turn(self));
+    return sooner(sooner(destroys_ms, spares_ms), memory_watch_turn(self));
 }
 
 static void run(struct launcher *self, int signals)
@@ -397,8 +397,8 @@ static void run(struct launcher *self, int signals)
                     return;
             } else if (events[i].data.ptr == &signals_token) {
                 reap(self, signals);
-            } else if (events[i].data.ptr == &self->kits) {
-                kits_receive(self);
+            } else if (events[i].data.ptr == &self->spares) {
+                spares_receive(self);
             } else if (events[i].data.ptr == &self->network) {
                 network_on_change(self);
             } else {
@@ -419,7 +419,7 @@ int main(void)
     launcher.socket = LAUNCH_FD_SOCKET;
     launcher.init = LAUNCH_FD_INIT;
     launcher.network.watch = -1;
-    launcher.host.mounts = launcher.host.nursery = launcher.host.state = launcher.disks.control =
+    launcher.host.mounts = launcher.host.clone_ns = launcher.host.state = launcher.disks.control =
         -1;
     (void)sys_close_range(LAUNCH_FD_STATE + 1, ~0U, 0);
     if (spawn_open() < 0)
@@ -441,7 +441,7 @@ int main(void)
     run(&launcher, signals);
     if (launcher.ready) {
         destroys_close(&launcher);
-        kits_close(&launcher);
+        spares_close(&launcher);
         closer_stop(&launcher);
         network_close(&launcher);
         skeletons_sweep(&launcher);

@@ -138,19 +138,19 @@ static void take_folder(struct spawn *spawn, const struct folder *folder)
 /* The slot and what goes with it, its folder to begin with. */
 static int equip_native(struct spawn *spawn, const struct launch_create *create)
 {
-    struct kit kit;
+    struct spare spare;
 
-    if (kit_take(spawn->launcher, create->id, &create->limits, &kit, &spawn->fail) < 0)
+    if (spare_take(spawn->launcher, create->id, &create->limits, &spare, &spawn->fail) < 0)
         return -1;
-    take_folder(spawn, &kit.folder);
-    spawn->mark.slot = (uint32_t)kit.slot;
-    spawn->userns = kit.userns;
-    spawn->netns = kit.netns;
-    spawn->cgroup = kit.cgroup;
-    if (kit_root_fits(spawn->launcher, &kit, spawn->template, create))
-        spawn->root = kit.root;
+    take_folder(spawn, &spare.folder);
+    spawn->mark.slot = (uint32_t)spare.slot;
+    spawn->userns = spare.userns;
+    spawn->netns = spare.netns;
+    spawn->cgroup = spare.cgroup;
+    if (spare_root_fits(spawn->launcher, &spare, spawn->template, create))
+        spawn->root = spare.root;
     else
-        closer_take(spawn->launcher, &(struct farewell){ .mounts = kit.root, .netns = -1 });
+        closer_take(spawn->launcher, &(struct farewell){ .mounts = spare.root, .netns = -1 });
     return 0;
 }
 
@@ -357,7 +357,7 @@ int sandbox_update(struct launcher *launcher, const struct launch_update *update
         return -1;
     if (set_limits(launcher, &mark, &update->limits, fail) == 0)
         return 0;
-    kit_keep(launcher, &mark);
+    spare_pin(launcher, &mark);
     return -1;
 }
 
@@ -369,7 +369,7 @@ int sandbox_freeze(struct launcher *launcher, const struct launch_freeze *freeze
         return fail_set(fail, "this host has no freezer", EOPNOTSUPP);
     if (find_mark(launcher, freeze->id, &mark, fail) < 0)
         return -1;
-    kit_keep(launcher, &mark);
+    spare_pin(launcher, &mark);
     return cgroups_freeze(&launcher->cgroups, freeze->id, freeze->frozen, fail);
 }
 

@@ -290,7 +290,7 @@ uint64_t state_start_time(const struct state *state, pid_t pid)
     return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* Init runs from a file in memory, which nobody but its maker can name like that; so does the child
+/* Init runs from a file in memory, which nobody but its builder can name like that; so does the child
  * that is about to become init. Where we may not look, and in one that is dying and has no file any
  * more, pid and start time have to do. */
 static bool is_ours(const struct state *state, pid_t pid)

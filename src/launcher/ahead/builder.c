@@ -16,51 +16,51 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KIT_FDS = CGROUP_PARTS + 6 };
+enum { SPARE_FDS = CGROUP_PARTS + 6 };
 
 /* --- messages ------------------------------------------------------------------------------- */
 
 struct delivery {
-    struct kit kit; /* what is not a descriptor */
+    struct spare spare; /* what is not a descriptor */
     struct launch_limits wanted;
     int made;
-    struct fail fail;   /* if it is not; the text is at the same place in both processes */
-    int parts[KIT_FDS]; /* which of the descriptors come along */
+    struct fail fail;     /* if it is not; the text is at the same place in both processes */
+    int parts[SPARE_FDS]; /* which of the descriptors come along */
 };
 
-static void collect_fds(const struct kit *kit, int fds[KIT_FDS])
+static void collect_fds(const struct spare *spare, int fds[SPARE_FDS])
 {
-    memcpy(fds, kit->cgroup.fds, sizeof(kit->cgroup.fds));
-    fds[CGROUP_PARTS] = kit->userns;
-    fds[CGROUP_PARTS + 1] = kit->netns;
-    fds[CGROUP_PARTS + 2] = kit->folder.dir;
-    fds[CGROUP_PARTS + 3] = kit->folder.mark;
-    fds[CGROUP_PARTS + 4] = kit->folder.socket;
-    fds[CGROUP_PARTS + 5] = kit->root;
+    memcpy(fds, spare->cgroup.fds, sizeof(spare->cgroup.fds));
+    fds[CGROUP_PARTS] = spare->userns;
+    fds[CGROUP_PARTS + 1] = spare->netns;
+    fds[CGROUP_PARTS + 2] = spare->folder.dir;
+    fds[CGROUP_PARTS + 3] = spare->folder.mark;
+    fds[CGROUP_PARTS + 4] = spare->folder.socket;
+    fds[CGROUP_PARTS + 5] = spare->root;
 }
 
-static void spread_fds(struct kit *kit, const int fds[KIT_FDS])
+static void spread_fds(struct spare *spare, const int fds[SPARE_FDS])
 {
-    memcpy(kit->cgroup.fds, fds, sizeof(kit->cgroup.fds));
-    kit->userns = fds[CGROUP_PARTS];
-    kit->netns = fds[CGROUP_PARTS + 1];
-    kit->folder.dir = fds[CGROUP_PARTS + 2];
-    kit->folder.mark = fds[CGROUP_PARTS + 3];
-    kit->folder.socket = fds[CGROUP_PARTS + 4];
-    kit->root = fds[CGROUP_PARTS + 5];
+    memcpy(spare->cgroup.fds, fds, sizeof(spare->cgroup.fds));
+    spare->userns = fds[CGROUP_PARTS];
+    spare->netns = fds[CGROUP_PARTS + 1];
+    spare->folder.dir = fds[CGROUP_PARTS + 2];
+    spare->folder.mark = fds[CGROUP_PARTS + 3];
+    spare->folder.socket = fds[CGROUP_PARTS + 4];
+    spare->root = fds[CGROUP_PARTS + 5];
 }
 
-static int send_kit(int socket, struct delivery *delivery, int flags)
+static int send_spare(int socket, struct delivery *delivery, int flags)
 {
-    char control[CMSG_SPACE(sizeof(int) * KIT_FDS)] = { 0 };
+    char control[CMSG_SPACE(sizeof(int) * SPARE_FDS)] = { 0 };
     struct iovec part = { .iov_base = delivery, .iov_len = sizeof(*delivery) };
     struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control };
     struct cmsghdr *header = (struct cmsghdr *)control;
-    int fds[KIT_FDS];
+    int fds[SPARE_FDS];
     size_t count = 0;
 
-    collect_fds(&delivery->kit, fds);
-    for (size_t i = 0; i < KIT_FDS; i++) {
+    collect_fds(&delivery->spare, fds);
+    for (size_t i = 0; i < SPARE_FDS; i++) {
         delivery->parts[i] = fds[i] >= 0;
         if (fds[i] >= 0)
             memcpy(CMSG_DATA(header) + sizeof(int) * count++, &fds[i], sizeof(int));
@@ -72,15 +72,15 @@ static int send_kit(int socket, struct delivery *delivery, int flags)
     return sendmsg(socket, &message, MSG_NOSIGNAL | flags) < 0 ? -1 : 0;
 }
 
-static int receive_kit(int socket, struct delivery *delivery)
+static int receive_spare(int socket, struct delivery *delivery)
 {
-    char control[CMSG_SPACE(sizeof(int) * KIT_FDS)] = { 0 };
+    char control[CMSG_SPACE(sizeof(int) * SPARE_FDS)] = { 0 };
     struct iovec part = { .iov_base = delivery, .iov_len = sizeof(*delivery) };
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
     };
-    int fds[KIT_FDS];
-    int placed[KIT_FDS];
+    int fds[SPARE_FDS];
+    int placed[SPARE_FDS];
     const int *next = fds;
     struct cmsghdr *header;
 
@@ -90,41 +90,42 @@ static int receive_kit(int socket, struct delivery *delivery)
     header = CMSG_FIRSTHDR(&message);
     if (header)
         memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
-    for (size_t i = 0; i < KIT_FDS; i++)
+    for (size_t i = 0; i < SPARE_FDS; i++)
         placed[i] = delivery->parts[i] ? *next++ : -1;
-    spread_fds(&delivery->kit, placed);
+    spread_fds(&delivery->spare, placed);
     /* There was no room for some of them. */
     if (message.msg_flags & MSG_CTRUNC) {
         delivery->made = 0;
-        fail_set(&delivery->fail, "take a kit", EMFILE);
+        fail_set(&delivery->fail, "take a spare", EMFILE);
     }
     return 0;
 }
 
 /* --- the child ------------------------------------------------------------------------------ */
 
-/* Without a network of its own: what /etc says about it is part of the root. A kit without a root
+/* Without a network of its own: what /etc says about it is part of the root. A spare without a root
  * is as good, only slower. */
-static int make_root(struct launcher *launcher, const struct kit *kit, struct kept *kept)
+static int make_root(struct launcher *launcher, const struct spare *spare,
+                     struct cache_entry *entry)
 {
     struct fail ignored;
     struct spawn spawn;
     mode_t mask;
     int root;
 
-    if (!*kit->template_name || disk_is_wanted(launcher, &kit->limits))
+    if (!*spare->template_name || disk_is_wanted(launcher, &spare->limits))
         return -1;
     spawn_init(&spawn, launcher);
-    spawn.template = host_template(launcher, kit->template_name, &ignored);
-    spawn.userns = kit->userns;
-    spawn.mark.slot = (uint32_t)kit->slot;
+    spawn.template = host_template(launcher, spare->template_name, &ignored);
+    spawn.userns = spare->userns;
+    spawn.mark.slot = (uint32_t)spare->slot;
     spawn.mark.network = LAUNCH_NETWORK_NONE;
-    spawn.mark.limits = kit->limits;
+    spawn.mark.limits = spare->limits;
     if (!spawn.template)
         return -1;
     mask = umask(022); /* as in the child that makes its own */
-    if (kept && layers_keep(&kept->layers, kept->number, &spawn) == 0)
-        spawn.layers = &kept->layers;
+    if (entry && layers_cache(&entry->layers, entry->number, &spawn) == 0)
+        spawn.layers = &entry->layers;
     root = root_prepare(&spawn);
     umask(mask);
     return root;
@@ -132,39 +133,42 @@ static int make_root(struct launcher *launcher, const struct kit *kit, struct ke
 
 static void make_new(struct launcher *launcher, struct delivery *delivery)
 {
-    struct kit *kit = &delivery->kit;
-    struct kept nothing;
+    struct spare *spare = &delivery->spare;
+    struct cache_entry nothing;
 
-    kept_init(&nothing);
-    delivery->made = kit_complete(launcher, kit, &delivery->wanted, &nothing, &delivery->fail) == 0;
-    kept_close(&nothing);
+    cache_entry_init(&nothing);
+    delivery->made =
+        spare_complete(launcher, spare, &delivery->wanted, &nothing, &delivery->fail) == 0;
+    cache_entry_close(&nothing);
     if (delivery->made)
-        kit->root = make_root(launcher, kit, NULL);
+        spare->root = make_root(launcher, spare, NULL);
 }
 
 static void make_again(struct launcher *launcher, struct delivery *delivery)
 {
-    static struct shelf shelf;
-    struct kit *kit = &delivery->kit;
-    struct kept *kept = shelf_find(&shelf, kit);
+    static struct builder_cache cache;
+    struct spare *spare = &delivery->spare;
+    struct cache_entry *entry = builder_cache_find(&cache, spare);
 
-    delivery->made = kit_complete(launcher, kit, &delivery->wanted, kept, &delivery->fail) == 0;
+    delivery->made = spare_complete(launcher, spare, &delivery->wanted, entry, &delivery->fail) ==
+                     0;
     if (!delivery->made) {
-        shelf_empty(&shelf); /* descriptors may be what is missing; and this kit is dropped */
+        builder_cache_empty(
+            &cache); /* descriptors may be what is missing; and this spare is dropped */
         return;
     }
-    shelf_stamp(&shelf, kept, kit);
-    kit->root = make_root(launcher, kit, kept);
+    builder_cache_stamp(&cache, entry, spare);
+    spare->root = make_root(launcher, spare, entry);
 }
 
 static void make_ordered(struct launcher *launcher, struct delivery *delivery)
 {
-    if (delivery->kit.is_used)
+    if (delivery->spare.is_used)
         make_again(launcher, delivery);
     else
         make_new(launcher, delivery);
     if (!delivery->made)
-        kit_drop(launcher, &delivery->kit);
+        spare_drop(launcher, &delivery->spare);
 }
 
 /* Work without a launcher is for nobody: it ends at once, and the next launcher removes what it had
@@ -180,35 +184,35 @@ static _Noreturn void run(struct launcher *launcher, int socket)
 {
     struct delivery delivery;
 
-    (void)prctl(PR_SET_NAME, "sandglass-maker");
+    (void)prctl(PR_SET_NAME, "sandglass-build");
     if (follow_launcher(launcher) < 0)
         _exit(1);
     close(launcher->socket);
     close(launcher->epoll);
     leases_forget(&launcher->slots.leases);
-    kits_close_fds(launcher);
+    spares_close_fds(launcher);
     destroys_close_fds(launcher);
     /* Roots are assembled where no sandbox sees it. */
     if (unshare(CLONE_NEWNS) < 0 || layers_reset() < 0)
         _exit(1);
-    while (receive_kit(socket, &delivery) == 0) {
-        int slot = delivery.kit.slot;
+    while (receive_spare(socket, &delivery) == 0) {
+        int slot = delivery.spare.slot;
 
         if (slot == SLOTS_NONE)
             (void)remove_content(launcher->state.trash);
         else
             make_ordered(launcher, &delivery);
-        delivery.kit.slot = slot;
-        if (send_kit(socket, &delivery, 0) < 0)
+        delivery.spare.slot = slot;
+        if (send_spare(socket, &delivery, 0) < 0)
             break;
-        kit_close(&delivery.kit); /* its names are the launcher's now */
+        spare_close(&delivery.spare); /* its names are the launcher's now */
     }
     _exit(0);
 }
 
 /* --- the launcher's end --------------------------------------------------------------------- */
 
-int maker_start(struct launcher *launcher, int *out_pidfd)
+int builder_start(struct launcher *launcher, int *out_pidfd)
 {
     int pair[2];
     pid_t child;
@@ -230,20 +234,20 @@ int maker_start(struct launcher *launcher, int *out_pidfd)
     return pair[0];
 }
 
-int maker_order(int maker, struct kit *kit, const struct launch_limits *limits)
+int builder_order(int builder, struct spare *spare, const struct launch_limits *limits)
 {
-    struct delivery order = { .kit = *kit, .wanted = *limits };
+    struct delivery order = { .spare = *spare, .wanted = *limits };
 
-    return send_kit(maker, &order, MSG_DONTWAIT);
+    return send_spare(builder, &order, MSG_DONTWAIT);
 }
 
-int maker_receive(int maker, struct kit *out_kit, bool *out_made, struct fail *out_fail)
+int builder_receive(int builder, struct spare *out_spare, bool *out_made, struct fail *out_fail)
 {
     struct delivery delivery;
 
-    if (receive_kit(maker, &delivery) < 0)
+    if (receive_spare(builder, &delivery) < 0)
         return -1;
-    *out_kit = delivery.kit;
+    *out_spare = delivery.spare;
     *out_made = delivery.made;
     *out_fail = delivery.fail;
     return 0;

@@ -1,54 +1,55 @@
 #include "launcher/ahead/builder_cache.h"
 
-void kept_init(struct kept *kept)
+void cache_entry_init(struct cache_entry *entry)
 {
-    *kept = (struct kept){ .slot = SLOTS_NONE };
-    netns_traces_init(&kept->traces);
-    cgroup_watch_init(&kept->groups);
+    *entry = (struct cache_entry){ .slot = SLOTS_NONE };
+    netns_traces_init(&entry->traces);
+    cgroup_watch_init(&entry->groups);
 }
 
-void kept_close(struct kept *kept)
+void cache_entry_close(struct cache_entry *entry)
 {
-    netns_traces_close(&kept->traces);
-    cgroup_watch_close(&kept->groups);
+    netns_traces_close(&entry->traces);
+    cgroup_watch_close(&entry->groups);
 }
 
-void shelf_empty(struct shelf *shelf)
+void builder_cache_empty(struct builder_cache *cache)
 {
-    while (shelf->count > 0)
-        kept_close(&shelf->items[--shelf->count]);
+    while (cache->count > 0)
+        cache_entry_close(&cache->items[--cache->count]);
     (void)layers_reset();
 }
 
-static struct kept *add(struct shelf *shelf, int slot)
+static struct cache_entry *add(struct builder_cache *cache, int slot)
 {
-    struct kept *kept;
+    struct cache_entry *entry;
 
-    if (shelf->count == KITS_MAX)
-        shelf_empty(shelf);
-    kept = &shelf->items[shelf->count];
-    kept_init(kept);
-    kept->slot = slot;
-    kept->number = shelf->count++;
-    return kept;
+    if (cache->count == SPARES_MAX)
+        builder_cache_empty(cache);
+    entry = &cache->items[cache->count];
+    cache_entry_init(entry);
+    entry->slot = slot;
+    entry->number = cache->count++;
+    return entry;
 }
 
-struct kept *shelf_find(struct shelf *shelf, const struct kit *kit)
+struct cache_entry *builder_cache_find(struct builder_cache *cache, const struct spare *spare)
 {
-    for (unsigned i = 0; i < shelf->count; i++) {
-        struct kept *kept = &shelf->items[i];
+    for (unsigned i = 0; i < cache->count; i++) {
+        struct cache_entry *entry = &cache->items[i];
 
-        if (kept->slot != kit->slot)
+        if (entry->slot != spare->slot)
             continue;
         /* Its namespace or its groups are others: it was not us who completed it last. */
-        if (kept->stamp != kit->stamp)
-            kept_close(kept);
-        return kept;
+        if (entry->stamp != spare->stamp)
+            cache_entry_close(entry);
+        return entry;
     }
-    return add(shelf, kit->slot);
+    return add(cache, spare->slot);
 }
 
-void shelf_stamp(struct shelf *shelf, struct kept *kept, struct kit *kit)
+void builder_cache_stamp(struct builder_cache *cache, struct cache_entry *entry,
+                         struct spare *spare)
 {
-    kept->stamp = kit->stamp = ++shelf->stamps;
+    entry->stamp = spare->stamp = ++cache->stamps;
 }

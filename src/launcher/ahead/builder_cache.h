@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * What the maker keeps of kits that are used again, by slot: what their roots are made from, and
+ * What the builder keeps of spares that are used again, by slot: what their roots are made from, and
  * the open files by which namespaces and groups tell whether they are as good as new. All of it
  * takes longer to make than to use.
  */
@@ -11,29 +11,30 @@
 #include "launcher/walls/layers.h"
 #include "launcher/walls/native.h"
 
-struct kept {
+struct cache_entry {
     int slot;
     unsigned number;
-    uint64_t stamp; /* of the kit that the files are of */
+    uint64_t stamp; /* of the spare that the files are of */
     struct netns_traces traces;
     struct cgroup_watch groups;
     struct layers layers;
 };
 
-struct shelf {
-    struct kept items[KITS_MAX];
+struct builder_cache {
+    struct cache_entry items[SPARES_MAX];
     unsigned count;
     uint64_t stamps; /* given so far */
 };
 
-/* For a kit of which nothing is kept. */
-void kept_init(struct kept *kept);
-void kept_close(struct kept *kept);
+/* For a spare of which nothing is kept. */
+void cache_entry_init(struct cache_entry *entry);
+void cache_entry_close(struct cache_entry *entry);
 
-/* What there is of this kit, or of its slot. When there is no room, all others are forgotten. */
-struct kept *shelf_find(struct shelf *shelf, const struct kit *kit);
+/* What there is of this spare, or of its slot. When there is no room, all others are forgotten. */
+struct cache_entry *builder_cache_find(struct builder_cache *cache, const struct spare *spare);
 
-void shelf_empty(struct shelf *shelf);
+void builder_cache_empty(struct builder_cache *cache);
 
-/* The kit is what the files are of; it comes back with this stamp. */
-void shelf_stamp(struct shelf *shelf, struct kept *kept, struct kit *kit);
+/* The spare is what the files are of; it comes back with this stamp. */
+void builder_cache_stamp(struct builder_cache *cache, struct cache_entry *entry,
+                         struct spare *spare);

@@ -21,7 +21,7 @@ static bool empty(const struct host *host)
     return true;
 }
 
-void nursery_open(struct launcher *launcher)
+void clone_ns_open(struct launcher *launcher)
 {
     struct host *host = &launcher->host;
 
@@ -29,16 +29,16 @@ void nursery_open(struct launcher *launcher)
     if (!launcher->root || unshare(CLONE_NEWNS) < 0)
         return;
     if (empty(host))
-        host->nursery = openat(launcher->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    nursery_leave(launcher);
+        host->clone_ns = openat(launcher->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    clone_ns_leave(launcher);
 }
 
-bool nursery_enter(const struct launcher *launcher)
+bool clone_ns_enter(const struct launcher *launcher)
 {
-    return launcher->host.nursery >= 0 && setns(launcher->host.nursery, CLONE_NEWNS) == 0;
+    return launcher->host.clone_ns >= 0 && setns(launcher->host.clone_ns, CLONE_NEWNS) == 0;
 }
 
-void nursery_leave(const struct launcher *launcher)
+void clone_ns_leave(const struct launcher *launcher)
 {
     if (setns(launcher->host.own, CLONE_NEWNS) < 0)
         abort();

@@ -11,8 +11,8 @@
 struct launcher;
 
 /* After everything else is mounted. Without one children are cloned where the launcher is. */
-void nursery_open(struct launcher *launcher);
+void clone_ns_open(struct launcher *launcher);
 
 /* The launcher goes there and back. */
-bool nursery_enter(const struct launcher *launcher);
-void nursery_leave(const struct launcher *launcher);
+bool clone_ns_enter(const struct launcher *launcher);
+void clone_ns_leave(const struct launcher *launcher);

@@ -45,7 +45,7 @@ void folder_close(struct folder *folder);
 /* Closes what is still here, and removes a folder that no sandbox got. */
 void folder_drop(struct launcher *launcher, struct folder *folder);
 
-/* Removes what a maker that died may have made under this number. */
+/* Removes what a builder that died may have made under this number. */
 void folder_drop_ahead(struct launcher *launcher, unsigned number);
 
 /* Whoever makes folders shares the lock (LOCK_SH), whoever removes those of others has it alone

@@ -1,15 +1,15 @@
 #pragma once
 
 /*
- * Kits: what a native sandbox needs and what does not depend on whose it is, made ahead. A slot
+ * Spares: what a native sandbox needs and what does not depend on whose it is, made ahead. A slot
  * with its user namespace, a network namespace, the root of the first template, mounted nowhere
  * yet, and what only has to be renamed: its folder, and on v1 a set of control groups.
  *
  * A root is used once. The rest comes back when its sandbox is dead, because the kernel takes
  * longer to make and to remove namespaces and groups than to run a program, and is used again when
- * nothing of that sandbox is left: see kit_complete().
+ * nothing of that sandbox is left: see spare_complete().
  *
- * They are completed by a child of the launcher, the maker, so that a request never waits for one
+ * They are completed by a child of the launcher, the builder, so that a request never waits for one
  * that is being made.
  */
 
@@ -21,13 +21,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { KITS_MAX = 64 };
+enum { SPARES_MAX = 64 };
 
-struct kept;
+struct cache_entry;
 struct launcher;
 struct template;
 
-struct kit {
+struct spare {
     int slot;
     int userns;                           /* owned */
     int netns;                            /* owned */
@@ -38,114 +38,116 @@ struct kit {
     char template_name[LAUNCH_NAME_SIZE]; /* of the root */
     struct launch_limits limits;          /* of its groups, and how large the root is */
     bool is_used;                         /* it has been a sandbox's */
-    uint64_t stamp;                       /* by which the maker knows it again; 0: not */
+    uint64_t stamp;                       /* by which the builder knows it again; 0: not */
 };
 
 /* What the sandbox of a slot was given, to know it again; all zero when we did not make it. */
-struct lent {
+struct issued {
     uint64_t userns, netns; /* inodes */
     uint64_t socket;        /* cookie */
-    uint64_t stamp;         /* of the kit */
+    uint64_t stamp;         /* of the spare */
 };
 
-struct kits {
-    struct kit items[KITS_MAX];
+struct spares {
+    struct spare items[SPARES_MAX];
     unsigned count;
     unsigned wanted;
-    struct kit returned[KITS_MAX]; /* used ones, to be completed again, oldest first */
-    unsigned returned_count;
-    unsigned recalled;                    /* on their way back */
-    unsigned ordered;                     /* the maker has yet to deliver these */
-    int slots[KITS_MAX];                  /* of what is ordered, oldest first */
-    struct lent *lent;                    /* owned: by slot */
-    bool sweeping;                        /* the maker has been asked to empty the trash */
+    struct spare reclaimed[SPARES_MAX]; /* used ones, to be completed again, oldest first */
+    unsigned reclaimed_count;
+    unsigned reclaiming;                  /* on their way back */
+    unsigned ordered;                     /* the builder has yet to deliver these */
+    int ordered_slots[SPARES_MAX];        /* of what is ordered, oldest first */
+    struct issued *issued;                /* owned: by slot */
+    bool sweeping;                        /* the builder has been asked to empty the trash */
     int64_t trash_since_ms;               /* what it has not been asked for yet; 0: none */
     struct launch_limits limits;          /* of their groups: those that were asked for last */
     char template_name[LAUNCH_NAME_SIZE]; /* of their roots; "" for none */
-    int maker;                            /* owned: its socket; -1 without one */
-    int maker_pidfd;                      /* owned; -1 without one */
+    int builder;                          /* owned: its socket; -1 without one */
+    int builder_pidfd;                    /* owned; -1 without one */
     int64_t due_ms;    /* until then what is missing may wait, unless it is much */
-    int64_t again_ms;  /* after a failure: until then nothing is ordered, and no maker started */
+    int64_t again_ms;  /* after a failure: until then nothing is ordered, and no builder started */
     unsigned failures; /* in a row */
 };
 
-/* --- one kit -------------------------------------------------------------------------------- */
+/* --- one spare -------------------------------------------------------------------------------- */
 
-void kit_init(struct kit *kit);
+void spare_init(struct spare *spare);
 
 /* Closes descriptors and leaves names. */
-void kit_close(struct kit *kit);
+void spare_close(struct spare *spare);
 
 /* All of it, its slot included. */
-void kit_drop(struct launcher *launcher, struct kit *kit);
+void spare_drop(struct launcher *launcher, struct spare *spare);
 
-void kit_name_group(const struct launcher *launcher, struct kit *kit);
+void spare_name_cgroup(const struct launcher *launcher, struct spare *spare);
 
-/* Makes what the kit of this slot lacks, but its root. What a sandbox has used is looked at first,
+/* Makes what the spare of this slot lacks, but its root. What a sandbox has used is looked at first,
  * and made anew when anything of it is left: a network namespace that has carried a packet or holds
  * a socket; groups with a member, with memory that is not free yet, or with a count that cannot be
  * set back. Ids, and with them the user namespace, have nothing to leave when all processes are
  * dead and all mounts are gone: no capability and no call that would change it is allowed inside.
  * What is kept of it for the next time may be empty. */
-int kit_complete(struct launcher *launcher, struct kit *kit, const struct launch_limits *limits,
-                 struct kept *kept, struct fail *fail);
+int spare_complete(struct launcher *launcher, struct spare *spare,
+                   const struct launch_limits *limits, struct cache_entry *entry,
+                   struct fail *fail);
 
 /* --- the stock ------------------------------------------------------------------------------ */
 
 /* Removes what an earlier launcher has left. */
-void kits_open(struct launcher *launcher, unsigned wanted);
+void spares_open(struct launcher *launcher, unsigned wanted);
 
-/* All templates of the settings are there: the next turn starts the maker. */
-void kits_start(struct launcher *launcher);
-void kits_close(struct launcher *launcher);
+/* All templates of the settings are there: the next turn starts the builder. */
+void spares_start(struct launcher *launcher);
+void spares_close(struct launcher *launcher);
 
 /* Orders what is missing: the half of it at once, the rest when nobody has asked for a while,
  * because making one takes the processor from the sandbox that has just been made. When that fails,
- * or the maker has died, it is told once, and tried again a second later, two, and so on up to a
+ * or the builder has died, it is told once, and tried again a second later, two, and so on up to a
  * minute. Returns how long
  * the loop may wait, in ms, -1 for ever. */
-int kits_turn(struct launcher *launcher);
+int spares_turn(struct launcher *launcher);
 
-/* Has the maker empty the trash, which is small, in a lull or after a second. False without a
- * maker.
+/* Has the builder empty the trash, which is small, in a lull or after a second. False without a
+ * builder.
  */
-bool kits_sweep(struct launcher *launcher);
+bool spares_sweep(struct launcher *launcher);
 
 /* What is missing may wait again until nobody has asked for a while. */
-void kits_wait_for_lull(struct kits *kits);
+void spares_wait_for_lull(struct spares *spares);
 
-/* The maker's socket is readable. */
-void kits_receive(struct launcher *launcher);
+/* The builder's socket is readable. */
+void spares_receive(struct launcher *launcher);
 
-/* A kit made ahead, or a new one. The receiver owns it; its folder and its groups have the name,
+/* A spare made ahead, or a new one. The receiver owns it; its folder and its groups have the name,
  * and the groups the limits, that are given. EEXIST when there is a sandbox of that id; what any
  * other failure leaves under the id is for destroy. */
-int kit_take(struct launcher *launcher, const char *id, const struct launch_limits *limits,
-             struct kit *out_kit, struct fail *fail);
+int spare_take(struct launcher *launcher, const char *id, const struct launch_limits *limits,
+               struct spare *out_spare, struct fail *fail);
 
 /* Whether its root is what is asked for. */
-bool kit_root_fits(const struct launcher *launcher, const struct kit *kit,
-                   const struct template *template, const struct launch_create *create);
+bool spare_root_fits(const struct launcher *launcher, const struct spare *spare,
+                     const struct template *template, const struct launch_create *create);
 
 /* In a child, for which they are not. */
-void kits_close_fds(struct launcher *launcher);
+void spares_close_fds(struct launcher *launcher);
 
-/* Marks the slots of all kits, and of those that are ordered, as taken. */
-void kits_mark(struct launcher *launcher);
+/* Marks the slots of all spares, and of those that are ordered, as taken. */
+void spares_mark(struct launcher *launcher);
 
 /* --- coming back ---------------------------------------------------------------------------- */
 
 /* Before a sandbox dies: gets hold of what it was given, through its init. False when it is not to
  * be used again, or is not what it was given. */
-bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, struct kit *out_kit);
+bool spare_reclaim_begin(struct launcher *launcher, const struct mark *mark, int pidfd,
+                         struct spare *out_spare);
 
-/* It will not be recalled: its groups may be frozen when it dies, or have limits that the mark does
+/* It will not be reclaiming: its groups may be frozen when it dies, or have limits that the mark does
  * not tell. */
-void kit_keep(struct launcher *launcher, const struct mark *mark);
+void spare_pin(struct launcher *launcher, const struct mark *mark);
 
 /* When all of it is dead: takes its groups and its folder. False when that is not possible: the
- * sandbox is to be removed then, and what was recalled is forgotten. */
-bool kit_return(struct launcher *launcher, const char *id, struct kit *kit);
+ * sandbox is to be removed then, and what was reclaiming is forgotten. */
+bool spare_reclaim_finish(struct launcher *launcher, const char *id, struct spare *spare);
 
 /* It does not come back: the groups have the sandbox's id again. */
-void kit_forget(struct launcher *launcher, const char *id, struct kit *kit);
+void spare_reclaim_cancel(struct launcher *launcher, const char *id, struct spare *spare);

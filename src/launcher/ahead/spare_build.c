@@ -7,14 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-void kit_init(struct kit *kit)
+void spare_init(struct spare *spare)
 {
-    *kit = (struct kit){ .slot = SLOTS_NONE,
-                         .userns = -1,
-                         .netns = -1,
-                         .cgroup = CGROUP_ENTRY_NONE,
-                         .folder = FOLDER_NONE,
-                         .root = -1 };
+    *spare = (struct spare){ .slot = SLOTS_NONE,
+                             .userns = -1,
+                             .netns = -1,
+                             .cgroup = CGROUP_ENTRY_NONE,
+                             .folder = FOLDER_NONE,
+                             .root = -1 };
 }
 
 static void close_fd(int *fd)
@@ -24,79 +24,80 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-void kit_close(struct kit *kit)
+void spare_close(struct spare *spare)
 {
-    close_fd(&kit->userns);
-    close_fd(&kit->netns);
-    close_fd(&kit->root);
-    cgroup_entry_close(&kit->cgroup);
-    folder_close(&kit->folder);
+    close_fd(&spare->userns);
+    close_fd(&spare->netns);
+    close_fd(&spare->root);
+    cgroup_entry_close(&spare->cgroup);
+    folder_close(&spare->folder);
 }
 
-void kit_drop(struct launcher *launcher, struct kit *kit)
+void spare_drop(struct launcher *launcher, struct spare *spare)
 {
-    kit_close(kit);
-    folder_drop(launcher, &kit->folder);
-    if (*kit->group)
-        (void)cgroups_remove(&launcher->cgroups, kit->group);
-    if (kit->slot != SLOTS_NONE)
-        slots_release(&launcher->slots, (uint32_t)kit->slot);
-    kit_init(kit);
+    spare_close(spare);
+    folder_drop(launcher, &spare->folder);
+    if (*spare->group)
+        (void)cgroups_remove(&launcher->cgroups, spare->group);
+    if (spare->slot != SLOTS_NONE)
+        slots_release(&launcher->slots, (uint32_t)spare->slot);
+    spare_init(spare);
 }
 
-void kit_name_group(const struct launcher *launcher, struct kit *kit)
+void spare_name_cgroup(const struct launcher *launcher, struct spare *spare)
 {
     if (cgroups_can_rename(&launcher->cgroups))
-        snprintf(kit->group, sizeof(kit->group), "kit-%d-%d", launcher->pid, kit->slot);
+        snprintf(spare->group, sizeof(spare->group), CGROUP_SPARE_PREFIX "%d-%d", launcher->pid,
+                 spare->slot);
 }
 
-static int complete_network(struct launcher *launcher, struct kit *kit, struct netns_traces *traces,
-                            struct fail *fail)
+static int complete_network(struct launcher *launcher, struct spare *spare,
+                            struct netns_traces *traces, struct fail *fail)
 {
-    if (kit->netns >= 0 && !netns_is_unused(launcher, kit->netns, traces)) {
+    if (spare->netns >= 0 && !netns_is_unused(launcher, spare->netns, traces)) {
         netns_traces_close(traces);
-        close_fd(&kit->netns);
+        close_fd(&spare->netns);
     }
-    if (kit->netns < 0)
-        kit->netns = netns_make(launcher, fail);
-    return kit->netns < 0 ? -1 : 0;
+    if (spare->netns < 0)
+        spare->netns = netns_make(launcher, fail);
+    return spare->netns < 0 ? -1 : 0;
 }
 
-static int complete_folder(struct launcher *launcher, struct kit *kit, struct fail *fail)
+static int complete_folder(struct launcher *launcher, struct spare *spare, struct fail *fail)
 {
-    if (kit->folder.dir >= 0)
-        return folder_renew(&kit->folder, fail);
-    return folder_make(launcher, &kit->folder, (unsigned)kit->slot, fail);
+    if (spare->folder.dir >= 0)
+        return folder_renew(&spare->folder, fail);
+    return folder_make(launcher, &spare->folder, (unsigned)spare->slot, fail);
 }
 
-static int complete_groups(struct launcher *launcher, struct kit *kit,
+static int complete_groups(struct launcher *launcher, struct spare *spare,
                            const struct launch_limits *limits, struct cgroup_watch *watch,
                            struct fail *fail)
 {
     struct cgroups *cgroups = &launcher->cgroups;
 
-    if (!*kit->group)
+    if (!*spare->group)
         return 0;
-    if (kit->is_used &&
-        cgroups_renew(cgroups, kit->group, &kit->limits, limits, watch, &kit->cgroup) == 0)
+    if (spare->is_used &&
+        cgroups_renew(cgroups, spare->group, &spare->limits, limits, watch, &spare->cgroup) == 0)
         return 0;
     cgroup_watch_close(watch);
-    if (kit->is_used && cgroups_remove(cgroups, kit->group) < 0)
+    if (spare->is_used && cgroups_remove(cgroups, spare->group) < 0)
         return fail_sys(fail, "remove cgroup");
-    return cgroups_make(cgroups, kit->group, limits, &kit->cgroup, fail);
+    return cgroups_make(cgroups, spare->group, limits, &spare->cgroup, fail);
 }
 
-int kit_complete(struct launcher *launcher, struct kit *kit, const struct launch_limits *limits,
-                 struct kept *kept, struct fail *fail)
+int spare_complete(struct launcher *launcher, struct spare *spare,
+                   const struct launch_limits *limits, struct cache_entry *entry, struct fail *fail)
 {
-    if (kit->userns < 0)
-        kit->userns = userns_make(launcher, (uint32_t)kit->slot, fail);
-    if (kit->userns < 0 || complete_network(launcher, kit, &kept->traces, fail) < 0 ||
-        complete_folder(launcher, kit, fail) < 0 ||
-        complete_groups(launcher, kit, limits, &kept->groups, fail) < 0)
+    if (spare->userns < 0)
+        spare->userns = userns_make(launcher, (uint32_t)spare->slot, fail);
+    if (spare->userns < 0 || complete_network(launcher, spare, &entry->traces, fail) < 0 ||
+        complete_folder(launcher, spare, fail) < 0 ||
+        complete_groups(launcher, spare, limits, &entry->groups, fail) < 0)
         return -1;
-    kit->limits = *limits;
-    kit->is_used = false;
-    kit->stamp = 0;
+    spare->limits = *limits;
+    spare->is_used = false;
+    spare->stamp = 0;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Kits that come back from sandboxes, to be used again. */
+/* Spares that come back from sandboxes, to be used again. */
 
 #include "launcher/launcher.h"
 #include "launcher/sys.h"
@@ -7,103 +7,105 @@
 
 #include <unistd.h>
 
-static bool may_come_back(const struct launcher *launcher, const struct mark *mark)
+static bool is_reclaimable(const struct launcher *launcher, const struct mark *mark)
 {
-    const struct kits *kits = &launcher->kits;
+    const struct spares *spares = &launcher->spares;
 
-    return launcher->root && kits->maker >= 0 && mark->mode == LAUNCH_NATIVE &&
+    return launcher->root && spares->builder >= 0 && mark->mode == LAUNCH_NATIVE &&
            mark->network == LAUNCH_NETWORK_NONE && mark->slot < SLOTS_MAX &&
-           kits->lent[mark->slot].socket && !disk_is_wanted(launcher, &mark->limits) &&
-           kits->count + kits->ordered + kits->returned_count + kits->recalled < KITS_MAX;
+           spares->issued[mark->slot].socket && !disk_is_wanted(launcher, &mark->limits) &&
+           spares->count + spares->ordered + spares->reclaimed_count + spares->reclaiming <
+               SPARES_MAX;
 }
 
-static bool is_what_was_lent(const struct kit *kit, const struct lent *lent)
+static bool is_what_was_issued(const struct spare *spare, const struct issued *issued)
 {
-    return sys_inode(kit->userns) == lent->userns && sys_inode(kit->netns) == lent->netns &&
-           sys_socket_cookie(kit->folder.socket) == lent->socket;
+    return sys_inode(spare->userns) == issued->userns && sys_inode(spare->netns) == issued->netns &&
+           sys_socket_cookie(spare->folder.socket) == issued->socket;
 }
 
-bool kit_recall(struct launcher *launcher, const struct mark *mark, int pidfd, struct kit *out_kit)
+bool spare_reclaim_begin(struct launcher *launcher, const struct mark *mark, int pidfd,
+                         struct spare *out_spare)
 {
-    struct lent *lent;
+    struct issued *issued;
 
-    kit_init(out_kit);
-    if (!may_come_back(launcher, mark))
+    spare_init(out_spare);
+    if (!is_reclaimable(launcher, mark))
         return false;
-    lent = &launcher->kits.lent[mark->slot];
-    out_kit->userns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_USER);
-    out_kit->netns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_NET);
-    out_kit->folder.socket = sys_pidfd_getfd(pidfd, SPAWN_FD_SOCKET);
-    out_kit->folder.dir = state_open_sandbox(&launcher->state, mark->id);
-    if (out_kit->folder.dir >= 0)
-        out_kit->folder.mark =
-            openat(out_kit->folder.dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (out_kit->folder.mark < 0 || !is_what_was_lent(out_kit, lent)) {
-        kit_close(out_kit);
+    issued = &launcher->spares.issued[mark->slot];
+    out_spare->userns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_USER);
+    out_spare->netns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_NET);
+    out_spare->folder.socket = sys_pidfd_getfd(pidfd, SPAWN_FD_SOCKET);
+    out_spare->folder.dir = state_open_sandbox(&launcher->state, mark->id);
+    if (out_spare->folder.dir >= 0)
+        out_spare->folder.mark =
+            openat(out_spare->folder.dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (out_spare->folder.mark < 0 || !is_what_was_issued(out_spare, issued)) {
+        spare_close(out_spare);
         return false;
     }
-    out_kit->stamp = lent->stamp;
-    *lent = (struct lent){ 0 };
-    launcher->kits.recalled++;
-    out_kit->slot = (int)mark->slot;
-    out_kit->limits = mark->limits;
-    out_kit->is_used = true;
+    out_spare->stamp = issued->stamp;
+    *issued = (struct issued){ 0 };
+    launcher->spares.reclaiming++;
+    out_spare->slot = (int)mark->slot;
+    out_spare->limits = mark->limits;
+    out_spare->is_used = true;
     return true;
 }
 
-void kit_keep(struct launcher *launcher, const struct mark *mark)
+void spare_pin(struct launcher *launcher, const struct mark *mark)
 {
     if (mark->slot < SLOTS_MAX)
-        launcher->kits.lent[mark->slot] = (struct lent){ 0 };
+        launcher->spares.issued[mark->slot] = (struct issued){ 0 };
 }
 
 /* On v2 groups keep their name, and go. */
-static bool take_groups(struct launcher *launcher, const char *id, struct kit *kit)
+static bool take_groups(struct launcher *launcher, const char *id, struct spare *spare)
 {
     struct cgroups *cgroups = &launcher->cgroups;
     struct fail ignored;
 
     if (!cgroups_can_rename(cgroups))
         return cgroups_remove(cgroups, id) == 0;
-    kit_name_group(launcher, kit);
-    return cgroups_rename(cgroups, id, kit->group, &ignored) == 0 &&
-           cgroups_are_empty(cgroups, kit->group);
+    spare_name_cgroup(launcher, spare);
+    return cgroups_rename(cgroups, id, spare->group, &ignored) == 0 &&
+           cgroups_are_empty(cgroups, spare->group);
 }
 
 /* The folder goes last: as long as it is there, the sandbox is found again. */
-static bool take_names(struct launcher *launcher, const char *id, struct kit *kit)
+static bool take_names(struct launcher *launcher, const char *id, struct spare *spare)
 {
-    if (!take_groups(launcher, id, kit))
+    if (!take_groups(launcher, id, spare))
         return false;
-    return folder_take_back(launcher, &kit->folder, id, (unsigned)kit->slot) == 0;
+    return folder_take_back(launcher, &spare->folder, id, (unsigned)spare->slot) == 0;
 }
 
-bool kit_return(struct launcher *launcher, const char *id, struct kit *kit)
+bool spare_reclaim_finish(struct launcher *launcher, const char *id, struct spare *spare)
 {
-    struct kits *kits = &launcher->kits;
+    struct spares *spares = &launcher->spares;
 
-    if (kit->slot == SLOTS_NONE)
+    if (spare->slot == SLOTS_NONE)
         return false;
-    if (!take_names(launcher, id, kit)) {
-        kit_forget(launcher, id, kit);
+    if (!take_names(launcher, id, spare)) {
+        spare_reclaim_cancel(launcher, id, spare);
         return false;
     }
-    kits->recalled--;
-    kits_wait_for_lull(kits);
-    kits->returned[kits->returned_count++] = *kit;
-    kit_init(kit);
+    spares->reclaiming--;
+    spares_wait_for_lull(spares);
+    spares->reclaimed[spares->reclaimed_count++] = *spare;
+    spare_init(spare);
     return true;
 }
 
-void kit_forget(struct launcher *launcher, const char *id, struct kit *kit)
+void spare_reclaim_cancel(struct launcher *launcher, const char *id, struct spare *spare)
 {
     struct fail ignored;
 
-    if (kit->slot == SLOTS_NONE)
+    if (spare->slot == SLOTS_NONE)
         return;
-    launcher->kits.recalled--;
-    if (*kit->group)
-        (void)cgroups_rename(&launcher->cgroups, kit->group, id, &ignored);
-    kit_close(kit);
-    kit_init(kit); /* its slot and its names are the sandbox's */
+    launcher->spares.reclaiming--;
+    if (*spare->group)
+        (void)cgroups_rename(&launcher->cgroups, spare->group, id, &ignored);
+    spare_close(spare);
+    spare_init(spare); /* its slot and its names are the sandbox's */
 }

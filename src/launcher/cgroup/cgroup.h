@@ -25,7 +25,11 @@ enum cgroup_part {
     CGROUP_PARTS
 };
 
-enum { CGROUP_NAME_SIZE = 24 }; /* of groups that are no sandbox's */
+enum { CGROUP_NAME_SIZE = 24 }; /* of cgroups that are no sandbox's */
+
+/* Begins the names of cgroups that are no sandbox's. A launcher removes those of an earlier one by
+ * it, so it stays what the first release wrote. */
+#define CGROUP_SPARE_PREFIX "kit-"
 
 struct cgroups {
     int base[CGROUP_PARTS]; /* owned: the folder of this instance; -1 where there is none */

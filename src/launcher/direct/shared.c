@@ -48,11 +48,11 @@ static void remove_objects(uid_t uid)
 
         while (list && fgets(line, sizeof(line), list)) {
             unsigned owner;
-            unsigned maker;
+            unsigned creator;
             int id;
 
             /* Who made it stays so, whoever owns it later. */
-            if (sscanf(line, kinds[i].format, &id, &owner, &maker) == 3 && maker == uid)
+            if (sscanf(line, kinds[i].format, &id, &owner, &creator) == 3 && creator == uid)
                 kinds[i].remove(id);
         }
         if (list)

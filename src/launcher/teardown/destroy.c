@@ -26,7 +26,7 @@ struct destroy {
     char id[LAUNCH_ID_SIZE];
     struct mark mark;         /* zero when it could not be read */
     int pidfd;                /* owned; -1 once it is dead */
-    struct kit kit;           /* what of it is used again; no slot: nothing */
+    struct spare spare;       /* what of it is used again; no slot: nothing */
     struct farewell farewell; /* owned: what goes later, so that dying does not wait for it */
     bool is_told;             /* that it is dead; what is left is for us alone */
     int64_t deadline_ms;
@@ -89,7 +89,7 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
     if (destroy->next)
         destroy->next->previous = destroy->previous;
     stop_watching(launcher, destroy);
-    kit_forget(launcher, destroy->id, &destroy->kit);
+    spare_reclaim_cancel(launcher, destroy->id, &destroy->spare);
     answer(launcher, destroy, error, step);
     closer_take(launcher, &destroy->farewell);
     free(destroy);
@@ -105,7 +105,8 @@ static int discard_groups(struct launcher *launcher, struct destroy *destroy)
 
     if (!*group && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
         cgroups_can_rename(cgroups)) {
-        snprintf(group, CGROUP_NAME_SIZE, "kit-%d-x%u", launcher->pid, launcher->discarded++);
+        snprintf(group, CGROUP_NAME_SIZE, CGROUP_SPARE_PREFIX "%d-x%u", launcher->pid,
+                 launcher->discarded++);
         if (cgroups_rename(cgroups, destroy->id, group, &ignored) == 0)
             return 0;
     }
@@ -127,7 +128,7 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
     }
     if (!native && kill_has_own_uid(launcher, &destroy->mark))
         shared_remove(launcher, destroy->mark.uid);
-    if (kit_return(launcher, destroy->id, &destroy->kit)) {
+    if (spare_reclaim_finish(launcher, destroy->id, &destroy->spare)) {
         host_leave_template(launcher, &destroy->mark);
         return true;
     }
@@ -143,7 +144,7 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
     }
     /* A native one leaves two small files. The ids of a direct one own files in the trash, and are
      * free again when those are gone. */
-    if (trash > 0 && !(native && kits_sweep(launcher)))
+    if (trash > 0 && !(native && spares_sweep(launcher)))
         trash_start(launcher);
     if (native)
         slots_release(&launcher->slots, destroy->mark.slot);
@@ -158,8 +159,8 @@ static void note_death(struct launcher *launcher, struct destroy *destroy)
 {
     siginfo_t info;
 
-    if (destroy->kit.slot != SLOTS_NONE && !*destroy->mark.template_name &&
-        mark_clear(destroy->kit.folder.mark) == 0) {
+    if (destroy->spare.slot != SLOTS_NONE && !*destroy->mark.template_name &&
+        mark_clear(destroy->spare.folder.mark) == 0) {
         answer(launcher, destroy, 0, NULL);
         destroy->is_told = true;
     }
@@ -218,7 +219,7 @@ static void kill_native(struct launcher *launcher, struct destroy *destroy)
     destroy->farewell.mounts =
         sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
     /* The end of a network on the host is the host's to see at once. */
-    if (!kit_recall(launcher, mark, destroy->pidfd, &destroy->kit) &&
+    if (!spare_reclaim_begin(launcher, mark, destroy->pidfd, &destroy->spare) &&
         mark->network == LAUNCH_NETWORK_NONE)
         destroy->farewell.netns =
             sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_NET);
@@ -239,7 +240,7 @@ static void kill_all(struct launcher *launcher, struct destroy *destroy)
         kill_tree(launcher, mark, destroy->pidfd, destroy->id);
     /* A group frozen by v1 dies only when it is thawed. What is used again has never been frozen.
      */
-    if (destroy->kit.slot == SLOTS_NONE)
+    if (destroy->spare.slot == SLOTS_NONE)
         (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);
     if (destroy->pidfd >= 0)
         watch_death(launcher, destroy);
@@ -275,7 +276,7 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
     if (!destroy)
         abort();
     destroy->pidfd = destroy->farewell.mounts = destroy->farewell.netns = -1;
-    kit_init(&destroy->kit);
+    spare_init(&destroy->spare);
     destroy->deadline_ms = now_ms() + GIVE_UP_MS;
     memcpy(destroy->id, id, sizeof(destroy->id));
     destroy->next = launcher->destroys;
@@ -365,13 +366,13 @@ int destroy_turn(struct launcher *launcher)
 void destroys_close(struct launcher *launcher)
 {
     for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next)
-        kit_forget(launcher, destroy->id, &destroy->kit);
+        spare_reclaim_cancel(launcher, destroy->id, &destroy->spare);
 }
 
 void destroys_close_fds(struct launcher *launcher)
 {
     for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next) {
-        kit_close(&destroy->kit);
+        spare_close(&destroy->spare);
         if (destroy->pidfd >= 0)
             close(destroy->pidfd);
         if (destroy->farewell.mounts >= 0)

@@ -140,10 +140,10 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     (void)setpriority(PRIO_PROCESS, 0, CLOSER_NICE);
     close(launcher->socket);
     close(launcher->epoll);
-    close_fd(launcher->kits.maker);
-    close_fd(launcher->kits.maker_pidfd);
+    close_fd(launcher->spares.builder);
+    close_fd(launcher->spares.builder_pidfd);
     /* What the launcher holds is not to live on in one that was started later. */
-    kits_close_fds(launcher);
+    spares_close_fds(launcher);
     destroys_close_fds(launcher);
     leases_forget(&launcher->slots.leases);
     pile.cgroups = &launcher->cgroups;
@@ -204,7 +204,7 @@ static void lose(struct launcher *launcher)
 
     close(launcher->closer.socket);
     launcher->closer.socket = -1;
-    snprintf(names, sizeof(names), "kit-%d-x", launcher->pid);
+    snprintf(names, sizeof(names), CGROUP_SPARE_PREFIX "%d-x", launcher->pid);
     cgroups_sweep(&launcher->cgroups, names);
 }
 

@@ -173,7 +173,7 @@ void trash_on_exit(struct launcher *launcher)
 {
     launcher->remover = 0;
     slots_scan(&launcher->slots, &launcher->state);
-    kits_mark(launcher);
+    spares_mark(launcher);
     destroys_mark(launcher);
     if (launcher->trash_waits) {
         launcher->trash_waits = false;

@@ -230,7 +230,7 @@ static int enter_empty_root(struct launcher *launcher, struct fail *fail)
 {
     static const char *const folders[] = {
         HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON, HOST_DEVICES, HOST_MASKS_FOLDER,
-        HOST_BLOCKS,    HOST_PROC,   HOST_KEPT,     HOST_BUILD,   HOST_LOWER,
+        HOST_BLOCKS,    HOST_PROC,   HOST_CACHE,    HOST_BUILD,   HOST_LOWER,
         HOST_LOWER_USR, HOST_STORE,  HOST_ROOT,
     };
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "1m" }, { 0 } };
@@ -437,6 +437,6 @@ int host_open(struct launcher *launcher, struct fail *fail)
     if (result == 0)
         result = power_prove_native(launcher, fail);
     if (result == 0)
-        nursery_open(launcher);
+        clone_ns_open(launcher);
     return result;
 }

@@ -30,7 +30,7 @@ enum { HOST_MASKS = 48 };
 #define HOST_MASKS_FOLDER "/masks"
 #define HOST_MASK_FILE "/masks/file"
 #define HOST_MASK_FOLDER "/masks/folder"
-#define HOST_KEPT "/kept"
+#define HOST_CACHE "/cache"
 #define HOST_BUILD "/build"
 #define HOST_LOWER HOST_BUILD "/lower"
 #define HOST_LOWER_USR HOST_BUILD "/lower-usr"
@@ -64,11 +64,11 @@ struct host_mount {
 };
 
 struct host {
-    int mounts;  /* owned: the namespace with the host's files; -1 outside of native */
-    int own;     /* owned: ours */
-    int nursery; /* owned: see clone_ns.h; -1 without one */
-    int state;   /* owned: the state directory, as the host's namespace has it */
-    int network; /* owned: the network namespace that we were started in */
+    int mounts;   /* owned: the namespace with the host's files; -1 outside of native */
+    int own;      /* owned: ours */
+    int clone_ns; /* owned: see clone_ns.h; -1 without one */
+    int state;    /* owned: the state directory, as the host's namespace has it */
+    int network;  /* owned: the network namespace that we were started in */
     bool native;
     struct template templates[LAUNCH_MAX_TEMPLATES];
     unsigned template_count;

@@ -50,8 +50,8 @@ int layers_mount_devices(struct spawn *spawn, const char *path)
 
 int layers_reset(void)
 {
-    (void)umount2(HOST_KEPT, MNT_DETACH);
-    return mount_bind(HOST_KEPT, HOST_KEPT, 0, 0, -1);
+    (void)umount2(HOST_CACHE, MNT_DETACH);
+    return mount_bind(HOST_CACHE, HOST_CACHE, 0, 0, -1);
 }
 
 static int make_places(struct layers *layers, unsigned number)
@@ -59,10 +59,10 @@ static int make_places(struct layers *layers, unsigned number)
     char path[LAYERS_PATH_SIZE];
     const char *paths[] = { path, layers->root, layers->usr, layers->devices };
 
-    snprintf(path, sizeof(path), HOST_KEPT "/%u", number);
-    snprintf(layers->root, sizeof(layers->root), HOST_KEPT "/%u/root", number);
-    snprintf(layers->usr, sizeof(layers->usr), HOST_KEPT "/%u/usr", number);
-    snprintf(layers->devices, sizeof(layers->devices), HOST_KEPT "/%u/dev", number);
+    snprintf(path, sizeof(path), HOST_CACHE "/%u", number);
+    snprintf(layers->root, sizeof(layers->root), HOST_CACHE "/%u/root", number);
+    snprintf(layers->usr, sizeof(layers->usr), HOST_CACHE "/%u/usr", number);
+    snprintf(layers->devices, sizeof(layers->devices), HOST_CACHE "/%u/dev", number);
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         if (mkdir(paths[i], 0755) < 0 && errno != EEXIST)
             return -1;
@@ -144,7 +144,7 @@ static int renew_terminals(struct layers *layers)
                : -1;
 }
 
-int layers_keep(struct layers *layers, unsigned number, struct spawn *spawn)
+int layers_cache(struct layers *layers, unsigned number, struct spawn *spawn)
 {
     int unmapped;
 

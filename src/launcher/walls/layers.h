@@ -3,7 +3,7 @@
 /*
  * What the root of a sandbox is put together from and what depends on nothing but its slot: the
  * folders that its overlay shows, mapped to its ids, and its devices with the file system of its
- * terminals. For slots that are used again the maker keeps them mounted.
+ * terminals. For slots that are used again the builder keeps them mounted.
  */
 
 #include "launcher/walls/spawn.h"
@@ -26,7 +26,7 @@ int layers_reset(void);
 
 /* Mounts what is to be kept for the slot, unless it is. Terminals that were used are made anew: no
  * time and no number is left of them. */
-int layers_keep(struct layers *layers, unsigned number, struct spawn *spawn);
+int layers_cache(struct layers *layers, unsigned number, struct spawn *spawn);
 
 /* Mounts the folders for one sandbox. 1 when their owners cannot be mapped. */
 int layers_mount(struct spawn *spawn, const char *root, const char *usr);

@@ -104,7 +104,7 @@ int native_start(struct spawn *spawn)
 {
     const uint64_t namespaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
     const struct launch_limits *limits = &spawn->mark.limits;
-    bool in_nursery;
+    bool in_clone_ns;
     int result;
 
     if (spawn->mark.network == LAUNCH_NETWORK_OPEN &&
@@ -116,9 +116,9 @@ int native_start(struct spawn *spawn)
         if (spawn->disk < 0)
             return -1;
     }
-    in_nursery = spawn->root >= 0 && nursery_enter(spawn->launcher);
+    in_clone_ns = spawn->root >= 0 && clone_ns_enter(spawn->launcher);
     result = spawn_run(spawn, namespaces, native_child);
-    if (in_nursery)
-        nursery_leave(spawn->launcher);
+    if (in_clone_ns)
+        clone_ns_leave(spawn->launcher);
     return result;
 }

@@ -136,10 +136,10 @@ static int mount_usr(struct spawn *spawn, const char *usr)
 static int mount_overlays(struct spawn *spawn)
 {
     const struct template *template = spawn->template;
-    const struct layers *kept = spawn->layers;
-    const char *root = kept ? kept->root : HOST_LOWER;
-    const char *usr = kept ? kept->usr : HOST_LOWER_USR;
-    int unmapped = kept ? !kept->is_mapped : layers_mount(spawn, root, usr);
+    const struct layers *cached = spawn->layers;
+    const char *root = cached ? cached->root : HOST_LOWER;
+    const char *usr = cached ? cached->usr : HOST_LOWER_USR;
+    int unmapped = cached ? !cached->is_mapped : layers_mount(spawn, root, usr);
     char both[2 * LAYERS_PATH_SIZE];
 
     if (unmapped < 0)
@@ -173,12 +173,12 @@ static int make_mount_point(const char *path)
 
 static int mount_devices(struct spawn *spawn)
 {
-    const struct layers *kept = spawn->layers;
+    const struct layers *cached = spawn->layers;
 
     if (make_mount_point(HOST_ROOT "/dev") < 0)
         return fail_sys(&spawn->fail, "make /dev");
-    if (kept ? mount_bind(kept->devices, HOST_ROOT "/dev", 0, SYS_AT_RECURSIVE, -1) < 0
-             : layers_mount_devices(spawn, HOST_ROOT "/dev") < 0)
+    if (cached ? mount_bind(cached->devices, HOST_ROOT "/dev", 0, SYS_AT_RECURSIVE, -1) < 0
+               : layers_mount_devices(spawn, HOST_ROOT "/dev") < 0)
         return fail_sys(&spawn->fail, "mount /dev");
     if (mount_bind(HOST_STORE "/shm", HOST_ROOT "/dev/shm", 0, 0, -1) < 0)
         return fail_sys(&spawn->fail, "mount /dev/shm");

@@ -562,7 +562,7 @@ static size_t count_files(const char *path)
     return count;
 }
 
-/* Kits that the launcher makes ahead come and go; once it is idle their number is always the same.
+/* Spares that the launcher makes ahead come and go; once it is idle their number is always the same.
  */
 static void await_files(struct ground *ground, const char *path, size_t count)
 {
