@@ -40,8 +40,8 @@ struct launcher {
     struct slots slots;
     struct host host;
     struct spares spares;
-    struct closer closer;
-    struct recent recent;
+    struct teardown_process teardown;
+    struct mark_cache mark_cache;
     struct network network;
     struct memory_watch memory_watch;
     struct disks disks;
@@ -69,7 +69,7 @@ struct launcher {
     struct destroy *retries;  /* of them, those that are tried again soon */
     int64_t next_deadline_check_ms;
     unsigned deaths; /* that we were told of */
-    int remover;     /* pid of the process that empties the trash; 0: none */
+    int sweeper;     /* pid of the process that empties the trash; 0: none */
     bool trash_waits;
 };
 

@@ -193,7 +193,7 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
         raise_terminals(self);
     sandbox_note_host(self);
     spares_open(self, SPARES_READY);
-    closer_start(self);
+    teardown_process_start(self);
     if (network_start(self) >= 0)
         (void)watch(self, self->network.watch, &self->network);
     trash_start(self);
@@ -336,7 +336,7 @@ static void reap_child(struct launcher *self, pid_t which)
 {
     pid_t pid = waitpid(which, NULL, WNOHANG);
 
-    if (pid > 0 && pid == self->remover)
+    if (pid > 0 && pid == self->sweeper)
         trash_on_exit(self);
 }
 
@@ -345,7 +345,7 @@ void launcher_reap(struct launcher *self)
     pid_t pid;
 
     while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
-        if (pid == self->remover)
+        if (pid == self->sweeper)
             trash_on_exit(self);
     }
 }
@@ -359,8 +359,8 @@ static void reap(struct launcher *self, int signals)
 
     while (read(signals, &info, sizeof(info)) == sizeof(info))
         reap_child(self, (pid_t)info.ssi_pid);
-    if (self->remover > 0)
-        reap_child(self, self->remover);
+    if (self->sweeper > 0)
+        reap_child(self, self->sweeper);
     if (++self->deaths % REAP_ALL == 0)
         launcher_reap(self);
 }
@@ -379,7 +379,7 @@ static int turn(struct launcher *self)
     int destroys_ms = destroy_turn(self);
     int spares_ms = spares_turn(self);
 
-    closer_turn(self);
+    teardown_process_turn(self);
     return sooner(sooner(destroys_ms, spares_ms), memory_watch_turn(self));
 }
 
@@ -442,7 +442,7 @@ int main(void)
     if (launcher.ready) {
         destroys_close(&launcher);
         spares_close(&launcher);
-        closer_stop(&launcher);
+        teardown_process_stop(&launcher);
         network_close(&launcher);
         skeletons_sweep(&launcher);
         slots_close(&launcher.slots);

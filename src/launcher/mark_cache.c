@@ -5,54 +5,55 @@
 #include <fcntl.h>
 #include <string.h>
 
-static struct recent_item *find(struct recent *recent, const char *id)
+static struct mark_cache_entry *find(struct mark_cache *cache, const char *id)
 {
-    for (unsigned i = 0; i < RECENT_MAX; i++) {
-        struct recent_item *item = &recent->items[i];
+    for (unsigned i = 0; i < MARK_CACHE_MAX; i++) {
+        struct mark_cache_entry *entry = &cache->entries[i];
 
-        if (item->mark.pid && strcmp(item->mark.id, id) == 0)
-            return item;
+        if (entry->mark.pid && strcmp(entry->mark.id, id) == 0)
+            return entry;
     }
     return NULL;
 }
 
-static void drop(struct recent_item *item)
+static void drop(struct mark_cache_entry *entry)
 {
-    if (item->mark.pid)
-        close(item->pidfd);
-    item->mark.pid = 0;
+    if (entry->mark.pid)
+        close(entry->pidfd);
+    entry->mark.pid = 0;
 }
 
-void recent_note(struct recent *recent, const struct mark *mark, int pidfd)
+void mark_cache_add(struct mark_cache *cache, const struct mark *mark, int pidfd)
 {
-    struct recent_item *item = &recent->items[recent->next++ % RECENT_MAX];
+    struct mark_cache_entry *entry = &cache->entries[cache->next++ % MARK_CACHE_MAX];
     int own = fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
 
-    drop(item);
+    drop(entry);
     if (own >= 0)
-        *item = (struct recent_item){ .mark = *mark, .pidfd = own };
+        *entry = (struct mark_cache_entry){ .mark = *mark, .pidfd = own };
 }
 
-bool recent_take(struct recent *recent, const char *id, struct mark *out_mark, int *out_pidfd)
+bool mark_cache_take(struct mark_cache *cache, const char *id, struct mark *out_mark,
+                     int *out_pidfd)
 {
-    struct recent_item *item = find(recent, id);
+    struct mark_cache_entry *entry = find(cache, id);
 
-    if (!item)
+    if (!entry)
         return false;
-    if (sys_pidfd_kill(item->pidfd, 0) < 0) {
-        drop(item);
+    if (sys_pidfd_kill(entry->pidfd, 0) < 0) {
+        drop(entry);
         return false;
     }
-    *out_mark = item->mark;
-    *out_pidfd = item->pidfd;
-    item->mark.pid = 0;
+    *out_mark = entry->mark;
+    *out_pidfd = entry->pidfd;
+    entry->mark.pid = 0;
     return true;
 }
 
-void recent_forget(struct recent *recent, const char *id)
+void mark_cache_forget(struct mark_cache *cache, const char *id)
 {
-    struct recent_item *item = find(recent, id);
+    struct mark_cache_entry *entry = find(cache, id);
 
-    if (item)
-        drop(item);
+    if (entry)
+        drop(entry);
 }

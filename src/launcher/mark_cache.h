@@ -10,21 +10,22 @@
 
 #include <stdbool.h>
 
-enum { RECENT_MAX = 128 };
+enum { MARK_CACHE_MAX = 128 };
 
-struct recent {
-    struct recent_item {
+struct mark_cache {
+    struct mark_cache_entry {
         struct mark mark; /* with pid 0: none */
         int pidfd;        /* owned */
-    } items[RECENT_MAX];
+    } entries[MARK_CACHE_MAX];
     unsigned next;
 };
 
 /* The pidfd is borrowed. */
-void recent_note(struct recent *recent, const struct mark *mark, int pidfd);
+void mark_cache_add(struct mark_cache *cache, const struct mark *mark, int pidfd);
 
 /* False when it is not known, or dead. The receiver owns the pidfd. */
-bool recent_take(struct recent *recent, const char *id, struct mark *out_mark, int *out_pidfd);
+bool mark_cache_take(struct mark_cache *cache, const char *id, struct mark *out_mark,
+                     int *out_pidfd);
 
 /* Its mark changes. */
-void recent_forget(struct recent *recent, const char *id);
+void mark_cache_forget(struct mark_cache *cache, const char *id);

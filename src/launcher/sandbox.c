@@ -150,7 +150,8 @@ static int equip_native(struct spawn *spawn, const struct launch_create *create)
     if (spare_root_fits(spawn->launcher, &spare, spawn->template, create))
         spawn->root = spare.root;
     else
-        closer_take(spawn->launcher, &(struct farewell){ .mounts = spare.root, .netns = -1 });
+        teardown_process_take(spawn->launcher,
+                              &(struct teardown_job){ .mounts = spare.root, .netns = -1 });
     return 0;
 }
 
@@ -237,7 +238,7 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
         return -1;
     }
     fill_made(launcher, &spawn.mark, namespaces_of_new(&spawn.mark), out_made);
-    recent_note(&launcher->recent, &spawn.mark, spawn.pidfd);
+    mark_cache_add(&launcher->mark_cache, &spawn.mark, spawn.pidfd);
     *out_pidfd = spawn.pidfd;
     spawn_fini(&spawn);
     return 0;
@@ -352,7 +353,7 @@ int sandbox_update(struct launcher *launcher, const struct launch_update *update
 {
     struct mark mark;
 
-    recent_forget(&launcher->recent, update->id);
+    mark_cache_forget(&launcher->mark_cache, update->id);
     if (find_mark(launcher, update->id, &mark, fail) < 0)
         return -1;
     if (set_limits(launcher, &mark, &update->limits, fail) == 0)

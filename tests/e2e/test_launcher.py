@@ -82,7 +82,7 @@ def test_a_killed_teardown_process_is_replaced(make_daemon):
     launcher = launcher_of(daemon)
 
     def find():
-        return children_of(launcher).get("sandglass-close")
+        return children_of(launcher).get("sandglass-tdown")
 
     before = find()
     if before is None:
@@ -100,15 +100,15 @@ def test_a_killed_teardown_process_is_replaced(make_daemon):
     assert launcher_of(daemon) == launcher
 
 
-def test_a_killed_maker_of_spares_is_replaced(make_daemon):
+def test_a_killed_builder_of_spares_is_replaced(make_daemon):
     """What it was at is dropped, sandboxes are made without spares meanwhile, and another one makes new ones."""
     daemon = make_daemon(backend="native")
     launcher = launcher_of(daemon)
 
     def find():
-        return children_of(launcher).get("sandglass-maker")
+        return children_of(launcher).get("sandglass-build")
 
-    before = wait_for(find, "there is a maker")
+    before = wait_for(find, "there is a builder")
     os.kill(before, signal.SIGKILL)
     session = daemon.session()
     assert run(daemon, session, "true").json["exit_code"] == 0

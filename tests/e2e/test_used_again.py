@@ -172,7 +172,7 @@ def test_no_more_are_kept_than_are_needed(daemon):
     wait_for(lambda: not list((daemon.state / "sandboxes").iterdir()), "their folders are gone")
 
 
-def maker_of(daemon, name="sandglass-maker"):
+def child_of(daemon, name="sandglass-build"):
     """The child of the launcher that makes what sandboxes need."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         if (read_process(entry) or [""])[0] == name and has_open(entry, daemon.state):
@@ -180,19 +180,19 @@ def maker_of(daemon, name="sandglass-maker"):
     return None
 
 
-def test_a_closer_that_dies_is_replaced_and_nothing_stays(daemon):
+def test_a_teardown_process_that_dies_is_replaced_and_nothing_stays(daemon):
     for _ in in_turn(daemon, "true", 1):
         pass
-    closer = wait_for(lambda: maker_of(daemon, "sandglass-close"), "there is a closer")
+    teardown = wait_for(lambda: child_of(daemon, "sandglass-tdown"), "there is a teardown process")
     sessions = [daemon.session() for _ in range(4)]
     for session in sessions:
         daemon.execute(session, ["true"])
-    os.kill(closer, signal.SIGKILL)
+    os.kill(teardown, signal.SIGKILL)
 
     def other():
         for _ in in_turn(daemon, "true", 1):
             pass
-        return maker_of(daemon, "sandglass-close") not in (None, closer)
+        return child_of(daemon, "sandglass-tdown") not in (None, teardown)
 
     wait_for(other, "there is another one", 30)
     daemon.api("DELETE", "/sessions", expect=200)
@@ -203,28 +203,28 @@ def ahead(daemon):
     return len(list((daemon.state / "ahead").iterdir()))
 
 
-def test_a_maker_that_dies_leaves_nothing_in_the_way_and_there_is_another(daemon):
+def test_a_builder_that_dies_leaves_nothing_in_the_way_and_there_is_another(daemon):
     for _ in in_turn(daemon, "true", 1):
         pass
-    maker = wait_for(lambda: maker_of(daemon), "there is a maker")
+    builder = wait_for(lambda: child_of(daemon), "there is a builder")
     wait_for(lambda: ahead(daemon) >= 16, "it has made what is kept ready")
-    os.kill(maker, signal.SIGSTOP)
+    os.kill(builder, signal.SIGSTOP)
     for _ in in_turn(daemon, "true"):  # those are used up, and it has orders
         pass
-    os.kill(maker, signal.SIGKILL)
-    wait_for(lambda: maker_of(daemon) != maker, "it is dead")
+    os.kill(builder, signal.SIGKILL)
+    wait_for(lambda: child_of(daemon) != builder, "it is dead")
     for _ in range(160):  # more than there are uid ranges in a block: each of them is used again
         daemon.api("DELETE", f"/sessions/{daemon.session()}", expect=200)
-    wait_for(lambda: maker_of(daemon), "there is another one")
+    wait_for(lambda: child_of(daemon), "there is another one")
     wait_for(lambda: ahead(daemon) == 16, "what the first one was making is gone, and as many are ready as before")
-    assert daemon.log().count("sandboxes are not made ahead") == 1 and "the maker has died" in daemon.log()
+    assert daemon.log().count("sandboxes are not made ahead") == 1 and "the builder has died" in daemon.log()
 
 
-def test_another_maker_keeps_nothing_of_those_that_were_made(daemon):
-    maker = wait_for(lambda: maker_of(daemon), "there is a maker")
+def test_another_builder_keeps_nothing_of_those_that_were_made(daemon):
+    builder = wait_for(lambda: child_of(daemon), "there is a builder")
     wait_for(lambda: ahead(daemon) >= 16, "it has made what is kept ready")
-    os.kill(maker, signal.SIGKILL)
-    other = wait_for(lambda: maker_of(daemon) not in (None, maker) and maker_of(daemon), "there is another one", 30)
+    os.kill(builder, signal.SIGKILL)
+    other = wait_for(lambda: child_of(daemon) not in (None, builder) and child_of(daemon), "there is another one", 30)
     wait_for(lambda: not foreign_namespaces(other), "it has closed what it was born with")
 
 
@@ -250,8 +250,8 @@ def set_immutable(folder, immutable):
 
 def test_what_could_not_be_made_ahead_is_tried_again(daemon):
     wait_for(lambda: ahead(daemon) >= 16, "it has made what is kept ready")
-    maker = wait_for(lambda: maker_of(daemon), "there is a maker")
-    os.kill(maker, signal.SIGSTOP)
+    builder = wait_for(lambda: child_of(daemon), "there is a builder")
+    os.kill(builder, signal.SIGSTOP)
     sessions = [daemon.session() for _ in range(12)]
     for session in sessions:
         daemon.execute(session, ["true"])
@@ -260,10 +260,10 @@ def test_what_could_not_be_made_ahead_is_tried_again(daemon):
     except OSError:
         pytest.skip("this file system has no immutable folders")
     try:
-        os.kill(maker, signal.SIGCONT)
+        os.kill(builder, signal.SIGCONT)
         wait_for(lambda: "sandboxes are not made ahead" in daemon.log(), "it is told")
     finally:
         set_immutable(daemon.state / "ahead", False)
     wait_for(lambda: ahead(daemon) == 16, "there are as many as before", 30)
     assert daemon.log().count("sandboxes are not made ahead") == 1
-    assert maker_of(daemon) == maker
+    assert child_of(daemon) == builder

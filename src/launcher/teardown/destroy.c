@@ -24,11 +24,11 @@ struct destroy {
     struct destroy *next_retry; /* while what is left of it is busy */
     struct waiter *waiters;     /* owned */
     char id[LAUNCH_ID_SIZE];
-    struct mark mark;         /* zero when it could not be read */
-    int pidfd;                /* owned; -1 once it is dead */
-    struct spare spare;       /* what of it is used again; no slot: nothing */
-    struct farewell farewell; /* owned: what goes later, so that dying does not wait for it */
-    bool is_told;             /* that it is dead; what is left is for us alone */
+    struct mark mark;             /* zero when it could not be read */
+    int pidfd;                    /* owned; -1 once it is dead */
+    struct spare spare;           /* what of it is used again; no slot: nothing */
+    struct teardown_job teardown; /* owned: what goes later, so that dying does not wait for it */
+    bool is_told;                 /* that it is dead; what is left is for us alone */
     int64_t deadline_ms;
 };
 
@@ -91,16 +91,16 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
     stop_watching(launcher, destroy);
     spare_reclaim_cancel(launcher, destroy->id, &destroy->spare);
     answer(launcher, destroy, error, step);
-    closer_take(launcher, &destroy->farewell);
+    teardown_process_take(launcher, &destroy->teardown);
     free(destroy);
 }
 
 /* With its first process everything in a native one is dead: its groups lose their name here, and
- * are removed by the closer. */
+ * are removed by the teardown process. */
 static int discard_groups(struct launcher *launcher, struct destroy *destroy)
 {
     struct cgroups *cgroups = &launcher->cgroups;
-    char *group = destroy->farewell.group;
+    char *group = destroy->teardown.group;
     struct fail ignored;
 
     if (!*group && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
@@ -216,12 +216,12 @@ static void kill_native(struct launcher *launcher, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
 
-    destroy->farewell.mounts =
+    destroy->teardown.mounts =
         sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
     /* The end of a network on the host is the host's to see at once. */
     if (!spare_reclaim_begin(launcher, mark, destroy->pidfd, &destroy->spare) &&
         mark->network == LAUNCH_NETWORK_NONE)
-        destroy->farewell.netns =
+        destroy->teardown.netns =
             sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_NET);
     abandon_disk(launcher, mark);
     kill_init(launcher, destroy->pidfd);
@@ -275,7 +275,7 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
     destroy = calloc(1, sizeof(*destroy));
     if (!destroy)
         abort();
-    destroy->pidfd = destroy->farewell.mounts = destroy->farewell.netns = -1;
+    destroy->pidfd = destroy->teardown.mounts = destroy->teardown.netns = -1;
     spare_init(&destroy->spare);
     destroy->deadline_ms = now_ms() + GIVE_UP_MS;
     memcpy(destroy->id, id, sizeof(destroy->id));
@@ -284,7 +284,7 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
         destroy->next->previous = destroy;
     launcher->destroys = destroy;
     add_waiter(destroy, request);
-    if (!recent_take(&launcher->recent, id, &destroy->mark, &destroy->pidfd))
+    if (!mark_cache_take(&launcher->mark_cache, id, &destroy->mark, &destroy->pidfd))
         (void)read_mark_of(launcher, id, &destroy->mark, &foreign);
     if (foreign) {
         finish(launcher, destroy, EPERM, "sandbox belongs to another instance");
@@ -375,10 +375,10 @@ void destroys_close_fds(struct launcher *launcher)
         spare_close(&destroy->spare);
         if (destroy->pidfd >= 0)
             close(destroy->pidfd);
-        if (destroy->farewell.mounts >= 0)
-            close(destroy->farewell.mounts);
-        if (destroy->farewell.netns >= 0)
-            close(destroy->farewell.netns);
+        if (destroy->teardown.mounts >= 0)
+            close(destroy->teardown.mounts);
+        if (destroy->teardown.netns >= 0)
+            close(destroy->teardown.netns);
     }
     launcher->destroys = NULL;
 }

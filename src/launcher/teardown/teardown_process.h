@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * The closer: a child of the launcher that lets go of what takes the kernel time to take down. When
+ * The teardown process: a child of the launcher that lets go of what takes the kernel time to take down. When
  * the last process of a sandbox dies, its mounts go with it, and whoever drops the last reference
- * waits for that: several grace periods, and more the more files there are. The closer holds that
+ * waits for that: several grace periods, and more the more files there are. The teardown process holds that
  * reference, so that dying takes as long as the processes need and no longer.
  *
  * Groups are removed here, too, and network namespaces, in a lull and after all mounts that wait:
@@ -17,25 +17,25 @@
 
 struct launcher;
 
-struct closer {
+struct teardown_process {
     int socket; /* owned; -1 without one */
     int pid;
     int64_t started_s; /* the last one: one that dies again and again is started once a second */
 };
 
-void closer_start(struct launcher *launcher);
+void teardown_process_start(struct launcher *launcher);
 
 /* Another one in the place of one that has died. */
-void closer_turn(struct launcher *launcher);
+void teardown_process_turn(struct launcher *launcher);
 
 /* Waits until everything is closed. */
-void closer_stop(struct launcher *launcher);
+void teardown_process_stop(struct launcher *launcher);
 
 /* Takes over what is to go. Does it here if it has to. */
-struct farewell {
+struct teardown_job {
     int mounts;                   /* or -1 */
     int netns;                    /* or -1 */
     char group[CGROUP_NAME_SIZE]; /* groups of that name, which are empty; "" for none */
 };
 
-void closer_take(struct launcher *launcher, const struct farewell *farewell);
+void teardown_process_take(struct launcher *launcher, const struct teardown_job *job);

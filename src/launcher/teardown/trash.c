@@ -150,7 +150,7 @@ void trash_start(struct launcher *launcher)
 {
     pid_t child;
 
-    if (launcher->remover > 0) {
+    if (launcher->sweeper > 0) {
         launcher->trash_waits = true;
         return;
     }
@@ -166,12 +166,12 @@ void trash_start(struct launcher *launcher)
             _exit(1);
         _exit(remove_content(3) ? 1 : 0);
     }
-    launcher->remover = child > 0 ? child : 0;
+    launcher->sweeper = child > 0 ? child : 0;
 }
 
 void trash_on_exit(struct launcher *launcher)
 {
-    launcher->remover = 0;
+    launcher->sweeper = 0;
     slots_scan(&launcher->slots, &launcher->state);
     spares_mark(launcher);
     destroys_mark(launcher);
