@@ -37,7 +37,7 @@ struct launcher {
     struct launch_setup setup;
     struct state state;
     struct cgroups cgroups;
-    struct slots slots;
+    struct uid_ranges uid_ranges;
     struct host host;
     struct spares spares;
     struct teardown_process teardown;

@@ -184,9 +184,9 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
         return fail_sys(fail, "set rlimits");
     (void)syscall(SYS_setgroups, 0, NULL);
     self->has_groups = getgroups(0, NULL) != 0;
-    if (slots_open(&self->slots, setup->slots, LAUNCH_FD_STATE, self->root, fail) < 0)
+    if (uid_ranges_open(&self->uid_ranges, setup->slots, LAUNCH_FD_STATE, self->root, fail) < 0)
         return -1;
-    slots_scan(&self->slots, &self->state);
+    uid_ranges_scan(&self->uid_ranges, &self->state);
     if (setup->flags & LAUNCH_SETUP_NATIVE && host_open(self, &missing) == 0)
         self->host.native = true;
     if (self->root && self->host.native)
@@ -445,7 +445,7 @@ int main(void)
         teardown_process_stop(&launcher);
         network_close(&launcher);
         skeletons_sweep(&launcher);
-        slots_close(&launcher.slots);
+        uid_ranges_close(&launcher.uid_ranges);
         cgroups_close(&launcher.cgroups, launcher.setup.instance);
         state_unlock(&launcher.state);
     }

@@ -159,15 +159,15 @@ static int equip_direct(struct spawn *spawn, const struct launch_create *create)
 {
     struct launcher *launcher = spawn->launcher;
     struct folder folder;
-    int slot = slots_take(&launcher->slots);
+    int slot = uid_ranges_take(&launcher->uid_ranges);
 
-    if (slot == SLOTS_NONE)
-        return slots_fail(&spawn->fail);
+    if (slot == UID_RANGE_NONE)
+        return uid_ranges_fail(&spawn->fail);
     spawn->mark.slot = (uint32_t)slot;
     if (folder_make(launcher, &folder, spawn->mark.slot, &spawn->fail) < 0 ||
         folder_rename(launcher, &folder, create->id, &spawn->fail) < 0) {
         folder_drop(launcher, &folder);
-        slots_release(&launcher->slots, spawn->mark.slot);
+        uid_ranges_release(&launcher->uid_ranges, spawn->mark.slot);
         return -1;
     }
     take_folder(spawn, &folder);

@@ -20,18 +20,18 @@ static int open_folder(void)
     return open("/run/sandglass/uids", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-static int open_block(const struct leases *leases, uint32_t block, int flags)
+static int open_block(const struct uid_blocks *blocks, uint32_t block, int flags)
 {
     char name[16];
 
     snprintf(name, sizeof(name), "%u", block);
-    return openat(leases->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+    return openat(blocks->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
 }
 
 /* Whether somebody's sandboxes may still be there. In doubt they are. */
-static bool is_in_use(const struct leases *leases, const char *path)
+static bool is_in_use(const struct uid_blocks *blocks, const char *path)
 {
-    char folder[LEASE_PATH + 16];
+    char folder[UID_BLOCKS_PATH + 16];
     struct dirent *entry;
     bool found = false;
     DIR *stream;
@@ -39,7 +39,7 @@ static bool is_in_use(const struct leases *leases, const char *path)
 
     /* Relative to the host's root: by then our own is an empty one. */
     snprintf(folder, sizeof(folder), "%s/sandboxes", path + strspn(path, "/"));
-    fd = openat(leases->root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = openat(blocks->root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return errno != ENOENT && errno != ENOTDIR;
     stream = fdopendir(fd);
@@ -53,18 +53,18 @@ static bool is_in_use(const struct leases *leases, const char *path)
     return found;
 }
 
-static void read_owner(int fd, char path[LEASE_PATH])
+static void read_owner(int fd, char path[UID_BLOCKS_PATH])
 {
-    ssize_t length = pread(fd, path, LEASE_PATH - 1, 0);
+    ssize_t length = pread(fd, path, UID_BLOCKS_PATH - 1, 0);
 
     path[length > 0 ? length : 0] = '\0';
 }
 
 /* Locks a block that is ours, or that may become ours. */
-static int lock_block(const struct leases *leases, uint32_t block, bool only_ours)
+static int lock_block(const struct uid_blocks *blocks, uint32_t block, bool only_ours)
 {
-    static char owner[LEASE_PATH];
-    int fd = open_block(leases, block, only_ours ? 0 : O_CREAT);
+    static char owner[UID_BLOCKS_PATH];
+    int fd = open_block(blocks, block, only_ours ? 0 : O_CREAT);
     struct stat status;
     int reason;
 
@@ -76,12 +76,12 @@ static int lock_block(const struct leases *leases, uint32_t block, bool only_our
     if (status.st_nlink == 0) /* removed after we opened it: it protects nothing */
         goto refuse;
     read_owner(fd, owner);
-    if (strcmp(owner, leases->path) == 0)
+    if (strcmp(owner, blocks->path) == 0)
         return fd;
     errno = EBUSY;
-    if (only_ours || (*owner && is_in_use(leases, owner)))
+    if (only_ours || (*owner && is_in_use(blocks, owner)))
         goto refuse;
-    if (ftruncate(fd, 0) < 0 || pwrite(fd, leases->path, strlen(leases->path), 0) < 0)
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, blocks->path, strlen(blocks->path), 0) < 0)
         goto refuse;
     return fd;
 refuse:
@@ -91,33 +91,35 @@ refuse:
     return -1;
 }
 
-static int find_path(struct leases *leases, int state)
+static int find_path(struct uid_blocks *blocks, int state)
 {
     char link[32];
     ssize_t length;
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", state);
-    length = readlink(link, leases->path, sizeof(leases->path) - 1);
+    length = readlink(link, blocks->path, sizeof(blocks->path) - 1);
     if (length <= 0)
         return -1;
-    leases->path[length] = '\0';
+    blocks->path[length] = '\0';
     return 0;
 }
 
-int leases_open(struct leases *leases, uint32_t slots, int state, bool shared, struct fail *fail)
+int uid_blocks_open(struct uid_blocks *blocks, uint32_t ranges, int state, bool shared,
+                    struct fail *fail)
 {
-    leases->dir = leases->root = -1;
-    leases->blocks = slots / LEASE_SLOTS < LEASE_BLOCKS ? slots / LEASE_SLOTS : LEASE_BLOCKS;
-    for (uint32_t block = 0; block < LEASE_BLOCKS; block++)
-        leases->locks[block] = -1;
+    blocks->dir = blocks->root = -1;
+    blocks->count = ranges / UID_BLOCK_RANGES < UID_BLOCKS_MAX ? ranges / UID_BLOCK_RANGES
+                                                               : UID_BLOCKS_MAX;
+    for (uint32_t block = 0; block < UID_BLOCKS_MAX; block++)
+        blocks->locks[block] = -1;
     if (!shared)
         return 0;
-    leases->dir = open_folder();
-    leases->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (leases->dir < 0 || leases->root < 0 || find_path(leases, state) < 0)
-        return fail_sys(fail, "open the leases of user ids");
-    for (uint32_t block = 0; block < leases->blocks; block++)
-        leases->locks[block] = lock_block(leases, block, true);
+    blocks->dir = open_folder();
+    blocks->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (blocks->dir < 0 || blocks->root < 0 || find_path(blocks, state) < 0)
+        return fail_sys(fail, "open the blocks of user ids");
+    for (uint32_t block = 0; block < blocks->count; block++)
+        blocks->locks[block] = lock_block(blocks, block, true);
     return 0;
 }
 
@@ -127,15 +129,15 @@ static bool is_of_others(int number)
     return number == EWOULDBLOCK || number == EBUSY;
 }
 
-int leases_take(struct leases *leases)
+int uid_blocks_take(struct uid_blocks *blocks)
 {
     int reason = EAGAIN;
 
-    for (uint32_t block = 0; leases->dir >= 0 && block < leases->blocks; block++) {
-        if (leases->locks[block] >= 0)
+    for (uint32_t block = 0; blocks->dir >= 0 && block < blocks->count; block++) {
+        if (blocks->locks[block] >= 0)
             continue;
-        leases->locks[block] = lock_block(leases, block, false);
-        if (leases->locks[block] >= 0)
+        blocks->locks[block] = lock_block(blocks, block, false);
+        if (blocks->locks[block] >= 0)
             return (int)block;
         if (!is_of_others(errno))
             reason = errno;
@@ -144,28 +146,28 @@ int leases_take(struct leases *leases)
     return -1;
 }
 
-bool leases_has(const struct leases *leases, uint32_t block)
+bool uid_blocks_has(const struct uid_blocks *blocks, uint32_t block)
 {
-    return block < leases->blocks && (leases->dir < 0 || leases->locks[block] >= 0);
+    return block < blocks->count && (blocks->dir < 0 || blocks->locks[block] >= 0);
 }
 
-void leases_release(struct leases *leases, uint32_t block)
+void uid_blocks_release(struct uid_blocks *blocks, uint32_t block)
 {
     char name[16];
 
-    if (leases->dir < 0 || leases->locks[block] < 0)
+    if (blocks->dir < 0 || blocks->locks[block] < 0)
         return;
     snprintf(name, sizeof(name), "%u", block);
-    (void)unlinkat(leases->dir, name, 0);
-    close(leases->locks[block]);
-    leases->locks[block] = -1;
+    (void)unlinkat(blocks->dir, name, 0);
+    close(blocks->locks[block]);
+    blocks->locks[block] = -1;
 }
 
-void leases_forget(struct leases *leases)
+void uid_blocks_forget(struct uid_blocks *blocks)
 {
-    for (uint32_t block = 0; block < leases->blocks; block++) {
-        if (leases->locks[block] >= 0)
-            close(leases->locks[block]);
-        leases->locks[block] = -1;
+    for (uint32_t block = 0; block < blocks->count; block++) {
+        if (blocks->locks[block] >= 0)
+            close(blocks->locks[block]);
+        blocks->locks[block] = -1;
     }
 }

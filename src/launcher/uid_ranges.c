@@ -5,76 +5,77 @@
 #include <dirent.h>
 #include <string.h>
 
-int slots_open(struct slots *slots, uint32_t count, int state, bool shared, struct fail *fail)
+int uid_ranges_open(struct uid_ranges *ranges, uint32_t count, int state, bool shared,
+                    struct fail *fail)
 {
-    slots->count = count < SLOTS_MAX ? count : SLOTS_MAX;
-    slots->next = 0;
-    memset(slots->taken, 0, sizeof(slots->taken));
-    return leases_open(&slots->leases, slots->count, state, shared, fail);
+    ranges->count = count < UID_RANGES_MAX ? count : UID_RANGES_MAX;
+    ranges->next = 0;
+    memset(ranges->taken, 0, sizeof(ranges->taken));
+    return uid_blocks_open(&ranges->blocks, ranges->count, state, shared, fail);
 }
 
-static bool is_taken(const struct slots *slots, uint32_t slot)
+static bool is_taken(const struct uid_ranges *ranges, uint32_t slot)
 {
-    return slots->taken[slot / 64] >> slot % 64 & 1;
+    return ranges->taken[slot / 64] >> slot % 64 & 1;
 }
 
-static int find_free(struct slots *slots)
+static int find_free(struct uid_ranges *ranges)
 {
-    for (uint32_t i = 0; i < slots->count; i++) {
-        uint32_t slot = (slots->next + i) % slots->count;
+    for (uint32_t i = 0; i < ranges->count; i++) {
+        uint32_t slot = (ranges->next + i) % ranges->count;
 
-        if (!is_taken(slots, slot) && leases_has(&slots->leases, slot / LEASE_SLOTS))
+        if (!is_taken(ranges, slot) && uid_blocks_has(&ranges->blocks, slot / UID_BLOCK_RANGES))
             return (int)slot;
     }
-    return SLOTS_NONE;
+    return UID_RANGE_NONE;
 }
 
-int slots_take(struct slots *slots)
+int uid_ranges_take(struct uid_ranges *ranges)
 {
-    int slot = find_free(slots);
+    int slot = find_free(ranges);
 
-    if (slot == SLOTS_NONE && leases_take(&slots->leases) >= 0) {
-        slot = find_free(slots);
+    if (slot == UID_RANGE_NONE && uid_blocks_take(&ranges->blocks) >= 0) {
+        slot = find_free(ranges);
         errno = EAGAIN;
     }
-    if (slot == SLOTS_NONE)
-        return SLOTS_NONE;
-    slots_mark(slots, (uint32_t)slot);
-    slots->next = ((uint32_t)slot + 1) % slots->count;
+    if (slot == UID_RANGE_NONE)
+        return UID_RANGE_NONE;
+    uid_ranges_mark(ranges, (uint32_t)slot);
+    ranges->next = ((uint32_t)slot + 1) % ranges->count;
     return slot;
 }
 
-int slots_fail(struct fail *fail)
+int uid_ranges_fail(struct fail *fail)
 {
     return errno == EAGAIN ? fail_set(fail, "all uid ranges are in use", EAGAIN)
                            : fail_sys(fail, "take a range of user ids");
 }
 
-void slots_close(struct slots *slots)
+void uid_ranges_close(struct uid_ranges *ranges)
 {
-    for (uint32_t block = 0; block < slots->leases.blocks; block++) {
+    for (uint32_t block = 0; block < ranges->blocks.count; block++) {
         bool taken = false;
 
-        for (uint32_t i = 0; i < LEASE_SLOTS / 64; i++)
-            taken |= slots->taken[block * (LEASE_SLOTS / 64) + i] != 0;
+        for (uint32_t i = 0; i < UID_BLOCK_RANGES / 64; i++)
+            taken |= ranges->taken[block * (UID_BLOCK_RANGES / 64) + i] != 0;
         if (!taken)
-            leases_release(&slots->leases, block);
+            uid_blocks_release(&ranges->blocks, block);
     }
 }
 
-void slots_mark(struct slots *slots, uint32_t slot)
+void uid_ranges_mark(struct uid_ranges *ranges, uint32_t slot)
 {
-    if (slot < SLOTS_MAX)
-        slots->taken[slot / 64] |= (uint64_t)1 << slot % 64;
+    if (slot < UID_RANGES_MAX)
+        ranges->taken[slot / 64] |= (uint64_t)1 << slot % 64;
 }
 
-void slots_release(struct slots *slots, uint32_t slot)
+void uid_ranges_release(struct uid_ranges *ranges, uint32_t slot)
 {
-    if (slot < SLOTS_MAX)
-        slots->taken[slot / 64] &= ~((uint64_t)1 << slot % 64);
+    if (slot < UID_RANGES_MAX)
+        ranges->taken[slot / 64] &= ~((uint64_t)1 << slot % 64);
 }
 
-static void scan_folder(struct slots *slots, int folder)
+static void scan_folder(struct uid_ranges *ranges, int folder)
 {
     int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
@@ -95,15 +96,15 @@ static void scan_folder(struct slots *slots, int folder)
         if (dir < 0)
             continue;
         if (mark_read(dir, &mark) == 0)
-            slots_mark(slots, mark.slot);
+            uid_ranges_mark(ranges, mark.slot);
         close(dir);
     }
     closedir(stream);
 }
 
-void slots_scan(struct slots *slots, struct state *state)
+void uid_ranges_scan(struct uid_ranges *ranges, struct state *state)
 {
-    memset(slots->taken, 0, sizeof(slots->taken));
-    scan_folder(slots, state->sandboxes);
-    scan_folder(slots, state->trash);
+    memset(ranges->taken, 0, sizeof(ranges->taken));
+    scan_folder(ranges, state->sandboxes);
+    scan_folder(ranges, state->trash);
 }

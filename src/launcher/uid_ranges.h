@@ -1,8 +1,9 @@
 #pragma once
 
 /*
- * Slots: each live sandbox has one, and with it a range of 65536 user and group ids that no other
- * has. Which are taken follows from the marks on disk, so nothing is remembered elsewhere.
+ * Uid ranges: each live sandbox has one, 65536 user and group ids that no other has. The index of a
+ * range is called a slot, in marks and messages too. Which ranges are taken follows from the marks on
+ * disk, so nothing is remembered elsewhere.
  */
 
 #include "launcher/state.h"
@@ -10,24 +11,25 @@
 
 #include <stdint.h>
 
-enum { SLOTS_MAX = 32768, SLOTS_NONE = -1 };
+enum { UID_RANGES_MAX = 32768, UID_RANGE_NONE = -1 };
 
-struct slots {
-    uint64_t taken[SLOTS_MAX / 64];
-    uint32_t count; /* how many there are */
-    uint32_t next;  /* a released slot is used again as late as possible */
-    struct leases leases;
+struct uid_ranges {
+    uint64_t taken[UID_RANGES_MAX / 64];
+    uint32_t count; /* of ranges */
+    uint32_t next; /* the search begins here: a released range waits as long as possible */
+    struct uid_blocks blocks;
 };
 
-/* `shared`: the ids are those of the host, where others may want them too. */
-int slots_open(struct slots *slots, uint32_t count, int state, bool shared, struct fail *fail);
+/* `shared`: the ids are those of the host, where other daemons take some too. */
+int uid_ranges_open(struct uid_ranges *ranges, uint32_t count, int state, bool shared,
+                    struct fail *fail);
 
-/* Gives back the leases of blocks in which no slot is taken. */
-void slots_close(struct slots *slots);
-int slots_take(struct slots *slots); /* SLOTS_NONE when there is none, with errno */
-int slots_fail(struct fail *fail);   /* says why, by errno */
-void slots_mark(struct slots *slots, uint32_t slot);
-void slots_release(struct slots *slots, uint32_t slot);
+/* Releases the blocks in which no range is taken. */
+void uid_ranges_close(struct uid_ranges *ranges);
+int uid_ranges_take(struct uid_ranges *ranges); /* a slot; UID_RANGE_NONE with errno */
+int uid_ranges_fail(struct fail *fail);         /* the reason, by errno */
+void uid_ranges_mark(struct uid_ranges *ranges, uint32_t slot);
+void uid_ranges_release(struct uid_ranges *ranges, uint32_t slot);
 
-/* Takes those of every sandbox on disk, and of what still lies in the trash. */
-void slots_scan(struct slots *slots, struct state *state);
+/* Starts anew from the marks: those of sandboxes, and of files that still lie in the trash. */
+void uid_ranges_scan(struct uid_ranges *ranges, struct state *state);

@@ -189,7 +189,7 @@ static _Noreturn void run(struct launcher *launcher, int socket)
         _exit(1);
     close(launcher->socket);
     close(launcher->epoll);
-    leases_forget(&launcher->slots.leases);
+    uid_blocks_forget(&launcher->uid_ranges.blocks);
     spares_close_fds(launcher);
     destroys_close_fds(launcher);
     /* Roots are assembled where no sandbox sees it. */
@@ -198,7 +198,7 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     while (receive_spare(socket, &delivery) == 0) {
         int slot = delivery.spare.slot;
 
-        if (slot == SLOTS_NONE)
+        if (slot == UID_RANGE_NONE)
             (void)remove_content(launcher->state.trash);
         else
             make_ordered(launcher, &delivery);

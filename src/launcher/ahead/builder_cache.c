@@ -2,7 +2,7 @@
 
 void cache_entry_init(struct cache_entry *entry)
 {
-    *entry = (struct cache_entry){ .slot = SLOTS_NONE };
+    *entry = (struct cache_entry){ .slot = UID_RANGE_NONE };
     netns_traces_init(&entry->traces);
     cgroup_watch_init(&entry->groups);
 }

@@ -62,7 +62,7 @@ void spares_open(struct launcher *launcher, unsigned wanted)
         .memory_bytes = 2 * gigabyte, .disk_bytes = 4 * gigabyte, .cpu_millis = 1000, .pids = 256
     };
     spares->builder = spares->builder_pidfd = -1;
-    spares->issued = calloc(SLOTS_MAX, sizeof(*spares->issued));
+    spares->issued = calloc(UID_RANGES_MAX, sizeof(*spares->issued));
     if (!spares->issued)
         abort();
 }
@@ -199,8 +199,8 @@ static bool begin_spare(struct launcher *launcher, struct spare *spare)
         return true;
     }
     spare_init(spare);
-    spare->slot = slots_take(&launcher->slots);
-    return spare->slot != SLOTS_NONE;
+    spare->slot = uid_ranges_take(&launcher->uid_ranges);
+    return spare->slot != UID_RANGE_NONE;
 }
 
 static void order(struct launcher *launcher, unsigned wanted)
@@ -325,7 +325,7 @@ void spares_receive(struct launcher *launcher)
         put_off(launcher, &fail);
         return;
     }
-    if (spare.slot == SLOTS_NONE) {
+    if (spare.slot == UID_RANGE_NONE) {
         spares->sweeping = false;
         return;
     }
@@ -350,11 +350,11 @@ void spares_mark(struct launcher *launcher)
     const struct spares *spares = &launcher->spares;
 
     for (unsigned i = 0; i < spares->count; i++)
-        slots_mark(&launcher->slots, (uint32_t)spares->items[i].slot);
+        uid_ranges_mark(&launcher->uid_ranges, (uint32_t)spares->items[i].slot);
     for (unsigned i = 0; i < spares->reclaimed_count; i++)
-        slots_mark(&launcher->slots, (uint32_t)spares->reclaimed[i].slot);
+        uid_ranges_mark(&launcher->uid_ranges, (uint32_t)spares->reclaimed[i].slot);
     for (unsigned i = 0; i < spares->ordered; i++)
-        slots_mark(&launcher->slots, (uint32_t)spares->ordered_slots[i]);
+        uid_ranges_mark(&launcher->uid_ranges, (uint32_t)spares->ordered_slots[i]);
 }
 
 /* --- taking one ----------------------------------------------------------------------------- */
@@ -388,7 +388,7 @@ static int make_now(struct launcher *launcher, const struct launch_limits *limit
     int result;
 
     if (!begin_spare(launcher, out_spare))
-        return slots_fail(fail);
+        return uid_ranges_fail(fail);
     cache_entry_init(&nothing);
     result = spare_complete(launcher, out_spare, limits, &nothing, fail);
     cache_entry_close(&nothing);

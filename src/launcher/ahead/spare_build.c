@@ -9,7 +9,7 @@
 
 void spare_init(struct spare *spare)
 {
-    *spare = (struct spare){ .slot = SLOTS_NONE,
+    *spare = (struct spare){ .slot = UID_RANGE_NONE,
                              .userns = -1,
                              .netns = -1,
                              .cgroup = CGROUP_ENTRY_NONE,
@@ -39,8 +39,8 @@ void spare_drop(struct launcher *launcher, struct spare *spare)
     folder_drop(launcher, &spare->folder);
     if (*spare->group)
         (void)cgroups_remove(&launcher->cgroups, spare->group);
-    if (spare->slot != SLOTS_NONE)
-        slots_release(&launcher->slots, (uint32_t)spare->slot);
+    if (spare->slot != UID_RANGE_NONE)
+        uid_ranges_release(&launcher->uid_ranges, (uint32_t)spare->slot);
     spare_init(spare);
 }
 

@@ -12,7 +12,7 @@ static bool is_reclaimable(const struct launcher *launcher, const struct mark *m
     const struct spares *spares = &launcher->spares;
 
     return launcher->root && spares->builder >= 0 && mark->mode == LAUNCH_NATIVE &&
-           mark->network == LAUNCH_NETWORK_NONE && mark->slot < SLOTS_MAX &&
+           mark->network == LAUNCH_NETWORK_NONE && mark->slot < UID_RANGES_MAX &&
            spares->issued[mark->slot].socket && !disk_is_wanted(launcher, &mark->limits) &&
            spares->count + spares->ordered + spares->reclaimed_count + spares->reclaiming <
                SPARES_MAX;
@@ -55,7 +55,7 @@ bool spare_reclaim_begin(struct launcher *launcher, const struct mark *mark, int
 
 void spare_pin(struct launcher *launcher, const struct mark *mark)
 {
-    if (mark->slot < SLOTS_MAX)
+    if (mark->slot < UID_RANGES_MAX)
         launcher->spares.issued[mark->slot] = (struct issued){ 0 };
 }
 
@@ -84,7 +84,7 @@ bool spare_reclaim_finish(struct launcher *launcher, const char *id, struct spar
 {
     struct spares *spares = &launcher->spares;
 
-    if (spare->slot == SLOTS_NONE)
+    if (spare->slot == UID_RANGE_NONE)
         return false;
     if (!take_names(launcher, id, spare)) {
         spare_reclaim_cancel(launcher, id, spare);
@@ -101,7 +101,7 @@ void spare_reclaim_cancel(struct launcher *launcher, const char *id, struct spar
 {
     struct fail ignored;
 
-    if (spare->slot == SLOTS_NONE)
+    if (spare->slot == UID_RANGE_NONE)
         return;
     launcher->spares.reclaiming--;
     if (*spare->group)

@@ -147,7 +147,7 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
     if (trash > 0 && !(native && spares_sweep(launcher)))
         trash_start(launcher);
     if (native)
-        slots_release(&launcher->slots, destroy->mark.slot);
+        uid_ranges_release(&launcher->uid_ranges, destroy->mark.slot);
     return true;
 }
 
@@ -159,7 +159,7 @@ static void note_death(struct launcher *launcher, struct destroy *destroy)
 {
     siginfo_t info;
 
-    if (destroy->spare.slot != SLOTS_NONE && !*destroy->mark.template_name &&
+    if (destroy->spare.slot != UID_RANGE_NONE && !*destroy->mark.template_name &&
         mark_clear(destroy->spare.folder.mark) == 0) {
         answer(launcher, destroy, 0, NULL);
         destroy->is_told = true;
@@ -240,7 +240,7 @@ static void kill_all(struct launcher *launcher, struct destroy *destroy)
         kill_tree(launcher, mark, destroy->pidfd, destroy->id);
     /* A group frozen by v1 dies only when it is thawed. What is used again has never been frozen.
      */
-    if (destroy->spare.slot == SLOTS_NONE)
+    if (destroy->spare.slot == UID_RANGE_NONE)
         (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);
     if (destroy->pidfd >= 0)
         watch_death(launcher, destroy);
@@ -315,7 +315,7 @@ void destroys_mark(struct launcher *launcher)
 {
     for (const struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next) {
         if (destroy->is_told)
-            slots_mark(&launcher->slots, destroy->mark.slot);
+            uid_ranges_mark(&launcher->uid_ranges, destroy->mark.slot);
     }
 }
 

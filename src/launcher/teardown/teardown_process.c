@@ -145,7 +145,7 @@ static _Noreturn void run(struct launcher *launcher, int socket)
     /* What the launcher holds is not to live on in one that was started later. */
     spares_close_fds(launcher);
     destroys_close_fds(launcher);
-    leases_forget(&launcher->slots.leases);
+    uid_blocks_forget(&launcher->uid_ranges.blocks);
     queue.cgroups = &launcher->cgroups;
     queue.mounts = -1;
     for (;;) {

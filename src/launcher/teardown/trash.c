@@ -172,7 +172,7 @@ void trash_start(struct launcher *launcher)
 void trash_on_exit(struct launcher *launcher)
 {
     launcher->sweeper = 0;
-    slots_scan(&launcher->slots, &launcher->state);
+    uid_ranges_scan(&launcher->uid_ranges, &launcher->state);
     spares_mark(launcher);
     destroys_mark(launcher);
     if (launcher->trash_waits) {

@@ -19,33 +19,33 @@ int mark_read(int dir UNUSED, struct mark *out_mark UNUSED)
     return -1;
 }
 
-static struct slots slots;
-static char place[64];
+static struct uid_ranges ranges;
+static char directory[64];
 
-/* One block of leases in a directory of the test's own. */
+/* One block of uid ranges in a directory of the test's own. */
 static int setup(void **state)
 {
     (void)state;
-    snprintf(place, sizeof(place), "/tmp/test-slots-XXXXXX");
-    assert_non_null(mkdtemp(place));
-    memset(&slots, 0, sizeof(slots));
-    slots.count = LEASE_SLOTS;
-    slots.leases.dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    slots.leases.root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    slots.leases.blocks = 1;
-    for (unsigned i = 0; i < LEASE_BLOCKS; i++)
-        slots.leases.locks[i] = -1;
-    snprintf(slots.leases.path, sizeof(slots.leases.path), "%s", place);
+    snprintf(directory, sizeof(directory), "/tmp/test-uid-ranges-XXXXXX");
+    assert_non_null(mkdtemp(directory));
+    memset(&ranges, 0, sizeof(ranges));
+    ranges.count = UID_BLOCK_RANGES;
+    ranges.blocks.dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ranges.blocks.root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ranges.blocks.count = 1;
+    for (unsigned i = 0; i < UID_BLOCKS_MAX; i++)
+        ranges.blocks.locks[i] = -1;
+    snprintf(ranges.blocks.path, sizeof(ranges.blocks.path), "%s", directory);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    leases_release(&slots.leases, 0);
-    close(slots.leases.dir);
-    close(slots.leases.root);
-    return rmdir(place);
+    uid_blocks_release(&ranges.blocks, 0);
+    close(ranges.blocks.dir);
+    close(ranges.blocks.root);
+    return rmdir(directory);
 }
 
 static void when_all_are_taken_that_is_what_is_said(void **state)
@@ -53,10 +53,10 @@ static void when_all_are_taken_that_is_what_is_said(void **state)
     struct fail fail = { 0 };
 
     (void)state;
-    for (unsigned i = 0; i < LEASE_SLOTS; i++)
-        assert_int_not_equal(slots_take(&slots), SLOTS_NONE);
-    assert_int_equal(slots_take(&slots), SLOTS_NONE);
-    assert_int_equal(slots_fail(&fail), -1);
+    for (unsigned i = 0; i < UID_BLOCK_RANGES; i++)
+        assert_int_not_equal(uid_ranges_take(&ranges), UID_RANGE_NONE);
+    assert_int_equal(uid_ranges_take(&ranges), UID_RANGE_NONE);
+    assert_int_equal(uid_ranges_fail(&fail), -1);
     assert_string_equal(fail.step, "all uid ranges are in use");
     assert_int_equal(fail.error, EAGAIN);
 }
@@ -71,15 +71,15 @@ static void a_lack_of_descriptors_is_not_a_lack_of_ranges(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none.rlim_max = before.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    slot = slots_take(&slots);
+    slot = uid_ranges_take(&ranges);
     reason = errno;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-    assert_int_equal(slot, SLOTS_NONE);
+    assert_int_equal(slot, UID_RANGE_NONE);
     errno = reason;
-    assert_int_equal(slots_fail(&fail), -1);
+    assert_int_equal(uid_ranges_fail(&fail), -1);
     assert_string_equal(fail.step, "take a range of user ids");
     assert_int_equal(fail.error, EMFILE);
-    assert_int_not_equal(slots_take(&slots), SLOTS_NONE);
+    assert_int_not_equal(uid_ranges_take(&ranges), UID_RANGE_NONE);
 }
 
 int main(void)
