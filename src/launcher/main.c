@@ -90,7 +90,7 @@ static void list_one(void *user, const char *id)
 
     if (dir < 0)
         return;
-    /* One without a mark was being made here when we died: this folder is ours alone. */
+    /* One without a mark was being made here when we died: this directory is ours alone. */
     if (mark_read(dir, &mark) == 0 && !mark_is_ours(&list->launcher->state, &mark, id)) {
         close(dir);
         return;

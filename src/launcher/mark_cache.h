@@ -2,7 +2,7 @@
 
 /*
  * Sandboxes that this launcher has made lately, with their marks and processes at hand: most are
- * destroyed soon, and need not be looked up by their folder and in /proc for that. The one that was
+ * destroyed soon, and need not be looked up by their directory and in /proc for that. The one that was
  * noted first gives way to the next.
  */
 

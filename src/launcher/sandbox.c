@@ -128,21 +128,21 @@ static void fill_made(const struct launcher *launcher, const struct mark *mark, 
     };
 }
 
-static void take_folder(struct spawn *spawn, const struct folder *folder)
+static void take_directory(struct spawn *spawn, const struct directory *directory)
 {
-    spawn->dir = folder->dir;
-    spawn->mark_fd = folder->mark;
-    spawn->socket = folder->socket;
+    spawn->dir = directory->dir;
+    spawn->mark_fd = directory->mark;
+    spawn->socket = directory->socket;
 }
 
-/* The slot and what goes with it, its folder to begin with. */
+/* The slot and what goes with it, its directory to begin with. */
 static int equip_native(struct spawn *spawn, const struct launch_create *create)
 {
     struct spare spare;
 
     if (spare_take(spawn->launcher, create->id, &create->limits, &spare, &spawn->fail) < 0)
         return -1;
-    take_folder(spawn, &spare.folder);
+    take_directory(spawn, &spare.directory);
     spawn->mark.slot = (uint32_t)spare.slot;
     spawn->userns = spare.userns;
     spawn->netns = spare.netns;
@@ -158,19 +158,19 @@ static int equip_native(struct spawn *spawn, const struct launch_create *create)
 static int equip_direct(struct spawn *spawn, const struct launch_create *create)
 {
     struct launcher *launcher = spawn->launcher;
-    struct folder folder;
+    struct directory directory;
     int slot = uid_ranges_take(&launcher->uid_ranges);
 
     if (slot == UID_RANGE_NONE)
         return uid_ranges_fail(&spawn->fail);
     spawn->mark.slot = (uint32_t)slot;
-    if (folder_make(launcher, &folder, spawn->mark.slot, &spawn->fail) < 0 ||
-        folder_rename(launcher, &folder, create->id, &spawn->fail) < 0) {
-        folder_drop(launcher, &folder);
+    if (directory_make(launcher, &directory, spawn->mark.slot, &spawn->fail) < 0 ||
+        directory_rename(launcher, &directory, create->id, &spawn->fail) < 0) {
+        directory_drop(launcher, &directory);
         uid_ranges_release(&launcher->uid_ranges, spawn->mark.slot);
         return -1;
     }
-    take_folder(spawn, &folder);
+    take_directory(spawn, &directory);
     return cgroups_make(&launcher->cgroups, create->id, &create->limits, &spawn->cgroup,
                         &spawn->fail);
 }
@@ -181,7 +181,7 @@ static int make(struct spawn *spawn, const struct launch_create *create)
 
     if ((native ? equip_native(spawn, create) : equip_direct(spawn, create)) < 0)
         return -1;
-    /* Before anything runs with its ids: who finds the folder knows that they are taken. */
+    /* Before anything runs with its ids: who finds the directory knows that they are taken. */
     if (pwrite(spawn->mark_fd, &spawn->mark, sizeof(spawn->mark), 0) != sizeof(spawn->mark))
         return fail_sys(&spawn->fail, "write mark");
     if (host_use_template(spawn->launcher, &spawn->mark, &spawn->fail) < 0)
@@ -215,7 +215,7 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
         return -1;
     /* Looked at first: whatever fails later may undo what there is of this id. */
     if (faccessat(launcher->state.sandboxes, create->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        return fail_set(fail, "name sandbox folder", EEXIST);
+        return fail_set(fail, "name sandbox directory", EEXIST);
     spawn_init(&spawn, launcher);
     if (create->mode == LAUNCH_NATIVE) {
         spawn.template = host_template(launcher, create->template_name, fail);
@@ -232,7 +232,7 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
     if (make(&spawn, create) < 0) {
         *fail = spawn.fail;
         spawn_fini(&spawn);
-        /* Whose folder it is that was there before us, that one stays. */
+        /* Whose directory it is that was there before us, that one stays. */
         if (fail->error != EEXIST)
             destroy_start(launcher, create->id, NULL);
         return -1;

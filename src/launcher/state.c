@@ -21,7 +21,7 @@ enum {
 /* The state directory is the daemon's: it can put a link or a directory of its own in the place of
  * ours, or exchange two of ours. What we made has our user and its mode, and is not a link; the
  * directory that holds live sandboxes has a mode that no other has. */
-static bool is_own_folder(int fd, mode_t mode)
+static bool is_own_directory(int fd, mode_t mode)
 {
     struct stat status;
 
@@ -30,7 +30,7 @@ static bool is_own_folder(int fd, mode_t mode)
                mode; /* a set-group-id directory passes that on */
 }
 
-static int open_folder(int root, const char *name, mode_t mode, struct fail *fail)
+static int open_directory(int root, const char *name, mode_t mode, struct fail *fail)
 {
     mode_t mask = umask(0);
     int made = mkdirat(root, name, mode);
@@ -42,7 +42,7 @@ static int open_folder(int root, const char *name, mode_t mode, struct fail *fai
     fd = sys_open_beneath(root, name, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return fail_sys(fail, "open a state directory");
-    if (!is_own_folder(fd, mode)) {
+    if (!is_own_directory(fd, mode)) {
         close(fd);
         return fail_set(fail, "a state directory is not the launcher's", EPERM);
     }
@@ -65,13 +65,13 @@ int state_open(struct state *state, int root, const char *instance, struct fail 
     state->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (state->proc < 0)
         return fail_sys(fail, "open /proc");
-    state->sandboxes = open_folder(root, "sandboxes", 0711, fail);
+    state->sandboxes = open_directory(root, "sandboxes", 0711, fail);
     if (state->sandboxes < 0)
         return -1;
-    state->trash = open_folder(root, "trash", 0700, fail);
+    state->trash = open_directory(root, "trash", 0700, fail);
     if (state->trash < 0)
         return -1;
-    state->ahead = open_folder(root, "ahead", 0700, fail);
+    state->ahead = open_directory(root, "ahead", 0700, fail);
     return state->ahead < 0 ? -1 : 0;
 }
 
@@ -135,11 +135,11 @@ int state_open_sandbox(struct state *state, const char *id)
 /* A file that the owner of the directory alone can have written. */
 static bool mark_is_plain(int dir, int fd)
 {
-    struct stat folder;
+    struct stat directory;
     struct stat file;
 
-    return fstat(dir, &folder) == 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
-           file.st_nlink == 1 && file.st_uid == folder.st_uid && !(file.st_mode & 022);
+    return fstat(dir, &directory) == 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&
+           file.st_nlink == 1 && file.st_uid == directory.st_uid && !(file.st_mode & 022);
 }
 
 int mark_read(int dir, struct mark *out_mark)

@@ -22,7 +22,7 @@ struct state {
     int root;      /* owned: the state directory */
     int sandboxes; /* owned */
     int trash;     /* owned */
-    int ahead;     /* owned: folders that have no sandbox yet */
+    int ahead;     /* owned: directories that have no sandbox yet */
     int lock;      /* owned; open for as long as we live */
     int proc;      /* owned: the host's /proc */
     const char *instance;

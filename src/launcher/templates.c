@@ -67,12 +67,13 @@ int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, 
 
     if (!host->native || host->shared_count == LAUNCH_MAX_MOUNTS || fstat(fd, &status) < 0)
         return fail_set(fail, "add a mount", ENOSPC);
-    *shared =
-        (struct host_mount){ .read_only = mount->read_only, .is_folder = S_ISDIR(status.st_mode) };
+    *shared = (struct host_mount){ .read_only = mount->read_only,
+                                   .is_directory = S_ISDIR(status.st_mode) };
     snprintf(shared->source, sizeof(shared->source), HOST_MOUNTS "/%u", host->shared_count);
     memcpy(shared->path, mount->path, sizeof(shared->path));
-    if (shared->is_folder ? mkdir(shared->source, 0755) : mknod(shared->source, S_IFREG | 0600, 0))
-        return fail_sys(fail, "make a place for a mount");
+    if (shared->is_directory ? mkdir(shared->source, 0755)
+                             : mknod(shared->source, S_IFREG | 0600, 0))
+        return fail_sys(fail, "make a mount point");
     tree = clone_in_host(host, fd, false, fail);
     if (tree < 0)
         return -1;
@@ -85,7 +86,7 @@ int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, 
     return result;
 }
 
-/* Imported templates are folders of the state directory. Only who has our own rights can have put
+/* Imported templates are directories of the state directory. Only who has our own rights can have put
  * them there. */
 static int open_imported(struct launcher *launcher, const char *name, struct stat *out_status,
                          struct fail *fail)

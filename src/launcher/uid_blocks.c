@@ -8,7 +8,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-static int open_folder(void)
+static int open_directory(void)
 {
     mode_t before = umask(022); /* the socket of a daemon is in there, too */
     bool failed = (mkdir("/run/sandglass", 0755) < 0 && errno != EEXIST) ||
@@ -31,15 +31,15 @@ static int open_block(const struct uid_blocks *blocks, uint32_t block, int flags
 /* Whether somebody's sandboxes may still be there. In doubt they are. */
 static bool is_in_use(const struct uid_blocks *blocks, const char *path)
 {
-    char folder[UID_BLOCKS_PATH + 16];
+    char directory[UID_BLOCKS_PATH + 16];
     struct dirent *entry;
     bool found = false;
     DIR *stream;
     int fd;
 
     /* Relative to the host's root: by then our own is an empty one. */
-    snprintf(folder, sizeof(folder), "%s/sandboxes", path + strspn(path, "/"));
-    fd = openat(blocks->root, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    snprintf(directory, sizeof(directory), "%s/sandboxes", path + strspn(path, "/"));
+    fd = openat(blocks->root, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return errno != ENOENT && errno != ENOTDIR;
     stream = fdopendir(fd);
@@ -114,7 +114,7 @@ int uid_blocks_open(struct uid_blocks *blocks, uint32_t ranges, int state, bool 
         blocks->locks[block] = -1;
     if (!shared)
         return 0;
-    blocks->dir = open_folder();
+    blocks->dir = open_directory();
     blocks->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (blocks->dir < 0 || blocks->root < 0 || find_path(blocks, state) < 0)
         return fail_sys(fail, "open the blocks of user ids");

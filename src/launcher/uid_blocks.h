@@ -31,5 +31,5 @@ int uid_blocks_take(struct uid_blocks *blocks);
 bool uid_blocks_has(const struct uid_blocks *blocks, uint32_t block);
 void uid_blocks_release(struct uid_blocks *blocks, uint32_t block);
 
-/* In a child that must not hold them: closes the descriptors, the blocks stay. */
+/* In a child that must not hold the locks: closes descriptors; the launcher keeps its blocks. */
 void uid_blocks_forget(struct uid_blocks *blocks);

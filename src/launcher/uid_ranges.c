@@ -75,9 +75,9 @@ void uid_ranges_release(struct uid_ranges *ranges, uint32_t slot)
         ranges->taken[slot / 64] &= ~((uint64_t)1 << slot % 64);
 }
 
-static void scan_folder(struct uid_ranges *ranges, int folder)
+static void scan_directory(struct uid_ranges *ranges, int directory)
 {
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
     struct mark mark;
@@ -92,7 +92,7 @@ static void scan_folder(struct uid_ranges *ranges, int folder)
 
         if (strncmp(entry->d_name, "sbx_", 4) != 0)
             continue;
-        dir = sys_open_beneath(folder, entry->d_name, O_RDONLY | O_DIRECTORY);
+        dir = sys_open_beneath(directory, entry->d_name, O_RDONLY | O_DIRECTORY);
         if (dir < 0)
             continue;
         if (mark_read(dir, &mark) == 0)
@@ -105,6 +105,6 @@ static void scan_folder(struct uid_ranges *ranges, int folder)
 void uid_ranges_scan(struct uid_ranges *ranges, struct state *state)
 {
     memset(ranges->taken, 0, sizeof(ranges->taken));
-    scan_folder(ranges, state->sandboxes);
-    scan_folder(ranges, state->trash);
+    scan_directory(ranges, state->sandboxes);
+    scan_directory(ranges, state->trash);
 }

@@ -16,7 +16,7 @@ enum { UID_RANGES_MAX = 32768, UID_RANGE_NONE = -1 };
 struct uid_ranges {
     uint64_t taken[UID_RANGES_MAX / 64];
     uint32_t count; /* of ranges */
-    uint32_t next; /* the search begins here: a released range waits as long as possible */
+    uint32_t next;  /* the search begins here: a released range waits as long as possible */
     struct uid_blocks blocks;
 };
 

@@ -33,9 +33,9 @@ static void collect_fds(const struct spare *spare, int fds[SPARE_FDS])
     memcpy(fds, spare->cgroup.fds, sizeof(spare->cgroup.fds));
     fds[CGROUP_PARTS] = spare->userns;
     fds[CGROUP_PARTS + 1] = spare->netns;
-    fds[CGROUP_PARTS + 2] = spare->folder.dir;
-    fds[CGROUP_PARTS + 3] = spare->folder.mark;
-    fds[CGROUP_PARTS + 4] = spare->folder.socket;
+    fds[CGROUP_PARTS + 2] = spare->directory.dir;
+    fds[CGROUP_PARTS + 3] = spare->directory.mark;
+    fds[CGROUP_PARTS + 4] = spare->directory.socket;
     fds[CGROUP_PARTS + 5] = spare->root;
 }
 
@@ -44,9 +44,9 @@ static void spread_fds(struct spare *spare, const int fds[SPARE_FDS])
     memcpy(spare->cgroup.fds, fds, sizeof(spare->cgroup.fds));
     spare->userns = fds[CGROUP_PARTS];
     spare->netns = fds[CGROUP_PARTS + 1];
-    spare->folder.dir = fds[CGROUP_PARTS + 2];
-    spare->folder.mark = fds[CGROUP_PARTS + 3];
-    spare->folder.socket = fds[CGROUP_PARTS + 4];
+    spare->directory.dir = fds[CGROUP_PARTS + 2];
+    spare->directory.mark = fds[CGROUP_PARTS + 3];
+    spare->directory.socket = fds[CGROUP_PARTS + 4];
     spare->root = fds[CGROUP_PARTS + 5];
 }
 
@@ -176,7 +176,7 @@ static void make_ordered(struct launcher *launcher, struct delivery *delivery)
 static int follow_launcher(const struct launcher *launcher)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)folders_lock(launcher, LOCK_SH);
+    (void)directories_lock(launcher, LOCK_SH);
     return getppid() == launcher->pid ? 0 : -1;
 }
 

@@ -4,13 +4,13 @@ void cache_entry_init(struct cache_entry *entry)
 {
     *entry = (struct cache_entry){ .slot = UID_RANGE_NONE };
     netns_traces_init(&entry->traces);
-    cgroup_watch_init(&entry->groups);
+    cgroup_watch_init(&entry->cgroups);
 }
 
 void cache_entry_close(struct cache_entry *entry)
 {
     netns_traces_close(&entry->traces);
-    cgroup_watch_close(&entry->groups);
+    cgroup_watch_close(&entry->cgroups);
 }
 
 void builder_cache_empty(struct builder_cache *cache)
@@ -40,7 +40,7 @@ struct cache_entry *builder_cache_find(struct builder_cache *cache, const struct
 
         if (entry->slot != spare->slot)
             continue;
-        /* Its namespace or its groups are others: it was not us who completed it last. */
+        /* Its namespace or its cgroups are others: it was not us who completed it last. */
         if (entry->stamp != spare->stamp)
             cache_entry_close(entry);
         return entry;

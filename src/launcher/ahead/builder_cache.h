@@ -2,7 +2,7 @@
 
 /*
  * What the builder keeps of spares that are used again, by slot: what their roots are made from, and
- * the open files by which namespaces and groups tell whether they are as good as new. All of it
+ * the open files by which namespaces and cgroups tell whether they are as good as new. All of it
  * takes longer to make than to use.
  */
 
@@ -16,7 +16,7 @@ struct cache_entry {
     unsigned number;
     uint64_t stamp; /* of the spare that the files are of */
     struct netns_traces traces;
-    struct cgroup_watch groups;
+    struct cgroup_watch cgroups;
     struct layers layers;
 };
 

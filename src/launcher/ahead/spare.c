@@ -43,7 +43,7 @@ static void await_other_builder(const struct launcher *launcher)
 {
     int lock;
 
-    for (int i = 0; (lock = folders_lock(launcher, LOCK_EX)) < 0 && i < BUILDER_LOOKS; i++)
+    for (int i = 0; (lock = directories_lock(launcher, LOCK_EX)) < 0 && i < BUILDER_LOOKS; i++)
         (void)poll(NULL, 0, BUILDER_LOOK_MS);
     if (lock >= 0)
         close(lock);
@@ -56,7 +56,7 @@ void spares_open(struct launcher *launcher, unsigned wanted)
 
     await_other_builder(launcher);
     cgroups_sweep(&launcher->cgroups, CGROUP_SPARE_PREFIX);
-    folders_sweep(launcher);
+    directories_sweep(launcher);
     spares->wanted = wanted < SPARES_MAX ? wanted : SPARES_MAX;
     spares->limits = (struct launch_limits){
         .memory_bytes = 2 * gigabyte, .disk_bytes = 4 * gigabyte, .cpu_millis = 1000, .pids = 256
@@ -128,7 +128,7 @@ static void drop_ordered(struct launcher *launcher)
         spare_init(&spare);
         spare.slot = spares->ordered_slots[--spares->ordered];
         spare_name_cgroup(launcher, &spare);
-        folder_drop_ahead(launcher, (unsigned)spare.slot);
+        directory_drop_ahead(launcher, (unsigned)spare.slot);
         spare_drop(launcher, &spare);
     }
 }
@@ -301,8 +301,8 @@ static void store(struct launcher *launcher, struct spare *spare, bool made, str
     struct spares *spares = &launcher->spares;
 
     /* The limits may have changed since it was ordered. */
-    if (made && *spare->group && !cgroups_limits_equal(&spare->limits, &spares->limits))
-        made = cgroups_limit(&launcher->cgroups, spare->group, &spares->limits, fail) == 0;
+    if (made && *spare->cgroup_name && !cgroups_limits_equal(&spare->limits, &spares->limits))
+        made = cgroups_limit(&launcher->cgroups, spare->cgroup_name, &spares->limits, fail) == 0;
     if (made) {
         spares->items[spares->count++] = *spare;
         spares->failures = 0;
@@ -369,15 +369,15 @@ bool spare_root_fits(const struct launcher *launcher, const struct spare *spare,
            spare->limits.memory_bytes == create->limits.memory_bytes;
 }
 
-/* Gives the groups of the spare their name and limits, or makes them now. */
-static int settle_groups(struct launcher *launcher, struct spare *spare, const char *id,
-                         const struct launch_limits *limits, bool current, struct fail *fail)
+/* Gives the cgroups of the spare their name and limits, or makes them now. */
+static int settle_cgroups(struct launcher *launcher, struct spare *spare, const char *id,
+                          const struct launch_limits *limits, bool current, struct fail *fail)
 {
-    if (!*spare->group)
+    if (!*spare->cgroup_name)
         return cgroups_make(&launcher->cgroups, id, limits, &spare->cgroup, fail);
-    if (cgroups_rename(&launcher->cgroups, spare->group, id, fail) < 0)
+    if (cgroups_rename(&launcher->cgroups, spare->cgroup_name, id, fail) < 0)
         return -1;
-    spare->group[0] = '\0';
+    spare->cgroup_name[0] = '\0';
     return current ? 0 : cgroups_limit(&launcher->cgroups, id, limits, fail);
 }
 
@@ -401,7 +401,7 @@ static void note_issued(struct launcher *launcher, const struct spare *spare)
     launcher->spares.issued[spare->slot] = (struct issued){
         .userns = sys_inode(spare->userns),
         .netns = sys_inode(spare->netns),
-        .socket = sys_socket_cookie(spare->folder.socket),
+        .socket = sys_socket_cookie(spare->directory.socket),
         .stamp = spare->stamp,
     };
 }
@@ -415,8 +415,8 @@ static void follow_limits(struct launcher *launcher, const struct launch_limits 
 
     spares->limits = *limits;
     for (unsigned i = 0; !current && i < spares->count; i++) {
-        if (*spares->items[i].group)
-            (void)cgroups_limit(&launcher->cgroups, spares->items[i].group, limits, &ignored);
+        if (*spares->items[i].cgroup_name)
+            (void)cgroups_limit(&launcher->cgroups, spares->items[i].cgroup_name, limits, &ignored);
     }
 }
 
@@ -435,8 +435,8 @@ int spare_take(struct launcher *launcher, const char *id, const struct launch_li
         spare_drop(launcher, out_spare);
         return -1;
     }
-    if (folder_rename(launcher, &out_spare->folder, id, fail) < 0 ||
-        settle_groups(launcher, out_spare, id, limits, current, fail) < 0) {
+    if (directory_rename(launcher, &out_spare->directory, id, fail) < 0 ||
+        settle_cgroups(launcher, out_spare, id, limits, current, fail) < 0) {
         spare_drop(launcher, out_spare);
         return -1;
     }

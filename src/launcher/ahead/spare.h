@@ -3,10 +3,10 @@
 /*
  * Spares: what a native sandbox needs and what does not depend on whose it is, made ahead. A slot
  * with its user namespace, a network namespace, the root of the first template, mounted nowhere
- * yet, and what only has to be renamed: its folder, and on v1 a set of control groups.
+ * yet, and what only has to be renamed: its directory, and on v1 a set of cgroups.
  *
  * A root is used once. The rest comes back when its sandbox is dead, because the kernel takes
- * longer to make and to remove namespaces and groups than to run a program, and is used again when
+ * longer to make and to remove namespaces and cgroups than to run a program, and is used again when
  * nothing of that sandbox is left: see spare_complete().
  *
  * They are completed by a child of the launcher, the builder, so that a request never waits for one
@@ -32,11 +32,11 @@ struct spare {
     int userns;                           /* owned */
     int netns;                            /* owned */
     struct cgroup_entry cgroup;           /* owned */
-    struct folder folder;                 /* owned */
-    char group[CGROUP_NAME_SIZE];         /* name of its groups; "" without */
+    struct directory directory;           /* owned */
+    char cgroup_name[CGROUP_NAME_SIZE];   /* name of its cgroups; "" without */
     int root;                             /* owned: mounts that are attached nowhere; -1 without */
     char template_name[LAUNCH_NAME_SIZE]; /* of the root */
-    struct launch_limits limits;          /* of its groups, and how large the root is */
+    struct launch_limits limits;          /* of its cgroups, and how large the root is */
     bool is_used;                         /* it has been a sandbox's */
     uint64_t stamp;                       /* by which the builder knows it again; 0: not */
 };
@@ -60,7 +60,7 @@ struct spares {
     struct issued *issued;                /* owned: by slot */
     bool sweeping;                        /* the builder has been asked to empty the trash */
     int64_t trash_since_ms;               /* what it has not been asked for yet; 0: none */
-    struct launch_limits limits;          /* of their groups: those that were asked for last */
+    struct launch_limits limits;          /* of their cgroups: those that were asked for last */
     char template_name[LAUNCH_NAME_SIZE]; /* of their roots; "" for none */
     int builder;                          /* owned: its socket; -1 without one */
     int builder_pidfd;                    /* owned; -1 without one */
@@ -83,7 +83,7 @@ void spare_name_cgroup(const struct launcher *launcher, struct spare *spare);
 
 /* Makes what the spare of this slot lacks, but its root. What a sandbox has used is looked at first,
  * and made anew when anything of it is left: a network namespace that has carried a packet or holds
- * a socket; groups with a member, with memory that is not free yet, or with a count that cannot be
+ * a socket; cgroups with a member, with memory that is not free yet, or with a count that cannot be
  * set back. Ids, and with them the user namespace, have nothing to leave when all processes are
  * dead and all mounts are gone: no capability and no call that would change it is allowed inside.
  * What is kept of it for the next time may be empty. */
@@ -118,8 +118,8 @@ void spares_wait_for_lull(struct spares *spares);
 /* The builder's socket is readable. */
 void spares_receive(struct launcher *launcher);
 
-/* A spare made ahead, or a new one. The receiver owns it; its folder and its groups have the name,
- * and the groups the limits, that are given. EEXIST when there is a sandbox of that id; what any
+/* A spare made ahead, or a new one. The receiver owns it; its directory and its cgroups have the name,
+ * and the cgroups the limits, that are given. EEXIST when there is a sandbox of that id; what any
  * other failure leaves under the id is for destroy. */
 int spare_take(struct launcher *launcher, const char *id, const struct launch_limits *limits,
                struct spare *out_spare, struct fail *fail);
@@ -141,13 +141,13 @@ void spares_mark(struct launcher *launcher);
 bool spare_reclaim_begin(struct launcher *launcher, const struct mark *mark, int pidfd,
                          struct spare *out_spare);
 
-/* It will not be reclaiming: its groups may be frozen when it dies, or have limits that the mark does
+/* It will not be reclaiming: its cgroups may be frozen when it dies, or have limits that the mark does
  * not tell. */
 void spare_pin(struct launcher *launcher, const struct mark *mark);
 
-/* When all of it is dead: takes its groups and its folder. False when that is not possible: the
+/* When all of it is dead: takes its cgroups and its directory. False when that is not possible: the
  * sandbox is to be removed then, and what was reclaiming is forgotten. */
 bool spare_reclaim_finish(struct launcher *launcher, const char *id, struct spare *spare);
 
-/* It does not come back: the groups have the sandbox's id again. */
+/* It does not come back: the cgroups have the sandbox's id again. */
 void spare_reclaim_cancel(struct launcher *launcher, const char *id, struct spare *spare);

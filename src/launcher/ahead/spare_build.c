@@ -13,7 +13,7 @@ void spare_init(struct spare *spare)
                              .userns = -1,
                              .netns = -1,
                              .cgroup = CGROUP_ENTRY_NONE,
-                             .folder = FOLDER_NONE,
+                             .directory = DIRECTORY_NONE,
                              .root = -1 };
 }
 
@@ -30,15 +30,15 @@ void spare_close(struct spare *spare)
     close_fd(&spare->netns);
     close_fd(&spare->root);
     cgroup_entry_close(&spare->cgroup);
-    folder_close(&spare->folder);
+    directory_close(&spare->directory);
 }
 
 void spare_drop(struct launcher *launcher, struct spare *spare)
 {
     spare_close(spare);
-    folder_drop(launcher, &spare->folder);
-    if (*spare->group)
-        (void)cgroups_remove(&launcher->cgroups, spare->group);
+    directory_drop(launcher, &spare->directory);
+    if (*spare->cgroup_name)
+        (void)cgroups_remove(&launcher->cgroups, spare->cgroup_name);
     if (spare->slot != UID_RANGE_NONE)
         uid_ranges_release(&launcher->uid_ranges, (uint32_t)spare->slot);
     spare_init(spare);
@@ -47,8 +47,8 @@ void spare_drop(struct launcher *launcher, struct spare *spare)
 void spare_name_cgroup(const struct launcher *launcher, struct spare *spare)
 {
     if (cgroups_can_rename(&launcher->cgroups))
-        snprintf(spare->group, sizeof(spare->group), CGROUP_SPARE_PREFIX "%d-%d", launcher->pid,
-                 spare->slot);
+        snprintf(spare->cgroup_name, sizeof(spare->cgroup_name), CGROUP_SPARE_PREFIX "%d-%d",
+                 launcher->pid, spare->slot);
 }
 
 static int complete_network(struct launcher *launcher, struct spare *spare,
@@ -63,28 +63,28 @@ static int complete_network(struct launcher *launcher, struct spare *spare,
     return spare->netns < 0 ? -1 : 0;
 }
 
-static int complete_folder(struct launcher *launcher, struct spare *spare, struct fail *fail)
+static int complete_directory(struct launcher *launcher, struct spare *spare, struct fail *fail)
 {
-    if (spare->folder.dir >= 0)
-        return folder_renew(&spare->folder, fail);
-    return folder_make(launcher, &spare->folder, (unsigned)spare->slot, fail);
+    if (spare->directory.dir >= 0)
+        return directory_renew(&spare->directory, fail);
+    return directory_make(launcher, &spare->directory, (unsigned)spare->slot, fail);
 }
 
-static int complete_groups(struct launcher *launcher, struct spare *spare,
-                           const struct launch_limits *limits, struct cgroup_watch *watch,
-                           struct fail *fail)
+static int complete_cgroups(struct launcher *launcher, struct spare *spare,
+                            const struct launch_limits *limits, struct cgroup_watch *watch,
+                            struct fail *fail)
 {
     struct cgroups *cgroups = &launcher->cgroups;
 
-    if (!*spare->group)
+    if (!*spare->cgroup_name)
         return 0;
-    if (spare->is_used &&
-        cgroups_renew(cgroups, spare->group, &spare->limits, limits, watch, &spare->cgroup) == 0)
+    if (spare->is_used && cgroups_renew(cgroups, spare->cgroup_name, &spare->limits, limits, watch,
+                                        &spare->cgroup) == 0)
         return 0;
     cgroup_watch_close(watch);
-    if (spare->is_used && cgroups_remove(cgroups, spare->group) < 0)
+    if (spare->is_used && cgroups_remove(cgroups, spare->cgroup_name) < 0)
         return fail_sys(fail, "remove cgroup");
-    return cgroups_make(cgroups, spare->group, limits, &spare->cgroup, fail);
+    return cgroups_make(cgroups, spare->cgroup_name, limits, &spare->cgroup, fail);
 }
 
 int spare_complete(struct launcher *launcher, struct spare *spare,
@@ -93,8 +93,8 @@ int spare_complete(struct launcher *launcher, struct spare *spare,
     if (spare->userns < 0)
         spare->userns = userns_make(launcher, (uint32_t)spare->slot, fail);
     if (spare->userns < 0 || complete_network(launcher, spare, &entry->traces, fail) < 0 ||
-        complete_folder(launcher, spare, fail) < 0 ||
-        complete_groups(launcher, spare, limits, &entry->groups, fail) < 0)
+        complete_directory(launcher, spare, fail) < 0 ||
+        complete_cgroups(launcher, spare, limits, &entry->cgroups, fail) < 0)
         return -1;
     spare->limits = *limits;
     spare->is_used = false;

@@ -21,7 +21,7 @@ static bool is_reclaimable(const struct launcher *launcher, const struct mark *m
 static bool is_what_was_issued(const struct spare *spare, const struct issued *issued)
 {
     return sys_inode(spare->userns) == issued->userns && sys_inode(spare->netns) == issued->netns &&
-           sys_socket_cookie(spare->folder.socket) == issued->socket;
+           sys_socket_cookie(spare->directory.socket) == issued->socket;
 }
 
 bool spare_reclaim_begin(struct launcher *launcher, const struct mark *mark, int pidfd,
@@ -35,12 +35,12 @@ bool spare_reclaim_begin(struct launcher *launcher, const struct mark *mark, int
     issued = &launcher->spares.issued[mark->slot];
     out_spare->userns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_USER);
     out_spare->netns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_NET);
-    out_spare->folder.socket = sys_pidfd_getfd(pidfd, SPAWN_FD_SOCKET);
-    out_spare->folder.dir = state_open_sandbox(&launcher->state, mark->id);
-    if (out_spare->folder.dir >= 0)
-        out_spare->folder.mark =
-            openat(out_spare->folder.dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (out_spare->folder.mark < 0 || !is_what_was_issued(out_spare, issued)) {
+    out_spare->directory.socket = sys_pidfd_getfd(pidfd, SPAWN_FD_SOCKET);
+    out_spare->directory.dir = state_open_sandbox(&launcher->state, mark->id);
+    if (out_spare->directory.dir >= 0)
+        out_spare->directory.mark =
+            openat(out_spare->directory.dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (out_spare->directory.mark < 0 || !is_what_was_issued(out_spare, issued)) {
         spare_close(out_spare);
         return false;
     }
@@ -59,8 +59,8 @@ void spare_pin(struct launcher *launcher, const struct mark *mark)
         launcher->spares.issued[mark->slot] = (struct issued){ 0 };
 }
 
-/* On v2 groups keep their name, and go. */
-static bool take_groups(struct launcher *launcher, const char *id, struct spare *spare)
+/* On v2 cgroups keep their name, and go. */
+static bool take_cgroups(struct launcher *launcher, const char *id, struct spare *spare)
 {
     struct cgroups *cgroups = &launcher->cgroups;
     struct fail ignored;
@@ -68,16 +68,16 @@ static bool take_groups(struct launcher *launcher, const char *id, struct spare 
     if (!cgroups_can_rename(cgroups))
         return cgroups_remove(cgroups, id) == 0;
     spare_name_cgroup(launcher, spare);
-    return cgroups_rename(cgroups, id, spare->group, &ignored) == 0 &&
-           cgroups_are_empty(cgroups, spare->group);
+    return cgroups_rename(cgroups, id, spare->cgroup_name, &ignored) == 0 &&
+           cgroups_are_empty(cgroups, spare->cgroup_name);
 }
 
-/* The folder goes last: as long as it is there, the sandbox is found again. */
+/* The directory goes last: as long as it is there, the sandbox is found again. */
 static bool take_names(struct launcher *launcher, const char *id, struct spare *spare)
 {
-    if (!take_groups(launcher, id, spare))
+    if (!take_cgroups(launcher, id, spare))
         return false;
-    return folder_take_back(launcher, &spare->folder, id, (unsigned)spare->slot) == 0;
+    return directory_take_back(launcher, &spare->directory, id, (unsigned)spare->slot) == 0;
 }
 
 bool spare_reclaim_finish(struct launcher *launcher, const char *id, struct spare *spare)
@@ -104,8 +104,8 @@ void spare_reclaim_cancel(struct launcher *launcher, const char *id, struct spar
     if (spare->slot == UID_RANGE_NONE)
         return;
     launcher->spares.reclaiming--;
-    if (*spare->group)
-        (void)cgroups_rename(&launcher->cgroups, spare->group, id, &ignored);
+    if (*spare->cgroup_name)
+        (void)cgroups_rename(&launcher->cgroups, spare->cgroup_name, id, &ignored);
     spare_close(spare);
     spare_init(spare); /* its slot and its names are the sandbox's */
 }

@@ -54,25 +54,25 @@ static int parse_stat(char *text, struct launch_process *out)
 static void insert(struct launch_usage *usage, struct launch_process process)
 {
     for (size_t i = 0; i < LAUNCH_PROCESSES; i++) {
-        struct launch_process *place = &usage->processes[i];
-        struct launch_process moved = *place;
+        struct launch_process *entry = &usage->processes[i];
+        struct launch_process moved = *entry;
 
-        if (place->pid && place->cpu_us >= process.cpu_us)
+        if (entry->pid && entry->cpu_us >= process.cpu_us)
             continue;
-        *place = process;
+        *entry = process;
         if (!moved.pid)
             return;
         process = moved;
     }
 }
 
-void busy_find(int proc, int group, struct launch_usage *usage)
+void busy_find(int proc, int cgroup, struct launch_usage *usage)
 {
     char members[MEMBERS_SIZE];
     char stat[STAT_SIZE];
     char *at = members;
 
-    if (cgroup_read_text(group, "cgroup.procs", members, sizeof(members)) <= 0)
+    if (cgroup_read_text(cgroup, "cgroup.procs", members, sizeof(members)) <= 0)
         return;
     for (;;) {
         struct launch_process process = { 0 };

@@ -9,4 +9,4 @@
 
 /* Of the members of this cgroup, the first few dozen; init and its supervisors are not among them.
  */
-void busy_find(int proc, int group, struct launch_usage *usage);
+void busy_find(int proc, int cgroup, struct launch_usage *usage);

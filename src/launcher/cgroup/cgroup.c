@@ -13,9 +13,9 @@
 
 enum { CPU_PERIOD_US = 100000, FREEZE_ATTEMPTS = 2000 };
 
-/* --- one group ----------------------------------------------------------------------------- */
+/* --- one cgroup ----------------------------------------------------------------------------- */
 
-static int open_group(const struct cgroups *cgroups, enum cgroup_part part, const char *id)
+static int open_cgroup(const struct cgroups *cgroups, enum cgroup_part part, const char *id)
 {
     if (cgroups->base[part] < 0) {
         errno = ENOENT;
@@ -24,27 +24,27 @@ static int open_group(const struct cgroups *cgroups, enum cgroup_part part, cons
     return openat(cgroups->base[part], id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-static int limit_memory(int group, const struct launch_limits *limits)
+static int limit_memory(int cgroup, const struct launch_limits *limits)
 {
     /* Swap is counted with memory; where the host does not account it there is no such file. The
      * two may only move so that the first never passes the second. */
-    (void)cgroup_write_text(group, "memory.memsw.limit_in_bytes", "-1");
-    if (cgroup_write_number(group, "memory.limit_in_bytes", limits->memory_bytes) < 0)
+    (void)cgroup_write_text(cgroup, "memory.memsw.limit_in_bytes", "-1");
+    if (cgroup_write_number(cgroup, "memory.limit_in_bytes", limits->memory_bytes) < 0)
         return -1;
-    (void)cgroup_write_number(group, "memory.memsw.limit_in_bytes", limits->memory_bytes);
+    (void)cgroup_write_number(cgroup, "memory.memsw.limit_in_bytes", limits->memory_bytes);
     /* What sockets hold is counted apart, and only with a limit of its own. */
-    (void)cgroup_write_number(group, "memory.kmem.tcp.limit_in_bytes", limits->memory_bytes / 16);
+    (void)cgroup_write_number(cgroup, "memory.kmem.tcp.limit_in_bytes", limits->memory_bytes / 16);
     return 0;
 }
 
-static int limit_cpu(int group, const struct launch_limits *limits)
+static int limit_cpu(int cgroup, const struct launch_limits *limits)
 {
     uint64_t quota = (uint64_t)limits->cpu_millis * CPU_PERIOD_US / 1000;
 
-    return cgroup_write_number(group, "cpu.cfs_quota_us", quota);
+    return cgroup_write_number(cgroup, "cpu.cfs_quota_us", quota);
 }
 
-static int limit_unified(const struct cgroups *cgroups, int group,
+static int limit_unified(const struct cgroups *cgroups, int cgroup,
                          const struct launch_limits *limits)
 {
     uint32_t features = cgroups->features;
@@ -53,32 +53,32 @@ static int limit_unified(const struct cgroups *cgroups, int group,
 
     snprintf(text, sizeof(text), "%llu %d", (unsigned long long)quota, CPU_PERIOD_US);
     if ((features & LAUNCH_HAS_MEMORY) &&
-        cgroup_write_number(group, "memory.max", limits->memory_bytes) < 0)
+        cgroup_write_number(cgroup, "memory.max", limits->memory_bytes) < 0)
         return -1;
-    (void)cgroup_write_text(group, "memory.swap.max", "0");
-    if ((features & LAUNCH_HAS_CPU) && cgroup_write_text(group, "cpu.max", text) < 0)
+    (void)cgroup_write_text(cgroup, "memory.swap.max", "0");
+    if ((features & LAUNCH_HAS_CPU) && cgroup_write_text(cgroup, "cpu.max", text) < 0)
         return -1;
     /* One more for init. */
     if ((features & LAUNCH_HAS_PIDS) &&
-        cgroup_write_number(group, "pids.max", limits->pids + 1) < 0)
+        cgroup_write_number(cgroup, "pids.max", limits->pids + 1) < 0)
         return -1;
-    return features & LAUNCH_HAS_IO ? cgroup_io_limit_v2(&cgroups->io, group) : 0;
+    return features & LAUNCH_HAS_IO ? cgroup_io_limit_v2(&cgroups->io, cgroup) : 0;
 }
 
-static int limit_part(const struct cgroups *cgroups, enum cgroup_part part, int group,
+static int limit_part(const struct cgroups *cgroups, enum cgroup_part part, int cgroup,
                       const struct launch_limits *limits)
 {
     switch (part) {
     case CGROUP_MEMORY:
-        return limit_memory(group, limits);
+        return limit_memory(cgroup, limits);
     case CGROUP_CPU:
-        return limit_cpu(group, limits);
+        return limit_cpu(cgroup, limits);
     case CGROUP_PIDS:
-        return cgroup_write_number(group, "pids.max", limits->pids + 1);
+        return cgroup_write_number(cgroup, "pids.max", limits->pids + 1);
     case CGROUP_IO:
-        return cgroup_io_limit_v1(&cgroups->io, group);
+        return cgroup_io_limit_v1(&cgroups->io, cgroup);
     case CGROUP_UNIFIED:
-        return limit_unified(cgroups, group, limits);
+        return limit_unified(cgroups, cgroup, limits);
     case CGROUP_CPUACCT:
     case CGROUP_FREEZER:
     case CGROUP_PARTS:
@@ -87,27 +87,27 @@ static int limit_part(const struct cgroups *cgroups, enum cgroup_part part, int 
     return 0;
 }
 
-/* A group that an earlier attempt left behind is used again: it is empty, or limits would fail. */
+/* A cgroup that an earlier attempt left behind is used again: it is empty, or limits would fail. */
 static int make_part(struct cgroups *cgroups, enum cgroup_part part, const char *id,
                      const struct launch_limits *limits, int *out_fd)
 {
-    int group;
+    int cgroup;
 
     if (cgroup_make(cgroups->base[part], id) < 0)
         return -1;
-    group = open_group(cgroups, part, id);
-    if (group < 0)
+    cgroup = open_cgroup(cgroups, part, id);
+    if (cgroup < 0)
         return -1;
-    if (limit_part(cgroups, part, group, limits) < 0) {
-        close(group);
+    if (limit_part(cgroups, part, cgroup, limits) < 0) {
+        close(cgroup);
         return -1;
     }
     if (part == CGROUP_UNIFIED) {
-        *out_fd = group;
+        *out_fd = cgroup;
         return 0;
     }
-    *out_fd = openat(group, "tasks", O_WRONLY | O_CLOEXEC);
-    close(group);
+    *out_fd = openat(cgroup, "tasks", O_WRONLY | O_CLOEXEC);
+    close(cgroup);
     return *out_fd < 0 ? -1 : 0;
 }
 
@@ -131,16 +131,16 @@ int cgroups_limit(struct cgroups *cgroups, const char *id, const struct launch_l
                   struct fail *fail)
 {
     for (int part = 0; part < CGROUP_PARTS; part++) {
-        int group;
+        int cgroup;
         int result;
 
         if (cgroups->base[part] < 0)
             continue;
-        group = open_group(cgroups, part, id);
-        if (group < 0)
+        cgroup = open_cgroup(cgroups, part, id);
+        if (cgroup < 0)
             return fail_sys(fail, "open cgroup");
-        result = limit_part(cgroups, part, group, limits);
-        close(group);
+        result = limit_part(cgroups, part, cgroup, limits);
+        close(cgroup);
         if (result < 0)
             return fail_sys(fail, "set limits");
     }
@@ -157,80 +157,81 @@ bool cgroups_limits_equal(const struct launch_limits *a, const struct launch_lim
 
 bool cgroups_are_empty(struct cgroups *cgroups, const char *id)
 {
-    int group = open_group(cgroups, CGROUP_PIDS, id);
+    int cgroup = open_cgroup(cgroups, CGROUP_PIDS, id);
     char text[24];
     bool empty;
 
-    if (group < 0)
+    if (cgroup < 0)
         return false;
-    empty = cgroup_read_text(group, "pids.current", text, sizeof(text)) > 0 &&
+    empty = cgroup_read_text(cgroup, "pids.current", text, sizeof(text)) > 0 &&
             strcmp(text, "0\n") == 0;
-    close(group);
+    close(cgroup);
     return empty;
 }
 
 /* --- freezing ------------------------------------------------------------------------------ */
 
-static bool is_frozen(int group, bool unified)
+static bool is_frozen(int cgroup, bool unified)
 {
     char text[256];
 
     if (unified)
-        return cgroup_read_keyed(group, "cgroup.events", "frozen") == 1;
-    return cgroup_read_text(group, "freezer.state", text, sizeof(text)) > 0 &&
+        return cgroup_read_keyed(cgroup, "cgroup.events", "frozen") == 1;
+    return cgroup_read_text(cgroup, "freezer.state", text, sizeof(text)) > 0 &&
            strncmp(text, "FROZEN", 6) == 0;
 }
 
-static int set_frozen(int group, bool unified, bool frozen)
+static int set_frozen(int cgroup, bool unified, bool frozen)
 {
     if (unified)
-        return cgroup_write_text(group, "cgroup.freeze", frozen ? "1" : "0");
-    return cgroup_write_text(group, "freezer.state", frozen ? "FROZEN" : "THAWED");
+        return cgroup_write_text(cgroup, "cgroup.freeze", frozen ? "1" : "0");
+    return cgroup_write_text(cgroup, "freezer.state", frozen ? "FROZEN" : "THAWED");
 }
 
 bool cgroups_is_frozen(const struct cgroups *cgroups, const char *id)
 {
     bool unified = cgroups_are_v2(cgroups);
-    int group = open_group(cgroups, unified ? CGROUP_UNIFIED : CGROUP_FREEZER, id);
+    int cgroup = open_cgroup(cgroups, unified ? CGROUP_UNIFIED : CGROUP_FREEZER, id);
     char text[16];
     bool frozen;
 
-    if (group < 0)
+    if (cgroup < 0)
         return false;
-    frozen = cgroup_read_text(group, unified ? "cgroup.freeze" : "freezer.self_freezing", text,
+    frozen = cgroup_read_text(cgroup, unified ? "cgroup.freeze" : "freezer.self_freezing", text,
                               sizeof(text)) > 0 &&
              text[0] == '1';
-    close(group);
+    close(cgroup);
     return frozen;
 }
 
 int cgroups_freeze(struct cgroups *cgroups, const char *id, bool frozen, struct fail *fail)
 {
     bool unified = cgroups_are_v2(cgroups);
-    int group = open_group(cgroups, unified ? CGROUP_UNIFIED : CGROUP_FREEZER, id);
+    int cgroup = open_cgroup(cgroups, unified ? CGROUP_UNIFIED : CGROUP_FREEZER, id);
     int result = 0;
 
-    if (group < 0)
+    if (cgroup < 0)
         return fail_sys(fail, "open freezer");
-    if (set_frozen(group, unified, frozen) < 0)
+    if (set_frozen(cgroup, unified, frozen) < 0)
         result = fail_sys(fail, frozen ? "freeze" : "thaw");
     /* Notifications of these files are limited to one in 10 ms; reading again is faster. A member
      * that has used up its share of the processor freezes when it would run next: nothing to wait
      * for. */
-    for (int i = 0; result == 0 && frozen && !is_frozen(group, unified) && i < FREEZE_ATTEMPTS; i++)
+    for (int i = 0; result == 0 && frozen && !is_frozen(cgroup, unified) && i < FREEZE_ATTEMPTS;
+         i++)
         sched_yield();
-    close(group);
+    close(cgroup);
     return result;
 }
 
 /* --- killing and removing ------------------------------------------------------------------ */
 
-static int kill_members(int group)
+static int kill_members(int cgroup)
 {
     FILE *members;
     char line[32];
     int found = 0;
-    int fd = openat(group, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    int fd = openat(cgroup, "cgroup.procs", O_RDONLY | O_CLOEXEC);
 
     members = fd < 0 ? NULL : fdopen(fd, "r");
     if (!members) {
@@ -253,18 +254,18 @@ static int kill_members(int group)
 int cgroups_kill(struct cgroups *cgroups, const char *id)
 {
     bool unified = cgroups_are_v2(cgroups);
-    int group = open_group(cgroups, unified ? CGROUP_UNIFIED : CGROUP_FREEZER, id);
+    int cgroup = open_cgroup(cgroups, unified ? CGROUP_UNIFIED : CGROUP_FREEZER, id);
     struct fail ignored;
     int found;
 
-    if (group < 0)
+    if (cgroup < 0)
         return -1;
     /* Frozen, members can neither fork nor exit, so their numbers cannot become another's. A v1
-     * group dies only when it is thawed again. */
+     * cgroup dies only when it is thawed again. */
     (void)cgroups_freeze(cgroups, id, true, &ignored);
-    found = kill_members(group);
-    (void)set_frozen(group, unified, false);
-    close(group);
+    found = kill_members(cgroup);
+    (void)set_frozen(cgroup, unified, false);
+    close(cgroup);
     return found;
 }
 
@@ -302,9 +303,9 @@ int cgroups_rename(struct cgroups *cgroups, const char *from, const char *to, st
 
 static void usage_v1(struct cgroups *cgroups, const char *id, struct launch_usage *usage)
 {
-    int memory = open_group(cgroups, CGROUP_MEMORY, id);
-    int cpuacct = open_group(cgroups, CGROUP_CPUACCT, id);
-    int pids = open_group(cgroups, CGROUP_PIDS, id);
+    int memory = open_cgroup(cgroups, CGROUP_MEMORY, id);
+    int cpuacct = open_cgroup(cgroups, CGROUP_CPUACCT, id);
+    int pids = open_cgroup(cgroups, CGROUP_PIDS, id);
 
     if (memory >= 0) {
         /* Buffers of TCP are counted apart here. */
@@ -328,16 +329,16 @@ static void usage_v1(struct cgroups *cgroups, const char *id, struct launch_usag
 
 static void usage_v2(struct cgroups *cgroups, const char *id, struct launch_usage *usage)
 {
-    int group = open_group(cgroups, CGROUP_UNIFIED, id);
+    int cgroup = open_cgroup(cgroups, CGROUP_UNIFIED, id);
 
-    if (group < 0)
+    if (cgroup < 0)
         return;
-    usage->memory_bytes = cgroup_read_number(group, "memory.current");
-    usage->memory_peak_bytes = cgroup_read_number(group, "memory.peak");
-    usage->oom_kills = (uint32_t)cgroup_read_keyed(group, "memory.events", "oom_kill");
-    usage->cpu_us = cgroup_read_keyed(group, "cpu.stat", "usage_usec");
-    usage->pids = (uint32_t)cgroup_read_number(group, "pids.current");
-    close(group);
+    usage->memory_bytes = cgroup_read_number(cgroup, "memory.current");
+    usage->memory_peak_bytes = cgroup_read_number(cgroup, "memory.peak");
+    usage->oom_kills = (uint32_t)cgroup_read_keyed(cgroup, "memory.events", "oom_kill");
+    usage->cpu_us = cgroup_read_keyed(cgroup, "cpu.stat", "usage_usec");
+    usage->pids = (uint32_t)cgroup_read_number(cgroup, "pids.current");
+    close(cgroup);
 }
 
 void cgroups_usage(struct cgroups *cgroups, const char *id, struct launch_usage *out_usage)
@@ -354,12 +355,12 @@ void cgroups_usage(struct cgroups *cgroups, const char *id, struct launch_usage 
 void cgroups_processes(struct cgroups *cgroups, int proc, const char *id,
                        struct launch_usage *out_usage)
 {
-    int group = open_group(cgroups, cgroups_are_v2(cgroups) ? CGROUP_UNIFIED : CGROUP_PIDS, id);
+    int cgroup = open_cgroup(cgroups, cgroups_are_v2(cgroups) ? CGROUP_UNIFIED : CGROUP_PIDS, id);
 
-    if (group < 0)
+    if (cgroup < 0)
         return;
-    busy_find(proc, group, out_usage);
-    close(group);
+    busy_find(proc, cgroup, out_usage);
+    close(cgroup);
 }
 
 /* --- the child's side ---------------------------------------------------------------------- */

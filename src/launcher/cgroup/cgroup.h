@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * Control groups, version 1 and 2 behind one interface. Every sandbox has one group named by its
+ * Cgroups, version 1 and 2 behind one interface. Every sandbox has one cgroup named by its
  * id below `sandglass.<instance>`, in each v1 hierarchy that we use or in the one of v2.
  *
  * A child enters by itself (v1: "0" written to `tasks`; v2: born into it): moving another process
@@ -32,12 +32,12 @@ enum { CGROUP_NAME_SIZE = 24 }; /* of cgroups that are no sandbox's */
 #define CGROUP_SPARE_PREFIX "kit-"
 
 struct cgroups {
-    int base[CGROUP_PARTS]; /* owned: the folder of this instance; -1 where there is none */
+    int base[CGROUP_PARTS]; /* owned: the directory of this instance; -1 where there is none */
     uint32_t features;      /* enum launch_feature */
     struct cgroup_io io;
 };
 
-/* The way into one group. */
+/* The way into one cgroup. */
 struct cgroup_entry {
     int fds[CGROUP_PARTS]; /* owned; -1 where there is none */
 };
@@ -51,14 +51,14 @@ struct cgroup_entry {
  * takes the instance and the limits that all sandboxes have. */
 void cgroups_open(struct cgroups *cgroups, const struct launch_setup *setup);
 
-/* Removes the folder of this instance where nothing is left in it. */
+/* Removes the directory of this instance where nothing is left in it. */
 void cgroups_close(struct cgroups *cgroups, const char *instance);
 
-/* Groups can be made ahead and named later: on v1. */
+/* Cgroups can be made ahead and named later: on v1. */
 bool cgroups_can_rename(const struct cgroups *cgroups);
 int cgroups_rename(struct cgroups *cgroups, const char *from, const char *to, struct fail *fail);
 
-/* Removes empty groups whose names are this prefix and the pid of a process that is gone. */
+/* Removes empty cgroups whose names are this prefix and the pid of a process that is gone. */
 void cgroups_sweep(struct cgroups *cgroups, const char *prefix);
 
 int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
@@ -67,7 +67,7 @@ int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_li
 /* Whether nobody is in it, where that is counted. */
 bool cgroups_are_empty(struct cgroups *cgroups, const char *id);
 
-/* Whether groups have the same limits. */
+/* Whether cgroups have the same limits. */
 bool cgroups_limits_equal(const struct launch_limits *a, const struct launch_limits *b);
 
 int cgroups_limit(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
@@ -81,7 +81,7 @@ void cgroups_usage(struct cgroups *cgroups, const char *id, struct launch_usage 
 void cgroups_processes(struct cgroups *cgroups, int proc, const char *id,
                        struct launch_usage *out_usage);
 
-/* SIGKILL to every member. 0 when there was none, 1 when some were found, -1 without a group. */
+/* SIGKILL to every member. 0 when there was none, 1 when some were found, -1 without a cgroup. */
 int cgroups_kill(struct cgroups *cgroups, const char *id);
 
 /* 0 when nothing is left; -1 with EBUSY while it has members. */

@@ -1,12 +1,12 @@
 #pragma once
 
-/* The files of control groups: short texts and numbers, below an open folder. */
+/* The files of cgroups: short texts and numbers, below an open directory. */
 
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A group that everybody may look into: the daemon, who is somebody else, reads back what is in
+/* A cgroup that everybody may look into: the daemon, who is somebody else, reads back what is in
  * force. One that is there already is fine. */
 int cgroup_make(int dir, const char *name);
 

@@ -1,4 +1,4 @@
-/* What the host has of control groups, and the folder of this instance in each hierarchy. */
+/* What the host has of cgroups, and the directory of this instance in each hierarchy. */
 
 #include "launcher/cgroup/cgroup.h"
 #include "launcher/cgroup/cgroup_files.h"
@@ -78,19 +78,19 @@ static void add_v1(struct cgroups *cgroups, const char *path, const char *option
     close(root);
 }
 
-#define DAEMON_GROUP "sandglass.daemon"
+#define DAEMON_CGROUP "sandglass.daemon"
 
-/* Where the daemon is in the group that we have moved it to, the delegated one is above. */
-static void leave_daemon_group(char *path)
+/* Where the daemon is in the cgroup that we have moved it to, the delegated one is above. */
+static void leave_daemon_cgroup(char *path)
 {
     size_t length = strlen(path);
-    size_t suffix = strlen("/" DAEMON_GROUP);
+    size_t suffix = strlen("/" DAEMON_CGROUP);
 
-    if (length > suffix && strcmp(path + length - suffix, "/" DAEMON_GROUP) == 0)
+    if (length > suffix && strcmp(path + length - suffix, "/" DAEMON_CGROUP) == 0)
         path[length - suffix] = '\0';
 }
 
-/* Root works at the top of the hierarchy, an ordinary user in the group that was delegated. */
+/* Root works at the top of the hierarchy, an ordinary user in the cgroup that was delegated. */
 static int open_unified_root(const char *path)
 {
     char text[4096];
@@ -113,7 +113,7 @@ static int open_unified_root(const char *path)
     }
     own += 4;
     own[strcspn(own, "\n")] = '\0';
-    leave_daemon_group(own);
+    leave_daemon_cgroup(own);
     root = openat(top, own, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     close(top);
     return root;
@@ -129,27 +129,27 @@ static const struct {
     { "io", LAUNCH_HAS_IO },
 };
 
-/* A group that hands controllers down may have no processes itself, unless it is the root of all:
+/* A cgroup that hands controllers down may have no processes itself, unless it is the root of all:
  * those that are in it, we among them, go into one below. */
-static void move_members(int group)
+static void move_members(int cgroup)
 {
     char members[4096];
     char *save = NULL;
 
-    if (cgroup_make(group, DAEMON_GROUP) < 0)
+    if (cgroup_make(cgroup, DAEMON_CGROUP) < 0)
         return;
-    while (cgroup_read_text(group, "cgroup.procs", members, sizeof(members)) > 0) {
+    while (cgroup_read_text(cgroup, "cgroup.procs", members, sizeof(members)) > 0) {
         char *pid = strtok_r(members, "\n", &save);
 
         for (; pid; pid = strtok_r(NULL, "\n", &save)) {
-            if (cgroup_write_text(group, DAEMON_GROUP "/cgroup.procs", pid) < 0 && errno != ESRCH)
+            if (cgroup_write_text(cgroup, DAEMON_CGROUP "/cgroup.procs", pid) < 0 && errno != ESRCH)
                 return;
         }
     }
 }
 
 /* One after the other: what is not there does not keep the others away. */
-static void hand_down(int group, const struct cgroups *cgroups)
+static void hand_down(int cgroup, const struct cgroups *cgroups)
 {
     char text[16];
     bool moved = false;
@@ -158,11 +158,11 @@ static void hand_down(int group, const struct cgroups *cgroups)
         if (handed_down[i].feature == LAUNCH_HAS_IO && !cgroup_io_is_limited(&cgroups->io))
             continue;
         snprintf(text, sizeof(text), "+%s", handed_down[i].controller);
-        if (cgroup_write_text(group, "cgroup.subtree_control", text) < 0 && errno == EBUSY &&
+        if (cgroup_write_text(cgroup, "cgroup.subtree_control", text) < 0 && errno == EBUSY &&
             !moved) {
-            move_members(group);
+            move_members(cgroup);
             moved = true;
-            (void)cgroup_write_text(group, "cgroup.subtree_control", text);
+            (void)cgroup_write_text(cgroup, "cgroup.subtree_control", text);
         }
     }
 }

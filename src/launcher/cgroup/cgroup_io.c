@@ -51,12 +51,12 @@ void cgroup_io_find_disks(struct cgroup_io *io)
 }
 
 /* A disk may have been pulled out since. */
-static int write_limit(int group, const char *name, const char *text)
+static int write_limit(int cgroup, const char *name, const char *text)
 {
-    return cgroup_write_text(group, name, text) < 0 && errno != ENODEV ? -1 : 0;
+    return cgroup_write_text(cgroup, name, text) < 0 && errno != ENODEV ? -1 : 0;
 }
 
-int cgroup_io_limit_v1(const struct cgroup_io *io, int group)
+int cgroup_io_limit_v1(const struct cgroup_io *io, int cgroup)
 {
     const struct {
         const char *name;
@@ -73,7 +73,7 @@ int cgroup_io_limit_v1(const struct cgroup_io *io, int group)
         for (size_t j = 0; j < sizeof(files) / sizeof(files[0]); j++) {
             snprintf(text, sizeof(text), "%u:%u %llu", io->disks[i].major, io->disks[i].minor,
                      (unsigned long long)files[j].value);
-            if (files[j].value && write_limit(group, files[j].name, text) < 0)
+            if (files[j].value && write_limit(cgroup, files[j].name, text) < 0)
                 return -1;
         }
     }
@@ -88,7 +88,7 @@ static void format_limit(char text[24], uint64_t value)
         snprintf(text, 24, "max");
 }
 
-int cgroup_io_limit_v2(const struct cgroup_io *io, int group)
+int cgroup_io_limit_v2(const struct cgroup_io *io, int cgroup)
 {
     char text[160];
     char bytes[24];
@@ -99,7 +99,7 @@ int cgroup_io_limit_v2(const struct cgroup_io *io, int group)
     for (unsigned i = 0; i < io->count; i++) {
         snprintf(text, sizeof(text), "%u:%u rbps=%s wbps=%s riops=%s wiops=%s", io->disks[i].major,
                  io->disks[i].minor, bytes, bytes, operations, operations);
-        if (write_limit(group, "io.max", text) < 0)
+        if (write_limit(cgroup, "io.max", text) < 0)
             return -1;
     }
     return 0;

@@ -28,6 +28,6 @@ static inline bool cgroup_io_is_limited(const struct cgroup_io *io)
 /* Fills in the disks of the host, when there is a limit for them. */
 void cgroup_io_find_disks(struct cgroup_io *io);
 
-/* Writes the limits of one group. */
-int cgroup_io_limit_v1(const struct cgroup_io *io, int group);
-int cgroup_io_limit_v2(const struct cgroup_io *io, int group);
+/* Writes the limits of one cgroup. */
+int cgroup_io_limit_v1(const struct cgroup_io *io, int cgroup);
+int cgroup_io_limit_v2(const struct cgroup_io *io, int cgroup);

@@ -42,22 +42,22 @@ void cgroup_watch_close(struct cgroup_watch *watch)
 
 static int open_part(int base, enum cgroup_part part, const char *id, struct cgroup_watch *watch)
 {
-    int group = openat(base, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int cgroup = openat(base, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int result = 0;
 
-    if (group < 0)
+    if (cgroup < 0)
         return -1;
-    watch->entry.fds[part] = openat(group, "tasks", O_WRONLY | O_CLOEXEC);
+    watch->entry.fds[part] = openat(cgroup, "tasks", O_WRONLY | O_CLOEXEC);
     if (watch->entry.fds[part] < 0)
         result = -1;
     for (int i = 0; i < CGROUP_WATCH_FILES; i++) {
         if (files[i].part != part)
             continue;
-        watch->files[i] = openat(group, files[i].name, files[i].flags | O_CLOEXEC);
+        watch->files[i] = openat(cgroup, files[i].name, files[i].flags | O_CLOEXEC);
         if (watch->files[i] < 0)
             result = -1;
     }
-    close(group);
+    close(cgroup);
     return result;
 }
 

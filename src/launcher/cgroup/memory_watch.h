@@ -4,7 +4,7 @@
  * Buffers of sockets that the limit of a sandbox does not hold back. Those of TCP are counted apart
  * on version 1 of cgroups, and the kernel gives each socket a first one whatever the limit says.
  * What a netlink socket holds for its reader is counted by nothing; the namespace of a native
- * sandbox tells how much it is. (What other sockets hold counts as memory of the group.) A sandbox
+ * sandbox tells how much it is. (What other sockets hold counts as memory of the cgroup.) A sandbox
  * whose memory and buffers together are above its limit is ended, as one that is out of memory.
  *
  * All sandboxes are looked at in rounds, a few at a time, so that many of them do not keep requests

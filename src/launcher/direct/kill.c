@@ -216,11 +216,11 @@ static void kill_by_descent(struct launcher *launcher, pid_t init)
 
 void kill_tree(struct launcher *launcher, const struct mark *mark, int pidfd, const char *id)
 {
-    bool by_group = cgroups_kill(&launcher->cgroups, id) >= 0;
+    bool by_cgroup = cgroups_kill(&launcher->cgroups, id) >= 0;
 
     if (kill_has_own_uid(launcher, mark))
         (void)kill_by_uid(&launcher->state, mark->uid);
-    else if (!by_group && pidfd >= 0)
+    else if (!by_cgroup && pidfd >= 0)
         kill_by_descent(launcher, mark->pid);
     if (pidfd >= 0)
         (void)sys_pidfd_kill(pidfd, SIGKILL);

@@ -160,26 +160,26 @@ static void put(struct message *message, const void *data, size_t length)
 static size_t begin_attribute(struct message *message, uint16_t type)
 {
     uint16_t head[2] = { 0, type };
-    size_t place = message->length;
+    size_t offset = message->length;
 
     put(message, head, sizeof(head));
-    return place;
+    return offset;
 }
 
-static void end_attribute(struct message *message, size_t place)
+static void end_attribute(struct message *message, size_t offset)
 {
-    uint16_t length = (uint16_t)(message->length - place);
+    uint16_t length = (uint16_t)(message->length - offset);
 
-    memcpy(message->bytes + place, &length, sizeof(length));
+    memcpy(message->bytes + offset, &length, sizeof(length));
 }
 
 static void put_text(struct message *message, uint16_t type, const char *text)
 {
-    size_t place = begin_attribute(message, type);
+    size_t offset = begin_attribute(message, type);
     uint16_t length = (uint16_t)(4 + strlen(text) + 1);
 
     put(message, text, strlen(text) + 1);
-    memcpy(message->bytes + place, &length, sizeof(length));
+    memcpy(message->bytes + offset, &length, sizeof(length));
 }
 
 static int exchange(struct message *message)
@@ -211,7 +211,7 @@ static int make_pair(const char *name, int netns)
     size_t info;
     size_t data;
     size_t peer;
-    size_t place;
+    size_t offset;
 
     put(&message, &link, sizeof(link));
     put_text(&message, LINK_NAME, name);
@@ -221,9 +221,9 @@ static int make_pair(const char *name, int netns)
     peer = begin_attribute(&message, VETH_PEER);
     put(&message, &link, sizeof(link));
     put_text(&message, LINK_NAME, "eth0");
-    place = begin_attribute(&message, LINK_NET_NS_FD);
+    offset = begin_attribute(&message, LINK_NET_NS_FD);
     put(&message, &netns, sizeof(netns));
-    end_attribute(&message, place);
+    end_attribute(&message, offset);
     end_attribute(&message, peer);
     end_attribute(&message, data);
     end_attribute(&message, info);

@@ -95,19 +95,19 @@ static void finish(struct launcher *launcher, struct destroy *destroy, int error
     free(destroy);
 }
 
-/* With its first process everything in a native one is dead: its groups lose their name here, and
+/* With its first process everything in a native one is dead: its cgroups lose their name here, and
  * are removed by the teardown process. */
-static int discard_groups(struct launcher *launcher, struct destroy *destroy)
+static int discard_cgroups(struct launcher *launcher, struct destroy *destroy)
 {
     struct cgroups *cgroups = &launcher->cgroups;
-    char *group = destroy->teardown.group;
+    char *name = destroy->teardown.cgroup_name;
     struct fail ignored;
 
-    if (!*group && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
+    if (!*name && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
         cgroups_can_rename(cgroups)) {
-        snprintf(group, CGROUP_NAME_SIZE, CGROUP_SPARE_PREFIX "%d-x%u", launcher->pid,
+        snprintf(name, CGROUP_NAME_SIZE, CGROUP_SPARE_PREFIX "%d-x%u", launcher->pid,
                  launcher->discarded++);
-        if (cgroups_rename(cgroups, destroy->id, group, &ignored) == 0)
+        if (cgroups_rename(cgroups, destroy->id, name, &ignored) == 0)
             return 0;
     }
     return cgroups_remove(cgroups, destroy->id);
@@ -132,7 +132,7 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
         host_leave_template(launcher, &destroy->mark);
         return true;
     }
-    if (discard_groups(launcher, destroy) < 0) {
+    if (discard_cgroups(launcher, destroy) < 0) {
         *out_step = "remove cgroup";
         return false;
     }
@@ -160,7 +160,7 @@ static void note_death(struct launcher *launcher, struct destroy *destroy)
     siginfo_t info;
 
     if (destroy->spare.slot != UID_RANGE_NONE && !*destroy->mark.template_name &&
-        mark_clear(destroy->spare.folder.mark) == 0) {
+        mark_clear(destroy->spare.directory.mark) == 0) {
         answer(launcher, destroy, 0, NULL);
         destroy->is_told = true;
     }
@@ -238,7 +238,7 @@ static void kill_all(struct launcher *launcher, struct destroy *destroy)
         kill_native(launcher, destroy);
     else
         kill_tree(launcher, mark, destroy->pidfd, destroy->id);
-    /* A group frozen by v1 dies only when it is thawed. What is used again has never been frozen.
+    /* A cgroup frozen by v1 dies only when it is thawed. What is used again has never been frozen.
      */
     if (destroy->spare.slot == UID_RANGE_NONE)
         (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);

@@ -18,13 +18,13 @@ void destroy_on_death(struct launcher *launcher, struct destroy *destroy);
 int destroy_turn(struct launcher *launcher);
 
 /* What an earlier launcher was making when it was killed, or had told to be gone and not removed
- * yet. The directory is ours alone, and so are the groups with the names that are in it. */
+ * yet. The directory is ours alone, and so are the cgroups with the names that are in it. */
 void destroys_resume(struct launcher *launcher);
 
 /* Of those that have no mark any more, the slots are taken until they are gone. */
 void destroys_mark(struct launcher *launcher);
 
-/* The launcher ends: groups of what is still dying have their id again, where the next one finds
+/* The launcher ends: cgroups of what is still dying have their id again, where the next one finds
  * them. */
 void destroys_close(struct launcher *launcher);
 
@@ -35,6 +35,6 @@ void destroys_close_fds(struct launcher *launcher);
 void trash_start(struct launcher *launcher);
 void trash_on_exit(struct launcher *launcher);
 
-/* Removes everything in a folder, whatever it is and however deep. Returns how many entries
+/* Removes everything in a directory, whatever it is and however deep. Returns how many entries
  * resisted. */
 unsigned remove_content(int dir);

@@ -45,7 +45,7 @@ struct teardown_queue {
     } items[QUEUE_MAX];
 };
 
-/* The last one. The kernel may hold on to a group for a moment after its last member has died: such
+/* The last one. The kernel may hold on to a cgroup for a moment after its last member has died: such
  * a one is tried again after all others. */
 static bool remove_one(struct teardown_queue *queue)
 {
@@ -54,7 +54,7 @@ static bool remove_one(struct teardown_queue *queue)
 
     close_fd(busy.what.netns);
     busy.what.netns = -1;
-    if (!*busy.what.group || cgroups_remove(queue->cgroups, busy.what.group) == 0 ||
+    if (!*busy.what.cgroup_name || cgroups_remove(queue->cgroups, busy.what.cgroup_name) == 0 ||
         ++busy.tries == TRIES_MAX)
         return true;
     *last = queue->items[0];
@@ -65,7 +65,7 @@ static bool remove_one(struct teardown_queue *queue)
 
 static void keep(struct teardown_queue *queue, const struct teardown_job *what)
 {
-    if (what->netns < 0 && !*what->group)
+    if (what->netns < 0 && !*what->cgroup_name)
         return;
     while (queue->count == QUEUE_MAX)
         (void)remove_one(queue);
@@ -197,7 +197,7 @@ void teardown_process_stop(struct launcher *launcher)
     (void)waitpid(launcher->teardown.pid, NULL, 0);
 }
 
-/* What it had not removed yet are groups without a sandbox. */
+/* What it had not removed yet are cgroups without a sandbox. */
 static void lose(struct launcher *launcher)
 {
     char names[CGROUP_NAME_SIZE];
@@ -245,13 +245,13 @@ void teardown_process_take(struct launcher *launcher, const struct teardown_job 
 {
     bool taken;
 
-    if (job->mounts < 0 && job->netns < 0 && !*job->group)
+    if (job->mounts < 0 && job->netns < 0 && !*job->cgroup_name)
         return;
     taken = hand_over(&launcher->teardown, job);
     if (!taken && launcher->teardown.socket >= 0 && errno != EAGAIN)
         lose(launcher);
     close_fd(job->mounts);
     close_fd(job->netns);
-    if (!taken && *job->group)
-        (void)cgroups_remove(&launcher->cgroups, job->group);
+    if (!taken && *job->cgroup_name)
+        (void)cgroups_remove(&launcher->cgroups, job->cgroup_name);
 }

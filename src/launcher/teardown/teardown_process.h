@@ -6,8 +6,8 @@
  * waits for that: several grace periods, and more the more files there are. The teardown process holds that
  * reference, so that dying takes as long as the processes need and no longer.
  *
- * Groups are removed here, too, and network namespaces, in a lull and after all mounts that wait:
- * for each memory group that goes the kernel walks over every file system there is, and taking a
+ * Cgroups are removed here, too, and network namespaces, in a lull and after all mounts that wait:
+ * for each memory cgroup that goes the kernel walks over every file system there is, and taking a
  * network apart takes it longer than killing a sandbox.
  */
 
@@ -33,9 +33,9 @@ void teardown_process_stop(struct launcher *launcher);
 
 /* Takes over what is to go. Does it here if it has to. */
 struct teardown_job {
-    int mounts;                   /* or -1 */
-    int netns;                    /* or -1 */
-    char group[CGROUP_NAME_SIZE]; /* groups of that name, which are empty; "" for none */
+    int mounts;                         /* or -1 */
+    int netns;                          /* or -1 */
+    char cgroup_name[CGROUP_NAME_SIZE]; /* cgroups of that name, which are empty; "" for none */
 };
 
 void teardown_process_take(struct launcher *launcher, const struct teardown_job *job);

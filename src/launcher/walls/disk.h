@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * A disk of its own for a sandbox whose files do not fit into its memory: an image in its folder,
+ * A disk of its own for a sandbox whose files do not fit into its memory: an image in its directory,
  * with a file system of just that size. The image has no name any more once it is mounted, so
  * everything of it goes with the last mount. It costs some milliseconds and a loop device of the
  * host.
@@ -25,7 +25,7 @@ void disks_open(struct launcher *launcher);
 /* Whether a sandbox with these limits gets one. */
 bool disk_is_wanted(const struct launcher *launcher, const struct launch_limits *limits);
 
-/* A detached mount of a new one; `dir` is the folder of the sandbox. */
+/* A detached mount of a new one; `dir` is the directory of the sandbox. */
 int disk_make(struct launcher *launcher, int dir, uint64_t bytes, uint64_t inodes,
               struct fail *fail);
 

@@ -121,7 +121,7 @@ static int copy_host_namespace(struct launcher *launcher, struct fail *fail)
 
 /* --- programs ------------------------------------------------------------------------------ */
 
-pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int place)
+pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int target)
 {
     static const char *const no_environment[] = { NULL };
     pid_t child = fork();
@@ -131,7 +131,7 @@ pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int 
         return child;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (setns(launcher->host.mounts, CLONE_NEWNS) == 0 && dup2(fd, place) == place)
+    if (setns(launcher->host.mounts, CLONE_NEWNS) == 0 && dup2(fd, target) == target)
         execve(argv[0], (char *const *)argv, (char *const *)no_environment);
     _exit(127);
 }
@@ -225,11 +225,11 @@ static void gathered_close(struct gathered *gathered)
     }
 }
 
-/* The new root is mounted over /proc, the one folder that every host has. */
+/* The new root is mounted over /proc, the one directory that every host has. */
 static int enter_empty_root(struct launcher *launcher, struct fail *fail)
 {
-    static const char *const folders[] = {
-        HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON, HOST_DEVICES, HOST_MASKS_FOLDER,
+    static const char *const directories[] = {
+        HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON, HOST_DEVICES, HOST_MASKS_DIRECTORY,
         HOST_BLOCKS,    HOST_PROC,   HOST_CACHE,    HOST_BUILD,   HOST_LOWER,
         HOST_LOWER_USR, HOST_STORE,  HOST_ROOT,
     };
@@ -243,9 +243,9 @@ static int enter_empty_root(struct launcher *launcher, struct fail *fail)
     if (chdir("/proc") < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
         umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return fail_sys(fail, "change to an empty root");
-    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-        if (mkdir(folders[i], 0755) < 0)
-            return fail_sys(fail, "make folders");
+    for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++) {
+        if (mkdir(directories[i], 0755) < 0)
+            return fail_sys(fail, "make directories");
     }
     file = openat(launcher->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
     launcher->host.own = file;
@@ -267,16 +267,17 @@ static int make_masks(struct fail *fail)
     file = openat(mount, "file", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (file >= 0)
         close(file);
-    if (file >= 0 && fchmodat(mount, "file", 0444, 0) == 0 && mkdirat(mount, "folder", 0555) == 0 &&
-        fchmodat(mount, "folder", 0555, 0) == 0 && sys_mount_setattr(mount, 0, &locked) == 0)
-        result = sys_attach(mount, AT_FDCWD, HOST_MASKS_FOLDER);
+    if (file >= 0 && fchmodat(mount, "file", 0444, 0) == 0 &&
+        mkdirat(mount, "directory", 0555) == 0 && fchmodat(mount, "directory", 0555, 0) == 0 &&
+        sys_mount_setattr(mount, 0, &locked) == 0)
+        result = sys_attach(mount, AT_FDCWD, HOST_MASKS_DIRECTORY);
     if (result < 0)
         fail_sys(fail, "make masks");
     close(mount);
     return result;
 }
 
-/* Where the nodes of loop devices are for the moment that it takes to mount them: in a place that
+/* Where the nodes of loop devices are for the moment that it takes to mount them: in a directory that
  * no sandbox sees. */
 static int make_blocks(struct launcher *launcher, struct fail *fail)
 {
@@ -284,7 +285,7 @@ static int make_blocks(struct launcher *launcher, struct fail *fail)
 
     if (launcher->disks.control >= 0 &&
         mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, HOST_BLOCKS) < 0)
-        return fail_sys(fail, "make a place for disks");
+        return fail_sys(fail, "make a directory for disks");
     return 0;
 }
 
@@ -334,7 +335,7 @@ static int make_devices(struct launcher *launcher, const struct gathered *gather
             return fail_sys(fail, "make links to devices");
     }
     if (mkdir(HOST_DEVICES "/pts", 0755) < 0 || mkdir(HOST_DEVICES "/shm", 0755) < 0)
-        return fail_sys(fail, "make folders for devices");
+        return fail_sys(fail, "make directories for devices");
     return 0;
 }
 
@@ -356,25 +357,25 @@ static void find_masks(struct launcher *launcher)
             !(status.st_mode & S_IROTH) || host->mask_count == HOST_MASKS)
             continue;
         host->masks[host->mask_count] = candidates[i];
-        host->mask_is_folder[host->mask_count++] = S_ISDIR(status.st_mode);
+        host->mask_is_directory[host->mask_count++] = S_ISDIR(status.st_mode);
     }
 }
 
 struct template *host_mount_template(struct host *host, const char *name, int tree,
                                      struct fail *fail)
 {
-    unsigned place = 0;
+    unsigned index = 0;
     struct template *template;
 
-    while (place < host->template_count && *host->templates[place].name)
-        place++;
-    if (place == LAUNCH_MAX_TEMPLATES) {
+    while (index < host->template_count && *host->templates[index].name)
+        index++;
+    if (index == LAUNCH_MAX_TEMPLATES) {
         fail_set(fail, "too many templates", ENOSPC);
         return NULL;
     }
-    template = &host->templates[place];
+    template = &host->templates[index];
     *template = (struct template){ 0 };
-    snprintf(template->path, sizeof(template->path), HOST_TEMPLATES "/%u", place);
+    snprintf(template->path, sizeof(template->path), HOST_TEMPLATES "/%u", index);
     strncpy(template->name, name, sizeof(template->name) - 1);
     if ((mkdir(template->path, 0755) < 0 && errno != EEXIST) ||
         sys_attach(tree, AT_FDCWD, template->path) < 0) {
@@ -382,7 +383,7 @@ struct template *host_mount_template(struct host *host, const char *name, int tr
         template->name[0] = '\0';
         return NULL;
     }
-    if (place == host->template_count)
+    if (index == host->template_count)
         host->template_count++;
     return template;
 }

@@ -2,7 +2,7 @@
 
 /*
  * The ground that native sandboxes grow from: the launcher's own mount namespace with an empty root
- * and a few fixed folders, and in them what all sandboxes share: the templates, the skeleton of the
+ * and a few fixed directories, and in them what all sandboxes share: the templates, the skeleton of the
  * host template, the device nodes. The paths below are of that namespace; nothing of the host is
  * under them, so a child that puts its new root over "/" leaves nothing behind it.
  *
@@ -27,9 +27,9 @@ enum { HOST_MASKS = 48 };
 #define HOST_DEVICES "/devices"
 #define HOST_BLOCKS "/blocks"
 #define HOST_PROC "/proc"
-#define HOST_MASKS_FOLDER "/masks"
+#define HOST_MASKS_DIRECTORY "/masks"
 #define HOST_MASK_FILE "/masks/file"
-#define HOST_MASK_FOLDER "/masks/folder"
+#define HOST_MASK_DIRECTORY "/masks/directory"
 #define HOST_CACHE "/cache"
 #define HOST_BUILD "/build"
 #define HOST_LOWER HOST_BUILD "/lower"
@@ -60,7 +60,7 @@ struct host_mount {
     char source[32]; /* where we have it */
     char path[LAUNCH_PATH_SIZE];
     bool read_only;
-    bool is_folder;
+    bool is_directory;
 };
 
 struct host {
@@ -75,7 +75,7 @@ struct host {
     struct host_mount shared[LAUNCH_MAX_MOUNTS];
     unsigned shared_count;
     const char *masks[HOST_MASKS]; /* in /proc: what others than root could read */
-    bool mask_is_folder[HOST_MASKS];
+    bool mask_is_directory[HOST_MASKS];
     unsigned mask_count;
 };
 
@@ -88,9 +88,9 @@ struct template *host_mount_template(struct host *host, const char *name, int tr
                                      struct fail *fail);
 int host_reopen(int fd);
 
-/* Runs a program of the host, in the host's mounts, with a descriptor of ours in this place and no
+/* Runs a program of the host, in the host's mounts, with a descriptor of ours as descriptor `target` and no
  * environment. host_wait() is 0 when it ended well. */
-pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int place);
+pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int target);
 int host_wait(pid_t child);
 
 /* A directory that the operator named. */

@@ -54,7 +54,7 @@ int layers_reset(void)
     return mount_bind(HOST_CACHE, HOST_CACHE, 0, 0, -1);
 }
 
-static int make_places(struct layers *layers, unsigned number)
+static int make_mount_points(struct layers *layers, unsigned number)
 {
     char path[LAYERS_PATH_SIZE];
     const char *paths[] = { path, layers->root, layers->usr, layers->devices };
@@ -150,7 +150,7 @@ int layers_cache(struct layers *layers, unsigned number, struct spawn *spawn)
 
     if (layers->is_mounted)
         return renew_terminals(layers);
-    if (make_places(layers, number) < 0)
+    if (make_mount_points(layers, number) < 0)
         return -1;
     unmapped = layers_mount(spawn, layers->root, layers->usr);
     if (unmapped < 0 || layers_mount_devices(spawn, layers->devices) < 0 ||

@@ -2,7 +2,7 @@
 
 /*
  * What the root of a sandbox is put together from and what depends on nothing but its slot: the
- * folders that its overlay shows, mapped to its ids, and its devices with the file system of its
+ * directories that its overlay shows, mapped to its ids, and its devices with the file system of its
  * terminals. For slots that are used again the builder keeps them mounted.
  */
 
@@ -18,7 +18,7 @@ struct layers {
     char devices[LAYERS_PATH_SIZE];
     bool is_mounted;
     bool is_mapped;
-    struct stat terminals[2]; /* the folder and the file in it, as nobody has used them yet */
+    struct stat terminals[2]; /* the directory and the file in it, as nobody has used them yet */
 };
 
 /* In a mount namespace of the caller's own, and again whenever all are to be unmounted. */
@@ -28,7 +28,7 @@ int layers_reset(void);
  * time and no number is left of them. */
 int layers_cache(struct layers *layers, unsigned number, struct spawn *spawn);
 
-/* Mounts the folders for one sandbox. 1 when their owners cannot be mapped. */
+/* Mounts the directories for one sandbox. 1 when their owners cannot be mapped. */
 int layers_mount(struct spawn *spawn, const char *root, const char *usr);
 
 /* Mounts its devices and terminals. */

@@ -19,7 +19,7 @@ int root_prepare(struct spawn *spawn);
 int root_build(struct spawn *spawn);
 
 /* Users, host name and resolver in the new root, before it is entered. */
-int account_write(struct spawn *spawn);
+int passwd_write(struct spawn *spawn);
 
 /* A user namespace with the ids of this slot, in which no other can be made. */
 int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail);

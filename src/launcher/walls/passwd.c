@@ -1,7 +1,7 @@
 /*
  * The few files of /etc that are of this sandbox: its users, its name, its resolver. Written into
  * the upper layer by the child, with the launcher's power, so every step stays inside the new root:
- * one folder is opened without following any link, and files in it are replaced, not followed.
+ * one directory is opened without following any link, and files in it are replaced, not followed.
  */
 
 #include "launcher/sys.h"
@@ -111,7 +111,7 @@ static int make_accounts(struct spawn *spawn, int etc)
     return replace(spawn, etc, "hosts", text, (size_t)length);
 }
 
-int account_write(struct spawn *spawn)
+int passwd_write(struct spawn *spawn)
 {
     const char *resolver =
         spawn->mark.network == LAUNCH_NETWORK_OPEN ? spawn->launcher->network.resolver : "";

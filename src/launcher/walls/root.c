@@ -1,7 +1,7 @@
 /*
  * The root of a native sandbox, assembled by the child in its own mount namespace, with the
  * launcher's power, and entered before that power is given up. All paths are fixed; nothing here
- * depends on what a template contains, except that every mount point is checked to be a folder
+ * depends on what a template contains, except that every mount point is checked to be a directory
  * of the new root itself and no link.
  */
 
@@ -48,8 +48,8 @@ static void format_store(const struct launcher *launcher, const struct launch_li
     snprintf(inodes, 24, "%llu", (unsigned long long)native_inodes(launcher, limits));
 }
 
-/* A folder that the sandbox sees. */
-static int make_folder(const struct spawn *spawn, const char *path)
+/* A directory that the sandbox sees. */
+static int make_directory(const struct spawn *spawn, const char *path)
 {
     uid_t owner = ids_first(spawn->launcher, spawn->mark.slot);
 
@@ -70,12 +70,12 @@ static int make_store(struct spawn *spawn)
             ? sys_attach(spawn->disk, AT_FDCWD, HOST_STORE) < 0
             : mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
         return fail_sys(&spawn->fail, "mount the store");
-    if (make_folder(spawn, HOST_STORE "/upper") < 0 || mkdir(HOST_STORE "/work", 0755) < 0 ||
+    if (make_directory(spawn, HOST_STORE "/upper") < 0 || mkdir(HOST_STORE "/work", 0755) < 0 ||
         (spawn->template->kind == TEMPLATE_USR &&
-         (make_folder(spawn, HOST_STORE "/usr-upper") < 0 ||
+         (make_directory(spawn, HOST_STORE "/usr-upper") < 0 ||
           mkdir(HOST_STORE "/usr-work", 0755) < 0)) ||
-        make_folder(spawn, HOST_STORE "/shm") < 0 || chmod(HOST_STORE "/shm", 01777) < 0)
-        return fail_sys(&spawn->fail, "make folders of the store");
+        make_directory(spawn, HOST_STORE "/shm") < 0 || chmod(HOST_STORE "/shm", 01777) < 0)
+        return fail_sys(&spawn->fail, "make directories of the store");
     return 0;
 }
 
@@ -157,7 +157,7 @@ static int mount_overlays(struct spawn *spawn)
 }
 
 /* A template may have anything in the place of a mount point, a link to begin with. What is no
- * folder is replaced: this is the sandbox's own copy of it. */
+ * directory is replaced: this is the sandbox's own copy of it. */
 static int make_mount_point(const char *path)
 {
     struct stat status;
@@ -193,8 +193,8 @@ static int mask_proc(struct spawn *spawn)
     if (chdir("proc") < 0)
         return fail_sys(&spawn->fail, "mask /proc");
     for (unsigned i = 0; i < host->mask_count; i++) {
-        if (mount(host->mask_is_folder[i] ? HOST_MASK_FOLDER : HOST_MASK_FILE, host->masks[i], NULL,
-                  MS_BIND, NULL) < 0)
+        if (mount(host->mask_is_directory[i] ? HOST_MASK_DIRECTORY : HOST_MASK_FILE, host->masks[i],
+                  NULL, MS_BIND, NULL) < 0)
             return fail_sys(&spawn->fail, "mask /proc");
     }
     return 0;
@@ -210,8 +210,8 @@ static int mount_proc(struct spawn *spawn)
     return mask_proc(spawn);
 }
 
-/* Opens the place in the new root, making what is missing. Links are followed, but never out. */
-static int open_place(const char *path, bool is_folder)
+/* Opens the mount point in the new root, making what is missing. Links are followed, but never out. */
+static int open_mount_point(const char *path, bool is_directory)
 {
     const uint64_t inside = SYS_RESOLVE_IN_ROOT | SYS_RESOLVE_NO_MAGICLINKS;
     char part[LAUNCH_PATH_SIZE];
@@ -224,7 +224,7 @@ static int open_place(const char *path, bool is_folder)
 
         end = begin + strcspn(begin, "/");
         snprintf(part, sizeof(part), "%.*s", (int)(end - begin), begin);
-        if (*end || is_folder)
+        if (*end || is_directory)
             (void)mkdirat(at, part, 0755);
         else
             (void)mknodat(at, part, S_IFREG | 0644, 0);
@@ -244,20 +244,20 @@ static int mount_shared(struct spawn *spawn, const struct host_mount *shared)
                                                 (shared->read_only ? SYS_MOUNT_RDONLY : 0) };
     struct sys_mount_attr mapped = { .set = SYS_MOUNT_IDMAP, .userns_fd = (uint64_t)spawn->userns };
     int tree = sys_clone_tree(AT_FDCWD, shared->source, 0);
-    int place = tree < 0 ? -1 : open_place(shared->path, shared->is_folder);
+    int target = tree < 0 ? -1 : open_mount_point(shared->path, shared->is_directory);
     int result = -1;
 
-    if (place >= 0 && sys_mount_setattr(tree, 0, &attributes) == 0) {
+    if (target >= 0 && sys_mount_setattr(tree, 0, &attributes) == 0) {
         /* A file system that cannot do this shows owners that are nobody inside. */
         if (spawn->launcher->root)
             (void)sys_mount_setattr(tree, 0, &mapped);
-        result = (int)syscall(SYS_move_mount, tree, "", place, "",
+        result = (int)syscall(SYS_move_mount, tree, "", target, "",
                               SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
     }
     if (result < 0)
         fail_sys(&spawn->fail, "mount something of the host");
-    if (place >= 0)
-        close(place);
+    if (target >= 0)
+        close(target);
     if (tree >= 0)
         close(tree);
     return result;
@@ -277,7 +277,7 @@ static int mount_all_shared(struct spawn *spawn)
 /* All but what belongs to the processes that will live in it. */
 static int build_files(struct spawn *spawn)
 {
-    if (make_store(spawn) < 0 || mount_overlays(spawn) < 0 || account_write(spawn) < 0 ||
+    if (make_store(spawn) < 0 || mount_overlays(spawn) < 0 || passwd_write(spawn) < 0 ||
         mount_all_shared(spawn) < 0 || mount_devices(spawn) < 0)
         return -1;
     if (make_mount_point(HOST_ROOT "/proc") < 0 ||

@@ -13,7 +13,7 @@ enum { COPY_DEPTH = 4, COPY_BYTES = 16 * 1024 * 1024 };
 static const struct {
     const char *path;
     mode_t mode;
-} folders[] = {
+} directories[] = {
     { "dev", 0755 },
     { "etc", 0755 },
     { "home", 0755 },
@@ -107,7 +107,7 @@ static const struct {
     { "etc/machine-id", 0444, "" },
 };
 
-/* Files and folders below /etc; what others cannot read is skipped, at any depth. */
+/* Files and directories below /etc; what others cannot read is skipped, at any depth. */
 static const char *const copied[] = {
     "adduser.conf",
     "alternatives",
@@ -194,27 +194,27 @@ static void copy_bytes(int from, int to)
 }
 
 /* Everybody inside may look into it, whatever our umask says. */
-static int make_folder(int dir, const char *name)
+static int make_directory(int dir, const char *name)
 {
-    int folder;
+    int directory;
 
     (void)mkdirat(dir, name, 0755);
-    folder = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (folder >= 0)
-        (void)fchmod(folder, 0755);
-    return folder;
+    directory = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (directory >= 0)
+        (void)fchmod(directory, 0755);
+    return directory;
 }
 
 static void copy_entry(int from, int to, const char *name, int depth);
 
-static void copy_folder(int from, int to, const char *name, int depth)
+static void copy_directory(int from, int to, const char *name, int depth)
 {
     int source = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *stream = source < 0 ? NULL : fdopendir(source);
     struct dirent *entry;
     int target;
 
-    target = make_folder(to, name);
+    target = make_directory(to, name);
     while (stream && target >= 0 && (entry = readdir(stream))) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             copy_entry(source, target, entry->d_name, depth + 1);
@@ -258,16 +258,16 @@ static void copy_entry(int from, int to, const char *name, int depth)
     } else if (!(status.st_mode & S_IROTH)) {
         return;
     } else if (S_ISDIR(status.st_mode)) {
-        copy_folder(from, to, name, depth);
+        copy_directory(from, to, name, depth);
     } else if (S_ISREG(status.st_mode)) {
         copy_file(from, to, name, status.st_mode);
     }
 }
 
-/* The path is one of the list above: at most one folder and a name. */
+/* The path is one of the list above: at most one directory and a name. */
 static void copy_listed(int from, int to, const char *path)
 {
-    char folder[64];
+    char directory[64];
     const char *slash = strchr(path, '/');
     int source;
     int target;
@@ -276,11 +276,11 @@ static void copy_listed(int from, int to, const char *path)
         copy_entry(from, to, path, 0);
         return;
     }
-    snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
-    source = openat(from, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
+    source = openat(from, directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (source < 0)
         return;
-    target = make_folder(to, folder);
+    target = make_directory(to, directory);
     if (target >= 0) {
         copy_entry(source, target, slash + 1, 0);
         close(target);
@@ -363,10 +363,10 @@ static int write_names(int dir, const char *hostname)
 
 int skeleton_fill(int dir, const char *hostname, struct fail *fail)
 {
-    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-        if (mkdirat(dir, folders[i].path, 0755) < 0 ||
-            fchmodat(dir, folders[i].path, folders[i].mode, 0) < 0)
-            return fail_sys(fail, "make folders of the skeleton");
+    for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++) {
+        if (mkdirat(dir, directories[i].path, 0755) < 0 ||
+            fchmodat(dir, directories[i].path, directories[i].mode, 0) < 0)
+            return fail_sys(fail, "make directories of the skeleton");
     }
     for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
         if (symlinkat(links[i].target, dir, links[i].path) < 0)
@@ -388,11 +388,11 @@ int skeleton_own(const char *root, uid_t owner)
     int dir = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int result = dir < 0 ? -1 : 0;
 
-    for (size_t i = 0; result == 0 && i < sizeof(folders) / sizeof(folders[0]); i++) {
-        bool home = strcmp(folders[i].path, "home/user") == 0;
+    for (size_t i = 0; result == 0 && i < sizeof(directories) / sizeof(directories[0]); i++) {
+        bool home = strcmp(directories[i].path, "home/user") == 0;
         uid_t uid = home ? owner + IDS_USER : owner;
 
-        result = fchownat(dir, folders[i].path, uid, uid, AT_SYMLINK_NOFOLLOW);
+        result = fchownat(dir, directories[i].path, uid, uid, AT_SYMLINK_NOFOLLOW);
     }
     if (result == 0)
         result = fchown(dir, owner, owner);

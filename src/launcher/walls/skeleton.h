@@ -13,5 +13,5 @@
  * user is given away by the caller. */
 int skeleton_fill(int dir, const char *hostname, struct fail *fail);
 
-/* Gives the folders of a root that was made from it to the sandbox: where ids cannot be mapped. */
+/* Gives the directories of a root that was made from it to the sandbox: where ids cannot be mapped. */
 int skeleton_own(const char *root, uid_t owner);

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define FOLDER "skeletons"
+#define DIRECTORY "skeletons"
 
 static bool maps_ids(struct launcher *launcher, int mount)
 {
@@ -35,37 +35,38 @@ bool skeleton_maps_in_memory(struct launcher *launcher)
     return result;
 }
 
-static int open_folder(struct launcher *launcher)
+static int open_directory(struct launcher *launcher)
 {
-    (void)mkdirat(launcher->host.state, FOLDER, 0700);
-    return sys_open_beneath(launcher->host.state, FOLDER, O_RDONLY | O_DIRECTORY);
+    (void)mkdirat(launcher->host.state, DIRECTORY, 0700);
+    return sys_open_beneath(launcher->host.state, DIRECTORY, O_RDONLY | O_DIRECTORY);
 }
 
 int skeleton_make_on_disk(struct launcher *launcher, struct fail *fail)
 {
     struct timespec now;
     char name[48];
-    int folder;
+    int directory;
     int tree = -1;
     int probe;
 
     skeletons_sweep(launcher);
     clock_gettime(CLOCK_REALTIME, &now);
     snprintf(name, sizeof(name), "%d.%lld.%ld", launcher->pid, (long long)now.tv_sec, now.tv_nsec);
-    folder = open_folder(launcher);
-    if (folder < 0 || mkdirat(folder, name, 0755) < 0 || fchmodat(folder, name, 0755, 0) < 0) {
-        if (folder >= 0)
-            close(folder);
-        return fail_sys(fail, "make a folder for the skeleton");
+    directory = open_directory(launcher);
+    if (directory < 0 || mkdirat(directory, name, 0755) < 0 ||
+        fchmodat(directory, name, 0755, 0) < 0) {
+        if (directory >= 0)
+            close(directory);
+        return fail_sys(fail, "make a directory for the skeleton");
     }
-    probe = sys_clone_tree(folder, name, 0);
+    probe = sys_clone_tree(directory, name, 0);
     if (probe >= 0 && maps_ids(launcher, probe))
-        tree = sys_clone_tree(folder, name, 0);
+        tree = sys_clone_tree(directory, name, 0);
     if (tree < 0)
-        (void)unlinkat(folder, name, AT_REMOVEDIR);
+        (void)unlinkat(directory, name, AT_REMOVEDIR);
     if (probe >= 0)
         close(probe);
-    close(folder);
+    close(directory);
     return tree;
 }
 
@@ -78,14 +79,14 @@ static void look(void *user, const char *id)
 void skeletons_sweep(struct launcher *launcher)
 {
     bool used = false;
-    int folder;
+    int directory;
 
     if (launcher->host.state < 0 || state_each(&launcher->state, look, &used) < 0 || used)
         return;
-    folder = sys_open_beneath(launcher->host.state, FOLDER, O_RDONLY | O_DIRECTORY);
-    if (folder < 0)
+    directory = sys_open_beneath(launcher->host.state, DIRECTORY, O_RDONLY | O_DIRECTORY);
+    if (directory < 0)
         return;
-    (void)remove_content(folder);
-    close(folder);
-    (void)unlinkat(launcher->host.state, FOLDER, AT_REMOVEDIR);
+    (void)remove_content(directory);
+    close(directory);
+    (void)unlinkat(launcher->host.state, DIRECTORY, AT_REMOVEDIR);
 }

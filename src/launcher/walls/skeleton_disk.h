@@ -2,7 +2,7 @@
 
 /*
  * The skeleton of the host template on a disk. It lies in memory where the kernel can map the ids
- * of a tmpfs, from 6.3 on; before that it is a folder of the state directory, whose file system
+ * of a tmpfs, from 6.3 on; before that it is a directory of the state directory, whose file system
  * usually can. Sandboxes keep using it when the launcher has gone, so it goes with the last of
  * them.
  */
@@ -16,8 +16,8 @@ struct launcher;
 /* Whether this kernel can do that at all. */
 bool skeleton_maps_in_memory(struct launcher *launcher);
 
-/* A mount of the new, empty folder. -1 where that file system cannot map ids either. */
+/* A mount of the new, empty directory. -1 where that file system cannot map ids either. */
 int skeleton_make_on_disk(struct launcher *launcher, struct fail *fail);
 
-/* Removes the folders of this state directory unless there are sandboxes. */
+/* Removes the directories of this state directory unless there are sandboxes. */
 void skeletons_sweep(struct launcher *launcher);

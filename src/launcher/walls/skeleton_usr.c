@@ -14,7 +14,7 @@
 
 typedef bool (*entry_fn)(int skeleton, int dir, const char *name);
 
-/* Whether it is so for each entry of the folder. */
+/* Whether it is so for each entry of the directory. */
 static bool for_each(int skeleton, int dir, entry_fn function)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -35,7 +35,7 @@ static bool for_each(int skeleton, int dir, entry_fn function)
     return result;
 }
 
-static bool mark_folder(int dir, const char *path, const char *attribute, const char *value)
+static bool mark_directory(int dir, const char *path, const char *attribute, const char *value)
 {
     int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     bool result = fd >= 0 && fsetxattr(fd, attribute, value, strlen(value), 0) == 0;
@@ -45,17 +45,17 @@ static bool mark_folder(int dir, const char *path, const char *attribute, const 
     return result;
 }
 
-/* A folder of the skeleton is not continued by one of the same name below it. */
-static bool close_folder(int skeleton, int dir, const char *name)
+/* A directory of the skeleton is not continued by one of the same name below it. */
+static bool close_directory(int skeleton, int dir, const char *name)
 {
     struct stat status;
 
     if (fstatat(dir, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
         return false;
-    return !S_ISDIR(status.st_mode) || mark_folder(skeleton, name, ATTRIBUTE("opaque"), "y");
+    return !S_ISDIR(status.st_mode) || mark_directory(skeleton, name, ATTRIBUTE("opaque"), "y");
 }
 
-/* The uppermost folder is the one whose owner, mode and times are seen. */
+/* The uppermost directory is the one whose owner, mode and times are seen. */
 static bool copy_status(int dir, const char *path, const struct stat *status)
 {
     const struct timespec times[] = { status->st_atim, status->st_mtim };
@@ -65,10 +65,10 @@ static bool copy_status(int dir, const char *path, const struct stat *status)
            utimensat(dir, path, times, 0) == 0;
 }
 
-static bool lead_to_folder(int skeleton, const char *path, const struct stat *status)
+static bool lead_to_directory(int skeleton, const char *path, const struct stat *status)
 {
     return mkdirat(skeleton, path, 0755) == 0 &&
-           mark_folder(skeleton, path, ATTRIBUTE("redirect"), strchr(path, '/')) &&
+           mark_directory(skeleton, path, ATTRIBUTE("redirect"), strchr(path, '/')) &&
            copy_status(skeleton, path, status);
 }
 
@@ -93,7 +93,7 @@ static bool lead_to(int skeleton, int usr, const char *name)
         return false;
     if (S_ISLNK(status.st_mode))
         return copy_link(skeleton, path, usr, name);
-    return S_ISDIR(status.st_mode) && lead_to_folder(skeleton, path, &status);
+    return S_ISDIR(status.st_mode) && lead_to_directory(skeleton, path, &status);
 }
 
 /* Unless something of the skeleton is in its place. */
@@ -107,7 +107,7 @@ bool skeleton_join_usr(int skeleton, int usr)
 {
     struct stat status;
 
-    return fstat(usr, &status) == 0 && for_each(skeleton, skeleton, close_folder) &&
+    return fstat(usr, &status) == 0 && for_each(skeleton, skeleton, close_directory) &&
            for_each(skeleton, usr, lead_to) && copy_status(skeleton, "usr", &status) &&
            for_each(skeleton, usr, hide);
 }

@@ -97,11 +97,11 @@ static bool pin(cpu_set_t *out_before)
  * rather than files, which take longer to close. */
 static int fill_first_table(void)
 {
-    int place = openat(LAUNCH_FD_STATE, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int last = place;
+    int filler = openat(LAUNCH_FD_STATE, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int last = filler;
 
     while (last >= 0 && last < FIRST_TABLE - 1)
-        last = fcntl(place, F_DUPFD_CLOEXEC, 0);
+        last = fcntl(filler, F_DUPFD_CLOEXEC, 0);
     return last < 0 ? -1 : 0;
 }
 
@@ -262,7 +262,7 @@ int spawn_limit(const struct launcher *launcher, const struct launch_limits *lim
 /* A table of its own, for init: the standard descriptors, which are /dev/null already, and its
  * socket. Of what the launcher has open there may be hundreds, and things that are about to go with
  * whoever closes them last. */
-static int place_descriptors(void)
+static int arrange_descriptors(void)
 {
     if (sys_close_range(SPAWN_FD_PASSED + 1, ~0U, SYS_CLOSE_RANGE_UNSHARE) < 0 ||
         dup2(SPAWN_FD_PASSED, SPAWN_FD_SOCKET) < 0)
@@ -279,8 +279,8 @@ int spawn_exec(struct spawn *spawn, const char *const argv[])
         struct filter_instruction *filter;
     } program = { .length = launcher->filter_length, .filter = launcher->filter };
 
-    if (place_descriptors() < 0)
-        return fail_sys(&spawn->fail, "place descriptors");
+    if (arrange_descriptors() < 0)
+        return fail_sys(&spawn->fail, "arrange descriptors");
     if (program.length && prctl(PR_SET_SECCOMP, 2, &program) < 0)
         return fail_sys(&spawn->fail, "install seccomp filter");
     syscall(SYS_execveat, launcher->init, "", argv, no_environment, AT_EMPTY_PATH);

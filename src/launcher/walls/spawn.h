@@ -22,7 +22,7 @@ struct spawn {
     struct mark mark;
     const struct template *template; /* borrowed; native only */
     struct cgroup_entry cgroup;      /* owned */
-    int dir;                         /* owned: the sandbox's folder */
+    int dir;                         /* owned: the sandbox's directory */
     int mark_fd;                     /* owned: the mark, for the pid */
     int socket;                      /* owned: where init listens */
     int userns;                      /* owned; native only */
