@@ -191,8 +191,8 @@ static void put_output(struct json_writer *json, struct api *api, const struct e
 
     if (!execution)
         return;
-    put_stream(json, "stdout", execution_mask(execution), execution->out);
-    put_stream(json, "stderr", execution_mask(execution), execution->err);
+    put_stream(json, "stdout", execution_mask(execution), execution_stdout(execution));
+    put_stream(json, "stderr", execution_mask(execution), execution_stderr(execution));
 }
 
 static bool is_audited(const char *type)

@@ -253,10 +253,11 @@ static void identify_program(struct api_request *request, api_handler_fn *then)
         api_fail(request, &err);
         return;
     }
-    request->owner = xstrdup(execution->session->owner);
-    request->principal = xstrdup(execution->id);
+    request->owner = xstrdup(execution_session(execution)->owner);
+    request->principal = xstrdup(execution_facts(execution)->id);
     request->on_behalf_of = xstrdup("");
-    memcpy(request->session_id, execution->session_id, sizeof(request->session_id));
+    memcpy(request->session_id, execution_facts(execution)->session_id,
+           sizeof(request->session_id));
     then(request);
 }
 

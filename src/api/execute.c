@@ -112,32 +112,33 @@ static bool put_stream(struct json_writer *json, const char *key, struct spool *
 /* Output that could not be read counts too. */
 static const char *find_error(const struct execution *execution)
 {
-    const struct error *err = spool_error(execution->out);
+    const struct error *err = spool_error(execution_stdout(execution));
 
-    if (execution->error)
-        return execution->error;
-    if (!err && execution->err)
-        err = spool_error(execution->err);
+    if (execution_facts(execution)->error)
+        return execution_facts(execution)->error;
+    if (!err && execution_stderr(execution))
+        err = spool_error(execution_stderr(execution));
     return err ? err->message : NULL;
 }
 
 static void put_end(const struct execution *execution, struct json_writer *json)
 {
+    const struct execution_facts *facts = execution_facts(execution);
     char timeout[STR_UNIT_SIZE];
     scoped(free) char *timed_out = NULL;
 
-    json_put_text(json, "state", execution_state_name(execution->state));
-    if (execution->exit_code >= 0)
-        json_put_int(json, "exit_code", execution->exit_code);
+    json_put_text(json, "state", execution_state_name(facts->state));
+    if (facts->exit_code >= 0)
+        json_put_int(json, "exit_code", facts->exit_code);
     else
         json_put_null(json, "exit_code");
-    if (execution->signal)
-        json_put_int(json, "signal", execution->signal);
+    if (facts->signal)
+        json_put_int(json, "signal", facts->signal);
     else
         json_put_null(json, "signal");
-    json_put_text(json, "reason", execution->reason);
-    if (execution->state == EXECUTION_TIMEOUT) {
-        str_format_duration(execution->timeout_ms, timeout);
+    json_put_text(json, "reason", facts->reason);
+    if (facts->state == EXECUTION_TIMEOUT) {
+        str_format_duration(facts->timeout_ms, timeout);
         timed_out = xasprintf("timeout: execution timed out after %s", timeout);
     }
     json_put_text(json, "error", timed_out ? timed_out : find_error(execution));
@@ -170,9 +171,9 @@ static void reply(struct answer *answer)
 {
     const struct execute *execute = &answer->execute;
     const struct execution *execution = execute->execution;
-    size_t capture = (size_t)execution->core->parts.config->exec.output_capture_bytes;
-    int64_t wall_us =
-        execution->started.boot_us ? execution->ended.boot_us - execution->started.boot_us : 0;
+    const struct execution_facts *facts = execution_facts(execution);
+    size_t capture = (size_t)answer->request->core->parts.config->exec.output_capture_bytes;
+    int64_t wall_us = facts->started.boot_us ? facts->ended.boot_us - facts->started.boot_us : 0;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     scoped(free) char *warning = execution_warning(execution);
@@ -180,16 +181,17 @@ static void reply(struct answer *answer)
     bool is_truncated;
 
     json_begin_object(&json, NULL);
-    is_truncated = put_stream(&json, "stdout", execution->out, capture);
-    is_truncated = put_stream(&json, "stderr", execution->err, capture) || is_truncated;
+    is_truncated = put_stream(&json, "stdout", execution_stdout(execution), capture);
+    is_truncated = put_stream(&json, "stderr", execution_stderr(execution), capture) ||
+                   is_truncated;
     json_put_bool(&json, "truncated", is_truncated);
     put_end(execution, &json);
-    json_put_text(&json, "execution_id", execution->id);
+    json_put_text(&json, "execution_id", facts->id);
     json_put_double(&json, "duration_seconds", (double)wall_us / 1e6);
-    json_put_bool(&json, "files_were_reset", execution->files_were_reset);
+    json_put_bool(&json, "files_were_reset", facts->files_were_reset);
     json_put_text(&json, "warning", warning);
     json_put_text(&json, "reset_reason",
-                  end_reason_text_or_null(&execution->reset_reason, reset_reason));
+                  end_reason_text_or_null(&facts->reset_reason, reset_reason));
     put_session(execute, &json);
     json_end_object(&json);
     api_reply(answer->request, 200, &text);

@@ -147,7 +147,8 @@ static void wait_release(struct wait *wait)
 /* What has not begun is not worth a slot once nobody waits for it. */
 static bool waits_for_its_turn(const struct execution *execution)
 {
-    return execution->state == EXECUTION_QUEUED && !execution->background;
+    return execution_facts(execution)->state == EXECUTION_QUEUED &&
+           !execution_facts(execution)->kind != EXECUTION_FOREGROUND;
 }
 
 static void on_wait_gone(struct api_request *request)
@@ -164,8 +165,8 @@ static void wait_answer(struct wait *wait)
     struct api_request *request = wait->request;
     struct execution *execution = wait->execution;
 
-    if (wait->status == 201 && execution->start_error.code)
-        api_fail(request, &execution->start_error);
+    if (wait->status == 201 && execution_facts(execution)->start_error.code)
+        api_fail(request, &execution_facts(execution)->start_error);
     else
         execution_reply(request, wait->status, execution);
     request->on_gone = NULL;
@@ -176,7 +177,7 @@ static void on_wait_change(struct execution_watcher *watcher)
 {
     struct wait *wait = container_of(watcher, struct wait, watcher);
 
-    if (execution_state_is_final(wait->execution->state))
+    if (execution_state_is_final(execution_facts(wait->execution)->state))
         wait_answer(wait);
 }
 
@@ -206,7 +207,7 @@ static struct wait *wait_for(struct api_request *request, struct execution *exec
 void execution_reply_when_ended(struct api_request *request, struct execution *execution,
                                 int status, int64_t wait_ms)
 {
-    if (wait_ms == 0 || execution_state_is_final(execution->state))
+    if (wait_ms == 0 || execution_state_is_final(execution_facts(execution)->state))
         execution_reply(request, status, execution);
     else
         wait_for(request, execution, status, wait_ms);
@@ -263,7 +264,7 @@ static void follow_up(struct api_request *request, struct execution *execution, 
         execution_stream(request, execution, cancels);
     } else if (api_parameter_bool(request, "wait", &waits, &err) == 0 && !waits) {
         reply_when_recorded(request, execution);
-    } else if (execution_state_is_final(execution->state)) {
+    } else if (execution_state_is_final(execution_facts(execution)->state)) {
         execution_reply(request, status, execution);
     } else {
         wait_for(request, execution, status, -1)->cancels = cancels;

@@ -150,7 +150,7 @@ static void send_gap(struct event_stream *events, const struct stream *stream, u
 static bool send_piece(struct event_stream *events, struct stream *stream, uint64_t limit)
 {
     static uint8_t bytes[PIECE_BYTES];
-    bool may_grow = !execution_state_is_final(events->execution->state);
+    bool may_grow = !execution_state_is_final(execution_facts(events->execution)->state);
     uint64_t start, end;
     ssize_t count;
 
@@ -181,7 +181,7 @@ static bool send_piece(struct event_stream *events, struct stream *stream, uint6
  * anything after a gap, does not wait for its turn. */
 static bool send_next(struct event_stream *events)
 {
-    const struct stream_order *order = events->execution->order;
+    const struct stream_order *order = execution_stream_order(events->execution);
     struct stream *streams = events->streams;
     struct stream_order_place place;
     bool is_sent = false;
@@ -216,7 +216,7 @@ static void pump(struct event_stream *events)
     struct execution *execution = events->execution;
     bool progress = true;
 
-    if (!events->started && execution->state != EXECUTION_QUEUED) {
+    if (!events->started && execution_facts(execution)->state != EXECUTION_QUEUED) {
         events->started = true;
         send_execution(events, "started");
     }
@@ -227,7 +227,7 @@ static void pump(struct event_stream *events)
             spool_follower_moved(events->streams[i].spool, &events->streams[i].follower,
                                  events->streams[i].offset);
     }
-    if (progress || !execution_state_is_final(execution->state))
+    if (progress || !execution_state_is_final(execution_facts(execution)->state))
         return;
     send_last_gaps(events);
     send_execution(events, "exit");
@@ -276,15 +276,16 @@ void execution_stream(struct api_request *request, struct execution *execution, 
     events->cancels = cancels;
     execution_ref(execution);
     execution_watch(execution, &events->watcher, on_change);
-    stream_init(&events->streams[0], "stdout", execution->out);
-    stream_init(&events->streams[1], "stderr", execution->err);
+    stream_init(&events->streams[0], "stdout", execution_stdout(execution));
+    stream_init(&events->streams[1], "stderr", execution_stderr(execution));
     timer_init(&events->heartbeat, request->core->loop, on_heartbeat);
     timer_arm_in(&events->heartbeat, HEARTBEAT_US);
     request->state = events;
     request->on_gone = on_gone;
 
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
-    http_respond_header(request->exchange, "X-Sandglass-Execution-Id", execution->id);
+    http_respond_header(request->exchange, "X-Sandglass-Execution-Id",
+                        execution_facts(execution)->id);
     http_respond_on_drain(request->exchange, on_drain);
     api_stream_start(request);
     pump(events);

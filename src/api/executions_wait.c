@@ -122,9 +122,10 @@ static bool has_text(struct condition *condition)
 static bool has_port(const struct condition *condition)
 {
     const struct execution *execution = condition->execution;
-    const struct sandbox *sandbox = execution->session ? execution->session->sandbox : NULL;
+    const struct sandbox *sandbox =
+        execution_session(execution) ? execution_session(execution)->sandbox : NULL;
 
-    return sandbox && str_equal(sandbox_id(sandbox), execution->sandbox_id) &&
+    return sandbox && str_equal(sandbox_id(sandbox), execution_facts(execution)->sandbox_id) &&
            sandbox_pid(sandbox) > 0 && ports_is_listening(sandbox_pid(sandbox), condition->port);
 }
 
@@ -135,7 +136,7 @@ static bool check(struct condition *condition)
 
     if (is_met)
         answer(condition, true, NULL);
-    else if (execution_state_is_final(condition->execution->state))
+    else if (execution_state_is_final(execution_facts(condition->execution)->state))
         answer(condition, false, "ended");
     else
         return false;
@@ -146,7 +147,7 @@ static void on_change(struct execution_watcher *watcher)
 {
     struct condition *condition = container_of(watcher, struct condition, watcher);
 
-    if (condition->text || execution_state_is_final(condition->execution->state))
+    if (condition->text || execution_state_is_final(execution_facts(condition->execution)->state))
         (void)check(condition);
 }
 
@@ -223,7 +224,7 @@ static void on_live(struct api_request *request, struct execution *execution)
     condition->execution = execution;
     condition->began_us = loop_now_us(request->core->loop);
     condition->poll_us = POLL_FIRST_US;
-    set_searches(condition, &wish, execution->out, execution->err);
+    set_searches(condition, &wish, execution_stdout(execution), execution_stderr(execution));
     timer_init(&condition->deadline, request->core->loop, on_deadline);
     timer_init(&condition->poll, request->core->loop, on_poll);
     execution_ref(execution);

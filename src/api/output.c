@@ -126,7 +126,8 @@ static bool is_complete(const struct reader *reader)
 {
     if (reader->offset >= reader->end || !reader->follows)
         return true;
-    return !reader->execution || execution_state_is_final(reader->execution->state);
+    return !reader->execution ||
+           execution_state_is_final(execution_facts(reader->execution)->state);
 }
 
 /* Bytes came that could not be kept, and that the head of the answer did not name. */
@@ -260,7 +261,7 @@ static int read_range(struct reader *reader, struct error *err)
         api_parameter_bool(request, "follow", &reader->follows, err) < 0)
         return -1;
     if (request->is_head || !reader->execution ||
-        execution_state_is_final(reader->execution->state))
+        execution_state_is_final(execution_facts(reader->execution)->state))
         reader->follows = false;
     if (!reader->follows && reader->offset > length)
         return error_named(err, ERR_INVALID, "offset_beyond_end",
@@ -335,10 +336,11 @@ static void use_live(struct reader *reader, struct execution *execution, enum st
 {
     reader->execution = execution;
     execution_ref(execution);
-    reader->merged.streams[0] = stream == STREAM_STDERR ? execution->err : execution->out;
-    if (stream == STREAM_MERGED && execution->err) {
-        reader->merged.streams[1] = execution->err;
-        reader->merged.order = execution->order;
+    reader->merged.streams[0] = stream == STREAM_STDERR ? execution_stderr(execution)
+                                                        : execution_stdout(execution);
+    if (stream == STREAM_MERGED && execution_stderr(execution)) {
+        reader->merged.streams[1] = execution_stderr(execution);
+        reader->merged.order = execution_stream_order(execution);
     }
     execution_watch(execution, &reader->watcher, on_change);
 }

@@ -172,7 +172,7 @@ static void put_stored(struct api_request *request)
     struct error err = { 0 };
 
     if (execution && vault_open(request->core->vault, &err) == 0)
-        stored = storage_upload_begin(request->core->storage, execution->session, name,
+        stored = storage_upload_begin(request->core->storage, execution_session(execution), name,
                                       head->content_length > 0 ? (uint64_t)head->content_length : 0,
                                       &err);
     if (!stored) {

@@ -135,10 +135,10 @@ static void say_session(struct python *python)
 static bool say_lost_output(struct python *python)
 {
     const struct execution *execution = python->execute.execution;
-    const struct error *err = spool_error(execution->out);
+    const struct error *err = spool_error(execution_stdout(execution));
 
-    if (!err && execution->err)
-        err = spool_error(execution->err);
+    if (!err && execution_stderr(execution))
+        err = spool_error(execution_stderr(execution));
     if (err)
         tool_say(python->call, "\n[notice] The output is incomplete: %s.", err->message);
     return err != NULL;
@@ -147,33 +147,32 @@ static bool say_lost_output(struct python *python)
 static void say_end(struct python *python)
 {
     const struct execution *execution = python->execute.execution;
-    int64_t wall_us =
-        execution->started.boot_us ? execution->ended.boot_us - execution->started.boot_us : 0;
+    const struct execution_facts *facts = execution_facts(execution);
+    int64_t wall_us = facts->started.boot_us ? facts->ended.boot_us - facts->started.boot_us : 0;
     char timeout[STR_UNIT_SIZE];
     bool is_lost;
 
     begin_part(python->call);
     tool_say(python->call, "[exit=%d duration=%.2fs]",
-             execution->signal ? 128 + execution->signal : execution->exit_code,
-             (double)wall_us / 1e6);
+             facts->signal ? 128 + facts->signal : facts->exit_code, (double)wall_us / 1e6);
     is_lost = say_lost_output(python);
-    if (execution->state == EXECUTION_EXITED) {
-        python->call->result.is_error = execution->exit_code != 0 || is_lost;
+    if (facts->state == EXECUTION_EXITED) {
+        python->call->result.is_error = facts->exit_code != 0 || is_lost;
         tool_finish(python->call);
-    } else if (execution->state == EXECUTION_TIMEOUT) {
-        str_format_duration(execution->timeout_ms, timeout);
+    } else if (facts->state == EXECUTION_TIMEOUT) {
+        str_format_duration(facts->timeout_ms, timeout);
         tool_fail(python->call,
                   "timeout: execution timed out after %s; what it wrote until then is above. Give "
                   "a larger "
                   "timeout (600 at most), or do less in one call.",
                   timeout);
-    } else if (execution->state == EXECUTION_CANCELLED) {
+    } else if (facts->state == EXECUTION_CANCELLED) {
         tool_fail(python->call, "interrupted by the user. The sandbox and its files are kept.");
-    } else if (execution->error) {
-        tool_fail(python->call, "execution error: %s.", execution->error);
+    } else if (facts->error) {
+        tool_fail(python->call, "execution error: %s.", facts->error);
     } else {
         tool_fail(python->call, "execution error: the sandbox has ended meanwhile (%s).",
-                  execution->reason ? execution->reason : "unknown");
+                  facts->reason ? facts->reason : "unknown");
     }
 }
 
@@ -192,14 +191,15 @@ static void say_tip(struct python *python)
 static void put_structured(struct python *python)
 {
     const struct execution *execution = python->execute.execution;
+    const struct execution_facts *facts = execution_facts(execution);
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
     json_put_text(&json, "session_id", python->execute.session_id);
-    json_put_text(&json, "execution_id", execution->id);
-    json_put_text(&json, "state", execution_state_name(execution->state));
-    json_put_int(&json, "exit_code", execution->exit_code);
+    json_put_text(&json, "execution_id", facts->id);
+    json_put_text(&json, "state", execution_state_name(facts->state));
+    json_put_int(&json, "exit_code", facts->exit_code);
     json_end_object(&json);
     python->call->result.structured = buffer_steal_text(&text);
 }
@@ -209,8 +209,8 @@ static void answer(struct python *python)
     scoped(free) char *warning = execution_warning(python->execute.execution);
 
     put_structured(python);
-    if (python->execute.execution->files_were_reset)
-        tool_say_reset(python->call, &python->execute.execution->reset_reason);
+    if (execution_facts(python->execute.execution)->files_were_reset)
+        tool_say_reset(python->call, &execution_facts(python->execute.execution)->reset_reason);
     if (warning)
         tool_say(python->call, "[warning] %s\n", warning);
     for (size_t i = 0; i < ARRAY_LENGTH(python->streams); i++)
@@ -269,7 +269,8 @@ static void on_done(struct execute *execute)
         return;
     }
     for (size_t i = 0; i < ARRAY_LENGTH(python->streams); i++) {
-        python->streams[i].spool = i == 0 ? execution->out : execution->err;
+        python->streams[i].spool = i == 0 ? execution_stdout(execution)
+                                          : execution_stderr(execution);
         python->streams[i].mask = MASK_STREAM(execution_mask(execution));
     }
     timer_arm_in(&python->next, 0);

@@ -68,11 +68,8 @@ static void say_end(struct tool_call *call, const struct session *session)
 
 static void say_running(struct tool_call *call, const struct session *session)
 {
-    const struct execution *execution;
-    size_t count = 0;
+    size_t count = executions_count_busy(session);
 
-    list_for_each (execution, &session->executions, node)
-        count += !execution_state_is_final(execution->state) && !execution->is_context;
     tool_say(call, "Running: %zu %s\n", count, count == 1 ? "execution" : "executions");
 }
 

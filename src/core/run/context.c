@@ -30,7 +30,8 @@ static const struct context_language *find_language(const char *name)
 
 static struct spool *stream_output(const struct context *context, size_t stream)
 {
-    return stream == 0 ? context->execution->out : context->execution->err;
+    return stream == 0 ? execution_stdout(context->execution)
+                       : execution_stderr(context->execution);
 }
 
 static void on_change(struct execution_watcher *watcher)
@@ -89,7 +90,7 @@ void context_drop_driver(struct context *context, bool cancel, const char *cause
         driver_parser_fini(&stream->parser);
     }
     execution_unwatch(&context->watcher);
-    if (cancel && !execution_state_is_final(execution->state))
+    if (cancel && !execution_state_is_final(execution_facts(execution)->state))
         execution_cancel(execution);
     execution_unref(execution);
     context->execution = NULL;
@@ -100,16 +101,16 @@ void context_drop_driver(struct context *context, bool cancel, const char *cause
 
 void context_describe_end(const struct execution *execution, char *text, size_t size)
 {
-    if (execution->error)
-        snprintf(text, size, "%s", execution->error);
-    else if (execution->reason)
-        snprintf(text, size, "%s", execution->reason);
-    else if (execution->signal)
-        snprintf(text, size, "signal %d", execution->signal);
-    else if (execution->state == EXECUTION_EXITED)
-        snprintf(text, size, "exit %d", execution->exit_code);
+    if (execution_facts(execution)->error)
+        snprintf(text, size, "%s", execution_facts(execution)->error);
+    else if (execution_facts(execution)->reason)
+        snprintf(text, size, "%s", execution_facts(execution)->reason);
+    else if (execution_facts(execution)->signal)
+        snprintf(text, size, "signal %d", execution_facts(execution)->signal);
+    else if (execution_facts(execution)->state == EXECUTION_EXITED)
+        snprintf(text, size, "exit %d", execution_facts(execution)->exit_code);
     else
-        snprintf(text, size, "%s", execution_state_name(execution->state));
+        snprintf(text, size, "%s", execution_state_name(execution_facts(execution)->state));
 }
 
 /* --- life ------------------------------------------------------------------------------------ */
@@ -247,7 +248,7 @@ int context_interrupt(struct context *context, struct error *err)
 {
     struct context_run *run = list_first(&context->runs, struct context_run, node);
 
-    if (!context->execution || context->execution->state != EXECUTION_RUNNING)
+    if (!context->execution || execution_facts(context->execution)->state != EXECUTION_RUNNING)
         return error_named(err, ERR_CONFLICT, "context_not_running", "nothing runs in context %s",
                            context->id);
     if (run && run->state == RUN_ACTIVE)
@@ -293,7 +294,7 @@ void contexts_drop_all(struct core *core)
 
 void context_restore(struct session *session, struct execution *execution)
 {
-    const char *text = execution->request_json;
+    const char *text = execution_facts(execution)->request_json;
     scoped(json_decref) json_t *request = json_read(text, strlen(text), NULL);
     const char *id = json_string_value(json_object_get(request, "context"));
     const char *cwd = json_string_value(json_object_get(request, "cwd"));
@@ -306,7 +307,7 @@ void context_restore(struct session *session, struct execution *execution)
     context = add_context(session, language);
     snprintf(context->id, sizeof(context->id), "%s", id);
     context->cwd = cwd ? xstrdup(cwd) : NULL;
-    context->created = execution->created;
+    context->created = execution_facts(execution)->created;
     take_driver(context, execution, true);
 }
 
@@ -329,7 +330,8 @@ void context_write_json(const struct context *context, struct json_writer *json,
     json_put_text(json, "language", context->language->name);
     json_put_text(json, "state", state_name(context));
     json_put_text(json, "cwd", context->cwd);
-    json_put_text(json, "execution_id", context->execution ? context->execution->id : NULL);
+    json_put_text(json, "execution_id",
+                  context->execution ? execution_facts(context->execution)->id : NULL);
     json_put_int(json, "replacements", context->replacements);
     json_put_text(json, "cause", context->cause);
     json_put_time(json, "created_at", context->created.wall_us);

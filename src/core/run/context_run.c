@@ -32,7 +32,8 @@ static void begin_next(struct context *context);
 
 static struct spool *stream_output(const struct context *context, size_t stream)
 {
-    return stream == 0 ? context->execution->out : context->execution->err;
+    return stream == 0 ? execution_stdout(context->execution)
+                       : execution_stderr(context->execution);
 }
 
 /* --- the end --------------------------------------------------------------------------------- */
@@ -223,7 +224,7 @@ static void send_input(struct context_run *run)
     struct execution *execution = run->context->execution;
     ssize_t count;
 
-    while (run->input.length && execution->state == EXECUTION_RUNNING) {
+    while (run->input.length && execution_facts(execution)->state == EXECUTION_RUNNING) {
         count = execution_write_stdin(execution, run->input.data, run->input.length, NULL);
         if (count <= 0)
             return;
@@ -245,7 +246,7 @@ static void on_driver_gone(struct context *context, struct context_run *run)
     read_streams(run);
     if (!has_room(run))
         return;
-    run->exit_code = context->execution->exit_code;
+    run->exit_code = execution_facts(context->execution)->exit_code;
     context_drop_driver(context, false, cause);
     context_run_finish(run, run->is_timed_out ? RUN_TIMEOUT : RUN_CRASHED, cause);
 }
@@ -290,7 +291,7 @@ void context_pump(struct context *context)
         if (has_room(run) && end_without_output(context, run))
             return;
     }
-    if (context->execution && execution_state_is_final(context->execution->state))
+    if (context->execution && execution_state_is_final(execution_facts(context->execution)->state))
         on_driver_gone(context, run);
 }
 

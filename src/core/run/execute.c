@@ -82,7 +82,7 @@ static bool is_visible(const char *path, size_t length)
  * run before has left it was changed by this one. */
 static bool is_of_the_run(const struct execute *execute, const struct protocol_entry_view *entry)
 {
-    int64_t since_us = execute->execution->created.wall_us - CLOCK_SLACK_US;
+    int64_t since_us = execution_facts(execute->execution)->created.wall_us - CLOCK_SLACK_US;
 
     return entry->fixed.stat.changed_us >= since_us &&
            !file_snapshot_has(execute->before, &entry->fixed.stat);
@@ -108,8 +108,8 @@ static void exchange_snapshots(struct execute *execute)
     if (!session)
         return;
     execute->before = session->files_before;
-    session->files_before =
-        file_snapshot_new(&execute->listing, execute->execution->ended.wall_us - CLOCK_SLACK_US);
+    session->files_before = file_snapshot_new(
+        &execute->listing, execution_facts(execute->execution)->ended.wall_us - CLOCK_SLACK_US);
 }
 
 /* For the history, which cannot look later. */
@@ -123,7 +123,7 @@ static void record_files(const struct execute *execute)
     unsigned count = 0;
 
     json_begin_object(&json, NULL);
-    json_put_text(&json, "execution_id", execute->execution->id);
+    json_put_text(&json, "execution_id", execution_facts(execute->execution)->id);
     json_begin_array(&json, "files");
     for (; count < FILES_RECORDED && execute_next_file(execute, true, &at, &entry); count++) {
         json_begin_object(&json, NULL);
@@ -181,8 +181,8 @@ static void list_files(struct execute *execute)
         return;
     }
     execute->state = EXECUTE_LISTING;
-    session_use_begin(&execute->use, session, execute->execution->generation, on_list_ready,
-                      on_list_lost);
+    session_use_begin(&execute->use, session, execution_facts(execute->execution)->generation,
+                      on_list_ready, on_list_lost);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -192,15 +192,15 @@ static void on_change(struct execution_watcher *watcher)
     struct execute *execute = container_of(watcher, struct execute, watcher);
     struct execution *execution = execute->execution;
 
-    if (!execution_state_is_final(execution->state))
+    if (!execution_state_is_final(execution_facts(execution)->state))
         return;
     execution_unwatch(&execute->watcher);
-    if (execution->state == EXECUTION_EXITED) {
+    if (execution_facts(execution)->state == EXECUTION_EXITED) {
         list_files(execute);
         return;
     }
-    execute->err = execution->start_error;
-    remove_session(execute, END_FAILED, execution_state_name(execution->state));
+    execute->err = execution_facts(execution)->start_error;
+    remove_session(execute, END_FAILED, execution_state_name(execution_facts(execution)->state));
 }
 
 static struct execution_request wanted_execution(const struct execute_request *request)

@@ -53,6 +53,68 @@ bool execution_state_is_final(enum execution_state state)
     return state >= EXECUTION_EXITED;
 }
 
+const struct execution_facts *execution_facts(const struct execution *execution)
+{
+    return &execution->facts;
+}
+
+struct session *execution_session(const struct execution *execution)
+{
+    return execution->session;
+}
+
+struct spool *execution_stdout(const struct execution *execution)
+{
+    return execution->out;
+}
+
+struct spool *execution_stderr(const struct execution *execution)
+{
+    return execution->err;
+}
+
+struct stream_order *execution_stream_order(const struct execution *execution)
+{
+    return execution->order;
+}
+
+size_t executions_count(const struct session *session)
+{
+    const struct execution *execution;
+    size_t count = 0;
+
+    list_for_each (execution, &session->executions, node)
+        count += !execution_state_is_final(execution->facts.state);
+    return count;
+}
+
+static bool is_busy(const struct execution *execution)
+{
+    return !execution_state_is_final(execution->facts.state) &&
+           execution->facts.kind != EXECUTION_DRIVER;
+}
+
+size_t executions_count_busy(const struct session *session)
+{
+    const struct execution *execution;
+    size_t count = 0;
+
+    list_for_each (execution, &session->executions, node)
+        count += is_busy(execution);
+    return count;
+}
+
+const struct execution *executions_first_busy(const struct session *session)
+{
+    const struct execution *execution;
+
+    list_for_each (execution, &session->executions, node) {
+        if (is_busy(execution))
+            return execution;
+    }
+    return NULL;
+}
+
 /* --- output ----------------------------------------------------------------------------------- */
 
 /* A program may succeed and its output be lost: the record says so. */
@@ -60,11 +122,11 @@ static void note_lost_output(struct execution *execution)
 {
     const struct spool *outputs[] = { execution->out, execution->err };
 
-    for (size_t i = 0; i < ARRAY_LENGTH(outputs) && !execution->error; i++) {
+    for (size_t i = 0; i < ARRAY_LENGTH(outputs) && !execution->facts.error; i++) {
         const struct error *err = outputs[i] ? spool_error(outputs[i]) : NULL;
 
         if (err)
-            execution->error = xasprintf("output is incomplete: %s", err->message);
+            execution->facts.error = xasprintf("output is incomplete: %s", err->message);
     }
 }
 
@@ -142,9 +204,9 @@ static bool on_kept(void *context, int64_t bytes)
     if (is_ended && !execution->spool_share)
         return false;
     if (!execution->spool_share)
-        execution->spool_share =
-            spool_shares_begin(execution->core->spool_shares, execution->id, execution->session_id,
-                               session && session->owner ? session->owner : "");
+        execution->spool_share = spool_shares_begin(
+            execution->core->spool_shares, execution->facts.id, execution->facts.session_id,
+            session && session->owner ? session->owner : "");
     return spool_share_add(execution->spool_share, bytes);
 }
 
@@ -159,9 +221,9 @@ static struct spool *open_output(struct core *core, const char *id, bool is_stde
         .stall_timeout_us = config->exec.stall_timeout_ms * 1000,
         .full = watcher ? watcher->output_full : SPOOL_DROP,
         .recorded_bytes = recorded_bytes,
-        .is_new = watcher && !watcher->number, /* that of a recorded one is known */
+        .is_new = watcher && !watcher->facts.number, /* that of a recorded one is known */
         .flows = watcher ? core->flows : NULL,
-        .flow = watcher ? watcher->session_id : NULL,
+        .flow = watcher ? watcher->facts.session_id : NULL,
         .on_change = watcher ? on_output : NULL,
         .on_kept = watcher ? on_kept : NULL,
         .on_loss = watcher ? on_loss : NULL,
@@ -206,14 +268,14 @@ struct stream_order *execution_open_stream_order(struct core *core, const char *
 
 void execution_open_outputs(struct execution *execution, const struct execution_record *record)
 {
-    execution->out = open_output(execution->core, execution->id, false,
+    execution->out = open_output(execution->core, execution->facts.id, false,
                                  record ? record->stdout_bytes : 0, execution);
     if (execution->terminal)
         return;
-    execution->err = open_output(execution->core, execution->id, true,
+    execution->err = open_output(execution->core, execution->facts.id, true,
                                  record ? record->stderr_bytes : 0, execution);
-    execution->order =
-        execution_open_stream_order(execution->core, execution->id, execution->out, execution->err);
+    execution->order = execution_open_stream_order(execution->core, execution->facts.id,
+                                                   execution->out, execution->err);
     spool_set_stream_order(execution->out, execution->order, 0);
     spool_set_stream_order(execution->err, execution->order, 1);
 }
@@ -238,15 +300,15 @@ struct execution *execution_new(struct session *session, const char *id)
 
     execution->core = session->core;
     execution->session = session;
-    execution->exit_code = -1;
+    execution->facts.exit_code = -1;
     execution->references = 1;
     timer_init(&execution->alone, session->core->loop, on_alone);
     list_init(&execution->watchers);
-    snprintf(execution->id, sizeof(execution->id), "%s", id);
-    snprintf(execution->session_id, sizeof(execution->session_id), "%s", session->id);
+    snprintf(execution->facts.id, sizeof(execution->facts.id), "%s", id);
+    snprintf(execution->facts.session_id, sizeof(execution->facts.session_id), "%s", session->id);
     execution->run = execution_run_new(execution);
     list_append(&session->executions, &execution->node);
-    map_put(&execution->core->executions_by_id, execution->id, execution);
+    map_put(&execution->core->executions_by_id, execution->facts.id, execution);
     return execution;
 }
 
@@ -260,15 +322,15 @@ static void free_execution(struct execution *execution)
     loop_undefer(execution->core->loop, &execution->notify);
     loop_undefer(execution->core->loop, &execution->release);
     list_remove(&execution->node);
-    map_remove(&execution->core->executions_by_id, execution->id);
+    map_remove(&execution->core->executions_by_id, execution->facts.id);
     execution_run_free(execution->run);
     spool_free(execution->out);
     spool_free(execution->err);
     stream_order_free(execution->order);
-    free(execution->key);
-    free(execution->request_json);
-    free(execution->error);
-    free(execution->reason);
+    free(execution->facts.key);
+    free(execution->facts.request_json);
+    free(execution->facts.error);
+    free(execution->facts.reason);
     mask_free(execution->mask);
     free(execution);
 }
@@ -330,7 +392,7 @@ static void on_alone(struct timer *timer)
 
 void execution_expect_client(struct execution *execution, int64_t patience_us)
 {
-    if (!execution->needs_client || execution_state_is_final(execution->state))
+    if (!execution->needs_client || execution_state_is_final(execution->facts.state))
         return;
     timer_arm_in(&execution->alone, patience_us);
 }
@@ -379,7 +441,7 @@ struct execution *execution_find(struct core *core, const char *session_id, cons
 {
     struct execution *execution = map_get(&core->executions_by_id, id);
 
-    return execution && str_equal(execution->session_id, session_id) ? execution : NULL;
+    return execution && str_equal(execution->facts.session_id, session_id) ? execution : NULL;
 }
 
 struct execution *execution_find_key(const struct session *session, const char *key)
@@ -387,7 +449,7 @@ struct execution *execution_find_key(const struct session *session, const char *
     struct execution *execution;
 
     list_for_each (execution, &session->executions, node) {
-        if (execution->key && str_equal(execution->key, key))
+        if (execution->facts.key && str_equal(execution->facts.key, key))
             return execution;
     }
     return NULL;
@@ -398,29 +460,29 @@ struct execution *execution_find_key(const struct session *session, const char *
 void execution_save(struct execution *execution)
 {
     struct execution_record record = {
-        .key = execution->key,
-        .request_json = execution->request_json,
-        .state = execution_state_name(execution->state),
-        .reason = execution->reason,
-        .error = execution->error,
-        .generation = execution->generation,
-        .number = execution->number,
-        .timeout_ms = execution->timeout_ms,
-        .exit_code = execution->exit_code,
-        .signal = execution->signal,
-        .background = execution->background,
+        .key = execution->facts.key,
+        .request_json = execution->facts.request_json,
+        .state = execution_state_name(execution->facts.state),
+        .reason = execution->facts.reason,
+        .error = execution->facts.error,
+        .generation = execution->facts.generation,
+        .number = execution->facts.number,
+        .timeout_ms = execution->facts.timeout_ms,
+        .exit_code = execution->facts.exit_code,
+        .signal = execution->facts.signal,
+        .background = execution->facts.kind != EXECUTION_FOREGROUND,
         .stdout_bytes = spool_length(execution->out),
         .stderr_bytes = execution->err ? spool_length(execution->err) : 0,
-        .cpu_us = execution->cpu_us,
-        .max_rss_bytes = execution->max_rss_bytes,
-        .created = execution->created,
-        .started = execution->started,
-        .ended = execution->ended,
+        .cpu_us = execution->facts.cpu_us,
+        .max_rss_bytes = execution->facts.max_rss_bytes,
+        .created = execution->facts.created,
+        .started = execution->facts.started,
+        .ended = execution->facts.ended,
     };
 
-    memcpy(record.id, execution->id, sizeof(record.id));
-    memcpy(record.session_id, execution->session_id, sizeof(record.session_id));
-    memcpy(record.sandbox_id, execution->sandbox_id, sizeof(record.sandbox_id));
+    memcpy(record.id, execution->facts.id, sizeof(record.id));
+    memcpy(record.session_id, execution->facts.session_id, sizeof(record.session_id));
+    memcpy(record.sandbox_id, execution->facts.sandbox_id, sizeof(record.sandbox_id));
     store_put_execution(execution->core->parts.store, &record);
     if (execution->run)
         execution->run->recorded_bytes = output_bytes(execution);
@@ -433,23 +495,23 @@ static void tell_end(struct execution *execution)
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
     struct json_writer json = JSON_WRITER(&text);
 
-    metrics_add(execution->core->metrics, METRIC_EXECUTIONS_ENDED, execution->state, 1);
+    metrics_add(execution->core->metrics, METRIC_EXECUTIONS_ENDED, execution->facts.state, 1);
     metrics_add(execution->core->metrics, METRIC_OUTPUT_BYTES, 0, output_bytes(execution));
-    log_debug("execution ended", kv("execution", execution->id),
-              kv("session", execution->session_id),
-              kv("state", execution_state_name(execution->state)),
-              kv("exit_code", execution->exit_code), kv("signal", execution->signal));
+    log_debug("execution ended", kv("execution", execution->facts.id),
+              kv("session", execution->facts.session_id),
+              kv("state", execution_state_name(execution->facts.state)),
+              kv("exit_code", execution->facts.exit_code), kv("signal", execution->facts.signal));
     if (!execution->session)
         return;
     json_begin_object(&json, NULL);
-    json_put_text(&json, "execution_id", execution->id);
-    json_put_text(&json, "state", execution_state_name(execution->state));
-    if (execution->exit_code >= 0)
-        json_put_int(&json, "exit_code", execution->exit_code);
-    if (execution->signal)
-        json_put_int(&json, "signal", execution->signal);
-    if (execution->reason)
-        json_put_text(&json, "reason", execution->reason);
+    json_put_text(&json, "execution_id", execution->facts.id);
+    json_put_text(&json, "state", execution_state_name(execution->facts.state));
+    if (execution->facts.exit_code >= 0)
+        json_put_int(&json, "exit_code", execution->facts.exit_code);
+    if (execution->facts.signal)
+        json_put_int(&json, "signal", execution->facts.signal);
+    if (execution->facts.reason)
+        json_put_text(&json, "reason", execution->facts.reason);
     json_end_object(&json);
     session_emit(execution->session, "execution.ended", buffer_text(&text));
 }
@@ -458,16 +520,16 @@ static void set_final(struct execution *execution)
 {
     struct execution_run *run = execution->run;
 
-    execution->state = run->end_state;
+    execution->facts.state = run->end_state;
     share_give(&execution->share);
     share_give(&execution->terminal_share);
-    execution->exit_code = run->end.code;
-    if (execution->state == EXECUTION_TIMEOUT && execution->exit_code == 0)
-        execution->exit_code = TIMEOUT_EXIT_CODE;
-    execution->signal = run->end.signal;
-    execution->cpu_us = run->end.cpu_us;
-    execution->max_rss_bytes = run->end.max_rss_bytes;
-    execution->ended = clocks_stamp(execution->core);
+    execution->facts.exit_code = run->end.code;
+    if (execution->facts.state == EXECUTION_TIMEOUT && execution->facts.exit_code == 0)
+        execution->facts.exit_code = TIMEOUT_EXIT_CODE;
+    execution->facts.signal = run->end.signal;
+    execution->facts.cpu_us = run->end.cpu_us;
+    execution->facts.max_rss_bytes = run->end.max_rss_bytes;
+    execution->facts.ended = clocks_stamp(execution->core);
     note_lost_output(execution);
     execution_save(execution);
     tell_end(execution);
@@ -509,7 +571,7 @@ void executions_repair(struct core *core)
 
         if (!run || run->recording)
             continue;
-        if (execution_state_is_final(execution->state))
+        if (execution_state_is_final(execution->facts.state))
             timer_stop(&run->clock);
         execution_save(execution);
         execution_continue_end(execution);
@@ -544,9 +606,9 @@ static void forget_process(struct execution *execution)
 {
     struct sandbox *sandbox = execution->session ? execution->session->sandbox : NULL;
 
-    if (execution->number && sandbox && sandbox_agent(sandbox) &&
-        str_equal(sandbox_id(sandbox), execution->sandbox_id))
-        agent_forget(sandbox_agent(sandbox), execution->number);
+    if (execution->facts.number && sandbox && sandbox_agent(sandbox) &&
+        str_equal(sandbox_id(sandbox), execution->facts.sandbox_id))
+        agent_forget(sandbox_agent(sandbox), execution->facts.number);
 }
 
 /*
@@ -559,7 +621,7 @@ void execution_continue_end(struct execution *execution)
 
     if (!run || !run->ending)
         return;
-    if (!execution_state_is_final(execution->state)) {
+    if (!execution_state_is_final(execution->facts.state)) {
         if (!outputs_are(execution, spool_is_finished))
             return;
         set_final(execution);
@@ -593,8 +655,8 @@ void execution_begin_end(struct execution *execution, enum execution_state state
     if (!reason && state == EXECUTION_TIMEOUT)
         reason = "timeout";
     if (reason) {
-        free(execution->reason);
-        execution->reason = xstrdup(reason);
+        free(execution->facts.reason);
+        execution->facts.reason = xstrdup(reason);
     }
     timer_stop(&run->clock);
     spool_finish(execution->out);

@@ -75,37 +75,42 @@ struct execution_watcher {
     struct list node;
 };
 
-struct execution {
-    struct share share, terminal_share; /* while it waits or runs */
-    struct core *core;                  /* borrowed */
-    struct session *session;            /* borrowed; NULL once the session is gone from memory */
-    struct list node;                   /* session->executions */
-    struct list watchers;
+/* What an execution is to its session. */
+enum execution_kind {
+    EXECUTION_FOREGROUND,
+    EXECUTION_BACKGROUND, /* answered at once */
+    EXECUTION_DRIVER,     /* of a context: it does not keep its session from being idle */
+};
+
+/* What is known of an execution; its record has most of it. Owned by the execution, texts too. */
+struct execution_facts {
     char id[ID_SIZE], session_id[ID_SIZE], sandbox_id[ID_SIZE];
-    char *key, *request_json, *error, *reason; /* owned; may be NULL */
-    struct mask *mask; /* a reference; outlives the session; NULL without secrets */
+    char *key, *request_json, *error, *reason; /* may be NULL */
     enum execution_state state;
-    uint64_t generation, number;
-    int exit_code, signal;
-    bool background, terminal;
-    bool needs_client;              /* see struct execution_request */
-    bool is_context;                /* the driver of a context: it rests until it is used */
+    enum execution_kind kind;
+    uint64_t generation, number;    /* the number is its tag in init's protocol */
+    int exit_code, signal;          /* -1 and 0 without one */
     bool files_were_reset;          /* the first execution after the sandbox was replaced */
     struct end_reason reset_reason; /* with that: the end of the sandbox before */
     int64_t timeout_ms, cpu_us;
     uint64_t max_rss_bytes;
     struct stamp created, started, ended;
     struct error start_error; /* why it never ran, as the caller's answer; ERR_NONE otherwise */
-    enum spool_full output_full;
-    struct spool *out, *err;         /* owned; err is NULL with a terminal */
-    struct spool_share *spool_share; /* borrowed; NULL while nothing was written, and at the end */
-    struct execution_loss *loss;     /* owned; NULL unless lost output is being recorded */
-    struct stream_order *order;      /* owned; NULL with a terminal */
-    struct execution_run *run;       /* owned; private: what is needed only while it runs */
-    unsigned references;
-    struct deferred notify, release;
-    struct timer alone; /* armed while one that needs a client has none */
 };
+
+const struct execution_facts *execution_facts(const struct execution *execution);
+struct session *execution_session(const struct execution *execution); /* NULL: gone from memory */
+
+/* Borrowed. With a terminal there is one stream: the others are NULL. */
+struct spool *execution_stdout(const struct execution *execution);
+struct spool *execution_stderr(const struct execution *execution);
+struct stream_order *execution_stream_order(const struct execution *execution);
+
+/* Those of a session that wait or run, oldest first; drivers of contexts are left out of the one
+ * that keeps it from being idle, which may be NULL. */
+size_t executions_count(const struct session *session);
+size_t executions_count_busy(const struct session *session);
+const struct execution *executions_first_busy(const struct session *session);
 
 /* The execution exists (queued) when this returns; NULL when the request is wrong. The reference is
  * the session's. A key that the session knows in memory returns that execution; whether an earlier

@@ -65,7 +65,7 @@ static char *find_warning(const char *request_json)
 
 char *execution_warning(const struct execution *execution)
 {
-    return find_warning(execution->request_json);
+    return find_warning(execution->facts.request_json);
 }
 
 static void put_view(struct json_writer *json, const struct view *view)
@@ -158,28 +158,28 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
                           bool with_output)
 {
     struct view view = {
-        .id = execution->id,
-        .session_id = execution->session_id,
-        .sandbox_id = execution->sandbox_id,
-        .key = execution->key,
-        .request_json = execution->request_json,
-        .state = execution_state_name(execution->state),
-        .reason = execution->reason,
-        .error = execution->error,
-        .generation = execution->generation,
-        .exit_code = execution->exit_code,
-        .signal = execution->signal,
-        .background = execution->background,
-        .files_were_reset = execution->files_were_reset,
-        .reset_reason = execution->reset_reason,
-        .timeout_ms = execution->timeout_ms,
-        .cpu_us = execution->cpu_us,
-        .max_rss_bytes = execution->max_rss_bytes,
+        .id = execution->facts.id,
+        .session_id = execution->facts.session_id,
+        .sandbox_id = execution->facts.sandbox_id,
+        .key = execution->facts.key,
+        .request_json = execution->facts.request_json,
+        .state = execution_state_name(execution->facts.state),
+        .reason = execution->facts.reason,
+        .error = execution->facts.error,
+        .generation = execution->facts.generation,
+        .exit_code = execution->facts.exit_code,
+        .signal = execution->facts.signal,
+        .background = execution->facts.kind != EXECUTION_FOREGROUND,
+        .files_were_reset = execution->facts.files_were_reset,
+        .reset_reason = execution->facts.reset_reason,
+        .timeout_ms = execution->facts.timeout_ms,
+        .cpu_us = execution->facts.cpu_us,
+        .max_rss_bytes = execution->facts.max_rss_bytes,
         .stdout_bytes = spool_length(execution->out),
         .stderr_bytes = execution->err ? spool_length(execution->err) : 0,
-        .created = &execution->created,
-        .started = &execution->started,
-        .ended = &execution->ended,
+        .created = &execution->facts.created,
+        .started = &execution->facts.started,
+        .ended = &execution->facts.ended,
         .now_us = loop_now_us(execution->core->loop),
     };
 

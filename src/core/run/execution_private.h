@@ -16,6 +16,27 @@
 #include "core/run/execution.h"
 #include "core/sandbox/sandbox.h"
 
+struct execution {
+    struct execution_facts facts;
+    struct share share, terminal_share; /* while it waits or runs */
+    struct core *core;                  /* borrowed */
+    struct session *session;            /* borrowed; NULL once the session is gone from memory */
+    struct list node;                   /* session->executions */
+    struct list watchers;
+    struct mask *mask; /* a reference; outlives the session; NULL without secrets */
+    bool terminal;
+    bool needs_client; /* see struct execution_request */
+    enum spool_full output_full;
+    struct spool *out, *err;         /* owned; err is NULL with a terminal */
+    struct spool_share *spool_share; /* borrowed; NULL while nothing was written, and at the end */
+    struct execution_loss *loss;     /* owned; NULL unless lost output is being recorded */
+    struct stream_order *order;      /* owned; NULL with a terminal */
+    struct execution_run *run;       /* owned: what is needed only while it runs */
+    unsigned references;
+    struct deferred notify, release;
+    struct timer alone; /* armed while one that needs a client has none */
+};
+
 /* --- launch: what init is asked to run ------------------------------------------------------ */
 
 struct launch {

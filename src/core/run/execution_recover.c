@@ -17,7 +17,7 @@ struct execution *executions_find_number(const struct session *session, uint64_t
     struct execution *execution;
 
     list_for_each (execution, &session->executions, node) {
-        if (execution->number == number)
+        if (execution->facts.number == number)
             return execution;
     }
     return NULL;
@@ -102,13 +102,13 @@ static void adopt_stray(struct stray *stray, struct session *session,
     struct execution *execution = restore(session, record);
     struct execution_run *run = execution->run;
 
-    execution->state = execution_state_parse(record->state);
-    execution->exit_code = record->exit_code;
-    execution->signal = record->signal;
-    execution->reason = copy_text(record->reason);
-    execution->cpu_us = record->cpu_us;
-    execution->max_rss_bytes = record->max_rss_bytes;
-    execution->ended = record->ended;
+    execution->facts.state = execution_state_parse(record->state);
+    execution->facts.exit_code = record->exit_code;
+    execution->facts.signal = record->signal;
+    execution->facts.reason = copy_text(record->reason);
+    execution->facts.cpu_us = record->cpu_us;
+    execution->facts.max_rss_bytes = record->max_rss_bytes;
+    execution->facts.ended = record->ended;
     run->ending = run->recorded = true;
     run->recorded_bytes = record->stdout_bytes + record->stderr_bytes;
     execution_attach(execution, &stray->pipes, false);
@@ -176,7 +176,7 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
         return;
     }
     run->is_listed = true;
-    if (!execution->started.wall_us) {
+    if (!execution->facts.started.wall_us) {
         execution_note_start(execution); /* its start was not recorded any more */
         execution_save(execution);
     }
@@ -200,12 +200,13 @@ void executions_on_listed(struct session *session)
     list_for_each_safe (execution, following, &session->executions, node) {
         struct execution_run *run = execution->run;
 
-        if (!run || run->starting || execution->state != EXECUTION_RUNNING)
+        if (!run || run->starting || execution->facts.state != EXECUTION_RUNNING)
             continue;
         if (!run->is_listed)
             execution_begin_end(execution, EXECUTION_CRASHED,
-                                execution->started.wall_us ? "lost: its sandbox does not know it"
-                                                           : never_started);
+                                execution->facts.started.wall_us
+                                    ? "lost: its sandbox does not know it"
+                                    : never_started);
         run->is_listed = false;
     }
 }
@@ -239,18 +240,18 @@ static struct execution *restore(struct session *session, const struct execution
 {
     struct execution *execution = execution_new(session, record->id);
 
-    memcpy(execution->sandbox_id, record->sandbox_id, sizeof(execution->sandbox_id));
-    execution->key = copy_text(record->key);
-    execution->request_json = copy_text(record->request_json);
-    execution->generation = record->generation;
-    execution->number = record->number;
-    execution->background = record->background;
+    memcpy(execution->facts.sandbox_id, record->sandbox_id, sizeof(execution->facts.sandbox_id));
+    execution->facts.key = copy_text(record->key);
+    execution->facts.request_json = copy_text(record->request_json);
+    execution->facts.generation = record->generation;
+    execution->facts.number = record->number;
+    execution->facts.kind = record->background ? EXECUTION_BACKGROUND : EXECUTION_FOREGROUND;
     execution->terminal = request_has(record, "tty");
-    execution->timeout_ms = record->timeout_ms;
+    execution->facts.timeout_ms = record->timeout_ms;
     execution->output_full = read_output_full(session->core, record);
-    execution->created = record->created;
-    execution->started = record->started;
-    execution->error = copy_text(record->error);
+    execution->facts.created = record->created;
+    execution->facts.started = record->started;
+    execution->facts.error = copy_text(record->error);
     execution_open_outputs(execution, record);
     session->next_execution_number = MAX(session->next_execution_number, record->number);
     return execution;
@@ -278,7 +279,7 @@ struct execution *execution_restore(struct session *session, const struct execut
     /* Input that came with the request and was not written yet went with the daemon. */
     run->stdin_ends = request_has(record, "stdin_bytes");
     run->wants_stdin = execution->terminal || request_has(record, "stdin") || run->stdin_ends;
-    execution->state = EXECUTION_RUNNING;
+    execution->facts.state = EXECUTION_RUNNING;
     run->in_use = true;
     execution->needs_client = request_has(record, "cancel_on_disconnect");
     execution_expect_client(execution, CLIENT_RESTART_PATIENCE_US);
@@ -286,7 +287,7 @@ struct execution *execution_restore(struct session *session, const struct execut
     if (request_has(record, "context")) {
         struct stamp last_activity = session->last_activity;
 
-        execution->is_context = true;
+        execution->facts.kind = EXECUTION_DRIVER;
         session_use_rest(&run->use);
         session->last_activity = last_activity;
         context_restore(session, execution);

@@ -118,16 +118,6 @@ static char *request_to_json(const struct execution_request *request, const stru
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-static size_t count_running(const struct session *session)
-{
-    const struct execution *execution;
-    size_t count = 0;
-
-    list_for_each (execution, &session->executions, node)
-        count += !execution_state_is_final(execution->state);
-    return count;
-}
-
 static int check_may_start(const struct session *session, struct error *err)
 {
     size_t maximum = (size_t)session->core->parts.config->exec.max_concurrent;
@@ -142,7 +132,7 @@ static int check_may_start(const struct session *session, struct error *err)
     }
     if (session->state != SESSION_OPEN && session->state != SESSION_PAUSED)
         return error_named(err, ERR_GONE, "session_ended", "session %s is ending", session->id);
-    if (maximum && count_running(session) >= maximum) {
+    if (maximum && executions_count(session) >= maximum) {
         error_named(err, ERR_LIMIT, "too_many_executions",
                     "session %s runs %zu executions already, which is its limit", session->id,
                     maximum);
@@ -207,18 +197,20 @@ static void fill(struct execution *execution, const struct execution_request *re
 {
     const struct config *config = execution->core->parts.config;
 
-    execution->key = request->key ? xstrdup(request->key) : NULL;
+    execution->facts.key = request->key ? xstrdup(request->key) : NULL;
     if (execution->session->secrets)
         execution->mask = mask_ref(execution->session->secrets->mask);
-    execution->request_json = request_to_json(request, execution_mask(execution), warning);
-    execution->background = request->background;
+    execution->facts.request_json = request_to_json(request, execution_mask(execution), warning);
+    execution->facts.kind = request->context_id   ? EXECUTION_DRIVER
+                            : request->background ? EXECUTION_BACKGROUND
+                                                  : EXECUTION_FOREGROUND;
     execution->needs_client = request->needs_client;
-    execution->is_context = request->context_id != NULL;
     execution->terminal = request->terminal;
-    execution->timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms : request->timeout_ms;
+    execution->facts.timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms
+                                                          : request->timeout_ms;
     execution->output_full = (enum spool_full)(
         request->output_full ? spool_full_parse(request->output_full) : config->exec.output_full);
-    execution->created = clocks_stamp(execution->core);
+    execution->facts.created = clocks_stamp(execution->core);
     execution->run->columns = request->columns ? request->columns : 80;
     execution->run->rows = request->rows ? request->rows : 24;
     execution_open_outputs(execution, NULL);
@@ -254,7 +246,7 @@ struct execution *execution_start(struct session *session, const struct executio
     prepare_stdin(execution->run, request);
 
     /* In its first record, so that the next daemon knows the process by it. */
-    execution->number = execution_next_number(session);
+    execution->facts.number = execution_next_number(session);
     execution_save(execution);
     execution->run->in_use = true;
     execution->run->generation = request->generation;
@@ -269,15 +261,15 @@ struct execution *execution_start(struct session *session, const struct executio
 
 static bool is_queued(const struct execution *execution)
 {
-    return execution->state == EXECUTION_QUEUED && execution->run && !execution->run->ending;
+    return execution->facts.state == EXECUTION_QUEUED && execution->run && !execution->run->ending;
 }
 
 static int check_runs(const struct execution *execution, struct error *err)
 {
-    if (execution->state == EXECUTION_RUNNING && execution->run && !execution->run->ending)
+    if (execution->facts.state == EXECUTION_RUNNING && execution->run && !execution->run->ending)
         return 0;
     return error_named(err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
-                       execution->id, execution_state_name(execution->state));
+                       execution->facts.id, execution_state_name(execution->facts.state));
 }
 
 int execution_signal(struct execution *execution, int signal_number, bool tree, struct error *err)
@@ -299,7 +291,7 @@ int execution_resize(struct execution *execution, unsigned columns, unsigned row
 
     if (!execution->terminal)
         return error_named(err, ERR_CONFLICT, "no_terminal", "execution %s has no terminal",
-                           execution->id);
+                           execution->facts.id);
     if (is_queued(execution)) {
         execution->run->columns = columns;
         execution->run->rows = rows;

@@ -105,7 +105,7 @@ void execution_send_signals(struct execution *execution)
     run->signal_count--;
     memmove(run->signals, run->signals + 1, run->signal_count * sizeof(run->signals[0]));
     run->signalling = true;
-    agent_signal(run->use.agent, execution->number, first.number, first.scope, &run->signal,
+    agent_signal(run->use.agent, execution->facts.number, first.number, first.scope, &run->signal,
                  on_signalled);
 }
 
@@ -166,7 +166,7 @@ void execution_stop(struct execution *execution, enum execution_state as)
     run->wanted = as;
     if (run->attached)
         terminate(execution);
-    else if (run->starting || execution->state == EXECUTION_RUNNING)
+    else if (run->starting || execution->facts.state == EXECUTION_RUNNING)
         expect_answer(execution, STOP_START);
     else
         execution_begin_end(execution, as, NULL);
@@ -181,11 +181,11 @@ static void abandon(struct execution *execution)
     struct sandbox *sandbox = session ? session->sandbox : NULL;
     bool is_silent = sandbox && sandbox_state(sandbox) == SANDBOX_READY &&
                      session->state == SESSION_OPEN &&
-                     str_equal(sandbox_id(sandbox), execution->sandbox_id);
+                     str_equal(sandbox_id(sandbox), execution->facts.sandbox_id);
 
     log_warn(is_silent ? "sandbox does not answer, it is destroyed"
                        : "execution does not confirm its end, continuing without it",
-             kv("execution", execution->id), kv("session", execution->session_id));
+             kv("execution", execution->facts.id), kv("session", execution->facts.session_id));
     execution_begin_end(execution, run->wanted,
                         run->wanted == EXECUTION_TIMEOUT ? "timeout: the sandbox did not answer"
                                                          : "the sandbox did not answer");
@@ -217,11 +217,11 @@ static void on_clock(struct timer *timer)
 void execution_arm_timeout(struct execution *execution)
 {
     struct execution_run *run = execution->run;
-    int64_t deadline_us = execution->created.boot_us + execution->timeout_ms * 1000;
+    int64_t deadline_us = execution->facts.created.boot_us + execution->facts.timeout_ms * 1000;
 
     if (run->wanted != EXECUTION_RUNNING)
         terminate(execution);
-    else if (execution->timeout_ms > 0)
+    else if (execution->facts.timeout_ms > 0)
         timer_arm_at(&run->clock, deadline_us);
 }
 
@@ -232,7 +232,7 @@ void execution_cancel(struct execution *execution)
 
 void execution_abandon(struct execution *execution)
 {
-    if (!execution->core->stopping && !execution_state_is_final(execution->state))
+    if (!execution->core->stopping && !execution_state_is_final(execution->facts.state))
         execution_cancel(execution);
 }
 
@@ -242,12 +242,12 @@ void execution_abandon(struct execution *execution)
 static bool saw_oom_kill(struct execution *execution, uint32_t kills)
 {
     struct session *session = execution->session;
-    bool same = session && str_equal(session->oom_sandbox_id, execution->sandbox_id);
+    bool same = session && str_equal(session->oom_sandbox_id, execution->facts.sandbox_id);
     uint32_t known = same ? session->oom_kills : 0;
 
     if (!session || kills <= known)
         return false;
-    memcpy(session->oom_sandbox_id, execution->sandbox_id, sizeof(session->oom_sandbox_id));
+    memcpy(session->oom_sandbox_id, execution->facts.sandbox_id, sizeof(session->oom_sandbox_id));
     session->oom_kills = kills;
     return true;
 }
@@ -255,8 +255,8 @@ static bool saw_oom_kill(struct execution *execution, uint32_t kills)
 /* Names of programs, folders and users come from the request, which may have secrets in them. */
 static void set_error(struct execution *execution, const char *text)
 {
-    free(execution->error);
-    execution->error = mask_text(execution_mask(execution), text);
+    free(execution->facts.error);
+    execution->facts.error = mask_text(execution_mask(execution), text);
 }
 
 static void end_out_of_memory(struct execution *execution)
@@ -299,13 +299,13 @@ static bool may_be_oom(const struct execution *execution)
 static void correct_start(struct execution *execution, int64_t wall_us)
 {
     int64_t now_us = loop_now_us(execution->core->loop);
-    int64_t late_us = execution->started.boot_us -
-                      MAX(now_us - wall_us, execution->created.boot_us);
+    int64_t late_us = execution->facts.started.boot_us -
+                      MAX(now_us - wall_us, execution->facts.created.boot_us);
 
     if (late_us <= 0)
         return;
-    execution->started.boot_us -= late_us;
-    execution->started.wall_us -= late_us;
+    execution->facts.started.boot_us -= late_us;
+    execution->facts.started.wall_us -= late_us;
 }
 
 void execution_on_exit(struct execution *execution, const struct agent_exit *end)
@@ -345,7 +345,7 @@ static bool begin_again(struct execution *execution)
     if (run->wanted != EXECUTION_RUNNING || run->repeats == MAX_REPEATS)
         return false;
     log_debug("execution begins again: its sandbox ended before it saw it",
-              kv("execution", execution->id), kv("sandbox", execution->sandbox_id));
+              kv("execution", execution->facts.id), kv("sandbox", execution->facts.sandbox_id));
     run->repeats++;
     run->in_use = true;
     agent_cancel(&run->start);
@@ -403,11 +403,11 @@ void execution_note_start(struct execution *execution)
 {
     char text[128];
 
-    execution->started = clocks_stamp(execution->core);
+    execution->facts.started = clocks_stamp(execution->core);
     metrics_add(execution->core->metrics, METRIC_EXECUTIONS_STARTED, 0, 1);
     execution->session->executions_started++;
-    snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}", execution->id,
-             (unsigned long long)execution->generation);
+    snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}",
+             execution->facts.id, (unsigned long long)execution->facts.generation);
     session_emit(execution->session, "execution.started", text);
 }
 
@@ -415,9 +415,9 @@ void execution_note_start(struct execution *execution)
 static void fail_start(struct execution *execution, const struct error *err)
 {
     set_error(execution, err->message);
-    execution->start_error = *err;
-    snprintf(execution->start_error.message, sizeof(execution->start_error.message), "%s",
-             execution->error);
+    execution->facts.start_error = *err;
+    snprintf(execution->facts.start_error.message, sizeof(execution->facts.start_error.message),
+             "%s", execution->facts.error);
     execution_begin_end(execution, EXECUTION_CRASHED, "not started");
 }
 
@@ -478,7 +478,7 @@ static void begin_running(struct execution *execution, const struct agent_pipes 
     run->is_python = run->launch.is_python;
     execution_attach(execution, pipes, has_ended);
     launch_fini(&run->launch);
-    execution->state = EXECUTION_RUNNING;
+    execution->facts.state = EXECUTION_RUNNING;
     execution_note_start(execution);
     if (!has_ended)
         execution_save(execution);
@@ -487,7 +487,7 @@ static void begin_running(struct execution *execution, const struct agent_pipes 
         (void)execution_resize(execution, run->columns, run->rows, NULL);
     execution_send_signals(execution);
     execution_changed(execution);
-    if (!execution->is_context)
+    if (execution->facts.kind != EXECUTION_DRIVER)
         return;
     if (run->is_python)
         warm_prepare_soon(run->use.sandbox);
@@ -545,7 +545,7 @@ static void start_process(struct execution *execution)
         .rows = run->rows,
     };
 
-    start.number = execution->number;
+    start.number = execution->facts.number;
     execution_save(execution);
     run->starting = true;
     agent_start(run->use.agent, &start, &run->start, on_started);
@@ -556,10 +556,10 @@ static void tell_reset(struct execution *execution)
 {
     struct session *session = execution->session;
 
-    execution->files_were_reset = true;
-    execution->reset_reason = session->previous_end;
+    execution->facts.files_were_reset = true;
+    execution->facts.reset_reason = session->previous_end;
     session->reset_told.reason = session->previous_end;
-    memcpy(session->reset_told.execution_id, execution->id, sizeof(execution->id));
+    memcpy(session->reset_told.execution_id, execution->facts.id, sizeof(execution->facts.id));
     session->reset_pending = false;
     session_changed(session);
 }
@@ -575,8 +575,9 @@ void execution_use_ready(struct session_use *use)
         fail_start(execution, &use->err);
         return;
     }
-    memcpy(execution->sandbox_id, sandbox_id(use->sandbox), sizeof(execution->sandbox_id));
-    execution->generation = session->generation;
+    memcpy(execution->facts.sandbox_id, sandbox_id(use->sandbox),
+           sizeof(execution->facts.sandbox_id));
+    execution->facts.generation = session->generation;
     if (session->reset_pending)
         tell_reset(execution);
     if (!use->agent) {

@@ -23,7 +23,7 @@ static void end_input(struct execution_run *run)
     if (execution->terminal)
         (void)!write(run->stdin_fd, &END_OF_TRANSMISSION, 1);
     else if (run->in_use && run->use.agent)
-        agent_close_stdin(run->use.agent, execution->number);
+        agent_close_stdin(run->use.agent, execution->facts.number);
     close_pipe(run);
 }
 
@@ -98,15 +98,15 @@ static int check_input(const struct execution *execution, struct error *err)
 
     if (!run || run->ending)
         return error_named(err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
-                           execution->id, execution_state_name(execution->state));
+                           execution->facts.id, execution_state_name(execution->facts.state));
     if (!run->wants_stdin) {
         error_named(err, ERR_CONFLICT, "no_stdin", "execution %s was started without stdin",
-                    execution->id);
+                    execution->facts.id);
         return error_hint(err, "start it with \"stdin\": true");
     }
     if (run->stdin_ends || run->stdin_closed)
         return error_named(err, ERR_CONFLICT, "stdin_closed", "stdin of execution %s is closed",
-                           execution->id);
+                           execution->facts.id);
     return 0;
 }
 
@@ -132,7 +132,7 @@ ssize_t execution_write_stdin(struct execution *execution, const void *data, siz
         if (count < 0) {
             end_input(run);
             return error_named(err, ERR_CONFLICT, "stdin_closed",
-                               "execution %s has closed its stdin", execution->id);
+                               "execution %s has closed its stdin", execution->facts.id);
         }
         done += (size_t)count;
     }

@@ -45,7 +45,8 @@ static void on_storage(struct agent *agent, uint64_t number, int fd)
         sandbox->session ? executions_find_number(sandbox->session, number) : NULL;
 
     if (execution && parts->on_storage)
-        parts->on_storage(parts->storage_context, execution->session_id, execution->id, fd);
+        parts->on_storage(parts->storage_context, execution_facts(execution)->session_id,
+                          execution_facts(execution)->id, fd);
     else
         fd_close(fd);
 }

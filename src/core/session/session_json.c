@@ -213,21 +213,10 @@ static void put_usage(struct json_writer *json, const struct sandbox *sandbox)
     json_end_object(json);
 }
 
-static const struct execution *first_running(const struct session *session)
-{
-    const struct execution *execution;
-
-    list_for_each (execution, &session->executions, node) {
-        if (!execution_state_is_final(execution->state) && !execution->is_context)
-            return execution;
-    }
-    return NULL;
-}
-
 /* Why the idle clock does not run out. */
 static void put_kept_alive_by(struct json_writer *json, const struct session *session)
 {
-    const struct execution *execution = first_running(session);
+    const struct execution *execution = executions_first_busy(session);
 
     if (!execution && !background_works(session)) {
         json_put_null(json, "kept_alive_by");
@@ -236,8 +225,8 @@ static void put_kept_alive_by(struct json_writer *json, const struct session *se
     json_begin_object(json, "kept_alive_by");
     if (execution) {
         json_put_text(json, "kind", "execution");
-        json_put_text(json, "execution_id", execution->id);
-        json_put_time(json, "since", execution->created.wall_us);
+        json_put_text(json, "execution_id", execution_facts(execution)->id);
+        json_put_time(json, "since", execution_facts(execution)->created.wall_us);
     } else {
         background_write_json(session, json);
     }
@@ -246,15 +235,8 @@ static void put_kept_alive_by(struct json_writer *json, const struct session *se
 
 static void put_executions(struct json_writer *json, const struct session *session)
 {
-    const struct execution *execution;
-    int64_t running = 0;
-
-    list_for_each (execution, &session->executions, node) {
-        if (!execution_state_is_final(execution->state))
-            running++;
-    }
     json_begin_object(json, "executions");
-    json_put_int(json, "running", running);
+    json_put_int(json, "running", (int64_t)executions_count(session));
     json_put_int(json, "total", (int64_t)session->executions_started);
     json_end_object(json);
 }

@@ -183,8 +183,10 @@ struct execution *storage_find_execution(struct core *core, const char *executio
 {
     struct execution *execution = map_get(&core->executions_by_id, execution_id);
 
-    return execution && execution->session && execution->state == EXECUTION_RUNNING ? execution
-                                                                                    : NULL;
+    return execution && execution_session(execution) &&
+                   execution_facts(execution)->state == EXECUTION_RUNNING
+               ? execution
+               : NULL;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

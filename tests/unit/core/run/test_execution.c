@@ -119,7 +119,7 @@ static void write_and_end(char *out_id, size_t bytes)
         fake_program_write(fake_programs_last(), text);
         world_settle(&world);
     }
-    memcpy(out_id, execution->id, ID_SIZE);
+    memcpy(out_id, execution_facts(execution)->id, ID_SIZE);
     fake_program_exit(fake_programs_last(), 0);
     world_settle(&world);
     release(execution);
@@ -203,7 +203,7 @@ static void programs_that_run_share_the_quota_of_their_session(void **state)
     }
     assert_in_range(spool_shares_bytes(world.core->spool_shares), 1, MEGABYTE);
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(spool_length(executions[i]->out), MEGABYTE);
+        assert_int_equal(spool_length(execution_stdout(executions[i])), MEGABYTE);
         fake_program_exit(programs[i], 0);
         world_settle(&world);
         release(executions[i]);
@@ -234,15 +234,15 @@ static void a_program_runs_and_its_end_is_known(void **state)
     scoped(free) char *json = NULL;
 
     (void)state;
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     assert_string_equal(program->argv[0], "/bin/true");
     assert_string_equal(program->argv[1], "a b");
     fake_program_write(program, "hello\n");
     fake_program_exit(program, 3);
     world_settle(&world);
 
-    assert_int_equal(execution->state, EXECUTION_EXITED);
-    assert_int_equal(execution->exit_code, 3);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
+    assert_int_equal(execution_facts(execution)->exit_code, 3);
     json = as_json(execution);
     assert_non_null(strstr(json, "\"stdout\":\"hello\\n\""));
     assert_non_null(strstr(json, "\"exit_code\":3"));
@@ -273,7 +273,7 @@ static void a_process_is_forgotten_only_when_its_end_is_durable(void **state)
     fake_store_hold(world.store, true);
     fake_program_exit(fake_programs_last(), 0);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
     assert_int_equal(fake_programs_count(), 1);
     fake_store_hold(world.store, false);
     world_settle(&world);
@@ -290,13 +290,13 @@ static void a_background_child_that_holds_the_pipes_does_not_keep_it_from_ending
     fake_program_leave_child(program);
     fake_program_exit(program, 0);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
     assert_int_equal(session->active_uses, 0);
     assert_int_equal(fake_programs_count(), 1);
 
     fake_program_write(program, "late\n");
     world_settle(&world);
-    assert_int_equal(spool_length(execution->out), 5);
+    assert_int_equal(spool_length(execution_stdout(execution)), 5);
     fd_close(steal_fd(&program->output));
     fd_close(steal_fd(&program->errors));
     world_settle(&world);
@@ -327,7 +327,8 @@ static void the_environment_is_built_from_nothing(void **state)
     assert_null(env_value(program, "SECRET_TOKEN"));
     assert_string_equal(env_value(program, "PATH"), "/bin");
     assert_string_equal(env_value(program, "GIVEN"), "yes");
-    assert_string_equal(env_value(program, "SANDGLASS_EXECUTION_ID"), execution->id);
+    assert_string_equal(env_value(program, "SANDGLASS_EXECUTION_ID"),
+                        execution_facts(execution)->id);
     assert_string_equal(env_value(program, "SANDGLASS_SESSION_ID"), session->id);
     fake_program_exit(fake_programs_last(), 0);
     release(execution);
@@ -340,7 +341,7 @@ static void shell_text_falls_back_to_sh_where_there_is_no_bash(void **state)
     (void)state;
     fake_programs_fail_next(STAGE_EXEC, ENOENT);
     execution = start(&(struct execution_request){ .command = "echo hi", .timeout_ms = -1 });
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     assert_string_equal(fake_programs_last()->argv[0], "/bin/sh");
     assert_string_equal(fake_programs_last()->argv[2], "echo hi");
     fake_program_exit(fake_programs_last(), 0);
@@ -357,7 +358,7 @@ static void code_goes_as_a_script_beside_its_interpreter(void **state)
     assert_string_equal(program->argv[0], "python3");
     assert_string_equal(program->argv[1], program->script_path);
     assert_string_equal(program->script, "print(1)");
-    assert_non_null(strstr(program->script_path, execution->id));
+    assert_non_null(strstr(program->script_path, execution_facts(execution)->id));
     assert_true(str_ends_with(program->script_path, ".py"));
     fake_program_exit(fake_programs_last(), 0);
     release(execution);
@@ -448,9 +449,9 @@ static void what_is_not_found_ends_with_127_and_its_name(void **state)
     (void)state;
     fake_programs_fail_next(STAGE_EXEC, ENOENT);
     execution = start_simple();
-    assert_int_equal(execution->state, EXECUTION_EXITED);
-    assert_int_equal(execution->exit_code, 127);
-    assert_string_equal(execution->error, "/bin/true: not found");
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
+    assert_int_equal(execution_facts(execution)->exit_code, 127);
+    assert_string_equal(execution_facts(execution)->error, "/bin/true: not found");
     release(execution);
 }
 
@@ -461,8 +462,8 @@ static void what_is_not_executable_ends_with_126(void **state)
     (void)state;
     fake_programs_fail_next(STAGE_EXEC, EACCES);
     execution = start_simple();
-    assert_int_equal(execution->exit_code, 126);
-    assert_non_null(strstr(execution->error, "/bin/true"));
+    assert_int_equal(execution_facts(execution)->exit_code, 126);
+    assert_non_null(strstr(execution_facts(execution)->error, "/bin/true"));
     release(execution);
 }
 
@@ -473,8 +474,8 @@ static void a_full_process_table_is_the_callers_answer(void **state)
     (void)state;
     fake_programs_fail_next(STAGE_SPAWN, EAGAIN);
     execution = start_simple();
-    assert_int_equal(execution->state, EXECUTION_CRASHED);
-    assert_int_equal(execution->start_error.code, ERR_LIMIT);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_int_equal(execution_facts(execution)->start_error.code, ERR_LIMIT);
     release(execution);
 }
 
@@ -485,8 +486,8 @@ static void a_supervisor_that_was_killed_is_named(void **state)
     (void)state;
     fake_programs_fail_next(STAGE_SPAWN, EINTR);
     execution = start_simple();
-    assert_int_equal(execution->state, EXECUTION_CRASHED);
-    assert_non_null(strstr(execution->error, "supervisor"));
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_non_null(strstr(execution_facts(execution)->error, "supervisor"));
     release(execution);
 }
 
@@ -497,8 +498,8 @@ static void an_end_without_code_and_signal_is_no_exit(void **state)
     (void)state;
     fake_program_exit(fake_programs_last(), -1);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_CRASHED);
-    assert_non_null(execution->reason);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_non_null(execution_facts(execution)->reason);
     release(execution);
 }
 
@@ -508,8 +509,8 @@ static void a_generation_that_has_moved_on_is_the_callers_answer(void **state)
         start(&(struct execution_request){ .argv = true_argv, .generation = 7, .timeout_ms = -1 });
 
     (void)state;
-    assert_int_equal(execution->state, EXECUTION_CRASHED);
-    assert_string_equal(execution->start_error.name, "generation_moved");
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_string_equal(execution_facts(execution)->start_error.name, "generation_moved");
     release(execution);
 }
 
@@ -524,13 +525,13 @@ static void a_timeout_sends_term_and_keeps_the_output(void **state)
     (void)state;
     fake_program_write(fake_programs_last(), "begun\n");
     world_advance(&world, 999);
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     world_advance(&world, 2);
-    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
     assert_int_equal(program->signals[0], SIGTERM);
     assert_int_equal(program->signal_count, 1);
-    assert_int_equal(spool_length(execution->out), 6);
-    assert_string_equal(execution->reason, "timeout");
+    assert_int_equal(spool_length(execution_stdout(execution)), 6);
+    assert_string_equal(execution_facts(execution)->reason, "timeout");
     release(execution);
 }
 
@@ -544,8 +545,8 @@ static void a_timeout_is_no_success_of_a_program_that_ends_well_when_asked_to(vo
     world_advance(&world, 1001);
     fake_program_exit(fake_programs_last(), 0);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
-    assert_int_equal(execution->exit_code, 124);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution_facts(execution)->exit_code, 124);
     release(execution);
 }
 
@@ -558,11 +559,11 @@ static void a_program_that_ignores_term_is_killed_after_the_grace(void **state)
     (void)state;
     program->ignores_term = true;
     world_advance(&world, 1001);
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     world_advance(&world, 4998);
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     world_advance(&world, 2);
-    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
     assert_int_equal(program->signals[1], SIGKILL);
     release(execution);
 }
@@ -576,7 +577,7 @@ static void the_rest_of_the_tree_is_killed_before_a_timeout_is_told(void **state
     (void)state;
     fake_program_leave_child(program);
     world_advance(&world, 1001);
-    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
     assert_int_equal(program->signals[0], SIGTERM);
     assert_int_equal(program->signals[1], SIGKILL);
     assert_int_equal(program->survivors, 0);
@@ -590,7 +591,7 @@ static void a_timeout_of_zero_never_comes(void **state)
 
     (void)state;
     world_advance(&world, 3600 * 1000);
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     fake_program_exit(fake_programs_last(), 0);
     release(execution);
 }
@@ -605,9 +606,9 @@ static void a_timeout_counts_while_the_execution_waits_for_a_sandbox(void **stat
     fake_backend_hold(world.backend, FAKE_CREATE, true);
     execution = start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
     world_advance(&world, 999);
-    assert_int_equal(execution->state, EXECUTION_QUEUED);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_QUEUED);
     world_advance(&world, 2);
-    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
     fake_backend_hold(world.backend, FAKE_CREATE, false);
     world_settle(&world);
     assert_null(fake_programs_last());
@@ -620,16 +621,16 @@ static void assert_sandbox_is_replaced_after_a_timeout(struct execution *executi
 
     memcpy(old, sandbox_id(session->sandbox), sizeof(old));
     world_advance(&world, ms - 2);
-    assert_false(execution_state_is_final(execution->state));
+    assert_false(execution_state_is_final(execution_facts(execution)->state));
     world_advance(&world, 4);
-    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
-    assert_true(strstr(execution->reason, "timeout"));
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
+    assert_true(strstr(execution_facts(execution)->reason, "timeout"));
     world_settle(&world);
     fake_programs_hang(false);
     assert_true(!session->sandbox || strcmp(sandbox_id(session->sandbox), old) != 0);
     release(execution);
     execution = start_simple();
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     fake_program_exit(fake_programs_last(), 0);
     release(execution);
 }
@@ -665,13 +666,13 @@ static void a_start_that_is_answered_late_ends_as_timeout_and_costs_nothing_else
     fake_programs_be_slow(true);
     execution = start(&(struct execution_request){ .argv = true_argv, .timeout_ms = 1000 });
     world_advance(&world, 10000);
-    assert_int_equal(execution->state, EXECUTION_QUEUED);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_QUEUED);
     fake_programs_be_slow(false);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
-    assert_int_equal(execution->signal, SIGTERM);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution_facts(execution)->signal, SIGTERM);
     world_advance(&world, 20000);
-    assert_int_equal(other->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(other)->state, EXECUTION_RUNNING);
     execution_cancel(other);
     world_settle(&world);
     release(execution);
@@ -685,8 +686,8 @@ static void cancelling_a_running_program_ends_it_as_cancelled(void **state)
     (void)state;
     execution_cancel(execution);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_CANCELLED);
-    assert_int_equal(execution->signal, SIGTERM);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CANCELLED);
+    assert_int_equal(execution_facts(execution)->signal, SIGTERM);
     release(execution);
 }
 
@@ -702,9 +703,9 @@ static void cancelling_while_it_waits_for_a_sandbox_starts_nothing(void **state)
     execution = execution_start(session, &(struct execution_request){ .argv = true_argv }, &err);
     execution_ref(execution);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_QUEUED);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_QUEUED);
     execution_cancel(execution);
-    assert_int_equal(execution->state, EXECUTION_CANCELLED);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CANCELLED);
     fake_backend_hold(world.backend, FAKE_CREATE, false);
     world_settle(&world);
     assert_null(fake_programs_last());
@@ -799,9 +800,9 @@ static void a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_out
     fake_program_write(fake_programs_last(), "last words");
     fake_backend_kill(world.backend, sandbox_id(session->sandbox));
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_CRASHED);
-    assert_non_null(strstr(execution->reason, "crashed"));
-    assert_int_equal(spool_length(execution->out), 10);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_non_null(strstr(execution_facts(execution)->reason, "crashed"));
+    assert_int_equal(spool_length(execution_stdout(execution)), 10);
     release(execution);
 }
 
@@ -827,8 +828,8 @@ static void what_a_dying_init_has_not_read_runs_in_the_next_sandbox(void **state
     struct execution *execution = start_and_kill(false);
 
     (void)state;
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
-    assert_int_equal(execution->generation, 2);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->generation, 2);
     fake_program_exit(fake_programs_last(), 0);
     release(execution);
 }
@@ -838,8 +839,8 @@ static void what_a_dying_init_may_have_read_is_not_run_again(void **state)
     struct execution *execution = start_and_kill(true);
 
     (void)state;
-    assert_int_equal(execution->state, EXECUTION_CRASHED);
-    assert_int_equal(execution->generation, 1);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_int_equal(execution_facts(execution)->generation, 1);
     release(execution);
 }
 
@@ -853,16 +854,17 @@ static void the_oom_killer_is_told_from_other_deaths(void **state)
     fake_backend_set_oom_kills(world.backend, sandbox_id(session->sandbox), 1);
     fake_program_die(fake_programs_last(), SIGKILL);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_CRASHED);
-    assert_string_equal(execution->reason, "oom");
-    assert_string_equal(execution->error, "killed: out of memory (limit 128 MB); see --memory");
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_string_equal(execution_facts(execution)->reason, "oom");
+    assert_string_equal(execution_facts(execution)->error,
+                        "killed: out of memory (limit 128 MB); see --memory");
     release(execution);
 
     execution = start_simple();
     fake_program_die(fake_programs_last(), SIGKILL);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_EXITED);
-    assert_int_equal(execution->signal, SIGKILL);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
+    assert_int_equal(execution_facts(execution)->signal, SIGKILL);
     release(execution);
 }
 
@@ -874,10 +876,10 @@ static void deleting_the_session_keeps_the_result_of_what_runs(void **state)
     (void)state;
     fake_program_write(fake_programs_last(), "kept\n");
     world_end(&world, session, END_DELETED, &ended);
-    assert_int_equal(execution->state, EXECUTION_CANCELLED);
-    assert_string_equal(execution->reason, "deleted");
-    assert_int_equal(spool_length(execution->out), 5);
-    assert_null(execution->session);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CANCELLED);
+    assert_string_equal(execution_facts(execution)->reason, "deleted");
+    assert_int_equal(spool_length(execution_stdout(execution)), 5);
+    assert_null(execution_session(execution));
     fake_programs_clear();
     world_settle(&world);
     release(execution);
@@ -913,7 +915,7 @@ static void restart(void)
 static void a_new_daemon_goes_on_with_a_running_program_without_losing_a_byte(void **state)
 {
     struct execution *execution = start_simple();
-    char *id = strdup(execution->id);
+    char *id = strdup(execution_facts(execution)->id);
 
     (void)state;
     fake_program_write(fake_programs_last(), "before ");
@@ -925,14 +927,14 @@ static void a_new_daemon_goes_on_with_a_running_program_without_losing_a_byte(vo
 
     execution = first_execution();
     assert_non_null(execution);
-    assert_string_equal(execution->id, id);
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
-    assert_int_equal(spool_length(execution->out), 12);
+    assert_string_equal(execution_facts(execution)->id, id);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
+    assert_int_equal(spool_length(execution_stdout(execution)), 12);
     execution_ref(execution);
     fake_program_exit(fake_programs_last(), 4);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_EXITED);
-    assert_int_equal(execution->exit_code, 4);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
+    assert_int_equal(execution_facts(execution)->exit_code, 4);
     release(execution);
     free(id);
 }
@@ -973,13 +975,13 @@ static void an_end_that_is_told_before_the_pipes_came_loses_no_byte(void **state
     execution = first_execution();
     execution_ref(execution);
     fake_program_write(fake_programs_last(), "after");
-    executions_on_exited(session, execution->number, &end);
+    executions_on_exited(session, execution_facts(execution)->number, &end);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     fake_program_exit(fake_programs_last(), 0);
     world_advance(&world, 5000);
-    assert_int_equal(execution->state, EXECUTION_EXITED);
-    assert_int_equal(spool_length(execution->out), 12);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
+    assert_int_equal(spool_length(execution_stdout(execution)), 12);
     release(execution);
 }
 
@@ -995,9 +997,9 @@ static void a_timeout_goes_on_in_the_next_daemon(void **state)
     execution = first_execution();
     execution_ref(execution);
     world_advance(&world, 3000);
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     world_advance(&world, 2000);
-    assert_int_equal(execution->state, EXECUTION_TIMEOUT);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_TIMEOUT);
     release(execution);
 }
 
@@ -1015,10 +1017,10 @@ static void cancelling_what_an_earlier_daemon_started_ends_its_program(void **st
     execution_ref(execution);
     execution_cancel(execution);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_RUNNING);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
     fake_programs_hang(false);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_CANCELLED);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CANCELLED);
     assert_int_equal(program->signals[0], SIGTERM);
     release(execution);
 }
@@ -1032,7 +1034,7 @@ static void a_running_record_that_init_does_not_know_is_lost(void **state)
     fake_programs_last()->is_forgotten = true;
     restart();
     execution = first_execution();
-    assert_true(!execution || execution->state == EXECUTION_CRASHED);
+    assert_true(!execution || execution_facts(execution)->state == EXECUTION_CRASHED);
 }
 
 static void a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon(void **state)
@@ -1043,7 +1045,7 @@ static void a_child_that_an_ended_program_left_is_still_heard_by_the_next_daemon
     struct spool *output;
 
     (void)state;
-    memcpy(record.id, execution->id, sizeof(record.id));
+    memcpy(record.id, execution_facts(execution)->id, sizeof(record.id));
     fake_program_write(program, "before ");
     fake_program_leave_child(program);
     fake_program_exit(program, 0);
@@ -1068,7 +1070,7 @@ static void spoil_spool(const struct execution *execution)
 {
     char name[ID_SIZE + 16];
 
-    snprintf(name, sizeof(name), "output/%s.out", execution->id);
+    snprintf(name, sizeof(name), "output/%s.out", execution_facts(execution)->id);
     (void)mkdirat(world.state_dir, "output", 0700);
     assert_int_equal(mkdirat(world.state_dir, name, 0700), 0);
 }
@@ -1107,7 +1109,7 @@ static struct execution *end_of(const char *id)
     fake_program_write(fake_programs_last(), "late");
     fake_program_exit(fake_programs_last(), 0);
     world_settle(&world);
-    assert_int_equal(execution->state, EXECUTION_EXITED);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
     return execution;
 }
 
@@ -1123,14 +1125,14 @@ static void the_next_daemon_knows_that_output_was_lost(void **state)
     char id[ID_SIZE];
 
     (void)state;
-    memcpy(id, execution->id, sizeof(id));
+    memcpy(id, execution_facts(execution)->id, sizeof(id));
     spoil_spool(execution);
     fake_program_write(fake_programs_last(), "early");
     release(execution);
     mend_spool(id);
     execution = end_after_restart(id);
-    assert_non_null(execution->error);
-    assert_non_null(strstr(execution->error, "output is incomplete"));
+    assert_non_null(execution_facts(execution)->error);
+    assert_non_null(strstr(execution_facts(execution)->error, "output is incomplete"));
     release(execution);
 }
 
@@ -1148,7 +1150,7 @@ static void a_daemon_that_stops_in_good_order_says_how_much_was_lost(void **stat
     int stopped = 0;
 
     (void)state;
-    memcpy(id, execution->id, sizeof(id));
+    memcpy(id, execution_facts(execution)->id, sizeof(id));
     spoil_spool(execution);
     fake_program_write(fake_programs_last(), "early");
     release(execution);
@@ -1157,8 +1159,8 @@ static void a_daemon_that_stops_in_good_order_says_how_much_was_lost(void **stat
     world_advance(&world, 500);
     assert_int_equal(stopped, 1);
     execution = end_after_restart(id);
-    assert_int_equal(spool_length(execution->out), strlen("earlylate"));
-    assert_true(spool_has_hole(execution->out, &from, &to));
+    assert_int_equal(spool_length(execution_stdout(execution)), strlen("earlylate"));
+    assert_true(spool_has_hole(execution_stdout(execution), &from, &to));
     release(execution);
 }
 
@@ -1169,12 +1171,12 @@ static void bytes_stay_in_the_pipe_until_their_loss_is_recorded(void **state)
     char id[ID_SIZE];
 
     (void)state;
-    memcpy(id, execution->id, sizeof(id));
+    memcpy(id, execution_facts(execution)->id, sizeof(id));
     spoil_spool(execution);
     fake_store_hold(world.store, true);
     fake_program_write(fake_programs_last(), "early");
     world_settle(&world);
-    assert_int_equal(spool_length(execution->out), 0);
+    assert_int_equal(spool_length(execution_stdout(execution)), 0);
     release(execution);
     mend_spool(id);
     world_kill(&world, false); /* what was not committed is lost */
@@ -1182,9 +1184,9 @@ static void bytes_stay_in_the_pipe_until_their_loss_is_recorded(void **state)
     world_start(&world);
     session = list_first(&world.core->sessions, struct session, node);
     execution = end_of(id);
-    assert_null(execution->error);
-    assert_int_equal(spool_length(execution->out), strlen("earlylate"));
-    assert_false(spool_has_hole(execution->out, &(uint64_t){ 0 }, &(uint64_t){ 0 }));
+    assert_null(execution_facts(execution)->error);
+    assert_int_equal(spool_length(execution_stdout(execution)), strlen("earlylate"));
+    assert_false(spool_has_hole(execution_stdout(execution), &(uint64_t){ 0 }, &(uint64_t){ 0 }));
     release(execution);
 }
 
@@ -1194,7 +1196,7 @@ static void a_loss_that_could_not_be_recorded_is_recorded_later(void **state)
     char id[ID_SIZE];
 
     (void)state;
-    memcpy(id, execution->id, sizeof(id));
+    memcpy(id, execution_facts(execution)->id, sizeof(id));
     spoil_spool(execution);
     fake_store_hold(world.store, true);
     fake_program_write(fake_programs_last(), "early");
@@ -1205,7 +1207,7 @@ static void a_loss_that_could_not_be_recorded_is_recorded_later(void **state)
     world_advance(&world, 2000);
     mend_spool(id);
     execution = end_after_restart(id);
-    assert_non_null(execution->error);
+    assert_non_null(execution_facts(execution)->error);
     release(execution);
 }
 
@@ -1234,13 +1236,13 @@ static void a_record_that_the_store_lost_is_written_again(void **state)
     release(start_simple());
     fake_store_hold(world.store, true);
     execution = start_simple();
-    memcpy(id, execution->id, sizeof(id));
+    memcpy(id, execution_facts(execution)->id, sizeof(id));
     fake_store_hold(world.store, false);
     lose_record(execution);
     release(execution);
     world_advance(&world, 2000);
     execution = end_after_restart(id);
-    assert_null(execution->error);
+    assert_null(execution_facts(execution)->error);
     release(execution);
 }
 
@@ -1254,7 +1256,7 @@ static void stopping_writes_what_the_store_has_lost(void **state)
     release(start_simple());
     fake_store_hold(world.store, true);
     execution = start_simple();
-    memcpy(id, execution->id, sizeof(id));
+    memcpy(id, execution_facts(execution)->id, sizeof(id));
     fake_store_hold(world.store, false);
     lose_record(execution);
     release(execution);
@@ -1263,7 +1265,7 @@ static void stopping_writes_what_the_store_has_lost(void **state)
     world_advance(&world, 500);
     assert_int_equal(stopped, 1);
     execution = end_after_restart(id);
-    assert_null(execution->error);
+    assert_null(execution_facts(execution)->error);
     release(execution);
 }
 
