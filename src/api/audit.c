@@ -124,10 +124,9 @@ static struct mask *find_secrets(const struct api_request *request)
     const char *in_path = request->route->session ? api_path(request, "session") : NULL;
     const char *reference = in_path ? in_path : in_body;
     scoped(free) char *given = json_to_text(json_object_get(request->body, "secrets"));
-    struct error err;
+    struct identity identity = api_identity(request);
     const struct session *session =
-        reference ? session_find(request->core, request->owner, request->any_owner, reference, &err)
-                  : NULL;
+        reference ? find_live_session(request->core, &identity, reference, NULL) : NULL;
 
     return secrets_join(session ? session->secrets : NULL, given);
 }

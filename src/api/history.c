@@ -391,8 +391,7 @@ static void on_session_done(struct store_query *query)
         start(history);
         return;
     }
-    error_named(&err, ERR_NOT_FOUND, "session_not_found", "session \"%s\" not found",
-                history->session_id);
+    find_refuse(history->session_id, &err);
     fail(history, &err); /* its retention was over just now */
 }
 

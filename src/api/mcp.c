@@ -6,9 +6,9 @@
 #include "mcp/mcp.h"
 #include "api/request.h"
 
-static struct mcp_caller caller_of(const struct api_request *request)
+static struct identity caller_of(const struct api_request *request)
 {
-    return (struct mcp_caller){
+    return (struct identity){
         .owner = request->owner,
         .on_behalf_of = request->on_behalf_of,
         .any_owner = request->any_owner,
@@ -47,7 +47,7 @@ static void note_message(struct api_request *request, const struct buffer *body)
 static void on_message(struct http_exchange *http, struct buffer *body)
 {
     struct api_request *request = http_exchange_user(http);
-    struct mcp_caller caller = caller_of(request);
+    struct identity caller = caller_of(request);
 
     note_message(request, body);
     hand_over(request, mcp_post(request->api->mcp, &caller, http,
@@ -75,7 +75,7 @@ static void on_drain(struct http_exchange *http)
     mcp_exchange_drained(request->state);
 }
 
-static void upgrade(struct api_request *request, const struct mcp_caller *caller)
+static void upgrade(struct api_request *request, const struct identity *caller)
 {
     struct error err = { 0 };
     struct mcp_exchange *exchange = mcp_pipe(request->api->mcp, caller, request->exchange, &err);
@@ -91,7 +91,7 @@ static void upgrade(struct api_request *request, const struct mcp_caller *caller
 
 static void get_mcp(struct api_request *request)
 {
-    struct mcp_caller caller = caller_of(request);
+    struct identity caller = caller_of(request);
 
     if (mcp_wants_pipe(request->exchange))
         upgrade(request, &caller);
@@ -101,7 +101,7 @@ static void get_mcp(struct api_request *request)
 
 static void delete_mcp(struct api_request *request)
 {
-    struct mcp_caller caller = caller_of(request);
+    struct identity caller = caller_of(request);
 
     hand_over(request, mcp_delete(request->api->mcp, &caller, request->exchange));
 }

@@ -20,6 +20,7 @@
 #include "base/id.h"
 #include "core/session/session.h"
 #include "net/http_server.h"
+#include "service/find.h"
 #include "store/store.h"
 #include "wire/json.h"
 
@@ -202,6 +203,9 @@ int api_decode(const struct api_request *request, void *out, struct error *err);
 json_t *api_take_field(struct api_request *request, const char *name);
 
 /* --- the session of the route, found again after waiting ------------------------------------- */
+
+/* For whom the request acts; borrowed from it. */
+struct identity api_identity(const struct api_request *request);
 
 /* NULL with ERR_NOT_FOUND or ERR_GONE. */
 struct session *api_session_again(const struct api_request *request, struct error *err);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "mcp/private.h"
+#include "service/find.h"
 #include "tools/tool.h"
 
 #include <stdlib.h>
@@ -388,8 +389,8 @@ static int take_reference(struct call *call, const struct tool_argument *row, co
 static int find_session(struct call *call, const char *reference, struct error *err)
 {
     const struct mcp_request *request = call->request;
-    const struct session *session = session_find(request->mcp->parts.core, request->identity.owner,
-                                                 request->identity.any_owner, reference, err);
+    const struct session *session =
+        find_live_session(request->mcp->parts.core, &request->identity, reference, err);
 
     if (!session)
         return error_hint(err, "it may have ended; leave session_id out to work in the session of "

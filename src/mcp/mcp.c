@@ -11,18 +11,18 @@
 
 /* --- who ------------------------------------------------------------------------------------- */
 
-void mcp_identity_set(struct mcp_identity *identity, const struct mcp_caller *caller)
+void mcp_identity_set(struct identity *copy, const struct identity *identity)
 {
-    identity->owner = xstrdup(caller->owner);
-    identity->on_behalf_of = xstrdup(caller->on_behalf_of);
-    identity->any_owner = caller->any_owner;
+    *copy = (struct identity){ .owner = xstrdup(identity->owner),
+                               .on_behalf_of = xstrdup(identity->on_behalf_of),
+                               .any_owner = identity->any_owner };
 }
 
-void mcp_identity_fini(struct mcp_identity *identity)
+void mcp_identity_fini(struct identity *copy)
 {
-    free(identity->owner);
-    free(identity->on_behalf_of);
-    *identity = (struct mcp_identity){ 0 };
+    free((char *)copy->owner);
+    free((char *)copy->on_behalf_of);
+    *copy = (struct identity){ 0 };
 }
 
 /* --- what an earlier daemon had -------------------------------------------------------------- */

@@ -23,6 +23,7 @@
  */
 
 #include "base/error.h"
+#include "service/identity.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,22 +48,15 @@ struct mcp *mcp_new(const struct mcp_parts *parts);
 /* Forgets the clients; their sessions are left as they are. NULL is fine. No exchange is open. */
 void mcp_free(struct mcp *mcp);
 
-/* Whose request it is, as the API has found out; borrowed during the call. */
-struct mcp_caller {
-    const char *owner;
-    const char *on_behalf_of;
-    bool any_owner; /* an administrator */
-};
-
 /* An HTTP exchange that is the server's to answer: from one of the functions below, which may
  * return NULL when there is nothing more to be told, to mcp_exchange_gone(). */
 struct mcp_exchange;
 
-struct mcp_exchange *mcp_post(struct mcp *mcp, const struct mcp_caller *caller,
+struct mcp_exchange *mcp_post(struct mcp *mcp, const struct identity *caller,
                               struct http_exchange *http, const void *body, size_t length);
-struct mcp_exchange *mcp_get(struct mcp *mcp, const struct mcp_caller *caller,
+struct mcp_exchange *mcp_get(struct mcp *mcp, const struct identity *caller,
                              struct http_exchange *http);
-struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct mcp_caller *caller,
+struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct identity *caller,
                                 struct http_exchange *http);
 
 /* The name of the protocol that a GET can upgrade to: a message in each line, both ways. */
@@ -71,7 +65,7 @@ struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct mcp_caller *caller
 /* Whether this GET asks for that. Then, with what mcp_pipe() returns, the caller answers 101 and
  * hands over what comes. NULL with an error when there are too many. */
 bool mcp_wants_pipe(const struct http_exchange *http);
-struct mcp_exchange *mcp_pipe(struct mcp *mcp, const struct mcp_caller *caller,
+struct mcp_exchange *mcp_pipe(struct mcp *mcp, const struct identity *caller,
                               struct http_exchange *http, struct error *err);
 
 /* Of a pipe: bytes came (length 0 is the end of them); what was written has been taken. */

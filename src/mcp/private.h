@@ -58,13 +58,9 @@ struct mcp {
 
 /* --- who ------------------------------------------------------------------------------------- */
 
-struct mcp_identity {
-    char *owner, *on_behalf_of; /* owned */
-    bool any_owner;
-};
-
-void mcp_identity_set(struct mcp_identity *identity, const struct mcp_caller *caller);
-void mcp_identity_fini(struct mcp_identity *identity);
+/* A copy, whose texts are its own. */
+void mcp_identity_set(struct identity *copy, const struct identity *identity);
+void mcp_identity_fini(struct identity *copy);
 
 /* --- where messages go ----------------------------------------------------------------------- */
 
@@ -107,7 +103,7 @@ struct mcp_client {
     struct mcp *mcp; /* borrowed */
     struct list node;
     char id[ID_SIZE];
-    struct mcp_identity identity;
+    struct identity identity;
     const char *version;         /* what `initialize` has agreed on; NULL before */
     struct mcp_channel *channel; /* borrowed: of a client on a pipe; NULL over HTTP */
     struct list requests;        /* struct mcp_request */
@@ -124,13 +120,12 @@ struct mcp_client {
 
 /* NULL when there are too many. `prefix` is one of the two kinds of ids; `id` is taken up again, or
  * NULL for a new one. */
-struct mcp_client *mcp_client_new(struct mcp *mcp, const struct mcp_caller *caller,
+struct mcp_client *mcp_client_new(struct mcp *mcp, const struct identity *caller,
                                   const char *prefix, const char *id, struct error *err);
 
 /* The caller's own client with this id; after a restart of the daemon one of which a session is
  * left is known again. NULL otherwise. */
-struct mcp_client *mcp_client_find(struct mcp *mcp, const struct mcp_caller *caller,
-                                   const char *id);
+struct mcp_client *mcp_client_find(struct mcp *mcp, const struct identity *caller, const char *id);
 
 /* Something came from it: its time begins anew. */
 void mcp_client_touch(struct mcp_client *client);
@@ -168,7 +163,7 @@ struct mcp_request {
     struct mcp *mcp;             /* borrowed */
     struct mcp_client *client;   /* borrowed; NULL for one that stands alone */
     struct mcp_channel *channel; /* borrowed */
-    struct mcp_identity identity;
+    struct identity identity;
     const char *version; /* of the protocol */
     bool is_stateless;   /* from 2026-07-28 on */
     char *id;            /* owned: JSON */
@@ -185,7 +180,7 @@ struct mcp_request {
 struct mcp_source {
     struct mcp *mcp;
     struct mcp_client *client; /* NULL: none */
-    const struct mcp_caller *caller;
+    const struct identity *caller;
     struct mcp_channel *channel;
     bool is_stateless;
 };

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "mcp/private.h"
+#include "service/find.h"
 #include "wire/base64.h"
 
 #include <stdlib.h>
@@ -254,8 +255,7 @@ void mcp_resources_read(struct mcp_request *request)
         fail_not_found(request, "there is no such resource; they are " SCHEME "SESSION/PATH");
         return;
     }
-    session = session_find(request->mcp->parts.core, request->identity.owner,
-                           request->identity.any_owner, id, &err);
+    session = find_live_session(request->mcp->parts.core, &request->identity, id, &err);
     if (!session) {
         fail_error(request, &err);
         return;

@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "core/core.h"
 #include "core/session/session.h"
+#include "service/find.h"
 #include "tools/memory.h"
 #include "tools/work.h"
 
@@ -166,6 +167,13 @@ void tool_fail_error(struct tool_call *call, const struct error *err)
 
 /* --- the beginning --------------------------------------------------------------------------- */
 
+struct identity tool_identity(const struct tool_call *call)
+{
+    return (struct identity){ .owner = call->owner,
+                              .on_behalf_of = call->on_behalf_of,
+                              .any_owner = call->any_owner };
+}
+
 struct session *tool_session(const struct tool_call *call)
 {
     return map_get(&call->tools->core->sessions_by_id, call->session_id);
@@ -243,11 +251,12 @@ static void on_begin(struct deferred *deferred)
 static void begin(struct tool_call *call, const char *reference)
 {
     struct core *core = call->tools->core;
+    struct identity identity = tool_identity(call);
     struct session *session = NULL;
     struct error err = { 0 };
 
     if (reference) {
-        session = session_find(core, call->owner, call->any_owner, reference, &err);
+        session = find_live_session(core, &identity, reference, &err);
         if (!session) {
             tool_fail_error(call, &err);
             return;

@@ -9,6 +9,7 @@
 #include "core/core.h"
 #include "core/output/spool.h"
 #include "core/run/execute.h"
+#include "service/find.h"
 #include "tools/file.h"
 #include "tools/text.h"
 
@@ -299,11 +300,12 @@ static struct python *python_new(struct tool_call *call)
 static int find_session(struct tool_call *call, struct session **out_session, struct error *err)
 {
     const char *named = tool_text(call, "session_id");
+    struct identity identity = tool_identity(call);
 
     if (!str_is_empty(named) && session_check_enabled(call->tools->core, err) < 0)
         return -1;
     if (!str_is_empty(named))
-        *out_session = session_find(call->tools->core, call->owner, call->any_owner, named, err);
+        *out_session = find_live_session(call->tools->core, &identity, named, err);
     else if (*call->session_id)
         *out_session = tool_session(call);
     if (*out_session)

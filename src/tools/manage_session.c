@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/core.h"
+#include "service/find.h"
 #include "tools/work.h"
 
 #include <string.h>
@@ -150,6 +151,7 @@ static void create_session(struct tool_call *call)
 static void destroy_session(struct tool_call *call)
 {
     const char *id = tool_text(call, "session_id");
+    struct identity identity = tool_identity(call);
     struct session *session;
     struct error err = { 0 };
 
@@ -157,7 +159,7 @@ static void destroy_session(struct tool_call *call)
         tool_fail(call, "session_id is required for destroy operation");
         return;
     }
-    session = session_find(call->tools->core, call->owner, call->any_owner, id, &err);
+    session = find_live_session(call->tools->core, &identity, id, &err);
     if (session)
         session_end(session, END_DELETED, NULL, &managing_new(call)->op, on_destroyed);
     else

@@ -3,6 +3,7 @@
 /* What the tools themselves use: their arguments, and how they answer. Private to src/tools. */
 
 #include "base/macros.h"
+#include "service/identity.h"
 #include "tools/tool.h"
 
 /* What a call has under way: the first field of a struct of the tool's own. */
@@ -26,6 +27,9 @@ struct tools {
 const char *tool_text(const struct tool_call *call, const char *name);
 int64_t tool_integer(const struct tool_call *call, const char *name);
 bool tool_boolean(const struct tool_call *call, const char *name);
+
+/* For whom the call acts. */
+struct identity tool_identity(const struct tool_call *call);
 
 /* The session while it lives, NULL afterwards. */
 struct session *tool_session(const struct tool_call *call);

@@ -139,7 +139,7 @@ struct session *world_open_simple(struct world *world, const char *owner, const 
 
 struct session *world_find(struct world *world, const char *id)
 {
-    return session_find(world->core, "", true, id, NULL);
+    return session_find(world->core, "", true, id);
 }
 
 static void on_use_ready(struct session_use *use)

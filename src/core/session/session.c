@@ -201,7 +201,7 @@ static void release_session(struct deferred *deferred)
 }
 
 struct session *session_find(struct core *core, const char *owner, bool any_owner,
-                             const char *reference, struct error *err)
+                             const char *reference)
 {
     struct session *session = NULL;
 
@@ -212,11 +212,7 @@ struct session *session_find(struct core *core, const char *owner, bool any_owne
     } else {
         session = map_get(&core->sessions_by_id, reference);
     }
-    if (session && (any_owner || str_equal(session->owner, owner ? owner : "")))
-        return session;
-    error_named(err, ERR_NOT_FOUND, "session_not_found", "there is no session \"%.80s\"",
-                reference);
-    return NULL;
+    return session && (any_owner || str_equal(session->owner, owner ? owner : "")) ? session : NULL;
 }
 
 struct mask *session_mask(const struct session *session)

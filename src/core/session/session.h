@@ -265,10 +265,10 @@ int session_check_enabled(const struct core *core, struct error *err);
 void session_open(struct core *core, const struct session_request *request, struct session_op *op,
                   session_done_fn *done);
 
-/* By id or "key:KEY", live ones only and only the owner's; NULL with ERR_NOT_FOUND otherwise. Of
- * ended ones only the store knows. `any_owner` is for admins. */
+/* By id or "key:KEY", live ones only and only the owner's; NULL otherwise. What a caller is told then,
+ * and ended sessions, are the business of service/find.h. `any_owner` is for administrators. */
 struct session *session_find(struct core *core, const char *owner, bool any_owner,
-                             const char *reference, struct error *err);
+                             const char *reference);
 
 /* Ends a session: executions are stopped, the sandbox is destroyed and confirmed gone, the record
  * is written; done then. Callers that come while it is ending wait for the same end and the first

@@ -102,7 +102,7 @@ static void everything_about_a_session_survives(void **state)
     request.auto_resume = 0;
     assert_non_null(world_open(world, &request, &opened));
     world_restart(world);
-    session = session_find(world->core, "ann", false, "key:build", NULL);
+    session = session_find(world->core, "ann", false, "key:build");
     assert_non_null(session);
     assert_string_equal(session->id, opened.op.id);
     assert_string_equal(session->on_behalf_of, "carol");

@@ -111,13 +111,12 @@ static void looking_is_not_use(void **state)
     struct world *world = *state;
     struct session *session = open_with(world, 0, MINUTE_MS, 0);
     const char *id = ID_OF(session);
-    struct error err;
 
     for (int i = 0; i < 6; i++) {
         int64_t left_ms;
 
         world_advance(world, MINUTE_MS / 6 - 1);
-        assert_non_null(session_find(world->core, "", false, id, &err));
+        assert_non_null(session_find(world->core, "", false, id));
         session_next_end(session, &left_ms);
     }
     world_advance(world, 6);

@@ -297,15 +297,13 @@ static void a_stranger_finds_nothing(void **state)
 {
     struct world *world = *state;
     const struct session *session = world_open_simple(world, "ann", "build");
-    struct error err = { 0 };
 
-    assert_null(session_find(world->core, "bob", false, session->id, &err));
-    assert_int_equal(err.code, ERR_NOT_FOUND);
-    assert_null(session_find(world->core, "", false, session->id, &err));
-    assert_null(session_find(world->core, "bob", false, "key:build", &err));
-    assert_ptr_equal(session_find(world->core, "ann", false, "key:build", &err), session);
-    assert_ptr_equal(session_find(world->core, "ann", false, session->id, &err), session);
-    assert_ptr_equal(session_find(world->core, "bob", true, session->id, &err), session);
+    assert_null(session_find(world->core, "bob", false, session->id));
+    assert_null(session_find(world->core, "", false, session->id));
+    assert_null(session_find(world->core, "bob", false, "key:build"));
+    assert_ptr_equal(session_find(world->core, "ann", false, "key:build"), session);
+    assert_ptr_equal(session_find(world->core, "ann", false, session->id), session);
+    assert_ptr_equal(session_find(world->core, "bob", true, session->id), session);
 }
 
 /* --- ends ---------------------------------------------------------------------------------- */
@@ -484,7 +482,7 @@ static void a_key_is_free_again_while_the_old_session_still_ends(void **state)
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
     assert_int_equal(world->core->sessions_by_id.count, 1);
-    assert_non_null(session_find(world->core, "ann", false, "key:build", NULL));
+    assert_non_null(session_find(world->core, "ann", false, "key:build"));
 }
 
 static void an_ended_session_keeps_all_its_times(void **state)
