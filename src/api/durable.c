@@ -1,22 +1,23 @@
-/* Answers that come only when what they tell is recorded. */
+/* Answers that come when what they tell is recorded. */
 
 #include "api/request.h"
 #include "base/alloc.h"
+#include "service/recorded.h"
 
 struct durable {
     struct api_request *request;
-    struct store_ticket ticket;
+    struct recorded recorded;
     int status;
     struct buffer text;
 };
 
-static void on_recorded(struct store_ticket *ticket)
+static void on_recorded(struct recorded *recorded)
 {
-    struct durable *durable = container_of(ticket, struct durable, ticket);
+    struct durable *durable = container_of(recorded, struct durable, recorded);
 
     if (!api_finish(durable->request)) {
-        if (ticket->err->code)
-            api_fail(durable->request, ticket->err);
+        if (recorded->err->code)
+            api_fail(durable->request, recorded->err);
         else
             api_reply(durable->request, durable->status, &durable->text);
     }
@@ -33,5 +34,5 @@ void api_reply_recorded(struct api_request *request, int status, struct buffer *
     durable->text = *json;
     *json = (struct buffer){ 0 };
     api_begin(request);
-    store_commit(request->api->parts.store, &durable->ticket, on_recorded);
+    recorded_wait(&durable->recorded, request->core, on_recorded);
 }

@@ -1,0 +1,18 @@
+#include "service/recorded.h"
+
+#include "base/macros.h"
+#include "core/core.h"
+
+static void on_durable(struct store_ticket *ticket)
+{
+    struct recorded *recorded = container_of(ticket, struct recorded, ticket);
+
+    recorded->err = ticket->err;
+    recorded->done(recorded);
+}
+
+void recorded_wait(struct recorded *recorded, struct core *core, recorded_fn *done)
+{
+    *recorded = (struct recorded){ .done = done };
+    store_commit(core->parts.store, &recorded->ticket, on_durable);
+}

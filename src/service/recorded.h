@@ -1,0 +1,23 @@
+#pragma once
+
+/*
+ * "Answer when recorded": an answer that promises something waits until the store has it, so that
+ * the promise survives the end of the daemon and of the machine.
+ */
+
+#include "base/error.h"
+#include "store/store.h"
+
+struct core;
+struct recorded;
+typedef void recorded_fn(struct recorded *recorded);
+
+/* Embedded by the caller, who keeps it until `done`. */
+struct recorded {
+    recorded_fn *done;          /* once, from the loop */
+    const struct error *err;    /* borrowed, during `done`: ERR_NONE when it is recorded */
+    struct store_ticket ticket; /* private */
+};
+
+/* Waits for everything that was written to the store until the end of this turn. */
+void recorded_wait(struct recorded *recorded, struct core *core, recorded_fn *done);
