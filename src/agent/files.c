@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_STEP = 64 * 1024 };
-
 static const struct {
     int number;
     enum error_code code;
@@ -59,23 +57,6 @@ int file_error(struct error *err, int number, const char *path)
     return error_named(err, ERR_BACKEND, "file_failed", "%.200s: %s", path, strerror(number));
 }
 
-int file_write(int fd, const void *data, size_t length)
-{
-    const uint8_t *at = data;
-
-    while (length) {
-        ssize_t count = write(fd, at, length);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        at += count;
-        length -= (size_t)count;
-    }
-    return 0;
-}
-
 /* --- reading --------------------------------------------------------------------------------- */
 
 static void reader_fail(struct file_reader *reader, int number)
@@ -99,25 +80,6 @@ static bool reader_has_failed(struct file_reader *reader)
     return true;
 }
 
-static int read_content(int fd, struct buffer *content)
-{
-    for (;;) {
-        void *place = buffer_reserve(content, READ_STEP);
-        ssize_t count;
-
-        if (!place) {
-            errno = EFBIG;
-            return -1;
-        }
-        count = read(fd, place, READ_STEP);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return (int)count;
-        buffer_advance(content, (size_t)count);
-    }
-}
-
 static void on_opened_for_reading(struct agent_request *request)
 {
     struct file_reader *reader = container_of(request, struct file_reader, request);
@@ -131,7 +93,7 @@ static void on_opened_for_reading(struct agent_request *request)
         reader_fail(reader, ENXIO);
     else if (inode && inode != reader->stat.inode)
         reader_fail(reader, ESTALE);
-    else if (read_content(fd, &reader->content) < 0)
+    else if (fd_read_all(fd, &reader->content) < 0)
         reader_fail(reader, errno);
     else
         reader->done(reader);
@@ -168,7 +130,7 @@ void file_reader_start(struct file_reader *reader, struct agent *agent, const ch
     };
 
     *reader = (struct file_reader){
-        .agent = agent, .path = path, .done = done, .content = BUFFER_INIT(maximum + READ_STEP)
+        .agent = agent, .path = path, .done = done, .content = BUFFER_INIT(maximum)
     };
     if (refuses_links)
         agent_file(agent, &file, &reader->request, on_looked_at);
@@ -225,7 +187,7 @@ void file_writer_open(struct file_writer *writer, struct agent *agent, const cha
 
 int file_writer_add(struct file_writer *writer, const void *data, size_t length)
 {
-    if (file_write(writer->fd, data, length) == 0)
+    if (fd_write_all(writer->fd, data, length) == 0)
         return 0;
     writer->sys_errno = errno;
     return file_error(&writer->err, writer->sys_errno, writer->path);

@@ -25,9 +25,6 @@ static inline struct protocol_version file_version(const struct protocol_stat *s
     return (struct protocol_version){ stat->size, stat->inode, stat->modified_us };
 }
 
-/* Writes all of it; -1 with errno. */
-int file_write(int fd, const void *data, size_t length);
-
 /* --- reading --------------------------------------------------------------------------------- */
 
 struct file_reader;

@@ -161,7 +161,7 @@ static void on_upload_data(struct http_exchange *exchange, const uint8_t *data, 
         commit(call);
     else if (call->size > largest_upload(call))
         fail_upload(call, EFBIG);
-    else if (file_write(call->fd, data, length) < 0)
+    else if (fd_write_all(call->fd, data, length) < 0)
         fail_upload(call, errno);
 }
 

@@ -150,27 +150,14 @@ struct audit *audit_open(struct loop *loop, const char *path, struct error *err)
 
 /* --- writing, on the thread ------------------------------------------------------------------ */
 
-static int write_all(int fd, const struct buffer *text, struct error *err)
-{
-    size_t done = 0;
-
-    while (done < text->length) {
-        ssize_t length = write(fd, text->data + done, text->length - done);
-
-        if (length < 0 && errno != EINTR)
-            return error_sys(err, "write the audit log");
-        done += length > 0 ? (size_t)length : 0;
-    }
-    return 0;
-}
-
 /* All of it or nothing: half a line would break the chain for the ones behind it. */
 static int write_text(struct audit *audit, struct error *err)
 {
     off_t size = lseek(audit->fd, 0, SEEK_END);
 
-    if (write_all(audit->fd, &audit->text, err) == 0)
+    if (fd_write_all(audit->fd, audit->text.data, audit->text.length) == 0)
         return 0;
+    error_sys(err, "write the audit log");
     if (size < 0 || ftruncate(audit->fd, size) < 0)
         error_wrap(err, "half a line is left");
     return -1;

@@ -49,20 +49,14 @@ static void take_keys(struct jwks *jwks, struct jwk_set *keys)
 static int read_document(const char *path, struct buffer *out, struct error *err)
 {
     scoped(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t length;
 
     if (fd < 0)
         return error_sys(err, "open %s", path);
-    do {
-        void *room = buffer_reserve(out, 4096);
-
-        if (!room)
-            return error_set(err, ERR_INVALID, "%s is too large", path);
-        length = read(fd, room, 4096);
-        if (length > 0)
-            buffer_advance(out, (size_t)length);
-    } while (length > 0 || (length < 0 && errno == EINTR));
-    return length < 0 ? error_sys(err, "read %s", path) : 0;
+    if (fd_read_all(fd, out) == 0)
+        return 0;
+    if (errno == EFBIG)
+        return error_set(err, ERR_INVALID, "%s is too large", path);
+    return error_sys(err, "read %s", path);
 }
 
 static int load_file(struct jwks *jwks, struct error *err)

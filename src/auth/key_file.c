@@ -106,20 +106,13 @@ static int check_status(int fd, const char *path, struct error *err)
     return 0;
 }
 
-static int read_all(int fd, struct buffer *out, const char *path, struct error *err)
+static int read_text(int fd, struct buffer *out, const char *path, struct error *err)
 {
-    ssize_t length;
-
-    do {
-        void *room = buffer_reserve(out, 65536);
-
-        if (!room)
-            return error_set(err, ERR_INVALID, "%s is too large", path);
-        length = read(fd, room, 65536);
-        if (length > 0)
-            buffer_advance(out, (size_t)length);
-    } while (length > 0 || (length < 0 && errno == EINTR));
-    return length < 0 ? error_sys(err, "read %s", path) : 0;
+    if (fd_read_all(fd, out) == 0)
+        return 0;
+    if (errno == EFBIG)
+        return error_set(err, ERR_INVALID, "%s is too large", path);
+    return error_sys(err, "read %s", path);
 }
 
 int key_set_load(struct key_set *set, const char *path, struct error *err)
@@ -133,7 +126,7 @@ int key_set_load(struct key_set *set, const char *path, struct error *err)
     }
     if (fd < 0)
         return error_sys(err, "open %s", path);
-    if (check_status(fd, path, err) < 0 || read_all(fd, &text, path, err) < 0)
+    if (check_status(fd, path, err) < 0 || read_text(fd, &text, path, err) < 0)
         return -1;
     *set = (struct key_set){ 0 };
     for (const char *at = buffer_text(&text); *at;) {
@@ -180,20 +173,6 @@ static char *directory_of(const char *path)
     return slash == path ? xstrdup("/") : xstrndup(path, (size_t)(slash - path));
 }
 
-static int write_all(int fd, const struct buffer *text)
-{
-    size_t done = 0;
-
-    while (done < text->length) {
-        ssize_t length = write(fd, text->data + done, text->length - done);
-
-        if (length < 0 && errno != EINTR)
-            return -1;
-        done += length > 0 ? (size_t)length : 0;
-    }
-    return fsync(fd);
-}
-
 /* The new file is complete and on the disk before it takes the place of the old one. */
 static int replace_file(const char *path, const struct buffer *text, uid_t owner, gid_t group,
                         struct error *err)
@@ -207,8 +186,8 @@ static int replace_file(const char *path, const struct buffer *text, uid_t owner
     fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_sys(err, "create %s", fresh);
-    if (write_all(fd, text) < 0 || (geteuid() == 0 && fchown(fd, owner, group) < 0) ||
-        rename(fresh, path) < 0) {
+    if (fd_write_all(fd, text->data, text->length) < 0 || fsync(fd) < 0 ||
+        (geteuid() == 0 && fchown(fd, owner, group) < 0) || rename(fresh, path) < 0) {
         error_sys(err, "write %s", path);
         (void)unlink(fresh);
         return -1;

@@ -28,21 +28,14 @@ static int seal_bytes(const char *name, const unsigned char *begin, const unsign
                       struct error *err)
 {
     scoped(fd_close) int fd = -1;
-    size_t left = (size_t)(end - begin);
 
     fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
     if (fd < 0 && errno == EINVAL) /* a kernel that does not know the flag makes it executable */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return error_sys(err, "make a memory file");
-    while (left > 0) {
-        ssize_t written = write(fd, begin, left);
-
-        if (written < 0)
-            return error_sys(err, "write %s", name);
-        begin += written;
-        left -= (size_t)written;
-    }
+    if (fd_write_all(fd, begin, (size_t)(end - begin)) < 0)
+        return error_sys(err, "write %s", name);
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
         return error_sys(err, "seal %s", name);
     return steal_fd(&fd);

@@ -71,12 +71,3 @@ char *xasprintf(const char *format, ...)
         out_of_memory();
     return text;
 }
-
-void fd_close(int fd)
-{
-    int number = errno;
-
-    if (fd >= 0)
-        close(fd);
-    errno = number;
-}

@@ -11,6 +11,8 @@
  * types.
  */
 
+#include "base/fd.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -29,9 +31,6 @@ static inline void scoped_free(void *variable)
 {
     free(*(void **)variable);
 }
-
-/* Closes a descriptor; -1 is fine, and errno is left alone. */
-void fd_close(int fd);
 
 static inline void scoped_fd_close(int *fd)
 {

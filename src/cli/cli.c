@@ -20,26 +20,9 @@ const struct option common_options[] = {
     { 0 },
 };
 
-static int write_all(int fd, const void *data, size_t length)
-{
-    const char *bytes = data;
-
-    while (length > 0) {
-        ssize_t count = write(fd, bytes, length);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        bytes += count;
-        length -= (size_t)count;
-    }
-    return 0;
-}
-
 int cli_print(struct cli *cli, const void *text, size_t length)
 {
-    if (write_all(STDOUT_FILENO, text, length) == 0)
+    if (fd_write_all(STDOUT_FILENO, text, length) == 0)
         return 0;
     if (errno != EPIPE)
         cli_note("write to stdout: %s", strerror(errno));
@@ -65,7 +48,7 @@ void cli_note(const char *format, ...)
     buffer_vappendf(&line, format, args);
     va_end(args);
     buffer_append_byte(&line, '\n');
-    (void)write_all(STDERR_FILENO, line.data, line.length);
+    (void)fd_write_all(STDERR_FILENO, line.data, line.length);
 }
 
 static void print_error_document(const struct error *err)
@@ -75,7 +58,7 @@ static void print_error_document(const struct error *err)
 
     json_put_error(&writer, err);
     buffer_append_byte(&text, '\n');
-    (void)write_all(STDOUT_FILENO, text.data, text.length);
+    (void)fd_write_all(STDOUT_FILENO, text.data, text.length);
 }
 
 static void print_error(const struct cli *cli, const struct error *err)

@@ -29,20 +29,13 @@ static json_t *read_document(int dir, const char *path, struct error *err)
     scoped(fd_close) int fd = open_file(dir, path);
     json_t *document;
     struct stat status;
-    ssize_t got = 1;
 
     if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode)) {
         error_set(err, ERR_INVALID, "the image has no %s", path);
         return NULL;
     }
-    while (got > 0) {
-        char *room = buffer_reserve(&text, 65536);
-
-        got = room ? read(fd, room, 65536) : -1;
-        if (got > 0)
-            buffer_advance(&text, (size_t)got);
-    }
-    document = got < 0 ? NULL : json_loadb((char *)text.data, text.length, 0, NULL);
+    document = fd_read_all(fd, &text) < 0 ? NULL
+                                          : json_loadb((char *)text.data, text.length, 0, NULL);
     if (!document)
         error_set(err, ERR_INVALID, "%s of the image is no JSON", path);
     return document;

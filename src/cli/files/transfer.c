@@ -168,28 +168,13 @@ int transfer_send(struct cli *cli, const char *target, const char *content_type,
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-static int write_all(int fd, const uint8_t *data, size_t length)
-{
-    while (length > 0) {
-        ssize_t count = write(fd, data, length);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        data += count;
-        length -= (size_t)count;
-    }
-    return 0;
-}
-
 static void on_content(struct http_call *call, const uint8_t *data, size_t length)
 {
     struct transfer *transfer = http_call_user(call);
 
     if (http_call_status(call) != 200) {
         (void)buffer_append(&transfer->refusal, data, length);
-    } else if (write_all(transfer->fd, data, length) < 0) {
+    } else if (fd_write_all(transfer->fd, data, length) < 0) {
         error_sys(&transfer->err, "write the file");
         transfer_abandon(transfer, call);
     } else {

@@ -13,23 +13,6 @@
 
 enum { PIECE = 256 * 1024 };
 
-static int write_all(int fd, const void *data, size_t length)
-{
-    const char *at = data;
-
-    while (length) {
-        ssize_t count = write(fd, at, length);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        at += count;
-        length -= (size_t)count;
-    }
-    return 0;
-}
-
 static int write_zeros(int out, uint64_t count)
 {
     static const char zeros[16 * 1024];
@@ -37,7 +20,7 @@ static int write_zeros(int out, uint64_t count)
     while (count) {
         size_t part = count < sizeof(zeros) ? (size_t)count : sizeof(zeros);
 
-        if (write_all(out, zeros, part) < 0)
+        if (fd_write_all(out, zeros, part) < 0)
             return -1;
         count -= part;
     }
@@ -58,7 +41,7 @@ static int write_header(int out, enum tar_type type, const char *path, const str
     };
     size_t length = tar_write_member(header, sizeof(header), &member);
 
-    return length ? write_all(out, header, length) : -1;
+    return length ? fd_write_all(out, header, length) : -1;
 }
 
 /* As many bytes as the header has said. */
@@ -74,7 +57,7 @@ static int write_content(int out, int fd, uint64_t size)
             continue;
         if (count <= 0)
             break;
-        if (write_all(out, piece, (size_t)count) < 0)
+        if (fd_write_all(out, piece, (size_t)count) < 0)
             return -1;
         left -= (uint64_t)count;
     }

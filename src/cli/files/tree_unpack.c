@@ -149,19 +149,10 @@ static void begin_member(struct unpacking *unpacking)
 
 static int take_content(struct unpacking *unpacking, const char *data, size_t length)
 {
-    while (length && unpacking->fd >= 0) {
-        ssize_t count = write(unpacking->fd, data, length);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0) {
-            cli_note("%s: %s", unpacking->path, strerror(errno));
-            return -1;
-        }
-        data += count;
-        length -= (size_t)count;
-    }
-    return 0;
+    if (unpacking->fd < 0 || fd_write_all(unpacking->fd, data, length) == 0)
+        return 0;
+    cli_note("%s: %s", unpacking->path, strerror(errno));
+    return -1;
 }
 
 static void end_member(struct unpacking *unpacking)

@@ -107,37 +107,14 @@ void mcp_client_describe(const struct mcp_client_kind *kind, const struct mcp_en
 static int read_file(const char *path, struct buffer *out, struct error *err)
 {
     scoped(fd_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t count = 1;
 
     if (fd < 0)
         return errno == ENOENT ? 0 : error_sys(err, "read %s", path);
-    while (count > 0) {
-        void *place = buffer_reserve(out, 64 * 1024);
-
-        if (!place)
-            return error_set(err, ERR_TOO_LARGE, "%s is too large for a configuration", path);
-        count = read(fd, place, 64 * 1024);
-        if (count < 0)
-            return error_sys(err, "read %s", path);
-        buffer_advance(out, (size_t)count);
-    }
-    return 0;
-}
-
-static int write_all(int fd, const struct buffer *text)
-{
-    size_t at = 0;
-
-    while (at < text->length) {
-        ssize_t count = write(fd, text->data + at, text->length - at);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return -1;
-        at += (size_t)count;
-    }
-    return fsync(fd);
+    if (fd_read_all(fd, out) == 0)
+        return 0;
+    if (errno == EFBIG)
+        return error_set(err, ERR_TOO_LARGE, "%s is too large for a configuration", path);
+    return error_sys(err, "read %s", path);
 }
 
 /* As the old one was: whose it is, and who may read it. */
@@ -177,7 +154,8 @@ static int replace_file(const char *path, const struct buffer *text, struct erro
     if (fd < 0)
         return error_sys(err, "write beside %s", target);
     copy_rights(fd, target);
-    if (write_all(fd, text) == 0 && rename(temporary, target) == 0)
+    if (fd_write_all(fd, text->data, text->length) == 0 && fsync(fd) == 0 &&
+        rename(temporary, target) == 0)
         return 0;
     error_sys(err, "write %s", target);
     (void)unlink(temporary);

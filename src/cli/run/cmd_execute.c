@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CODE_MAXIMUM = 64 << 20, READ_BYTES = 65536 };
+enum { CODE_MAXIMUM = 64 << 20 };
 
 struct execute_args {
     struct common_args common;
@@ -50,22 +50,11 @@ static const struct option execute_options[] = {
 
 static int read_all(int fd, struct buffer *code, struct error *err)
 {
-    for (;;) {
-        void *room = buffer_reserve(code, READ_BYTES);
-        ssize_t count;
-
-        if (!room)
-            return error_set(err, ERR_TOO_LARGE, "the code is larger than %d MiB",
-                             CODE_MAXIMUM >> 20);
-        count = read(fd, room, READ_BYTES);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count < 0)
-            return error_sys(err, "reading code");
-        if (count == 0)
-            return 0;
-        buffer_advance(code, (size_t)count);
-    }
+    if (fd_read_all(fd, code) == 0)
+        return 0;
+    if (errno == EFBIG)
+        return error_set(err, ERR_TOO_LARGE, "the code is larger than %d MiB", CODE_MAXIMUM >> 20);
+    return error_sys(err, "reading code");
 }
 
 static int read_file(const char *path, struct buffer *code, struct error *err)

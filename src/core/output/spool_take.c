@@ -23,18 +23,8 @@ static char scratch[SCRATCH_BYTES]; /* one loop, one thread */
 /* What was written has its place, also when the rest cannot be. */
 static int write_all(struct spool *spool, const char *data, size_t length)
 {
-    size_t done = 0;
+    size_t done = fd_write_at(spool->file, data, length, (off_t)spool->stored);
 
-    while (done < length) {
-        ssize_t count =
-            pwrite(spool->file, data + done, length - done, (off_t)(spool->stored + done));
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            break;
-        done += (size_t)count;
-    }
     spool->stored += done;
     return done == length ? 0 : -1;
 }

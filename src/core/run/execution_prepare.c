@@ -175,18 +175,11 @@ static int make_env(struct vector *env, const struct session *session,
 
 static int make_script(struct launch *launch, const char *text, size_t length, struct error *err)
 {
-    size_t done = 0;
-
     launch->script_fd = memfd_create("script", MFD_CLOEXEC);
     if (launch->script_fd < 0)
         return error_sys(err, "create the script");
-    while (done < length) {
-        ssize_t count = write(launch->script_fd, text + done, length - done);
-
-        if (count <= 0)
-            return error_sys(err, "write the script");
-        done += (size_t)count;
-    }
+    if (fd_write_all(launch->script_fd, text, length) < 0)
+        return error_sys(err, "write the script");
     if (lseek(launch->script_fd, 0, SEEK_SET) < 0)
         return error_sys(err, "rewind the script");
     return 0;

@@ -1,0 +1,27 @@
+#pragma once
+
+/*
+ * Descriptors: closing them, and the loops around read() and write() that everybody needs.
+ *
+ * The loops go on after a signal (EINTR) and after a short count. They are for files, memory files
+ * and descriptors that block; on a non-blocking one EAGAIN is a failure like any other.
+ */
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct buffer;
+
+/* Closes a descriptor; -1 is fine, and errno is left alone. */
+void fd_close(int fd);
+
+/* Writes all of it: 0, or -1 with errno; how much has been written is then unknown. */
+int fd_write_all(int fd, const void *data, size_t length);
+
+/* Writes at an offset of a file. The result is the number of bytes that are written there; when it
+ * is less than `length`, errno says why. */
+size_t fd_write_at(int fd, const void *data, size_t length, off_t offset);
+
+/* Appends to the buffer until the end of the file: 0, or -1 with errno, which is EFBIG when there is
+ * more than the maximum of the buffer. What was read before a failure stays in the buffer. */
+int fd_read_all(int fd, struct buffer *out);
