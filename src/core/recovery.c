@@ -10,12 +10,12 @@
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"
 #include "core/sandbox/workspace_archive.h"
-#include "core/session/clocks.h"
 #include "core/session/idempotency.h"
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
 #include "core/session/session_private.h"
 #include "core/session/storage.h"
+#include "core/stamp.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -291,7 +291,7 @@ static void end_stray(struct core *core, const struct execution_record *record)
 
     ended.state = execution_state_name(EXECUTION_CRASHED);
     ended.reason = "crashed: unknown";
-    ended.ended = clocks_stamp(core);
+    ended.ended = stamp_now(core);
     store_put_execution(core->parts.store, &ended);
 }
 

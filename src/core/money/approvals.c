@@ -10,6 +10,7 @@
 #include "core/money/flavor.h"
 #include "core/money/flavor_change.h"
 #include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <stdio.h>
@@ -169,7 +170,7 @@ static void leave_session(struct approval *approval)
     session->approval = NULL;
     if (session->state != SESSION_OPEN && session->state != SESSION_PAUSED)
         return;
-    session->last_activity = clocks_stamp(session->core);
+    session->last_activity = stamp_now(session->core);
     clocks_arm(session);
     session_changed(session);
 }
@@ -265,7 +266,7 @@ const struct approval *approvals_ask(struct session *session, const struct confi
     approval->decided_by = xstrdup("");
     approval->reason = xstrdup("");
     approval->result = xstrdup("");
-    approval->created = approval->expires = clocks_stamp(session->core);
+    approval->created = approval->expires = stamp_now(session->core);
     approval->expires.boot_us += timeout_us;
     approval->expires.wall_us += timeout_us;
     session->approval = approval;

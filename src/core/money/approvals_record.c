@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "core/money/flavor.h"
 #include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <stdlib.h>
@@ -79,7 +80,7 @@ static enum approval_state parse_state(const char *name)
 /* Stamps of an earlier boot are worked out anew from the wall clock. */
 static void convert_stamp(const struct core *core, struct stamp *stamp)
 {
-    struct stamp now = clocks_stamp(core);
+    struct stamp now = stamp_now(core);
 
     if (!core->parts.store->load.same_boot)
         stamp->boot_us = now.boot_us - (now.wall_us - stamp->wall_us);

@@ -5,7 +5,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/money/budget_account.h"
-#include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static int64_t still_held(const struct meter *meter, const struct stamp *now)
 
 struct sums account_sums(const struct account *account)
 {
-    struct stamp now = clocks_stamp(account->budgets->core);
+    struct stamp now = stamp_now(account->budgets->core);
 
     return (struct sums){ .spent = account->spent + meter_unpaid(&account->meter, &now),
                           .held = still_held(&account->meter, &now) };
@@ -52,7 +52,7 @@ static bool is_in_tree(const char *root, const char *owner)
  * wrong. */
 static struct sums tree_sums(const struct budgets *budgets, const char *root)
 {
-    struct stamp now = clocks_stamp(budgets->core);
+    struct stamp now = stamp_now(budgets->core);
     struct sums sums = { 0 };
     struct map_slot *slot;
 

@@ -10,7 +10,7 @@
 #include "core/money/budget_account.h"
 #include "core/money/flavor_change.h"
 #include "core/sandbox/sandbox.h"
-#include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <stdio.h>
@@ -205,7 +205,7 @@ static void run_dry(struct session *session, const struct account *account, cons
 
 static void tick(struct session *session, struct account *account)
 {
-    struct stamp now = clocks_stamp(session->core);
+    struct stamp now = stamp_now(session->core);
     bool goes_on = true;
     char lack[LACK_SIZE];
 
@@ -290,7 +290,7 @@ void budget_run(struct session *session, const char *sandbox_id)
 
     if (!account || meter_is_running(&account->meter))
         return;
-    account->meter.started = clocks_stamp(session->core);
+    account->meter.started = stamp_now(session->core);
     account->meter.until = later(account->meter.started, budget_window_us(session->core));
     account_put(account, 0);
     arm(account);
@@ -336,7 +336,7 @@ void budget_release(struct session *session)
 void budget_close(struct session *session)
 {
     struct account *account = account_find(session->core->budgets, session->id);
-    struct stamp now = clocks_stamp(session->core);
+    struct stamp now = stamp_now(session->core);
 
     if (!account)
         return;
@@ -364,7 +364,7 @@ void budgets_start(struct budgets *budgets)
 
     list_for_each_safe (session, following, &budgets->core->sessions, node) {
         struct account *account = account_with_meter(session);
-        struct stamp now = clocks_stamp(budgets->core);
+        struct stamp now = stamp_now(budgets->core);
 
         if (!account)
             continue;

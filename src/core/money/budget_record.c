@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static void get_amount(const json_t *document, const char *name, int64_t least, 
 static struct stamp get_stamp(const struct core *core, const json_t *document, const char *wall,
                               const char *boot)
 {
-    struct stamp now = clocks_stamp(core);
+    struct stamp now = stamp_now(core);
     struct stamp stamp = { .wall_us = json_integer_value(json_object_get(document, wall)),
                            .boot_us = json_integer_value(json_object_get(document, boot)) };
 

@@ -5,7 +5,7 @@
 #include "core/output/spool.h"
 #include "core/run/context_private.h"
 #include "core/run/drivers/drivers.h"
-#include "core/session/clocks.h"
+#include "core/stamp.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -122,7 +122,7 @@ static struct context *add_context(struct session *session, const struct context
     context->core = session->core;
     context->session = session;
     context->language = language;
-    context->created = clocks_stamp(session->core);
+    context->created = stamp_now(session->core);
     list_init(&context->runs);
     list_append(&session->contexts, &context->node);
     return context;

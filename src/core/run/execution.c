@@ -9,7 +9,7 @@
 #include "core/metrics.h"
 #include "core/output/spool_shares.h"
 #include "core/run/execution_private.h"
-#include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -529,7 +529,7 @@ static void set_final(struct execution *execution)
     execution->facts.signal = run->end.signal;
     execution->facts.cpu_us = run->end.cpu_us;
     execution->facts.max_rss_bytes = run->end.max_rss_bytes;
-    execution->facts.ended = clocks_stamp(execution->core);
+    execution->facts.ended = stamp_now(execution->core);
     note_lost_output(execution);
     execution_save(execution);
     tell_end(execution);

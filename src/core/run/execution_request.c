@@ -4,8 +4,8 @@
 #include "config/config.h"
 #include "core/run/execution_private.h"
 #include "core/run/rules.h"
-#include "core/session/clocks.h"
 #include "core/session/secrets.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <errno.h>
@@ -210,7 +210,7 @@ static void fill(struct execution *execution, const struct execution_request *re
                                                           : request->timeout_ms;
     execution->output_full = (enum spool_full)(
         request->output_full ? spool_full_parse(request->output_full) : config->exec.output_full);
-    execution->facts.created = clocks_stamp(execution->core);
+    execution->facts.created = stamp_now(execution->core);
     execution->run->columns = request->columns ? request->columns : 80;
     execution->run->rows = request->rows ? request->rows : 24;
     execution_open_outputs(execution, NULL);

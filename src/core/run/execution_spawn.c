@@ -7,7 +7,7 @@
 #include "core/metrics.h"
 #include "core/run/execution_private.h"
 #include "core/run/python_zygote.h"
-#include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -403,7 +403,7 @@ void execution_note_start(struct execution *execution)
 {
     char text[128];
 
-    execution->facts.started = clocks_stamp(execution->core);
+    execution->facts.started = stamp_now(execution->core);
     metrics_add(execution->core->metrics, METRIC_EXECUTIONS_STARTED, 0, 1);
     execution->session->executions_started++;
     snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}",

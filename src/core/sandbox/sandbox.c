@@ -9,7 +9,7 @@
 #include "core/run/python_zygote.h"
 #include "core/sandbox/sandbox_private.h"
 #include "core/sandbox/workspace_archive.h"
-#include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -345,7 +345,7 @@ struct sandbox *sandbox_new(struct core *core, struct session *session)
     sandbox->session = session;
     sandbox->limits = session ? session->limits : default_limits(core);
     sandbox->generation = session ? session->generation + 1 : 0;
-    sandbox->created = clocks_stamp(core);
+    sandbox->created = stamp_now(core);
     sandbox->flavor = xstrdup(session ? session->flavor : "");
     sandbox->leaving[0] = sandbox->leaving[1] = -1;
     list_init(&sandbox->pool_node);
@@ -360,7 +360,7 @@ struct sandbox *sandbox_new(struct core *core, struct session *session)
 void sandbox_note_left(struct sandbox *sandbox)
 {
     if (!sandbox->left.wall_us)
-        sandbox->left = clocks_stamp(sandbox->core);
+        sandbox->left = stamp_now(sandbox->core);
 }
 
 static void on_drop_agent(struct deferred *deferred)
@@ -533,7 +533,7 @@ struct sandbox *sandbox_restore(struct core *core, struct session *session,
 struct sandbox *sandbox_restore_orphan(struct core *core, const char *id)
 {
     struct sandbox_record record = { .state = sandbox_state_name(SANDBOX_CRASHED),
-                                     .created = clocks_stamp(core) };
+                                     .created = stamp_now(core) };
 
     memcpy(record.id, id, sizeof(record.id));
     return sandbox_restore(core, NULL, &record);

@@ -8,6 +8,7 @@
 #include "core/sandbox/usage.h"
 #include "core/session/clocks.h"
 #include "core/session/session_private.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <stdlib.h>
@@ -136,7 +137,7 @@ static void keep_alive(struct session *session)
 
     session->background.worker = find_worker(session);
     session->background.working_since_us = since_us ? since_us : session->last_activity.boot_us;
-    session->last_activity = clocks_stamp(session->core);
+    session->last_activity = stamp_now(session->core);
     see(session, session->sandbox);
     log_debug("work in the background keeps a session", kv("session", session->id),
               kv("process", session->background.worker.name));

@@ -5,6 +5,7 @@
 #include "core/sandbox/sandbox.h"
 #include "core/session/background.h"
 #include "core/session/session_private.h"
+#include "core/stamp.h"
 
 #include <stdlib.h>
 
@@ -179,13 +180,6 @@ void clocks_arm(struct session *session)
 
 /* --- stamps -------------------------------------------------------------------------------- */
 
-struct stamp clocks_stamp(const struct core *core)
-{
-    const struct clock *clock = loop_clock(core->loop);
-
-    return (struct stamp){ .wall_us = clock_wall_us(clock), .boot_us = clock_now_us(clock) };
-}
-
 static bool is_set(const struct stamp *stamp)
 {
     return stamp->wall_us || stamp->boot_us;
@@ -206,7 +200,7 @@ static void complete(struct stamp *stamp, const struct stamp *fallback, const st
 
 void clocks_complete_stamps(struct session *session)
 {
-    struct stamp now = clocks_stamp(session->core);
+    struct stamp now = stamp_now(session->core);
 
     complete(&session->created, &now, &now);
     if (is_set(&session->started))
@@ -221,7 +215,7 @@ void clocks_complete_stamps(struct session *session)
 /* The recorded wall time is shown as long as the wall clock has not been set meanwhile. */
 int64_t clocks_wall_us(const struct core *core, const struct stamp *stamp)
 {
-    struct stamp now = clocks_stamp(core);
+    struct stamp now = stamp_now(core);
     int64_t wall_us = now.wall_us + (stamp->boot_us - now.boot_us);
 
     if (!is_set(stamp))

@@ -29,9 +29,6 @@ void clocks_arm(struct session *session);
 /* The lifetime is over: no new uses, and running ones have only the grace left. */
 bool clocks_lifetime_is_over(const struct session *session);
 
-/* Now, on both clocks. */
-struct stamp clocks_stamp(const struct core *core);
-
 /* After loading: a stamp that is missing falls back to the next older one, so that every record
  * expires. */
 void clocks_complete_stamps(struct session *session);

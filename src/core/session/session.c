@@ -12,10 +12,10 @@
 #include "core/run/execution.h"
 #include "core/run/file_snapshot.h"
 #include "core/sandbox/sandbox.h"
-#include "core/session/clocks.h"
 #include "core/session/retention.h"
 #include "core/session/secrets.h"
 #include "core/session/session_private.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -39,15 +39,6 @@ static const struct {
     [SESSION_ENDED] = { "ended", 0 },
 };
 
-static const char *const end_kinds[END_KINDS] = {
-    [END_NONE] = "",           [END_IDLE] = "idle",
-    [END_LEASE] = "lease",     [END_LIFETIME] = "lifetime",
-    [END_DELETED] = "deleted", [END_EVICTED] = "evicted",
-    [END_CRASHED] = "crashed", [END_SHUTDOWN] = "shutdown",
-    [END_BUDGET] = "budget",   [END_REPLACED] = "replaced",
-    [END_FAILED] = "failed",   [END_TEARDOWN] = "teardown",
-};
-
 static const char *const choices[CHOICE_KINDS] = {
     [CHOICE_AUTOMATIC] = "automatic", [CHOICE_FREE] = "free",       [CHOICE_CAPPED] = "capped",
     [CHOICE_ONCE] = "once",           [CHOICE_SESSION] = "session",
@@ -66,44 +57,6 @@ const char *session_state_name(enum session_state state)
 bool session_may_become(enum session_state from, enum session_state to)
 {
     return states[from].successors & (1U << to);
-}
-
-const char *end_kind_name(enum end_kind kind)
-{
-    return end_kinds[kind];
-}
-
-void end_reason_text(const struct end_reason *reason, char text[END_TEXT_SIZE])
-{
-    snprintf(text, END_TEXT_SIZE, "%s%s%.47s", end_kinds[reason->kind], *reason->detail ? ": " : "",
-             reason->detail);
-}
-
-const char *end_reason_text_or_null(const struct end_reason *reason, char text[END_TEXT_SIZE])
-{
-    if (reason->kind == END_NONE)
-        return NULL;
-    end_reason_text(reason, text);
-    return text;
-}
-
-struct end_reason end_reason_parse(const char *text)
-{
-    struct end_reason reason = { 0 };
-
-    for (unsigned kind = END_NONE + 1; text && kind < END_KINDS; kind++) {
-        size_t length = strlen(end_kinds[kind]);
-
-        if (strncmp(text, end_kinds[kind], length) != 0)
-            continue;
-        if (text[length] != '\0' && text[length] != ':')
-            continue;
-        reason.kind = kind;
-        text += length + strspn(text + length, ": ");
-        snprintf(reason.detail, sizeof(reason.detail), "%s", text);
-        break;
-    }
-    return reason;
 }
 
 /* --- memory -------------------------------------------------------------------------------- */
@@ -464,7 +417,7 @@ void session_finish_end(struct session *session)
     if (!session->durable && !session->unborn)
         return; /* the store has not answered about its creation yet */
     session_set_state(session, SESSION_ENDED);
-    session->ended = clocks_stamp(core);
+    session->ended = stamp_now(core);
     session->retain_until_wall_us = session->ended.wall_us +
                                     core->parts.config->session.retention_ms * 1000;
     approvals_cancel(session, "its session has ended");

@@ -9,6 +9,7 @@
 #include "core/session/clocks.h"
 #include "core/session/secrets.h"
 #include "core/session/session_private.h"
+#include "core/stamp.h"
 #include "core/vault.h"
 
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static void set_lease(struct session *session, int64_t timeout_ms)
 {
     session->expires = (struct stamp){ 0 };
     if (timeout_ms) {
-        session->expires = clocks_stamp(session->core);
+        session->expires = stamp_now(session->core);
         session->expires.boot_us += timeout_ms * 1000;
         session->expires.wall_us += timeout_ms * 1000;
     }
@@ -242,7 +243,7 @@ void session_resume(struct session *session, struct session_op *op, session_done
     struct error err = { 0 };
 
     if (check_alive(session, &err) == 0 && session->state == SESSION_PAUSED) {
-        session->last_activity = clocks_stamp(session->core);
+        session->last_activity = stamp_now(session->core);
         if (session->expires.boot_us && session->expires.boot_us <= session->last_activity.boot_us)
             set_lease(session, session->timeout_ms);
         switch_state(session, SESSION_OPEN);

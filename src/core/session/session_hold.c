@@ -13,6 +13,7 @@
 #include "core/session/background.h"
 #include "core/session/clocks.h"
 #include "core/session/session_private.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -199,7 +200,7 @@ static void count_use(struct session *session, struct session_use *use)
     list_append(&session->uses, &use->node);
     use->granted = true;
     session->active_uses++;
-    session->last_activity = clocks_stamp(session->core);
+    session->last_activity = stamp_now(session->core);
     background_reset(session);
     session_update_idle(session);
     if (session->active_uses == 1)
@@ -221,7 +222,7 @@ static void mark_idle(struct session *session)
 {
     if (session_is_used(session) || is_over(session, NULL))
         return;
-    session->last_activity = clocks_stamp(session->core);
+    session->last_activity = stamp_now(session->core);
     background_reset(session);
     session_changed(session);
     clocks_arm(session);
@@ -232,7 +233,7 @@ static void mark_idle(struct session *session)
 void session_touch(struct session *session)
 {
     session_teardown_cancel(session);
-    session->last_activity = clocks_stamp(session->core);
+    session->last_activity = stamp_now(session->core);
     background_reset(session);
     session_changed(session);
     clocks_arm(session);
@@ -628,7 +629,7 @@ void session_on_sandbox_ready(struct session *session)
     session->crashed = false;
     session->wanted = false;
     if (!session->started.wall_us)
-        session->started = clocks_stamp(session->core);
+        session->started = stamp_now(session->core);
     session_set_generation(session, sandbox_generation(session->sandbox));
     session_update_idle(session);
     sandbox_converge(session->sandbox);

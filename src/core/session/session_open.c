@@ -14,6 +14,7 @@
 #include "core/session/scopes.h"
 #include "core/session/secrets.h"
 #include "core/session/session_private.h"
+#include "core/stamp.h"
 #include "core/vault.h"
 #include "wire/json.h"
 
@@ -90,7 +91,7 @@ static struct session *make(struct core *core, const struct session_request *req
         text_or(request->flavor, config->flavors.count ? config->flavors.items[0].name : "");
     session->base_flavor = xstrdup(session->flavor);
     fill_policy(session, request);
-    session->created = session->last_activity = clocks_stamp(core);
+    session->created = session->last_activity = stamp_now(core);
     if (session->timeout_ms) {
         session->expires = session->created;
         session->expires.boot_us += session->timeout_ms * 1000;

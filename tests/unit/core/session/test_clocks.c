@@ -1,5 +1,6 @@
 #include "core/sandbox/sandbox.h"
 #include "core/session/clocks.h"
+#include "core/stamp.h"
 #include "harness/world.h"
 #include "loop/worker.h"
 
@@ -453,7 +454,7 @@ static void a_damaged_record_lives_on_with_defaults_and_ends(void **state)
                                      .spec_json = "{\"memory_bytes\":\"much\",\"pids\":7,",
                                      .state = "open",
                                      .max_lifetime_ms = MINUTE_MS,
-                                     .created = clocks_stamp(world->core) };
+                                     .created = stamp_now(world->core) };
     char id[ID_SIZE];
 
     id_make(id, ID_SESSION);
@@ -482,7 +483,7 @@ static void a_record_with_an_unknown_state_is_a_live_session_and_expires(void **
     struct world *world = *state;
     struct session_record record = { .state = "hibernating",
                                      .idle_timeout_ms = MINUTE_MS,
-                                     .created = clocks_stamp(world->core),
+                                     .created = stamp_now(world->core),
                                      .retain_until_wall_us = 1 };
     struct world_record found;
     char id[ID_SIZE];
