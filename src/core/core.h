@@ -1,35 +1,61 @@
 #pragma once
 
 /*
- * The core: sessions, their sandboxes and executions, and the rules of their lives.
- * Single-threaded, on the loop; it knows backends and stores only by their interfaces.
+ * The core: sessions, their sandboxes and executions, and the rules of their lives. It is
+ * single-threaded, on the loop, and knows backends and stores only by their interfaces. README.md
+ * has the glossary.
  *
- *     session.h    what a caller owns: open, find, use, extend, pause, end
- *     sandbox.h    one incarnation behind a session: its states and what moves it between them
- *     flavor.h     the kinds of sandboxes that there are
- *     ceiling.h    the most that a caller may ask for
- *     flavor_change.h     a session asks for another flavor: nothing changes, it is made, or somebody
- * decides approvals.h  what somebody has to decide, and what he did budget.h     money: caps, what
- * is held, what is spent clocks.h     lease, idle, lifetime, retention: which deadline is next, and
- * what it does capacity.h   slots: reserved before the first side effect, released exactly once
- *     shares.h     what one owner may hold of what all share
- *     pool.h       ready sandboxes that belong to nobody yet
- *     retention.h  when the record of an ended session goes
- *     scopes.h     owners whose sessions end with whoever holds a lease on them
- *     context.h    an interpreter that keeps its state between runs of code
- *     execute.h    code in one call, with the session made on demand
- *     execution.h  one run of a program: its states, streams and end
- *     spool.h     the spool of one stream, readable by offset while it grows
- *     agent.h      the protocol with a sandbox's init
- *     files.h      reading and writing files of a sandbox
- *     listing.h    what init tells of many files
- *     events.h     what happened, numbered, persisted, replayed
- *     workspace_archive.h       files that outlive the sandbox they were made in
- *     secrets.h    variables whose values nobody is shown
- *     vault.h      the key of this instance, for sealing and signing
- *     recovery.h   at start: records meet reality
- *     metrics.h    counters
- *     usage.h      what sandboxes use, when somebody asks
+ *     core root            what all rooms share
+ *     events.h             what happened, numbered, persisted, replayed
+ *     metrics.h            counters
+ *     shares.h             the part of a shared resource that one owner may hold
+ *     ceiling.h            the most that a caller may ask for
+ *     vault.h              the key of this instance, for sealing and signing
+ *     recovery.h           at start: records meet reality
+ *
+ *     money/
+ *     flavor.h             the kinds of sandboxes, their limits and prices
+ *     flavor_change.h      a session asks for another flavor: unchanged, made, or put to an approver
+ *     approvals.h          questions to an approver, and the decisions
+ *     budget.h             caps, amounts that are reserved, amounts that are spent
+ *     budget_account.h     the account of one session or owner
+ *
+ *     sandbox/
+ *     sandbox.h            one incarnation behind a session: its states and their transitions
+ *     capacity.h           slots: reserved before the first side effect, released exactly once
+ *     pool.h               ready sandboxes that are not assigned to a session yet
+ *     builds.h             how many sandboxes are built at once, and whose turn is next
+ *     demand.h             how many sandboxes the near future needs: the size of the pool
+ *     templates.h          which templates a session may name
+ *     workspace_archive.h  files that outlive the sandbox they were made in
+ *     usage.h              measures what sandboxes use, on request
+ *
+ *     session/
+ *     session.h            what a caller owns: open, find, hold, extend, pause, end
+ *     clocks.h             lease, idle, lifetime: which deadline is next, and what it does
+ *     background.h         keeps the idle clock from ending a session whose programs still work
+ *     retention.h          when the record of an ended session goes
+ *     scopes.h             owners whose sessions end when the lease on the owner is released
+ *     idempotency.h        one session for one Idempotency-Key
+ *     secrets.h            variables whose values are never shown
+ *     storage.h            files that programs store in their session; they outlive the sandbox
+ *     teardown_token.h     a signed URL that tears one sandbox down
+ *
+ *     output/
+ *     spool.h              the spool of one stream, readable by offset while it grows
+ *     spool_shares.h       quotas of the spool: per session, per owner, in all
+ *     stream_order.h       the order in which bytes of two streams came
+ *     combined_output.h    both streams as one
+ *
+ *     run/
+ *     execution.h          one run of a program: its states, streams and end
+ *     context.h            an interpreter that keeps its state between runs of code
+ *     execute.h            code in one call, with the session made on demand
+ *     rules.h              patterns that commands are compared with: pass, warn, block
+ *     python_zygote.h      a Python that forks instead of starting
+ *     driver.h             reads what the interpreter of a context writes: output and frames
+ *     file_snapshot.h      which files a run of code has changed
+ *     ports.h              which ports programs of a sandbox listen on
  */
 
 #include "base/error.h"

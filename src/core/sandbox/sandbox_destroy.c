@@ -16,8 +16,11 @@
  * The one way out, for ends, teardown, eviction, crashes, replacement, failed starts and shutdown
  * alike:
  *
- *     told to its users → its files packed, if they are kept → recorded as destroying → destroyed
- * by the backend, until it says so → record forgotten → slot released → session told
+ *     1. report the loss to the holds of its session
+ *     2. pack its files, if they are kept
+ *     3. record it as destroying
+ *     4. have the backend destroy it, again and again until the backend confirms
+ *     5. forget its record, release its slot, report to the session
  */
 
 static void on_release(struct deferred *deferred)
