@@ -283,7 +283,7 @@ static const char *why_not_idle(const struct session *session, int64_t idle_ms)
 
     if (idle_ms < 0)
         return NULL;
-    if (session->active_uses > 0)
+    if (session->active_holds > 0)
         return "in use";
     return idle_us < idle_ms * 1000 ? "used too recently" : NULL;
 }

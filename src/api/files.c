@@ -129,7 +129,7 @@ static void commit(struct file_call *call)
                                .expected = call->expected };
 
     fd_close(steal_fd(&call->fd));
-    if (!call->in_use || !call->use.agent)
+    if (!call->in_use || !call->hold.agent)
         file_call_fail(call, EIO, call->path);
     else
         file_call_do(call, &file, on_committed);
@@ -138,7 +138,7 @@ static void commit(struct file_call *call)
 /* What a sandbox's disk cannot hold anyway is not worth sending. */
 static uint64_t largest_upload(const struct file_call *call)
 {
-    uint64_t disk = call->in_use ? call->use.session->limits.disk_bytes : 0;
+    uint64_t disk = call->in_use ? call->hold.session->limits.disk_bytes : 0;
 
     return disk ? disk : INT64_MAX;
 }
@@ -407,7 +407,7 @@ static void start_list(struct file_call *call)
     uint64_t depth = 1;
 
     (void)api_parameter_u64(call->request, "depth", PROTOCOL_MAX_DEPTH, &depth, NULL);
-    listing_start(&call->listing, call->request->core->loop, call->use.agent, "", call->path,
+    listing_start(&call->listing, call->request->core->loop, call->hold.agent, "", call->path,
                   (unsigned)depth, on_list);
 }
 

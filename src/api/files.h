@@ -17,7 +17,7 @@ typedef void file_call_fn(struct file_call *call);
  * when the exchange is over. */
 struct file_call {
     struct api_request *request;
-    struct session_use use;
+    struct session_hold hold;
     bool in_use;
     struct agent_request operation;
     file_call_fn *next; /* after the operation, when it succeeded */

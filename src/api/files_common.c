@@ -144,9 +144,9 @@ static void abandon_upload(struct file_call *call)
                                .second = call->temporary,
                                .flags = FILE_ABANDON };
 
-    if (!call->temporary || !call->in_use || !call->use.agent)
+    if (!call->temporary || !call->in_use || !call->hold.agent)
         return;
-    agent_file(call->use.agent, &file, &call->operation, on_abandoned);
+    agent_file(call->hold.agent, &file, &call->operation, on_abandoned);
     agent_cancel(&call->operation);
 }
 
@@ -161,28 +161,28 @@ static void file_call_free(struct api_request *request)
     if (call->release)
         call->release(call);
     if (call->in_use)
-        session_use_end(&call->use);
+        session_hold_end(&call->hold);
     fd_close(call->fd);
     free(call->temporary);
     free(call);
 }
 
-static void on_ready(struct session_use *use)
+static void on_ready(struct session_hold *hold)
 {
-    struct file_call *call = container_of(use, struct file_call, use);
+    struct file_call *call = container_of(hold, struct file_call, hold);
 
-    if (!use->err.code && use->agent) {
+    if (!hold->err.code && hold->agent) {
         call->next(call);
         return;
     }
-    if (!use->err.code)
-        error_named(&use->err, ERR_BACKEND, "backend", "the sandbox cannot be reached");
-    api_fail(call->request, &use->err);
+    if (!hold->err.code)
+        error_named(&hold->err, ERR_BACKEND, "backend", "the sandbox cannot be reached");
+    api_fail(call->request, &hold->err);
 }
 
-static void on_lost(struct session_use *use)
+static void on_lost(struct session_hold *hold)
 {
-    struct file_call *call = container_of(use, struct file_call, use);
+    struct file_call *call = container_of(hold, struct file_call, hold);
     struct error err = { 0 };
     char reason[END_TEXT_SIZE];
 
@@ -191,7 +191,7 @@ static void on_lost(struct session_use *use)
         http_exchange_abort(call->request->exchange);
         return;
     }
-    end_reason_text(&use->lost, reason);
+    end_reason_text(&hold->lost, reason);
     error_named(&err, ERR_BACKEND, "sandbox_lost", "the sandbox went away meanwhile: %s", reason);
     err.retryable = true;
     api_fail(call->request, &err);
@@ -210,7 +210,7 @@ void file_call_begin(struct api_request *request, const char *path, const char *
     call->in_use = true;
     request->state = call;
     request->on_gone = file_call_free;
-    session_use_begin(&call->use, request->session, 0, on_ready, on_lost);
+    session_hold_begin(&call->hold, request->session, 0, on_ready, on_lost);
 }
 
 void file_call_fail(struct file_call *call, int number, const char *path)
@@ -239,5 +239,5 @@ static void on_done(struct agent_request *operation)
 void file_call_do(struct file_call *call, const struct agent_file *file, file_call_fn *next)
 {
     call->next = next;
-    agent_file(call->use.agent, file, &call->operation, on_done);
+    agent_file(call->hold.agent, file, &call->operation, on_done);
 }

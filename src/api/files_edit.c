@@ -39,7 +39,7 @@ static void release(struct file_call *call)
     struct edit *edit = call->extra;
 
     file_reader_fini(&edit->reader);
-    file_writer_fini(&edit->writer, call->in_use ? call->use.agent : NULL);
+    file_writer_fini(&edit->writer, call->in_use ? call->hold.agent : NULL);
     free(edit);
 }
 
@@ -136,7 +136,7 @@ static void on_read(struct file_reader *reader)
     }
     edit->count = count_matches(&reader->content, edit->body.old);
     if (edit->count == 1 || (edit->count && edit->body.replace_all))
-        file_writer_open(&edit->writer, call->use.agent, call->path, 0, on_opened);
+        file_writer_open(&edit->writer, call->hold.agent, call->path, 0, on_opened);
     else
         fail_count(call, edit->count);
 }
@@ -149,7 +149,7 @@ static void start_edit(struct file_call *call)
     edit->call = call;
     call->extra = edit;
     call->release = release;
-    file_reader_start(&edit->reader, call->use.agent, call->path, EDIT_MAXIMUM, true, on_read);
+    file_reader_start(&edit->reader, call->hold.agent, call->path, EDIT_MAXIMUM, true, on_read);
 }
 
 static int check_body(const struct edit_body *body, struct error *err)

@@ -141,7 +141,7 @@ static void start_glob(struct file_call *call)
         .limit = GLOB_FOUND,
     };
 
-    listing_start_file(&call->listing, call->request->core->loop, call->use.agent, &file,
+    listing_start_file(&call->listing, call->request->core->loop, call->hold.agent, &file,
                        on_globbed);
 }
 
@@ -257,7 +257,7 @@ static void start_grep(struct file_call *call)
         .context = (uint32_t)number_or(request, "context", 0),
     };
 
-    listing_start_file(&call->listing, request->core->loop, call->use.agent, &file, on_searched);
+    listing_start_file(&call->listing, request->core->loop, call->hold.agent, &file, on_searched);
 }
 
 static void get_grep(struct api_request *request)

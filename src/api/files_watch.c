@@ -165,7 +165,7 @@ static void on_opened(struct file_call *call)
     timer_init(&watch->heartbeat, request->core->loop, on_heartbeat);
     call->extra = watch;
     call->release = release;
-    session_use_end(&call->use);
+    session_hold_end(&call->hold);
     call->in_use = false;
 
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);

@@ -154,15 +154,15 @@ static void go_on(struct recovery *recovery)
 /* --- third stage: what exists --------------------------------------------------------------- */
 
 /* Executions that an earlier daemon left running in a sandbox that is not there to be adopted. */
-static void lose_uses(struct session *session)
+static void lose_holds(struct session *session)
 {
-    if (session && (session->active_uses || !list_is_empty(&session->resting)))
+    if (session && (session->active_holds || !list_is_empty(&session->weak)))
         session_on_sandbox_leaving(session, &lost_meanwhile);
 }
 
 static void finish_destroying(struct sandbox *sandbox)
 {
-    lose_uses(sandbox_session(sandbox));
+    lose_holds(sandbox_session(sandbox));
     sandbox_resume_destroy(sandbox);
 }
 
@@ -254,7 +254,7 @@ static void meet_reality(struct recovery *recovery)
     }
     list_for_each (session, &core->sessions, node) {
         if (!session->sandbox)
-            lose_uses(session);
+            lose_holds(session);
     }
     go_on(recovery);
 }

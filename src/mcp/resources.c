@@ -79,7 +79,7 @@ void mcp_resources_templates(struct mcp_request *request)
 struct reading {
     struct mcp_request *request; /* borrowed: it releases us */
     char *path;                  /* owned */
-    struct session_use use;
+    struct session_hold hold;
     bool in_use;
     struct file_reader reader;
     bool is_reading;
@@ -92,7 +92,7 @@ static void reading_release(struct mcp_request *request)
     if (reading->is_reading)
         file_reader_fini(&reading->reader);
     if (reading->in_use)
-        session_use_end(&reading->use);
+        session_hold_end(&reading->hold);
     free(reading->path);
     free(reading);
 }
@@ -171,27 +171,27 @@ static void on_read(struct file_reader *reader)
     mcp_result_send(&result, request);
 }
 
-static void on_ready(struct session_use *use)
+static void on_ready(struct session_hold *hold)
 {
-    struct reading *reading = container_of(use, struct reading, use);
-    struct error err = use->err;
+    struct reading *reading = container_of(hold, struct reading, hold);
+    struct error err = hold->err;
 
-    if (!err.code && !use->agent)
+    if (!err.code && !hold->agent)
         error_set(&err, ERR_UNAVAILABLE, "the sandbox cannot be reached at the moment");
-    if (use->err.code)
+    if (hold->err.code)
         reading->in_use = false;
     if (err.code) {
         fail_error(reading->request, &err);
         return;
     }
     reading->is_reading = true;
-    file_reader_start(&reading->reader, use->agent, reading->path, RESOURCE_MAXIMUM, false,
+    file_reader_start(&reading->reader, hold->agent, reading->path, RESOURCE_MAXIMUM, false,
                       on_read);
 }
 
-static void on_lost(struct session_use *use)
+static void on_lost(struct session_hold *hold)
 {
-    struct reading *reading = container_of(use, struct reading, use);
+    struct reading *reading = container_of(hold, struct reading, hold);
 
     reading->in_use = false;
     fail(reading->request, JSONRPC_INTERNAL_ERROR, "the sandbox went away meanwhile");
@@ -266,5 +266,5 @@ void mcp_resources_read(struct mcp_request *request)
     reading->in_use = true;
     request->work = reading;
     request->release = reading_release;
-    session_use_begin(&reading->use, session, 0, on_ready, on_lost);
+    session_hold_begin(&reading->hold, session, 0, on_ready, on_lost);
 }

@@ -118,7 +118,7 @@ static void drop_work(struct tool_call *call)
     if (work)
         work->release(work);
     if (call->in_use)
-        session_use_end(&call->use);
+        session_hold_end(&call->hold);
     call->in_use = false;
 }
 
@@ -207,25 +207,25 @@ static void tell_reset(struct tool_call *call, struct session *session)
     memory->generation = session->generation;
 }
 
-static void on_ready(struct session_use *use)
+static void on_ready(struct session_hold *hold)
 {
-    struct tool_call *call = container_of(use, struct tool_call, use);
+    struct tool_call *call = container_of(hold, struct tool_call, hold);
 
-    if (use->err.code) {
+    if (hold->err.code) {
         call->in_use = false;
-        tool_fail_error(call, &use->err);
+        tool_fail_error(call, &hold->err);
         return;
     }
-    tell_reset(call, use->session);
-    if (!use->agent)
+    tell_reset(call, hold->session);
+    if (!hold->agent)
         tool_fail(call, "the sandbox cannot be reached at the moment. Try again.");
     else
         call->tool->start(call);
 }
 
-static void on_lost(struct session_use *use)
+static void on_lost(struct session_hold *hold)
 {
-    struct tool_call *call = container_of(use, struct tool_call, use);
+    struct tool_call *call = container_of(hold, struct tool_call, hold);
     char reason[END_TEXT_SIZE];
 
     call->in_use = false;
@@ -233,7 +233,7 @@ static void on_lost(struct session_use *use)
         call->work->on_lost(call->work);
         return;
     }
-    end_reason_text(&use->lost, reason);
+    end_reason_text(&hold->lost, reason);
     tool_fail(call,
               "the sandbox went away meanwhile (%s). Call again: a new one is started, without "
               "the files of the old one.",
@@ -271,7 +271,7 @@ static void begin(struct tool_call *call, const char *reference)
         return;
     }
     call->in_use = true;
-    session_use_begin(&call->use, session, 0, on_ready, on_lost);
+    session_hold_begin(&call->hold, session, 0, on_ready, on_lost);
 }
 
 int tools_check(const struct tools *tools, const struct tool *tool, const json_t *arguments,

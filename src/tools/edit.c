@@ -33,7 +33,7 @@ static void editing_release(struct tool_work *work)
     struct editing *editing = container_of(work, struct editing, work);
 
     file_reader_fini(&editing->reader);
-    file_writer_fini(&editing->writer, editing->call->in_use ? editing->call->use.agent : NULL);
+    file_writer_fini(&editing->writer, editing->call->in_use ? editing->call->hold.agent : NULL);
     matches_fini(&editing->matches);
     buffer_fini(&editing->edited);
     free(editing);
@@ -166,7 +166,7 @@ static void apply(struct editing *editing)
         tool_fail(editing->call, "%s would become larger than 16 MiB. Use bash for that.",
                   editing->path);
     } else {
-        file_writer_open(&editing->writer, editing->call->use.agent, editing->path, 0, on_opened);
+        file_writer_open(&editing->writer, editing->call->hold.agent, editing->path, 0, on_opened);
     }
 }
 
@@ -211,7 +211,7 @@ static void start_edit(struct tool_call *call)
         tool_fail(call, "old_str and new_str are the same: there is nothing to change.");
         return;
     }
-    file_reader_start(&editing->reader, call->use.agent, editing->path, EDIT_MAXIMUM, true,
+    file_reader_start(&editing->reader, call->hold.agent, editing->path, EDIT_MAXIMUM, true,
                       on_read);
 }
 

@@ -148,5 +148,5 @@ const char *tool_mime(const void *bytes, size_t length, const char *path)
 
 struct tool_memory *tool_call_memory(const struct tool_call *call)
 {
-    return tool_memory_of(call->tools, call->use.session);
+    return tool_memory_of(call->tools, call->hold.session);
 }

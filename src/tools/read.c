@@ -216,7 +216,7 @@ static void start_read(struct tool_call *call)
                (uint64_t)tool_integer(call, "limit"), LINE_CHARACTERS, TOOL_OUTPUT_CHARACTERS);
     call->work = &reading->work;
     file.path = reading->path;
-    agent_file(call->use.agent, &file, &reading->request, on_opened);
+    agent_file(call->hold.agent, &file, &reading->request, on_opened);
 }
 
 static const struct tool_argument read_arguments[] = {

@@ -43,7 +43,7 @@ static void run_release(struct tool_work *work)
 
     if (run->run)
         context_run_leave(run->run, true);
-    spill_fini(&run->spill, run->call->in_use ? run->call->use.agent : NULL);
+    spill_fini(&run->spill, run->call->in_use ? run->call->hold.agent : NULL);
     text_cut_fini(&run->cut);
     mask_stream_fini(&run->mask);
     free(run->cause);
@@ -70,9 +70,9 @@ static void begin_spill(struct run *run)
 {
     const struct config *config = run->call->tools->core->parts.config;
 
-    if (!run->call->in_use || !run->call->use.agent)
+    if (!run->call->in_use || !run->call->hold.agent)
         return;
-    spill_start(&run->spill, run->call->use.sandbox, run->language,
+    spill_start(&run->spill, run->call->hold.sandbox, run->language,
                 (uint64_t)config->exec.output_spool_bytes);
     spill_add(&run->spill, run->cut.head.data, run->cut.head.length);
     spill_add(&run->spill, run->cut.tail.data, run->cut.tail.length);
@@ -353,7 +353,7 @@ static void on_done(struct context_run *context_run)
     run->err = context_run->err;
     run->duration_us = context_run->duration_us;
     end_mask(run);
-    if (run->spill.path && run->call->in_use && run->call->use.agent)
+    if (run->spill.path && run->call->in_use && run->call->hold.agent)
         spill_close(&run->spill);
     else
         answer(run);
@@ -380,7 +380,7 @@ static struct run *run_new(struct tool_call *call, const char *language, int64_t
     run->spill.on_room = on_room;
     run->spill.on_closed = on_closed;
     run->exit_code = -1;
-    run->mask = MASK_STREAM(session_mask(call->use.session));
+    run->mask = MASK_STREAM(session_mask(call->hold.session));
     text_cut_init(&run->cut, TOOL_OUTPUT_CHARACTERS);
     call->work = &run->work;
     return run;
@@ -393,7 +393,7 @@ void tool_run(struct tool_call *call, const char *language, const char *code, si
     scoped(free) char *name = xasprintf("tool %s", call->client);
     struct context *context;
 
-    context = context_open(call->use.session, language, name, &run->err);
+    context = context_open(call->hold.session, language, name, &run->err);
     if (context)
         run->run =
             context_run_start(context, code, length, timeout_s * 1000, &handler, run, &run->err);

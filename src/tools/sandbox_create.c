@@ -45,16 +45,16 @@ static void put_session(struct tool_call *call, const struct session *session)
 }
 
 /* That files are gone was just said: the next call need not say it again. */
-static void on_ready(struct session_use *use)
+static void on_ready(struct session_hold *hold)
 {
-    struct tool_call *call = container_of(use, struct tool_call, use);
-    struct session *session = use->session;
+    struct tool_call *call = container_of(hold, struct tool_call, hold);
+    struct session *session = hold->session;
     struct tool_memory *memory;
 
-    if (use->err.code) {
+    if (hold->err.code) {
         call->in_use = false;
         tool_fail(call, "the sandbox could not be made: %s. The next call tries again.",
-                  use->err.message);
+                  hold->err.message);
         return;
     }
     memory = tool_memory_of(call->tools, session);
@@ -67,9 +67,9 @@ static void on_ready(struct session_use *use)
     tool_finish(call);
 }
 
-static void on_lost(struct session_use *use)
+static void on_lost(struct session_hold *hold)
 {
-    struct tool_call *call = container_of(use, struct tool_call, use);
+    struct tool_call *call = container_of(hold, struct tool_call, hold);
 
     call->in_use = false;
     tool_fail(call, "the sandbox went away again. The next call makes a new one.");
@@ -84,7 +84,7 @@ static void wait_until_ready(struct tool_call *call)
         return;
     }
     call->in_use = true;
-    session_use_begin(&call->use, session, 0, on_ready, on_lost);
+    session_hold_begin(&call->hold, session, 0, on_ready, on_lost);
 }
 
 /* --- somebody decides ------------------------------------------------------------------------ */

@@ -95,7 +95,7 @@ static struct search *search_new(struct tool_call *call, void (*show)(struct sea
 static void search_start(struct search *search, const struct agent_file *file,
                          listing_done_fn *done)
 {
-    listing_start_file(&search->listing, search->call->tools->core->loop, search->call->use.agent,
+    listing_start_file(&search->listing, search->call->tools->core->loop, search->call->hold.agent,
                        file, done);
 }
 

@@ -146,7 +146,7 @@ struct tool_call {
     char *labels_json; /* may be NULL */
     bool any_owner;
     struct list node; /* tools->calls */
-    struct session_use use;
+    struct session_hold hold;
     bool in_use, is_cancelled, is_finished;
     struct tool_work *work;
     struct deferred begin, finish;

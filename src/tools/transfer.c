@@ -29,7 +29,7 @@ static void upload_release(struct tool_work *work)
 {
     struct upload *upload = container_of(work, struct upload, work);
 
-    file_writer_fini(&upload->writer, upload->call->in_use ? upload->call->use.agent : NULL);
+    file_writer_fini(&upload->writer, upload->call->in_use ? upload->call->hold.agent : NULL);
     buffer_fini(&upload->bytes);
     free(upload);
 }
@@ -80,7 +80,7 @@ static void start_upload(struct tool_call *call)
     if (base64_decode(content, strlen(content), &upload->bytes) < 0)
         tool_fail(call, "content is not base64. For text use write.");
     else
-        file_writer_open(&upload->writer, call->use.agent, upload->path, 0, on_opened);
+        file_writer_open(&upload->writer, call->hold.agent, upload->path, 0, on_opened);
 }
 
 static const struct tool_argument upload_arguments[] = {
@@ -158,7 +158,7 @@ static void on_downloaded(struct file_reader *reader)
     char size[STR_UNIT_SIZE];
 
     if (reader->err.code == ERR_TOO_LARGE) {
-        agent_file(call->use.agent, &file, &download->request, on_opened_large);
+        agent_file(call->hold.agent, &file, &download->request, on_opened_large);
         return;
     }
     if (reader->err.code) {
@@ -181,7 +181,7 @@ static void start_download(struct tool_call *call)
     download->call = call;
     download->path = tool_text(call, "path");
     call->work = &download->work;
-    file_reader_start(&download->reader, call->use.agent, download->path, DOWNLOAD_MAXIMUM, false,
+    file_reader_start(&download->reader, call->hold.agent, download->path, DOWNLOAD_MAXIMUM, false,
                       on_downloaded);
 }
 

@@ -23,7 +23,7 @@ static void writing_release(struct tool_work *work)
     struct writing *writing = container_of(work, struct writing, work);
 
     agent_cancel(&writing->request);
-    file_writer_fini(&writing->writer, writing->call->in_use ? writing->call->use.agent : NULL);
+    file_writer_fini(&writing->writer, writing->call->in_use ? writing->call->hold.agent : NULL);
     free(writing);
 }
 
@@ -88,7 +88,7 @@ static void replace(struct writing *writing, const struct protocol_stat *stat)
     case TOOL_SEEN:
         writing->flags = FILE_EXPECT;
         writing->expected = file_version(stat);
-        file_writer_open(&writing->writer, writing->call->use.agent, writing->path, 0, on_opened);
+        file_writer_open(&writing->writer, writing->call->hold.agent, writing->path, 0, on_opened);
         return;
     }
 }
@@ -100,7 +100,7 @@ static void on_looked_at(struct agent_request *request)
 
     if (request->sys_errno == ENOENT) {
         writing->flags = FILE_NO_REPLACE;
-        file_writer_open(&writing->writer, writing->call->use.agent, writing->path, 0, on_opened);
+        file_writer_open(&writing->writer, writing->call->hold.agent, writing->path, 0, on_opened);
     } else if (request->err.code) {
         tool_fail_transfer(writing->call, request->sys_errno, &request->err, writing->path);
     } else if (S_ISLNK(stat->mode)) {
@@ -125,7 +125,7 @@ static void start_write(struct tool_call *call)
     writing->content = tool_text(call, "content");
     call->work = &writing->work;
     file.path = writing->path;
-    agent_file(call->use.agent, &file, &writing->request, on_looked_at);
+    agent_file(call->hold.agent, &file, &writing->request, on_looked_at);
 }
 
 static const struct tool_argument write_arguments[] = {

@@ -142,21 +142,21 @@ struct session *world_find(struct world *world, const char *id)
     return session_find(world->core, "", true, id);
 }
 
-static void on_use_ready(struct session_use *use)
+static void on_use_ready(struct session_hold *hold)
 {
-    container_of(use, struct tried, use)->ready++;
+    container_of(hold, struct tried, hold)->ready++;
 }
 
-static void on_use_lost(struct session_use *use)
+static void on_use_lost(struct session_hold *hold)
 {
-    container_of(use, struct tried, use)->lost++;
+    container_of(hold, struct tried, hold)->lost++;
 }
 
 void world_use_pinned(struct world *world, struct session *session, uint64_t generation,
                       struct tried *tried)
 {
     *tried = (struct tried){ 0 };
-    session_use_begin(&tried->use, session, generation, on_use_ready, on_use_lost);
+    session_hold_begin(&tried->hold, session, generation, on_use_ready, on_use_lost);
     world_settle(world);
 }
 

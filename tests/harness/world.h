@@ -52,7 +52,7 @@ struct session *world_open_simple(struct world *world, const char *owner, const 
 struct session *world_find(struct world *world, const char *id);
 
 struct tried {
-    struct session_use use;
+    struct session_hold hold;
     unsigned ready; /* how often on_ready came */
     unsigned lost;
 };

@@ -79,7 +79,7 @@ struct context_run {
 
     /* private, here and below */
     struct list node; /* context->runs */
-    struct session_use use;
+    struct session_hold hold;
     struct buffer input; /* for the driver, not written yet */
     struct timer timer;
     int64_t timeout_ms, began_us;

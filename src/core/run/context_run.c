@@ -79,7 +79,7 @@ void context_run_finish(struct context_run *run, enum context_run_state state, c
     run->cause = cause ? xstrdup(cause) : NULL;
     timer_stop(&run->timer);
     list_remove(&run->node);
-    session_use_end(&run->use);
+    session_hold_end(&run->hold);
     context_record_emit(run->record, run, context->language->name);
     if (run->handler)
         run->handler->on_done(run);
@@ -343,14 +343,14 @@ static void on_stalled(struct spool_follower *follower)
 
 /* --- the beginning --------------------------------------------------------------------------- */
 
-static void on_use_ready(struct session_use *use)
+static void on_use_ready(struct session_hold *hold)
 {
-    struct context_run *run = container_of(use, struct context_run, use);
+    struct context_run *run = container_of(hold, struct context_run, hold);
     struct context *context = run->context;
 
-    if (use->err.code || context_want_driver(context, &run->err) < 0) {
-        if (use->err.code)
-            run->err = use->err;
+    if (hold->err.code || context_want_driver(context, &run->err) < 0) {
+        if (hold->err.code)
+            run->err = hold->err;
         context_run_finish(run, RUN_FAILED, NULL);
         return;
     }
@@ -370,7 +370,7 @@ static void on_use_ready(struct session_use *use)
 }
 
 /* The driver goes with the sandbox and is told first or next. */
-static void on_use_lost(struct session_use *use UNUSED)
+static void on_use_lost(struct session_hold *hold UNUSED)
 {
 }
 
@@ -378,8 +378,8 @@ static void begin_next(struct context *context)
 {
     struct context_run *run = list_first(&context->runs, struct context_run, node);
 
-    if (run && run->state == RUN_WAITING && !run->use.session)
-        session_use_begin(&run->use, context->session, 0, on_use_ready, on_use_lost);
+    if (run && run->state == RUN_WAITING && !run->hold.session)
+        session_hold_begin(&run->hold, context->session, 0, on_use_ready, on_use_lost);
 }
 
 static int check_run(const struct context *context, const char *code, size_t length,

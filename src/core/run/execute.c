@@ -147,26 +147,26 @@ static void on_listed(struct listing *listing)
     else
         exchange_snapshots(execute);
     record_files(execute);
-    session_use_end(&execute->use);
+    session_hold_end(&execute->hold);
     finish(execute);
 }
 
-static void on_list_ready(struct session_use *use)
+static void on_list_ready(struct session_hold *hold)
 {
-    struct execute *execute = container_of(use, struct execute, use);
+    struct execute *execute = container_of(hold, struct execute, hold);
 
-    if (use->err.code || !use->agent) {
-        session_use_end(use);
+    if (hold->err.code || !hold->agent) {
+        session_hold_end(hold);
         finish(execute);
         return;
     }
-    listing_start(&execute->listing, execute->core->loop, use->agent, "", ".", FILES_DEPTH,
+    listing_start(&execute->listing, execute->core->loop, hold->agent, "", ".", FILES_DEPTH,
                   on_listed);
 }
 
-static void on_list_lost(struct session_use *use)
+static void on_list_lost(struct session_hold *hold)
 {
-    struct execute *execute = container_of(use, struct execute, use);
+    struct execute *execute = container_of(hold, struct execute, hold);
 
     listing_fini(&execute->listing); /* the end of its pipe comes too, a moment later */
     finish(execute);
@@ -181,8 +181,8 @@ static void list_files(struct execute *execute)
         return;
     }
     execute->state = EXECUTE_LISTING;
-    session_use_begin(&execute->use, session, execution_facts(execute->execution)->generation,
-                      on_list_ready, on_list_lost);
+    session_hold_begin(&execute->hold, session, execution_facts(execute->execution)->generation,
+                       on_list_ready, on_list_lost);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -316,7 +316,7 @@ void execute_fini(struct execute *execute)
     listing_fini(&execute->listing);
     file_snapshot_free(execute->before);
     if (execute->state == EXECUTE_LISTING)
-        session_use_end(&execute->use);
+        session_hold_end(&execute->hold);
     if (execute->state == EXECUTE_RUNNING && !execute->made_session && !execute->request.goes_on)
         execution_abandon(execute->execution);
     if (abandoned)

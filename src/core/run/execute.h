@@ -53,7 +53,7 @@ struct execute {
     enum execute_state state;
     struct session_op op; /* opens the session, later ends it */
     struct execution_watcher watcher;
-    struct session_use use;
+    struct session_hold hold;
     struct listing listing;
     struct file_snapshot *before; /* owned: what the run before has left; NULL without one */
 };

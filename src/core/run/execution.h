@@ -7,7 +7,7 @@
  *
  * An execution is known in memory while it runs and while anybody watches it; afterwards its record
  * is in the store and its output in the spool, both readable until retention. It holds a
- * session_use while it is queued or running, so the session is never idle meanwhile.
+ * session_hold while it is queued or running, so the session is never idle meanwhile.
  */
 
 #include "agent/agent.h"

@@ -89,7 +89,7 @@ struct execution_signal {
 
 struct execution_run {
     struct execution *execution; /* borrowed */
-    struct session_use use;
+    struct session_hold hold;
     bool in_use;
     bool is_python; /* it runs Python code, and more of it may follow */
     struct launch launch;
@@ -159,8 +159,8 @@ void execution_continue_end(struct execution *execution);
 
 /* --- execution_spawn.c ------------------------------------------------------------------------- */
 
-void execution_use_ready(struct session_use *use);
-void execution_use_lost(struct session_use *use);
+void execution_hold_ready(struct session_hold *hold);
+void execution_use_lost(struct session_hold *hold);
 /* TERM to the whole tree, KILL after exec.grace; it ends in that state. */
 void execution_stop(struct execution *execution, enum execution_state as);
 void execution_arm_timeout(struct execution *execution);

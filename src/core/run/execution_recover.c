@@ -283,12 +283,12 @@ struct execution *execution_restore(struct session *session, const struct execut
     run->in_use = true;
     execution->needs_client = request_has(record, "cancel_on_disconnect");
     execution_expect_client(execution, CLIENT_RESTART_PATIENCE_US);
-    session_use_restore(&run->use, session, execution_use_lost);
+    session_hold_restore(&run->hold, session, execution_use_lost);
     if (request_has(record, "context")) {
         struct stamp last_activity = session->last_activity;
 
         execution->facts.kind = EXECUTION_DRIVER;
-        session_use_rest(&run->use);
+        session_hold_weaken(&run->hold);
         session->last_activity = last_activity;
         context_restore(session, execution);
     }

@@ -250,8 +250,8 @@ struct execution *execution_start(struct session *session, const struct executio
     execution_save(execution);
     execution->run->in_use = true;
     execution->run->generation = request->generation;
-    session_use_begin(&execution->run->use, session, request->generation, execution_use_ready,
-                      execution_use_lost);
+    session_hold_begin(&execution->run->hold, session, request->generation, execution_hold_ready,
+                       execution_use_lost);
     execution_arm_timeout(execution);
     execution_expect_client(execution, CLIENT_FIRST_PATIENCE_US);
     return execution;

@@ -58,10 +58,10 @@ void execution_leave_sandbox(struct execution *execution)
         agent_cancel(&run->signal);
     run->starting = run->signalling = false;
     run->signal_count = 0;
-    if (run->in_use && run->is_python && run->use.sandbox)
-        warm_prepare_soon(run->use.sandbox);
+    if (run->in_use && run->is_python && run->hold.sandbox)
+        warm_prepare_soon(run->hold.sandbox);
     if (run->in_use)
-        session_use_end(&run->use);
+        session_hold_end(&run->hold);
     run->in_use = false;
     execution_stdin_detach(run);
     launch_fini(&run->launch);
@@ -98,14 +98,14 @@ void execution_send_signals(struct execution *execution)
     struct execution_run *run = execution->run;
     struct execution_signal first;
 
-    if (!run || run->signalling || !run->signal_count || !run->in_use || !run->use.agent ||
-        agent_is_lost(run->use.agent) || !run->attached)
+    if (!run || run->signalling || !run->signal_count || !run->in_use || !run->hold.agent ||
+        agent_is_lost(run->hold.agent) || !run->attached)
         return;
     first = run->signals[0];
     run->signal_count--;
     memmove(run->signals, run->signals + 1, run->signal_count * sizeof(run->signals[0]));
     run->signalling = true;
-    agent_signal(run->use.agent, execution->facts.number, first.number, first.scope, &run->signal,
+    agent_signal(run->hold.agent, execution->facts.number, first.number, first.scope, &run->signal,
                  on_signalled);
 }
 
@@ -145,7 +145,7 @@ static bool wait_longer(struct execution *execution)
 {
     struct execution_run *run = execution->run;
     int64_t now_us = loop_now_us(execution->core->loop);
-    int64_t heard_us = run->in_use && run->use.agent ? agent_heard_us(run->use.agent) : 0;
+    int64_t heard_us = run->in_use && run->hold.agent ? agent_heard_us(run->hold.agent) : 0;
     int64_t until_us;
 
     if (now_us - run->clock.deadline_us > STANDSTILL_US)
@@ -292,7 +292,7 @@ static bool may_be_oom(const struct execution *execution)
     const struct execution_run *run = execution->run;
 
     return (run->end.signal == SIGKILL || run->end.code == 128 + SIGKILL) && run->in_use &&
-           run->use.sandbox && execution->core->parts.backend->ops->capabilities.usage;
+           run->hold.sandbox && execution->core->parts.backend->ops->capabilities.usage;
 }
 
 /* We hear of a start later than it happens, for a short program not before its end. */
@@ -329,7 +329,7 @@ void execution_on_exit(struct execution *execution, const struct agent_exit *end
     } else if (may_be_oom(execution)) {
         run->inspecting = true;
         run->inspect = (struct backend_op){ .done = on_inspected };
-        backend_inspect(execution->core->parts.backend, sandbox_id(run->use.sandbox),
+        backend_inspect(execution->core->parts.backend, sandbox_id(run->hold.sandbox),
                         &run->inspect);
     } else {
         execution_begin_end(execution, EXECUTION_EXITED, NULL);
@@ -350,23 +350,23 @@ static bool begin_again(struct execution *execution)
     run->in_use = true;
     agent_cancel(&run->start);
     run->starting = false;
-    session_use_again(&run->use, run->generation);
+    session_hold_retry(&run->hold, run->generation);
     return true;
 }
 
 /* The sandbox is gone; what it had written is in the pipes. */
-void execution_use_lost(struct session_use *use)
+void execution_use_lost(struct session_hold *hold)
 {
-    struct execution_run *run = container_of(use, struct execution_run, use);
+    struct execution_run *run = container_of(hold, struct execution_run, hold);
     struct execution *execution = run->execution;
-    bool crashed = use->lost.kind == END_CRASHED;
+    bool crashed = hold->lost.kind == END_CRASHED;
     char text[END_TEXT_SIZE];
 
     run->in_use = false;
     if (crashed && run->starting && run->start.is_open && agent_is_untaken(&run->start) &&
         begin_again(execution))
         return;
-    end_reason_text(&use->lost, text);
+    end_reason_text(&hold->lost, text);
     execution_begin_end(execution,
                         run->wanted != EXECUTION_RUNNING ? run->wanted
                         : crashed                        ? EXECUTION_CRASHED
@@ -490,8 +490,8 @@ static void begin_running(struct execution *execution, const struct agent_pipes 
     if (execution->facts.kind != EXECUTION_DRIVER)
         return;
     if (run->is_python)
-        warm_prepare_soon(run->use.sandbox);
-    session_use_rest(&run->use);
+        warm_prepare_soon(run->hold.sandbox);
+    session_hold_weaken(&run->hold);
 }
 
 static void on_started(struct agent_request *request)
@@ -540,7 +540,7 @@ static void start_process(struct execution *execution)
         .script_fd = launch->script_fd,
         .wants_stdin = run->wants_stdin,
         .terminal = execution->terminal,
-        .may_fork = !execution->terminal && warm_fits(sandbox_warm(run->use.sandbox), launch),
+        .may_fork = !execution->terminal && warm_fits(sandbox_warm(run->hold.sandbox), launch),
         .columns = run->columns,
         .rows = run->rows,
     };
@@ -548,7 +548,7 @@ static void start_process(struct execution *execution)
     start.number = execution->facts.number;
     execution_save(execution);
     run->starting = true;
-    agent_start(run->use.agent, &start, &run->start, on_started);
+    agent_start(run->hold.agent, &start, &run->start, on_started);
 }
 
 /* The session is recorded with the execution. */
@@ -564,26 +564,26 @@ static void tell_reset(struct execution *execution)
     session_changed(session);
 }
 
-void execution_use_ready(struct session_use *use)
+void execution_hold_ready(struct session_hold *hold)
 {
-    struct execution_run *run = container_of(use, struct execution_run, use);
+    struct execution_run *run = container_of(hold, struct execution_run, hold);
     struct execution *execution = run->execution;
     struct session *session = execution->session;
 
-    if (use->err.code) {
+    if (hold->err.code) {
         run->in_use = false;
-        fail_start(execution, &use->err);
+        fail_start(execution, &hold->err);
         return;
     }
-    memcpy(execution->facts.sandbox_id, sandbox_id(use->sandbox),
+    memcpy(execution->facts.sandbox_id, sandbox_id(hold->sandbox),
            sizeof(execution->facts.sandbox_id));
     execution->facts.generation = session->generation;
     if (session->reset_pending)
         tell_reset(execution);
-    if (!use->agent) {
+    if (!hold->agent) {
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
         return;
     }
-    launch_place_script(&run->launch, use->sandbox);
+    launch_place_script(&run->launch, hold->sandbox);
     start_process(execution);
 }

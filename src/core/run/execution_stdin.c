@@ -22,8 +22,8 @@ static void end_input(struct execution_run *run)
         return;
     if (execution->terminal)
         (void)!write(run->stdin_fd, &END_OF_TRANSMISSION, 1);
-    else if (run->in_use && run->use.agent)
-        agent_close_stdin(run->use.agent, execution->facts.number);
+    else if (run->in_use && run->hold.agent)
+        agent_close_stdin(run->hold.agent, execution->facts.number);
     close_pipe(run);
 }
 

@@ -66,7 +66,7 @@ static int64_t lifetime_deadline(const struct session *session)
 
     if (!session->max_lifetime_ms)
         return -1;
-    if (session->active_uses && clocks_lifetime_is_over(session))
+    if (session->active_holds && clocks_lifetime_is_over(session))
         return lifetime_end(session) + grace_us;
     return lifetime_end(session);
 }

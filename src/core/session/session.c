@@ -70,9 +70,9 @@ struct session *session_new(struct core *core)
 
     session->core = core;
     list_init(&session->node);
-    list_init(&session->uses);
+    list_init(&session->holds);
     list_init(&session->waiting);
-    list_init(&session->resting);
+    list_init(&session->weak);
     list_init(&session->contexts);
     list_init(&session->executions);
     list_init(&session->end_waiters);

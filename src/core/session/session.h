@@ -9,7 +9,7 @@
  *        ending → ended        (ending: its sandbox is being destroyed; ended: confirmed gone)
  *
  * Live sessions are in memory; ended ones only in the store, until retention. Whoever needs the
- * sandbox holds a `struct session_use`: it waits for a ready sandbox (making one if there is none),
+ * sandbox holds a `struct session_hold`: it waits for a ready sandbox (making one if there is none),
  * and while any use is held the idle clock stands still. Looking is never use.
  */
 
@@ -155,12 +155,12 @@ struct session {
     int64_t retain_until_wall_us;
 
     struct sandbox *sandbox; /* owned; NULL when the slot is empty */
-    struct list uses;        /* struct session_use: granted ones */
-    struct list waiting;     /* struct session_use: waiting for the sandbox */
-    struct list resting;     /* struct session_use: granted, but it may be idle all the same */
+    struct list holds;       /* struct session_hold: granted ones */
+    struct list waiting;     /* struct session_hold: waiting for the sandbox */
+    struct list weak;        /* struct session_hold: granted, but it may be idle all the same */
     struct list contexts;    /* struct context */
     struct list executions;  /* struct execution: known in memory, oldest first */
-    unsigned active_uses;    /* granted uses: idle stands still while there are any */
+    unsigned active_holds;   /* granted uses: idle stands still while there are any */
     uint64_t number;         /* the order of creation; whatever the clocks say */
     uint64_t next_execution_number;
     uint64_t executions_started;     /* in its whole life */
@@ -299,13 +299,13 @@ void session_preload(struct session *session);
 
 /* --- use ----------------------------------------------------------------------------------- */
 
-struct session_use;
-typedef void session_use_fn(struct session_use *use);
+struct session_hold;
+typedef void session_hold_fn(struct session_hold *hold);
 
-struct session_use {
-    session_use_fn *
+struct session_hold {
+    session_hold_fn *
         on_ready; /* err is ERR_NONE and sandbox, agent are set; or it failed and the use is over */
-    session_use_fn
+    session_hold_fn
         *on_lost; /* after on_ready: the sandbox went away; `lost` says why; the use is over */
     struct error err;
     struct end_reason lost;
@@ -316,31 +316,32 @@ struct session_use {
     uint64_t generation; /* the one asked for, then the one it has */
     int64_t waits_since_us;
     bool granted;
-    bool is_resting;
+    bool is_weak;
     bool waited; /* it had to wait: that it was refused in the end makes it no less a use */
 };
 
 /* `generation` 0: any; otherwise ERR_CONFLICT ("generation_moved") unless the sandbox has that one.
  * on_ready is never called inside. A paused session is resumed unless auto_resume is off. */
-void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
-                       session_use_fn *on_ready, session_use_fn *on_lost);
+void session_hold_begin(struct session_hold *hold, struct session *session, uint64_t generation,
+                        session_hold_fn *on_ready, session_hold_fn *on_lost);
 
 /* For execution_restore(): the use of a running execution that an earlier daemon began. It counts
  * from now on; sandbox and agent are set when its sandbox has been adopted, before
  * executions_on_process(); on_lost comes when the sandbox turns out to be dead. */
-void session_use_restore(struct session_use *use, struct session *session, session_use_fn *on_lost);
+void session_hold_restore(struct session_hold *hold, struct session *session,
+                          session_hold_fn *on_lost);
 
 /* A granted use of something that only waits to be used: the idle clock goes on and the sandbox may
  * be evicted, but its loss is told as before. */
-void session_use_rest(struct session_use *use);
+void session_hold_weaken(struct session_hold *hold);
 
 /* After on_ready, or in on_lost: nothing was done with the sandbox. The use waits for the next one,
  * or for this one to answer again, and on_ready is called again. */
-void session_use_again(struct session_use *use, uint64_t generation);
+void session_hold_retry(struct session_hold *hold, uint64_t generation);
 
 /* Gives up waiting, or ends the use: the idle clock starts again when it was the last. Safe on an
  * ended use. */
-void session_use_end(struct session_use *use);
+void session_hold_end(struct session_hold *hold);
 
 /* --- clocks, for showing ------------------------------------------------------------------- */
 

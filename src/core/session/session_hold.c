@@ -31,41 +31,41 @@ enum { OVERDUE_US = 10 * 1000 * 1000 };
 
 bool session_is_used(const struct session *session)
 {
-    return !list_is_empty(&session->uses) || !list_is_empty(&session->waiting);
+    return !list_is_empty(&session->holds) || !list_is_empty(&session->waiting);
 }
 
 /* --- who may use it: the first rule that applies to a waiting use decides ------------------- */
 
-static bool is_over(const struct session *session, const struct session_use *use UNUSED)
+static bool is_over(const struct session *session, const struct session_hold *hold UNUSED)
 {
     return session->state == SESSION_ENDING || session->state == SESSION_ENDED;
 }
 
-static void refuse_over(const struct session *session, struct session_use *use)
+static void refuse_over(const struct session *session, struct session_hold *hold)
 {
-    session_gone_error(session, &use->err);
+    session_gone_error(session, &hold->err);
 }
 
-static bool is_stopping(const struct session *session, const struct session_use *use UNUSED)
+static bool is_stopping(const struct session *session, const struct session_hold *hold UNUSED)
 {
     return session->core->stopping;
 }
 
-static void refuse_stopping(const struct session *session UNUSED, struct session_use *use)
+static void refuse_stopping(const struct session *session UNUSED, struct session_hold *hold)
 {
-    error_named(&use->err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
+    error_named(&hold->err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
 }
 
-static bool is_past_lifetime(const struct session *session, const struct session_use *use UNUSED)
+static bool is_past_lifetime(const struct session *session, const struct session_hold *hold UNUSED)
 {
     return clocks_lifetime_is_over(session);
 }
 
-static void refuse_past_lifetime(const struct session *session, struct session_use *use)
+static void refuse_past_lifetime(const struct session *session, struct session_hold *hold)
 {
-    error_named(&use->err, ERR_GONE, "session_ending",
+    error_named(&hold->err, ERR_GONE, "session_ending",
                 "session %s is at the end of its lifetime and takes no new work", session->id);
-    error_hint(&use->err, "raise max_lifetime while its work still runs, or open a new session");
+    error_hint(&hold->err, "raise max_lifetime while its work still runs, or open a new session");
 }
 
 /* The generation that a use would get: that of the sandbox there is, or of the next one. */
@@ -78,65 +78,67 @@ static uint64_t coming_generation(const struct session *session)
     return session->generation + 1;
 }
 
-static bool is_pinned_elsewhere(const struct session *session, const struct session_use *use)
+static bool is_pinned_elsewhere(const struct session *session, const struct session_hold *hold)
 {
-    return use->generation && use->generation != coming_generation(session);
+    return hold->generation && hold->generation != coming_generation(session);
 }
 
-static void refuse_generation(const struct session *session, struct session_use *use)
+static void refuse_generation(const struct session *session, struct session_hold *hold)
 {
-    error_named(&use->err, ERR_CONFLICT, "generation_moved",
+    error_named(&hold->err, ERR_CONFLICT, "generation_moved",
                 "generation %llu of session %s is gone; the next use gets generation %llu",
-                (unsigned long long)use->generation, session->id,
+                (unsigned long long)hold->generation, session->id,
                 (unsigned long long)coming_generation(session));
-    error_hint(&use->err, "its files were reset: set them up again, then use the new generation");
+    error_hint(&hold->err, "its files were reset: set them up again, then use the new generation");
 }
 
-static bool is_paused_for_good(const struct session *session, const struct session_use *use UNUSED)
+static bool is_paused_for_good(const struct session *session,
+                               const struct session_hold *hold UNUSED)
 {
     return session->state == SESSION_PAUSED && !session->auto_resume;
 }
 
-static void refuse_paused(const struct session *session, struct session_use *use)
+static void refuse_paused(const struct session *session, struct session_hold *hold)
 {
-    error_named(&use->err, ERR_CONFLICT, "paused", "session %s is paused", session->id);
-    error_hint(&use->err, "resume it first, or switch auto_resume on");
+    error_named(&hold->err, ERR_CONFLICT, "paused", "session %s is paused", session->id);
+    error_hint(&hold->err, "resume it first, or switch auto_resume on");
 }
 
-static bool is_crashed_for_good(const struct session *session, const struct session_use *use UNUSED)
+static bool is_crashed_for_good(const struct session *session,
+                                const struct session_hold *hold UNUSED)
 {
     return session->crashed && !session->auto_restart;
 }
 
-static void refuse_crashed(const struct session *session, struct session_use *use)
+static void refuse_crashed(const struct session *session, struct session_hold *hold)
 {
-    error_named(&use->err, ERR_CONFLICT, "sandbox_crashed",
+    error_named(&hold->err, ERR_CONFLICT, "sandbox_crashed",
                 "the sandbox of session %s has crashed and auto_restart is off", session->id);
-    error_hint(&use->err, "start a new sandbox for it, tear the old one down, or delete it");
+    error_hint(&hold->err, "start a new sandbox for it, tear the old one down, or delete it");
 }
 
-static bool is_backing_off(const struct session *session, const struct session_use *use UNUSED)
+static bool is_backing_off(const struct session *session, const struct session_hold *hold UNUSED)
 {
     return !session->sandbox && session->retry_at_us > loop_now_us(session->core->loop);
 }
 
-static void refuse_backing_off(const struct session *session, struct session_use *use)
+static void refuse_backing_off(const struct session *session, struct session_hold *hold)
 {
     int64_t left_us = session->retry_at_us - loop_now_us(session->core->loop);
 
     if (session->start_error)
-        use->err = *session->start_error;
+        hold->err = *session->start_error;
     else
-        error_named(&use->err, ERR_BACKEND, "sandbox_crashing",
+        error_named(&hold->err, ERR_BACKEND, "sandbox_crashing",
                     "the sandbox of session %s has crashed %u times in a row", session->id,
                     session->failures);
-    if (use->err.retryable || str_is_empty(use->err.hint))
-        error_hint(&use->err, "it is started again when asked in %lld s",
+    if (hold->err.retryable || str_is_empty(hold->err.hint))
+        error_hint(&hold->err, "it is started again when asked in %lld s",
                    (long long)(left_us + 999999) / 1000000);
 }
 
 /* It is tried again by itself; nobody has to wait for that. */
-static bool is_stuck(const struct session *session, const struct session_use *use UNUSED)
+static bool is_stuck(const struct session *session, const struct session_hold *hold UNUSED)
 {
     const struct sandbox *sandbox = session->sandbox;
 
@@ -144,22 +146,22 @@ static bool is_stuck(const struct session *session, const struct session_use *us
            sandbox_last_error(sandbox);
 }
 
-static void refuse_stuck(const struct session *session, struct session_use *use)
+static void refuse_stuck(const struct session *session, struct session_hold *hold)
 {
     const struct sandbox *sandbox = session->sandbox;
 
-    error_named(&use->err, ERR_UNAVAILABLE, "sandbox_not_removed",
+    error_named(&hold->err, ERR_UNAVAILABLE, "sandbox_not_removed",
                 "the last sandbox of session %s, %s, is not gone after %u attempts: %.200s",
                 session->id, sandbox_id(sandbox), sandbox_attempts(sandbox),
                 sandbox_last_error(sandbox)->message);
-    error_hint(&use->err, "its removal is tried again by itself; a new one is started after that");
-    use->err.retryable = true;
+    error_hint(&hold->err, "its removal is tried again by itself; a new one is started after that");
+    hold->err.retryable = true;
 }
 
-static const struct use_rule {
-    bool (*applies)(const struct session *session, const struct session_use *use);
-    void (*refuse)(const struct session *session, struct session_use *use);
-} use_rules[] = {
+static const struct hold_rule {
+    bool (*applies)(const struct session *session, const struct session_hold *hold);
+    void (*refuse)(const struct session *session, struct session_hold *hold);
+} hold_rules[] = {
     { is_over, refuse_over },
     { is_stopping, refuse_stopping },
     { is_past_lifetime, refuse_past_lifetime },
@@ -170,12 +172,12 @@ static const struct use_rule {
     { is_stuck, refuse_stuck },
 };
 
-static bool refuse(struct session *session, struct session_use *use)
+static bool refuse(struct session *session, struct session_hold *hold)
 {
-    for (size_t i = 0; i < ARRAY_LENGTH(use_rules); i++) {
-        if (!use_rules[i].applies(session, use))
+    for (size_t i = 0; i < ARRAY_LENGTH(hold_rules); i++) {
+        if (!hold_rules[i].applies(session, hold))
             continue;
-        use_rules[i].refuse(session, use);
+        hold_rules[i].refuse(session, hold);
         return true;
     }
     return false;
@@ -194,27 +196,27 @@ void session_update_idle(struct session *session)
                               !session_is_used(session) && !background_works(session));
 }
 
-static void count_use(struct session *session, struct session_use *use)
+static void count_hold(struct session *session, struct session_hold *hold)
 {
-    list_remove(&use->node);
-    list_append(&session->uses, &use->node);
-    use->granted = true;
-    session->active_uses++;
+    list_remove(&hold->node);
+    list_append(&session->holds, &hold->node);
+    hold->granted = true;
+    session->active_holds++;
     session->last_activity = stamp_now(session->core);
     background_reset(session);
     session_update_idle(session);
-    if (session->active_uses == 1)
+    if (session->active_holds == 1)
         session_changed(session);
     clocks_arm(session);
 }
 
-static void grant(struct session *session, struct session_use *use)
+static void grant(struct session *session, struct session_hold *hold)
 {
-    count_use(session, use);
-    use->sandbox = session->sandbox;
-    use->agent = sandbox_agent(session->sandbox);
-    use->generation = sandbox_generation(session->sandbox);
-    use->on_ready(use);
+    count_hold(session, hold);
+    hold->sandbox = session->sandbox;
+    hold->agent = sandbox_agent(session->sandbox);
+    hold->generation = sandbox_generation(session->sandbox);
+    hold->on_ready(hold);
 }
 
 /* The last use is over: the idle clock starts again. */
@@ -242,26 +244,26 @@ void session_touch(struct session *session)
     session_update_idle(session);
 }
 
-static void fail(struct session_use *use)
+static void fail(struct session_hold *hold)
 {
-    bool waited = use->waited;
-    struct session *session = use->session;
+    bool waited = hold->waited;
+    struct session *session = hold->session;
 
-    list_remove(&use->node);
-    use->on_ready(use);
+    list_remove(&hold->node);
+    hold->on_ready(hold);
     if (waited)
         mark_idle(session);
 }
 
-static void fail_all(struct session *session, struct list *uses, const struct error *err)
+static void fail_all(struct session *session, struct list *holds, const struct error *err)
 {
-    struct session_use *use;
+    struct session_hold *hold;
 
-    if (list_is_empty(uses))
+    if (list_is_empty(holds))
         return;
-    while ((use = list_first(uses, struct session_use, node))) {
-        use->err = *err;
-        fail(use);
+    while ((hold = list_first(holds, struct session_hold, node))) {
+        hold->err = *err;
+        fail(hold);
     }
     clocks_arm(session);
 }
@@ -269,11 +271,11 @@ static void fail_all(struct session *session, struct list *uses, const struct er
 /* Callbacks may begin and end other uses, so the list is taken away before they are called. */
 static void take_waiting(struct session *session, struct list *taken)
 {
-    struct session_use *use;
+    struct session_hold *hold;
 
-    while ((use = list_first(&session->waiting, struct session_use, node))) {
-        list_remove(&use->node);
-        list_append(taken, &use->node);
+    while ((hold = list_first(&session->waiting, struct session_hold, node))) {
+        list_remove(&hold->node);
+        list_append(taken, &hold->node);
     }
 }
 
@@ -290,7 +292,7 @@ static void check_files(struct session *session)
 {
     struct sandbox *sandbox = session->sandbox;
 
-    if (list_is_empty(&session->waiting) || session->active_uses || !sandbox ||
+    if (list_is_empty(&session->waiting) || session->active_holds || !sandbox ||
         !sandbox_is_usable(sandbox))
         return;
     if (!backend_is_whole(session->core->parts.backend, sandbox_id(sandbox)))
@@ -301,19 +303,19 @@ static void check_files(struct session *session)
 static void serve(struct session *session)
 {
     struct list taken = LIST_INIT(taken);
-    struct session_use *use;
+    struct session_hold *hold;
 
     check_files(session);
     take_waiting(session, &taken);
-    while ((use = list_first(&taken, struct session_use, node))) {
-        if (refuse(session, use)) {
-            fail(use);
+    while ((hold = list_first(&taken, struct session_hold, node))) {
+        if (refuse(session, hold)) {
+            fail(hold);
         } else if (can_grant(session)) {
-            grant(session, use);
+            grant(session, hold);
         } else {
-            use->waited = true;
-            list_remove(&use->node);
-            list_append(&session->waiting, &use->node);
+            hold->waited = true;
+            list_remove(&hold->node);
+            list_append(&session->waiting, &hold->node);
         }
     }
 }
@@ -358,7 +360,7 @@ static void describe_delay(const struct session *session, struct error *err)
 
 static void watch_waiting(struct session *session)
 {
-    const struct session_use *oldest = list_first(&session->waiting, struct session_use, node);
+    const struct session_hold *oldest = list_first(&session->waiting, struct session_hold, node);
     int64_t now_us = loop_now_us(session->core->loop);
 
     if (!oldest || has_own_bound(session))
@@ -373,17 +375,17 @@ void session_on_overdue(struct timer *timer)
     struct session *session = container_of(timer, struct session, overdue);
     int64_t begun_us = loop_now_us(session->core->loop) - OVERDUE_US;
     struct list taken = LIST_INIT(taken);
-    struct session_use *use;
-    struct session_use *following;
+    struct session_hold *hold;
+    struct session_hold *following;
     struct error err = { 0 };
 
     if (!has_own_bound(session)) {
         describe_delay(session, &err);
-        list_for_each_safe (use, following, &session->waiting, node) {
-            if (use->waits_since_us > begun_us)
+        list_for_each_safe (hold, following, &session->waiting, node) {
+            if (hold->waits_since_us > begun_us)
                 continue;
-            list_remove(&use->node);
-            list_append(&taken, &use->node);
+            list_remove(&hold->node);
+            list_append(&taken, &hold->node);
         }
     }
     fail_all(session, &taken, &err);
@@ -422,11 +424,11 @@ void session_fail_waiting(struct session *session, const struct error *err)
     fail_all(session, &taken, err);
 }
 
-void session_use_begin(struct session_use *use, struct session *session, uint64_t generation,
-                       session_use_fn *on_ready, session_use_fn *on_lost)
+void session_hold_begin(struct session_hold *hold, struct session *session, uint64_t generation,
+                        session_hold_fn *on_ready, session_hold_fn *on_lost)
 {
     session_teardown_cancel(session);
-    *use = (struct session_use){
+    *hold = (struct session_hold){
         .on_ready = on_ready,
         .on_lost = on_lost,
         .session = session,
@@ -435,56 +437,57 @@ void session_use_begin(struct session_use *use, struct session *session, uint64_
     };
     if (!session_is_used(session) && !(session->sandbox && sandbox_is_usable(session->sandbox)))
         session_changed(session); /* it waits: a daemon that dies meanwhile leaves it in use */
-    list_append(&session->waiting, &use->node);
+    list_append(&session->waiting, &hold->node);
     session_update_idle(session);
     clocks_arm(session);
     session_serve_soon(session);
 }
 
-void session_use_restore(struct session_use *use, struct session *session, session_use_fn *on_lost)
+void session_hold_restore(struct session_hold *hold, struct session *session,
+                          session_hold_fn *on_lost)
 {
     struct stamp last_activity = session->last_activity;
 
-    *use = (struct session_use){ .on_lost = on_lost,
-                                 .session = session,
-                                 .generation = session->generation };
-    count_use(session, use);
+    *hold = (struct session_hold){ .on_lost = on_lost,
+                                   .session = session,
+                                   .generation = session->generation };
+    count_hold(session, hold);
     session->last_activity = last_activity;
 }
 
-static void end_granted(struct session *session, struct session_use *use)
+static void end_granted(struct session *session, struct session_hold *hold)
 {
-    use->granted = false;
-    use->agent = NULL;
-    use->sandbox = NULL;
-    if (!use->is_resting)
-        session->active_uses--;
+    hold->granted = false;
+    hold->agent = NULL;
+    hold->sandbox = NULL;
+    if (!hold->is_weak)
+        session->active_holds--;
 }
 
-void session_use_rest(struct session_use *use)
+void session_hold_weaken(struct session_hold *hold)
 {
-    struct session *session = use->session;
+    struct session *session = hold->session;
 
-    if (!use->granted || use->is_resting)
+    if (!hold->granted || hold->is_weak)
         return;
-    use->is_resting = true;
-    session->active_uses--;
-    list_remove(&use->node);
-    list_append(&session->resting, &use->node);
+    hold->is_weak = true;
+    session->active_holds--;
+    list_remove(&hold->node);
+    list_append(&session->weak, &hold->node);
     mark_idle(session);
 }
 
-void session_use_again(struct session_use *use, uint64_t generation)
+void session_hold_retry(struct session_hold *hold, uint64_t generation)
 {
-    struct session *session = use->session;
+    struct session *session = hold->session;
 
-    if (use->granted) {
-        list_remove(&use->node);
-        end_granted(session, use);
+    if (hold->granted) {
+        list_remove(&hold->node);
+        end_granted(session, hold);
     }
-    use->generation = generation;
-    use->waits_since_us = loop_now_us(session->core->loop);
-    list_append(&session->waiting, &use->node);
+    hold->generation = generation;
+    hold->waits_since_us = loop_now_us(session->core->loop);
+    list_append(&session->waiting, &hold->node);
     session_update_idle(session);
     clocks_arm(session);
     session_serve_soon(session);
@@ -501,15 +504,15 @@ static void give_up_waiting(struct session *session)
         sandbox_destroy(sandbox, END_TEARDOWN, "nobody waits for it");
 }
 
-void session_use_end(struct session_use *use)
+void session_hold_end(struct session_hold *hold)
 {
-    struct session *session = use->session;
+    struct session *session = hold->session;
 
-    if (!list_is_linked(&use->node))
+    if (!list_is_linked(&hold->node))
         return;
-    list_remove(&use->node);
-    if (use->granted) {
-        end_granted(session, use);
+    list_remove(&hold->node);
+    if (hold->granted) {
+        end_granted(session, hold);
         session->failures = 0;
     } else {
         give_up_waiting(session);
@@ -674,21 +677,21 @@ void session_on_sandbox_failed(struct session *session, const struct error *err)
     session_fail_waiting(session, err);
 }
 
-static void set_agent(struct session *session, struct list *uses)
+static void set_agent(struct session *session, struct list *holds)
 {
-    struct session_use *use;
+    struct session_hold *hold;
 
-    list_for_each (use, uses, node) {
-        use->sandbox = session->sandbox;
-        use->agent = sandbox_agent(session->sandbox);
-        use->generation = sandbox_generation(session->sandbox);
+    list_for_each (hold, holds, node) {
+        hold->sandbox = session->sandbox;
+        hold->agent = sandbox_agent(session->sandbox);
+        hold->generation = sandbox_generation(session->sandbox);
     }
 }
 
 void session_on_sandbox_agent(struct session *session)
 {
-    set_agent(session, &session->uses);
-    set_agent(session, &session->resting);
+    set_agent(session, &session->holds);
+    set_agent(session, &session->weak);
 }
 
 static bool lived_shortly(const struct sandbox *sandbox)
@@ -696,16 +699,16 @@ static bool lived_shortly(const struct sandbox *sandbox)
     return sandbox_age_us(sandbox) < SHORT_LIFE_US;
 }
 
-static void lose_uses(struct session *session, struct list *uses, const struct end_reason *reason)
+static void lose_holds(struct session *session, struct list *holds, const struct end_reason *reason)
 {
-    struct session_use *use;
+    struct session_hold *hold;
 
-    while ((use = list_first(uses, struct session_use, node))) {
-        list_remove(&use->node);
-        use->lost = *reason;
-        end_granted(session, use);
-        if (use->on_lost)
-            use->on_lost(use);
+    while ((hold = list_first(holds, struct session_hold, node))) {
+        list_remove(&hold->node);
+        hold->lost = *reason;
+        end_granted(session, hold);
+        if (hold->on_lost)
+            hold->on_lost(hold);
     }
 }
 
@@ -720,15 +723,15 @@ static bool ends_choice(const struct session *session, enum end_kind kind)
 
 void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason)
 {
-    bool was_used = session->active_uses > 0;
+    bool was_used = session->active_holds > 0;
 
     if (reason->kind == END_CRASHED) {
         session->crashed = true;
         if (session->sandbox && lived_shortly(session->sandbox))
             count_failure(session);
     }
-    lose_uses(session, &session->uses, reason);
-    lose_uses(session, &session->resting, reason);
+    lose_holds(session, &session->holds, reason);
+    lose_holds(session, &session->weak, reason);
     if (ends_choice(session, reason->kind))
         session_revert_choice(session);
     if (was_used)

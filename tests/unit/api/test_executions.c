@@ -122,7 +122,7 @@ static void a_caller_who_is_to_come_back_does_not_stop_the_program(void **state)
         assert_false(caller_poll(&front, &caller, &answer));
         caller_close(&front, &caller);
         assert_int_equal(fake_programs_last()->signal_count, 0);
-        assert_int_equal(session->active_uses, i + 1);
+        assert_int_equal(session->active_holds, i + 1);
     }
 }
 

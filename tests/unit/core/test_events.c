@@ -73,7 +73,7 @@ static void a_life_is_told_in_order_with_growing_numbers(void **state)
     watch(world, &seen);
     session = world_open_simple(world, "ann", NULL);
     world_use(world, session, &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(seen.count, ARRAY_LENGTH(expected));
     for (unsigned i = 0; i < seen.count; i++) {
@@ -136,7 +136,7 @@ static void a_watcher_hears_only_its_session_and_its_owner(void **state)
     assert_int_equal(anns.count, 3);
     events_unwatch(&one.watcher);
     events_unwatch(&anns.watcher);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_watcher_may_leave_while_it_is_told(void **state)
@@ -171,7 +171,7 @@ static void numbers_go_on_after_a_restart(void **state)
     assert_true(seen.sequences[0] > last);
     assert_int_equal(seen.session_sequences[0], 2);
     events_unwatch(&seen.watcher);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 /* --- metrics ------------------------------------------------------------------------------- */
@@ -185,7 +185,7 @@ static void metrics_count_creates_and_ends_by_reason(void **state)
     struct ended ended;
 
     world_use(world, session, &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_end(world, session, END_DELETED, &ended);
     world_open_simple(world, "ann", NULL);
     metrics_write(world->core, &text);

@@ -34,7 +34,7 @@ static struct session *open_used(struct world *world, struct tried *tried)
     struct session *session = world_open_simple(world, "ann", NULL);
 
     world_use(world, session, tried);
-    assert_int_equal(tried->use.err.code, ERR_NONE);
+    assert_int_equal(tried->hold.err.code, ERR_NONE);
     return session;
 }
 
@@ -74,8 +74,8 @@ static void a_living_sandbox_is_adopted_and_keeps_its_generation(void **state)
     assert_int_equal(session->generation, 1);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 1);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 1);
     assert_false(session->reset_pending);
     fake_backend_kill(world->backend, sandbox);
     world_settle(world);
@@ -134,8 +134,8 @@ static void a_sandbox_that_died_meanwhile_is_a_crash_and_the_session_stays(void 
     assert_int_equal(fake_backend_count(world->backend), 0);
     assert_int_equal(world_events(world, id, "sandbox.crashed"), 1);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.generation, 2);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.generation, 2);
+    session_hold_end(&tried.hold);
 }
 
 static void a_sandbox_that_cannot_be_asked_about_is_kept(void **state)
@@ -166,7 +166,7 @@ static struct session *restart_with_silent_init(struct world *world)
     char id[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     commit_all(world);
     world_kill(world, false);
     fake_agent_be_silent(true);
@@ -184,15 +184,15 @@ static void a_silent_sandbox_delays_nobody_and_its_uses_are_answered(void **stat
     struct tried tried;
 
     (void)open_used(world, &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     for (int i = 0; i < 2; i++) {
         world_use(world, session, &tried);
         assert_int_equal(tried.ready, 0);
         world_advance(world, 11 * 1000);
         assert_int_equal(tried.ready, 1);
-        assert_int_equal(tried.use.err.code, ERR_TIMEOUT);
-        assert_string_equal(tried.use.err.name, "sandbox_unknown");
-        assert_true(tried.use.err.retryable);
+        assert_int_equal(tried.hold.err.code, ERR_TIMEOUT);
+        assert_string_equal(tried.hold.err.name, "sandbox_unknown");
+        assert_true(tried.hold.err.retryable);
     }
     assert_int_equal(fake_backend_count(world->backend), 2);
 }
@@ -207,9 +207,9 @@ static void a_sandbox_that_stays_silent_is_replaced(void **state)
     assert_int_equal(fake_backend_count(world->backend), 0);
     assert_int_equal(world_events(world, session->id, "sandbox.crashed"), 1);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 2);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 2);
+    session_hold_end(&tried.hold);
 }
 
 static void a_silent_sandbox_can_be_paused_resumed_and_torn_down(void **state)
@@ -227,9 +227,9 @@ static void a_silent_sandbox_can_be_paused_resumed_and_torn_down(void **state)
     world_use(world, session, &tried); /* resumes it, and its init answers now */
     world_settle(world);
     assert_int_equal(tried.ready, 1);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 1);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 1);
+    session_hold_end(&tried.hold);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
     assert_int_equal(fake_backend_count(world->backend), 0);
@@ -258,15 +258,15 @@ static void what_a_paused_sandbox_was_asked_fails(void **state)
     fake_agent_lose(sandbox_agent(session->sandbox));
     world_advance(world, 100);
     assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
-    assert_non_null(tried.use.agent);
-    agent_signal(tried.use.agent, 1, 9, SCOPE_PROCESS, &asked.request, on_asked);
+    assert_non_null(tried.hold.agent);
+    agent_signal(tried.hold.agent, 1, 9, SCOPE_PROCESS, &asked.request, on_asked);
     session_pause(session, &paused.op, on_controlled);
     fake_agent_be_silent(false);
     world_settle(world);
     assert_int_equal(paused.op.err.code, ERR_NONE);
     assert_int_equal(asked.answers, 1);
     assert_int_equal(asked.request.err.code, ERR_BACKEND);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_backend_that_does_not_answer_delays_no_start(void **state)
@@ -288,7 +288,7 @@ static void a_backend_that_does_not_answer_delays_no_start(void **state)
     world_settle(world);
     assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_READY);
     assert_int_equal(fake_backend_count(world->backend), 2);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 /* --- pausing, and a kill at any moment of it -------------------------------------------------- */
@@ -303,7 +303,7 @@ static void a_sandbox_frozen_by_an_unrecorded_pause_is_thawed(void **state)
 
     memcpy(id, session->id, sizeof(id));
     memcpy(sandbox, sandbox_id(session->sandbox), sizeof(sandbox));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     commit_all(world);
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     session_pause(session, NULL, NULL);
@@ -327,7 +327,7 @@ static void a_recorded_pause_that_did_not_reach_the_kernel_is_made_true(void **s
     char id[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     session_pause(session, NULL, NULL);
     commit_all(world);
@@ -351,7 +351,7 @@ static void a_session_paused_before_a_restart_is_resumed_when_asked(void **state
     char id[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     session_pause(session, NULL, NULL);
     commit_all(world);
     world_restart(world);
@@ -385,7 +385,7 @@ static void no_pause_is_said_to_have_worked_that_was_overtaken(void **state)
     assert_int_equal(resumed.op.err.code, ERR_NONE);
     assert_int_equal(paused.done + resumed.done, 2);
     assert_int_equal(paused.op.err.code, ERR_CONFLICT);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void resume_behind_the_creation_of_a_session_is_answered(void **state)
@@ -403,7 +403,7 @@ static void resume_behind_the_creation_of_a_session_is_answered(void **state)
     assert_int_equal(resumed.op.err.code, ERR_NONE);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_pause_that_takes_too_long_is_answered(void **state)
@@ -413,7 +413,7 @@ static void a_pause_that_takes_too_long_is_answered(void **state)
     struct ended paused = { 0 };
     struct session *session = open_used(world, &tried);
 
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     session_pause(session, &paused.op, on_controlled);
     world_advance(world, 11 * 1000);
@@ -435,15 +435,15 @@ static void a_use_right_behind_a_death_gets_a_new_sandbox(void **state)
     struct session *session = open_used(world, &tried);
     struct tried second = { 0 };
 
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_use(world, session, &second);
     world_settle(world);
     assert_int_equal(second.ready, 1);
-    assert_int_equal(second.use.err.code, ERR_NONE);
-    assert_int_equal(second.use.generation, 2);
+    assert_int_equal(second.hold.err.code, ERR_NONE);
+    assert_int_equal(second.hold.generation, 2);
     assert_int_equal(second.lost, 0);
-    session_use_end(&second.use);
+    session_hold_end(&second.hold);
 }
 
 static void a_refused_connection_fails_no_use(void **state)
@@ -453,7 +453,7 @@ static void a_refused_connection_fails_no_use(void **state)
     struct tried second;
     struct session *session = open_used(world, &tried);
 
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_refuse_connect(world->backend, true);
     fake_agent_lose(sandbox_agent(session->sandbox));
     world_use(world, session, &second);
@@ -463,9 +463,9 @@ static void a_refused_connection_fails_no_use(void **state)
     fake_backend_refuse_connect(world->backend, false);
     world_advance(world, 1000);
     assert_int_equal(second.ready, 1);
-    assert_int_equal(second.use.err.code, ERR_NONE);
-    assert_int_equal(second.use.generation, 2);
-    session_use_end(&second.use);
+    assert_int_equal(second.hold.err.code, ERR_NONE);
+    assert_int_equal(second.hold.generation, 2);
+    session_hold_end(&second.hold);
 }
 
 static void a_sandbox_that_cannot_be_removed_refuses_each_use_with_the_reason(void **state)
@@ -474,21 +474,21 @@ static void a_sandbox_that_cannot_be_removed_refuses_each_use_with_the_reason(vo
     struct tried tried;
     struct session *session = open_used(world, &tried);
 
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_refuse(world->backend, FAKE_DESTROY, 3, ERR_BACKEND);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
     for (int i = 0; i < 2; i++) {
         world_use(world, session, &tried);
         assert_int_equal(tried.ready, 1);
-        assert_int_equal(tried.use.err.code, ERR_UNAVAILABLE);
-        assert_string_equal(tried.use.err.name, "sandbox_not_removed");
-        assert_true(tried.use.err.retryable);
+        assert_int_equal(tried.hold.err.code, ERR_UNAVAILABLE);
+        assert_string_equal(tried.hold.err.name, "sandbox_not_removed");
+        assert_true(tried.hold.err.retryable);
     }
     world_advance(world, 60 * 1000);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    session_hold_end(&tried.hold);
 }
 
 static void a_removal_without_an_answer_keeps_no_use_waiting(void **state)
@@ -497,14 +497,14 @@ static void a_removal_without_an_answer_keeps_no_use_waiting(void **state)
     struct tried tried;
     struct session *session = open_used(world, &tried);
 
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     session_teardown(session, END_TEARDOWN);
     world_use(world, session, &tried);
     world_advance(world, 11 * 1000);
     assert_int_equal(tried.ready, 1);
-    assert_int_equal(tried.use.err.code, ERR_TIMEOUT);
-    assert_string_equal(tried.use.err.name, "sandbox_not_removed");
+    assert_int_equal(tried.hold.err.code, ERR_TIMEOUT);
+    assert_string_equal(tried.hold.err.name, "sandbox_not_removed");
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
 }
@@ -530,9 +530,9 @@ static void what_was_half_made_is_undone(void **state)
         session = world_find(world, id);
     }
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 1);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 1);
+    session_hold_end(&tried.hold);
 }
 
 static void what_was_half_removed_is_finished(void **state)
@@ -543,7 +543,7 @@ static void what_was_half_removed_is_finished(void **state)
     struct world_record record;
     struct ended ended;
 
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     world_end(world, session, END_BUDGET, &ended);
     world_kill(world, false);
@@ -566,7 +566,7 @@ static void a_teardown_that_was_under_way_is_finished_and_the_session_stays(void
     char id[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
@@ -577,8 +577,8 @@ static void a_teardown_that_was_under_way_is_finished_and_the_session_stays(void
     assert_non_null(session);
     assert_null(session->sandbox);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.generation, 2);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.generation, 2);
+    session_hold_end(&tried.hold);
 }
 
 static void orphans_of_this_instance_are_removed(void **state)
@@ -619,7 +619,7 @@ static void a_paused_session_stays_paused_and_thaws_later(void **state)
     char id[ID_SIZE];
 
     memcpy(id, session->id, sizeof(id));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     session_pause(session, NULL, NULL);
     world_settle(world);
     world_restart(world);
@@ -627,10 +627,10 @@ static void a_paused_session_stays_paused_and_thaws_later(void **state)
     assert_int_equal(session->state, SESSION_PAUSED);
     assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 1);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 1);
     assert_false(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_create_that_was_not_durable_is_gone_and_one_that_was_is_there(void **state)

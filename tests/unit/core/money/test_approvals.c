@@ -290,7 +290,7 @@ static void what_is_approved_once_is_for_one_sandbox(void **state)
     world_use(world, session, &tried);
     world_settle(world);
     assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
 }
 
@@ -377,7 +377,7 @@ static void nothing_proceeds_when_nobody_decides(void **state)
     assert_non_null(strstr(only_one(world)->result, "within 60 minutes"));
     assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
     assert_int_equal(world_events(world, session->id, "approval.expired"), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void expiry_goes_on_over_a_restart(void **state)
@@ -405,8 +405,8 @@ static void expiry_goes_on_over_a_restart(void **state)
     assert_int_equal(only_one(world)->state, APPROVAL_EXPIRED);
     session = world_find(world, id);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    session_hold_end(&tried.hold);
 }
 
 static void waiting_pins_no_slot_and_the_session_waits_for_the_decision(void **state)
@@ -525,7 +525,7 @@ static void killed_at_any_moment_a_decision_is_whole(void **state)
         world_use(world, session, &tried);
         world_settle(world);
         assert_string_equal(sandbox_flavor(session->sandbox), approved ? "gpu" : "cpu-basic");
-        session_use_end(&tried.use);
+        session_hold_end(&tried.hold);
         world_end(world, session, END_DELETED, &(struct ended){ 0 });
     }
 }

@@ -251,10 +251,10 @@ static void a_crash_settles_and_the_next_use_pays_for_itself(void **state)
     assert_int_equal(budget_spent(session), USD(0.20));
     world_use(world, session, &tried);
     world_settle(world);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
     assert_int_equal(sums_of(session).held, USD(2.00));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void what_nobody_can_pay_for_any_more_is_not_made_again(void **state)
@@ -270,10 +270,10 @@ static void what_nobody_can_pay_for_any_more_is_not_made_again(void **state)
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
     assert_int_equal(world_events(world, session->id, "budget.exhausted"), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void the_end_of_a_session_settles_and_its_record_tells_what_it_cost(void **state)

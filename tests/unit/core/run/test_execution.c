@@ -256,12 +256,12 @@ static void a_session_is_in_use_while_a_program_runs(void **state)
     struct execution *execution = start_simple();
 
     (void)state;
-    assert_int_equal(session->active_uses, 1);
+    assert_int_equal(session->active_holds, 1);
     world_advance(&world, 2 * 3600 * 1000);
     assert_non_null(world_find(&world, session->id));
     fake_program_exit(fake_programs_last(), 0);
     world_settle(&world);
-    assert_int_equal(session->active_uses, 0);
+    assert_int_equal(session->active_holds, 0);
     release(execution);
 }
 
@@ -291,7 +291,7 @@ static void a_background_child_that_holds_the_pipes_does_not_keep_it_from_ending
     fake_program_exit(program, 0);
     world_settle(&world);
     assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
-    assert_int_equal(session->active_uses, 0);
+    assert_int_equal(session->active_holds, 0);
     assert_int_equal(fake_programs_count(), 1);
 
     fake_program_write(program, "late\n");

@@ -58,18 +58,18 @@ static void the_third_of_two_is_refused_and_told_who_holds_the_slots(void **stat
     first = open_used(world, "ann", &tried[0]);
     open_used(world, "bob", &tried[1]);
     third = open_used(world, "bob", &tried[2]);
-    assert_int_equal(tried[2].use.err.code, ERR_LIMIT);
-    assert_string_equal(tried[2].use.err.name, "capacity");
-    assert_non_null(strstr(tried[2].use.err.message, "you hold 1"));
-    assert_non_null(strstr(tried[2].use.err.message, "2 of 2"));
-    assert_true(tried[2].use.err.retryable);
-    assert_true(*tried[2].use.err.hint);
+    assert_int_equal(tried[2].hold.err.code, ERR_LIMIT);
+    assert_string_equal(tried[2].hold.err.name, "capacity");
+    assert_non_null(strstr(tried[2].hold.err.message, "you hold 1"));
+    assert_non_null(strstr(tried[2].hold.err.message, "2 of 2"));
+    assert_true(tried[2].hold.err.retryable);
+    assert_true(*tried[2].hold.err.hint);
     assert_int_equal(capacity_held(world->core->capacity), 2);
-    session_use_end(&tried[0].use);
+    session_hold_end(&tried[0].hold);
     world_end(world, first, END_DELETED, &ended);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     world_use(world, third, &tried[2]);
-    assert_int_equal(tried[2].use.err.code, ERR_NONE);
+    assert_int_equal(tried[2].hold.err.code, ERR_NONE);
 }
 
 /* Evicting comes first; the pool keeps to the cap. */
@@ -85,14 +85,14 @@ static void burst_is_for_those_who_would_be_refused(void **state)
     open_used(world, "bob", &tried[1]);
     assert_false(capacity_has_spare(world->core->capacity));
     open_used(world, "bob", &tried[2]);
-    assert_int_equal(tried[2].use.err.code, ERR_NONE);
+    assert_int_equal(tried[2].hold.err.code, ERR_NONE);
     assert_int_equal(capacity_held(world->core->capacity), 3);
     open_used(world, "bob", &tried[3]);
-    assert_int_equal(tried[3].use.err.code, ERR_LIMIT);
-    session_use_end(&tried[0].use);
+    assert_int_equal(tried[3].hold.err.code, ERR_LIMIT);
+    session_hold_end(&tried[0].hold);
     world_settle(world);
     open_used(world, "cid", &tried[3]);
-    assert_int_equal(tried[3].use.err.code, ERR_NONE);
+    assert_int_equal(tried[3].hold.err.code, ERR_NONE);
     assert_null(first->sandbox);
     assert_int_equal(capacity_held(world->core->capacity), 3);
 }
@@ -106,7 +106,7 @@ static void burst_does_not_widen_the_cap_of_an_owner(void **state)
     start_with(world, 2, 1, OVERFLOW_REJECT);
     open_used(world, "ann", &tried[0]);
     open_used(world, "ann", &tried[1]);
-    assert_int_equal(tried[1].use.err.code, ERR_LIMIT);
+    assert_int_equal(tried[1].hold.err.code, ERR_LIMIT);
 }
 
 static void a_cap_of_zero_is_none(void **state)
@@ -117,7 +117,7 @@ static void a_cap_of_zero_is_none(void **state)
     start_with(world, 0, 0, OVERFLOW_REJECT);
     for (int i = 0; i < 50; i++) {
         open_used(world, "ann", &tried[i]);
-        assert_int_equal(tried[i].use.err.code, ERR_NONE);
+        assert_int_equal(tried[i].hold.err.code, ERR_NONE);
     }
     assert_int_equal(fake_backend_count(world->backend), 50);
 }
@@ -131,9 +131,9 @@ static void the_cap_of_an_owner_holds_for_that_owner_alone(void **state)
     open_used(world, "ann", &tried[0]);
     open_used(world, "ann", &tried[1]);
     open_used(world, "bob", &tried[2]);
-    assert_int_equal(tried[0].use.err.code, ERR_NONE);
-    assert_int_equal(tried[1].use.err.code, ERR_LIMIT);
-    assert_int_equal(tried[2].use.err.code, ERR_NONE);
+    assert_int_equal(tried[0].hold.err.code, ERR_NONE);
+    assert_int_equal(tried[1].hold.err.code, ERR_LIMIT);
+    assert_int_equal(tried[2].hold.err.code, ERR_NONE);
 }
 
 static void a_storm_of_creations_at_the_cap_succeeds_exactly_cap_times(void **state)
@@ -153,7 +153,7 @@ static void a_storm_of_creations_at_the_cap_succeeds_exactly_cap_times(void **st
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
     for (int i = 0; i < 40; i++)
-        granted += tried[i].use.granted;
+        granted += tried[i].hold.granted;
     assert_int_equal(granted, 7);
     assert_int_equal(fake_backend_count(world->backend), 7);
 }
@@ -167,13 +167,13 @@ static void a_removal_that_fails_keeps_its_slot(void **state)
 
     start_with(world, 1, 0, OVERFLOW_REJECT);
     session = open_used(world, "ann", &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_refuse(world->backend, FAKE_DESTROY, 100, ERR_BACKEND);
     session_teardown(session, END_TEARDOWN);
     world_advance(world, 5000);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     open_used(world, "bob", &other);
-    assert_int_equal(other.use.err.code, ERR_LIMIT);
+    assert_int_equal(other.hold.err.code, ERR_LIMIT);
     fake_backend_refuse(world->backend, FAKE_DESTROY, 0, ERR_NONE);
     world_advance(world, 60 * 1000);
     assert_int_equal(capacity_held(world->core->capacity), 0);
@@ -188,7 +188,7 @@ static void creations_that_fail_give_their_slots_back_once(void **state)
     for (int i = 0; i < 10; i++) {
         fake_backend_refuse(world->backend, FAKE_CREATE, 1, ERR_BACKEND);
         open_used(world, "ann", &tried);
-        assert_int_equal(tried.use.err.code, ERR_BACKEND);
+        assert_int_equal(tried.hold.err.code, ERR_BACKEND);
         assert_int_equal(capacity_held(world->core->capacity), 0);
     }
 }
@@ -205,25 +205,25 @@ static void the_coldest_idle_sandbox_makes_room_and_its_session_comes_back(void 
 
     start_with(world, 2, 0, OVERFLOW_EVICT);
     cold = open_used(world, "ann", &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_advance(world, 1000);
     warm = open_used(world, "ann", &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_advance(world, 1000);
     new = open_used(world, "bob", &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_null(cold->sandbox);
     assert_non_null(warm->sandbox);
     assert_int_equal(cold->state, SESSION_OPEN);
     assert_int_equal(world_events(world, cold->id, "sandbox.evicted"), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_use(world, cold, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 2);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 2);
     assert_null(warm->sandbox);
     assert_non_null(new->sandbox);
     assert_int_equal(fake_backend_count(world->backend), 2);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void recently_used_is_warm(void **state)
@@ -235,13 +235,13 @@ static void recently_used_is_warm(void **state)
     start_with(world, 3, 0, OVERFLOW_EVICT);
     for (int i = 0; i < 3; i++) {
         sessions[i] = open_used(world, "ann", &tried);
-        session_use_end(&tried.use);
+        session_hold_end(&tried.hold);
         world_advance(world, 10);
     }
     world_use(world, sessions[0], &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     open_used(world, "bob", &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     assert_non_null(sessions[0]->sandbox);
     assert_null(sessions[1]->sandbox);
     assert_non_null(sessions[2]->sandbox);
@@ -257,10 +257,10 @@ static void what_is_used_is_never_evicted(void **state)
     start_with(world, 1, 0, OVERFLOW_EVICT);
     session = open_used(world, "ann", &held);
     open_used(world, "bob", &tried);
-    assert_int_equal(tried.use.err.code, ERR_LIMIT);
+    assert_int_equal(tried.hold.err.code, ERR_LIMIT);
     assert_int_equal(held.lost, 0);
     assert_non_null(session->sandbox);
-    session_use_end(&held.use);
+    session_hold_end(&held.hold);
 }
 
 static void what_is_paused_is_never_evicted(void **state)
@@ -271,11 +271,11 @@ static void what_is_paused_is_never_evicted(void **state)
 
     start_with(world, 1, 0, OVERFLOW_EVICT);
     session = open_used(world, "ann", &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     session_pause(session, NULL, NULL);
     world_settle(world);
     open_used(world, "bob", &tried);
-    assert_int_equal(tried.use.err.code, ERR_LIMIT);
+    assert_int_equal(tried.hold.err.code, ERR_LIMIT);
     assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
 }
 
@@ -288,12 +288,12 @@ static void an_owner_at_its_own_cap_displaces_only_its_own(void **state)
 
     start_with(world, 10, 1, OVERFLOW_EVICT);
     bobs = open_used(world, "bob", &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_advance(world, 10);
     anns = open_used(world, "ann", &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     open_used(world, "ann", &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_non_null(bobs->sandbox);
     assert_null(anns->sandbox);
 }
@@ -306,7 +306,7 @@ static void the_cap_holds_while_the_evicted_one_is_still_going(void **state)
 
     start_with(world, 1, 0, OVERFLOW_EVICT);
     open_used(world, "ann", &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     open_used(world, "bob", &waiting);
     assert_int_equal(waiting.ready, 0);
@@ -315,8 +315,8 @@ static void the_cap_holds_while_the_evicted_one_is_still_going(void **state)
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
     assert_int_equal(waiting.ready, 1);
-    assert_int_equal(waiting.use.err.code, ERR_NONE);
-    session_use_end(&waiting.use);
+    assert_int_equal(waiting.hold.err.code, ERR_NONE);
+    session_hold_end(&waiting.hold);
 }
 
 static void two_that_need_room_evict_two(void **state)
@@ -330,18 +330,18 @@ static void two_that_need_room_evict_two(void **state)
     start_with(world, 2, 0, OVERFLOW_EVICT);
     for (int i = 0; i < 2; i++) {
         open_used(world, "ann", &tried);
-        session_use_end(&tried.use);
+        session_hold_end(&tried.hold);
     }
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     open_used(world, "bob", &first);
     open_used(world, "bob", &second);
     open_used(world, "bob", &third);
-    assert_int_equal(third.use.err.code, ERR_LIMIT);
+    assert_int_equal(third.hold.err.code, ERR_LIMIT);
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
-    assert_true(first.use.granted && second.use.granted);
-    session_use_end(&first.use);
-    session_use_end(&second.use);
+    assert_true(first.hold.granted && second.hold.granted);
+    session_hold_end(&first.hold);
+    session_hold_end(&second.hold);
 }
 
 /* --- wait ---------------------------------------------------------------------------------- */
@@ -364,7 +364,7 @@ static void waiting_is_in_order_of_arrival(void **state)
         assert_int_equal(ended.done, 1);
         for (int k = 0; k < 3; k++)
             assert_int_equal(waiting[k].ready, k <= i);
-        session = waiting[i].use.session;
+        session = waiting[i].hold.session;
     }
 }
 
@@ -381,9 +381,9 @@ static void waiting_ends_with_its_timeout(void **state)
     assert_int_equal(waiting.ready, 0);
     world_advance(world, 1);
     assert_int_equal(waiting.ready, 1);
-    assert_int_equal(waiting.use.err.code, ERR_LIMIT);
+    assert_int_equal(waiting.hold.err.code, ERR_LIMIT);
     assert_int_equal(capacity_waiting(world->core->capacity), 0);
-    session_use_end(&held.use);
+    session_hold_end(&held.hold);
 }
 
 static void who_leaves_the_queue_lets_the_next_one_through(void **state)
@@ -399,13 +399,13 @@ static void who_leaves_the_queue_lets_the_next_one_through(void **state)
     session = open_used(world, "ann", &held);
     open_used(world, "bob", &leaving);
     open_used(world, "cid", &staying);
-    session_use_end(&leaving.use);
+    session_hold_end(&leaving.hold);
     world_settle(world);
     assert_int_equal(capacity_waiting(world->core->capacity), 1);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(leaving.ready, 0);
     assert_int_equal(staying.ready, 1);
-    session_use_end(&staying.use);
+    session_hold_end(&staying.hold);
 }
 
 static void an_owner_at_its_cap_does_not_hold_up_the_others(void **state)
@@ -425,8 +425,8 @@ static void an_owner_at_its_cap_does_not_hold_up_the_others(void **state)
     world_end(world, cid, END_DELETED, &ended);
     assert_int_equal(anns[1].ready, 0);
     assert_int_equal(bobs.ready, 1);
-    session_use_end(&anns[0].use);
-    session_use_end(&bobs.use);
+    session_hold_end(&anns[0].hold);
+    session_hold_end(&bobs.hold);
 }
 
 static void the_owner_who_has_fewest_is_served_first(void **state)
@@ -445,11 +445,11 @@ static void the_owner_who_has_fewest_is_served_first(void **state)
             sessions[i] = session;
     }
     open_used(world, "bob", &bobs);
-    session_use_end(&anns[0].use);
+    session_hold_end(&anns[0].hold);
     world_end(world, sessions[0], END_DELETED, &ended);
     assert_int_equal(bobs.ready, 1);
     assert_int_equal(anns[2].ready, 0);
-    session_use_end(&anns[1].use);
+    session_hold_end(&anns[1].hold);
     world_end(world, sessions[1], END_DELETED, &ended);
     assert_int_equal(anns[2].ready, 1);
     assert_int_equal(anns[3].ready, 0);

@@ -32,7 +32,7 @@ static struct session *open_used(struct world *world, struct tried *tried)
     struct session *session = world_open_simple(world, "ann", NULL);
 
     world_use(world, session, tried);
-    assert_int_equal(tried->use.err.code, ERR_NONE);
+    assert_int_equal(tried->hold.err.code, ERR_NONE);
     return session;
 }
 
@@ -45,17 +45,17 @@ static void a_crash_is_seen_at_once_and_the_next_use_gets_a_new_generation(void 
     fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
     assert_int_equal(tried.lost, 1);
-    assert_int_equal(tried.use.lost.kind, END_CRASHED);
-    assert_string_equal(tried.use.lost.detail, "unknown");
+    assert_int_equal(tried.hold.lost.kind, END_CRASHED);
+    assert_string_equal(tried.hold.lost.detail, "unknown");
     assert_int_equal(fake_backend_count(world->backend), 0);
     assert_int_equal(session->state, SESSION_OPEN);
     assert_int_equal(world_events(world, session->id, "sandbox.crashed"), 1);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.generation, 2);
+    assert_int_equal(tried.hold.generation, 2);
     assert_int_equal(session->generation, 2);
     assert_true(session->reset_pending);
     assert_int_equal(world_events(world, session->id, "sandbox.reset"), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void an_oom_kill_is_named(void **state)
@@ -67,7 +67,7 @@ static void an_oom_kill_is_named(void **state)
     fake_backend_set_oom_kills(world->backend, sandbox_id(session->sandbox), 1);
     fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
-    assert_string_equal(tried.use.lost.detail, "oom");
+    assert_string_equal(tried.hold.lost.detail, "oom");
 }
 
 static void oom_kills_of_earlier_executions_do_not_explain_a_crash(void **state)
@@ -81,7 +81,7 @@ static void oom_kills_of_earlier_executions_do_not_explain_a_crash(void **state)
     fake_backend_set_oom_kills(world->backend, sandbox_id(session->sandbox), 2);
     fake_backend_kill(world->backend, sandbox_id(session->sandbox));
     world_settle(world);
-    assert_string_equal(tried.use.lost.detail, "unknown");
+    assert_string_equal(tried.hold.lost.detail, "unknown");
 }
 
 static void concurrent_users_of_a_crashed_session_cause_one_restart(void **state)
@@ -98,12 +98,12 @@ static void concurrent_users_of_a_crashed_session_cause_one_restart(void **state
         world_use(world, session, &tried[i]);
     }
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(tried[i].use.err.code, ERR_NONE);
-        assert_int_equal(tried[i].use.generation, 2);
+        assert_int_equal(tried[i].hold.err.code, ERR_NONE);
+        assert_int_equal(tried[i].hold.generation, 2);
     }
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 2);
     for (int i = 0; i < 4; i++)
-        session_use_end(&tried[i].use);
+        session_hold_end(&tried[i].hold);
 }
 
 static void without_auto_restart_a_crash_is_told_until_somebody_restarts(void **state)
@@ -121,20 +121,20 @@ static void without_auto_restart_a_crash_is_told_until_somebody_restarts(void **
     world_settle(world);
     for (int i = 0; i < 3; i++) {
         world_use(world, session, &tried);
-        assert_int_equal(tried.use.err.code, ERR_CONFLICT);
-        assert_string_equal(tried.use.err.name, "sandbox_crashed");
-        assert_true(*tried.use.err.hint);
+        assert_int_equal(tried.hold.err.code, ERR_CONFLICT);
+        assert_string_equal(tried.hold.err.name, "sandbox_crashed");
+        assert_true(*tried.hold.err.hint);
     }
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
     world_restart(world);
     session = world_find(world, opened.op.id);
     world_use(world, session, &tried);
-    assert_string_equal(tried.use.err.name, "sandbox_crashed");
+    assert_string_equal(tried.hold.err.name, "sandbox_crashed");
     session_teardown(session, END_TEARDOWN);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 2);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 2);
+    session_hold_end(&tried.hold);
 }
 
 static void sandboxes_that_keep_crashing_are_not_restarted_without_pause(void **state)
@@ -146,8 +146,8 @@ static void sandboxes_that_keep_crashing_are_not_restarted_without_pause(void **
 
     for (int i = 0; i < 30; i++) {
         world_use(world, session, &tried);
-        if (tried.use.err.code != ERR_NONE) {
-            assert_string_equal(tried.use.err.name, "sandbox_crashing");
+        if (tried.hold.err.code != ERR_NONE) {
+            assert_string_equal(tried.hold.err.name, "sandbox_crashing");
             refused++;
         } else {
             fake_backend_kill(world->backend, sandbox_id(session->sandbox));
@@ -159,8 +159,8 @@ static void sandboxes_that_keep_crashing_are_not_restarted_without_pause(void **
     assert_true(refused > 15);
     world_advance(world, 30 * 1000);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    session_hold_end(&tried.hold);
 }
 
 static void a_crash_during_a_delete_ends_it_as_deleted(void **state)
@@ -171,7 +171,7 @@ static void a_crash_during_a_delete_ends_it_as_deleted(void **state)
     struct world_record record;
     struct ended ended;
 
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     world_end(world, session, END_DELETED, &ended);
     fake_backend_kill(world->backend, sandbox_id(session->sandbox));
@@ -209,17 +209,17 @@ static void a_lost_connection_to_a_living_init_is_made_again(void **state)
     struct world *world = *state;
     struct tried tried;
     struct session *session = open_used(world, &tried);
-    struct agent *old = tried.use.agent;
+    struct agent *old = tried.hold.agent;
 
     fake_agent_lose(old);
     world_advance(world, 100);
     assert_int_equal(tried.lost, 0);
     assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
     assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_ptr_equal(tried.use.agent, sandbox_agent(session->sandbox));
+    assert_ptr_equal(tried.hold.agent, sandbox_agent(session->sandbox));
     assert_int_equal(session->generation, 1);
     assert_int_equal(fake_agent_count(), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void what_cannot_be_told_is_never_taken_for_dead(void **state)
@@ -230,7 +230,7 @@ static void what_cannot_be_told_is_never_taken_for_dead(void **state)
     struct session *session = open_used(world, &tried);
 
     fake_backend_refuse(world->backend, FAKE_ADOPT, 5, ERR_BACKEND);
-    fake_agent_lose(tried.use.agent);
+    fake_agent_lose(tried.hold.agent);
     world_advance(world, 1000);
     assert_int_equal(tried.lost, 0);
     assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
@@ -240,8 +240,8 @@ static void what_cannot_be_told_is_never_taken_for_dead(void **state)
     assert_int_equal(tried.lost, 0);
     assert_int_equal(session->generation, 1);
     assert_int_equal(late.ready, 1);
-    session_use_end(&late.use);
-    session_use_end(&tried.use);
+    session_hold_end(&late.hold);
+    session_hold_end(&tried.hold);
 }
 
 static void a_lost_connection_to_a_dead_init_is_a_crash(void **state)
@@ -252,10 +252,10 @@ static void a_lost_connection_to_a_dead_init_is_a_crash(void **state)
 
     fake_backend_set_capabilities(world->backend, (struct backend_capabilities){ .freeze = true });
     fake_backend_kill(world->backend, sandbox_id(session->sandbox));
-    fake_agent_lose(tried.use.agent);
+    fake_agent_lose(tried.hold.agent);
     world_advance(world, 1000);
     assert_int_equal(tried.lost, 1);
-    assert_int_equal(tried.use.lost.kind, END_CRASHED);
+    assert_int_equal(tried.hold.lost.kind, END_CRASHED);
     assert_null(session->sandbox);
 }
 
@@ -265,7 +265,7 @@ static void a_frozen_sandbox_that_dies_is_noticed(void **state)
     struct tried tried;
     struct session *session = open_used(world, &tried);
 
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     session_pause(session, NULL, NULL);
     world_settle(world);
     fake_backend_kill(world->backend, sandbox_id(session->sandbox));
@@ -273,9 +273,9 @@ static void a_frozen_sandbox_that_dies_is_noticed(void **state)
     assert_null(session->sandbox);
     assert_int_equal(session->state, SESSION_PAUSED);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 2);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 2);
+    session_hold_end(&tried.hold);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -94,13 +94,13 @@ static void a_session_takes_a_member_and_the_pool_is_refilled(void **state)
     start_with(world, 2);
     session = world_open_simple(world, "ann", NULL);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 1);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 1);
     assert_int_equal(metric(world, METRIC_POOL_HITS), 1);
     world_advance(world, 100);
     assert_int_equal(pool_ready(world->core->pool), 2);
     assert_int_equal(fake_backend_count(world->backend), 3);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void refilling_waits_for_a_lull_and_less_if_half_of_the_pool_is_gone(void **state)
@@ -111,7 +111,7 @@ static void refilling_waits_for_a_lull_and_less_if_half_of_the_pool_is_gone(void
     start_with(world, 4);
     for (unsigned i = 0; i < 3; i++) {
         world_use(world, world_open_simple(world, "ann", NULL), &tried[i]);
-        assert_int_equal(tried[i].use.err.code, ERR_NONE);
+        assert_int_equal(tried[i].hold.err.code, ERR_NONE);
         assert_int_equal(pool_ready(world->core->pool), 3 - i);
     }
     world_advance(world, 2);
@@ -121,7 +121,7 @@ static void refilling_waits_for_a_lull_and_less_if_half_of_the_pool_is_gone(void
     world_advance(world, 100);
     assert_int_equal(pool_ready(world->core->pool), 4);
     for (unsigned i = 0; i < 3; i++)
-        session_use_end(&tried[i].use);
+        session_hold_end(&tried[i].hold);
 }
 
 static void the_last_member_is_made_again_at_once(void **state)
@@ -133,7 +133,7 @@ static void the_last_member_is_made_again_at_once(void **state)
     world_use(world, world_open_simple(world, "ann", NULL), &tried);
     assert_int_equal(metric(world, METRIC_POOL_HITS), 1);
     assert_int_equal(pool_ready(world->core->pool), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 enum { CROWD = 40, MINUTE_MS = 60 * 1000 };
@@ -159,8 +159,8 @@ static void after_a_crowd_as_many_are_kept_and_forgotten_by_half(void **state)
     world_advance(world, 60 * MINUTE_MS);
     assert_int_equal(pool_ready(pool), 2);
     for (unsigned i = 0; i < CROWD; i++) {
-        assert_int_equal(tried[i].use.err.code, ERR_NONE);
-        session_use_end(&tried[i].use);
+        assert_int_equal(tried[i].hold.err.code, ERR_NONE);
+        session_hold_end(&tried[i].hold);
     }
 }
 
@@ -177,7 +177,7 @@ static void no_more_are_kept_for_a_crowd_than_the_settings_say(void **state)
     world_advance(world, 1000);
     assert_int_equal(pool_ready(world->core->pool), 5);
     for (unsigned i = 0; i < CROWD; i++)
-        session_use_end(&tried[i].use);
+        session_hold_end(&tried[i].hold);
 }
 
 static void what_is_kept_for_a_crowd_gives_way_and_outlives_no_restart(void **state)
@@ -198,8 +198,8 @@ static void what_is_kept_for_a_crowd_gives_way_and_outlives_no_restart(void **st
     world_use(world, world_open(world, &request, &opened), &tried[CROWD]);
     assert_int_equal(pool_ready(world->core->pool), 9);
     for (unsigned i = 0; i <= CROWD; i++) {
-        assert_int_equal(tried[i].use.err.code, ERR_NONE);
-        session_use_end(&tried[i].use);
+        assert_int_equal(tried[i].hold.err.code, ERR_NONE);
+        session_hold_end(&tried[i].hold);
     }
     world_restart(world);
     world_advance(world, 1000);
@@ -219,13 +219,13 @@ static void who_may_have_no_more_is_no_crowd(void **state)
     start_with(world, 2);
     for (unsigned i = 0; i < CROWD; i++)
         world_use(world, world_open_simple(world, "ann", NULL), &tried[i]);
-    assert_int_equal(tried[CROWD - 1].use.err.code, ERR_LIMIT);
+    assert_int_equal(tried[CROWD - 1].hold.err.code, ERR_LIMIT);
     world_advance(world, 21);
     assert_int_equal(pool_ready(world->core->pool), 2);
     world_advance(world, 1000);
     assert_int_equal(pool_ready(world->core->pool), 2);
     for (unsigned i = 0; i < CROWD; i++)
-        session_use_end(&tried[i].use);
+        session_hold_end(&tried[i].hold);
 }
 
 static void a_claim_is_durable_before_it_is_used(void **state)
@@ -243,7 +243,7 @@ static void a_claim_is_durable_before_it_is_used(void **state)
     fake_store_hold(world->store, false);
     world_settle(world);
     assert_int_equal(tried.ready, 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_claimed_member_gets_the_limits_of_its_session(void **state)
@@ -258,9 +258,9 @@ static void a_claimed_member_gets_the_limits_of_its_session(void **state)
     world_use(world, world_open(world, &request, &opened), &tried);
     assert_int_equal(metric(world, METRIC_POOL_HITS), 1);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_UPDATE), 1);
-    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(tried.use.sandbox)),
+    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(tried.hold.sandbox)),
                      64ULL << 20);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void limits_that_cannot_be_set_fail_the_use_and_destroy_the_member(void **state)
@@ -274,7 +274,7 @@ static void limits_that_cannot_be_set_fail_the_use_and_destroy_the_member(void *
     request.limits.memory_bytes = 64ULL << 20;
     fake_backend_refuse(world->backend, FAKE_UPDATE, 1, ERR_BACKEND);
     world_use(world, world_open(world, &request, &opened), &tried);
-    assert_int_equal(tried.use.err.code, ERR_BACKEND);
+    assert_int_equal(tried.hold.err.code, ERR_BACKEND);
     assert_int_equal(fake_backend_count(world->backend), 1);
     assert_int_equal(pool_ready(world->core->pool), 1);
 }
@@ -289,9 +289,9 @@ static void another_template_is_not_taken_from_the_pool(void **state)
     start_with(world, 1);
     request.network = NETWORK_OPEN;
     world_use(world, world_open(world, &request, &opened), &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(metric(world, METRIC_POOL_HITS), 0);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_dead_member_is_never_handed_out(void **state)
@@ -310,8 +310,8 @@ static void a_dead_member_is_never_handed_out(void **state)
     assert_false(fake_backend_has(world->backend, id));
     assert_int_equal(pool_ready(world->core->pool), 1);
     world_use(world, world_open_simple(world, "ann", NULL), &tried);
-    assert_string_not_equal(sandbox_id(tried.use.sandbox), id);
-    session_use_end(&tried.use);
+    assert_string_not_equal(sandbox_id(tried.hold.sandbox), id);
+    session_hold_end(&tried.hold);
 }
 
 static void a_member_that_dies_while_it_is_claimed_is_replaced(void **state)
@@ -329,9 +329,9 @@ static void a_member_that_dies_while_it_is_claimed_is_replaced(void **state)
     fake_store_hold(world->store, false);
     world_settle(world);
     assert_int_equal(tried.ready, 1);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 1);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 1);
+    session_hold_end(&tried.hold);
 }
 
 static void a_refill_that_fails_backs_off(void **state)
@@ -362,12 +362,12 @@ static void members_yield_to_sessions_at_the_cap(void **state)
     request.network = NETWORK_OPEN;
     for (int i = 0; i < 2; i++) {
         world_use(world, world_open(world, &request, &opened), &tried[i]);
-        assert_int_equal(tried[i].use.err.code, ERR_NONE);
+        assert_int_equal(tried[i].hold.err.code, ERR_NONE);
         assert_int_equal(fake_backend_count(world->backend), 2);
     }
     assert_int_equal(pool_ready(world->core->pool), 0);
     world_use(world, world_open(world, &request, &opened), &tried[0]);
-    assert_int_equal(tried[0].use.err.code, ERR_LIMIT);
+    assert_int_equal(tried[0].hold.err.code, ERR_LIMIT);
 }
 
 static void the_pool_takes_no_slot_that_somebody_waits_for(void **state)
@@ -386,9 +386,9 @@ static void the_pool_takes_no_slot_that_somebody_waits_for(void **state)
     world_use(world, world_open_simple(world, "bob", NULL), &waiting);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(waiting.ready, 1);
-    assert_int_equal(waiting.use.err.code, ERR_NONE);
+    assert_int_equal(waiting.hold.err.code, ERR_NONE);
     assert_int_equal(pool_ready(world->core->pool), 0);
-    session_use_end(&waiting.use);
+    session_hold_end(&waiting.hold);
 }
 
 static void members_of_an_earlier_daemon_are_replaced(void **state)
@@ -419,7 +419,7 @@ static void the_sandbox_of_a_session_never_comes_back_to_the_pool(void **state)
     session = world_open_simple(world, "ann", NULL);
     world_use(world, session, &tried);
     memcpy(id, sandbox_id(session->sandbox), sizeof(id));
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_end(world, session, END_DELETED, &ended);
     assert_false(fake_backend_has(world->backend, id));
 }

@@ -88,7 +88,7 @@ static void idle_counts_from_the_end_of_the_last_use(void **state)
     world_advance(world, 10 * MINUTE_MS);
     assert_non_null(world_find(world, id));
     assert_int_equal(session_idle_remaining_ms(session), MINUTE_MS);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_advance(world, MINUTE_MS - 1);
     assert_int_equal(session_idle_remaining_ms(session), 1);
     world_advance(world, 1);
@@ -103,7 +103,7 @@ static void a_use_just_before_the_end_gives_a_full_timeout_again(void **state)
 
     world_advance(world, MINUTE_MS - 1);
     world_use(world, session, &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     assert_int_equal(session_idle_remaining_ms(session), MINUTE_MS);
 }
 
@@ -145,10 +145,10 @@ static void two_uses_at_once_are_idle_only_after_the_second(void **state)
 
     world_use(world, session, &first);
     world_use(world, session, &second);
-    session_use_end(&first.use);
+    session_hold_end(&first.hold);
     world_advance(world, 2 * MINUTE_MS);
     assert_int_equal(session->state, SESSION_OPEN);
-    session_use_end(&second.use);
+    session_hold_end(&second.hold);
     assert_int_equal(session_idle_remaining_ms(session), MINUTE_MS);
 }
 
@@ -165,7 +165,7 @@ static void waiting_for_the_sandbox_is_not_being_idle(void **state)
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
     assert_int_equal(tried.ready, 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 /* --- lease --------------------------------------------------------------------------------- */
@@ -182,7 +182,7 @@ static void a_lease_ends_the_session_even_if_it_is_used(void **state)
     assert_int_equal(tried.lost, 0);
     world_advance(world, 1);
     assert_int_equal(tried.lost, 1);
-    assert_int_equal(tried.use.lost.kind, END_LEASE);
+    assert_int_equal(tried.hold.lost.kind, END_LEASE);
     assert_ended(world, id, "lease");
 }
 
@@ -241,7 +241,7 @@ static void keepalive_of_an_ending_session_is_refused(void **state)
     struct error err = { 0 };
 
     world_use(world, session, &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     world_advance(world, MINUTE_MS);
     assert_int_equal(session->state, SESSION_ENDING);
@@ -276,11 +276,11 @@ static void running_work_gets_the_grace_and_new_work_is_refused(void **state)
     assert_int_equal(session_next_end(session, &left_ms), END_LIFETIME);
     assert_int_equal(left_ms, world->config.session.grace_ms);
     world_use(world, session, &late);
-    assert_int_equal(late.use.err.code, ERR_GONE);
-    assert_string_equal(late.use.err.name, "session_ending");
+    assert_int_equal(late.hold.err.code, ERR_GONE);
+    assert_string_equal(late.hold.err.name, "session_ending");
     world_advance(world, world->config.session.grace_ms);
     assert_int_equal(running.lost, 1);
-    assert_int_equal(running.use.lost.kind, END_LIFETIME);
+    assert_int_equal(running.hold.lost.kind, END_LIFETIME);
     assert_ended(world, id, "lifetime");
 }
 
@@ -293,7 +293,7 @@ static void work_that_ends_during_the_grace_ends_the_session(void **state)
 
     world_use(world, session, &tried);
     world_advance(world, MINUTE_MS + 1000);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_settle(world);
     assert_ended(world, id, "lifetime");
 }
@@ -317,9 +317,9 @@ static void a_longer_lifetime_during_the_grace_saves_it(void **state)
     world_advance(world, MINUTE_MS);
     assert_int_equal(running.lost, 0);
     world_use(world, session, &late);
-    assert_int_equal(late.use.err.code, ERR_NONE);
-    session_use_end(&running.use);
-    session_use_end(&late.use);
+    assert_int_equal(late.hold.err.code, ERR_NONE);
+    session_hold_end(&running.hold);
+    session_hold_end(&late.hold);
 }
 
 /* --- pause at timeout ---------------------------------------------------------------------- */
@@ -344,9 +344,9 @@ static void on_timeout_pause_freezes_instead_of_ending(void **state)
     assert_int_equal(session_next_end(session, &left_ms), END_LIFETIME);
     world_advance(world, 60 * MINUTE_MS);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(session_lease_remaining_ms(session), MINUTE_MS);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_paused_session_is_not_idle_but_its_lease_and_lifetime_count(void **state)
@@ -714,8 +714,8 @@ static void idle_may_release_the_sandbox_and_keep_the_session(void **state)
     assert_int_equal(session->state, SESSION_OPEN);
     world_use(world, session, &tried);
     assert_int_equal(tried.ready, 1);
-    assert_int_equal(tried.use.generation, 2);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.generation, 2);
+    session_hold_end(&tried.hold);
     world_advance(world, 31 * MINUTE_MS);
     assert_null(session->sandbox);
     world_advance(world, 24 * 60 * MINUTE_MS);

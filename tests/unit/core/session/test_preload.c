@@ -71,8 +71,8 @@ static void m14_uses_wait_for_the_one_in_flight(void **state)
     world_settle(world);
     assert_int_equal(first.ready + second.ready, 2);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
-    session_use_end(&first.use);
-    session_use_end(&second.use);
+    session_hold_end(&first.hold);
+    session_hold_end(&second.hold);
 }
 
 static void a_waiter_that_gives_up_does_not_kill_it(void **state)
@@ -84,7 +84,7 @@ static void a_waiter_that_gives_up_does_not_kill_it(void **state)
     fake_backend_hold(world->backend, FAKE_CREATE, true);
     session = world_open_simple(world, "ann", NULL);
     world_use(world, session, &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
     assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
@@ -104,9 +104,9 @@ static void nor_when_it_waits_for_a_slot(void **state)
     world_use(world, first, &holder);
     second = world_open_simple(world, "bob", NULL);
     world_use(world, second, &tried);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
     world_settle(world);
-    session_use_end(&holder.use);
+    session_hold_end(&holder.hold);
     world_end(world, first, END_DELETED, &(struct ended){ 0 });
     world_settle(world);
     assert_non_null(second->sandbox);
@@ -124,12 +124,12 @@ static void its_failure_is_told_to_a_use_only_and_the_next_use_tries_again(void 
     assert_non_null(session);
     assert_int_equal(session->start_error->code, ERR_BACKEND);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_BACKEND);
+    assert_int_equal(tried.hold.err.code, ERR_BACKEND);
     world_advance(world, 1000);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_null(session->start_error);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 /* It says the same each time, and is not tried by itself. */
@@ -138,7 +138,7 @@ static void a_failure_that_will_not_pass_stays_what_it_is(void **state)
     struct world *world = *state;
     struct session *session;
     struct tried tried;
-    char first[sizeof(tried.use.err.message)];
+    char first[sizeof(tried.hold.err.message)];
 
     fake_backend_refuse(world->backend, FAKE_CREATE, 100, ERR_CONFLICT);
     session = world_open_simple(world, "ann", NULL);
@@ -148,9 +148,9 @@ static void a_failure_that_will_not_pass_stays_what_it_is(void **state)
     memcpy(first, session->start_error->message, sizeof(first));
     for (int i = 0; i < 3; i++) {
         world_use(world, session, &tried);
-        assert_int_equal(tried.use.err.code, ERR_CONFLICT);
-        assert_false(tried.use.err.retryable);
-        assert_string_equal(tried.use.err.message, first);
+        assert_int_equal(tried.hold.err.code, ERR_CONFLICT);
+        assert_false(tried.hold.err.retryable);
+        assert_string_equal(tried.hold.err.message, first);
     }
 }
 
@@ -331,8 +331,8 @@ static void one_with_other_resources_than_asked_is_not_ready(void **state)
     assert_int_equal(fake_backend_count(world->backend), 0);
     fake_backend_give_memory(world->backend, 2ULL << 30);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    session_hold_end(&tried.hold);
 }
 
 /* --- what the record promises -------------------------------------------------------------- */
@@ -363,10 +363,10 @@ static void e15_after_a_teardown_the_next_use_starts_a_new_one(void **state)
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_true(session->reset_pending);
     assert_int_equal(world_events(world, session->id, "sandbox.reset"), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 /* Killed after any number of turns: the next execution is told of the reset if there was one. */
@@ -388,10 +388,10 @@ static void e15_the_reset_is_told_whenever_the_daemon_dies(void **state)
         session = world_find(world, id);
         world_use(world, session, &tried);
         world_settle(world);
-        assert_int_equal(tried.use.err.code, ERR_NONE);
+        assert_int_equal(tried.hold.err.code, ERR_NONE);
         assert_int_equal(session->reset_pending, session->generation > 1);
         assert_int_equal(world_events(world, id, "sandbox.reset"), session->generation - 1);
-        session_use_end(&tried.use);
+        session_hold_end(&tried.hold);
         world_end(world, session, END_DELETED, &(struct ended){ 0 });
     }
 }
@@ -406,9 +406,9 @@ static void e21_a_crashed_sandbox_is_replaced_by_the_next_use(void **state)
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(session->generation, 2);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void e22_restored_sandboxes_hold_their_slots(void **state)

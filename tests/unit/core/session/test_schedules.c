@@ -153,8 +153,8 @@ static void check_uses(struct schedule *schedule)
         if (!schedule->used[i])
             continue;
         CHECK(schedule, tried->ready <= 1 && tried->lost <= tried->ready);
-        if (tried->use.granted)
-            CHECK(schedule, tried->use.sandbox == tried->use.session->sandbox);
+        if (tried->hold.granted)
+            CHECK(schedule, tried->hold.sandbox == tried->hold.session->sandbox);
     }
 }
 
@@ -205,9 +205,9 @@ static void follow(struct schedule *schedule)
 
         if (!schedule->used[i])
             continue;
-        if (!tried->ready || tried->use.err.code == ERR_NONE)
+        if (!tried->ready || tried->hold.err.code == ERR_NONE)
             schedule->used[i]->last_use_us = schedule->world.clock.boot_us;
-        if (tried->lost || (tried->ready && tried->use.err.code != ERR_NONE))
+        if (tried->lost || (tried->ready && tried->hold.err.code != ERR_NONE))
             schedule->used[i] = NULL;
     }
 }
@@ -286,7 +286,7 @@ static void step_finish(struct schedule *schedule)
         return;
     schedule->used[i]->last_use_us = schedule->world.clock.boot_us;
     schedule->used[i] = NULL;
-    session_use_end(&schedule->uses[i].use);
+    session_hold_end(&schedule->uses[i].hold);
 }
 
 static struct sandbox *draw_sandbox(struct schedule *schedule)
@@ -535,7 +535,7 @@ static void finish(struct schedule *schedule)
     fake_store_hold(world->store, false);
     for (unsigned i = 0; i < USES; i++) {
         if (schedule->used[i])
-            session_use_end(&schedule->uses[i].use);
+            session_hold_end(&schedule->uses[i].hold);
         schedule->used[i] = NULL;
     }
     check_all(schedule);

@@ -315,8 +315,8 @@ static struct session *open_used(struct world *world)
 
     world_use(world, session, &tried);
     assert_int_equal(tried.ready, 1);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    session_use_end(&tried.use);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    session_hold_end(&tried.hold);
     return session;
 }
 
@@ -456,7 +456,7 @@ static void deleting_a_session_whose_sandbox_is_being_made_undoes_it(void **stat
     world_use(world, session, &tried);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(tried.ready, 1);
-    assert_int_equal(tried.use.err.code, ERR_GONE);
+    assert_int_equal(tried.hold.err.code, ERR_GONE);
     assert_int_equal(ended.done, 0);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
@@ -513,10 +513,10 @@ static void teardown_removes_the_sandbox_and_the_next_use_gets_a_new_generation(
     assert_int_equal(fake_backend_count(world->backend), 0);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_DESTROY), 1);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.generation, 2);
+    assert_int_equal(tried.hold.generation, 2);
     assert_true(session->reset_pending);
     assert_int_equal(world_events(world, session->id, "sandbox.reset"), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_replacement_has_the_new_limits(void **state)
@@ -558,13 +558,13 @@ static void pausing_freezes_and_the_next_use_thaws(void **state)
     assert_int_equal(session->state, SESSION_PAUSED);
     assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_NONE);
-    assert_int_equal(tried.use.generation, 1);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 1);
     assert_int_equal(session->state, SESSION_OPEN);
     assert_false(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
     assert_int_equal(world_events(world, session->id, "session.paused"), 1);
     assert_int_equal(world_events(world, session->id, "session.resumed"), 1);
-    session_use_end(&tried.use);
+    session_hold_end(&tried.hold);
 }
 
 static void a_paused_session_without_auto_resume_refuses_uses(void **state)
@@ -582,8 +582,8 @@ static void a_paused_session_without_auto_resume_refuses_uses(void **state)
     assert_int_equal(session_patch(session, &patch, NULL), 0);
     session_pause(session, NULL, NULL);
     world_use(world, session, &tried);
-    assert_int_equal(tried.use.err.code, ERR_CONFLICT);
-    assert_string_equal(tried.use.err.name, "paused");
+    assert_int_equal(tried.hold.err.code, ERR_CONFLICT);
+    assert_string_equal(tried.hold.err.name, "paused");
 }
 
 static void a_pause_that_fails_leaves_the_session_open_and_says_why(void **state)
@@ -685,7 +685,7 @@ static void a_shutdown_that_destroys_ends_everything_with_its_reason(void **stat
 
         memcpy(ids[i], session->id, ID_SIZE);
         world_use(world, session, &tried);
-        session_use_end(&tried.use);
+        session_hold_end(&tried.hold);
     }
     core_stop(world->core, true, 10000, on_stopped, &stopped);
     world_advance(world, 100);
