@@ -71,7 +71,7 @@ def test_an_owner_cannot_reach_the_client_of_another(keys, keyed):
     assert bob.post(message("ping", number=1)).status == 404
     assert bob.end().status == 404
     bob.common["Mcp-Session-Id"] = bob.id
-    assert "there is no session" in bob.bash("cat note", session_id=session["id"])
+    assert "not found" in bob.bash("cat note", session_id=session["id"])
     answer, _ = bob.ask("resources/read", {"uri": f"sandglass://{session['id']}/note"})
     assert answer["error"]["code"] == -32002
     assert daemon.request("POST", "/mcp", message("ping", number=1)).status == 401

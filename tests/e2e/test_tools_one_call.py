@@ -71,7 +71,7 @@ def test_sessions_are_listed_created_and_destroyed(daemon):
     assert listed["total"] == 1 and listed["max_sessions"] > 1 and listed["sessions"][0]["ttl_remaining"]
     assert json.loads(text_of(call(daemon, "manage_session", bob, operation="list")))["total"] == 0
     result = call(daemon, "manage_session", bob, operation="destroy", session_id=made["session_id"])
-    assert result["is_error"] and "there is no session" in text_of(result)
+    assert result["is_error"] and "not found" in text_of(result)
     result = call(daemon, "manage_session", ann, operation="destroy")
     assert "session_id is required for destroy operation" in text_of(result)
     result = call(daemon, "manage_session", ann, operation="destroy", session_id=made["session_id"])
