@@ -292,14 +292,11 @@ static void choose_sessions(struct removal *removal, const struct session_filter
                             int64_t idle_ms)
 {
     struct core *core = removal->request->core;
-    struct session *session;
+    const struct session *session = NULL;
 
-    list_for_each (session, &core->sessions, node) {
-        const char *reason;
+    while ((session = session_filter_next(filter, core, session))) {
+        const char *reason = why_not_idle(session, idle_ms);
 
-        if (!session_filter_matches(filter, session))
-            continue;
-        reason = why_not_idle(session, idle_ms);
         if (reason) {
             skip(removal, session, reason);
             continue;
@@ -342,7 +339,7 @@ static void delete_sessions(struct api_request *request)
     struct removal *removal;
     struct error err = { 0 };
 
-    if (session_filter_init(&filter, request, &err) < 0 ||
+    if (api_read_filter(request, &filter, &err) < 0 ||
         api_parameter_bool(request, "dry_run", &dry_run, &err) < 0 ||
         api_parameter_ms(request, "idle_longer_than", INT64_MAX / 2000, &idle_ms, &err) < 0) {
         api_fail(request, &err);
@@ -353,7 +350,7 @@ static void delete_sessions(struct api_request *request)
     removal->dry_run = dry_run;
     removal->skipped = BUFFER_INIT(API_REPLY_MAXIMUM);
     buffer_append_byte(&removal->skipped, '[');
-    if (!filter.ended)
+    if (!session_filter_is_ended(&filter))
         choose_sessions(removal, &filter, idle_ms);
     if (!dry_run) {
         remove_chosen(removal);

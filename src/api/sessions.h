@@ -3,6 +3,7 @@
 /* What the routes of sessions share: filters, and answers with a session. */
 
 #include "api/request.h"
+#include "service/sessions.h"
 
 enum {
     SECONDS_MAXIMUM = 315360000,     /* ten years: longer is taken for a mistake */
@@ -12,25 +13,10 @@ enum {
 /* Whether an object of texts can be variables of a program. Values are never told. */
 int check_variables(const char *field, const json_t *variables, struct error *err);
 
-struct session_filter {
-    const struct api_request *request; /* borrowed: whose sessions */
-    struct store_label *labels;        /* owned, with the names */
-    unsigned label_count;
-    int state;  /* enum session_state, -1 for any */
-    bool ended; /* those of the store instead */
-};
-
-int session_filter_init(struct session_filter *filter, const struct api_request *request,
-                        struct error *err);
-void session_filter_fini(struct session_filter *filter);
-
-static inline void scoped_session_filter_fini(struct session_filter *filter)
-{
-    session_filter_fini(filter);
-}
-
-/* Of the caller's, and as asked. */
-bool session_filter_matches(const struct session_filter *filter, const struct session *session);
+/* Which sessions the parameters label, state and owner of a request mean; its texts are borrowed
+ * from the request. */
+int api_read_filter(const struct api_request *request, struct session_filter *filter,
+                    struct error *err);
 
 /* GET /sessions */
 void api_list_sessions(struct api_request *request);

@@ -4,6 +4,7 @@
 #include "config/config.h"
 #include "core/run/context.h"
 #include "mcp/private.h"
+#include "service/sessions.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +117,7 @@ struct mcp_client *mcp_client_find(struct mcp *mcp, const struct identity *calle
     struct session *session;
 
     if (client)
-        return str_equal(client->identity.owner, caller->owner) ? client : NULL;
+        return identity_has_owner_of(caller, &client->identity) ? client : NULL;
     if (!id_is_valid(id, ID_MCP_CLIENT) && !id_is_valid(id, ID_MCP_PIPE))
         return NULL;
     session = find_own_session(mcp, caller->owner, id);
@@ -240,43 +241,40 @@ static void on_ended(struct session_op *op)
         finish(farewell);
 }
 
-static bool goes_with(const struct session *session, const struct mcp_client *client)
+/* A daemon that stops leaves them to the next one, to which the client may come back. */
+static size_t count_sessions(const struct mcp_client *client, const struct session_filter *filter)
 {
-    char id[ID_SIZE];
-
-    /* A daemon that stops leaves them to the next one, to which the client may come back. */
-    if (client->mcp->parts.core->stopping)
-        return false;
-    if (session->state == SESSION_ENDED || !str_equal(session->owner, client->identity.owner))
-        return false;
-    mcp_session_client(session, id);
-    return strcmp(id, client->id) == 0;
-}
-
-static size_t count_sessions(const struct mcp_client *client)
-{
-    struct session *session;
+    const struct session *session = NULL;
     size_t count = 0;
 
-    list_for_each (session, &client->mcp->parts.core->sessions, node)
-        count += goes_with(session, client);
+    if (client->mcp->parts.core->stopping)
+        return 0;
+    while ((session = session_filter_next(filter, client->mcp->parts.core, session)))
+        count++;
     return count;
 }
 
 static struct mcp_farewell *end_sessions(const struct mcp_client *client)
 {
-    size_t count = count_sessions(client), at = 0;
-    struct mcp_farewell *farewell =
-        xcalloc(1, sizeof(struct mcp_farewell) + count * sizeof(struct parting));
+    struct core *core = client->mcp->parts.core;
+    scoped(free) char *label = xasprintf(MCP_LABEL "=%s", client->id);
+    scoped(session_filter_fini) struct session_filter filter = { .owner = client->identity.owner,
+                                                                 .states = ~(1u << SESSION_ENDED) };
+    struct mcp_farewell *farewell;
     struct session *session, *following;
+    size_t count;
 
+    (void)session_filter_add_label(&filter, label);
+    count = count_sessions(client, &filter);
+    farewell = xcalloc(1, sizeof(struct mcp_farewell) + count * sizeof(struct parting));
     farewell->mcp = client->mcp;
     farewell->count = farewell->pending = count;
-    list_for_each_safe (session, following, &client->mcp->parts.core->sessions, node) {
-        if (!goes_with(session, client))
-            continue;
+    following = count ? session_filter_next(&filter, core, NULL) : NULL;
+    for (size_t at = 0; at < count; at++) {
+        session = following;
+        following = session_filter_next(&filter, core, session);
         farewell->partings[at].farewell = farewell;
-        session_end(session, END_DELETED, MCP_END_DETAIL, &farewell->partings[at++].op, on_ended);
+        session_end(session, END_DELETED, MCP_END_DETAIL, &farewell->partings[at].op, on_ended);
     }
     return farewell;
 }

@@ -12,8 +12,9 @@ struct identity {
     bool any_owner;           /* an administrator: reaches the sessions of every owner */
 };
 
-/* Whether something that belongs to `owner` is within reach. */
-static inline bool identity_reaches(const struct identity *identity, const char *owner)
+/* Whether both act for one owner; an administrator for their own. */
+static inline bool identity_has_owner_of(const struct identity *identity,
+                                         const struct identity *other)
 {
-    return identity->any_owner || str_equal(identity->owner ? identity->owner : "", owner);
+    return str_equal(identity->owner, other->owner);
 }

@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "core/core.h"
 #include "service/find.h"
+#include "service/sessions.h"
 #include "tools/work.h"
 
 #include <string.h>
@@ -59,24 +60,20 @@ static bool is_anothers(const struct tool_call *call, const struct session *sess
     return client && !str_equal(client, call->client);
 }
 
-static bool is_shown(const struct tool_call *call, const struct session *session)
-{
-    return str_equal(session->owner, call->owner) && !is_anothers(call, session) &&
-           (session->state == SESSION_OPEN || session->state == SESSION_PAUSED);
-}
-
 static void list_sessions(struct tool_call *call)
 {
-    const struct core *core = call->tools->core;
+    struct core *core = call->tools->core;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(TOOL_RESULT_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
-    const struct session *session;
+    struct session_filter own = { .owner = call->owner,
+                                  .states = 1u << SESSION_OPEN | 1u << SESSION_PAUSED };
+    const struct session *session = NULL;
     int64_t total = 0;
 
     json_begin_object(&json, NULL);
     json_begin_array(&json, "sessions");
-    list_for_each (session, &core->sessions, node) {
-        if (!is_shown(call, session))
+    while ((session = session_filter_next(&own, core, session))) {
+        if (is_anothers(call, session))
             continue;
         json_begin_object(&json, NULL);
         json_put_text(&json, "session_id", session->id);
