@@ -16,6 +16,33 @@ enum {
     ROUNDS_PER_TURN = 16,
 };
 
+/* --- states ------------------------------------------------------------------------------- */
+
+#define TO(state) (1U << (state))
+#define TO_END (TO(CALL_FINISHED) | TO(CALL_CANCELLED))
+
+static const unsigned successors[] = {
+    [CALL_CONNECTING] = TO(CALL_CONNECTING) | TO(CALL_BACKLOGGED) | TO(CALL_ASKING) | TO_END,
+    [CALL_BACKLOGGED] = TO(CALL_CONNECTING) | TO_END,
+    [CALL_ASKING] = TO(CALL_CONNECTING) | TO(CALL_ANSWERED) | TO_END,
+    [CALL_ANSWERED] = TO(CALL_RAW) | TO_END,
+    [CALL_RAW] = TO_END,
+    [CALL_FINISHED] = TO(CALL_CANCELLED),
+    [CALL_CANCELLED] = TO(CALL_CANCELLED),
+};
+
+void call_enter(struct http_call *call, enum call_state state)
+{
+    assert(successors[call->state] & TO(state));
+    call->state = state;
+}
+
+/* Connected and not at its end. */
+static bool call_is_open(const struct http_call *call)
+{
+    return call->state == CALL_ASKING || call->state == CALL_ANSWERED || call->state == CALL_RAW;
+}
+
 /* --- the end ------------------------------------------------------------------------------- */
 
 void call_free(struct http_call *call)
@@ -23,22 +50,23 @@ void call_free(struct http_call *call)
     struct loop *loop = call->client->loop;
 
     loop_undefer(loop, &call->work);
-    timer_stop(&call->timer);
-    io_watch_stop(&call->socket);
-    fd_close(call->socket.fd);
+    timer_stop(&call->connection.timer);
+    io_watch_stop(&call->connection.socket);
+    fd_close(call->connection.socket.fd);
     list_remove(&call->link);
-    send_queue_fini(&call->send_queue);
-    buffer_fini(&call->again);
-    buffer_fini(&call->input);
-    http_parser_free(call->parser);
+    send_queue_fini(&call->request.queue);
+    buffer_fini(&call->request.again);
+    buffer_fini(&call->answer.unparsed);
+    http_parser_free(call->answer.parser);
     free(call);
 }
 
 void call_finish(struct http_call *call, const struct error *err)
 {
-    if (call->finished)
+    if (call->state >= CALL_FINISHED)
         return;
-    call->finished = true;
+    call_enter(call, CALL_FINISHED);
+    timer_stop(&call->connection.timer);
     if (err)
         call->err = *err;
     call_wake(call);
@@ -57,7 +85,7 @@ static void call_end(struct http_call *call)
 {
     struct http_call_handler handler = call->handler;
 
-    io_watch_stop(&call->socket);
+    io_watch_stop(&call->connection.socket);
     call_give_back(call);
     call->settling = true;
     handler.on_end(call, call->err.code ? &call->err : NULL);
@@ -70,18 +98,19 @@ static void call_end(struct http_call *call)
  * nothing, or nothing more when repeated, is sent once more on a fresh one. */
 static bool call_retry(struct http_call *call)
 {
-    bool may_repeat = call->method != HTTP_POST && call->method != HTTP_PATCH;
+    bool may_repeat = call->request.method != HTTP_POST && call->request.method != HTTP_PATCH;
 
-    if (!call->reused || !may_repeat || !call->again.length || call->has_head ||
-        !http_parser_is_idle(call->parser))
+    if (!call->connection.reused || !may_repeat || !call->request.again.length ||
+        call->state != CALL_ASKING || !http_parser_is_idle(call->answer.parser))
         return false;
-    io_watch_stop(&call->socket);
-    fd_close(steal_fd(&call->socket.fd));
-    call->reused = false;
-    call->peer_ended = call->peer_reset = false;
-    call->write_failed = false;
-    send_queue_fini(&call->send_queue);
-    (void)send_queue_append(&call->send_queue, call->again.data, call->again.length);
+    io_watch_stop(&call->connection.socket);
+    fd_close(steal_fd(&call->connection.socket.fd));
+    call->connection.reused = false;
+    call->answer.input = INPUT_OPEN;
+    call->request.sending = SENDING_ENDED;
+    send_queue_fini(&call->request.queue);
+    (void)send_queue_append(&call->request.queue, call->request.again.data,
+                            call->request.again.length);
     call_connect(call);
     return true;
 }
@@ -94,9 +123,9 @@ static void call_fail_unanswered(struct http_call *call)
 
 static bool step_end_of_input(struct http_call *call)
 {
-    bool is_idle = http_parser_is_idle(call->parser);
+    bool is_idle = http_parser_is_idle(call->answer.parser);
 
-    if (!call->peer_reset && http_parser_eof(call->parser) == HTTP_DONE)
+    if (call->answer.input == INPUT_ENDED && http_parser_eof(call->answer.parser) == HTTP_DONE)
         call_finish(call, NULL);
     else if (!is_idle)
         call_fail(call, ERR_BACKEND, "cut its answer off");
@@ -107,31 +136,31 @@ static bool step_end_of_input(struct http_call *call)
 
 static void parser_expect_answer(struct http_call *call)
 {
-    if (call->method == HTTP_HEAD)
-        http_parser_expect_no_body(call->parser);
+    if (call->request.method == HTTP_HEAD)
+        http_parser_expect_no_body(call->answer.parser);
 }
 
 static void answer_take_head(struct http_call *call)
 {
-    const struct http_head *head = http_parser_head(call->parser);
+    const struct http_head *head = http_parser_head(call->answer.parser);
 
     if (head->status < 200 && head->status != 101)
         return;
-    call->status = head->status;
-    call->has_head = true;
+    call->answer.status = head->status;
+    call_enter(call, CALL_ANSWERED);
     if (call->handler.on_head)
         call->handler.on_head(call, head);
 }
 
 static void answer_take_end(struct http_call *call)
 {
-    if (!call->has_head) {
-        http_parser_next(call->parser);
+    if (call->state == CALL_ASKING) {
+        http_parser_next(call->answer.parser);
         parser_expect_answer(call);
-    } else if (call->status == 101) {
-        call->raw = true;
-        call->body_ended = false;
-        call->wants_room = true;
+    } else if (call->state == CALL_ANSWERED && call->answer.status == 101) {
+        call_enter(call, CALL_RAW);
+        if (call->request.sending != SENDING_FAILED)
+            call->request.sending = SENDING_WANTS_ROOM;
     } else {
         call_finish(call, NULL);
     }
@@ -142,12 +171,12 @@ static bool step_answer(struct http_call *call)
     const uint8_t *body;
     size_t length;
     size_t used = 0;
-    enum http_event event =
-        http_parser_feed(call->parser, call->data, call->left, &used, &body, &length);
+    enum http_event event = http_parser_feed(call->answer.parser, call->answer.data,
+                                             call->answer.left, &used, &body, &length);
 
     if (used) {
-        call->data += used;
-        call->left -= used;
+        call->answer.data += used;
+        call->answer.left -= used;
     }
     switch (event) {
     case HTTP_HEAD_DONE:
@@ -160,50 +189,50 @@ static bool step_answer(struct http_call *call)
         answer_take_end(call);
         return true;
     case HTTP_NEED_MORE:
-        return call->peer_ended && step_end_of_input(call);
+        return call->answer.input != INPUT_OPEN && step_end_of_input(call);
     case HTTP_BAD:
         break;
     }
     call_fail(call, ERR_BACKEND, "sent a malformed answer");
-    error_hint(&call->err, "%s", http_parser_reason(call->parser));
+    error_hint(&call->err, "%s", http_parser_reason(call->answer.parser));
     return true;
 }
 
 static bool step_raw(struct http_call *call)
 {
-    const uint8_t *data = call->data;
-    size_t length = call->left;
+    const uint8_t *data = call->answer.data;
+    size_t length = call->answer.left;
 
-    call->left = 0;
+    call->answer.left = 0;
     if (length)
         call->handler.on_data(call, data, length);
-    else if (call->peer_reset)
+    else if (call->answer.input == INPUT_RESET)
         call_fail(call, ERR_BACKEND, "cut the stream off");
-    else if (call->peer_ended)
+    else if (call->answer.input == INPUT_ENDED)
         call_finish(call, NULL);
-    return length || call->peer_ended;
+    return length || call->answer.input != INPUT_OPEN;
 }
 
 /* Whether on_writable is due. */
 static bool call_has_room(const struct http_call *call)
 {
-    return call->wants_room && !call->body_ended && !call->write_failed && !call->connecting &&
-           call->send_queue.pending < LOW_WATER;
+    return call_is_open(call) && call->request.sending == SENDING_WANTS_ROOM &&
+           call->request.queue.pending < LOW_WATER;
 }
 
 static bool call_step(struct http_call *call)
 {
-    if (call->finished || call->cancelled || call->connecting)
+    if (!call_is_open(call))
         return false;
     if (call_has_room(call)) {
-        call->wants_room = false;
+        call->request.sending = SENDING_OPEN;
         if (call->handler.on_writable)
             call->handler.on_writable(call);
         return true;
     }
-    if (call->paused)
+    if (call->answer.paused)
         return false;
-    return call->raw ? step_raw(call) : step_answer(call);
+    return call->state == CALL_RAW ? step_raw(call) : step_answer(call);
 }
 
 /* --- settling ------------------------------------------------------------------------------ */
@@ -211,14 +240,16 @@ static bool call_step(struct http_call *call)
 /* An answer may come although the request could not be sent to its end; only reading tells. */
 static void call_flush(struct http_call *call)
 {
-    if (!call->send_queue.pending || call->connecting || call->write_failed)
+    if (!call->request.queue.pending || call_is_connecting(call) || call->err.code ||
+        call->request.sending == SENDING_FAILED)
         return;
-    if (send_queue_flush(&call->send_queue, call->socket.fd) == SEND_QUEUE_BROKEN) {
-        call->write_failed = true;
-        send_queue_fini(&call->send_queue);
+    if (send_queue_flush(&call->request.queue, call->connection.socket.fd) == SEND_QUEUE_BROKEN) {
+        call->request.sending = SENDING_FAILED;
+        send_queue_fini(&call->request.queue);
     }
-    if (call->raw && call->body_ended && !call->send_queue.pending)
-        (void)shutdown(call->socket.fd, SHUT_WR);
+    if (call->state == CALL_RAW && call->request.sending == SENDING_ENDED &&
+        !call->request.queue.pending)
+        (void)shutdown(call->connection.socket.fd, SHUT_WR);
 }
 
 static void call_run(struct http_call *call)
@@ -236,35 +267,36 @@ static void call_run(struct http_call *call)
 
 static void input_load(struct http_call *call)
 {
-    if (call->data)
+    if (call->answer.data)
         return;
-    call->data = call->input.data;
-    call->left = call->input.length;
+    call->answer.data = call->answer.unparsed.data;
+    call->answer.left = call->answer.unparsed.length;
 }
 
 static void input_store(struct http_call *call)
 {
-    if (call->input.length)
-        buffer_consume(&call->input, call->input.length - call->left);
+    if (call->answer.unparsed.length)
+        buffer_consume(&call->answer.unparsed, call->answer.unparsed.length - call->answer.left);
     else
-        (void)buffer_append(&call->input, call->data, call->left);
-    call->data = NULL;
-    call->left = 0;
+        (void)buffer_append(&call->answer.unparsed, call->answer.data, call->answer.left);
+    call->answer.data = NULL;
+    call->answer.left = 0;
 }
 
 static void on_call_ready(struct io_watch *watch, unsigned events);
 
 static void call_wait(struct http_call *call)
 {
-    bool reads = !call->connecting && !call->peer_ended && !call->paused;
-    bool writes = call->connecting ? !call->backlogged
-                                   : call->send_queue.pending || call_has_room(call);
+    bool reads = call_is_open(call) && call->answer.input == INPUT_OPEN && !call->answer.paused;
+    bool writes = call_is_connecting(call) ? call->state == CALL_CONNECTING
+                                           : call->request.queue.pending || call_has_room(call);
     unsigned events = (reads ? IO_READ : 0U) | (writes ? IO_WRITE : 0U);
 
-    if (call->socket.fd < 0 || !events)
-        io_watch_stop(&call->socket);
-    else if (events != call->socket.events)
-        io_watch_start(&call->socket, call->client->loop, call->socket.fd, events, on_call_ready);
+    if (call->connection.socket.fd < 0 || !events)
+        io_watch_stop(&call->connection.socket);
+    else if (events != call->connection.socket.events)
+        io_watch_start(&call->connection.socket, call->client->loop, call->connection.socket.fd,
+                       events, on_call_ready);
 }
 
 static void call_settle(struct http_call *call)
@@ -274,9 +306,9 @@ static void call_settle(struct http_call *call)
     call_run(call);
     input_store(call);
     call->settling = false;
-    if (call->cancelled)
+    if (call->state == CALL_CANCELLED)
         call_free(call);
-    else if (call->finished)
+    else if (call->state == CALL_FINISHED)
         call_end(call);
     else
         call_wait(call);
@@ -296,25 +328,27 @@ void call_wake(struct http_call *call)
 static void call_read(struct http_call *call)
 {
     uint8_t *scratch = call->client->scratch;
-    ssize_t length = recv(call->socket.fd, scratch, HTTP_CALL_INPUT_BYTES, MSG_DONTWAIT);
+    ssize_t length = recv(call->connection.socket.fd, scratch, HTTP_CALL_INPUT_BYTES, MSG_DONTWAIT);
 
-    call->peer_reset = length < 0 && errno != EAGAIN && errno != EINTR;
-    call->peer_ended = length == 0 || call->peer_reset;
+    if (length == 0)
+        call->answer.input = INPUT_ENDED;
+    else if (length < 0 && errno != EAGAIN && errno != EINTR)
+        call->answer.input = INPUT_RESET;
     if (length <= 0)
         return;
-    if (call->input.length) {
-        (void)buffer_append(&call->input, scratch, (size_t)length);
+    if (call->answer.unparsed.length) {
+        (void)buffer_append(&call->answer.unparsed, scratch, (size_t)length);
     } else {
-        call->data = scratch;
-        call->left = (size_t)length;
+        call->answer.data = scratch;
+        call->answer.left = (size_t)length;
     }
 }
 
 static void on_call_ready(struct io_watch *watch, unsigned events)
 {
-    struct http_call *call = container_of(watch, struct http_call, socket);
+    struct http_call *call = container_of(watch, struct http_call, connection.socket);
 
-    if (call->connecting)
+    if (call_is_connecting(call))
         call_connect_ready(call);
     else if (events & IO_READ)
         call_read(call);
@@ -323,8 +357,8 @@ static void on_call_ready(struct io_watch *watch, unsigned events)
 
 void call_connected(struct http_call *call)
 {
-    call->connecting = false;
-    timer_stop(&call->timer);
+    call_enter(call, CALL_ASKING);
+    timer_stop(&call->connection.timer);
     call_wake(call);
 }
 
@@ -337,15 +371,15 @@ static void put_request_head(struct buffer *head, struct http_call *call, const 
     struct http_client *client = call->client;
     char length[24];
 
-    buffer_appendf(head, "%s %s HTTP/1.1\r\n", http_method_name(call->method), target);
+    buffer_appendf(head, "%s %s HTTP/1.1\r\n", http_method_name(call->request.method), target);
     http_put_header(head, "Host", client->host);
     if (content_type)
         http_put_header(head, "Content-Type", content_type);
     snprintf(length, sizeof(length), "%lld", (long long)body_length);
-    if (call->streamed)
+    if (call->request.streamed)
         http_put_header(head, "Transfer-Encoding", "chunked");
-    else if (body_length > 0 || call->method == HTTP_POST || call->method == HTTP_PUT ||
-             call->method == HTTP_PATCH)
+    else if (body_length > 0 || call->request.method == HTTP_POST ||
+             call->request.method == HTTP_PUT || call->request.method == HTTP_PATCH)
         http_put_header(head, "Content-Length", length);
     buffer_append(head, client->headers.data, client->headers.length);
     for (; extra_headers && extra_headers[0]; extra_headers += 2)
@@ -371,12 +405,12 @@ static void call_fill(struct http_call *call, const char *target, const char *co
     size_t length = body_length > 0 ? (size_t)body_length : 0;
 
     put_request_head(&head, call, target, content_type, body_length, extra_headers);
-    if (head.overflowed || send_queue_append(&call->send_queue, head.data, head.length) < 0 ||
-        send_queue_append(&call->send_queue, body, length) < 0)
+    if (head.overflowed || send_queue_append(&call->request.queue, head.data, head.length) < 0 ||
+        send_queue_append(&call->request.queue, body, length) < 0)
         call_fail(call, ERR_TOO_LARGE, "is asked with too large a request");
-    if (call->streamed || buffer_append(&call->again, head.data, head.length) < 0 ||
-        buffer_append(&call->again, body, length) < 0)
-        buffer_fini(&call->again);
+    if (call->request.streamed || buffer_append(&call->request.again, head.data, head.length) < 0 ||
+        buffer_append(&call->request.again, body, length) < 0)
+        buffer_fini(&call->request.again);
 }
 
 struct http_call *http_client_request(struct http_client *client, enum http_method method,
@@ -391,22 +425,22 @@ struct http_call *http_client_request(struct http_client *client, enum http_meth
     call->client = client;
     call->handler = *handler;
     call->user = user;
-    call->method = method;
-    call->socket.fd = -1;
-    call->streamed = call->wants_room = body_length < 0;
-    call->body_ended = !call->streamed;
-    call->again = BUFFER_INIT(AGAIN_MAXIMUM);
-    call->input = BUFFER_INIT(2 * HTTP_CALL_INPUT_BYTES);
-    call->parser = http_parser_new(HTTP_KIND_RESPONSE, NULL);
+    call->request.method = method;
+    call->connection.socket.fd = -1;
+    call->request.streamed = body_length < 0;
+    call->request.sending = call->request.streamed ? SENDING_WANTS_ROOM : SENDING_ENDED;
+    call->request.again = BUFFER_INIT(AGAIN_MAXIMUM);
+    call->answer.unparsed = BUFFER_INIT(2 * HTTP_CALL_INPUT_BYTES);
+    call->answer.parser = http_parser_new(HTTP_KIND_RESPONSE, NULL);
     parser_expect_answer(call);
-    send_queue_init(&call->send_queue, SEND_QUEUE_MAXIMUM);
+    send_queue_init(&call->request.queue, SEND_QUEUE_MAXIMUM);
     list_append(&client->calls, &call->link);
     if (!target_is_valid(target)) {
         call_fail(call, ERR_INVALID, "is asked for a malformed target");
         return call;
     }
     call_fill(call, target, content_type, body, body_length, extra_headers);
-    if (!call->finished)
+    if (call->state == CALL_CONNECTING)
         call_connect(call);
     return call;
 }
@@ -418,59 +452,64 @@ void *http_call_user(const struct http_call *call)
 
 int http_call_status(const struct http_call *call)
 {
-    return call->status;
+    return call->answer.status;
 }
 
 void http_call_write(struct http_call *call, const void *data, size_t length)
 {
-    bool chunked = call->streamed && !call->raw;
+    struct call_request *request = &call->request;
+    bool chunked = request->streamed && call->state != CALL_RAW;
     char size[24];
     int digits = snprintf(size, sizeof(size), "%zx\r\n", length);
 
-    assert(call->raw || (call->streamed && !call->body_ended));
-    if (!length || call->finished || call->write_failed)
+    assert(call->state >= CALL_RAW || (request->streamed && request->sending != SENDING_ENDED));
+    if (!length || call->state >= CALL_FINISHED || request->sending == SENDING_FAILED)
         return;
-    if ((chunked && send_queue_append(&call->send_queue, size, (size_t)digits) < 0) ||
-        send_queue_append(&call->send_queue, data, length) < 0 ||
-        (chunked && send_queue_append(&call->send_queue, "\r\n", 2) < 0))
+    if ((chunked && send_queue_append(&request->queue, size, (size_t)digits) < 0) ||
+        send_queue_append(&request->queue, data, length) < 0 ||
+        (chunked && send_queue_append(&request->queue, "\r\n", 2) < 0))
         call_fail(call, ERR_TOO_LARGE, "does not read as fast as it is written to");
-    call->wants_room = true;
+    if (request->sending == SENDING_OPEN)
+        request->sending = SENDING_WANTS_ROOM;
     call_wake(call);
 }
 
 void http_call_end(struct http_call *call)
 {
-    bool chunked = call->streamed && !call->raw;
+    struct call_request *request = &call->request;
+    bool is_raw = call->state == CALL_RAW;
 
-    if (call->body_ended && !call->raw)
+    if (request->sending == SENDING_ENDED)
         return;
-    call->body_ended = true;
-    if (chunked && !call->write_failed)
-        (void)send_queue_append(&call->send_queue, "0\r\n\r\n", 5);
-    if (call->raw && !call->send_queue.pending)
-        (void)shutdown(call->socket.fd, SHUT_WR);
+    if (request->sending != SENDING_FAILED) {
+        request->sending = SENDING_ENDED;
+        if (request->streamed && call->state < CALL_RAW)
+            (void)send_queue_append(&request->queue, "0\r\n\r\n", 5);
+    }
+    if (is_raw && !request->queue.pending)
+        (void)shutdown(call->connection.socket.fd, SHUT_WR);
     call_wake(call);
 }
 
 size_t http_call_pending(const struct http_call *call)
 {
-    return call->send_queue.pending;
+    return call->request.queue.pending;
 }
 
 void http_call_pause(struct http_call *call)
 {
-    call->paused = true;
+    call->answer.paused = true;
 }
 
 void http_call_resume(struct http_call *call)
 {
-    call->paused = false;
+    call->answer.paused = false;
     call_wake(call);
 }
 
 void http_call_cancel(struct http_call *call)
 {
-    call->cancelled = true;
+    call_enter(call, CALL_CANCELLED);
     if (!call->settling)
         call_free(call);
 }

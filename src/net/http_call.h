@@ -25,39 +25,64 @@ struct http_client {
     uint8_t *scratch;      /* owned: what is read goes here first */
 };
 
+/* What a call does. Connecting again after ASKING is the one way back: see call_retry(). */
+enum call_state {
+    CALL_CONNECTING, /* connect() is under way, or nothing has begun */
+    CALL_BACKLOGGED, /* the server's backlog is full: the timer tries again */
+    CALL_ASKING,     /* connected; the head of the final answer has not come */
+    CALL_ANSWERED,   /* it has, and the body comes */
+    CALL_RAW,        /* after 101: a plain stream both ways */
+    CALL_FINISHED,   /* on_end is due, from the loop */
+    CALL_CANCELLED,  /* freed as soon as no function of the call is on the stack */
+};
+
+/* The sending half. */
+enum call_sending {
+    SENDING_ENDED,      /* the whole body is queued */
+    SENDING_OPEN,       /* http_call_write() may add to it */
+    SENDING_WANTS_ROOM, /* and on_writable is due when there is room */
+    SENDING_FAILED,     /* the server reads no more; its answer may still come */
+};
+
+enum call_input { INPUT_OPEN, INPUT_ENDED, INPUT_RESET };
+
+struct call_connection {
+    struct io_watch socket; /* its fd is owned */
+    struct timer timer;     /* for connecting */
+    int64_t deadline_us;    /* of connecting */
+    bool reused;            /* the connection had served another call */
+};
+
+struct call_request {
+    enum http_method method;
+    bool streamed; /* the body comes by http_call_write() */
+    enum call_sending sending;
+    struct send_queue queue;
+    struct buffer again; /* the request, while it may have to be sent once more */
+};
+
+struct call_answer {
+    struct http_parser *parser; /* owned */
+    int status;                 /* 0 before the head of the final answer */
+    bool paused;                /* by the owner of the call: nothing is read */
+    enum call_input input;
+    struct buffer unparsed; /* read and not parsed yet */
+    const uint8_t *data;    /* the same while settling; may point into client->scratch */
+    size_t left;
+};
+
 struct http_call {
     struct http_client *client; /* borrowed */
     struct list link;
     struct http_call_handler handler;
     void *user;
-    enum http_method method;
-    struct io_watch socket; /* its fd is owned */
-    struct timer timer;     /* for connecting */
-    int64_t connect_by_us;
+    enum call_state state; /* changed by call_enter() only */
+    bool settling;         /* a function of the call is on the stack: the call may not be freed */
     struct deferred work;
-    struct http_parser *parser; /* owned */
-    struct send_queue send_queue;
-    struct buffer again; /* the request, while it may have to be sent once more */
-    struct buffer input; /* read and not parsed yet */
-    const uint8_t *data; /* the same while settling; may point into client->scratch */
-    size_t left;
-    int status;
+    struct call_connection connection;
+    struct call_request request;
+    struct call_answer answer;
     struct error err;
-    bool connecting;
-    bool backlogged; /* and it waits for the timer to try again */
-    bool reused;     /* the connection had served another call */
-    bool streamed;   /* the request body comes by http_call_write() */
-    bool body_ended; /* and has ended */
-    bool wants_room; /* on_writable is due when there is room */
-    bool has_head;   /* of the final answer */
-    bool raw;        /* after 101 */
-    bool paused;
-    bool peer_ended;   /* end of input */
-    bool peer_reset;   /* by an error */
-    bool write_failed; /* the answer may still come */
-    bool settling;
-    bool finished;
-    bool cancelled;
 };
 
 enum { HTTP_CALL_INPUT_BYTES = 64 * 1024 };
@@ -65,6 +90,15 @@ enum { HTTP_CALL_INPUT_BYTES = 64 * 1024 };
 /* --- http_call.c --------------------------------------------------------------------------- */
 
 void call_wake(struct http_call *call);
+
+/* Goes to the next state, which has to be a successor of this one. */
+void call_enter(struct http_call *call, enum call_state state);
+
+static inline bool call_is_connecting(const struct http_call *call)
+{
+    return call->state == CALL_CONNECTING || call->state == CALL_BACKLOGGED;
+}
+
 void call_free(struct http_call *call);
 
 /* Ends the call; on_end comes from the loop. `err` NULL is success. */
@@ -75,7 +109,7 @@ void call_finish(struct http_call *call, const struct error *err);
 /* Takes the idle connection, or starts a new one. */
 void call_connect(struct http_call *call);
 void call_connect_ready(struct http_call *call); /* the socket became writable */
-void call_connected(struct http_call *call);     /* told to http_call.c */
+void call_connected(struct http_call *call);     /* reported to http_call.c */
 
 /* Keeps the connection for the next call if that is sound. */
 void call_give_back(struct http_call *call);

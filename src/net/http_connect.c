@@ -2,6 +2,7 @@
 
 #include "net/http_call.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -31,8 +32,8 @@ static bool take_idle(struct http_call *call)
     if (client->idle_fd < 0)
         return false;
     if (recv(client->idle_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
-        call->socket.fd = steal_fd(&client->idle_fd);
-        call->reused = true;
+        call->connection.socket.fd = steal_fd(&client->idle_fd);
+        call->connection.reused = true;
         return true;
     }
     fd_close(steal_fd(&client->idle_fd));
@@ -44,10 +45,11 @@ static void connect_succeeded(struct http_call *call)
     struct http_client *client = call->client;
 
     if (client->tls) {
-        io_watch_stop(&call->socket);
-        call->socket.fd = tls_connect(client->tls, call->socket.fd, client->name);
+        io_watch_stop(&call->connection.socket);
+        call->connection.socket.fd =
+            tls_connect(client->tls, call->connection.socket.fd, client->name);
     }
-    if (call->socket.fd < 0)
+    if (call->connection.socket.fd < 0)
         connect_failed(call, errno);
     else
         call_connected(call);
@@ -58,17 +60,17 @@ static void connect_try(struct http_call *call)
     const struct address *address = &call->client->address;
     int on = 1;
 
-    call->backlogged = false;
-    if (connect(call->socket.fd, (const struct sockaddr *)&address->storage, address->length) ==
-        0) {
+    call_enter(call, CALL_CONNECTING);
+    if (connect(call->connection.socket.fd, (const struct sockaddr *)&address->storage,
+                address->length) == 0) {
         if (!address->is_unix)
-            (void)setsockopt(call->socket.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+            (void)setsockopt(call->connection.socket.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         connect_succeeded(call);
     } else if (errno == EAGAIN) {
-        call->backlogged = true;
-        timer_arm_in(&call->timer, BACKLOG_RETRY_US);
+        call_enter(call, CALL_BACKLOGGED);
+        timer_arm_in(&call->connection.timer, BACKLOG_RETRY_US);
     } else if (errno == EINPROGRESS) {
-        timer_arm_at(&call->timer, call->connect_by_us);
+        timer_arm_at(&call->connection.timer, call->connection.deadline_us);
         call_wake(call);
     } else {
         connect_failed(call, errno);
@@ -78,9 +80,9 @@ static void connect_try(struct http_call *call)
 /* A unix socket with a full backlog is tried again; nothing would tell when there is room. */
 static void on_connect_timer(struct timer *timer)
 {
-    struct http_call *call = container_of(timer, struct http_call, timer);
+    struct http_call *call = container_of(timer, struct http_call, connection.timer);
 
-    if (loop_now_us(timer->loop) >= call->connect_by_us)
+    if (loop_now_us(timer->loop) >= call->connection.deadline_us)
         connect_failed(call, ETIMEDOUT);
     else
         connect_try(call);
@@ -90,16 +92,16 @@ void call_connect(struct http_call *call)
 {
     struct http_client *client = call->client;
 
-    timer_init(&call->timer, client->loop, on_connect_timer);
-    call->connect_by_us = loop_now_us(client->loop) + CONNECT_TIMEOUT_US;
+    call_enter(call, CALL_CONNECTING);
+    timer_init(&call->connection.timer, client->loop, on_connect_timer);
+    call->connection.deadline_us = loop_now_us(client->loop) + CONNECT_TIMEOUT_US;
     if (take_idle(call)) {
         call_connected(call);
         return;
     }
-    call->connecting = true;
-    call->socket.fd =
+    call->connection.socket.fd =
         socket(client->address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (call->socket.fd < 0)
+    if (call->connection.socket.fd < 0)
         connect_failed(call, errno);
     else
         connect_try(call);
@@ -110,7 +112,7 @@ void call_connect_ready(struct http_call *call)
     int number = 0;
     socklen_t length = sizeof(number);
 
-    if (getsockopt(call->socket.fd, SOL_SOCKET, SO_ERROR, &number, &length) < 0)
+    if (getsockopt(call->connection.socket.fd, SOL_SOCKET, SO_ERROR, &number, &length) < 0)
         number = errno;
     if (number)
         connect_failed(call, number);
@@ -122,10 +124,12 @@ void call_give_back(struct http_call *call)
 {
     struct http_client *client = call->client;
 
-    if (call->connecting || call->err.code || call->raw || !call->has_head ||
-        !http_parser_head(call->parser)->keep_alive || call->peer_ended || call->write_failed ||
-        call->send_queue.pending || !call->body_ended || call->input.length)
+    assert(call->state == CALL_FINISHED);
+    if (call->err.code || !call->answer.status || call->answer.status == 101 ||
+        !http_parser_head(call->answer.parser)->keep_alive || call->answer.input != INPUT_OPEN ||
+        call->request.sending != SENDING_ENDED || call->request.queue.pending ||
+        call->answer.unparsed.length)
         return;
     fd_close(client->idle_fd);
-    client->idle_fd = steal_fd(&call->socket.fd);
+    client->idle_fd = steal_fd(&call->connection.socket.fd);
 }
