@@ -17,17 +17,16 @@
 /* Less processor time than this, and than this part of the time between two looks, is no work. */
 enum { LEAST_CPU_US = 5 * 1000, LEAST_PART = 2000 };
 
+/* Two looks are at least a quarter of the idle timeout apart, or this: a first look that comes late,
+ * on a busy host or after a restart, must leave work the time to show. */
+enum { MOST_GAP_US = 5 * 1000 * 1000 };
+
 /* A measurement that is under way. */
 struct look {
     struct core *core; /* borrowed */
     char session_id[ID_SIZE];
     uint64_t number; /* of the session's looks: a later one has taken its place otherwise */
 };
-
-static int64_t idle_end_us(const struct session *session)
-{
-    return session->last_activity.boot_us + session->idle_timeout_ms * 1000;
-}
 
 static bool can_look(const struct session *session)
 {
@@ -41,10 +40,25 @@ static bool can_look(const struct session *session)
 
 int64_t background_look_us(const struct session *session)
 {
-    if (session->background.state != BACKGROUND_UNKNOWN || !can_look(session) ||
-        loop_now_us(session->core->loop) >= idle_end_us(session))
+    if (session->background.state != BACKGROUND_UNKNOWN || !can_look(session))
         return -1;
     return session->last_activity.boot_us + session->idle_timeout_ms * 1000 / 2;
+}
+
+int64_t background_verdict_us(const struct session *session)
+{
+    switch (session->background.state) {
+    case BACKGROUND_LOOKING:
+    case BACKGROUND_JUDGING:
+        return -1;
+    case BACKGROUND_SEEN:
+        return session->background.seen_us +
+               MIN(session->idle_timeout_ms * 1000 / 4, (int64_t)MOST_GAP_US);
+    case BACKGROUND_UNKNOWN:
+    case BACKGROUND_IDLE:
+        return 0;
+    }
+    return 0;
 }
 
 bool background_works(const struct session *session)

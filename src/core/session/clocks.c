@@ -46,13 +46,16 @@ static bool has_sandbox_to_release(const struct session *session)
 
 static int64_t idle_deadline(const struct session *session)
 {
+    int64_t verdict_us;
+
     if (!session->idle_timeout_ms || session_is_used(session) || session->state == SESSION_PAUSED)
         return -1;
     if (idle_releases(session) && !has_sandbox_to_release(session))
         return -1; /* all that it could give back is given back */
-    if (session->background.state == BACKGROUND_JUDGING)
-        return -1; /* whether something works in it is being looked at */
-    return session->last_activity.boot_us + session->idle_timeout_ms * 1000;
+    verdict_us = background_verdict_us(session);
+    if (verdict_us == -1)
+        return -1;
+    return MAX(verdict_us, session->last_activity.boot_us + session->idle_timeout_ms * 1000);
 }
 
 static int64_t lifetime_end(const struct session *session)

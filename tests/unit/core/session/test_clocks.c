@@ -1,4 +1,5 @@
 #include "core/sandbox/sandbox.h"
+#include "core/session/background.h"
 #include "core/session/clocks.h"
 #include "core/stamp.h"
 #include "harness/world.h"
@@ -684,6 +685,36 @@ static void a_busy_loop_does_not_keep_a_session_for_ever(void **state)
     assert_true(minute >= 60);
 }
 
+static void work_is_seen_although_the_first_look_comes_late(void **state)
+{
+    struct world *world = *state;
+    struct session *session = open_with_sandbox(world, 60 * MINUTE_MS);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    simulated_clock_advance(&world->clock,
+                            31 * MINUTE_MS * 1000); /* the daemon was stopped meanwhile */
+    world_settle(world);
+    assert_ptr_equal(world_find(world, id), session);
+    fake_backend_set_cpu(world->backend, sandbox_id(session->sandbox), 100000);
+    world_advance(world, 6000);
+    assert_ptr_equal(world_find(world, id), session);
+    assert_true(background_works(session));
+}
+
+static void what_only_sleeps_is_idle_although_the_first_look_comes_late(void **state)
+{
+    struct world *world = *state;
+    struct session *session = open_with_sandbox(world, 60 * MINUTE_MS);
+    char id[ID_SIZE];
+
+    memcpy(id, session->id, sizeof(id));
+    simulated_clock_advance(&world->clock, 31 * MINUTE_MS * 1000);
+    world_settle(world);
+    world_advance(world, 6000);
+    assert_null(world_find(world, id));
+}
+
 static void what_only_sleeps_is_idle(void **state)
 {
     struct world *world = *state;
@@ -760,6 +791,8 @@ int main(void)
         TEST(the_output_of_an_ended_session_goes_with_its_record),
         TEST(the_next_end_always_agrees_with_what_happens),
         TEST(work_in_the_background_keeps_a_session),
+        TEST(work_is_seen_although_the_first_look_comes_late),
+        TEST(what_only_sleeps_is_idle_although_the_first_look_comes_late),
         TEST(a_busy_loop_does_not_keep_a_session_for_ever),
         TEST(what_only_sleeps_is_idle),
         TEST(idle_may_release_the_sandbox_and_keep_the_session),
