@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/run/language.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -256,7 +257,7 @@ static int read_body(struct api_request *request, struct execute_body *body, str
     if (body->ephemeral && (body->session_id || body->key))
         return error_named(err, ERR_INVALID, "invalid_field",
                            "ephemeral needs a session of its own: leave out session_id and key");
-    return execution_check_language(body->language, err);
+    return language_check(body->language, err);
 }
 
 static void post_execute(struct api_request *request)

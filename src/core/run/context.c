@@ -4,27 +4,12 @@
 #include "core/core.h"
 #include "core/output/spool.h"
 #include "core/run/context_private.h"
-#include "core/run/drivers/drivers.h"
+#include "core/run/language.h"
 #include "core/stamp.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-static const struct context_language languages[] = {
-    { "python", driver_python },
-    { "bash", driver_bash },
-    { "javascript", driver_node },
-};
-
-static const struct context_language *find_language(const char *name)
-{
-    for (size_t i = 0; i < ARRAY_LENGTH(languages); i++) {
-        if (str_equal(languages[i].name, name))
-            return &languages[i];
-    }
-    return NULL;
-}
 
 /* --- the driver ------------------------------------------------------------------------------ */
 
@@ -115,7 +100,7 @@ void context_describe_end(const struct execution *execution, char *text, size_t 
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-static struct context *add_context(struct session *session, const struct context_language *language)
+static struct context *add_context(struct session *session, const struct language *language)
 {
     struct context *context = xnew(struct context);
 
@@ -153,13 +138,13 @@ static int check_room(struct session *session, struct error *err)
 struct context *context_new(struct session *session, const char *language, const char *cwd,
                             const char *env_json, struct error *err)
 {
-    const struct context_language *known = find_language(language);
+    const struct language *known = language_find(language);
     struct context *context;
 
     if (!known) {
         error_named(err, ERR_INVALID, "unsupported_language",
                     "language \"%.32s\" is not supported for contexts", language);
-        error_hint(err, "known are python, bash and javascript");
+        error_hint(err, "known are " LANGUAGE_NAMES);
         return NULL;
     }
     if (check_room(session, err) < 0)
@@ -298,8 +283,8 @@ void context_restore(struct session *session, struct execution *execution)
     scoped(json_decref) json_t *request = json_read(text, strlen(text), NULL);
     const char *id = json_string_value(json_object_get(request, "context"));
     const char *cwd = json_string_value(json_object_get(request, "cwd"));
-    const struct context_language *language =
-        find_language(json_string_value(json_object_get(request, "language")));
+    const struct language *language =
+        language_find(json_string_value(json_object_get(request, "language")));
     struct context *context;
 
     if (!id || !id_is_valid(id, ID_CONTEXT) || !language || context_find(session, id))

@@ -42,6 +42,7 @@ const char *context_run_state_name(enum context_run_state state);
 
 struct context;
 struct context_record;
+struct language;
 struct context_run;
 
 /* Called from the loop, never inside context_run_start(). */
@@ -99,15 +100,13 @@ struct context_stream {
     bool is_skipping; /* what an earlier daemon's run still writes, until the next one begins */
 };
 
-struct context_language;
-
 struct context {
     struct core *core;       /* borrowed */
     struct session *session; /* borrowed */
     struct list node;        /* session->contexts */
     char id[ID_SIZE];
-    const struct context_language *language;
-    char *cwd, *env_json; /* owned; may be NULL */
+    const struct language *language; /* borrowed */
+    char *cwd, *env_json;            /* owned; may be NULL */
     struct stamp created;
     struct execution *execution; /* a reference: the driver; NULL without one */
     struct execution_watcher watcher;

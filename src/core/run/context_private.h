@@ -4,11 +4,6 @@
 
 #include "core/run/context.h"
 
-struct context_language {
-    const char *name;
-    const char *driver;
-};
-
 /* Starts the execution of its driver if there is none. */
 int context_want_driver(struct context *context, struct error *err);
 

@@ -5,6 +5,7 @@
 #include "core/output/spool.h"
 #include "core/run/context_private.h"
 #include "core/run/context_record.h"
+#include "core/run/language.h"
 #include "core/run/rules.h"
 
 #include <stdio.h>

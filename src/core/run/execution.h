@@ -56,9 +56,6 @@ struct execution_request {
     const char *context_id;  /* code is the driver of this context; NULL otherwise */
 };
 
-/* Whether `code` in this language could be run: NULL stands for python. */
-int execution_check_language(const char *language, struct error *err);
-
 /* Whether a request with `code` could be run in a new session: asked before one is made for it. */
 int execution_check_code(const struct core *core, const struct execution_request *request,
                          struct error *err);
@@ -149,6 +146,9 @@ void execution_cancel(struct execution *execution);
 void execution_abandon(struct execution *execution);
 
 /* --- called by the sandbox that owns the agent --------------------------------------------- */
+
+/* A number for a process in the sandbox of this session. It is never given twice. */
+uint64_t execution_next_number(struct session *session);
 
 /* By the number that init knows it by; NULL when it is not in memory. */
 struct execution *executions_find_number(const struct session *session, uint64_t number);

@@ -1,9 +1,13 @@
+#include "core/run/execution_prepare.h"
+
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/run/drivers/drivers.h"
-#include "core/run/execution_private.h"
-#include "core/session/secrets.h"
+#include "core/run/environment.h"
+#include "core/run/execution.h"
+#include "core/run/language.h"
+#include "core/sandbox/sandbox.h"
 #include "core/vault.h"
 #include "wire/json.h"
 
@@ -15,37 +19,6 @@ enum {
     LONGEST_ARGUMENT = 128 * 1024 - 1,
     LONGEST_START = PROTOCOL_MAX_MESSAGE - 1024,
 };
-
-struct language {
-    const char *name;
-    const char *interpreter;
-    const char *suffix;
-};
-
-static const struct language languages[] = {
-    { "python", "python3", "py" },
-    { "bash", "bash", "sh" },
-    { "javascript", "node", "js" },
-};
-
-static const struct language *language_find(const char *name)
-{
-    for (size_t i = 0; i < ARRAY_LENGTH(languages); i++) {
-        if (str_equal(languages[i].name, name))
-            return &languages[i];
-    }
-    return NULL;
-}
-
-int execution_check_language(const char *language, struct error *err)
-{
-    if (!language || language_find(language))
-        return 0;
-    error_named(err, ERR_INVALID, "unsupported_language",
-                "language \"%.32s\" is not supported; known are python, bash and javascript",
-                language);
-    return error_hint(err, "use argv to run any other interpreter that the template has");
-}
 
 /* --- vectors of texts ------------------------------------------------------------------------ */
 
@@ -69,165 +42,63 @@ static void free_texts(char **texts)
     free(texts);
 }
 
-/* Sets NAME=value; the later one wins. */
-static void vector_set(struct vector *env, const char *name, const char *value)
-{
-    size_t length = strlen(name);
-    char *text = xasprintf("%s=%s", name, value);
-
-    for (size_t i = 0; i < env->count; i++) {
-        if (strncmp(env->items[i], name, length) == 0 && env->items[i][length] == '=') {
-            free(env->items[i]);
-            env->items[i] = text;
-            return;
-        }
-    }
-    vector_push(env, text);
-}
-
-static bool vector_has(const struct vector *env, const char *name)
-{
-    size_t length = strlen(name);
-
-    for (size_t i = 0; i < env->count; i++) {
-        if (strncmp(env->items[i], name, length) == 0 && env->items[i][length] == '=')
-            return true;
-    }
-    return false;
-}
-
-/* --- environment ----------------------------------------------------------------------------- */
-
-static int add_json(struct vector *env, const char *field, const char *json, struct error *err)
-{
-    scoped(json_decref) json_t *object = NULL;
-    const char *name;
-    json_t *value;
-
-    if (!json)
-        return 0;
-    object = json_read(json, strlen(json), err);
-    if (!object)
-        return error_wrap(err, "%s", field);
-    if (json_object_size(object) > PROTOCOL_MAX_STRINGS) /* each is compared with all before */
-        return error_named(err, ERR_TOO_LARGE, "env_too_large", "%s has more than %d variables",
-                           field, PROTOCOL_MAX_STRINGS);
-    json_object_foreach(object, name, value)
-    {
-        if (!*name || strchr(name, '='))
-            return error_named(err, ERR_INVALID, "invalid_env",
-                               "%s: \"%.64s\" is not a name for a variable", field, name);
-        if (!json_is_string(value))
-            return error_named(err, ERR_INVALID, "invalid_env", "%s.%.64s must be a text", field,
-                               name);
-        vector_set(env, name, json_string_value(value));
-    }
-    return 0;
-}
-
-/* What all have in common. */
-static void make_common_env(struct vector *env, const struct config *config)
-{
-    for (size_t i = 0; i < config->sandbox.env_pass.count; i++) {
-        const char *name = config->sandbox.env_pass.items[i];
-        const char *value = getenv(name);
-
-        if (value)
-            vector_set(env, name, value);
-    }
-    for (size_t i = 0; i < config->sandbox.env_set.count; i++)
-        vector_set(env, config->sandbox.env_set.items[i].name,
-                   config->sandbox.env_set.items[i].value);
-}
-
-static int add_request_env(struct vector *env, const struct execution_request *request,
-                           struct error *err)
-{
-    if (add_json(env, "env", request->env_json, err) < 0 ||
-        add_json(env, "secrets", request->secrets_json, err) < 0)
-        return -1;
-    return 0;
-}
-
-/* From nothing: the allowlist, the settings, the session, the request, and who it is. */
-static int make_env(struct vector *env, const struct session *session,
-                    const struct execution_request *request, const char *execution_id,
-                    struct error *err)
-{
-    if (session->secrets_lost) {
-        error_named(err, ERR_CONFLICT, "secrets_lost",
-                    "the secrets of session %s are lost: the daemon has another key", session->id);
-        return error_hint(err, "give them again with PATCH, or open a new session");
-    }
-    make_common_env(env, session->core->parts.config);
-    if (add_json(env, "env", session->env_json, err) < 0 ||
-        (session->secrets && add_json(env, "secrets", session->secrets->json, err) < 0) ||
-        add_request_env(env, request, err) < 0)
-        return -1;
-    if (request->terminal && !vector_has(env, "TERM"))
-        vector_set(env, "TERM", "xterm-256color");
-    vector_set(env, "SANDGLASS_SESSION_ID", session->id);
-    vector_set(env, "SANDGLASS_EXECUTION_ID", execution_id);
-    return 0;
-}
-
 /* --- arguments and script -------------------------------------------------------------------- */
 
-static int make_script(struct launch *launch, const char *text, size_t length, struct error *err)
+static int make_script(struct program *program, const char *text, size_t length, struct error *err)
 {
-    launch->script_fd = memfd_create("script", MFD_CLOEXEC);
-    if (launch->script_fd < 0)
+    program->script_fd = memfd_create("script", MFD_CLOEXEC);
+    if (program->script_fd < 0)
         return error_sys(err, "create the script");
-    if (fd_write_all(launch->script_fd, text, length) < 0)
+    if (fd_write_all(program->script_fd, text, length) < 0)
         return error_sys(err, "write the script");
-    if (lseek(launch->script_fd, 0, SEEK_SET) < 0)
+    if (lseek(program->script_fd, 0, SEEK_SET) < 0)
         return error_sys(err, "rewind the script");
     return 0;
 }
 
 static const char *interpreter_of(const struct config *config, const struct language *language)
 {
-    return language == &languages[0] && *config->python.path ? config->python.path
-                                                             : language->interpreter;
+    return language == language_python() && *config->python.path ? config->python.path
+                                                                 : language->interpreter;
 }
 
-static int use_script(struct launch *launch, struct vector *argv, const struct config *config,
+static int use_script(struct program *program, struct vector *argv, const struct config *config,
                       const struct language *language, const char *execution_id, const char *text,
                       size_t length, struct error *err)
 {
-    launch->script_name = xasprintf("%s.%s", execution_id, language->suffix);
+    program->script_name = xasprintf("%s.%s", execution_id, language->suffix);
     vector_push(argv, xstrdup(interpreter_of(config, language)));
-    vector_push(argv, xstrdup(launch->script_name));
-    return make_script(launch, text, length, err);
+    vector_push(argv, xstrdup(program->script_name));
+    return make_script(program, text, length, err);
 }
 
 static int check_code(const struct execution_request *request, struct error *err)
 {
-    if (execution_check_language(request->language, err) < 0)
+    if (language_check(request->language, err) < 0)
         return -1;
     if (request->code_length == 0)
         return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
     return 0;
 }
 
-static int use_code(struct launch *launch, struct vector *argv, struct vector *env,
+static int use_code(struct program *program, struct vector *argv, struct environment *env,
                     const struct config *config, const struct execution_request *request,
                     const char *execution_id, struct error *err)
 {
     const struct language *language =
-        language_find(request->language ? request->language : "python");
+        language_find(request->language ? request->language : LANGUAGE_DEFAULT);
 
     if (check_code(request, err) < 0)
         return -1;
     /* The script is not in the working directory, but modules there are expected to be found. */
-    launch->is_python = language == &languages[0];
-    if (launch->is_python && !vector_has(env, "PYTHONPATH"))
-        vector_set(env, "PYTHONPATH", ".");
-    return use_script(launch, argv, config, language, execution_id, request->code,
+    program->language = language;
+    if (language == language_python() && !environment_has(env, "PYTHONPATH"))
+        environment_set(env, "PYTHONPATH", ".");
+    return use_script(program, argv, config, language, execution_id, request->code,
                       request->code_length, err);
 }
 
-static int use_command(struct launch *launch, struct vector *argv, const struct config *config,
+static int use_command(struct program *program, struct vector *argv, const struct config *config,
                        const struct execution_request *request, const char *execution_id,
                        struct error *err)
 {
@@ -236,9 +107,9 @@ static int use_command(struct launch *launch, struct vector *argv, const struct 
     if (length == 0)
         return error_named(err, ERR_INVALID, "invalid_field", "command must not be empty");
     if (length > LONGEST_ARGUMENT / 2)
-        return use_script(launch, argv, config, language_find("bash"), execution_id,
+        return use_script(program, argv, config, language_find("bash"), execution_id,
                           request->command, length, err);
-    launch->may_use_sh = true;
+    program->may_use_sh = true;
     vector_push(argv, xstrdup("/bin/bash"));
     vector_push(argv, xstrdup("-c"));
     vector_push(argv, xstrdup(request->command));
@@ -261,7 +132,7 @@ static int use_argv(struct vector *argv, const struct execution_request *request
     return 0;
 }
 
-static int check_size(const struct vector *argv, const struct vector *env, struct error *err)
+static int check_size(const struct vector *argv, const struct environment *env, struct error *err)
 {
     size_t bytes = 0;
 
@@ -293,67 +164,70 @@ static int check_kind(const struct execution_request *request, struct error *err
 int execution_check_code(const struct core *core, const struct execution_request *request,
                          struct error *err)
 {
-    struct vector argv = { 0 }, env = { 0 };
+    struct vector argv = { 0 };
+    struct environment env = { 0 };
     int result = check_code(request, err);
 
-    make_common_env(&env, core->parts.config);
+    environment_add_common(&env, core->parts.config);
     if (result == 0)
-        result = add_request_env(&env, request, err);
+        result = environment_add_request(&env, request, err);
     if (result == 0)
         result = check_size(&argv, &env, err);
     if (result == 0 && request->secrets_json)
         result = vault_open(core->vault, err);
-    free_texts(env.items);
+    environment_fini(&env);
     return result;
 }
 
-int launch_prepare(struct launch *launch, const struct session *session,
-                   const struct execution_request *request, const char *execution_id,
-                   struct error *err)
+int program_prepare(struct program *program, const struct session *session,
+                    const struct execution_request *request, const char *execution_id,
+                    struct error *err)
 {
-    struct vector argv = { 0 }, env = { 0 };
+    struct vector argv = { 0 };
+    struct environment env = { 0 };
     int result = check_kind(request, err);
 
-    *launch = (struct launch){ .script_fd = -1 };
+    *program = PROGRAM_INIT;
     if (result == 0)
-        result = make_env(&env, session, request, execution_id, err);
+        result = environment_make(&env, session, request, execution_id, err);
     if (result == 0 && request->argv)
         result = use_argv(&argv, request, err);
     else if (result == 0 && request->command)
         result =
-            use_command(launch, &argv, session->core->parts.config, request, execution_id, err);
+            use_command(program, &argv, session->core->parts.config, request, execution_id, err);
     else if (result == 0)
         result =
-            use_code(launch, &argv, &env, session->core->parts.config, request, execution_id, err);
+            use_code(program, &argv, &env, session->core->parts.config, request, execution_id, err);
     if (result == 0)
         result = check_size(&argv, &env, err);
-    launch->argv = argv.items;
-    launch->env = env.items;
-    launch->cwd = xstrdup(request->cwd ? request->cwd : "");
-    launch->user = xstrdup(request->user ? request->user : "");
+    program->argv = argv.items;
+    program->env = env.items;
+    program->cwd = xstrdup(request->cwd ? request->cwd : "");
+    program->user = xstrdup(request->user ? request->user : "");
     if (result < 0)
-        launch_fini(launch);
+        program_fini(program);
     return result;
 }
 
-void launch_use_sh(struct launch *launch)
+void program_use_sh(struct program *program)
 {
-    free(launch->argv[0]);
-    launch->argv[0] = xstrdup("/bin/sh");
-    launch->may_use_sh = false;
+    free(program->argv[0]);
+    program->argv[0] = xstrdup("/bin/sh");
+    program->may_use_sh = false;
 }
 
-int launch_prepare_warm(struct launch *launch, const struct config *config, const char *name,
-                        struct error *err)
+int program_prepare_zygote(struct program *program, const struct config *config, const char *name,
+                           struct error *err)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(PROTOCOL_MAX_SCRIPT_BYTES);
-    struct vector argv = { 0 }, env = { 0 };
+    struct vector argv = { 0 };
+    struct environment env = { 0 };
     int result;
 
-    *launch = (struct launch){ .script_fd = -1, .is_python = true };
-    make_common_env(&env, config);
-    if (!vector_has(&env, "PYTHONPATH"))
-        vector_set(&env, "PYTHONPATH", ".");
+    *program = (struct program){ .script_fd = -1, .language = language_python() };
+    environment_add_common(&env, config);
+    if (!environment_has(&env, "PYTHONPATH"))
+        environment_set(&env, "PYTHONPATH", ".");
     buffer_append_text(&text, "_sandglass_preload = \"");
     for (size_t i = 0; i < config->python.preload.count; i++) {
         const char *module = config->python.preload.items[i];
@@ -362,39 +236,39 @@ int launch_prepare_warm(struct launch *launch, const struct config *config, cons
             buffer_appendf(&text, "%s ", module);
     }
     buffer_appendf(&text, "\"\n%s", driver_warm);
-    result = use_script(launch, &argv, config, &languages[0], name, buffer_text(&text), text.length,
-                        err);
-    launch->argv = argv.items;
-    launch->env = env.items;
-    launch->cwd = xstrdup("");
-    launch->user = xstrdup("");
+    result = use_script(program, &argv, config, language_python(), name, buffer_text(&text),
+                        text.length, err);
+    program->argv = argv.items;
+    program->env = env.items;
+    program->cwd = xstrdup("");
+    program->user = xstrdup("");
     if (result < 0)
-        launch_fini(launch);
+        program_fini(program);
     return result;
 }
 
 /* Without a namespace /tmp is the host's, and only the workspace may be written to. */
-void launch_place_script(struct launch *launch, const struct sandbox *sandbox)
+void program_place_script(struct program *program, const struct sandbox *sandbox)
 {
     const struct protocol_hello *hello = agent_hello(sandbox_agent(sandbox));
-    scoped(free) char *folder = NULL;
+    scoped(free) char *directory = NULL;
 
-    if (!launch->script_name)
+    if (!program->script_name)
         return;
     if (hello && !(hello->features & FEATURE_NAMESPACE))
-        folder = xasprintf("%s/sandboxes/%s/workspace/.sandglass",
-                           sandbox_core(sandbox)->parts.state_path, sandbox_id(sandbox));
-    free(launch->argv[1]);
-    launch->argv[1] = path_join(folder ? folder : "/tmp/.sandglass", launch->script_name);
+        directory = xasprintf("%s/sandboxes/%s/workspace/.sandglass",
+                              sandbox_core(sandbox)->parts.state_path, sandbox_id(sandbox));
+    free(program->argv[1]);
+    program->argv[1] = path_join(directory ? directory : "/tmp/.sandglass", program->script_name);
 }
 
-void launch_fini(struct launch *launch)
+void program_fini(struct program *program)
 {
-    free_texts(launch->argv);
-    free_texts(launch->env);
-    free(launch->cwd);
-    free(launch->user);
-    free(launch->script_name);
-    fd_close(launch->script_fd);
-    *launch = (struct launch){ .script_fd = -1 };
+    free_texts(program->argv);
+    free_texts(program->env);
+    free(program->cwd);
+    free(program->user);
+    free(program->script_name);
+    fd_close(program->script_fd);
+    *program = PROGRAM_INIT;
 }

@@ -14,6 +14,7 @@
 
 #include "base/buffer.h"
 #include "core/run/execution.h"
+#include "core/run/execution_prepare.h"
 #include "core/sandbox/sandbox.h"
 
 struct execution {
@@ -36,32 +37,6 @@ struct execution {
     struct deferred notify, release;
     struct timer alone; /* armed while one that needs a client has none */
 };
-
-/* --- launch: what init is asked to run ------------------------------------------------------ */
-
-struct launch {
-    char **argv; /* owned, with its texts; NULL-terminated, here and below */
-    char **env;
-    char *cwd, *user;
-    char *script_name; /* NULL without a script; its path is the argument behind the interpreter */
-    int script_fd;     /* owned; -1 without */
-    bool is_python;    /* a script for the Python that PATH leads to */
-    bool may_use_sh;   /* shell text: /bin/sh where there is no bash */
-};
-
-/* A Python that waits for its script, see python_zygote.h. */
-int launch_prepare_warm(struct launch *launch, const struct config *config, const char *name,
-                        struct error *err);
-
-/* -1 when the request is wrong; then there is nothing to release. */
-int launch_prepare(struct launch *launch, const struct session *session,
-                   const struct execution_request *request, const char *execution_id,
-                   struct error *err);
-void launch_use_sh(struct launch *launch);
-
-/* Where the script goes depends on the sandbox. */
-void launch_place_script(struct launch *launch, const struct sandbox *sandbox);
-void launch_fini(struct launch *launch);
 
 /* --- the run --------------------------------------------------------------------------------- */
 
@@ -91,8 +66,8 @@ struct execution_run {
     struct execution *execution; /* borrowed */
     struct session_hold hold;
     bool in_use;
-    bool is_python; /* it runs Python code, and more of it may follow */
-    struct launch launch;
+    const struct language *language; /* of the code it runs, or NULL: more of it may follow */
+    struct program program;          /* until it is attached */
     struct agent_request start;
     uint64_t generation; /* the one asked for; 0 for any */
     unsigned repeats;    /* uses begun again, because init never saw the start */
@@ -168,7 +143,6 @@ void execution_arm_timeout(struct execution *execution);
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended);
 /* Init has it: it started now, at the latest. */
 void execution_note_start(struct execution *execution);
-uint64_t execution_next_number(struct session *session);
 void execution_on_exit(struct execution *execution, const struct agent_exit *end);
 void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope);
 void execution_send_signals(struct execution *execution);

@@ -222,7 +222,7 @@ struct execution *execution_start(struct session *session, const struct executio
     struct execution *execution = request->key ? execution_find_key(session, request->key) : NULL;
     const struct config_rule *warning = NULL;
     struct share shares[2] = { 0 };
-    struct launch launch;
+    struct program program;
     char id[ID_SIZE];
 
     if (execution)
@@ -233,7 +233,7 @@ struct execution *execution_start(struct session *session, const struct executio
         take_shares(session, request, shares, err) < 0)
         return NULL;
     if ((request->secrets_json && session_learn_secrets(session, request->secrets_json, err) < 0) ||
-        launch_prepare(&launch, session, request, id, err) < 0) {
+        program_prepare(&program, session, request, id, err) < 0) {
         share_give(&shares[0]);
         share_give(&shares[1]);
         return NULL;
@@ -241,7 +241,7 @@ struct execution *execution_start(struct session *session, const struct executio
     execution = execution_new(session, id);
     execution->share = shares[0];
     execution->terminal_share = shares[1];
-    execution->run->launch = launch;
+    execution->run->program = program;
     fill(execution, request, warning);
     prepare_stdin(execution->run, request);
 

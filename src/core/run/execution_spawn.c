@@ -6,6 +6,7 @@
 #include "core/events.h"
 #include "core/metrics.h"
 #include "core/run/execution_private.h"
+#include "core/run/language.h"
 #include "core/run/python_zygote.h"
 #include "core/stamp.h"
 #include "wire/json.h"
@@ -37,7 +38,7 @@ struct execution_run *execution_run_new(struct execution *execution)
     struct execution_run *run = xnew(struct execution_run);
 
     run->execution = execution;
-    run->launch.script_fd = -1;
+    run->program = PROGRAM_INIT;
     run->wanted = EXECUTION_RUNNING;
     run->end.code = -1;
     run->stdin_fd = -1;
@@ -58,13 +59,13 @@ void execution_leave_sandbox(struct execution *execution)
         agent_cancel(&run->signal);
     run->starting = run->signalling = false;
     run->signal_count = 0;
-    if (run->in_use && run->is_python && run->hold.sandbox)
+    if (run->in_use && run->language == language_python() && run->hold.sandbox)
         warm_prepare_soon(run->hold.sandbox);
     if (run->in_use)
         session_hold_end(&run->hold);
     run->in_use = false;
     execution_stdin_detach(run);
-    launch_fini(&run->launch);
+    program_fini(&run->program);
 }
 
 void execution_run_free(struct execution_run *run)
@@ -73,7 +74,7 @@ void execution_run_free(struct execution_run *run)
         return;
     timer_stop(&run->clock);
     execution_stdin_detach(run);
-    launch_fini(&run->launch);
+    program_fini(&run->program);
     buffer_fini(&run->stdin_data);
     free(run);
 }
@@ -440,19 +441,19 @@ static bool is_not_found(const char *name, int number)
 
 static void on_start_refused(struct execution *execution, const struct agent_request *request)
 {
-    const struct launch *launch = &execution->run->launch;
+    const struct program *program = &execution->run->program;
     int number = request->sys_errno;
     struct error err = request->err;
 
-    if (request->stage == STAGE_EXEC && is_not_found(launch->argv[0], number))
-        exit_unstarted(execution, 127, launch->argv[0], "not found");
+    if (request->stage == STAGE_EXEC && is_not_found(program->argv[0], number))
+        exit_unstarted(execution, 127, program->argv[0], "not found");
     else if (request->stage == STAGE_EXEC)
-        exit_unstarted(execution, 126, launch->argv[0], strerror(number));
+        exit_unstarted(execution, 126, program->argv[0], strerror(number));
     else if (request->stage == STAGE_CWD)
-        exit_unstarted(execution, 126, *launch->cwd ? launch->cwd : "the home directory",
+        exit_unstarted(execution, 126, *program->cwd ? program->cwd : "the home directory",
                        strerror(number));
     else if (request->stage == STAGE_USER)
-        exit_unstarted(execution, 126, launch->user,
+        exit_unstarted(execution, 126, program->user,
                        number == EINVAL ? "the sandbox has no such user" : strerror(number));
     else {
         if (number == EAGAIN || number == ENOMEM || request->stage == STAGE_LIMIT)
@@ -475,9 +476,9 @@ static void begin_running(struct execution *execution, const struct agent_pipes 
 {
     struct execution_run *run = execution->run;
 
-    run->is_python = run->launch.is_python;
+    run->language = run->program.language;
     execution_attach(execution, pipes, has_ended);
-    launch_fini(&run->launch);
+    program_fini(&run->program);
     execution->facts.state = EXECUTION_RUNNING;
     execution_note_start(execution);
     if (!has_ended)
@@ -489,7 +490,7 @@ static void begin_running(struct execution *execution, const struct agent_pipes 
     execution_changed(execution);
     if (execution->facts.kind != EXECUTION_DRIVER)
         return;
-    if (run->is_python)
+    if (run->language == language_python())
         warm_prepare_soon(run->hold.sandbox);
     session_hold_weaken(&run->hold);
 }
@@ -507,8 +508,8 @@ static void on_started(struct agent_request *request)
     } else if (request->err.code && !request->sys_errno) {
         fail_start(execution, &request->err);
     } else if (request->err.code && request->stage == STAGE_EXEC && request->sys_errno == ENOENT &&
-               run->launch.may_use_sh) {
-        launch_use_sh(&run->launch);
+               run->program.may_use_sh) {
+        program_use_sh(&run->program);
         start_process(execution);
     } else if (request->err.code) {
         on_start_refused(execution, request);
@@ -530,17 +531,17 @@ uint64_t execution_next_number(struct session *session)
 static void start_process(struct execution *execution)
 {
     struct execution_run *run = execution->run;
-    const struct launch *launch = &run->launch;
+    const struct program *program = &run->program;
     struct agent_start start = {
-        .argv = (const char *const *)launch->argv,
-        .env = (const char *const *)launch->env,
-        .user = launch->user,
-        .cwd = launch->cwd,
-        .script_path = launch->script_name ? launch->argv[1] : NULL,
-        .script_fd = launch->script_fd,
+        .argv = (const char *const *)program->argv,
+        .env = (const char *const *)program->env,
+        .user = program->user,
+        .cwd = program->cwd,
+        .script_path = program->script_name ? program->argv[1] : NULL,
+        .script_fd = program->script_fd,
         .wants_stdin = run->wants_stdin,
         .terminal = execution->terminal,
-        .may_fork = !execution->terminal && warm_fits(sandbox_warm(run->hold.sandbox), launch),
+        .may_fork = !execution->terminal && warm_fits(sandbox_warm(run->hold.sandbox), program),
         .columns = run->columns,
         .rows = run->rows,
     };
@@ -584,6 +585,6 @@ void execution_hold_ready(struct session_hold *hold)
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
         return;
     }
-    launch_place_script(&run->launch, hold->sandbox);
+    program_place_script(&run->program, hold->sandbox);
     start_process(execution);
 }

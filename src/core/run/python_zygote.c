@@ -4,7 +4,10 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/run/execution_private.h"
+#include "core/run/execution.h"
+#include "core/run/execution_prepare.h"
+#include "core/run/language.h"
+#include "core/sandbox/sandbox.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +18,7 @@ enum { REFILL_DELAY_US = 20 * 1000 }; /* many sessions end with their first code
 struct warm {
     struct sandbox *sandbox; /* borrowed */
     struct agent_request start;
-    struct launch launch; /* as it was started */
+    struct program program; /* as it was started */
     struct timer refill;
     uint64_t number; /* 0: there is no process */
     bool is_starting;
@@ -24,7 +27,7 @@ struct warm {
 
 static void clear(struct warm *warm)
 {
-    launch_fini(&warm->launch);
+    program_fini(&warm->program);
     warm->number = 0;
 }
 
@@ -72,16 +75,16 @@ static void start(struct warm *warm)
     struct agent_start start = { .is_zygote = true };
 
     id_make(name, ID_EXECUTION);
-    if (launch_prepare_warm(&warm->launch, sandbox_core(sandbox)->parts.config, name, &err) < 0)
+    if (program_prepare_zygote(&warm->program, sandbox_core(sandbox)->parts.config, name, &err) < 0)
         return;
-    launch_place_script(&warm->launch, sandbox);
+    program_place_script(&warm->program, sandbox);
     start.number = warm->number = next_number(sandbox);
-    start.argv = (const char *const *)warm->launch.argv;
-    start.env = (const char *const *)warm->launch.env;
-    start.user = warm->launch.user;
-    start.cwd = warm->launch.cwd;
-    start.script_path = warm->launch.argv[1];
-    start.script_fd = warm->launch.script_fd;
+    start.argv = (const char *const *)warm->program.argv;
+    start.env = (const char *const *)warm->program.env;
+    start.user = warm->program.user;
+    start.cwd = warm->program.cwd;
+    start.script_path = warm->program.argv[1];
+    start.script_fd = warm->program.script_fd;
     warm->is_starting = true;
     agent_start(sandbox_agent(sandbox), &start, &warm->start, on_started);
 }
@@ -103,7 +106,7 @@ static struct warm *warm_of(struct sandbox *sandbox)
     warm = xnew(struct warm);
     sandbox_set_warm(sandbox, warm);
     warm->sandbox = sandbox;
-    warm->launch.script_fd = -1;
+    warm->program = PROGRAM_INIT;
     timer_init(&warm->refill, sandbox_core(sandbox)->loop, on_refill);
     return warm;
 }
@@ -168,11 +171,11 @@ static bool is_covered(char **env, char **other)
     return true;
 }
 
-bool warm_fits(const struct warm *warm, const struct launch *launch)
+bool warm_fits(const struct warm *warm, const struct program *program)
 {
-    return warm && warm->number && !warm->is_starting && launch->is_python && !*launch->cwd &&
-           !*launch->user && is_covered(launch->env, warm->launch.env) &&
-           is_covered(warm->launch.env, launch->env);
+    return warm && warm->number && !warm->is_starting && program->language == language_python() &&
+           !*program->cwd && !*program->user && is_covered(program->env, warm->program.env) &&
+           is_covered(warm->program.env, program->env);
 }
 
 bool warm_has(const struct warm *warm, uint64_t number)

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct launch;
+struct program;
 struct sandbox;
 struct warm;
 
@@ -25,9 +25,9 @@ void warm_prepare_soon(struct sandbox *sandbox); /* when it has not been destroy
 /* NULL is fine, here and below. The process goes with its sandbox. */
 void warm_free(struct warm *warm);
 
-/* Whether it may fork what `launch` says: what Python looks at when it starts has to be the same.
+/* Whether it may fork what `program` says: what Python looks at when it starts has to be the same.
  */
-bool warm_fits(const struct warm *warm, const struct launch *launch);
+bool warm_fits(const struct warm *warm, const struct program *program);
 
 bool warm_has(const struct warm *warm, uint64_t number); /* it is the process of that number */
 bool warm_on_exited(struct warm *warm, uint64_t number); /* the same, and it has ended */

@@ -1,0 +1,132 @@
+#include "core/run/environment.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/core.h"
+#include "core/run/execution.h"
+#include "core/session/secrets.h"
+#include "wire/json.h"
+#include "wire/protocol.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Takes over the text. */
+static void push(struct environment *environment, char *text)
+{
+    environment->items =
+        xrealloc(environment->items, environment->count + 2, sizeof(*environment->items));
+    environment->items[environment->count++] = text;
+    environment->items[environment->count] = NULL;
+}
+
+void environment_fini(struct environment *environment)
+{
+    for (size_t i = 0; i < environment->count; i++)
+        free(environment->items[i]);
+    free(environment->items);
+    *environment = (struct environment){ 0 };
+}
+
+void environment_set(struct environment *environment, const char *name, const char *value)
+{
+    size_t length = strlen(name);
+    char *text = xasprintf("%s=%s", name, value);
+
+    for (size_t i = 0; i < environment->count; i++) {
+        if (strncmp(environment->items[i], name, length) == 0 &&
+            environment->items[i][length] == '=') {
+            free(environment->items[i]);
+            environment->items[i] = text;
+            return;
+        }
+    }
+    push(environment, text);
+}
+
+bool environment_has(const struct environment *environment, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (size_t i = 0; i < environment->count; i++) {
+        if (strncmp(environment->items[i], name, length) == 0 &&
+            environment->items[i][length] == '=')
+            return true;
+    }
+    return false;
+}
+
+int environment_add_json(struct environment *environment, const char *field, const char *json,
+                         struct error *err)
+{
+    scoped(json_decref) json_t *object = NULL;
+    const char *name;
+    json_t *value;
+
+    if (!json)
+        return 0;
+    object = json_read(json, strlen(json), err);
+    if (!object)
+        return error_wrap(err, "%s", field);
+    if (json_object_size(object) > PROTOCOL_MAX_STRINGS) /* each is compared with all before */
+        return error_named(err, ERR_TOO_LARGE, "env_too_large", "%s has more than %d variables",
+                           field, PROTOCOL_MAX_STRINGS);
+    json_object_foreach(object, name, value)
+    {
+        if (!*name || strchr(name, '='))
+            return error_named(err, ERR_INVALID, "invalid_env",
+                               "%s: \"%.64s\" is not a name for a variable", field, name);
+        if (!json_is_string(value))
+            return error_named(err, ERR_INVALID, "invalid_env", "%s.%.64s must be a text", field,
+                               name);
+        environment_set(environment, name, json_string_value(value));
+    }
+    return 0;
+}
+
+void environment_add_common(struct environment *environment, const struct config *config)
+{
+    for (size_t i = 0; i < config->sandbox.env_pass.count; i++) {
+        const char *name = config->sandbox.env_pass.items[i];
+        const char *value = getenv(name);
+
+        if (value)
+            environment_set(environment, name, value);
+    }
+    for (size_t i = 0; i < config->sandbox.env_set.count; i++)
+        environment_set(environment, config->sandbox.env_set.items[i].name,
+                        config->sandbox.env_set.items[i].value);
+}
+
+int environment_add_request(struct environment *environment,
+                            const struct execution_request *request, struct error *err)
+{
+    if (environment_add_json(environment, "env", request->env_json, err) < 0 ||
+        environment_add_json(environment, "secrets", request->secrets_json, err) < 0)
+        return -1;
+    return 0;
+}
+
+int environment_make(struct environment *environment, const struct session *session,
+                     const struct execution_request *request, const char *execution_id,
+                     struct error *err)
+{
+    if (session->secrets_lost) {
+        error_named(err, ERR_CONFLICT, "secrets_lost",
+                    "the secrets of session %s are lost: the daemon has another key", session->id);
+        return error_hint(err, "give them again with PATCH, or open a new session");
+    }
+    environment_add_common(environment, session->core->parts.config);
+    if (environment_add_json(environment, "env", session->env_json, err) < 0 ||
+        (session->secrets &&
+         environment_add_json(environment, "secrets", session->secrets->json, err) < 0) ||
+        environment_add_request(environment, request, err) < 0)
+        return -1;
+    if (request->terminal && !environment_has(environment, "TERM"))
+        environment_set(environment, "TERM", "xterm-256color");
+    environment_set(environment, "SANDGLASS_SESSION_ID", session->id);
+    environment_set(environment, "SANDGLASS_EXECUTION_ID", execution_id);
+    return 0;
+}
