@@ -12,6 +12,7 @@
 #include "core/recovery.h"
 #include "core/run/context.h"
 #include "core/run/execution.h"
+#include "core/run/programs.h"
 #include "core/run/rules.h"
 #include "core/sandbox/builds.h"
 #include "core/sandbox/capacity.h"
@@ -21,6 +22,7 @@
 #include "core/session/idempotency.h"
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
+#include "core/session/session_observer.h"
 #include "core/session/session_private.h"
 #include "core/session/storage.h"
 #include "core/shares.h"
@@ -104,6 +106,8 @@ struct core *core_new(const struct core_parts *parts)
 
     core->parts = *parts;
     core->loop = parts->loop;
+    core->observer = &session_observer;
+    core->programs = &run_programs;
     list_init(&core->sessions);
     list_init(&core->sandboxes);
     list_init(&core->leftovers);

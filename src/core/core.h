@@ -84,6 +84,8 @@ struct orphan_search;
 struct recovery;
 struct retention;
 struct rules;
+struct sandbox_observer;
+struct sandbox_programs;
 struct scopes;
 struct spool_shares;
 struct shares;
@@ -119,6 +121,9 @@ struct core {
     struct list sandboxes; /* all that exist or may exist, in any state; struct sandbox */
     struct map sandboxes_by_id;
     struct map executions_by_id; /* known in memory: running, or recently ended */
+
+    const struct sandbox_observer *observer; /* of sandboxes: core/sandbox/observer.h */
+    const struct sandbox_programs *programs; /* in sandboxes: the same */
 
     struct approvals *approvals;     /* owned */
     struct budgets *budgets;         /* owned */

@@ -13,6 +13,7 @@
 #include "core/session/idempotency.h"
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
+#include "core/session/session_observer.h"
 #include "core/session/session_private.h"
 #include "core/session/storage.h"
 #include "core/stamp.h"
@@ -266,6 +267,7 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     struct core *core = recovery_of(query)->core;
     struct session *session = map_get(&core->sessions_by_id, record->session_id);
     enum sandbox_state state = sandbox_state_parse(record->state);
+    struct sandbox_order order;
     struct sandbox *sandbox;
 
     if (!id_is_valid(record->id, ID_SANDBOX)) {
@@ -275,7 +277,11 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     }
     if (session && session->sandbox)
         session = NULL; /* it has another one: this one goes */
-    sandbox = sandbox_restore(core, session, record);
+    if (session)
+        order = session_order(session);
+    sandbox = sandbox_restore(core, session ? &order : NULL, record);
+    if (session)
+        session->sandbox = sandbox;
     if (session && (state == SANDBOX_READY || state == SANDBOX_FROZEN) &&
         record->generation > session->generation) {
         if (keep_can_restore(sandbox))

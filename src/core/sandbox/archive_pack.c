@@ -5,7 +5,6 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/sandbox/archive_private.h"
-#include "core/session/session_private.h"
 #include "wire/json.h"
 #include "wire/tar.h"
 
@@ -30,53 +29,50 @@ static void part_name(const char *session_id, char name[KEEP_NAME_SIZE + 8])
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void tell(struct session *session, const struct keep_work *work)
+static void report(const struct keep_work *work)
 {
+    const struct sandbox *sandbox = work->sandbox;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
     struct json_writer json = JSON_WRITER(&text);
     bool is_kept = work->err.code == ERR_NONE;
 
     json_begin_object(&json, NULL);
-    json_put_int(&json, "generation", (int64_t)work->sandbox->generation);
+    json_put_int(&json, "generation", (int64_t)sandbox->order.generation);
     if (is_kept)
         json_put_int(&json, "bytes", (int64_t)work->bytes);
     else
         json_put_text(&json, "reason", work->err.message);
     json_end_object(&json);
-    session_emit(session, is_kept ? "files.kept" : "files.not_kept", buffer_text(&text));
+    sandbox->core->observer->on_event(
+        sandbox->order.session, is_kept ? "files.kept" : "files.not_kept", buffer_text(&text));
     if (!is_kept)
-        log_warn("the files of a sandbox are not kept", kv("session", session->id),
+        log_warn("the files of a sandbox are not kept", kv("session", work->session_id),
                  kv("error", work->err.message));
 }
 
-static void note_kept(struct session *session, const struct keep_work *work)
+static void note_kept(const struct keep_work *work)
 {
-    struct keep *keep = session->core->keep;
+    const struct sandbox *sandbox = work->sandbox;
+    struct keep *keep = sandbox->core->keep;
 
     keep_forget(keep, work->replaced);
     keep->total_bytes += work->bytes;
-    session->kept = (struct session_kept){
-        .bytes = work->bytes,
-        .wall_us = clock_wall_us(loop_clock(session->core->loop)),
-        .generation = work->sandbox->generation,
-    };
-    session_changed(session);
+    sandbox->core->observer->on_archived(sandbox->order.session, work->bytes,
+                                         sandbox->order.generation);
 }
 
 static void finish(struct keep_work *work)
 {
     struct sandbox *sandbox = work->sandbox;
-    struct session *session = sandbox->session;
     keep_done_fn *done = work->done;
     char part[KEEP_NAME_SIZE + 8];
 
     part_name(work->session_id, part);
     if (work->err.code != ERR_NONE)
         (void)unlinkat(work->state_dir, part, 0);
-    if (session && work->err.code == ERR_NONE)
-        note_kept(session, work);
-    if (session)
-        tell(session, work);
+    if (work->err.code == ERR_NONE)
+        note_kept(work);
+    report(work);
     agent_cancel(&work->request);
     sandbox->keep_work = NULL;
     keep_work_free(work);
@@ -263,7 +259,9 @@ static void on_thawed(struct backend_op *op)
 
 bool keep_applies(const struct sandbox *sandbox)
 {
-    return sandbox->session && sandbox->session->keep_files && sandbox->agent &&
+    const struct session *session = sandbox->order.session;
+
+    return session && sandbox->core->observer->keeps_files(session) && sandbox->agent &&
            !sandbox->op_running && !sandbox->workflow.running && !sandbox->died &&
            (sandbox->state == SANDBOX_FROZEN || sandbox->state == SANDBOX_READY);
 }
@@ -273,7 +271,8 @@ void keep_pack(struct sandbox *sandbox, bool is_frozen, keep_done_fn *done)
     struct keep_work *work =
         keep_work_new(sandbox, done, sandbox->core->parts.config->keep.timeout_ms, on_timeout);
 
-    session_changed(sandbox->session); /* that it goes is known to a daemon that comes meanwhile */
+    /* That it goes is known to a daemon that comes meanwhile. */
+    sandbox->core->observer->on_changed(sandbox->order.session);
     if (open_part(work) < 0) {
         loop_defer(sandbox->core->loop, &work->later, on_later);
         return;

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "core/sandbox/archive_private.h"
-#include "core/session/session_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -148,7 +147,10 @@ static void on_opened(struct agent_request *request)
 
 bool keep_can_restore(const struct sandbox *sandbox)
 {
-    return sandbox->session && sandbox->session->keep_files && sandbox->session->kept.bytes > 0;
+    const struct sandbox_observer *observer = sandbox->core->observer;
+    const struct session *session = sandbox->order.session;
+
+    return session && observer->keeps_files(session) && observer->has_archive(session);
 }
 
 void keep_restore(struct sandbox *sandbox, keep_done_fn *done)

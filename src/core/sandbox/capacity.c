@@ -8,7 +8,6 @@
 #include "core/metrics.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox_private.h"
-#include "core/session/clocks.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -159,7 +158,7 @@ static bool evict_one(struct capacity *capacity, const struct capacity_owner *on
 
     if (!victim)
         return false;
-    log_info("sandbox evicted", kv("sandbox", victim->id), kv("session", victim->session->id));
+    log_info("sandbox evicted", kv("sandbox", victim->id), kv("session", victim->order.session_id));
     metrics_add(capacity->core->metrics, METRIC_SANDBOX_EVICTIONS, 0, 1);
     sandbox_emit(victim, "sandbox.evicted", NULL);
     sandbox_destroy(victim, END_EVICTED, NULL);
@@ -397,15 +396,17 @@ size_t capacity_waiting(const struct capacity *capacity)
 
 int64_t capacity_retry_after_s(struct capacity *capacity)
 {
-    struct session *session;
+    const struct core *core = capacity->core;
+    const struct sandbox *sandbox;
     int64_t soonest_ms = 30 * 1000;
 
     if (capacity->leaving > 0)
         return 1;
-    list_for_each (session, &capacity->core->sessions, node) {
-        int64_t left_ms;
+    list_for_each (sandbox, &core->sandboxes, node) {
+        const struct session *session = sandbox->order.session;
+        int64_t left_ms = session ? core->observer->ends_in_ms(session) : -1;
 
-        if (session->sandbox && session_next_end(session, &left_ms) != END_NONE)
+        if (left_ms >= 0)
             soonest_ms = MIN(soonest_ms, left_ms);
     }
     return MAX((soonest_ms + 999) / 1000, (int64_t)1);

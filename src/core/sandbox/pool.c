@@ -5,8 +5,6 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
-#include "core/money/flavor.h"
-#include "core/run/python_zygote.h"
 #include "core/sandbox/demand.h"
 #include "core/sandbox/sandbox_private.h"
 
@@ -105,16 +103,20 @@ static bool may_wait(const struct pool *pool)
 
 static void refill(struct pool *pool)
 {
+    struct sandbox_order order;
+
     if (!pool->active || pool->creating || timer_is_armed(&pool->retry) || may_wait(pool))
         return;
     if (pool_ready(pool) >= wanted(pool))
         return;
     if (!capacity_has_spare(pool->core->capacity))
         return;
-    if (pool->memory_is_tight())
+    if (pool->memory_is_tight()) {
         timer_arm_in(&pool->retry, TIGHT_RETRY_US);
-    else
-        pool->creating = sandbox_start(pool->core, NULL);
+        return;
+    }
+    order = sandbox_default_order(pool->core);
+    pool->creating = sandbox_start(pool->core, &order);
 }
 
 static void on_refill(struct deferred *deferred)
@@ -151,7 +153,7 @@ static void on_rest(struct timer *timer)
             return;
         sandbox_read_report(member);
         if (!member->warm) {
-            warm_prepare(member);
+            pool->core->programs->prepare_python(member);
             if (member->warm)
                 timer_arm_in(&pool->rest, NEXT_WARM_US);
             return;
@@ -239,9 +241,9 @@ void pool_stop(struct pool *pool)
 
 /* Members have the default disk. One in memory is resized; an image, or who needs one, is not
  * served by what there is. */
-static bool has_disk_for(const struct config *config, const struct session *session)
+static bool has_disk_for(const struct config *config, const struct sandbox_order *order)
 {
-    uint64_t wanted = session->limits.disk_bytes;
+    uint64_t wanted = order->limits.disk_bytes;
 
     switch ((enum config_disk)config->sandbox.disk_kind) {
     case CONFIG_DISK_AUTO:
@@ -254,13 +256,13 @@ static bool has_disk_for(const struct config *config, const struct session *sess
     return true;
 }
 
-static bool fits(const struct pool *pool, const struct session *session)
+static bool fits(const struct pool *pool, const struct sandbox_order *order)
 {
     const struct config *config = pool->core->parts.config;
 
-    return str_equal(session->template_name, config->sandbox.template_name) &&
-           session->network == (enum network_mode)config->sandbox.network &&
-           !flavor_gpus(session) && has_disk_for(config, session);
+    return str_equal(order->template_name, config->sandbox.template_name) &&
+           order->network == (enum network_mode)config->sandbox.network && !order->gpus &&
+           has_disk_for(config, order);
 }
 
 /* The first that lives: death may be known to the kernel, and not yet to us. */
@@ -286,19 +288,19 @@ static void note_demand(struct pool *pool)
     timer_arm_in(&pool->rest, MAX((int64_t)REST_US, busy_us));
 }
 
-struct sandbox *pool_take(struct pool *pool, const struct session *session)
+struct sandbox *pool_take(struct pool *pool, const struct sandbox_order *order)
 {
     struct sandbox *member = NULL;
 
-    if (!pool->core->parts.config->pool_size || !fits(pool, session))
+    if (!pool->core->parts.config->pool_size || !fits(pool, order))
         return NULL;
     /* Those who get none anyway are no crowd, and nobody waits for them. */
-    if (capacity_may_have(pool->core->capacity, session->owner)) {
+    if (capacity_may_have(pool->core->capacity, order->owner)) {
         note_demand(pool);
         pool_kick(pool);
         member = first_alive(pool);
     }
-    if (!member || !capacity_transfer(pool->core->capacity, member, session->owner)) {
+    if (!member || !capacity_transfer(pool->core->capacity, member, order->owner)) {
         metrics_add(pool->core->metrics, METRIC_POOL_MISSES, 0, 1);
         return NULL;
     }

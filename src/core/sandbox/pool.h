@@ -12,7 +12,7 @@
 
 struct pool;
 struct sandbox;
-struct session;
+struct sandbox_order;
 
 struct pool *pool_new(struct core *core);
 void pool_free(struct pool *pool);
@@ -20,9 +20,9 @@ void pool_free(struct pool *pool);
 void pool_start(struct pool *pool);
 void pool_stop(struct pool *pool); /* refills no more, and all members go */
 
-/* A ready member that fits the session and for whose owner there is room, taken out of the pool;
+/* A ready member that fits the order and for whose owner there is room, taken out of the pool;
  * NULL without one. */
-struct sandbox *pool_take(struct pool *pool, const struct session *session);
+struct sandbox *pool_take(struct pool *pool, const struct sandbox_order *order);
 
 /* A session needs the slot: one member goes. False when there is none. */
 bool pool_yield(struct pool *pool);

@@ -5,8 +5,6 @@
 #include "config/config.h"
 #include "core/ceiling.h"
 #include "core/events.h"
-#include "core/money/budget.h"
-#include "core/run/python_zygote.h"
 #include "core/sandbox/sandbox_private.h"
 #include "core/sandbox/workspace_archive.h"
 #include "core/stamp.h"
@@ -94,7 +92,7 @@ struct core *sandbox_core(const struct sandbox *sandbox)
 
 struct session *sandbox_session(const struct sandbox *sandbox)
 {
-    return sandbox->session;
+    return sandbox->order.session;
 }
 
 enum sandbox_state sandbox_state(const struct sandbox *sandbox)
@@ -104,17 +102,17 @@ enum sandbox_state sandbox_state(const struct sandbox *sandbox)
 
 uint64_t sandbox_generation(const struct sandbox *sandbox)
 {
-    return sandbox->generation;
+    return sandbox->order.generation;
 }
 
 const char *sandbox_flavor(const struct sandbox *sandbox)
 {
-    return sandbox->flavor;
+    return sandbox->order.flavor;
 }
 
 uint32_t sandbox_gpus(const struct sandbox *sandbox)
 {
-    return sandbox->gpus;
+    return sandbox->order.gpus;
 }
 
 int sandbox_pid(const struct sandbox *sandbox)
@@ -179,12 +177,7 @@ void sandbox_note_restored_files(struct sandbox *sandbox)
 
 bool sandbox_is_preloaded(const struct sandbox *sandbox)
 {
-    return sandbox->preloaded;
-}
-
-void sandbox_set_preloaded(struct sandbox *sandbox, bool preloaded)
-{
-    sandbox->preloaded = preloaded;
+    return sandbox->order.preloaded;
 }
 
 bool sandbox_waits_for_slot(const struct sandbox *sandbox)
@@ -325,28 +318,55 @@ static void on_timer(struct timer *timer)
     }
 }
 
-static struct sandbox_limits default_limits(const struct core *core)
+struct sandbox_order sandbox_default_order(const struct core *core)
 {
     const struct config *config = core->parts.config;
-    struct sandbox_limits limits = { .memory_bytes = config->sandbox.memory_bytes,
-                                     .disk_bytes = config->sandbox.disk_bytes,
-                                     .cpu_millis = config->sandbox.cpu_millis,
-                                     .pids = (uint32_t)config->sandbox.pids };
+    struct sandbox_order order = {
+        .flavor = "",
+        .template_name = config->sandbox.template_name,
+        .limits = { .memory_bytes = config->sandbox.memory_bytes,
+                    .disk_bytes = config->sandbox.disk_bytes,
+                    .cpu_millis = config->sandbox.cpu_millis,
+                    .pids = (uint32_t)config->sandbox.pids },
+        .network = (enum network_mode)config->sandbox.network,
+    };
 
-    ceiling_cut_limits(core->ceiling, NULL, NULL, &limits);
-    return limits;
+    ceiling_cut_limits(core->ceiling, NULL, NULL, &order.limits);
+    return order;
 }
 
-struct sandbox *sandbox_new(struct core *core, struct session *session)
+static void free_order(struct sandbox_order *order)
+{
+    free((char *)order->session_id);
+    free((char *)order->owner);
+    free((char *)order->flavor);
+    free((char *)order->template_name);
+}
+
+static char *copy_or_null(const char *text)
+{
+    return text ? xstrdup(text) : NULL;
+}
+
+void sandbox_set_order(struct sandbox *sandbox, const struct sandbox_order *order)
+{
+    assert(!order->session == !order->session_id && !order->session == !order->owner);
+    free_order(&sandbox->order);
+    sandbox->order = *order;
+    sandbox->order.session_id = copy_or_null(order->session_id);
+    sandbox->order.owner = copy_or_null(order->owner);
+    sandbox->order.flavor = copy_or_null(order->flavor);
+    sandbox->order.template_name = copy_or_null(order->template_name);
+}
+
+struct sandbox *sandbox_new(struct core *core, const struct sandbox_order *order)
 {
     struct sandbox *sandbox = xnew(struct sandbox);
 
     sandbox->core = core;
-    sandbox->session = session;
-    sandbox->limits = session ? session->limits : default_limits(core);
-    sandbox->generation = session ? session->generation + 1 : 0;
+    sandbox_set_order(sandbox, order);
+    sandbox->limits = order->limits;
     sandbox->created = stamp_now(core);
-    sandbox->flavor = xstrdup(session ? session->flavor : "");
     sandbox->leaving[0] = sandbox->leaving[1] = -1;
     list_init(&sandbox->pool_node);
     list_init(&sandbox->idle_node);
@@ -355,6 +375,12 @@ struct sandbox *sandbox_new(struct core *core, struct session *session)
     timer_init(&sandbox->retry, core->loop, NULL);
     list_append(&core->sandboxes, &sandbox->node);
     return sandbox;
+}
+
+enum sandbox_wish sandbox_wish(const struct sandbox *sandbox)
+{
+    assert(sandbox->order.session);
+    return sandbox->core->observer->wish(sandbox->order.session);
 }
 
 void sandbox_note_left(struct sandbox *sandbox)
@@ -404,7 +430,7 @@ void sandbox_free(struct sandbox *sandbox)
     loop_undefer(core->loop, &sandbox->release);
     process_unwatch(&sandbox->process);
     keep_cancel(sandbox);
-    warm_free(sandbox->warm);
+    core->programs->free_python(sandbox->warm);
     agent_free(sandbox->agent);
     fd_close(sandbox->leaving[0]);
     fd_close(sandbox->leaving[1]);
@@ -413,7 +439,7 @@ void sandbox_free(struct sandbox *sandbox)
     free(sandbox->parts_err);
     free(sandbox->last_error);
     free(sandbox->report);
-    free(sandbox->flavor);
+    free_order(&sandbox->order);
     free(sandbox);
 }
 
@@ -460,7 +486,7 @@ void sandbox_save(struct sandbox *sandbox)
         .state = sandbox_state_name(recorded_state(sandbox)),
         .end_reason = reason,
         .last_error = sandbox->last_error ? sandbox->last_error->message : "",
-        .generation = sandbox->generation,
+        .generation = sandbox->order.generation,
         .start_time = sandbox->made.start_time,
         .slot = sandbox->made.slot,
         .attempts = sandbox->attempts,
@@ -468,11 +494,11 @@ void sandbox_save(struct sandbox *sandbox)
         .created = sandbox->created,
     };
 
-    if (sandbox->session && sandbox->left.wall_us)
-        budget_settle(sandbox->session, sandbox->id, &sandbox->left);
+    if (sandbox->order.session && sandbox->left.wall_us)
+        core->observer->on_left(sandbox->order.session, sandbox->id, &sandbox->left);
     memcpy(record.id, sandbox->id, sizeof(record.id));
-    if (sandbox->session)
-        memcpy(record.session_id, sandbox->session->id, sizeof(record.session_id));
+    if (sandbox->order.session)
+        memcpy(record.session_id, sandbox->order.session_id, sizeof(record.session_id));
     end_reason_text(&sandbox->end, reason);
     store_put_sandbox(core->parts.store, &record);
 }
@@ -488,24 +514,25 @@ void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason)
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
     struct json_writer json = JSON_WRITER(&data);
 
-    if (!sandbox->session)
+    if (!sandbox->order.session)
         return;
     json_begin_object(&json, NULL);
     json_put_text(&json, "sandbox", sandbox->id);
-    json_put_int(&json, "generation", (int64_t)sandbox->generation);
-    json_put_text(&json, "flavor", sandbox->flavor);
+    json_put_int(&json, "generation", (int64_t)sandbox->order.generation);
+    json_put_text(&json, "flavor", sandbox->order.flavor);
     if (reason)
         json_put_text(&json, "reason", reason);
     json_end_object(&json);
-    session_emit(sandbox->session, type, buffer_text(&data));
+    sandbox->core->observer->on_event(sandbox->order.session, type, buffer_text(&data));
 }
 
 /* --- recovery ------------------------------------------------------------------------------ */
 
-struct sandbox *sandbox_restore(struct core *core, struct session *session,
+struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *order,
                                 const struct sandbox_record *record)
 {
-    struct sandbox *sandbox = sandbox_new(core, session);
+    struct sandbox_order pooled = sandbox_default_order(core);
+    struct sandbox *sandbox = sandbox_new(core, order ? order : &pooled);
 
     memcpy(sandbox->id, record->id, sizeof(sandbox->id));
     memcpy(sandbox->made.id, record->id, sizeof(sandbox->made.id));
@@ -515,7 +542,7 @@ struct sandbox *sandbox_restore(struct core *core, struct session *session,
         sandbox->state = SANDBOX_DESTROYING;
     else if (sandbox_is_up(sandbox))
         sandbox->state = SANDBOX_UNKNOWN;
-    sandbox->generation = record->generation;
+    sandbox->order.generation = record->generation;
     sandbox->made.pid = record->pid;
     sandbox->made.start_time = record->start_time;
     sandbox->made.slot = record->slot;
@@ -524,9 +551,7 @@ struct sandbox *sandbox_restore(struct core *core, struct session *session,
     sandbox->end = end_reason_parse(record->end_reason);
     sandbox->recorded = true;
     sandbox->ready_at_us = record->created.boot_us;
-    if (session)
-        session->sandbox = sandbox;
-    capacity_take(core->capacity, sandbox, session ? session->owner : NULL);
+    capacity_take(core->capacity, sandbox, sandbox->order.owner);
     return sandbox;
 }
 

@@ -20,9 +20,8 @@
 #include "agent/agent.h"
 #include "backend/backend.h"
 #include "core/core.h"
-#include "core/sandbox/builds.h"
-#include "core/sandbox/capacity.h"
-#include "core/session/session.h"
+#include "core/end_reason.h"
+#include "store/store.h"
 
 enum sandbox_state {
     SANDBOX_NONE,
@@ -42,6 +41,7 @@ enum sandbox_state sandbox_state_parse(const char *name); /* SANDBOX_NONE for an
 bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 
 struct sandbox;
+struct session;
 struct warm;
 
 /* --- what is known of it: all of it may be asked at any time ---------------------------------- */
@@ -87,7 +87,6 @@ void sandbox_note_restored_files(struct sandbox *sandbox);
 
 /* A start in advance: it goes on when all holds that wait for it have been given up. */
 bool sandbox_is_preloaded(const struct sandbox *sandbox);
-void sandbox_set_preloaded(struct sandbox *sandbox, bool preloaded);
 
 bool sandbox_waits_for_slot(const struct sandbox *sandbox);
 bool sandbox_holds_slot(const struct sandbox *sandbox);
@@ -127,15 +126,30 @@ bool sandbox_notice_death(struct sandbox *sandbox);
 /* What is in force, read back from the kernel once, when it is up. */
 void sandbox_read_report(struct sandbox *sandbox);
 
-/* Starts a new one for the session, or for the pool when it is NULL. It exists when this returns;
- * session_on_sandbox_ready() or …_failed(), or those of the pool, come later. */
-struct sandbox *sandbox_start(struct core *core, struct session *session);
+/* For whom a sandbox is made and what it has to be. Texts are borrowed for the call. */
+struct sandbox_order {
+    struct session *session; /* the observer's; NULL for the pool, as the next two */
+    const char *session_id;
+    const char *owner;
+    const char *flavor;
+    const char *template_name;
+    struct sandbox_limits limits;
+    enum network_mode network;
+    uint32_t gpus;
+    uint64_t generation;
+    bool preloaded; /* see sandbox_is_preloaded() */
+};
 
-/* A ready pool member becomes the session's; creating until that is durable. */
-void sandbox_claim(struct sandbox *sandbox, struct session *session);
+/* Starts a new one. It exists when this returns; on_ready or on_failed of the observer, or of the
+ * pool, comes later. */
+struct sandbox *sandbox_start(struct core *core, const struct sandbox_order *order);
 
-/* Destroys it for this reason; the first reason stays. Uses end now; session_on_sandbox_gone()
- * comes when it is confirmed gone. */
+/* A ready pool member becomes that of the session that ordered it; creating until that is durable.
+ */
+void sandbox_claim(struct sandbox *sandbox, const struct sandbox_order *order);
+
+/* Destroys it for this reason; the first reason stays. Holds end now, by on_leaving of the observer;
+ * on_gone comes when it is confirmed gone. */
 void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *detail);
 
 /* Makes frozen what its session wants: paused or open. */
@@ -144,16 +158,14 @@ void sandbox_converge(struct sandbox *sandbox);
 /* Whether uses may be granted now. */
 bool sandbox_is_usable(const struct sandbox *sandbox);
 
-/* A free slot was promised or refused: see capacity.h. */
-void sandbox_on_slot(struct sandbox *sandbox, const struct error *err);
-
 /* Writes the current state to the store (no commit). */
 void sandbox_save(struct sandbox *sandbox);
 
 /* --- recovery ------------------------------------------------------------------------------ */
 
-/* From a record, attached to its session if that is known; nothing is done with it yet. */
-struct sandbox *sandbox_restore(struct core *core, struct session *session,
+/* From a record; `order` is what its session would order, or NULL when that is not known. Nothing
+ * is done with it yet. */
+struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *order,
                                 const struct sandbox_record *record);
 
 /* One that exists without a record. */

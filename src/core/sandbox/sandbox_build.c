@@ -4,7 +4,6 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
-#include "core/money/flavor.h"
 
 #include <string.h>
 
@@ -13,7 +12,7 @@
 
 static bool is_of(const struct sandbox *sandbox, const char *owner)
 {
-    return sandbox->session && str_equal(sandbox->session->owner, owner);
+    return sandbox->order.session && str_equal(sandbox->order.owner, owner);
 }
 
 static struct sandbox *find_turn(const struct core *core, const char *owner, enum turn_state turn)
@@ -30,11 +29,10 @@ static struct sandbox *find_turn(const struct core *core, const char *owner, enu
 void sandbox_take_turn(struct workflow *workflow)
 {
     struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
-    const struct session *session = sandbox->session;
     const struct core *core = sandbox->core;
 
-    if (session && core->parts.backend->ops->capabilities.serialize_per_owner) {
-        if (find_turn(core, session->owner, TURN_HELD)) {
+    if (sandbox->order.session && core->parts.backend->ops->capabilities.serialize_per_owner) {
+        if (find_turn(core, sandbox->order.owner, TURN_HELD)) {
             sandbox->turn = TURN_WAITING;
             return;
         }
@@ -50,9 +48,9 @@ void sandbox_pass_turn(struct sandbox *sandbox)
     bool held = sandbox->turn == TURN_HELD;
 
     sandbox->turn = TURN_NONE;
-    if (!held || !sandbox->session)
+    if (!held || !sandbox->order.session)
         return;
-    next = find_turn(sandbox->core, sandbox->session->owner, TURN_WAITING);
+    next = find_turn(sandbox->core, sandbox->order.owner, TURN_WAITING);
     if (!next)
         return;
     next->turn = TURN_HELD;
@@ -65,9 +63,8 @@ void sandbox_pass_turn(struct sandbox *sandbox)
 void sandbox_wait_to_build(struct workflow *workflow)
 {
     struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
-    const struct session *session = sandbox->session;
 
-    if (builds_take(sandbox->core->builds, &sandbox->build, session ? session->owner : NULL))
+    if (builds_take(sandbox->core->builds, &sandbox->build, sandbox->order.owner))
         workflow_step_done(workflow, NULL);
 }
 
@@ -128,7 +125,7 @@ static int check_resources(const struct sandbox *sandbox, const struct backend_o
         what = "cpus";
     else if (differs(asked->pids, is->pids))
         what = "pids";
-    else if (is->memory_bytes && op->result.made.gpus != sandbox->gpus)
+    else if (is->memory_bytes && op->result.made.gpus != sandbox->order.gpus)
         what = "gpus";
     if (!what)
         return 0;
@@ -167,19 +164,15 @@ static void on_built(struct backend_op *op)
 
 static void build(struct sandbox *sandbox)
 {
-    const struct core *core = sandbox->core;
-    const struct config *config = core->parts.config;
-    const struct session *session = sandbox->session;
     struct sandbox_spec spec = {
-        .template_name = session ? session->template_name : config->sandbox.template_name,
+        .template_name = sandbox->order.template_name,
         .limits = sandbox->limits,
-        .network = session ? session->network : (enum network_mode)config->sandbox.network,
+        .network = sandbox->order.network,
+        .gpus = sandbox->order.gpus,
     };
 
-    sandbox->gpus = session ? flavor_gpus(session) : 0;
-    spec.gpus = sandbox->gpus;
     memcpy(spec.id, sandbox->id, sizeof(spec.id));
-    backend_create(core->parts.backend, &spec, sandbox_begin_op(sandbox, on_built));
+    backend_create(sandbox->core->parts.backend, &spec, sandbox_begin_op(sandbox, on_built));
 }
 
 void sandbox_build(struct workflow *workflow)

@@ -2,12 +2,9 @@
 
 #include "base/log.h"
 #include "core/metrics.h"
-#include "core/money/budget.h"
-#include "core/run/python_zygote.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/workspace_archive.h"
-#include "core/session/session_private.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -31,7 +28,7 @@ static void on_release(struct deferred *deferred)
 static void on_gone(struct sandbox *sandbox)
 {
     struct core *core = sandbox->core;
-    struct session *session = sandbox->session;
+    struct session *session = sandbox->order.session;
     char reason[END_TEXT_SIZE];
 
     end_reason_text(&sandbox->end, reason);
@@ -44,12 +41,9 @@ static void on_gone(struct sandbox *sandbox)
     map_remove(&core->sandboxes_by_id, sandbox->id);
     capacity_release(core->capacity, sandbox);
     if (session) {
-        budget_settle(session, sandbox->id, &sandbox->left);
-        sandbox->session = NULL;
-        session->sandbox = NULL;
-        if (sandbox->generation == session->generation)
-            session_note_previous_end(session, &sandbox->end);
-        session_on_sandbox_gone(session);
+        core->observer->on_left(session, sandbox->id, &sandbox->left);
+        core->observer->on_gone(session, sandbox);
+        sandbox->order.session = NULL;
     }
     /* Behind the record that whoever asked for the end waits for. */
     timer_stop(&sandbox->timer);
@@ -70,8 +64,8 @@ static void on_failed(struct sandbox *sandbox, const struct error *err)
               kv("attempts", sandbox->attempts), kv("error", err->message));
     sandbox_save(sandbox);
     timer_arm_in(&sandbox->timer, sandbox_backoff_us(sandbox->attempts));
-    if (sandbox->session)
-        session_on_sandbox_stuck(sandbox->session, sandbox->last_error);
+    if (sandbox->order.session)
+        core->observer->on_stuck(sandbox->order.session, sandbox->last_error);
 }
 
 static void on_destroyed(struct backend_op *op)
@@ -122,8 +116,8 @@ static void detach(struct sandbox *sandbox)
     sandbox->leaving[1] = process_release(&sandbox->process);
     capacity_set_idle(sandbox->core->capacity, sandbox, false);
     capacity_set_leaving(sandbox->core->capacity, sandbox);
-    if (sandbox->session)
-        session_on_sandbox_leaving(sandbox->session, &sandbox->end);
+    if (sandbox->order.session)
+        sandbox->core->observer->on_leaving(sandbox->order.session, &sandbox->end);
     else
         pool_on_leaving(sandbox->core->pool, sandbox);
 }
@@ -152,7 +146,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
         workflow_cancel(&sandbox->workflow, &err);
         sandbox_abort_step(sandbox, &err);
     }
-    warm_free(steal_ptr(&sandbox->warm));
+    sandbox->core->programs->free_python(steal_ptr(&sandbox->warm));
     if (keeps)
         keep_pack(sandbox, is_frozen, on_kept);
     else

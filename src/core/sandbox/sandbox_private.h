@@ -2,6 +2,9 @@
 
 /* What the files of sandboxes share among themselves. */
 
+#include "core/sandbox/builds.h"
+#include "core/sandbox/capacity.h"
+#include "core/sandbox/observer.h"
 #include "core/sandbox/sandbox.h"
 #include "loop/process.h"
 #include "loop/workflow.h"
@@ -25,17 +28,15 @@ struct sandbox {
     struct core *core; /* borrowed */
     struct list node;  /* core->sandboxes */
     char id[ID_SIZE];
-    struct session *session; /* borrowed; NULL for a pool member */
-    struct list pool_node;   /* in the pool; unlinked for all others */
-    struct list idle_node;   /* in the capacity's list of idle ones, the coldest first */
+    struct sandbox_order order; /* texts owned */
+    struct list pool_node;      /* in the pool; unlinked for all others */
+    struct list idle_node;      /* in the capacity's list of idle ones, the coldest first */
 
     enum sandbox_state state;
-    uint64_t generation;
-    struct sandbox_limits limits;
-    struct backend_sandbox made; /* what the backend knows it by */
+    struct sandbox_limits limits; /* in force */
+    struct backend_sandbox made;  /* what the backend knows it by */
     struct stamp created;
     struct stamp left; /* when it crashed or began to go; zero until then */
-    char *flavor;      /* owned; of its session, when it was made */
     struct end_reason end;
     uint32_t attempts;          /* of destroying */
     struct error *last_error;   /* owned; of creating, connecting or destroying; or NULL */
@@ -61,9 +62,7 @@ struct sandbox {
     struct store_ticket ticket;
     struct timer retry; /* of building */
     unsigned builds;    /* that failed */
-    uint32_t gpus;
     enum turn_state turn;
-    bool preloaded;       /* asked for by nobody's use: it stays when they give up */
     struct timer timer;   /* start timeout; later: connect again, or destroy again */
     struct timer silence; /* armed while it is unknown and not frozen */
     int64_t unknown_since_us;
@@ -90,11 +89,16 @@ struct sandbox *sandbox_end_op(struct backend_op *op);
 /* At the end of the turn, what is not under way by then is given back. */
 void sandbox_rest_soon(struct sandbox *sandbox);
 
-struct sandbox *sandbox_new(struct core *core, struct session *session);
+struct sandbox *sandbox_new(struct core *core, const struct sandbox_order *order);
+
+/* Of the settings, for the pool. */
+struct sandbox_order sandbox_default_order(const struct core *core);
+void sandbox_set_order(struct sandbox *sandbox, const struct sandbox_order *order);
 void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state);
 void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason); /* or NULL */
 int64_t sandbox_backoff_us(unsigned attempts);
-void sandbox_note_left(struct sandbox *sandbox); /* now, unless it has left before */
+enum sandbox_wish sandbox_wish(const struct sandbox *sandbox); /* of its session */
+void sandbox_note_left(struct sandbox *sandbox);               /* now, unless it has left before */
 void sandbox_drop_agent_soon(struct sandbox *sandbox);
 
 /* sandbox_build.c: steps of its start */
@@ -106,6 +110,7 @@ void sandbox_build(struct workflow *workflow);
 bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err); /* if it waits */
 
 /* sandbox_start.c */
+void sandbox_on_slot(struct sandbox *sandbox, const struct error *err);    /* see capacity.h */
 void sandbox_abort_step(struct sandbox *sandbox, const struct error *err); /* if it can be */
 void sandbox_fail(struct sandbox *sandbox, const struct error *err);       /* not made in time */
 void sandbox_on_silence(struct timer *timer);

@@ -4,11 +4,8 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/money/budget.h"
-#include "core/run/execution.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/workspace_archive.h"
-#include "core/session/session_private.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -35,10 +32,8 @@ static const struct error *failure_or_null(const struct error *err)
 static void reserve_slot(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
-    struct session *session = sandbox->session;
     struct error err = { 0 };
-    int result =
-        capacity_reserve(sandbox->core->capacity, sandbox, session ? session->owner : NULL, &err);
+    int result = capacity_reserve(sandbox->core->capacity, sandbox, sandbox->order.owner, &err);
 
     if (result <= 0)
         workflow_step_done(workflow, failure_or_null(&err));
@@ -100,8 +95,8 @@ static void record_intent(struct workflow *workflow)
 static void record_made(struct sandbox *sandbox)
 {
     sandbox->complete = true;
-    if (sandbox->session)
-        budget_run(sandbox->session, sandbox->id);
+    if (sandbox->order.session)
+        sandbox->core->observer->on_made(sandbox->order.session, sandbox->id);
     sandbox_save(sandbox);
     store_commit_as(sandbox->core->parts.store, &sandbox->ticket, STORE_WRITTEN, on_recorded);
 }
@@ -151,8 +146,8 @@ static void connect_part(struct sandbox *sandbox)
     loop_undefer(sandbox->core->loop, &sandbox->drop_agent);
     agent_retire(sandbox->agent);
     sandbox->agent = agent_new(sandbox->core->loop, fd, &sandbox_agent_handler, sandbox);
-    if (sandbox->session)
-        session_on_sandbox_agent(sandbox->session);
+    if (sandbox->order.session)
+        sandbox->core->observer->on_agent(sandbox->order.session);
     if (!sandbox->request)
         sandbox->request = xnew(struct sandbox_request);
     sandbox->request->sandbox = sandbox;
@@ -167,7 +162,7 @@ static void connect_to_init(struct workflow *workflow)
     struct sandbox *sandbox = sandbox_of(workflow);
 
     begin_parts(sandbox, 1);
-    if (sandbox->state == SANDBOX_UNKNOWN && sandbox->session->state != SESSION_PAUSED)
+    if (sandbox->state == SANDBOX_UNKNOWN && sandbox_wish(sandbox) != WISH_FREEZE)
         connect_part(sandbox);
     else
         part_done(sandbox, NULL);
@@ -228,7 +223,7 @@ static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_li
 static void set_limits(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
-    const struct sandbox_limits *wanted = &sandbox->session->limits;
+    const struct sandbox_limits *wanted = &sandbox->order.limits;
 
     start_timeout(sandbox);
     if (limits_equal(&sandbox->limits, wanted)) {
@@ -305,8 +300,8 @@ static void become_ready(struct sandbox *sandbox)
     sandbox->ready_at_us = loop_now_us(sandbox->core->loop);
     sandbox_save(sandbox);
     sandbox_emit(sandbox, "sandbox.ready", NULL);
-    if (sandbox->session)
-        session_on_sandbox_ready(sandbox->session);
+    if (sandbox->order.session)
+        sandbox->core->observer->on_ready(sandbox->order.session);
     else
         pool_on_ready(sandbox->core->pool, sandbox);
     if (sandbox->agent && agent_is_lost(sandbox->agent))
@@ -318,8 +313,8 @@ void sandbox_fail(struct sandbox *sandbox, const struct error *err)
     struct error failure = *err;
 
     error_keep(&sandbox->last_error, &failure);
-    if (sandbox->session)
-        session_on_sandbox_failed(sandbox->session, &failure);
+    if (sandbox->order.session)
+        sandbox->core->observer->on_failed(sandbox->order.session, &failure);
     else
         pool_on_failed(sandbox->core->pool, sandbox, &failure);
     sandbox_destroy(sandbox, END_FAILED, error_code_name(failure.code));
@@ -342,7 +337,12 @@ static bool tells_of_death(const struct error *err)
 /* That somebody killed its init, in the pool or since, says nothing about the next one. */
 static bool has_died(const struct sandbox *sandbox, const struct error *err)
 {
-    return sandbox->session && (sandbox->died || (err && tells_of_death(err)));
+    return sandbox->order.session && (sandbox->died || (err && tells_of_death(err)));
+}
+
+static bool forgives_death(const struct sandbox *sandbox)
+{
+    return sandbox->core->observer->forgives_death(sandbox->order.session);
 }
 
 /* Of creating and of claiming. */
@@ -355,7 +355,7 @@ static void on_start_end(struct workflow *workflow)
     builds_pass(sandbox->core->builds, &sandbox->build);
     if (sandbox->state == SANDBOX_DESTROYING)
         sandbox_destroy_next(sandbox);
-    else if (has_died(sandbox, workflow->err) && session_forgives_death(sandbox->session))
+    else if (has_died(sandbox, workflow->err) && forgives_death(sandbox))
         sandbox_destroy(sandbox, END_FAILED, "it died at its start");
     else if (workflow->err)
         sandbox_fail(sandbox, workflow->err);
@@ -365,9 +365,9 @@ static void on_start_end(struct workflow *workflow)
         become_ready(sandbox);
 }
 
-struct sandbox *sandbox_start(struct core *core, struct session *session)
+struct sandbox *sandbox_start(struct core *core, const struct sandbox_order *order)
 {
-    struct sandbox *sandbox = sandbox_new(core, session);
+    struct sandbox *sandbox = sandbox_new(core, order);
 
     id_make(sandbox->id, ID_SANDBOX);
     map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
@@ -376,13 +376,10 @@ struct sandbox *sandbox_start(struct core *core, struct session *session)
     return sandbox;
 }
 
-void sandbox_claim(struct sandbox *sandbox, struct session *session)
+void sandbox_claim(struct sandbox *sandbox, const struct sandbox_order *order)
 {
-    sandbox->session = session;
-    sandbox->generation = session->generation + 1;
-    free(sandbox->flavor);
-    sandbox->flavor = xstrdup(session->flavor);
-    session->sandbox = sandbox;
+    assert(sandbox->state == SANDBOX_READY && !sandbox->order.session && order->session);
+    sandbox_set_order(sandbox, order);
     sandbox_set_state(sandbox, SANDBOX_CREATING);
     workflow_start(&sandbox->workflow, sandbox->core->loop, claim_steps, on_start_end);
 }
@@ -397,7 +394,7 @@ static void expect_answer(struct sandbox *sandbox)
 {
     int64_t patience_us = sandbox->core->parts.config->sandbox.silence_timeout_ms * 1000;
 
-    if (sandbox->session->state == SESSION_ENDING)
+    if (sandbox_wish(sandbox) == WISH_END)
         patience_us = SILENCE_OF_ENDING_US;
     if (timer_is_armed(&sandbox->silence))
         return;
@@ -417,7 +414,7 @@ void sandbox_on_silence(struct timer *timer)
         return;
     }
     log_warn("sandbox does not answer; removing it", kv("sandbox", sandbox->id),
-             kv("session", sandbox->session->id));
+             kv("session", sandbox->order.session_id));
     sandbox_emit(sandbox, "sandbox.crashed", "silent");
     sandbox_destroy(sandbox, END_CRASHED, "silent");
 }
@@ -427,20 +424,18 @@ static void on_answered(struct sandbox *sandbox)
     sandbox->reconnects = 0;
     error_keep(&sandbox->last_error, NULL);
     sandbox_set_state(sandbox, SANDBOX_READY);
-    executions_on_listed(sandbox->session);
+    sandbox->core->programs->on_listed(sandbox->order.session);
 }
 
 /* It is known now, unless its session was paused meanwhile: then nobody has asked its init. */
 static void on_adopted(struct sandbox *sandbox)
 {
-    struct session *session = sandbox->session;
-
     if (sandbox->state == SANDBOX_UNKNOWN && sandbox_has_init(sandbox))
         on_answered(sandbox);
-    else if (sandbox->state == SANDBOX_UNKNOWN && session->state != SESSION_PAUSED)
+    else if (sandbox->state == SANDBOX_UNKNOWN && sandbox_wish(sandbox) != WISH_FREEZE)
         sandbox_reconnect_soon(sandbox);
     sandbox_save(sandbox);
-    session_on_sandbox_known(session);
+    sandbox->core->observer->on_known(sandbox->order.session);
 }
 
 /* That nobody can tell whether it lives says nothing about it: it is asked again. */
@@ -480,7 +475,7 @@ static void on_adopt_end(struct workflow *workflow)
 
 void sandbox_adopt(struct sandbox *sandbox)
 {
-    assert(sandbox->state == SANDBOX_UNKNOWN && sandbox->session);
+    assert(sandbox->state == SANDBOX_UNKNOWN && sandbox->order.session);
     assert(!sandbox->op_running && !sandbox->workflow.running);
     expect_answer(sandbox);
     workflow_start(&sandbox->workflow, sandbox->core->loop, adopt_steps, on_adopt_end);
@@ -494,6 +489,6 @@ void sandbox_stop_asking(struct sandbox *sandbox)
     sandbox->request_running = false;
     sandbox_rest_soon(sandbox);
     agent_retire(steal_ptr(&sandbox->agent));
-    session_on_sandbox_agent(sandbox->session);
+    sandbox->core->observer->on_agent(sandbox->order.session);
     part_done(sandbox, NULL);
 }

@@ -2,11 +2,8 @@
 
 #include "base/log.h"
 #include "base/str.h"
-#include "core/run/execution.h"
-#include "core/run/python_zygote.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/pool.h"
-#include "core/session/session_private.h"
 
 #include <stdio.h>
 
@@ -19,8 +16,7 @@ static void on_exited(struct agent *agent, uint64_t number, const struct agent_e
 {
     struct sandbox *sandbox = agent_user(agent);
 
-    if (!warm_on_exited(sandbox->warm, number) && sandbox->session)
-        executions_on_exited(sandbox->session, number, end);
+    sandbox->core->programs->on_exited(sandbox, number, end);
 }
 
 static void on_process(struct agent *agent, uint64_t number, int pid UNUSED,
@@ -28,25 +24,15 @@ static void on_process(struct agent *agent, uint64_t number, int pid UNUSED,
 {
     struct sandbox *sandbox = agent_user(agent);
 
-    if (sandbox->session && !warm_has(sandbox->warm, number)) {
-        executions_on_process(sandbox->session, agent, number, pipes, end);
-        return;
-    }
-    fd_close(pipes->input);
-    fd_close(pipes->output);
-    fd_close(pipes->errors);
+    sandbox->core->programs->on_process(sandbox, number, pipes, end);
 }
 
 static void on_storage(struct agent *agent, uint64_t number, int fd)
 {
     const struct sandbox *sandbox = agent_user(agent);
-    const struct core_parts *parts = &sandbox->core->parts;
-    const struct execution *execution =
-        sandbox->session ? executions_find_number(sandbox->session, number) : NULL;
 
-    if (execution && parts->on_storage)
-        parts->on_storage(parts->storage_context, execution_facts(execution)->session_id,
-                          execution_facts(execution)->id, fd);
+    if (sandbox->order.session)
+        sandbox->core->programs->on_storage(sandbox->order.session, number, fd);
     else
         fd_close(fd);
 }
@@ -81,7 +67,7 @@ void sandbox_reconnect_soon(struct sandbox *sandbox)
 
 void sandbox_lose_init(struct sandbox *sandbox)
 {
-    if (!sandbox->session) {
+    if (!sandbox->order.session) {
         sandbox_destroy(sandbox, END_FAILED, "connection lost");
         return;
     }
@@ -127,16 +113,16 @@ void sandbox_crash(struct sandbox *sandbox, const char *cause)
 {
     sandbox_emit(sandbox, "sandbox.crashed", cause);
     log_warn("sandbox crashed", kv("sandbox", sandbox->id), kv("cause", cause),
-             kv("session", sandbox->session ? sandbox->session->id : ""));
+             kv("session", sandbox->order.session ? sandbox->order.session_id : ""));
     sandbox_destroy(sandbox, END_CRASHED, cause);
 }
 
 /* OOM kills that hit executions before are accounted for already. */
 static uint32_t known_oom_kills(const struct sandbox *sandbox)
 {
-    const struct session *session = sandbox->session;
+    const struct session *session = sandbox->order.session;
 
-    return session && str_equal(session->oom_sandbox_id, sandbox->id) ? session->oom_kills : 0;
+    return session ? sandbox->core->observer->known_oom_kills(session, sandbox->id) : 0;
 }
 
 static void name_cause(struct sandbox *sandbox, const struct sandbox_usage *usage)
@@ -184,7 +170,7 @@ void sandbox_on_crash(struct sandbox *sandbox)
     sandbox_set_state(sandbox, SANDBOX_CRASHED);
     sandbox_note_left(sandbox);
     sandbox_save(sandbox);
-    if (sandbox->session)
+    if (sandbox->order.session)
         capacity_set_idle(sandbox->core->capacity, sandbox, false);
     else
         pool_on_leaving(sandbox->core->pool, sandbox);
@@ -224,25 +210,26 @@ static void on_freeze_done(struct backend_op *op)
     else
         on_thawed(sandbox);
     sandbox_save(sandbox);
-    session_on_frozen(sandbox->session, &err);
+    sandbox->core->observer->on_frozen(sandbox->order.session, &err);
     sandbox_converge(sandbox);
 }
 
 void sandbox_converge(struct sandbox *sandbox)
 {
-    const struct session *session = sandbox->session;
     bool is_awake = sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_UNKNOWN;
+    enum sandbox_wish wish;
     bool freeze;
 
-    if (!session)
+    if (!sandbox->order.session)
         return;
-    if (session->state == SESSION_PAUSED)
+    wish = sandbox_wish(sandbox);
+    if (wish == WISH_FREEZE)
         sandbox_stop_asking(sandbox);
     if (sandbox->op_running || sandbox->workflow.running)
         return;
-    if (session->state == SESSION_PAUSED && is_awake)
+    if (wish == WISH_FREEZE && is_awake)
         freeze = true;
-    else if (session->state == SESSION_OPEN && sandbox->state == SANDBOX_FROZEN)
+    else if (wish == WISH_RUN && sandbox->state == SANDBOX_FROZEN)
         freeze = false;
     else
         return;

@@ -88,7 +88,7 @@ struct keep_work *keep_work_new(struct sandbox *sandbox, keep_done_fn *done, int
     work->stream.fd = work->file = -1;
     work->notes = BUFFER_INIT(128 * 1024);
     work->state_dir = sandbox->core->parts.state_dir;
-    snprintf(work->session_id, sizeof(work->session_id), "%s", sandbox->session->id);
+    snprintf(work->session_id, sizeof(work->session_id), "%s", sandbox->order.session_id);
     timer_init(&work->timer, sandbox->core->loop, on_timeout);
     timer_arm_in(&work->timer, timeout_ms * 1000);
     sandbox->keep_work = work;

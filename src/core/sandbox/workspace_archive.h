@@ -18,7 +18,6 @@
 struct keep;
 struct keep_work;
 struct sandbox;
-struct session;
 
 struct keep *keep_new(struct core *core);
 void keep_free(struct keep *keep); /* NULL is fine */

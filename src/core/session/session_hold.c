@@ -12,6 +12,7 @@
 #include "core/sandbox/sandbox.h"
 #include "core/session/background.h"
 #include "core/session/clocks.h"
+#include "core/session/session_observer.h"
 #include "core/session/session_private.h"
 #include "core/stamp.h"
 #include "wire/json.h"
@@ -540,7 +541,7 @@ static void pay_or_revert(struct session *session)
 void session_want_sandbox(struct session *session)
 {
     struct core *core = session->core;
-    struct sandbox *member;
+    struct sandbox_order order;
 
     session->wanted = true;
     if (session->sandbox || core->recovery)
@@ -550,13 +551,13 @@ void session_want_sandbox(struct session *session)
         return;
     pay_or_revert(session);
     /* After a death it is a new one: what killed the last may have hit all of the pool. */
-    member = session->failures ? NULL : pool_take(core->pool, session);
-    if (member)
-        sandbox_claim(member, session);
-    else
-        session->sandbox = sandbox_start(core, session);
-    sandbox_set_preloaded(session->sandbox, session->preloads);
+    order = session_order(session);
     session->preloads = false;
+    session->sandbox = session->failures ? NULL : pool_take(core->pool, &order);
+    if (session->sandbox)
+        sandbox_claim(session->sandbox, &order);
+    else
+        session->sandbox = sandbox_start(core, &order);
     budget_bind(session, sandbox_id(session->sandbox));
 }
 

@@ -1,4 +1,5 @@
 #include "core/metrics.h"
+#include "core/sandbox/capacity.h"
 #include "core/sandbox/sandbox.h"
 #include "harness/fake_agent.h"
 #include "harness/world.h"

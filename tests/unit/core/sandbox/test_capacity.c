@@ -1,3 +1,5 @@
+#include "core/sandbox/builds.h"
+#include "core/sandbox/capacity.h"
 #include "core/sandbox/sandbox.h"
 #include "harness/fake_agent.h"
 #include "harness/world.h"

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "core/sandbox/capacity.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"
 #include "core/session/clocks.h"

@@ -1,3 +1,4 @@
+#include "core/sandbox/capacity.h"
 #include "core/sandbox/sandbox.h"
 #include "harness/world.h"
 

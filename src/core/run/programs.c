@@ -1,0 +1,49 @@
+#include "core/run/programs.h"
+
+#include "agent/agent.h"
+#include "core/core.h"
+#include "core/run/execution.h"
+#include "core/run/python_zygote.h"
+#include "core/sandbox/sandbox.h"
+#include "core/session/session.h"
+
+static void on_exited(struct sandbox *sandbox, uint64_t number, const struct agent_exit *end)
+{
+    if (!warm_on_exited(sandbox_warm(sandbox), number) && sandbox_session(sandbox))
+        executions_on_exited(sandbox_session(sandbox), number, end);
+}
+
+static void on_process(struct sandbox *sandbox, uint64_t number, const struct agent_pipes *pipes,
+                       const struct agent_exit *end)
+{
+    struct session *session = sandbox_session(sandbox);
+
+    if (session && !warm_has(sandbox_warm(sandbox), number)) {
+        executions_on_process(session, sandbox_agent(sandbox), number, pipes, end);
+        return;
+    }
+    fd_close(pipes->input);
+    fd_close(pipes->output);
+    fd_close(pipes->errors);
+}
+
+static void on_storage(struct session *session, uint64_t number, int fd)
+{
+    const struct core_parts *parts = &session->core->parts;
+    const struct execution *execution = executions_find_number(session, number);
+
+    if (execution && parts->on_storage)
+        parts->on_storage(parts->storage_context, execution_facts(execution)->session_id,
+                          execution_facts(execution)->id, fd);
+    else
+        fd_close(fd);
+}
+
+const struct sandbox_programs run_programs = {
+    .on_exited = on_exited,
+    .on_process = on_process,
+    .on_listed = executions_on_listed,
+    .on_storage = on_storage,
+    .prepare_python = warm_prepare,
+    .free_python = warm_free,
+};

@@ -1,0 +1,11 @@
+#pragma once
+
+/* The session's side of core/sandbox/observer.h. */
+
+#include "core/sandbox/observer.h"
+#include "core/sandbox/sandbox.h"
+
+extern const struct sandbox_observer session_observer;
+
+/* What the session's next sandbox has to be. Texts are the session's. */
+struct sandbox_order session_order(struct session *session);
