@@ -25,15 +25,4 @@ sys_clone_call:
 1:      pop     %r12
         ret
         .size sys_clone_call, . - sys_clone_call
-
-/* void sys_run_on(void *stack_top, void (*entry)(void *), void *argument) */
-        .global sys_run_on
-        .type sys_run_on, @function
-sys_run_on:
-        mov     %rdi, %rsp
-        xor     %ebp, %ebp
-        mov     %rdx, %rdi
-        call    *%rsi
-        hlt
-        .size sys_run_on, . - sys_run_on
         .section .note.GNU-stack, "", @progbits

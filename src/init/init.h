@@ -134,10 +134,9 @@ struct job {
 };
 
 struct settings {
-    bool direct;     /* a plain child instead of PID 1 */
-    bool prepared;   /* by whoever started us: what can be inherited is as it should be */
-    bool is_root;    /* may switch users */
-    bool is_exposed; /* a program has run that may send signals to init's clones */
+    bool direct;   /* a plain child instead of PID 1 */
+    bool prepared; /* by whoever started us: what can be inherited is as it should be */
+    bool is_root;  /* may switch users */
     const char *default_user;
     uint64_t keep_capabilities; /* bounding set of init and what it starts */
     const void *filter;         /* seccomp program for what is started; NULL without */

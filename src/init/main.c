@@ -199,7 +199,6 @@ static int prepare(char **argv)
         return -1;
     (void)sys(prctl, PR_SET_NAME, "sandglass-init", 0, 0, 0);
     settings.is_root = !sys(geteuid);
-    settings.is_exposed = !settings.is_root;
     settings.own_pid = (int)sys(getpid);
     if (settings.direct) {
         (void)sys(setsid);

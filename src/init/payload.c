@@ -281,7 +281,7 @@ static long execute(const struct protocol_start_texts *texts)
     return strchr(name, '/') ? execute_path(name, texts) : execute_search(texts);
 }
 
-void payload_prepare(void)
+static void payload_prepare(void)
 {
     credentials_volunteer_for_the_oom_killer();
     (void)sys(setsid);
@@ -289,18 +289,14 @@ void payload_prepare(void)
 
 void payload_run(void *argument)
 {
-    payload_prepare();
-    payload_go(argument);
-}
-
-void payload_go(void *argument)
-{
     struct job *job = argument;
     struct process *process = job->process;
     const char *user = job->texts.user[0] ? job->texts.user : settings.default_user;
     uint64_t no_signals = 0;
-    long result = sys(close_range, ~0u, ~0u, CLOSE_RANGE_UNSHARE_);
+    long result;
 
+    payload_prepare();
+    result = sys(close_range, ~0u, ~0u, CLOSE_RANGE_UNSHARE_);
     if (result < 0)
         fail(job, STAGE_SPAWN, result);
     place_descriptors(process);
@@ -309,8 +305,6 @@ void payload_go(void *argument)
         fail(job, STAGE_USER, result);
     process->uid = job->room->user.uid;
     process->gid = job->room->user.gid;
-    if (!process->uid)
-        settings.is_exposed = true;
     take_terminal(job);
     set_limits(job);
     if (!job->texts.cwd[0])

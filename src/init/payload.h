@@ -8,9 +8,4 @@
 
 struct job;
 
-/* Both, one after the other. */
 void payload_run(void *job) __attribute__((noreturn));
-
-/* What is the same for all, and the rest. */
-void payload_prepare(void);
-void payload_go(void *job) __attribute__((noreturn));

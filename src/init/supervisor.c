@@ -227,15 +227,13 @@ static void serve(struct seat *seat)
 
     if (process->zygote_number && zygote_serve(process))
         return;
-    if (!seat->is_taken)
-        start(process);
+    start(process);
     if (process->failed_error) {
         reap_all();
         report_post(process, REPORT_FAILED);
         return;
     }
 
-    seat->programs++;
     if (!wait_a_moment(process)) {
         supervisor_tell(process, REPORT_STARTED);
         reports = 0;
@@ -277,15 +275,11 @@ static bool take_spare(struct process *process)
 {
     struct seat *seat = spares[process->is_for_root];
     int parked = SEAT_PARKED;
-    int ready_pid;
 
     spares[process->is_for_root] = NULL;
     if (!seat)
         return false;
     seat->process = process;
-    ready_pid = atomic_load(&seat->ready_pid);
-    if (settings.is_exposed && ready_pid)
-        (void)sys(kill, ready_pid, SIGCONT);
     if (!atomic_compare_exchange_strong(&seat->state, &parked, SEAT_BUSY))
         return false;
     process->supervisor = seat->pid;
@@ -322,8 +316,6 @@ int supervisor_start(struct process *process)
         return -EAGAIN;
     seat->process = process;
     seat->is_for_root = process->is_for_root;
-    seat->is_taken = false;
-    seat->programs = 0;
     atomic_store(&seat->state, SEAT_BUSY);
     pid = sys_clone_call(SUPERVISOR_FLAGS, stack_top(seat), supervisor_run, seat, NULL);
     if (pid < 0) {
@@ -370,6 +362,5 @@ void supervisor_reaped(int pid)
         return;
     if (spares[seat->is_for_root] == seat)
         spares[seat->is_for_root] = NULL;
-    seat_drop_ready(seat);
     atomic_store(&seat->state, SEAT_FREE);
 }

@@ -124,9 +124,6 @@ static inline long sys_call3(long number, long a, long b, long c)
 long sys_clone_call(unsigned long flags, void *stack_top, void (*entry)(void *), void *argument,
                     int *out_pid);
 
-/* Leaves the caller's stack for good. */
-void sys_run_on(void *stack_top, void (*entry)(void *), void *argument) __attribute__((noreturn));
-
 static inline void sys_close(int fd)
 {
     if (fd >= 0)

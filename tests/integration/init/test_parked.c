@@ -1,13 +1,12 @@
-/* The child that waits for the next program, made by a supervisor that has started several. */
+/* A supervisor that has nothing left to watch, and waits for the next program. */
 
 #include "both.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { MOMENT_US = 2000 };
 
 static void run_to(struct box *box, const char *text, int code)
 {
@@ -50,14 +49,12 @@ static pid_t find_clone_of(pid_t parent)
     return found;
 }
 
-/* It waits for a second: if we are late, there has to be another. */
-static bool find_ready(struct box *box, pid_t *out_supervisor, pid_t *out_ready)
+/* The supervisor of the last program, if it has parked; 0 without. It stays for seconds: the next
+ * program finds it. */
+static pid_t find_parked(struct box *box)
 {
     run_to(box, "exit 0", 0);
-    usleep(MOMENT_US);
-    *out_supervisor = find_clone_of(box->init);
-    *out_ready = *out_supervisor ? find_clone_of(*out_supervisor) : 0;
-    return *out_ready != 0;
+    return find_clone_of(box->init);
 }
 
 static bool is_gone(pid_t pid)
@@ -65,18 +62,17 @@ static bool is_gone(pid_t pid)
     return kill(pid, 0) < 0;
 }
 
-static void a_program_finds_in_it_what_others_find(void **state)
+static void a_program_finds_with_it_what_the_first_one_found(void **state)
 {
     static const char text[] =
         "cat /proc/self/oom_score_adj; ls /proc/self/fd; umask; pwd; env | sort; "
         "ps -o sid= -p $$ | grep -qwx \" *$$\" && echo leads; "
         "grep -E '^(Sig[BIC]|Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups)' /proc/self/status";
     struct box *box = the_box(state);
-    pid_t supervisor, ready;
     struct run first, second;
 
     run_all(&first, box, &RUN_SHELL(text));
-    box_wait(box, find_ready(box, &supervisor, &ready));
+    box_wait(box, find_parked(box));
     run_all(&second, box, &RUN_SHELL(text));
     assert_non_null(strstr(run_out(&first), "leads"));
     assert_string_equal(run_out(&second), run_out(&first));
@@ -84,15 +80,36 @@ static void a_program_finds_in_it_what_others_find(void **state)
     run_finish(&second);
 }
 
-static void a_program_that_is_not_there_is_reported_from_it(void **state)
+static bool have_the_same_parent(struct box *box)
+{
+    struct run first, second;
+    bool same;
+
+    run_all(&first, box, &RUN_SHELL("echo $PPID"));
+    run_all(&second, box, &RUN_SHELL("echo $PPID"));
+    assert_int_not_equal(atoi(run_out(&first)), 0);
+    same = strcmp(run_out(&first), run_out(&second)) == 0;
+    run_finish(&first);
+    run_finish(&second);
+    return same;
+}
+
+/* A program that comes before the supervisor has parked gets another one. */
+static void it_takes_the_next_program(void **state)
+{
+    struct box *box = the_box(state);
+
+    box_wait(box, have_the_same_parent(box));
+}
+
+static void a_program_that_is_not_there_is_reported_by_it(void **state)
 {
     struct box *box = the_box(state);
     struct agent_start start = { .argv = (const char *const[]){ "/nowhere", NULL },
                                  .script_fd = -1 };
-    pid_t supervisor, ready;
     struct run run;
 
-    box_wait(box, find_ready(box, &supervisor, &ready));
+    box_wait(box, find_parked(box));
     run_begin(&run, box, &start);
     box_wait(box, run.answered);
     assert_int_equal(run.request.stage, STAGE_EXEC);
@@ -103,69 +120,59 @@ static void a_program_that_is_not_there_is_reported_from_it(void **state)
 static void programs_start_when_it_is_stopped_or_killed(void **state)
 {
     struct box *box = the_box(state);
-    pid_t supervisor, ready;
+    pid_t parked;
 
-    box_wait(box, find_ready(box, &supervisor, &ready));
-    (void)kill(ready, SIGSTOP);
+    box_wait(box, (parked = find_parked(box)));
+    assert_int_equal(kill(parked, SIGSTOP), 0);
     run_to(box, "exit 7", 7);
-    box_wait(box, find_ready(box, &supervisor, &ready));
-    (void)kill(ready, SIGKILL);
+    box_wait(box, (parked = find_parked(box)));
+    assert_int_equal(kill(parked, SIGKILL), 0);
+    box_wait(box, is_gone(parked));
     run_to(box, "exit 8", 8);
 }
 
-static void it_goes_with_its_supervisor(void **state)
+/* Whether the program then runs, is killed or does not start: init knows which, and goes on. */
+static void it_may_die_when_it_is_wanted(void **state)
 {
     struct box *box = the_box(state);
-    pid_t supervisor, ready;
-
-    box_wait(box, find_ready(box, &supervisor, &ready));
-    assert_int_equal(kill(supervisor, SIGKILL), 0);
-    box_wait(box, is_gone(ready) && is_gone(supervisor));
-    run_to(box, "exit 7", 7);
-}
-
-/* Whether it then runs, is killed or does not start: init knows which, and goes on. */
-static void a_supervisor_may_die_when_it_is_wanted(void **state)
-{
-    struct box *box = the_box(state);
-    pid_t supervisor, ready;
+    pid_t parked;
     struct run run;
 
     for (int i = 0; i < 40; i++) {
-        box_wait(box, find_ready(box, &supervisor, &ready));
+        box_wait(box, (parked = find_parked(box)));
         run_begin(&run, box, &RUN_SHELL("exit 0"));
         if (i % 2)
             usleep((useconds_t)i);
-        (void)kill(supervisor, SIGKILL);
+        (void)kill(parked, SIGKILL);
         box_wait(box, run.answered);
         if (run.request.err.code == ERR_NONE)
             box_wait(box, box_find_end(box, run.number));
-        box_wait(box, is_gone(supervisor) && is_gone(ready));
+        box_wait(box, is_gone(parked));
         run_finish(&run);
     }
     run_to(box, "exit 7", 7);
 }
 
-static void it_does_not_wait_for_long(void **state)
+static void it_does_not_wait_for_ever(void **state)
 {
     struct box *box = the_box(state);
-    pid_t supervisor, ready;
+    pid_t parked;
 
-    box_wait(box, find_ready(box, &supervisor, &ready));
-    box_wait(box, is_gone(ready));
+    box_wait(box, (parked = find_parked(box)));
+    box_wait(box, is_gone(parked));
     run_to(box, "exit 7", 7);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_BOTH(a_program_finds_in_it_what_others_find),
-        IN_BOTH(a_program_that_is_not_there_is_reported_from_it),
+        IN_BOTH(a_program_finds_with_it_what_the_first_one_found),
+        IN_BOTH(it_takes_the_next_program),
+        IN_BOTH(a_program_that_is_not_there_is_reported_by_it),
         IN_BOTH(programs_start_when_it_is_stopped_or_killed),
-        IN_BOTH(it_goes_with_its_supervisor),
-        IN_BOTH(a_supervisor_may_die_when_it_is_wanted),
-        IN_DIRECT(it_does_not_wait_for_long),
+        IN_BOTH(it_may_die_when_it_is_wanted),
+        IN_DIRECT(it_does_not_wait_for_ever),
     };
 
-    return cmocka_run_group_tests_name("init/ready", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("init/parked", tests, NULL, NULL);
 }
