@@ -4,11 +4,11 @@
 #include "init/credentials.h"
 #include "init/init.h"
 #include "init/payload.h"
-#include "init/seat.h"
 #include "init/sys.h"
 #include "init/zygote.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 
 /* With init's handlers, its SIGCHLD would wake init's poll up, too. */
@@ -17,16 +17,30 @@ enum {
     PAYLOAD_FLAGS = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | SIGCHLD,
 };
 
-enum { MOMENT_US = 2000 };
+enum { MOMENT_US = 2000, FUTEX_WAIT_ = 128, FUTEX_WAKE_ = 129 };
+
+static const struct timespec patience = { .tv_sec = 5 }; /* of a parked supervisor */
+
+enum worker_state { WORKER_FREE, WORKER_BUSY, WORKER_PARKED, WORKER_LEAVING };
+
+/* One supervisor. */
+struct worker {
+    atomic_int state; /* enum worker_state; the supervisor sleeps on it while it is parked */
+    int pid;
+    bool is_for_root; /* else it has no capability left to hand on */
+    struct process *process;
+};
 
 /* More than processes, for those that are about to end. */
-enum { MAX_SEATS = PROTOCOL_MAX_PROCESSES + 32 };
+enum { MAX_WORKERS = PROTOCOL_MAX_PROCESSES + 32 };
 
-static TABLE_OF_STATES struct seat seats[MAX_SEATS];
+static TABLE_OF_STATES struct worker workers[MAX_WORKERS];
 static alignas(4096) char first_stack[SUPERVISOR_STACK];
-static TABLE_SELDOM_USED alignas(4096) char stacks[MAX_SEATS - 1][SUPERVISOR_STACK];
-static unsigned seat_places;   /* how many have ever been in use */
-static struct seat *spares[2]; /* parked and not told to leave; one for root, one for all others */
+static TABLE_SELDOM_USED alignas(4096) char stacks[MAX_WORKERS - 1][SUPERVISOR_STACK];
+static unsigned workers_used; /* how many entries have ever been in use */
+
+/* Parked and not ordered to leave: one for root, one for all others. */
+static struct worker *spares[2];
 
 static int64_t micros(const struct timeval *time)
 {
@@ -220,9 +234,9 @@ static void start(struct process *process)
 }
 
 /* Starts the process and sees it through, until nothing is left of it. */
-static void serve(struct seat *seat)
+static void serve(struct worker *worker)
 {
-    struct process *process = seat->process;
+    struct process *process = worker->process;
     unsigned reports = REPORT_STARTED;
 
     if (process->zygote_number && zygote_serve(process))
@@ -244,123 +258,140 @@ static void serve(struct seat *seat)
         reap_all();
 }
 
+/* Waits for the next process; false when it is time to go. */
+static bool park(struct worker *worker)
+{
+    int parked = WORKER_PARKED;
+
+    while (atomic_load(&worker->state) == WORKER_PARKED)
+        if (sys(futex, &worker->state, FUTEX_WAIT_, WORKER_PARKED, &patience) == -ETIMEDOUT)
+            (void)atomic_compare_exchange_strong(&worker->state, &parked, WORKER_LEAVING);
+    return atomic_load(&worker->state) == WORKER_BUSY;
+}
+
 static __attribute__((noreturn)) void supervisor_run(void *argument)
 {
-    struct seat *seat = argument;
+    struct worker *worker = argument;
     bool goes_on = true;
 
     (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    if (!seat->is_for_root)
+    if (!worker->is_for_root)
         credentials_drop_bounding();
     if (settings.direct) {
         (void)sys(prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
         supervisor_end_if_orphaned();
     }
     while (goes_on) {
-        struct process *process = seat->process;
+        struct process *process = worker->process;
 
-        serve(seat);
+        serve(worker);
         sys_drop(&process->socket);
-        atomic_store(&seat->state, SEAT_PARKED);
+        atomic_store(&worker->state, WORKER_PARKED);
         report_note(process, REPORT_LEFT);
         report_hint();
-        goes_on = seat_park(seat);
+        goes_on = park(worker);
     }
     sys_exit(0);
 }
 
 /* --- init's side ------------------------------------------------------------------------------ */
 
+/* When the state of a parked one has changed. */
+static void wake(struct worker *worker)
+{
+    (void)sys(futex, &worker->state, FUTEX_WAKE_, 1);
+}
+
 static bool take_spare(struct process *process)
 {
-    struct seat *seat = spares[process->is_for_root];
-    int parked = SEAT_PARKED;
+    struct worker *worker = spares[process->is_for_root];
+    int parked = WORKER_PARKED;
 
     spares[process->is_for_root] = NULL;
-    if (!seat)
+    if (!worker)
         return false;
-    seat->process = process;
-    if (!atomic_compare_exchange_strong(&seat->state, &parked, SEAT_BUSY))
+    worker->process = process;
+    if (!atomic_compare_exchange_strong(&worker->state, &parked, WORKER_BUSY))
         return false;
-    process->supervisor = seat->pid;
-    seat_wake(seat);
+    process->supervisor = worker->pid;
+    wake(worker);
     return true;
 }
 
-static struct seat *find_free(void)
+static struct worker *find_free(void)
 {
-    for (unsigned i = 0; i < MAX_SEATS; i++)
-        if (atomic_load(&seats[i].state) == SEAT_FREE) {
-            if (i >= seat_places)
-                seat_places = i + 1;
-            return &seats[i];
+    for (unsigned i = 0; i < MAX_WORKERS; i++)
+        if (atomic_load(&workers[i].state) == WORKER_FREE) {
+            if (i >= workers_used)
+                workers_used = i + 1;
+            return &workers[i];
         }
     return NULL;
 }
 
-static char *stack_top(const struct seat *seat)
+static char *stack_top(const struct worker *worker)
 {
-    return (seat == seats ? first_stack : stacks[seat - seats - 1]) + SUPERVISOR_STACK;
+    return (worker == workers ? first_stack : stacks[worker - workers - 1]) + SUPERVISOR_STACK;
 }
 
 int supervisor_start(struct process *process)
 {
-    struct seat *seat;
+    struct worker *worker;
     long pid;
 
     process->socket = (int)sys(fcntl, connection.fd, F_DUPFD_CLOEXEC, 0);
     if (take_spare(process))
         return 0;
-    seat = find_free();
-    if (!seat)
+    worker = find_free();
+    if (!worker)
         return -EAGAIN;
-    seat->process = process;
-    seat->is_for_root = process->is_for_root;
-    atomic_store(&seat->state, SEAT_BUSY);
-    pid = sys_clone_call(SUPERVISOR_FLAGS, stack_top(seat), supervisor_run, seat, NULL);
+    worker->process = process;
+    worker->is_for_root = process->is_for_root;
+    atomic_store(&worker->state, WORKER_BUSY);
+    pid = sys_clone_call(SUPERVISOR_FLAGS, stack_top(worker), supervisor_run, worker, NULL);
     if (pid < 0) {
-        atomic_store(&seat->state, SEAT_FREE);
+        atomic_store(&worker->state, WORKER_FREE);
         return (int)pid;
     }
-    process->supervisor = seat->pid = (int)pid;
+    process->supervisor = worker->pid = (int)pid;
     return 0;
 }
 
-static struct seat *find_seat(int pid)
+static struct worker *find_worker(int pid)
 {
-    for (unsigned i = 0; i < seat_places; i++)
-        if (seats[i].pid == pid && atomic_load(&seats[i].state) != SEAT_FREE)
-            return &seats[i];
+    for (unsigned i = 0; i < workers_used; i++)
+        if (workers[i].pid == pid && atomic_load(&workers[i].state) != WORKER_FREE)
+            return &workers[i];
     return NULL;
 }
 
 void supervisor_release(struct process *process)
 {
-    struct seat *seat = find_seat(process->supervisor);
-    int parked = SEAT_PARKED;
+    struct worker *worker = find_worker(process->supervisor);
+    int parked = WORKER_PARKED;
 
-    if (!seat)
+    if (!worker)
         return;
-    if (!spares[seat->is_for_root]) {
-        spares[seat->is_for_root] = seat;
+    if (!spares[worker->is_for_root]) {
+        spares[worker->is_for_root] = worker;
         return;
     }
-    if (atomic_compare_exchange_strong(&seat->state, &parked, SEAT_LEAVING))
-        seat_wake(seat);
+    if (atomic_compare_exchange_strong(&worker->state, &parked, WORKER_LEAVING))
+        wake(worker);
 }
 
 bool supervisor_is(int pid)
 {
-    return find_seat(pid) != NULL;
+    return find_worker(pid) != NULL;
 }
 
 void supervisor_reaped(int pid)
 {
-    struct seat *seat = find_seat(pid);
+    struct worker *worker = find_worker(pid);
 
-    if (!seat)
+    if (!worker)
         return;
-    if (spares[seat->is_for_root] == seat)
-        spares[seat->is_for_root] = NULL;
-    atomic_store(&seat->state, SEAT_FREE);
+    if (spares[worker->is_for_root] == worker)
+        spares[worker->is_for_root] = NULL;
+    atomic_store(&worker->state, WORKER_FREE);
 }
