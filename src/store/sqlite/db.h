@@ -7,8 +7,8 @@
  * store's own thread only. Nothing here knows of tickets and callbacks; sqlite.c does.
  */
 
+#include "store/journal/redo.h"
 #include "store/record.h"
-#include "store/sqlite/redo.h"
 #include "store/store.h"
 
 #include <sqlite3.h>
@@ -87,10 +87,11 @@ int sqlite_db_write(struct sqlite_db *db, const struct change_queue *changes, in
 int sqlite_db_apply(struct sqlite_db *db, const struct change_queue *changes, uint64_t last,
                     int64_t now_wall_us, struct error *err);
 
-/* Makes the changes visible to questions without writing them, until sqlite_db_take_back(). */
-int sqlite_db_pretend(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
+/* Lays the changes over the database for the questions that follow: applies them in a transaction
+ * that sqlite_db_end_overlay() rolls back. */
+int sqlite_db_overlay(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
                       struct error *err);
-void sqlite_db_take_back(struct sqlite_db *db);
+void sqlite_db_end_overlay(struct sqlite_db *db);
 
 /* Flushes what was committed. Of the database this reads a descriptor and nothing else, so another
  * thread may go on with it. */
@@ -171,8 +172,6 @@ int64_t sqlite_limit_of(const struct store_query *query);
 
 /* Fails when an index or a column that queries need is not there. */
 int sqlite_db_check_indexes(struct sqlite_db *db, struct error *err);
-
-int sync_directory_of(const char *path, struct error *err);
 
 /* --- shared -------------------------------------------------------------------------------- */
 

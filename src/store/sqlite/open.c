@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,16 +116,6 @@ static int open_handle(const char *path, sqlite3 **out_handle, struct error *err
     }
     sqlite3_busy_timeout(*out_handle, BUSY_TIMEOUT_MS);
     (void)sqlite3_db_config(*out_handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    return 0;
-}
-
-int sync_directory_of(const char *path, struct error *err)
-{
-    scoped(free) char *copy = xstrdup(path);
-    scoped(fd_close) int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd < 0 || fsync(fd) < 0)
-        return error_sys(err, "sync the directory of %s", path);
     return 0;
 }
 

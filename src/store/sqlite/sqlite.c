@@ -1,15 +1,14 @@
 /*
  * The loop's side of the SQLite store.
  *
- * What is put waits in a queue until the end of the turn, then all of it is one frame of the redo
- * log (see redo.h): it is written. The changes stay in memory until they are brought into the
- * database, by a thread, a moment later and many commits together; of a record that has changed
- * several times only the last state is written there. Questions bring everything into the database
- * first.
+ * Changes wait in a queue until the end of the turn; then all of them are one frame of the journal
+ * (journal.h): they are written. A thread brings them into the database a moment later, many commits
+ * together, in a *visit*; of a record that has changed several times only the last state is written
+ * there. Questions are answered by a visit too, which brings the backlog into the database first.
  *
- * Some changes go directly into the database, behind everything that was committed before, and what
- * comes meanwhile waits for it: those that the database may refuse, and all while the log or the
- * database cannot be written.
+ * Some changes go directly into the database, behind everything that was committed before, and
+ * later changes wait for them: those that the database may refuse, and all while the redo log or
+ * the database cannot be written.
  */
 
 #include "base/alloc.h"
@@ -17,16 +16,14 @@
 #include "base/macros.h"
 #include "base/str.h"
 #include "loop/worker.h"
+#include "store/journal/journal.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/keys.h"
-#include "store/sqlite/redo.h"
-#include "store/sqlite/syncer.h"
 
 #include <assert.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum {
@@ -40,11 +37,7 @@ enum {
     REST_US = 3 * 1000 * 1000, /* without a visit to the database: its cache is given back */
     SHRINK_US = 10 * 1000,     /* between two steps, for what waits meanwhile */
     SHRINK_LATER_US = 1000 * 1000,
-    UNAPPLIED_MAXIMUM = 32 * 1024 * 1024,
-    /* A write that takes this long is one of a disk that has too much to do: the thread waits for
-     * the next ones instead of the loop. */
-    SLOW_WRITE_US = 5 * 1000,
-    SLOW_FOR_US = 1000 * 1000,
+    BACKLOG_MAXIMUM = 32 * 1024 * 1024,
 };
 
 struct asking {
@@ -58,32 +51,41 @@ struct askings {
     struct asking *last;
 };
 
-/* One visit to the database: what is not in it yet, what goes there directly, and questions. */
-struct batch {
-    struct job job;
-    struct sqlite_store *store; /* borrowed */
-    struct change_queue backlog;
-    uint64_t backlog_last;    /* frame of the redo log */
-    struct error backlog_err; /* why it is still there */
-    struct change_queue changes;
-    struct list tickets; /* for them */
-    bool direct;         /* has changes or tickets */
-    int flush_code;
-    struct askings askings;
-    bool rests;                   /* nothing else has happened for a while */
-    bool shrinks;                 /* to make the file shorter */
-    enum shrink_need shrink_need; /* afterwards */
-    int64_t now_wall_us;
-    int wal_pages; /* afterwards */
-    struct error err;
+/* What a visit to the database is for. All bring the backlog into it and answer questions. */
+enum visit_kind {
+    VISIT_NONE,    /* none is under way */
+    VISIT_BACKLOG, /* nothing else */
+    VISIT_DIRECT, /* to write what is pending past the journal; nothing else is written meanwhile */
+    VISIT_REST,   /* to give memory back: nothing has happened for a while */
+    VISIT_SHRINK, /* to make the file shorter */
 };
 
-/* One frame of the redo log. */
-struct append {
+/* The one visit under way: the thread's, until it is done. */
+struct visit {
     struct job job;
-    struct change_queue changes;
-    struct list tickets;
-    struct error err;
+    enum visit_kind kind;
+    int64_t now_wall_us;
+    struct askings askings;
+    struct {
+        struct change_queue changes; /* afterwards: those that could not be applied */
+        uint64_t last;               /* their last frame */
+        struct error err;
+    } backlog;
+    struct {
+        struct change_queue changes;
+        struct list tickets;
+        int flush_code;
+        struct error err;
+    } direct;
+    struct {
+        enum shrink_need shrink_need;
+        int wal_pages;
+    } after;
+};
+
+enum {
+    CHECKPOINT_FLUSH = 1 << 0, /* the database on the disk, so that the redo log can be used anew */
+    CHECKPOINT_COPY = 1 << 1,  /* the write-ahead log into the database */
 };
 
 struct checkpoint {
@@ -91,50 +93,54 @@ struct checkpoint {
     struct worker *worker;      /* owned */
     sqlite3 *handle;            /* owned */
     const struct sqlite_db *db; /* borrowed */
-    bool running;
-    bool flush;       /* the database on the disk, so that the redo log can be used anew */
-    bool copy;        /* the write-ahead log into the database */
-    uint64_t applied; /* the frame up to which it is flushed */
+    unsigned tasks;             /* under way: CHECKPOINT_…; 0: none */
+    uint64_t applied;           /* the frame up to which the database is flushed */
     int flush_code;
     int code;
     int reported; /* the last code that was logged */
 };
 
+/* How what is pending will be written. */
+enum pending_way {
+    BY_JOURNAL,
+    DIRECTLY_TO_ASK,     /* the database may refuse it, and has to say so */
+    DIRECTLY_FOR_FAILURE /* the redo log could not be written */
+};
+
+struct pending {
+    struct change_queue changes;
+    struct list tickets;
+    enum pending_way way;
+    bool urgent;            /* a ticket or a question waits, or it has gathered for long enough */
+    struct timer gather;    /* until then */
+    struct deferred at_end; /* of the turn, when urgent */
+};
+
+enum backlog_state { BACKLOG_FLOWS, BACKLOG_STUCK };
+
 struct sqlite_store {
     struct store base;
-    struct worker *worker; /* owned; one thread, so jobs keep their order */
+    struct worker *worker; /* owned; one thread, so jobs keep their order. NULL: closing */
     struct sqlite_db db;   /* the worker's, once it runs */
-    struct redo redo;      /* the loop's, or that of the append under way */
-    struct change_queue pending;
-    struct list tickets;
-    struct askings askings;
-    struct append append;
-    struct change_queue unapplied; /* in the redo log, not in the database */
-    size_t unapplied_bytes;
-    uint64_t applied; /* the last frame that is in the database */
-    uint64_t settled; /* and on the disk there */
-    int wal_pages;    /* of the database, after the last visit */
-    struct batch batch;
-    bool busy;      /* the batch is under way */
-    bool appending; /* the append is under way, in the thread */
-    bool stuck;     /* the backlog could not be applied */
-    bool urgent;    /* somebody waits for what is pending, or it has gathered for long enough */
+    int file;              /* owned; the database, only to be looked at */
+    bool flushes;          /* `sync` is not off */
+    struct error broken;   /* a flush has failed */
     struct keys keys;
-    bool may_be_refused; /* what is pending */
-    bool redo_failed;    /* what is pending could not be written to the redo log */
-    bool flushes;        /* `sync` is not off */
-    bool closing;
-    int64_t slow_until_us;
-    struct error broken; /* a flush has failed */
-    struct log_repeat stuck_logged;
-    int file; /* owned; the database, only to be looked at */
-    struct deferred flush;
-    struct timer gather;
-    struct timer apply;
-    struct timer rest;
-    struct timer shrink;
+    struct pending pending;
+    struct journal journal;
+    struct {
+        enum backlog_state state; /* after the last visit */
+        struct log_repeat logged;
+        struct timer apply;
+    } backlog;
+    struct askings askings;
+    struct visit visit;
+    struct {
+        struct timer rest;
+        struct timer shrink;
+    } upkeep;
+    int wal_pages; /* of the database, after the last visit */
     struct checkpoint checkpoint;
-    struct syncer syncer;
 };
 
 static const struct store_ops sqlite_ops;
@@ -146,15 +152,31 @@ static struct sqlite_store *sqlite_from(struct store *store)
     return container_of(store, struct sqlite_store, base);
 }
 
+static bool is_closing(const struct sqlite_store *store)
+{
+    return !store->worker;
+}
+
+static bool is_visiting(const struct sqlite_store *store)
+{
+    return store->visit.kind != VISIT_NONE;
+}
+
+/* A visit may begin: the redo log is ours to look at, and the database too. */
+static bool is_free(const struct sqlite_store *store)
+{
+    return !is_visiting(store) && store->journal.state == JOURNAL_IDLE;
+}
+
 /* --- checkpoints --------------------------------------------------------------------------- */
 
 static void checkpoint_run(struct job *job)
 {
     struct checkpoint *checkpoint = container_of(job, struct checkpoint, job);
 
-    if (checkpoint->flush)
+    if (checkpoint->tasks & CHECKPOINT_FLUSH)
         checkpoint->flush_code = sqlite_db_flush(checkpoint->db);
-    if (checkpoint->copy)
+    if (checkpoint->tasks & CHECKPOINT_COPY)
         checkpoint->code = sqlite3_wal_checkpoint_v2(checkpoint->handle, NULL,
                                                      SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 }
@@ -173,14 +195,14 @@ static void checkpoint_done(struct job *job)
     struct checkpoint *checkpoint = container_of(job, struct checkpoint, job);
     struct sqlite_store *store = container_of(checkpoint, struct sqlite_store, checkpoint);
 
-    checkpoint->running = false;
-    if (checkpoint->copy)
+    if (checkpoint->tasks & CHECKPOINT_COPY)
         store->wal_pages = 0; /* not again before the next visit */
-    if (checkpoint->flush) {
+    if (checkpoint->tasks & CHECKPOINT_FLUSH) {
         note_flush(store, checkpoint->flush_code);
         if (checkpoint->flush_code == SQLITE_OK)
-            store->settled = checkpoint->applied;
+            store->journal.backlog.settled = checkpoint->applied;
     }
+    checkpoint->tasks = 0;
     if (checkpoint->code != SQLITE_OK && checkpoint->code != SQLITE_BUSY &&
         checkpoint->code != checkpoint->reported)
         log_warn("store checkpoint failed; continuing without it",
@@ -188,61 +210,68 @@ static void checkpoint_done(struct job *job)
     checkpoint->reported = checkpoint->code;
 }
 
-/* While the redo log is written by the thread it is not to be looked at: when that is done. */
+/* While the thread writes the redo log it is not to be looked at: when that is done. */
 static void checkpoint_if_due(struct sqlite_store *store, bool rests)
 {
+    struct journal_backlog *backlog = &store->journal.backlog;
     struct checkpoint *checkpoint = &store->checkpoint;
 
     if (!store->flushes)
-        store->settled = store->applied;
-    if (checkpoint->running || store->closing || store->appending)
+        backlog->settled = backlog->applied;
+    if (checkpoint->tasks || is_closing(store) || store->journal.state == JOURNAL_APPENDING)
         return;
-    checkpoint->copy = rests || store->wal_pages >= CHECKPOINT_PAGES;
-    checkpoint->flush = store->flushes && redo_is_long(&store->redo, store->settled);
-    checkpoint->applied = store->applied;
-    if (!checkpoint->copy && !checkpoint->flush)
-        return;
-    checkpoint->running = true;
-    worker_submit(checkpoint->worker, &checkpoint->job);
+    if (rests || store->wal_pages >= CHECKPOINT_PAGES)
+        checkpoint->tasks |= CHECKPOINT_COPY;
+    if (store->flushes && journal_is_long(&store->journal))
+        checkpoint->tasks |= CHECKPOINT_FLUSH;
+    checkpoint->applied = backlog->applied;
+    if (checkpoint->tasks)
+        worker_submit(checkpoint->worker, &checkpoint->job);
 }
 
 /* --- a visit to the database --------------------------------------------------------------- */
 
-static void run_askings(struct batch *batch)
+static struct sqlite_store *store_of(struct visit *visit)
 {
-    struct sqlite_db *db = &batch->store->db;
+    return container_of(visit, struct sqlite_store, visit);
+}
+
+static void run_askings(struct visit *visit)
+{
+    struct sqlite_db *db = &store_of(visit)->db;
     struct error err = { 0 };
-    bool pretending = batch->backlog.first && batch->askings.first;
+    bool is_overlaid = visit->backlog.changes.first && visit->askings.first;
 
     /* What was committed is seen, even while the database cannot be written. */
-    if (pretending && sqlite_db_pretend(db, &batch->backlog, batch->now_wall_us, &err) < 0)
-        pretending = false;
-    for (struct asking *asking = batch->askings.first; asking; asking = asking->next) {
+    if (is_overlaid && sqlite_db_overlay(db, &visit->backlog.changes, visit->now_wall_us, &err) < 0)
+        is_overlaid = false;
+    for (struct asking *asking = visit->askings.first; asking; asking = asking->next) {
         if (err.code != ERR_NONE)
             asking->question.err = err;
         else
             sqlite_db_ask(db, &asking->question);
     }
-    if (pretending)
-        sqlite_db_take_back(db);
+    if (is_overlaid)
+        sqlite_db_end_overlay(db);
 }
 
-static void write_changes(struct batch *batch)
+static void write_changes(struct visit *visit)
 {
-    struct sqlite_db *db = &batch->store->db;
+    struct sqlite_store *store = store_of(visit);
 
-    if (!batch->changes.first)
+    if (!visit->direct.changes.first)
         return;
-    if (batch->backlog.first) {
-        batch->err = batch->backlog_err;
+    if (visit->backlog.changes.first) {
+        visit->direct.err = visit->backlog.err;
         return;
     }
-    if (sqlite_db_write(db, &batch->changes, batch->now_wall_us, &batch->err) < 0)
+    if (sqlite_db_write(&store->db, &visit->direct.changes, visit->now_wall_us,
+                        &visit->direct.err) < 0)
         return;
-    change_queue_free(&batch->changes);
+    change_queue_free(&visit->direct.changes);
     /* Frames that follow may come to the disk before it, and would be all that is left then. */
-    if (batch->store->flushes)
-        batch->flush_code = sqlite_db_flush(db);
+    if (store->flushes)
+        visit->direct.flush_code = sqlite_db_flush(&store->db);
 }
 
 /* A burst leaves megabytes of pages, and holes in the heap behind what it has freed. */
@@ -252,25 +281,32 @@ static void give_memory_back(const struct sqlite_db *db)
     (void)malloc_trim(0);
 }
 
-static void batch_run(struct job *job)
+static enum shrink_need look_at_size(struct visit *visit, bool has_written)
 {
-    struct batch *batch = container_of(job, struct batch, job);
-    struct sqlite_db *db = &batch->store->db;
+    struct sqlite_db *db = &store_of(visit)->db;
 
-    bool writes = batch->backlog.first || batch->changes.first;
+    if (visit->kind == VISIT_SHRINK)
+        return sqlite_db_shrink(db);
+    return has_written ? sqlite_db_shrink_need(db) : SHRINK_NO;
+}
 
-    if (batch->backlog.first && sqlite_db_apply(db, &batch->backlog, batch->backlog_last,
-                                                batch->now_wall_us, &batch->backlog_err) == 0)
-        change_queue_free(&batch->backlog);
-    write_changes(batch);
-    run_askings(batch);
+static void visit_run(struct job *job)
+{
+    struct visit *visit = container_of(job, struct visit, job);
+    struct sqlite_db *db = &store_of(visit)->db;
+    bool writes = visit->backlog.changes.first || visit->direct.changes.first;
+
+    if (visit->backlog.changes.first &&
+        sqlite_db_apply(db, &visit->backlog.changes, visit->backlog.last, visit->now_wall_us,
+                        &visit->backlog.err) == 0)
+        change_queue_free(&visit->backlog.changes);
+    write_changes(visit);
+    run_askings(visit);
     if (db->wal_pages > CHECKPOINT_PAGES_URGENT)
         (void)sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
-    batch->wal_pages = db->wal_pages;
-    batch->shrink_need = batch->shrinks ? sqlite_db_shrink(db)
-                         : writes       ? sqlite_db_shrink_need(db)
-                                        : SHRINK_NO;
-    if (batch->rests)
+    visit->after.wal_pages = db->wal_pages;
+    visit->after.shrink_need = look_at_size(visit, writes);
+    if (visit->kind == VISIT_REST)
         give_memory_back(db);
 }
 
@@ -296,85 +332,72 @@ static void deliver(struct sqlite_store *store, struct asking *asking)
 }
 
 /* What could not be applied stays in front; it is in the redo log, and tried again. */
-static void take_backlog(struct sqlite_store *store, struct batch *batch)
+static void take_backlog(struct sqlite_store *store, struct visit *visit)
 {
+    const struct error *err = &visit->backlog.err;
     uint64_t left_out;
 
-    store->stuck = batch->backlog.first != NULL;
-    if (!store->stuck) {
-        store->applied = MAX(store->applied, batch->backlog_last);
+    if (!visit->backlog.changes.first) {
+        store->backlog.state = BACKLOG_FLOWS;
+        journal_note_applied(&store->journal, visit->backlog.last);
         return;
     }
-    if (log_repeat_is_due(&store->stuck_logged, clock_now_us(&clock_system), &left_out))
-        log_error("store cannot be brought up to date; trying again",
-                  kv("error", batch->backlog_err.message), kv("hint", batch->backlog_err.hint),
-                  kv("repeated", left_out));
-    change_queue_join(&batch->backlog, &store->unapplied);
-    store->unapplied = change_queue_take(&batch->backlog);
-    if (!store->closing)
-        timer_arm_in(&store->apply, APPLY_RETRY_US);
-}
-
-static void take_unsynced(struct list *tickets, struct list *unsynced)
-{
-    struct store_ticket *ticket, *following;
-
-    list_for_each_safe (ticket, following, tickets, node) {
-        if (ticket->grade != STORE_SYNCED)
-            continue;
-        list_remove(&ticket->node);
-        list_append(unsynced, &ticket->node);
-    }
+    store->backlog.state = BACKLOG_STUCK;
+    if (log_repeat_is_due(&store->backlog.logged, clock_now_us(&clock_system), &left_out))
+        log_error("store cannot be brought up to date; trying again", kv("error", err->message),
+                  kv("hint", err->hint), kv("repeated", left_out));
+    journal_return_backlog(&store->journal, &visit->backlog.changes);
+    if (!is_closing(store))
+        timer_arm_in(&store->backlog.apply, APPLY_RETRY_US);
 }
 
 /* Those of a direct one have been flushed, and still wait for their turn behind earlier ones. */
 static void commit_ended(struct sqlite_store *store, struct list *tickets, const struct error *err,
                          struct change_queue *lost)
 {
-    const struct error *told = err->code == ERR_NONE ? &store->broken : err;
-    struct list unsynced = LIST_INIT(unsynced);
+    const struct error *reported = err->code == ERR_NONE ? &store->broken : err;
 
-    if (told->code == ERR_NONE) {
-        take_unsynced(tickets, &unsynced);
-        syncer_add(&store->syncer, &unsynced);
-    }
+    if (reported->code == ERR_NONE)
+        journal_hold_unsynced(&store->journal, tickets);
     store->keys.unknown = store->keys.unknown || err->code != ERR_NONE;
     store_transaction_ended(&store->base, err, lost);
-    store_tickets_complete(&store->base, tickets, told);
+    store_tickets_complete(&store->base, tickets, reported);
 }
 
 static void shrink_soon(struct sqlite_store *store, enum shrink_need need)
 {
-    if (need == SHRINK_NO || store->closing)
+    struct timer *timer = &store->upkeep.shrink;
+
+    if (need == SHRINK_NO || is_closing(store))
         return;
-    if (need == SHRINK_NOW || !timer_is_armed(&store->shrink))
-        timer_arm_in(&store->shrink, need == SHRINK_NOW ? SHRINK_US : SHRINK_LATER_US);
+    if (need == SHRINK_NOW || !timer_is_armed(timer))
+        timer_arm_in(timer, need == SHRINK_NOW ? SHRINK_US : SHRINK_LATER_US);
 }
 
-static void batch_done(struct job *job)
+static void visit_done(struct job *job)
 {
-    struct batch *batch = container_of(job, struct batch, job);
-    struct sqlite_store *store = batch->store;
-    struct change_queue lost = change_queue_take(&batch->changes);
-    struct asking *asking = batch->askings.first;
-    struct error err = batch->err;
-    bool direct = batch->direct;
-    bool was_copying = store->checkpoint.running; /* then the rest has to be copied later */
+    struct visit *visit = container_of(job, struct visit, job);
+    struct sqlite_store *store = store_of(visit);
+    struct change_queue lost = change_queue_take(&visit->direct.changes);
+    struct asking *asking = visit->askings.first;
+    struct error err = visit->direct.err;
+    enum visit_kind kind = visit->kind;
+    bool was_copying = store->checkpoint.tasks; /* then the rest has to be copied later */
     struct list tickets = LIST_INIT(tickets);
 
-    list_move_all(&batch->tickets, &tickets);
-    note_flush(store, batch->flush_code);
-    take_backlog(store, batch);
-    store->busy = false;
-    store->wal_pages = batch->wal_pages;
-    checkpoint_if_due(store, batch->rests && batch->wal_pages > 0);
-    if ((!batch->rests || was_copying) && !store->closing)
-        timer_arm_in(&store->rest, REST_US);
-    shrink_soon(store, batch->shrink_need);
-    if (direct)
+    list_move_all(&visit->direct.tickets, &tickets);
+    note_flush(store, visit->direct.flush_code);
+    take_backlog(store, visit);
+    visit->kind = VISIT_NONE;
+    store->wal_pages = visit->after.wal_pages;
+    checkpoint_if_due(store, kind == VISIT_REST && store->wal_pages > 0);
+    if ((kind != VISIT_REST || was_copying) && !is_closing(store))
+        timer_arm_in(&store->upkeep.rest, REST_US);
+    shrink_soon(store, visit->after.shrink_need);
+    if (kind == VISIT_DIRECT)
         commit_ended(store, &tickets, &err, &lost);
     deliver(store, asking);
-    if (store->urgent)
+    if (store->pending.urgent)
         flush_soon(store);
 }
 
@@ -397,194 +420,129 @@ static void put_askings_back(struct sqlite_store *store, const struct askings *a
 }
 
 /* What was put before one of the questions is committed already, or goes with them. */
-static struct batch *batch_fill(struct sqlite_store *store, bool direct, struct askings askings)
+static struct visit *visit_fill(struct sqlite_store *store, enum visit_kind kind,
+                                struct askings askings)
 {
-    struct batch *batch = &store->batch;
+    struct visit *visit = &store->visit;
 
-    store->busy = true;
-    timer_stop(&store->apply);
-    timer_stop(&store->rest);
-    if (store->syncer.failure.code != ERR_NONE)
-        store->broken = store->syncer.failure;
+    assert(is_free(store));
+    timer_stop(&store->backlog.apply);
+    timer_stop(&store->upkeep.rest);
+    if (journal_failure(&store->journal)->code != ERR_NONE)
+        store->broken = *journal_failure(&store->journal);
     if (store->broken.code != ERR_NONE)
         store->db.broken = store->broken;
-    batch->backlog = change_queue_take(&store->unapplied);
-    batch->backlog_last = store->redo.last;
-    batch->backlog_err = batch->err = (struct error){ 0 };
-    change_queue_fold(&batch->backlog);
-    store->unapplied_bytes = 0;
-    batch->direct = direct;
-    batch->rests = batch->shrinks = false;
-    batch->flush_code = SQLITE_OK;
-    batch->now_wall_us = clock_wall_us(loop_clock(store->base.loop));
-    batch->askings = askings;
-    if (!direct)
-        return batch;
-    timer_stop(&store->gather);
-    batch->changes = change_queue_take(&store->pending);
-    list_move_all(&store->tickets, &batch->tickets);
-    store->redo_failed = store->may_be_refused = false;
-    return batch;
+    visit->kind = kind;
+    visit->now_wall_us = clock_wall_us(loop_clock(store->base.loop));
+    visit->askings = askings;
+    visit->backlog.changes = journal_take_backlog(&store->journal, &visit->backlog.last);
+    visit->backlog.err = visit->direct.err = (struct error){ 0 };
+    visit->direct.flush_code = SQLITE_OK;
+    if (kind != VISIT_DIRECT)
+        return visit;
+    timer_stop(&store->pending.gather);
+    visit->direct.changes = change_queue_take(&store->pending.changes);
+    list_move_all(&store->pending.tickets, &visit->direct.tickets);
+    store->pending.way = BY_JOURNAL;
+    return visit;
+}
+
+static void visit_start(struct sqlite_store *store, enum visit_kind kind, struct askings askings)
+{
+    worker_submit(store->worker, &visit_fill(store, kind, askings)->job);
 }
 
 static void on_rest(struct timer *timer)
 {
-    struct sqlite_store *store = container_of(timer, struct sqlite_store, rest);
-    struct batch *batch;
+    struct sqlite_store *store = container_of(timer, struct sqlite_store, upkeep.rest);
 
-    if (store->closing || store->busy || store->appending)
-        return; /* what it does sets the clock again */
-    batch = batch_fill(store, false, (struct askings){ 0 });
-    batch->rests = true;
-    worker_submit(store->worker, &batch->job);
+    if (!is_closing(store) && is_free(store)) /* else what is under way sets the clock again */
+        visit_start(store, VISIT_REST, (struct askings){ 0 });
 }
 
 static void on_shrink(struct timer *timer)
 {
-    struct sqlite_store *store = container_of(timer, struct sqlite_store, shrink);
-    struct batch *batch;
+    struct sqlite_store *store = container_of(timer, struct sqlite_store, upkeep.shrink);
 
-    if (store->closing)
+    if (is_closing(store))
         return;
-    if (store->busy || store->appending) {
-        timer_arm_in(&store->shrink, SHRINK_US);
-        return;
-    }
-    batch = batch_fill(store, false, (struct askings){ 0 });
-    batch->shrinks = true;
-    worker_submit(store->worker, &batch->job);
+    if (is_free(store))
+        visit_start(store, VISIT_SHRINK, (struct askings){ 0 });
+    else
+        timer_arm_in(timer, SHRINK_US);
 }
 
-/* --- the redo log -------------------------------------------------------------------------- */
+/* --- the journal --------------------------------------------------------------------------- */
 
-static void on_synced(struct syncer *syncer, struct list *tickets, const struct error *err)
+static struct sqlite_store *journal_store(struct journal *journal)
 {
-    struct sqlite_store *store = container_of(syncer, struct sqlite_store, syncer);
+    return container_of(journal, struct sqlite_store, journal);
+}
 
-    store_tickets_complete(&store->base, tickets, err);
+static void on_synced(struct journal *journal, struct list *tickets, const struct error *err)
+{
+    store_tickets_complete(&journal_store(journal)->base, tickets, err);
 }
 
 static void start_applying(struct sqlite_store *store)
 {
-    if (store->closing || !store->unapplied.first)
+    if (is_closing(store) || !store->journal.backlog.changes.first)
         return;
-    if (store->busy || store->appending)
-        timer_arm_in(&store->apply, APPLY_US);
+    if (is_free(store))
+        visit_start(store, VISIT_BACKLOG, (struct askings){ 0 });
     else
-        worker_submit(store->worker, &batch_fill(store, false, (struct askings){ 0 })->job);
+        timer_arm_in(&store->backlog.apply, APPLY_US);
 }
 
 static void on_apply(struct timer *timer)
 {
-    start_applying(container_of(timer, struct sqlite_store, apply));
+    start_applying(container_of(timer, struct sqlite_store, backlog.apply));
 }
 
 static void apply_soon(struct sqlite_store *store)
 {
-    if (store->unapplied_bytes >= APPLY_BYTES && !store->busy)
+    if (store->journal.backlog.bytes >= APPLY_BYTES && !is_visiting(store))
         start_applying(store);
-    else if (!timer_is_armed(&store->apply))
-        timer_arm_in(&store->apply, APPLY_US);
-}
-
-static void append_run(struct job *job)
-{
-    struct append *append = container_of(job, struct append, job);
-    struct sqlite_store *store = container_of(append, struct sqlite_store, append);
-
-    if (append->changes.first)
-        (void)redo_append(&store->redo, &append->changes, &append->err);
+    else if (!timer_is_armed(&store->backlog.apply))
+        timer_arm_in(&store->backlog.apply, APPLY_US);
 }
 
 /* What the log does not take goes directly into the database: that says what is wrong, or does it.
  */
-static void take_back(struct sqlite_store *store)
+static void take_refused(struct sqlite_store *store, const struct journal_result *result)
 {
-    struct append *append = &store->append;
+    struct pending *pending = &store->pending;
 
-    log_debug("store redo log cannot be written", kv("error", append->err.message));
-    store->redo_failed = true;
-    change_queue_join(&append->changes, &store->pending);
-    store->pending = change_queue_take(&append->changes);
-    list_move_all(&store->tickets, &append->tickets);
-    list_move_all(&append->tickets, &store->tickets);
+    log_debug("store redo log cannot be written", kv("error", result->err->message));
+    pending->way = DIRECTLY_FOR_FAILURE;
+    change_queue_join(result->refused, &pending->changes);
+    pending->changes = change_queue_take(result->refused);
+    list_move_all(&pending->tickets, result->tickets);
+    list_move_all(result->tickets, &pending->tickets);
     flush_soon(store);
 }
 
-static void append_ended(struct sqlite_store *store)
+static void on_append_ended(struct journal *journal, const struct journal_result *result)
 {
-    struct append *append = &store->append;
-    struct list tickets = LIST_INIT(tickets);
+    struct sqlite_store *store = journal_store(journal);
     struct change_queue none = { 0 };
 
-    if (append->err.code != ERR_NONE) {
-        take_back(store);
-        return;
-    }
-    list_move_all(&append->tickets, &tickets);
-    if (append->changes.first) {
-        redo_note_appended(&store->redo);
-        store->unapplied_bytes += store->redo.frame.length;
-        change_queue_join(&store->unapplied, &append->changes);
+    if (result->in_thread)
+        checkpoint_if_due(store, false);
+    if (result->has_grown)
         apply_soon(store);
-    }
-    commit_ended(store, &tickets, &append->err, &none);
-}
-
-static void append_done(struct job *job)
-{
-    struct append *append = container_of(job, struct append, job);
-    struct sqlite_store *store = container_of(append, struct sqlite_store, append);
-
-    store->appending = false;
-    checkpoint_if_due(store, false);
-    append_ended(store);
-    if (store->urgent)
+    if (result->err->code != ERR_NONE)
+        take_refused(store, result);
+    else
+        commit_ended(store, result->tickets, result->err, &none);
+    if (result->in_thread && store->pending.urgent)
         flush_soon(store);
 }
 
-/* How often this thread has waited. One that only lacked a processor has not. */
-static long count_waits(void)
-{
-    struct rusage usage = { 0 };
-
-    (void)getrusage(RUSAGE_THREAD, &usage);
-    return usage.ru_nvcsw;
-}
-
-static void append_here(struct sqlite_store *store)
-{
-    int64_t began_us = clock_now_us(&clock_system);
-    long waits = count_waits();
-    int64_t ended_us;
-
-    append_run(&store->append.job);
-    ended_us = clock_now_us(&clock_system);
-    if (ended_us - began_us > SLOW_WRITE_US && count_waits() != waits)
-        store->slow_until_us = ended_us + SLOW_FOR_US;
-    append_ended(store);
-}
-
-static bool disk_is_slow(const struct sqlite_store *store)
-{
-    return store->slow_until_us && clock_now_us(&clock_system) < store->slow_until_us;
-}
-
-static void append(struct sqlite_store *store)
-{
-    struct append *append = &store->append;
-
-    timer_stop(&store->gather);
-    append->changes = change_queue_take(&store->pending);
-    append->err = (struct error){ 0 };
-    list_move_all(&store->tickets, &append->tickets);
-    redo_will_append(&store->redo, store->settled);
-    store->appending = disk_is_slow(store);
-    if (store->appending)
-        worker_submit(store->worker, &append->job);
-    else
-        append_here(store);
-}
+static const struct journal_owner journal_owner = {
+    .on_append_ended = on_append_ended,
+    .on_synced = on_synced,
+};
 
 /* --- handing over -------------------------------------------------------------------------- */
 
@@ -598,14 +556,20 @@ static bool has_a_name(const struct sqlite_store *store)
 
 static bool has_to_be_direct(const struct sqlite_store *store)
 {
-    return store->stuck || store->redo_failed || store->may_be_refused ||
-           store->unapplied_bytes > UNAPPLIED_MAXIMUM || store->broken.code != ERR_NONE ||
-           store->syncer.failure.code != ERR_NONE || !has_a_name(store);
+    return store->backlog.state == BACKLOG_STUCK || store->pending.way != BY_JOURNAL ||
+           store->journal.backlog.bytes > BACKLOG_MAXIMUM || store->broken.code != ERR_NONE ||
+           journal_failure(&store->journal)->code != ERR_NONE || !has_a_name(store);
 }
 
 static bool something_is_pending(const struct sqlite_store *store)
 {
-    return store->pending.first || !list_is_empty(&store->tickets);
+    return store->pending.changes.first || !list_is_empty(&store->pending.tickets);
+}
+
+static void append_pending(struct sqlite_store *store)
+{
+    timer_stop(&store->pending.gather);
+    journal_append(&store->journal, &store->pending.changes, &store->pending.tickets);
 }
 
 /* What cannot go now, because something is under way, goes when that is done. Tickets complete in
@@ -615,54 +579,56 @@ static void hand_over(struct sqlite_store *store)
     bool direct = something_is_pending(store) && has_to_be_direct(store);
     struct askings askings;
 
-    if (store->busy && direct)
+    if (is_visiting(store) && direct)
         return;
-    store->urgent = false;
+    store->pending.urgent = false;
     askings = take_askings(store);
     if (something_is_pending(store) && !direct)
-        append(store);
+        append_pending(store);
     if (!direct && !askings.first)
         return;
-    if (store->busy || store->appending || (store->redo_failed && !direct)) {
+    if (!is_free(store) || (store->pending.way == DIRECTLY_FOR_FAILURE && !direct)) {
         put_askings_back(store, &askings);
-        store->urgent = true;
+        store->pending.urgent = true;
     } else {
-        worker_submit(store->worker, &batch_fill(store, direct, askings)->job);
+        visit_start(store, direct ? VISIT_DIRECT : VISIT_BACKLOG, askings);
     }
 }
 
 static void on_end_of_turn(struct deferred *deferred)
 {
-    struct sqlite_store *store = container_of(deferred, struct sqlite_store, flush);
+    struct sqlite_store *store = container_of(deferred, struct sqlite_store, pending.at_end);
 
-    if (store->urgent && !store->closing && !store->appending &&
-        !(store->busy && store->batch.direct))
+    if (store->pending.urgent && !is_closing(store) && store->journal.state == JOURNAL_IDLE &&
+        store->visit.kind != VISIT_DIRECT)
         hand_over(store);
 }
 
 static void flush_soon(struct sqlite_store *store)
 {
-    store->urgent = true;
-    loop_defer_last(store->base.loop, &store->flush, on_end_of_turn);
+    store->pending.urgent = true;
+    loop_defer_last(store->base.loop, &store->pending.at_end, on_end_of_turn);
 }
 
 static void on_gathered(struct timer *timer)
 {
-    flush_soon(container_of(timer, struct sqlite_store, gather));
+    flush_soon(container_of(timer, struct sqlite_store, pending.gather));
 }
 
 static void gather(struct sqlite_store *store)
 {
-    if (!store->urgent && !timer_is_armed(&store->gather))
-        timer_arm_in(&store->gather, GATHER_US);
+    if (!store->pending.urgent && !timer_is_armed(&store->pending.gather))
+        timer_arm_in(&store->pending.gather, GATHER_US);
 }
 
 static void sqlite_change(struct store *base, struct change *change)
 {
     struct sqlite_store *store = sqlite_from(base);
+    struct pending *pending = &store->pending;
 
-    store->may_be_refused = keys_note(&store->keys, change) || store->may_be_refused;
-    change_queue_append(&store->pending, change);
+    if (keys_note(&store->keys, change) && pending->way == BY_JOURNAL)
+        pending->way = DIRECTLY_TO_ASK;
+    change_queue_append(&pending->changes, change);
     gather(store);
 }
 
@@ -670,7 +636,7 @@ static void sqlite_commit(struct store *base, struct store_ticket *ticket)
 {
     struct sqlite_store *store = sqlite_from(base);
 
-    list_append(&store->tickets, &ticket->node);
+    list_append(&store->pending.tickets, &ticket->node);
     if (ticket->grade == STORE_WRITTEN_LAZILY)
         gather(store);
     else
@@ -711,16 +677,23 @@ static void sqlite_query_expired(struct store *base, int64_t now_wall_us, struct
 
 /* --- opening and closing ------------------------------------------------------------------- */
 
+static bool something_is_left(const struct sqlite_store *store)
+{
+    return something_is_pending(store) || store->askings.first ||
+           (store->journal.backlog.changes.first && store->backlog.state != BACKLOG_STUCK) ||
+           journal_has_waiting(&store->journal);
+}
+
 /* The thread is gone: what is still pending, and what its callbacks add, is done here. */
 static void finish_here(struct sqlite_store *store)
 {
-    while (something_is_pending(store) || store->askings.first ||
-           (store->unapplied.first && !store->stuck) || !list_is_empty(&store->syncer.waiting)) {
-        struct batch *batch = batch_fill(store, something_is_pending(store), take_askings(store));
+    while (something_is_left(store)) {
+        enum visit_kind kind = something_is_pending(store) ? VISIT_DIRECT : VISIT_BACKLOG;
+        struct visit *visit = visit_fill(store, kind, take_askings(store));
 
-        batch_run(&batch->job);
-        batch_done(&batch->job);
-        syncer_finish_here(&store->syncer);
+        visit_run(&visit->job);
+        visit_done(&visit->job);
+        journal_finish_here(&store->journal);
     }
 }
 
@@ -728,7 +701,7 @@ static void finish_here(struct sqlite_store *store)
 static void close_files(struct sqlite_store *store)
 {
     struct error err = { 0 };
-    bool complete = !store->unapplied.first && store->broken.code == ERR_NONE &&
+    bool complete = !store->journal.backlog.changes.first && store->broken.code == ERR_NONE &&
                     sqlite_db_note_log(&store->db, -1, store->flushes, &err) == 0;
 
     if (err.code != ERR_NONE)
@@ -737,19 +710,18 @@ static void close_files(struct sqlite_store *store)
     sqlite_db_close(&store->db);
     fd_close(store->file);
     keys_fini(&store->keys);
-    redo_close(&store->redo, complete);
-    change_queue_free(&store->unapplied);
+    journal_close(&store->journal, complete);
 }
 
 static void sqlite_drain(struct store *base)
 {
     struct sqlite_store *store = sqlite_from(base);
+    struct worker *worker = steal_ptr(&store->worker);
 
-    if (!store->closing) {
-        store->closing = true;
+    if (worker) {
         worker_free(store->checkpoint.worker);
-        worker_free(store->worker);
-        syncer_stop(&store->syncer);
+        worker_free(worker);
+        journal_stop(&store->journal);
     }
     finish_here(store);
 }
@@ -758,11 +730,12 @@ static void sqlite_free(struct store *base)
 {
     struct sqlite_store *store = sqlite_from(base);
 
-    timer_stop(&store->gather);
-    timer_stop(&store->apply);
-    timer_stop(&store->rest);
-    timer_stop(&store->shrink);
-    loop_undefer(base->loop, &store->flush);
+    assert(is_closing(store) && is_free(store));
+    timer_stop(&store->pending.gather);
+    timer_stop(&store->backlog.apply);
+    timer_stop(&store->upkeep.rest);
+    timer_stop(&store->upkeep.shrink);
+    loop_undefer(base->loop, &store->pending.at_end);
     close_files(store);
     free(store);
 }
@@ -787,9 +760,9 @@ static int open_log(struct sqlite_store *store, const struct store_options *opti
                                       .flushes = str_equal(options->sync, "full"),
                                       .sync = store->flushes };
 
-    if (redo_open(&store->redo, &log, err) < 0)
+    if (journal_open(&store->journal, &log, err) < 0)
         return -1;
-    return sqlite_db_note_log(&store->db, (int64_t)store->redo.base, store->flushes, err);
+    return sqlite_db_note_log(&store->db, (int64_t)store->journal.redo.base, store->flushes, err);
 }
 
 static int open_files(struct sqlite_store *store, const struct store_options *options,
@@ -804,7 +777,7 @@ static int open_files(struct sqlite_store *store, const struct store_options *op
                                       err) == 0 &&
              open_log(store, options, err) == 0)
         return 0;
-    redo_close(&store->redo, false);
+    journal_close(&store->journal, false);
     sqlite3_close(store->checkpoint.handle);
     fd_close(store->file);
     sqlite_db_close(&store->db);
@@ -814,17 +787,21 @@ static int open_files(struct sqlite_store *store, const struct store_options *op
 static void start(struct sqlite_store *store, const struct store_options *options)
 {
     struct loop *loop = options->loop;
+    struct journal_options journal = {
+        .loop = loop,
+        .owner = &journal_owner,
+        .syncs = str_equal(options->sync, "full"),
+        .never_on_the_loop = options->never_on_the_loop,
+    };
 
-    store->applied = store->settled = store->db.redo_last;
     keys_load(&store->keys, store->db.handle);
-    store->slow_until_us = options->never_on_the_loop ? INT64_MAX : 0;
-    timer_init(&store->gather, loop, on_gathered);
-    timer_init(&store->apply, loop, on_apply);
-    timer_init(&store->rest, loop, on_rest);
-    timer_init(&store->shrink, loop, on_shrink);
-    syncer_open(&store->syncer, loop, &store->redo, str_equal(options->sync, "full"), on_synced);
-    store->worker = worker_new(loop, 1, "store");
+    timer_init(&store->pending.gather, loop, on_gathered);
+    timer_init(&store->backlog.apply, loop, on_apply);
+    timer_init(&store->upkeep.rest, loop, on_rest);
+    timer_init(&store->upkeep.shrink, loop, on_shrink);
+    store->worker = journal.worker = worker_new(loop, 1, "store");
     store->checkpoint.worker = worker_new(loop, 1, "store-ckpt");
+    journal_start(&store->journal, &journal);
 }
 
 struct store *store_open_sqlite(const struct store_options *options, struct error *err)
@@ -832,12 +809,9 @@ struct store *store_open_sqlite(const struct store_options *options, struct erro
     scoped(free) struct sqlite_store *store = xnew(struct sqlite_store);
 
     store->base = (struct store){ .ops = &sqlite_ops, .loop = options->loop };
-    list_init(&store->tickets);
-    list_init(&store->append.tickets);
-    list_init(&store->batch.tickets);
-    store->batch.store = store;
-    store->batch.job = (struct job){ .run = batch_run, .done = batch_done };
-    store->append.job = (struct job){ .run = append_run, .done = append_done };
+    list_init(&store->pending.tickets);
+    list_init(&store->visit.direct.tickets);
+    store->visit.job = (struct job){ .run = visit_run, .done = visit_done };
     store->checkpoint.job = (struct job){ .run = checkpoint_run, .done = checkpoint_done };
     store->checkpoint.db = &store->db;
     store->flushes = !str_equal(options->sync, "off");

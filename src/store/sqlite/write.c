@@ -334,7 +334,7 @@ int sqlite_db_apply(struct sqlite_db *db, const struct change_queue *changes, ui
     return -1;
 }
 
-int sqlite_db_pretend(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
+int sqlite_db_overlay(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
                       struct error *err)
 {
     if (begin(db, err) < 0)
@@ -345,7 +345,7 @@ int sqlite_db_pretend(struct sqlite_db *db, const struct change_queue *changes, 
     return -1;
 }
 
-void sqlite_db_take_back(struct sqlite_db *db)
+void sqlite_db_end_overlay(struct sqlite_db *db)
 {
     roll_back(db);
 }

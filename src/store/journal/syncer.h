@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "loop/loop.h"
 #include "loop/worker.h"
-#include "store/sqlite/redo.h"
+#include "store/journal/redo.h"
 
 struct syncer;
 typedef void synced_fn(struct syncer *syncer, struct list *tickets, const struct error *err);

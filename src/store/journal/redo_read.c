@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "store/change_code.h"
-#include "store/sqlite/redo_format.h"
+#include "store/journal/redo_format.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -122,3 +122,6 @@ void redo_note_flushed(struct redo *redo, const struct redo_flush *flush);
 
 /* It is time to flush the database, so that the other file can be used. */
 bool redo_is_long(const struct redo *redo, uint64_t settled);
+
+/* Flushes the directory that a file is in, so that its name is on the disk. */
+int sync_directory_of(const char *path, struct error *err);

@@ -8,7 +8,7 @@
  */
 
 #include "store/checksum.h"
-#include "store/sqlite/redo.h"
+#include "store/journal/redo.h"
 
 #define REDO_MAGIC "SGREDO2"
 #define REDO_MAGIC_1 "SGREDO1" /* without promises and sum in the header; only read */

@@ -1,4 +1,4 @@
-#include "store/sqlite/syncer.h"
+#include "store/journal/syncer.h"
 
 #include "base/macros.h"
 

@@ -1,13 +1,13 @@
-#include "store/sqlite/redo.h"
+#include "store/journal/redo.h"
 
 #include "base/alloc.h"
 #include "base/str.h"
 #include "store/change_code.h"
-#include "store/sqlite/db.h"
-#include "store/sqlite/redo_format.h"
+#include "store/journal/redo_format.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,6 +77,16 @@ int redo_set_aside(const char *path, struct error *err)
             return -1;
     }
     return set_file_aside(mark, err);
+}
+
+int sync_directory_of(const char *path, struct error *err)
+{
+    scoped(free) char *copy = xstrdup(path);
+    scoped(fd_close) int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0 || fsync(fd) < 0)
+        return error_sys(err, "sync the directory of %s", path);
+    return 0;
 }
 
 /* --- writing ------------------------------------------------------------------------------- */
