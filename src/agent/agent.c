@@ -660,6 +660,13 @@ bool agent_is_untaken(const struct agent_request *request)
            (request->id == agent->last_sent && has_unread(agent));
 }
 
+/* Init has read the start: a client that sends it again could run the program twice. */
+static void forbid_repeating(struct error *err)
+{
+    err->retryable = false;
+    error_hint(err, "the program may have begun: look for its effects before starting it again");
+}
+
 void agent_lose(struct agent *agent, enum error_code code, const char *why)
 {
     struct error err;
@@ -673,6 +680,8 @@ void agent_lose(struct agent *agent, enum error_code code, const char *why)
     for (struct agent_request *request = agent->open; request; request = request->next) {
         request->err = err;
         request->is_untaken = agent_is_untaken(request);
+        if (request->type == PROTOCOL_START && !request->is_untaken)
+            forbid_repeating(&request->err);
     }
     loop_defer(agent->loop, &agent->finish, on_finish);
 }

@@ -439,6 +439,16 @@ static bool is_not_found(const char *name, int number)
     return number == ENOENT || number == ENOTDIR || (number == EACCES && !strchr(name, '/'));
 }
 
+/* Init knows only that the start was not reported: the program may have begun before it was killed
+ * with its supervisor. */
+static void set_supervisor_killed(struct error *err)
+{
+    error_named(err, ERR_BACKEND, "supervisor_killed",
+                "the supervisor of the program was killed while it started the program");
+    err->retryable = false;
+    error_hint(err, "the program may have begun: look for its effects before starting it again");
+}
+
 static void on_start_refused(struct execution *execution, const struct agent_request *request)
 {
     const struct program *program = &execution->run->program;
@@ -460,8 +470,7 @@ static void on_start_refused(struct execution *execution, const struct agent_req
             error_named(&err, ERR_LIMIT, "too_many_processes",
                         "the sandbox can start no more processes: %s", strerror(number));
         else if (number == EINTR)
-            error_named(&err, ERR_BACKEND, "supervisor_killed",
-                        "the supervisor of the program was killed before the program started");
+            set_supervisor_killed(&err);
         else if (number == ENOSPC || number == EDQUOT)
             error_named(&err, ERR_NO_SPACE, "no_space", "the sandbox has no space left");
         fail_start(execution, &err);

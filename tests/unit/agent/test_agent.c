@@ -457,6 +457,7 @@ static void a_start_that_was_not_read_is_known(void **state)
     ask_to_start(stage, &asked, false);
     hang_up(stage);
     assert_true(asked.request.err.code && asked.request.is_untaken);
+    assert_true(asked.request.err.retryable);
 }
 
 static void a_start_after_the_end_was_not_read(void **state)
@@ -480,6 +481,20 @@ static void a_start_that_was_read_may_have_run(void **state)
     (void)begin_start(stage, &asked, false);
     hang_up(stage);
     assert_true(asked.request.err.code && !asked.request.is_untaken);
+    assert_false(asked.request.err.retryable);
+    assert_non_null(strstr(asked.request.err.hint, "may have begun"));
+}
+
+static void another_request_that_was_read_may_be_repeated(void **state)
+{
+    struct stage *stage = *state;
+    struct asked asked = { 0 };
+
+    greet(stage);
+    agent_ping(stage->agent, &asked.request, on_done);
+    hang_up(stage);
+    assert_string_equal(asked.request.err.name, "sandbox_connection_lost");
+    assert_true(asked.request.err.retryable);
 }
 
 static void a_start_before_one_that_was_not_read_may_have_run(void **state)
@@ -494,6 +509,8 @@ static void a_start_before_one_that_was_not_read_may_have_run(void **state)
     hang_up(stage);
     assert_true(first.request.err.code && !first.request.is_untaken);
     assert_true(second.request.err.code && second.request.is_untaken);
+    assert_false(first.request.err.retryable);
+    assert_true(second.request.err.retryable);
 }
 
 /* --- the bad init ----------------------------------------------------------------------------- */
@@ -928,6 +945,7 @@ int main(void)
         ON_STAGE(a_start_that_was_not_read_is_known),
         ON_STAGE(a_start_after_the_end_was_not_read),
         ON_STAGE(a_start_that_was_read_may_have_run),
+        ON_STAGE(another_request_that_was_read_may_be_repeated),
         ON_STAGE(a_start_before_one_that_was_not_read_may_have_run),
         ON_STAGE(an_end_for_another_start_is_not_told),
         ON_STAGE(messages_that_init_never_sends_end_the_connection),

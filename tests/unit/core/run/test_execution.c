@@ -488,6 +488,7 @@ static void a_supervisor_that_was_killed_is_named(void **state)
     execution = start_simple();
     assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
     assert_non_null(strstr(execution_facts(execution)->error, "supervisor"));
+    assert_false(execution_facts(execution)->start_error.retryable);
     release(execution);
 }
 
