@@ -30,6 +30,32 @@ static inline bool byte_is_special(uint8_t byte)
     return byte < 0x20 || byte >= 0x80 || byte == '"' || byte == '\\';
 }
 
+/* Copies the last `left` of `length` bytes, if none of them is special. They are read together with
+ * bytes in front of them, which were copied before: a byte at a time costs more than all the rest.
+ */
+static inline bool copy_plain_end(uint8_t *to, const uint8_t *from, size_t length, size_t left)
+{
+    uint32_t halves[2];
+    uint64_t word;
+
+    if (length >= sizeof(word)) {
+        memcpy(&word, from + length - sizeof(word), sizeof(word));
+        if (word_is_special(word))
+            return false;
+        memcpy(to + length - sizeof(word), &word, sizeof(word));
+        return true;
+    }
+    if (left < sizeof(halves[0]))
+        return false;
+    memcpy(&halves[0], from, sizeof(halves[0]));
+    memcpy(&halves[1], from + length - sizeof(halves[1]), sizeof(halves[1]));
+    if (word_is_special((uint64_t)halves[1] << 32 | halves[0]))
+        return false;
+    memcpy(to, &halves[0], sizeof(halves[0]));
+    memcpy(to + length - sizeof(halves[1]), &halves[1], sizeof(halves[1]));
+    return true;
+}
+
 /* Copies up to the first byte that is special; returns how many. */
 static inline size_t copy_plain(uint8_t *to, const uint8_t *from, size_t length)
 {
@@ -42,6 +68,8 @@ static inline size_t copy_plain(uint8_t *to, const uint8_t *from, size_t length)
             break;
         memcpy(to + at, &word, sizeof(word));
     }
+    if (at < length && length - at < sizeof(word) && copy_plain_end(to, from, length, length - at))
+        return length;
     for (; at < length && !byte_is_special(from[at]); at++)
         to[at] = from[at];
     return at;
@@ -113,16 +141,32 @@ static void append_quoted(struct buffer *buffer, const uint8_t *bytes, size_t le
         append_rest(buffer, bytes + run, length - run);
 }
 
+static void append_key(struct buffer *buffer, const char *key)
+{
+    size_t length = strlen(key);
+    uint8_t *room = buffer_reserve(buffer, length + 3);
+
+    if (!room)
+        return;
+    room[0] = '"';
+    if (copy_plain(room + 1, (const uint8_t *)key, length) == length) {
+        room[length + 1] = '"';
+        room[length + 2] = ':';
+        buffer->length += length + 3;
+    } else {
+        append_quoted(buffer, (const uint8_t *)key, length);
+        buffer_append_byte(buffer, ':');
+    }
+}
+
 /* What stands before any value: the comma and the key. */
 static void begin_value(struct json_writer *writer, const char *key)
 {
     if (writer->need_comma)
         buffer_append_byte(writer->buffer, ',');
     writer->need_comma = true;
-    if (!key)
-        return;
-    append_quoted(writer->buffer, (const uint8_t *)key, strlen(key));
-    buffer_append_byte(writer->buffer, ':');
+    if (key)
+        append_key(writer->buffer, key);
 }
 
 static void open_bracket(struct json_writer *writer, const char *key, char bracket)
@@ -226,12 +270,17 @@ void json_put_double(struct json_writer *writer, const char *key, double value)
 
 void json_put_bool(struct json_writer *writer, const char *key, bool value)
 {
-    json_put_raw(writer, key, value ? "true" : "false");
+    begin_value(writer, key);
+    if (value)
+        buffer_append(writer->buffer, "true", 4);
+    else
+        buffer_append(writer->buffer, "false", 5);
 }
 
 void json_put_null(struct json_writer *writer, const char *key)
 {
-    json_put_raw(writer, key, "null");
+    begin_value(writer, key);
+    buffer_append(writer->buffer, "null", 4);
 }
 
 void json_put_money(struct json_writer *writer, const char *key, int64_t amount)
