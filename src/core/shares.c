@@ -16,8 +16,9 @@ struct share_account {
 };
 
 struct shares {
-    struct core *core;   /* borrowed */
-    struct map accounts; /* struct share_account */
+    struct core *core;          /* borrowed */
+    struct map accounts;        /* struct share_account */
+    struct share_account *idle; /* borrowed: in the map, and the only one that holds nothing */
     size_t held[SHARE_KINDS];
 };
 
@@ -74,16 +75,25 @@ static struct share_account *account_ref(struct shares *shares, const char *name
         account->name = xstrdup(name);
         map_put(&shares->accounts, account->name, account);
     }
+    if (account == shares->idle)
+        shares->idle = NULL;
     account->references++;
     return account;
 }
 
+/* The last one that was emptied stays until the next: a client that sends one request after the
+ * other would have its account made anew for each. */
 static void account_unref(struct shares *shares, struct share_account *account)
 {
+    struct share_account *before = shares->idle;
+
     if (!account || --account->references > 0)
         return;
-    map_remove(&shares->accounts, account->name);
-    account_free(account);
+    shares->idle = account;
+    if (!before)
+        return;
+    map_remove(&shares->accounts, before->name);
+    account_free(before);
 }
 
 static const struct config *config_of(const struct shares *shares)

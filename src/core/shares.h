@@ -3,8 +3,8 @@
 /*
  * What one owner may hold of what all share: sessions, executions, terminals, open requests. Each
  * has a cap for every owner, in the settings capacity.*; a row in `owners` gives an owner another
- * one, which holds for it and all below it together. Nobody is remembered who holds nothing, so
- * callers that make up names of owners cost no memory.
+ * one, which holds for it and all below it together. At most one owner is remembered who
+ * holds nothing, so callers that make up names of owners cost no memory.
  *
  * Slots for sandboxes are the business of capacity.h.
  */

@@ -106,10 +106,11 @@ static const struct clock_row *find_next(const struct session *session, bool onl
     if (session->state == SESSION_ENDING || session->state == SESSION_ENDED)
         return NULL;
     for (size_t i = 0; i < ARRAY_LENGTH(clocks); i++) {
-        int64_t deadline_us = clocks[i].deadline_us(session);
+        int64_t deadline_us;
 
         if (only_ends && !ends_session(&clocks[i], session))
             continue;
+        deadline_us = clocks[i].deadline_us(session);
         if (deadline_us == -1 || (next && deadline_us >= *out_us))
             continue;
         next = &clocks[i];

@@ -1,6 +1,7 @@
 #include "core/sandbox/builds.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/sandbox.h"
+#include "core/shares.h"
 #include "harness/fake_agent.h"
 #include "harness/world.h"
 
@@ -44,6 +45,30 @@ static struct session *open_used(struct world *world, const char *owner, struct 
 
     world_use(world, session, tried);
     return session;
+}
+
+/* --- shares -------------------------------------------------------------------------------- */
+
+static void the_cap_of_an_owner_holds_again_after_it_held_nothing(void **state)
+{
+    struct world *world = *state;
+    static const char *const owners[] = { "ann", "ann", "bob", "ann", "cid" };
+    struct share first = { 0 };
+    struct share second = { 0 };
+    struct share other = { 0 };
+
+    world->config.capacity.shares[SHARE_REQUESTS] = 1;
+    for (size_t i = 0; i < ARRAY_LENGTH(owners); i++) {
+        struct error err = { 0 };
+        struct shares *shares = world->core->shares;
+
+        assert_int_equal(share_take(&first, shares, owners[i], SHARE_REQUESTS, &err), 0);
+        assert_int_equal(share_take(&other, shares, "dan", SHARE_REQUESTS, &err), 0);
+        assert_int_equal(share_take(&second, shares, owners[i], SHARE_REQUESTS, &err), -1);
+        assert_string_equal(err.name, "too_many_requests");
+        share_give(&other);
+        share_give(&first);
+    }
 }
 
 /* --- reject -------------------------------------------------------------------------------- */
@@ -536,6 +561,7 @@ static void retry_after_points_at_the_next_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(the_cap_of_an_owner_holds_again_after_it_held_nothing),
         TEST(the_third_of_two_is_refused_and_told_who_holds_the_slots),
         TEST(a_cap_of_zero_is_none),
         TEST(burst_is_for_those_who_would_be_refused),
