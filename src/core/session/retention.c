@@ -21,10 +21,15 @@
  * forget the records. The output goes first: a daemon that dies in between finds the records and
  * does it again. A full round is followed by the next a moment later, so that requests come in
  * between; a store that fails is not asked without pause.
+ *
+ * Requests wait while the store removes the records of a round. How many sessions a round has
+ * follows from how long that took for the round before: it shows in the first answer of the next.
  */
 
 enum {
-    BATCH = 32,
+    BATCH = 32, /* at most */
+    LEAST_BATCH = 4,
+    LONG_US = 8 * 1000,
     EXECUTIONS_AT_ONCE = 1000,
     PAUSE_US = 100 * 1000,
     SHORT_PAUSE_US = 2 * 1000,
@@ -58,6 +63,9 @@ struct retention {
     struct ids sessions;
     struct ids executions;
     struct lookup lookups[BATCH];
+    uint32_t batch;      /* how many sessions this round asks for */
+    uint32_t next_batch; /* and the next */
+    int64_t asked_us;
     size_t unanswered;   /* of them */
     uint64_t kept_bytes; /* of archives that are unlinked */
     enum retention_state state;
@@ -151,7 +159,8 @@ static void unlink_output(struct job *job)
 
 static void end_round(struct retention *retention)
 {
-    bool is_full = retention->sessions.count == BATCH && retention->failure.code == ERR_NONE &&
+    bool is_full = retention->sessions.count == retention->batch &&
+                   retention->failure.code == ERR_NONE &&
                    !retention->core->parts.store->counts.failing;
 
     ids_clear(&retention->sessions);
@@ -233,12 +242,22 @@ static void on_executions(struct store_query *query)
         end_round(retention); /* what is not known would be left on the disk */
 }
 
+/* The answer has waited until the records of the round before were removed. */
+static void adapt_batch(struct retention *retention)
+{
+    int64_t took_us = loop_now_us(retention->core->loop) - retention->asked_us;
+    uint32_t next = took_us > LONG_US ? retention->batch / 2 : retention->batch + LEAST_BATCH;
+
+    retention->next_batch = MIN(MAX(next, (uint32_t)LEAST_BATCH), (uint32_t)BATCH);
+}
+
 /* All at once: the store answers them in one visit. */
 static void on_sessions(struct store_query *query)
 {
     struct retention *retention = container_of(query, struct retention, query);
     size_t count = retention->sessions.count;
 
+    adapt_batch(retention);
     retention->failure = query->err;
     if (query->err.code != ERR_NONE)
         log_warn("records could not be read", kv("error", query->err.message));
@@ -264,8 +283,11 @@ static void start_round(struct retention *retention)
     struct loop *loop = retention->core->loop;
 
     enter(retention, RETENTION_FINDS);
-    retention->query =
-        (struct store_query){ .on_session = on_session, .done = on_sessions, .limit = BATCH };
+    retention->batch = retention->next_batch;
+    retention->asked_us = loop_now_us(loop);
+    retention->query = (struct store_query){ .on_session = on_session,
+                                             .done = on_sessions,
+                                             .limit = retention->batch };
     store_query_expired(retention->core->parts.store, clock_wall_us(loop_clock(loop)),
                         &retention->query);
 }
@@ -286,6 +308,7 @@ struct retention *retention_new(struct core *core)
     struct retention *retention = xnew(struct retention);
 
     retention->core = core;
+    retention->next_batch = BATCH;
     timer_init(&retention->timer, core->loop, on_timer);
     return retention;
 }

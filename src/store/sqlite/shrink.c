@@ -1,13 +1,16 @@
 #include "store/sqlite/db.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 
 /*
  * Free pages are used again before the file grows, so some of them may stay. A file that is mostly
- * free is made shorter, a few pages at a time: each step is a transaction of a few milliseconds.
+ * free is made shorter, a few pages at a time: each step is a transaction that questions wait for,
+ * so it is limited by time as well; on a disk that is busy, pages take many times as long.
  * While much is being removed it waits, because pages would be moved that are soon free themselves.
  */
-enum { SPARE_PAGES = 1024, STEP_PAGES = 256 };
+enum { SPARE_PAGES = 1024, STEP_PAGES = 256, STEP_US = 4 * 1000 };
 
 static int64_t read_pragma(struct sqlite_db *db, sqlite3_stmt **statement, const char *sql)
 {
@@ -32,9 +35,11 @@ enum shrink_need sqlite_db_shrink_need(struct sqlite_db *db)
     return grows ? SHRINK_LATER : SHRINK_NOW;
 }
 
-/* The pragma moves a page in each of its steps. */
+/* The pragma moves a page in each of its steps. Finalizing it before its end commits what it has
+ * moved. */
 static bool take_step(struct sqlite_db *db)
 {
+    int64_t end_us = clock_now_us(&clock_system) + STEP_US;
     sqlite3_stmt *pages = NULL;
     int code = SQLITE_DONE;
     char sql[64];
@@ -42,9 +47,9 @@ static bool take_step(struct sqlite_db *db)
     snprintf(sql, sizeof(sql), "PRAGMA incremental_vacuum(%d)", STEP_PAGES);
     if (sqlite3_prepare_v2(db->handle, sql, -1, &pages, NULL) == SQLITE_OK)
         while ((code = sqlite3_step(pages)) == SQLITE_ROW)
-            continue;
-    sqlite3_finalize(pages);
-    return code == SQLITE_DONE;
+            if (clock_now_us(&clock_system) >= end_us)
+                break;
+    return sqlite3_finalize(pages) == SQLITE_OK && (code == SQLITE_DONE || code == SQLITE_ROW);
 }
 
 enum shrink_need sqlite_db_shrink(struct sqlite_db *db)

@@ -570,6 +570,64 @@ static void retention_goes_on_after_a_restart_and_takes_all_that_is_over(void **
     assert_int_equal(fake_store_count(world->store, STORE_SESSIONS), 0);
 }
 
+/* A store that takes its time for the question that retention begins a round with. */
+static struct {
+    struct store_ops ops;
+    const struct store_ops *real;
+    struct simulated_clock *clock;
+    int64_t takes_us;
+    uint32_t limits[64];
+    size_t count;
+} slow;
+
+static void slow_query_expired(struct store *store, int64_t now_wall_us, struct store_query *query)
+{
+    if (query->limit > 1 && slow.count < ARRAY_LENGTH(slow.limits))
+        slow.limits[slow.count++] = query->limit;
+    slow.real->query_expired(store, now_wall_us, query);
+    simulated_clock_advance(slow.clock, slow.takes_us);
+}
+
+static void slow_down(struct world *world, int64_t takes_us)
+{
+    slow.real = world->store->ops;
+    slow.ops = *slow.real;
+    slow.ops.query_expired = slow_query_expired;
+    slow.clock = &world->clock;
+    slow.takes_us = takes_us;
+    slow.count = 0;
+    world->store->ops = &slow.ops;
+}
+
+static void retain_all(struct world *world, int count, int64_t takes_us)
+{
+    for (int i = 0; i < count; i++)
+        assert_non_null(open_with(world, MINUTE_MS, 0, 0));
+    world_advance(world, 2 * MINUTE_MS);
+    slow_down(world, takes_us);
+    world_advance(world, world->config.session.retention_ms + MINUTE_MS);
+    world->store->ops = slow.real;
+    assert_int_equal(fake_store_count(world->store, STORE_SESSIONS), 0);
+}
+
+static void retention_takes_fewer_at_once_from_a_slow_store(void **state)
+{
+    retain_all(*state, 80, 20 * 1000);
+    assert_true(slow.count >= 5);
+    assert_int_equal(slow.limits[0], 32);
+    assert_int_equal(slow.limits[1], 16);
+    assert_int_equal(slow.limits[2], 8);
+    assert_int_equal(slow.limits[3], 4);
+    assert_int_equal(slow.limits[4], 4);
+}
+
+static void retention_takes_many_at_once_from_a_quick_store(void **state)
+{
+    retain_all(*state, 80, 1000);
+    assert_int_equal(slow.count, 3);
+    assert_int_equal(slow.limits[2], 32);
+}
+
 /* The ids of one execution and its spool file in a state directory. */
 static void put_execution(struct world *world, const char *session_id, char file[64])
 {
@@ -788,6 +846,8 @@ int main(void)
         TEST(a_record_of_a_sandbox_that_cannot_exist_is_dropped),
         TEST(an_ended_session_is_readable_until_retention_is_over),
         TEST(retention_goes_on_after_a_restart_and_takes_all_that_is_over),
+        TEST(retention_takes_fewer_at_once_from_a_slow_store),
+        TEST(retention_takes_many_at_once_from_a_quick_store),
         TEST(the_output_of_an_ended_session_goes_with_its_record),
         TEST(the_next_end_always_agrees_with_what_happens),
         TEST(work_in_the_background_keeps_a_session),
