@@ -41,9 +41,12 @@ static int hex_value(char digit)
 /* The codec has checked the escapes and that the result is UTF-8 without NUL. */
 void api_unescape(const char *text, size_t length, char *decoded)
 {
-    size_t at = 0;
+    const char *first = memchr(text, '%', length);
+    size_t plain = first ? (size_t)(first - text) : length;
+    size_t at = plain;
 
-    for (size_t i = 0; i < length; i++) {
+    memcpy(decoded, text, plain);
+    for (size_t i = plain; i < length; i++) {
         if (text[i] == '%' && i + 2 < length && isxdigit((unsigned char)text[i + 1]) &&
             isxdigit((unsigned char)text[i + 2])) {
             decoded[at++] = (char)(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));

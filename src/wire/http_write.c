@@ -24,8 +24,14 @@ int http_escape(struct buffer *buffer, const char *text)
 
 static void append_clean(struct buffer *buffer, const char *text)
 {
-    for (; *text; text++)
-        buffer_append_byte(buffer, http_char_is(*text, HTTP_CHAR_CONTROL) ? '?' : (uint8_t)*text);
+    size_t length = strlen(text);
+    uint8_t *room = buffer_reserve(buffer, length);
+
+    if (!room)
+        return;
+    for (size_t i = 0; i < length; i++)
+        room[i] = http_char_is(text[i], HTTP_CHAR_CONTROL) ? '?' : (uint8_t)text[i];
+    buffer->length += length;
 }
 
 int http_put_header(struct buffer *buffer, const char *name, const char *value)

@@ -125,7 +125,8 @@ static void put_policy(struct json_writer *json, const struct session *session)
 
 static void put_clocks(struct json_writer *json, const struct session *session)
 {
-    bool has_lease = session_lease_remaining_ms(session) >= 0;
+    int64_t lease_ms = session_lease_remaining_ms(session);
+    bool has_lease = lease_ms >= 0;
     int64_t left_ms;
     enum end_kind next = session_next_end(session, &left_ms);
 
@@ -134,7 +135,7 @@ static void put_clocks(struct json_writer *json, const struct session *session)
     json_put_text(json, "expires_at_clock", has_lease ? end_kind_name(END_LEASE) : NULL);
     put_seconds(json, "time_remaining", left_ms);
     json_put_text(json, "time_remaining_clock", next == END_NONE ? NULL : end_kind_name(next));
-    put_seconds(json, "lease_remaining", session_lease_remaining_ms(session));
+    put_seconds(json, "lease_remaining", lease_ms);
     put_seconds(json, "idle_remaining", session_idle_remaining_ms(session));
     put_seconds(json, "lifetime_remaining", session_lifetime_remaining_ms(session));
     if (next == END_NONE) {
