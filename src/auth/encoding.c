@@ -8,41 +8,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-static int base64url_value(char digit)
-{
-    if (digit >= 'A' && digit <= 'Z')
-        return digit - 'A';
-    if (digit >= 'a' && digit <= 'z')
-        return digit - 'a' + 26;
-    if (digit >= '0' && digit <= '9')
-        return digit - '0' + 52;
-    if (digit == '-')
-        return 62;
-    return digit == '_' ? 63 : -1;
-}
-
-int base64url_decode(const char *text, size_t length, struct buffer *out)
-{
-    unsigned bits = 0;
-    unsigned held = 0;
-
-    for (size_t i = 0; i < length; i++) {
-        int value = base64url_value(text[i]);
-
-        if (value < 0)
-            return -1;
-        bits = bits << 6 | (unsigned)value;
-        held += 6;
-        if (held < 8)
-            continue;
-        held -= 8;
-        if (buffer_append_byte(out, (uint8_t)(bits >> held)) < 0)
-            return -1;
-        bits &= (1U << held) - 1;
-    }
-    return held < 6 && bits == 0 ? 0 : -1;
-}
-
 void hex_encode(const uint8_t *bytes, size_t length, char *text)
 {
     static const char digits[] = "0123456789abcdef";

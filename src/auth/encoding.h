@@ -1,18 +1,12 @@
 #pragma once
 
-/* What keys and tokens are written in: base64url, hexadecimal, and their SHA-256. */
-
-#include "base/buffer.h"
+/* What keys and tokens are written in beside base64url: hexadecimal, and their SHA-256. */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { SHA256_BYTES = 32, SHA256_TEXT_SIZE = 2 * SHA256_BYTES + 1 };
-
-/* Appends what the text stands for; 0 or -1. Strict: no padding, nothing else between, and no bits
- * that belong to no byte, so that there is one text for each value. */
-int base64url_decode(const char *text, size_t length, struct buffer *out);
 
 /* Lower case; `text` has room for 2 * length + 1 bytes. */
 void hex_encode(const uint8_t *bytes, size_t length, char *text);

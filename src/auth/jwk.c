@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/str.h"
+#include "wire/base64.h"
 #include "wire/json.h"
 
 #include <openssl/bn.h>

@@ -5,6 +5,7 @@
 #include "auth/jwk.h"
 #include "base/alloc.h"
 #include "base/str.h"
+#include "wire/base64.h"
 #include "wire/json.h"
 
 #include <math.h>

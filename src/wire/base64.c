@@ -34,7 +34,8 @@ char *base64_encode(const void *data, size_t length)
     return text;
 }
 
-static int value_of(char letter)
+/* The alphabets differ in the last two letters. */
+static int value_of(char letter, const char *last_two)
 {
     if (letter >= 'A' && letter <= 'Z')
         return letter - 'A';
@@ -42,7 +43,7 @@ static int value_of(char letter)
         return letter - 'a' + 26;
     if (letter >= '0' && letter <= '9')
         return letter - '0' + 52;
-    return letter == '+' ? 62 : letter == '/' ? 63 : -1;
+    return letter == last_two[0] ? 62 : letter == last_two[1] ? 63 : -1;
 }
 
 int base64_decode(const char *text, size_t length, struct buffer *out)
@@ -53,7 +54,7 @@ int base64_decode(const char *text, size_t length, struct buffer *out)
     if (!buffer_reserve(out, length / 4 * 3 + 3))
         return -1;
     for (size_t i = 0; i < length; i++) {
-        int value = value_of(text[i]);
+        int value = value_of(text[i], "+/");
 
         if (text[i] == ' ' || text[i] == '\t' || text[i] == '\r' || text[i] == '\n')
             continue;
@@ -67,4 +68,26 @@ int base64_decode(const char *text, size_t length, struct buffer *out)
             buffer_append_byte(out, (uint8_t)(bits >> (6 - 2 * ((letters - 1) % 4))));
     }
     return padding < 3 && (letters + padding) % 4 == 0 && letters % 4 != 1 ? 0 : -1;
+}
+
+int base64url_decode(const char *text, size_t length, struct buffer *out)
+{
+    unsigned bits = 0;
+    unsigned held = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        int value = value_of(text[i], "-_");
+
+        if (value < 0)
+            return -1;
+        bits = bits << 6 | (unsigned)value;
+        held += 6;
+        if (held < 8)
+            continue;
+        held -= 8;
+        if (buffer_append_byte(out, (uint8_t)(bits >> held)) < 0)
+            return -1;
+        bits &= (1U << held) - 1;
+    }
+    return held < 6 && bits == 0 ? 0 : -1;
 }

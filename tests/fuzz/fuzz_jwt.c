@@ -7,6 +7,7 @@
 #include "auth/jwt.h"
 #include "base/alloc.h"
 #include "base/scoped.h"
+#include "wire/base64.h"
 
 #include <assert.h>
 #include <stdlib.h>

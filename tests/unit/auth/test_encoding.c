@@ -1,6 +1,7 @@
 #include "auth/encoding.h"
 
 #include "base/macros.h"
+#include "wire/base64.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
