@@ -2,6 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "core/core.h"
+#include "service/recorded.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,67 +12,72 @@ enum { PAGE_DEFAULT = 100, PAGE_MAXIMUM = 1000, PAGE_BYTES = 1024 * 1024 };
 
 /* --- answers --------------------------------------------------------------------------------- */
 
-void execution_reply(struct api_request *request, int status, struct execution *execution)
+void execution_reply(struct api_request *request, int status, const struct found_execution *found)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
-    execution_write_json(execution, &json, NULL, true);
+    found_execution_write_json(found, &json, NULL, true);
     api_reply(request, status, &text);
 }
 
-void execution_record_reply(struct api_request *request, int status,
-                            const struct execution_record *record)
+static struct found_execution live(const struct api_request *request, struct execution *execution)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
-    struct json_writer json = JSON_WRITER(&text);
+    return (struct found_execution){ .core = request->core, .live = execution };
+}
 
-    execution_record_write_json(record, request->core, &json, NULL, true, NULL);
-    api_reply(request, status, &text);
+static void reply_live(struct api_request *request, int status, struct execution *execution)
+{
+    struct found_execution found = live(request, execution);
+
+    execution_reply(request, status, &found);
 }
 
 /* --- finding one ----------------------------------------------------------------------------- */
 
 struct search {
     struct api_request *request;
-    struct store_query query;
-    execution_record_fn *on_record;
-    void (*on_none)(struct api_request *request);
-    char session_id[ID_SIZE];
-    char id[ID_SIZE];
-    char *key; /* owned */
-    bool found;
+    struct execution_search search;
+    api_execution_fn *on_found;
+    api_handler_fn *on_none;
 };
 
-static void search_free(struct search *search)
+static void on_found(struct execution_search *base, const struct found_execution *found)
 {
-    free(search->key);
+    struct search *search = container_of(base, struct search, search);
+
+    if (search->request->exchange)
+        search->on_found(search->request, found);
+}
+
+static void on_searched(struct execution_search *base)
+{
+    struct search *search = container_of(base, struct search, search);
+    struct api_request *request = search->request;
+
+    if (!api_finish(request) && !base->was_found) {
+        if (base->err.code)
+            api_fail(request, &base->err);
+        else
+            search->on_none(request);
+    }
+    execution_search_fini(base);
     free(search);
 }
 
-static void on_search_record(struct store_query *query, const struct execution_record *record)
+/* By id or by key, in the session of the request. */
+static void search_store(struct api_request *request, const char *id, const char *key,
+                         api_execution_fn *then, api_handler_fn *on_none)
 {
-    struct search *search = container_of(query, struct search, query);
+    struct search *search = xnew(struct search);
 
-    if (search->found || !str_equal(record->session_id, search->session_id))
-        return;
-    search->found = true;
-    if (search->request->exchange)
-        search->on_record(search->request, record);
-}
-
-static void on_search_done(struct store_query *query)
-{
-    struct search *search = container_of(query, struct search, query);
-    struct api_request *request = search->request;
-
-    if (!api_finish(request)) {
-        if (!search->found && query->err.code)
-            api_fail(request, &query->err);
-        else if (!search->found)
-            search->on_none(request);
-    }
-    search_free(search);
+    search->request = request;
+    search->on_found = then;
+    search->on_none = on_none;
+    search->search.on_found = on_found;
+    search->search.done = on_searched;
+    api_begin(request);
+    execution_search_start(&search->search, request->core, request->session_id, id, key);
 }
 
 static void fail_unknown(struct api_request *request)
@@ -83,45 +90,20 @@ static void fail_unknown(struct api_request *request)
     api_fail(request, &err);
 }
 
-/* By id or by key, in this session. */
-static void search_store(struct api_request *request, const char *id, const char *key,
-                         execution_record_fn *on_record, void (*on_none)(struct api_request *))
-{
-    struct search *search = xnew(struct search);
-
-    search->request = request;
-    search->on_record = on_record;
-    search->on_none = on_none;
-    search->key = key ? xstrdup(key) : NULL;
-    memcpy(search->session_id, request->session_id, sizeof(search->session_id));
-    snprintf(search->id, sizeof(search->id), "%s", id ? id : "");
-    search->query = (struct store_query){
-        .on_execution = on_search_record,
-        .done = on_search_done,
-        .id = id ? search->id : NULL,
-        .session_id = search->session_id,
-        .key = search->key,
-        .limit = 1,
-    };
-    api_begin(request);
-    store_query(request->api->parts.store, STORE_EXECUTIONS, &search->query);
-}
-
-void api_find_execution(struct api_request *request, execution_live_fn *on_live,
-                        execution_record_fn *on_record)
+void api_find_execution(struct api_request *request, api_execution_fn *then)
 {
     const char *id = api_path(request, "execution");
-    struct execution *execution;
+    struct found_execution found;
 
     if (!id_is_valid(id, ID_EXECUTION)) {
         fail_unknown(request);
         return;
     }
-    execution = execution_find(request->core, request->session_id, id);
-    if (execution)
-        on_live(request, execution);
+    found = live(request, execution_find(request->core, request->session_id, id));
+    if (found.live)
+        then(request, &found);
     else
-        search_store(request, id, NULL, on_record, fail_unknown);
+        search_store(request, id, NULL, then, fail_unknown);
 }
 
 /* --- waiting --------------------------------------------------------------------------------- */
@@ -129,61 +111,47 @@ void api_find_execution(struct api_request *request, execution_live_fn *on_live,
 /* What a request holds of an execution while it waits for it. */
 struct wait {
     struct api_request *request;
-    struct execution *execution; /* a reference */
-    struct execution_watcher watcher;
-    struct timer timer;
+    struct execution_wait wait;
     int status;
     bool cancels;
 };
 
-static void wait_release(struct wait *wait)
+static void wait_free(struct wait *wait)
 {
-    execution_unwatch(&wait->watcher);
-    timer_stop(&wait->timer);
-    execution_unref(wait->execution);
+    execution_wait_stop(&wait->wait);
     free(wait);
 }
 
-/* What has not begun is not worth a slot once nobody waits for it. */
+/* What has not begun is not worth a slot once its client has left. */
 static bool waits_for_its_turn(const struct execution *execution)
 {
-    return execution_facts(execution)->state == EXECUTION_QUEUED &&
-           !execution_facts(execution)->kind != EXECUTION_FOREGROUND;
+    const struct execution_facts *facts = execution_facts(execution);
+
+    return facts->state == EXECUTION_QUEUED && facts->kind == EXECUTION_FOREGROUND;
 }
 
 static void on_wait_gone(struct api_request *request)
 {
     struct wait *wait = request->state;
+    struct execution *execution = wait->wait.execution;
 
-    if (wait->cancels || (wait->status == 201 && waits_for_its_turn(wait->execution)))
-        execution_abandon(wait->execution);
-    wait_release(wait);
+    if (wait->cancels || (wait->status == 201 && waits_for_its_turn(execution)))
+        execution_abandon(execution);
+    wait_free(wait);
 }
 
-static void wait_answer(struct wait *wait)
+static void on_wait_over(struct execution_wait *base)
 {
+    struct wait *wait = container_of(base, struct wait, wait);
     struct api_request *request = wait->request;
-    struct execution *execution = wait->execution;
+    const struct execution_facts *facts = execution_facts(base->execution);
 
-    if (wait->status == 201 && execution_facts(execution)->start_error.code)
-        api_fail(request, &execution_facts(execution)->start_error);
+    if (wait->status == 201 && facts->start_error.code)
+        api_fail(request, &facts->start_error);
     else
-        execution_reply(request, wait->status, execution);
+        reply_live(request, wait->status, base->execution);
     request->on_gone = NULL;
-    wait_release(wait);
-}
-
-static void on_wait_change(struct execution_watcher *watcher)
-{
-    struct wait *wait = container_of(watcher, struct wait, watcher);
-
-    if (execution_state_is_final(execution_facts(wait->execution)->state))
-        wait_answer(wait);
-}
-
-static void on_wait_over(struct timer *timer)
-{
-    wait_answer(container_of(timer, struct wait, timer));
+    wait_free(wait);
 }
 
 static struct wait *wait_for(struct api_request *request, struct execution *execution, int status,
@@ -192,15 +160,10 @@ static struct wait *wait_for(struct api_request *request, struct execution *exec
     struct wait *wait = xnew(struct wait);
 
     wait->request = request;
-    wait->execution = execution;
     wait->status = status;
-    timer_init(&wait->timer, request->core->loop, on_wait_over);
-    execution_ref(execution);
-    execution_watch(execution, &wait->watcher, on_wait_change);
-    if (wait_ms >= 0)
-        timer_arm_in(&wait->timer, wait_ms * 1000);
     request->state = wait;
     request->on_gone = on_wait_gone;
+    execution_wait_start(&wait->wait, request->core, execution, wait_ms, on_wait_over);
     return wait;
 }
 
@@ -208,7 +171,7 @@ void execution_reply_when_ended(struct api_request *request, struct execution *e
                                 int status, int64_t wait_ms)
 {
     if (wait_ms == 0 || execution_state_is_final(execution_facts(execution)->state))
-        execution_reply(request, status, execution);
+        reply_live(request, status, execution);
     else
         wait_for(request, execution, status, wait_ms);
 }
@@ -219,18 +182,18 @@ void execution_reply_when_ended(struct api_request *request, struct execution *e
 struct promise {
     struct api_request *request;
     struct execution *execution; /* a reference */
-    struct store_ticket ticket;
+    struct recorded recorded;
 };
 
-static void on_promised(struct store_ticket *ticket)
+static void on_promised(struct recorded *recorded)
 {
-    struct promise *promise = container_of(ticket, struct promise, ticket);
+    struct promise *promise = container_of(recorded, struct promise, recorded);
 
     if (!api_finish(promise->request)) {
-        if (ticket->err->code)
-            api_fail(promise->request, ticket->err);
+        if (recorded->err->code)
+            api_fail(promise->request, recorded->err);
         else
-            execution_reply(promise->request, 201, promise->execution);
+            reply_live(promise->request, 201, promise->execution);
     }
     execution_unref(promise->execution);
     free(promise);
@@ -244,7 +207,7 @@ static void reply_when_recorded(struct api_request *request, struct execution *e
     promise->execution = execution;
     execution_ref(execution);
     api_begin(request);
-    store_commit(request->api->parts.store, &promise->ticket, on_promised);
+    recorded_wait(&promise->recorded, request->core, on_promised);
 }
 
 static bool wants_events(const struct api_request *request)
@@ -265,7 +228,7 @@ static void follow_up(struct api_request *request, struct execution *execution, 
     } else if (api_parameter_bool(request, "wait", &waits, &err) == 0 && !waits) {
         reply_when_recorded(request, execution);
     } else if (execution_state_is_final(execution_facts(execution)->state)) {
-        execution_reply(request, status, execution);
+        reply_live(request, status, execution);
     } else {
         wait_for(request, execution, status, -1)->cancels = cancels;
     }
@@ -273,18 +236,14 @@ static void follow_up(struct api_request *request, struct execution *execution, 
 
 static void start(struct api_request *request)
 {
-    struct error err = { 0 };
-    struct session *session = api_session_again(request, &err);
     scoped(execution_body_fini) struct execution_body body = { 0 };
-    struct execution *execution;
-    bool is_repeated;
+    struct execution *execution = NULL;
+    bool is_repeated = false;
+    struct error err = { 0 };
 
-    if (!session || execution_body_read(request, &body, &err) < 0) {
-        api_fail(request, &err);
-        return;
-    }
-    is_repeated = body.request.key && execution_find_key(session, body.request.key);
-    execution = execution_start(session, &body.request, &err);
+    if (execution_body_read(request, &body, &err) == 0)
+        execution =
+            start_execution(request->core, request->session_id, &body.request, &is_repeated, &err);
     if (!execution)
         api_fail(request, &err);
     else
@@ -292,18 +251,12 @@ static void start(struct api_request *request)
                   body.cancel_on_disconnect && !is_repeated, is_repeated ? 200 : 201);
 }
 
-static void on_repeated(struct api_request *request, const struct execution_record *record)
+static void on_repeated(struct api_request *request, const struct found_execution *found)
 {
-    struct execution *execution = execution_find(request->core, record->session_id, record->id);
-    bool waits = !record->background;
-    struct error err = { 0 };
-
-    if (api_parameter_bool(request, "wait", &waits, &err) < 0)
-        api_fail(request, &err);
-    else if (execution)
-        follow_up(request, execution, record->background, false, 200);
+    if (found->live)
+        follow_up(request, found->live, found_execution_is_background(found), false, 200);
     else
-        execution_record_reply(request, 200, record);
+        execution_reply(request, 200, found);
 }
 
 static void post_execution(struct api_request *request)
@@ -322,68 +275,55 @@ static void post_execution(struct api_request *request)
 
 /* --- looking --------------------------------------------------------------------------------- */
 
-static void on_get_live(struct api_request *request, struct execution *execution)
+static void show(struct api_request *request, const struct found_execution *found)
 {
     int64_t wait_ms = 0;
     struct error err = { 0 };
 
-    if (api_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0)
+    if (!found->live)
+        execution_reply(request, 200, found);
+    else if (api_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0)
         api_fail(request, &err);
     else
-        execution_reply_when_ended(request, execution, 200, wait_ms);
-}
-
-static void on_get_record(struct api_request *request, const struct execution_record *record)
-{
-    execution_record_reply(request, 200, record);
+        execution_reply_when_ended(request, found->live, 200, wait_ms);
 }
 
 static void get_execution(struct api_request *request)
 {
-    api_find_execution(request, on_get_live, on_get_record);
+    api_find_execution(request, show);
 }
 
 struct listing {
     struct api_request *request;
-    struct store_query query;
-    char session_id[ID_SIZE];
+    struct execution_page page;
     char *state; /* owned */
     struct buffer text;
     struct json_writer json;
-    uint64_t last; /* position of the one that was shown last */
-    bool has_more;
 };
 
-static void on_listed(struct store_query *query, const struct execution_record *record)
+static bool on_listed(struct execution_page *page, const struct found_execution *found)
 {
-    struct listing *listing = container_of(query, struct listing, query);
-    struct core *core = listing->request->core;
-    struct execution *execution = execution_find(core, record->session_id, record->id);
+    struct listing *listing = container_of(page, struct listing, page);
 
-    listing->has_more = listing->has_more || listing->text.length >= PAGE_BYTES;
-    if (listing->has_more)
-        return;
-    listing->last = query->position;
-    if (execution)
-        execution_write_json(execution, &listing->json, NULL, false);
-    else
-        execution_record_write_json(record, core, &listing->json, NULL, false, NULL);
+    if (listing->text.length >= PAGE_BYTES)
+        return false;
+    found_execution_write_json(found, &listing->json, NULL, false);
+    return true;
 }
 
-static void on_list_done(struct store_query *query)
+static void on_page(struct execution_page *page)
 {
-    struct listing *listing = container_of(query, struct listing, query);
+    struct listing *listing = container_of(page, struct listing, page);
     struct api_request *request = listing->request;
     char cursor[32];
 
     if (!api_finish(request)) {
-        snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)listing->last);
+        snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)page->next);
         json_end_array(&listing->json);
-        json_put_text(&listing->json, "next_cursor",
-                      listing->has_more || query->is_cut ? cursor : NULL);
+        json_put_text(&listing->json, "next_cursor", page->has_more ? cursor : NULL);
         json_end_object(&listing->json);
-        if (query->err.code)
-            api_fail(request, &query->err);
+        if (page->err.code)
+            api_fail(request, &page->err);
         else
             api_reply(request, 200, &listing->text);
     }
@@ -394,56 +334,52 @@ static void on_list_done(struct store_query *query)
 
 static void get_executions(struct api_request *request)
 {
-    uint64_t limit = PAGE_DEFAULT, behind = 0;
     const char *state = api_parameter(request, "state");
+    struct execution_page page = {
+        .limit = PAGE_DEFAULT, .limit_bytes = PAGE_BYTES, .on_execution = on_listed, .done = on_page
+    };
     struct listing *listing;
     struct error err = { 0 };
 
-    if (api_parameter_u64(request, "limit", PAGE_MAXIMUM, &limit, &err) < 0 ||
-        api_parameter_u64(request, "cursor", INT64_MAX, &behind, &err) < 0) {
+    if (api_parameter_u64(request, "limit", PAGE_MAXIMUM, &page.limit, &err) < 0 ||
+        api_parameter_u64(request, "cursor", INT64_MAX, &page.behind, &err) < 0) {
         api_fail(request, &err);
         return;
     }
     listing = xnew(struct listing);
-    *listing = (struct listing){ .request = request };
-    memcpy(listing->session_id, request->session_id, sizeof(listing->session_id));
-    listing->state = state ? xstrdup(state) : NULL;
+    listing->request = request;
+    listing->page = page;
+    listing->page.state = listing->state = state ? xstrdup(state) : NULL;
     listing->text = BUFFER_INIT(API_REPLY_MAXIMUM);
     listing->json = JSON_WRITER(&listing->text);
-    listing->query = (struct store_query){
-        .on_execution = on_listed,
-        .done = on_list_done,
-        .session_id = listing->session_id,
-        .state = listing->state,
-        .newest_first = true,
-        .behind = behind,
-        .limit = (uint32_t)MAX(limit, (uint64_t)1),
-        .limit_bytes = PAGE_BYTES,
-    };
     json_begin_object(&listing->json, NULL);
     json_begin_array(&listing->json, "executions");
     api_begin(request);
-    store_query(request->api->parts.store, STORE_EXECUTIONS, &listing->query);
+    execution_page_start(&listing->page, request->core, request->session_id);
 }
 
 /* --- cancelling ------------------------------------------------------------------------------ */
 
-static void on_cancel_live(struct api_request *request, struct execution *execution)
+static void cancel(struct api_request *request, const struct found_execution *found)
 {
     int64_t wait_ms = WAIT_MAXIMUM_MS;
     struct error err = { 0 };
 
+    if (!found->live) {
+        execution_reply(request, 200, found);
+        return;
+    }
     if (api_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
         api_fail(request, &err);
         return;
     }
-    execution_cancel(execution);
-    execution_reply_when_ended(request, execution, 200, wait_ms);
+    execution_cancel(found->live);
+    execution_reply_when_ended(request, found->live, 200, wait_ms);
 }
 
 static void delete_execution(struct api_request *request)
 {
-    api_find_execution(request, on_cancel_live, on_get_record);
+    api_find_execution(request, cancel);
 }
 
 /* --- the table ------------------------------------------------------------------------------- */

@@ -3,21 +3,15 @@
 /* What the routes of executions share. */
 
 #include "api/request.h"
-#include "core/run/execution.h"
+#include "service/executions.h"
 
 enum { WAIT_MAXIMUM_MS = 3600 * 1000 };
 
-/* Finds the execution of the route: in memory, or its record. Exactly one of the two is called;
- * 404 is answered otherwise. */
-typedef void execution_live_fn(struct api_request *request, struct execution *execution);
-typedef void execution_record_fn(struct api_request *request,
-                                 const struct execution_record *record);
-void api_find_execution(struct api_request *request, execution_live_fn *on_live,
-                        execution_record_fn *on_record);
+/* Finds the execution of the route; 404 is answered otherwise. */
+typedef void api_execution_fn(struct api_request *request, const struct found_execution *found);
+void api_find_execution(struct api_request *request, api_execution_fn *on_found);
 
-void execution_reply(struct api_request *request, int status, struct execution *execution);
-void execution_record_reply(struct api_request *request, int status,
-                            const struct execution_record *record);
+void execution_reply(struct api_request *request, int status, const struct found_execution *found);
 
 /* Answers with the execution when it has ended or the time is over (negative: never). */
 void execution_reply_when_ended(struct api_request *request, struct execution *execution,

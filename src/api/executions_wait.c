@@ -3,189 +3,77 @@
 #include "api/executions.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/output/spool.h"
-#include "core/run/ports.h"
-#include "core/sandbox/sandbox.h"
+#include "core/core.h"
+#include "service/condition.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum {
     TIMEOUT_DEFAULT_MS = 30 * 1000,
-    POLL_FIRST_US = 10 * 1000,
-    POLL_LAST_US = 200 * 1000,
     TEXT_MAXIMUM = 4096,
-    PIECE_BYTES = 64 * 1024,
     PORT_MAXIMUM = 65535,
 };
 
-/* How far a stream has been searched. */
-struct search {
-    struct spool *spool; /* borrowed; NULL when it is not searched */
-    const char *name;
-    uint64_t offset;
-};
-
-struct condition {
+struct wait {
     struct api_request *request;
-    struct execution *execution; /* a reference; NULL for one that is over and gone from memory */
-    struct execution_watcher watcher;
-    struct timer deadline, poll;
-    int64_t poll_us, began_us;
-    unsigned port;    /* 0 without one */
-    const char *text; /* borrowed from the request; NULL without one */
-    struct search searches[2];
-    const struct search *found; /* the stream that has the text, at its offset */
+    struct condition condition;
+    struct found_execution found; /* its record is valid only while the wait begins */
 };
-
-static void condition_release(struct condition *condition)
-{
-    timer_stop(&condition->deadline);
-    timer_stop(&condition->poll);
-    execution_unwatch(&condition->watcher);
-    execution_unref(condition->execution);
-    free(condition);
-}
 
 static void on_gone(struct api_request *request)
 {
-    condition_release(request->state);
+    struct wait *wait = request->state;
+
+    condition_stop(&wait->condition);
+    free(wait);
 }
 
-/* --- the answer ------------------------------------------------------------------------------ */
-
-static void begin_answer(const struct condition *condition, struct json_writer *json, bool is_met,
-                         const char *reason)
+static void write_answer(const struct wait *wait, struct json_writer *json)
 {
-    struct loop *loop = condition->request->core->loop;
+    const struct condition *condition = &wait->condition;
+    int64_t waited_us = loop_now_us(wait->request->core->loop) - condition->began_us;
 
     json_begin_object(json, NULL);
-    json_put_bool(json, "met", is_met);
-    json_put_text(json, "reason", reason);
-    json_put_text(json, "stream", condition->found ? condition->found->name : NULL);
-    if (condition->found)
-        json_put_int(json, "offset", (int64_t)condition->found->offset);
+    json_put_bool(json, "met", condition->is_met);
+    json_put_text(json, "reason", condition->reason);
+    json_put_text(json, "stream", condition->stream);
+    if (condition->stream)
+        json_put_int(json, "offset", (int64_t)condition->offset);
     else
         json_put_null(json, "offset");
-    json_put_double(json, "waited_seconds",
-                    (double)(loop_now_us(loop) - condition->began_us) / 1e6);
+    json_put_double(json, "waited_seconds", (double)waited_us / 1e6);
+    found_execution_write_json(&wait->found, json, "execution", false);
+    json_end_object(json);
 }
 
-static void answer(struct condition *condition, bool is_met, const char *reason)
+static void on_over(struct condition *condition)
 {
-    struct api_request *request = condition->request;
+    struct wait *wait = container_of(condition, struct wait, condition);
+    struct api_request *request = wait->request;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
-    begin_answer(condition, &json, is_met, reason);
-    execution_write_json(condition->execution, &json, "execution", false);
-    json_end_object(&json);
+    write_answer(wait, &json);
     api_reply(request, 200, &text);
     request->on_gone = NULL;
-    condition_release(condition);
-}
-
-/* --- looking --------------------------------------------------------------------------------- */
-
-/* One piece; true when there may be more. What may be the beginning of the text is read again. */
-static bool search_piece(struct condition *condition, struct search *search)
-{
-    static uint8_t bytes[PIECE_BYTES];
-    size_t length = strlen(condition->text);
-    const uint8_t *match;
-    uint64_t start, end;
-    ssize_t count;
-
-    if (!search->spool || !spool_extent(search->spool, search->offset, &start, &end) ||
-        end - start < length)
-        return false;
-    count = pread(spool_fd(search->spool), bytes, (size_t)MIN(end - start, sizeof(bytes)),
-                  (off_t)start);
-    if (count < (ssize_t)length)
-        return false;
-    match = memmem(bytes, (size_t)count, condition->text, length);
-    search->offset = start + (match ? (uint64_t)(match - bytes) : (uint64_t)count - length + 1);
-    if (match)
-        condition->found = search;
-    return !match;
-}
-
-static bool has_text(struct condition *condition)
-{
-    for (size_t i = 0; i < ARRAY_LENGTH(condition->searches) && !condition->found; i++) {
-        while (search_piece(condition, &condition->searches[i]))
-            ;
-    }
-    return condition->found;
-}
-
-static bool has_port(const struct condition *condition)
-{
-    const struct execution *execution = condition->execution;
-    const struct sandbox *sandbox =
-        execution_session(execution) ? execution_session(execution)->sandbox : NULL;
-
-    return sandbox && str_equal(sandbox_id(sandbox), execution_facts(execution)->sandbox_id) &&
-           sandbox_pid(sandbox) > 0 && ports_is_listening(sandbox_pid(sandbox), condition->port);
-}
-
-/* True when it was answered. */
-static bool check(struct condition *condition)
-{
-    bool is_met = condition->text ? has_text(condition) : has_port(condition);
-
-    if (is_met)
-        answer(condition, true, NULL);
-    else if (execution_state_is_final(execution_facts(condition->execution)->state))
-        answer(condition, false, "ended");
-    else
-        return false;
-    return true;
-}
-
-static void on_change(struct execution_watcher *watcher)
-{
-    struct condition *condition = container_of(watcher, struct condition, watcher);
-
-    if (condition->text || execution_state_is_final(execution_facts(condition->execution)->state))
-        (void)check(condition);
-}
-
-static void on_poll(struct timer *timer)
-{
-    struct condition *condition = container_of(timer, struct condition, poll);
-
-    if (check(condition))
-        return;
-    condition->poll_us = MIN(condition->poll_us * 3 / 2, (int64_t)POLL_LAST_US);
-    timer_arm_in(&condition->poll, condition->poll_us);
-}
-
-static void on_deadline(struct timer *timer)
-{
-    struct condition *condition = container_of(timer, struct condition, deadline);
-
-    if (!check(condition))
-        answer(condition, false, "timeout");
+    on_gone(request);
 }
 
 /* --- what was asked -------------------------------------------------------------------------- */
 
-struct wish {
-    uint64_t port, offset;
-    int64_t timeout_ms;
-    const char *text, *stream;
-};
-
-static int read_wish(const struct api_request *request, struct wish *wish, struct error *err)
+static int read_wish(const struct api_request *request, struct condition_wish *wish,
+                     struct error *err)
 {
-    *wish = (struct wish){ .timeout_ms = TIMEOUT_DEFAULT_MS };
-    wish->text = api_parameter(request, "output");
-    wish->stream = api_parameter(request, "stream");
-    if (api_parameter_u64(request, "port", PORT_MAXIMUM, &wish->port, err) < 0 ||
+    uint64_t port = 0;
+
+    *wish = (struct condition_wish){ .text = api_parameter(request, "output"),
+                                     .stream = api_parameter(request, "stream"),
+                                     .timeout_ms = TIMEOUT_DEFAULT_MS };
+    if (api_parameter_u64(request, "port", PORT_MAXIMUM, &port, err) < 0 ||
         api_parameter_u64(request, "offset", INT64_MAX, &wish->offset, err) < 0 ||
         api_parameter_ms(request, "timeout", WAIT_MAXIMUM_MS, &wish->timeout_ms, err) < 0)
         return -1;
+    wish->port = (unsigned)port;
     if (!wish->text == !wish->port)
         return error_named(err, ERR_INVALID, "invalid_parameter", "give one of output and port");
     if (wish->text && (!*wish->text || strlen(wish->text) > TEXT_MAXIMUM))
@@ -197,77 +85,27 @@ static int read_wish(const struct api_request *request, struct wish *wish, struc
     return 0;
 }
 
-static void set_searches(struct condition *condition, const struct wish *wish, struct spool *out,
-                         struct spool *err)
+static void on_found(struct api_request *request, const struct found_execution *found)
 {
-    bool wants_out = !str_equal(wish->stream ? wish->stream : "", "stderr");
-    bool wants_err = !str_equal(wish->stream ? wish->stream : "", "stdout");
-
-    condition->text = wish->text;
-    condition->port = (unsigned)wish->port;
-    condition->searches[0] = (struct search){ wants_out ? out : NULL, "stdout", wish->offset };
-    condition->searches[1] = (struct search){ wants_err ? err : NULL, "stderr", wish->offset };
-}
-
-static void on_live(struct api_request *request, struct execution *execution)
-{
-    struct condition *condition;
-    struct wish wish;
+    struct condition_wish wish;
+    struct wait *wait;
     struct error err = { 0 };
 
     if (read_wish(request, &wish, &err) < 0) {
         api_fail(request, &err);
         return;
     }
-    condition = xnew(struct condition);
-    condition->request = request;
-    condition->execution = execution;
-    condition->began_us = loop_now_us(request->core->loop);
-    condition->poll_us = POLL_FIRST_US;
-    set_searches(condition, &wish, execution_stdout(execution), execution_stderr(execution));
-    timer_init(&condition->deadline, request->core->loop, on_deadline);
-    timer_init(&condition->poll, request->core->loop, on_poll);
-    execution_ref(execution);
-    execution_watch(execution, &condition->watcher, on_change);
-    request->state = condition;
+    wait = xnew(struct wait);
+    wait->request = request;
+    wait->found = *found;
+    request->state = wait;
     request->on_gone = on_gone;
-    if (check(condition))
-        return;
-    timer_arm_in(&condition->deadline, wish.timeout_ms * 1000);
-    if (condition->port)
-        timer_arm_in(&condition->poll, condition->poll_us);
-}
-
-/* It has ended: its output is what it is. */
-static void on_record(struct api_request *request, const struct execution_record *record)
-{
-    scoped(spool_free) struct spool *out = NULL;
-    scoped(spool_free) struct spool *errors = NULL;
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
-    struct json_writer json = JSON_WRITER(&text);
-    struct condition condition = { .request = request,
-                                   .began_us = loop_now_us(request->core->loop) };
-    struct wish wish;
-    struct error err = { 0 };
-    bool is_met;
-
-    if (read_wish(request, &wish, &err) < 0) {
-        api_fail(request, &err);
-        return;
-    }
-    out = execution_open_output(request->core, record, false);
-    errors = execution_open_output(request->core, record, true);
-    set_searches(&condition, &wish, out, errors);
-    is_met = condition.text && has_text(&condition);
-    begin_answer(&condition, &json, is_met, is_met ? NULL : "ended");
-    execution_record_write_json(record, request->core, &json, "execution", false, NULL);
-    json_end_object(&json);
-    api_reply(request, 200, &text);
+    condition_start(&wait->condition, found, &wish, on_over);
 }
 
 static void get_wait(struct api_request *request)
 {
-    api_find_execution(request, on_live, on_record);
+    api_find_execution(request, on_found);
 }
 
 static const struct api_parameter wait_parameters[] = {

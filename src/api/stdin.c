@@ -11,13 +11,18 @@
 
 enum { HELD_MAXIMUM = 1024 * 1024 };
 
-static void on_ended_record(struct api_request *request, const struct execution_record *record)
+/* The execution of the route, if it is in memory; answers otherwise: it has ended long ago. */
+static struct execution *live_execution(struct api_request *request,
+                                        const struct found_execution *found)
 {
     struct error err = { 0 };
 
-    error_named(&err, ERR_CONFLICT, "execution_not_running", "execution %s is %s", record->id,
-                record->state);
+    if (found->live)
+        return found->live;
+    error_named(&err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
+                found_execution_id(found), found_execution_state(found));
     api_fail(request, &err);
+    return NULL;
 }
 
 /* --- stdin ----------------------------------------------------------------------------------- */
@@ -131,12 +136,15 @@ static void on_feed_data(struct http_exchange *exchange, const uint8_t *data, si
     http_exchange_pause_body(exchange);
 }
 
-static void on_stdin_live(struct api_request *request, struct execution *execution)
+static void on_stdin(struct api_request *request, const struct found_execution *found)
 {
+    struct execution *execution = live_execution(request, found);
     struct feed *feed;
     bool ends = false;
     struct error err = { 0 };
 
+    if (!execution)
+        return;
     if (api_parameter_bool(request, "eof", &ends, &err) < 0 ||
         execution_write_stdin(execution, NULL, 0, &err) < 0) {
         api_fail(request, &err);
@@ -156,7 +164,7 @@ static void on_stdin_live(struct api_request *request, struct execution *executi
 
 static void post_stdin(struct api_request *request)
 {
-    api_find_execution(request, on_stdin_live, on_ended_record);
+    api_find_execution(request, on_stdin);
 }
 
 /* --- signal ---------------------------------------------------------------------------------- */
@@ -202,13 +210,16 @@ static int read_signal(const json_t *given, int *out_number, struct error *err)
     return 0;
 }
 
-static void on_signal_live(struct api_request *request, struct execution *execution)
+static void on_signal(struct api_request *request, const struct found_execution *found)
 {
+    struct execution *execution = live_execution(request, found);
     scoped(json_decref) json_t *given = api_take_field(request, "signal");
     struct signal_body body = { 0 };
     int number = 0;
     struct error err = { 0 };
 
+    if (!execution)
+        return;
     if (api_decode(request, &body, &err) < 0 || read_signal(given, &number, &err) < 0 ||
         execution_signal(execution, number, body.tree, &err) < 0)
         api_fail(request, &err);
@@ -218,7 +229,7 @@ static void on_signal_live(struct api_request *request, struct execution *execut
 
 static void post_signal(struct api_request *request)
 {
-    api_find_execution(request, on_signal_live, on_ended_record);
+    api_find_execution(request, on_signal);
 }
 
 /* --- resize ---------------------------------------------------------------------------------- */
@@ -234,11 +245,14 @@ static const struct json_field resize_fields[] = {
       .maximum = 10000 },
 };
 
-static void on_resize_live(struct api_request *request, struct execution *execution)
+static void on_resize(struct api_request *request, const struct found_execution *found)
 {
+    struct execution *execution = live_execution(request, found);
     struct resize_body body = { 0 };
     struct error err = { 0 };
 
+    if (!execution)
+        return;
     if (api_decode(request, &body, &err) < 0 ||
         execution_resize(execution, (unsigned)body.columns, (unsigned)body.rows, &err) < 0)
         api_fail(request, &err);
@@ -248,7 +262,7 @@ static void on_resize_live(struct api_request *request, struct execution *execut
 
 static void post_resize(struct api_request *request)
 {
-    api_find_execution(request, on_resize_live, on_ended_record);
+    api_find_execution(request, on_resize);
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
