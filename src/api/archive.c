@@ -517,7 +517,7 @@ static void start_unpack(struct file_call *call)
         .kind = FILE_UNPACK,
         .user = "",
         .path = call->path,
-        .bytes = call->hold.session->limits.disk_bytes,
+        .bytes = session_limits(call->hold.session)->disk_bytes,
     };
     const struct http_head *head = http_exchange_head(call->request->exchange);
 

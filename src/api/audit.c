@@ -128,7 +128,7 @@ static struct mask *find_secrets(const struct api_request *request)
     const struct session *session =
         reference ? find_live_session(request->core, &identity, reference, NULL) : NULL;
 
-    return secrets_join(session ? session->secrets : NULL, given);
+    return secrets_join(session ? session_secrets(session) : NULL, given);
 }
 
 void api_audit_begin(struct api_request *request)

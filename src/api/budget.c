@@ -47,7 +47,7 @@ static void patch_session_budget(struct api_request *request)
         .cap = body.has_cap ? money_from_usd(body.cap_usd) : -1,
     };
     if (budget_patch_is_wider(request->session, &patch) &&
-        api_check_approver(request, request->session->owner, &err) < 0) {
+        api_check_approver(request, session_owner(request->session), &err) < 0) {
         api_fail(request, &err);
         return;
     }

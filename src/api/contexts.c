@@ -144,7 +144,7 @@ static void get_contexts(struct api_request *request)
 
     json_begin_object(&json, NULL);
     json_begin_array(&json, "contexts");
-    list_for_each (context, &request->session->contexts, node)
+    list_for_each (context, session_contexts(request->session), node)
         context_write_json(context, &json, NULL);
     json_end_array(&json);
     json_end_object(&json);

@@ -89,7 +89,7 @@ static const struct json_field keepalive_fields[] = {
 /* Without a timeout the lease begins anew with the one that the session has. */
 static void post_keepalive(struct api_request *request)
 {
-    struct keepalive body = { .timeout_ms = request->session->timeout_ms };
+    struct keepalive body = { .timeout_ms = session_timeout_ms(request->session) };
     struct error err = { 0 };
 
     if (api_decode(request, &body, &err) < 0 ||
@@ -273,17 +273,19 @@ static void skip(struct removal *removal, const struct session *session, const c
 {
     if (removal->skipped.length > 1)
         buffer_append_byte(&removal->skipped, ',');
-    buffer_appendf(&removal->skipped, "{\"id\":\"%s\",\"reason\":\"%s\"}", session->id, reason);
+    buffer_appendf(&removal->skipped, "{\"id\":\"%s\",\"reason\":\"%s\"}", session_id(session),
+                   reason);
 }
 
 /* NULL when it has been idle for long enough. */
 static const char *why_not_idle(const struct session *session, int64_t idle_ms)
 {
-    int64_t idle_us = loop_now_us(session->core->loop) - session->last_activity.boot_us;
+    int64_t idle_us = loop_now_us(session_core(session)->loop) -
+                      session_last_activity(session).boot_us;
 
     if (idle_ms < 0)
         return NULL;
-    if (session->active_holds > 0)
+    if (session_active_holds(session) > 0)
         return "in use";
     return idle_us < idle_ms * 1000 ? "used too recently" : NULL;
 }
@@ -303,7 +305,7 @@ static void choose_sessions(struct removal *removal, const struct session_filter
         }
         removal->items = xrealloc(removal->items, removal->count + 1, sizeof(*removal->items));
         removal->items[removal->count] = (struct removal_item){ .removal = removal };
-        memcpy(removal->items[removal->count].op.id, session->id, ID_SIZE);
+        memcpy(removal->items[removal->count].op.id, session_id(session), ID_SIZE);
         removal->count++;
     }
 }

@@ -253,7 +253,7 @@ static void identify_program(struct api_request *request, api_handler_fn *then)
         api_fail(request, &err);
         return;
     }
-    request->owner = xstrdup(execution_session(execution)->owner);
+    request->owner = xstrdup(session_owner(execution_session(execution)));
     request->principal = xstrdup(execution_facts(execution)->id);
     request->on_behalf_of = xstrdup("");
     memcpy(request->session_id, execution_facts(execution)->session_id,

@@ -90,7 +90,7 @@ static const struct session *ending_session(const struct api_request *request,
 
     if (str_equal(err->name, "session_ended") && *request->session_id)
         session = map_get(&request->core->sessions_by_id, request->session_id);
-    return session && session->state == SESSION_ENDING ? session : NULL;
+    return session && session_state(session) == SESSION_ENDING ? session : NULL;
 }
 
 static void fail_ending(struct api_request *request, const struct session *session)
@@ -99,9 +99,9 @@ static void fail_ending(struct api_request *request, const struct session *sessi
     struct json_writer json = JSON_WRITER(&record);
     char reason[END_TEXT_SIZE];
 
-    end_reason_text(&session->end, reason);
+    end_reason_text(session_end_reason(session), reason);
     session_write_json(session, &json, NULL);
-    api_fail_ended(request, session->id, reason, buffer_text(&record));
+    api_fail_ended(request, session_id(session), reason, buffer_text(&record));
 }
 
 void api_fail(struct api_request *request, const struct error *err)

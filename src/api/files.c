@@ -138,7 +138,7 @@ static void commit(struct file_call *call)
 /* What a sandbox's disk cannot hold anyway is not worth sending. */
 static uint64_t largest_upload(const struct file_call *call)
 {
-    uint64_t disk = call->in_use ? call->hold.session->limits.disk_bytes : 0;
+    uint64_t disk = call->in_use ? session_limits(call->hold.session)->disk_bytes : 0;
 
     return disk ? disk : INT64_MAX;
 }

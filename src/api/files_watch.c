@@ -99,10 +99,12 @@ static void send_end(struct watch *watch)
 {
     const struct api_request *request = watch->call->request;
     const struct session *session = map_get(&request->core->sessions_by_id, request->session_id);
-    const struct end_reason *why = !session                        ? NULL
-                                   : session->end.kind != END_NONE ? &session->end
-                                   : session->sandbox              ? sandbox_end(session->sandbox)
-                                                                   : &session->previous_end;
+    const struct end_reason *why = !session ? NULL
+                                   : session_end_reason(session)->kind != END_NONE
+                                       ? session_end_reason(session)
+                                   : session_sandbox(session)
+                                       ? sandbox_end(session_sandbox(session))
+                                       : session_previous_end(session);
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
     struct json_writer json = JSON_WRITER(&data);
     char text[END_TEXT_SIZE];

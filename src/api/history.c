@@ -404,7 +404,7 @@ static void take_live(struct history *history, const struct session *session)
     history->session_json = buffer_steal_text(&text);
     history->secrets = mask_ref(session_mask(session));
     mask_session(history);
-    history->with_output = history->with_output && !session->secrets_lost;
+    history->with_output = history->with_output && !session_has_lost_secrets(session);
 }
 
 static bool wants_lines(const struct api_request *request)

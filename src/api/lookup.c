@@ -88,7 +88,7 @@ void api_find_session(struct api_request *request, const char *reference, enum a
         return;
     }
     request->session = session;
-    memcpy(request->session_id, session->id, sizeof(request->session_id));
+    memcpy(request->session_id, session_id(session), sizeof(request->session_id));
     then(request);
     request->session = NULL;
 }

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "core/session/session.h"
+#include "core/shares.h"
 #include "net/http_server.h"
 #include "service/find.h"
 #include "store/store.h"

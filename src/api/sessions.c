@@ -23,7 +23,7 @@ static void write_session(struct api_request *request, const struct session *ses
 {
     struct json_writer json = JSON_WRITER(text);
 
-    memcpy(request->session_id, session->id, sizeof(request->session_id));
+    memcpy(request->session_id, session_id(session), sizeof(request->session_id));
     (void)buffer_reserve(text, USUAL_BYTES); /* at once, not by growing six times */
     session_write_json(session, &json, NULL);
 }
@@ -304,7 +304,7 @@ static void get_session(struct api_request *request)
         show_session(request);
     } else {
         round = usage_begin(request->core);
-        usage_add(round, request->session->sandbox);
+        usage_add(round, session_sandbox(request->session));
         api_begin(request);
         usage_end(round, on_session_measured, request);
     }

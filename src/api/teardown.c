@@ -68,10 +68,8 @@ static void post_token(struct api_request *request)
     }
     token.expires_wall_s = now_wall_s(request) + wish.valid_ms / 1000;
     token.grace_ms = wish.grace_ms;
-    token.number = ++request->session->teardown_number;
-    request->session->teardown_spent = 0;
-    session_changed(request->session);
-    memcpy(token.session_id, request->session->id, sizeof(token.session_id));
+    token.number = session_new_teardown_number(request->session);
+    memcpy(token.session_id, session_id(request->session), sizeof(token.session_id));
     session_teardown_cancel(request->session);
     reply_token(request, &token);
 }
@@ -86,22 +84,6 @@ static void refuse(struct api_request *request)
                 "this URL was not given out, or has expired");
     error_hint(&err, "POST /api/v1/sessions/ID/teardown-token gives one");
     api_fail(request, &err);
-}
-
-/* A URL is good for the sandbox that it was used for first, as often as it comes, and never for one
- * that was made after it: whoever finds it in a log later has nothing. */
-static bool spend(struct session *session, const struct teardown_token *token)
-{
-    uint64_t spent = session->generation + 1;
-
-    if (token->number != session->teardown_number ||
-        (session->teardown_spent && session->teardown_spent != spent))
-        return false;
-    if (!session->teardown_spent) {
-        session->teardown_spent = spent;
-        session_changed(session);
-    }
-    return true;
 }
 
 /* The answer is the same whether there was something to tear down or not: the page is gone before
@@ -122,7 +104,7 @@ static void post_teardown(struct api_request *request)
     }
     memcpy(request->session_id, token.session_id, sizeof(request->session_id));
     session = map_get(&request->core->sessions_by_id, token.session_id);
-    if (session && spend(session, &token))
+    if (session && session_spend_teardown(session, token.number))
         session_teardown_soon(session, token.grace_ms);
     json_begin_object(&json, NULL);
     json_put_text(&json, "status", "teardown_requested");

@@ -23,7 +23,7 @@
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
 #include "core/session/session_observer.h"
-#include "core/session/session_private.h"
+#include "core/session/session_recover.h"
 #include "core/session/storage.h"
 #include "core/shares.h"
 #include "core/vault.h"
@@ -67,8 +67,8 @@ static void repair(struct core *core)
     struct session *session;
     struct sandbox *sandbox;
 
-    list_for_each (session, &core->sessions, node) {
-        if (session->durable)
+    session_for_each (session, core) {
+        if (session_is_recorded(session))
             session_changed(session);
     }
     for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
@@ -139,7 +139,7 @@ static void free_sessions(struct core *core)
 {
     struct session *session;
 
-    while ((session = list_first(&core->sessions, struct session, node)))
+    while ((session = session_next(core, NULL)))
         session_free(session);
     map_fini(&core->sessions_by_id);
     map_fini(&core->sessions_by_key);
@@ -246,8 +246,8 @@ static bool is_quiet(const struct core *core)
     for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
         if (sandbox_is_busy(sandbox))
             return false;
-    list_for_each (session, &core->sessions, node) {
-        if (!session->durable)
+    session_for_each (session, core) {
+        if (!session_is_recorded(session))
             return false;
     }
     return !core->recovery && !core->orphans && !retention_is_busy(core->retention);
@@ -308,7 +308,7 @@ static void begin_ending(struct core_shutdown *shutdown)
 
     shutdown->state = SHUTDOWN_ENDING;
     pool_stop(core->pool); /* the next daemon makes its own */
-    list_for_each_safe (session, following, &core->sessions, node) {
+    session_for_each_safe (session, following, core) {
         if (shutdown->destroy)
             session_end(session, END_SHUTDOWN, NULL, NULL, NULL);
         else

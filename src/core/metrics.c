@@ -126,8 +126,8 @@ static void write_sessions(struct core *core, struct buffer *text)
     size_t counts[SESSION_STATES] = { 0 };
     struct session *session;
 
-    list_for_each (session, &core->sessions, node)
-        counts[session->state]++;
+    session_for_each (session, core)
+        counts[session_state(session)]++;
     write_head(text, "sandglass_sessions", "Live sessions, by state.", "gauge");
     for (unsigned state = SESSION_OPEN; state < SESSION_ENDED; state++)
         buffer_appendf(text, "sandglass_sessions{state=\"%s\"} %zu\n", session_state_name(state),

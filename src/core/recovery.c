@@ -14,7 +14,7 @@
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
 #include "core/session/session_observer.h"
-#include "core/session/session_private.h"
+#include "core/session/session_recover.h"
 #include "core/session/storage.h"
 #include "core/stamp.h"
 
@@ -108,13 +108,13 @@ static void finish(struct recovery *recovery)
 /* Its files are packed first, which takes its init: session_on_sandbox_known() goes on. */
 static bool waits_for_files(const struct session *session)
 {
-    return session->keep_files && session->sandbox &&
-           sandbox_state(session->sandbox) == SANDBOX_UNKNOWN;
+    return session_keeps_files(session) && session_sandbox(session) &&
+           sandbox_state(session_sandbox(session)) == SANDBOX_UNKNOWN;
 }
 
 static void resume_session(struct session *session)
 {
-    if (session->state == SESSION_ENDING) {
+    if (session_state(session) == SESSION_ENDING) {
         if (!waits_for_files(session))
             session_end_resume(session);
         return;
@@ -129,7 +129,7 @@ static void resume_sessions(struct core *core)
     struct session *session;
     struct session *following;
 
-    list_for_each_safe (session, following, &core->sessions, node)
+    session_for_each_safe (session, following, core)
         resume_session(session);
 }
 
@@ -157,8 +157,8 @@ static void go_on(struct recovery *recovery)
 /* Executions that an earlier daemon left running in a sandbox that is not there to be adopted. */
 static void lose_holds(struct session *session)
 {
-    if (session && (session->active_holds || !list_is_empty(&session->weak)))
-        session_on_sandbox_leaving(session, &lost_meanwhile);
+    if (session)
+        session_lose_restored_holds(session, &lost_meanwhile);
 }
 
 static void finish_destroying(struct sandbox *sandbox)
@@ -174,7 +174,7 @@ static void reconcile_made(struct sandbox *sandbox)
 
     if (!session)
         sandbox_destroy(sandbox, END_REPLACED, "pool of an earlier daemon");
-    else if (session->state != SESSION_ENDING || session->keep_files)
+    else if (session_state(session) != SESSION_ENDING || session_keeps_files(session))
         sandbox_adopt(sandbox);
 }
 
@@ -253,8 +253,8 @@ static void meet_reality(struct recovery *recovery)
         following = sandbox_next(core, sandbox);
         reconcile(sandbox);
     }
-    list_for_each (session, &core->sessions, node) {
-        if (!session->sandbox)
+    session_for_each (session, core) {
+        if (!session_sandbox(session))
             lose_holds(session);
     }
     go_on(recovery);
@@ -275,15 +275,15 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
         store_forget_sandbox(core->parts.store, record->id);
         return;
     }
-    if (session && session->sandbox)
+    if (session && session_sandbox(session))
         session = NULL; /* it has another one: this one goes */
     if (session)
         order = session_order(session);
     sandbox = sandbox_restore(core, session ? &order : NULL, record);
     if (session)
-        session->sandbox = sandbox;
+        session_adopt_sandbox(session, sandbox);
     if (session && (state == SANDBOX_READY || state == SANDBOX_FROZEN) &&
-        record->generation > session->generation) {
+        record->generation > session_generation(session)) {
         if (keep_can_restore(sandbox))
             sandbox_note_restored_files(sandbox); /* before it was recorded as ready */
         session_set_generation(session, record->generation);

@@ -395,7 +395,7 @@ static int find_session(struct call *call, const char *reference, struct error *
     if (!session)
         return error_hint(err, "it may have ended; leave session_id out to work in the session of "
                                "this connection");
-    memcpy(call->session_id, session->id, sizeof(call->session_id));
+    memcpy(call->session_id, session_id(session), sizeof(call->session_id));
     return 0;
 }
 

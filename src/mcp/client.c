@@ -107,7 +107,7 @@ static void interrupt_lost_calls(struct session *session)
 {
     struct context *context;
 
-    list_for_each (context, &session->contexts, node)
+    list_for_each (context, session_contexts(session), node)
         (void)context_interrupt(context, NULL);
 }
 
@@ -126,7 +126,7 @@ struct mcp_client *mcp_client_find(struct mcp *mcp, const struct identity *calle
     client = mcp_client_new(mcp, caller, NULL, id, NULL);
     if (!client)
         return NULL;
-    memcpy(client->session_id, session->id, sizeof(client->session_id));
+    memcpy(client->session_id, session_id(session), sizeof(client->session_id));
     interrupt_lost_calls(session);
     return client;
 }

@@ -29,7 +29,7 @@ void mcp_identity_fini(struct identity *copy)
 
 void mcp_session_client(const struct session *session, char id[ID_SIZE])
 {
-    const char *labels = session->labels_json;
+    const char *labels = session_labels_json(session);
     scoped(json_decref) json_t *object = labels ? json_read(labels, strlen(labels), NULL) : NULL;
     const char *label = json_string_value(json_object_get(object, MCP_LABEL));
 
@@ -46,7 +46,7 @@ static void on_grace_over(struct timer *timer)
     struct session *session, *following;
     char id[ID_SIZE];
 
-    list_for_each_safe (session, following, &core->sessions, node) {
+    session_for_each_safe (session, following, core) {
         mcp_session_client(session, id);
         if (mcp_client_is_leased(id) && !map_get(&mcp->clients, id))
             session_end(session, END_DELETED, MCP_END_DETAIL, NULL, NULL);

@@ -27,7 +27,7 @@ static void on_opened(struct session_op *op)
     list_remove(&place->node);
     place->err = op->err;
     if (!op->err.code) {
-        memcpy(place->session_id, op->session->id, sizeof(place->session_id));
+        memcpy(place->session_id, session_id(op->session), sizeof(place->session_id));
         place->is_new = op->created;
     }
     if (place->done)

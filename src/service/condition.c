@@ -57,8 +57,9 @@ static bool has_text(struct condition *condition)
 static bool has_port(const struct condition *condition)
 {
     const struct execution *execution = condition->execution;
-    const struct sandbox *sandbox =
-        execution && execution_session(execution) ? execution_session(execution)->sandbox : NULL;
+    const struct sandbox *sandbox = execution && execution_session(execution)
+                                        ? session_sandbox(execution_session(execution))
+                                        : NULL;
 
     return sandbox && str_equal(sandbox_id(sandbox), execution_facts(execution)->sandbox_id) &&
            sandbox_pid(sandbox) > 0 &&

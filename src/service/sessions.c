@@ -47,9 +47,9 @@ static bool has_labels(const struct session_filter *filter, const char *labels_j
 
 bool session_filter_matches(const struct session_filter *filter, const struct session *session)
 {
-    return (!filter->owner || str_equal(session->owner, filter->owner)) &&
-           (!filter->states || filter->states & 1u << session->state) &&
-           has_labels(filter, session->labels_json);
+    return (!filter->owner || str_equal(session_owner(session), filter->owner)) &&
+           (!filter->states || filter->states & 1u << session_state(session)) &&
+           has_labels(filter, session_labels_json(session));
 }
 
 bool session_filter_is_ended(const struct session_filter *filter)
@@ -60,15 +60,11 @@ bool session_filter_is_ended(const struct session_filter *filter)
 struct session *session_filter_next(const struct session_filter *filter, struct core *core,
                                     const struct session *session)
 {
-    const struct list *node = session ? session->node.next : core->sessions.next;
+    struct session *candidate = session_next(core, session);
 
-    for (; node != &core->sessions; node = node->next) {
-        struct session *candidate = list_entry(node, struct session, node);
-
-        if (session_filter_matches(filter, candidate))
-            return candidate;
-    }
-    return NULL;
+    while (candidate && !session_filter_matches(filter, candidate))
+        candidate = session_next(core, candidate);
+    return candidate;
 }
 
 /* --- a page ---------------------------------------------------------------------------------- */
@@ -118,9 +114,10 @@ static void list_live(struct session_page *page)
 
     while ((session = session_filter_next(&page->filter, page->core, session))) {
         page->total++;
-        if (session->number > after && show(page, &(struct found_session){ .live = session }))
-            snprintf(page->next, sizeof(page->next), "%llu.%s", (unsigned long long)session->number,
-                     session->id);
+        if (session_number(session) > after &&
+            show(page, &(struct found_session){ .live = session }))
+            snprintf(page->next, sizeof(page->next), "%llu.%s",
+                     (unsigned long long)session_number(session), session_id(session));
     }
     page->done(page);
 }
@@ -138,9 +135,9 @@ static void measure_live(struct session_page *page)
 
     while (added < page->limit &&
            (session = session_filter_next(&page->filter, page->core, session))) {
-        if (session->number <= after)
+        if (session_number(session) <= after)
             continue;
-        usage_add(round, session->sandbox);
+        usage_add(round, session_sandbox(session));
         added++;
     }
     usage_end(round, on_measured, page);

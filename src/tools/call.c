@@ -194,17 +194,14 @@ void tool_say_reset(struct tool_call *call, const struct end_reason *why)
 static void tell_reset(struct tool_call *call, struct session *session)
 {
     struct tool_memory *memory = tool_memory_of(call->tools, session);
-    bool is_other = memory->generation && memory->generation != session->generation;
+    bool is_other = memory->generation && memory->generation != session_generation(session);
 
-    if (is_other || session->reset_pending) {
+    if (is_other || session_reset_is_pending(session)) {
         tool_memory_forget_files(memory);
-        tool_say_reset(call, &session->previous_end);
+        tool_say_reset(call, session_previous_end(session));
     }
-    if (session->reset_pending) {
-        session->reset_pending = false;
-        session_changed(session);
-    }
-    memory->generation = session->generation;
+    session_acknowledge_reset(session);
+    memory->generation = session_generation(session);
 }
 
 static void on_ready(struct session_hold *hold)
@@ -261,7 +258,7 @@ static void begin(struct tool_call *call, const char *reference)
             tool_fail_error(call, &err);
             return;
         }
-        memcpy(call->session_id, session->id, sizeof(call->session_id));
+        memcpy(call->session_id, session_id(session), sizeof(call->session_id));
     } else if (call->tool->needs_session) {
         tool_fail(call, "%s needs a session.", call->tool->name);
         return;

@@ -128,7 +128,7 @@ static void say_session(struct python *python)
     if (session_next_end(session, &remaining_ms) != END_NONE)
         str_format_duration(remaining_ms, ttl);
     tool_say(python->call, "[session] id=%s ttl=%s → REUSE THIS session_id IN ALL SUBSEQUENT CALLS",
-             session->id, ttl);
+             session_id(session), ttl);
     say_workspace(python);
 }
 
@@ -309,7 +309,7 @@ static int find_session(struct tool_call *call, struct session **out_session, st
     else if (*call->session_id)
         *out_session = tool_session(call);
     if (*out_session)
-        memcpy(call->session_id, (*out_session)->id, sizeof(call->session_id));
+        memcpy(call->session_id, session_id((*out_session)), sizeof(call->session_id));
     return err->code ? -1 : 0;
 }
 

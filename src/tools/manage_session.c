@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/core.h"
+#include "core/shares.h"
 #include "service/find.h"
 #include "service/sessions.h"
 #include "tools/work.h"
@@ -53,7 +54,7 @@ static void answer(struct tool_call *call, struct buffer *text)
 /* Clients of the same owner keep their sessions to themselves. */
 static bool is_anothers(const struct tool_call *call, const struct session *session)
 {
-    const char *labels = session->labels_json;
+    const char *labels = session_labels_json(session);
     scoped(json_decref) json_t *object = labels ? json_read(labels, strlen(labels), NULL) : NULL;
     const char *client = json_string_value(json_object_get(object, TOOL_CLIENT_LABEL));
 
@@ -76,9 +77,9 @@ static void list_sessions(struct tool_call *call)
         if (is_anothers(call, session))
             continue;
         json_begin_object(&json, NULL);
-        json_put_text(&json, "session_id", session->id);
-        json_put_time(&json, "created_at", session->created.wall_us);
-        json_put_time(&json, "last_used", session->last_activity.wall_us);
+        json_put_text(&json, "session_id", session_id(session));
+        json_put_time(&json, "created_at", session_created(session).wall_us);
+        json_put_time(&json, "last_used", session_last_activity(session).wall_us);
         put_ttl(&json, session);
         json_end_object(&json);
         total++;
@@ -102,7 +103,7 @@ static void on_created(struct session_op *op)
         return;
     }
     json_begin_object(&json, NULL);
-    json_put_text(&json, "session_id", op->session->id);
+    json_put_text(&json, "session_id", session_id(op->session));
     put_ttl(&json, op->session);
     json_put_text(&json, "message",
                   "The session is ready. Pass its session_id in all subsequent calls.");

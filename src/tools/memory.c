@@ -92,7 +92,7 @@ static void drop_ended(struct tools *tools)
 
 struct tool_memory *tool_memory_of(struct tools *tools, const struct session *session)
 {
-    struct tool_memory *memory = map_get(&tools->memories, session->id);
+    struct tool_memory *memory = map_get(&tools->memories, session_id(session));
 
     if (memory)
         return memory;
@@ -100,7 +100,7 @@ struct tool_memory *tool_memory_of(struct tools *tools, const struct session *se
         tools->memories.count > 2 * tools->core->sessions_by_id.count)
         drop_ended(tools);
     memory = xnew(struct tool_memory);
-    snprintf(memory->session_id, sizeof(memory->session_id), "%s", session->id);
+    snprintf(memory->session_id, sizeof(memory->session_id), "%s", session_id(session));
     map_put(&tools->memories, memory->session_id, memory);
     return memory;
 }

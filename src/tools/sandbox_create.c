@@ -38,8 +38,8 @@ static void put_session(struct tool_call *call, const struct session *session)
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
-    json_put_text(&json, "flavor", session->flavor);
-    json_put_int(&json, "generation", (int64_t)session->generation);
+    json_put_text(&json, "flavor", session_flavor(session));
+    json_put_int(&json, "generation", (int64_t)session_generation(session));
     json_end_object(&json);
     call->result.structured = buffer_steal_text(&text);
 }
@@ -58,10 +58,9 @@ static void on_ready(struct session_hold *hold)
         return;
     }
     memory = tool_memory_of(call->tools, session);
-    memory->generation = session->generation;
+    memory->generation = session_generation(session);
     tool_memory_forget_files(memory);
-    session->reset_pending = false;
-    session_changed(session);
+    session_acknowledge_reset(session);
     put_session(call, session);
     tool_say(call, "\nIt is ready: use bash, python, read, write and edit.");
     tool_finish(call);
@@ -152,7 +151,7 @@ static void say_no(struct tool_call *call, const struct session *session, const 
              "The sandbox of this session was chosen (%s). It cannot be changed to %s by calling "
              "this again: the user has to delete it first, and its files go with it. Go on with "
              "the one there is.",
-             session->flavor, tool_text(call, "flavor"));
+             session_flavor(session), tool_text(call, "flavor"));
     put_session(call, session);
     tool_finish(call);
 }

@@ -6,13 +6,13 @@
 
 static const char *state_in_words(const struct session *session)
 {
-    if (session->state == SESSION_PAUSED)
+    if (session_state(session) == SESSION_PAUSED)
         return "paused; the next call resumes it";
-    if (!session->sandbox && session->start_error)
+    if (!session_sandbox(session) && session_start_error(session))
         return "could not be started; the next call tries again";
-    if (!session->sandbox)
+    if (!session_sandbox(session))
         return "not started yet; the next call starts it, do not create one first";
-    switch (sandbox_state(session->sandbox)) {
+    switch (sandbox_state(session_sandbox(session))) {
     case SANDBOX_READY:
         return "ready";
     case SANDBOX_CREATING:
@@ -37,7 +37,7 @@ static void say_limits(struct tool_call *call, const struct session *session)
 {
     const char *network = session_network_name(session);
     const struct sandbox_limits limits =
-        backend_limits_in_force(session->core->parts.backend, &session->limits);
+        backend_limits_in_force(session_core(session)->parts.backend, session_limits(session));
     char cpus[STR_UNIT_SIZE] = "unlimited";
     char memory[STR_UNIT_SIZE] = "unlimited";
     char disk[STR_UNIT_SIZE] = "unlimited";
@@ -49,7 +49,8 @@ static void say_limits(struct tool_call *call, const struct session *session)
     if (limits.disk_bytes)
         str_format_size(limits.disk_bytes, disk);
     tool_say(call, "Flavor: %s (%s CPUs, %s memory, %s disk), network %s\n",
-             str_is_empty(session->flavor) ? "default" : session->flavor, cpus, memory, disk,
+             str_is_empty(session_flavor(session)) ? "default" : session_flavor(session), cpus,
+             memory, disk,
              str_equal(network, "none") ? "none: nothing can be downloaded" : network);
 }
 
@@ -84,11 +85,11 @@ static void start_status(struct tool_call *call)
         return;
     }
     tool_say(call, "Sandbox: %s\n", state_in_words(session));
-    if (session->start_error)
-        tool_say(call, "Last failure: %s\n", session->start_error->message);
-    tool_say(call, "Session: %s, generation %llu%s\n", session->id,
-             (unsigned long long)session->generation,
-             session->generation > 1 ? " (it has been reset before)" : "");
+    if (session_start_error(session))
+        tool_say(call, "Last failure: %s\n", session_start_error(session)->message);
+    tool_say(call, "Session: %s, generation %llu%s\n", session_id(session),
+             (unsigned long long)session_generation(session),
+             session_generation(session) > 1 ? " (it has been reset before)" : "");
     say_limits(call, session);
     say_end(call, session);
     say_running(call, session);

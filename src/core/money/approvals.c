@@ -165,14 +165,12 @@ static void leave_session(struct approval *approval)
 {
     struct session *session = session_of(approval);
 
-    if (!session || session->approval != approval)
+    if (!session || session_approval(session) != approval)
         return;
-    session->approval = NULL;
-    if (session->state != SESSION_OPEN && session->state != SESSION_PAUSED)
+    session_set_approval(session, NULL);
+    if (session_state(session) != SESSION_OPEN && session_state(session) != SESSION_PAUSED)
         return;
-    session->last_activity = stamp_now(session->core);
-    clocks_arm(session);
-    session_changed(session);
+    session_note_activity(session);
 }
 
 static void finish(struct approval *approval, enum approval_state state, const char *by,
@@ -223,30 +221,30 @@ static void on_timer(struct timer *timer)
 
 void approvals_cancel(struct session *session, const char *why)
 {
-    struct approval *approval = session->approval;
+    struct approval *approval = session_approval(session);
 
     if (!approval)
         return;
     finish(approval, APPROVAL_CANCELLED, NULL, why,
            xasprintf("The approval of the sandbox %s is not needed any more: %s.", approval->flavor,
                      why));
-    session->approval = NULL;
+    session_set_approval(session, NULL);
 }
 
 /* --- asking -------------------------------------------------------------------------------- */
 
 static char *who(const struct session *session, const char *principal)
 {
-    return xstrdup(str_is_empty(principal) ? session->owner : principal);
+    return xstrdup(str_is_empty(principal) ? session_owner(session) : principal);
 }
 
 const struct approval *approvals_ask(struct session *session, const struct config_flavor *flavor,
                                      const struct budget_judgement *judgement,
                                      const struct choice_request *request)
 {
-    struct approvals *approvals = session->core->approvals;
-    int64_t timeout_us = session->core->parts.config->approvals.timeout_ms * 1000;
-    struct approval *approval = session->approval;
+    struct approvals *approvals = session_core(session)->approvals;
+    int64_t timeout_us = session_core(session)->parts.config->approvals.timeout_ms * 1000;
+    struct approval *approval = session_approval(session);
     char id[ID_SIZE];
 
     if (approval && str_equal(approval->flavor, flavor->name) &&
@@ -255,8 +253,8 @@ const struct approval *approvals_ask(struct session *session, const struct confi
     approvals_cancel(session, "another sandbox was asked for");
     id_make(id, ID_APPROVAL);
     approval = approval_new(approvals, id);
-    memcpy(approval->session_id, session->id, sizeof(approval->session_id));
-    approval->owner = xstrdup(session->owner);
+    memcpy(approval->session_id, session_id(session), sizeof(approval->session_id));
+    approval->owner = xstrdup(session_owner(session));
     approval->requested_by = who(session, request->principal);
     approval->on_behalf_of = xstrdup(request->on_behalf_of ? request->on_behalf_of : "");
     approval->flavor = xstrdup(flavor->name);
@@ -266,10 +264,10 @@ const struct approval *approvals_ask(struct session *session, const struct confi
     approval->decided_by = xstrdup("");
     approval->reason = xstrdup("");
     approval->result = xstrdup("");
-    approval->created = approval->expires = stamp_now(session->core);
+    approval->created = approval->expires = stamp_now(session_core(session));
     approval->expires.boot_us += timeout_us;
     approval->expires.wall_us += timeout_us;
-    session->approval = approval;
+    session_set_approval(session, approval);
     approval_put(approval, 0);
     timer_arm_at(&approval->timer, approval->expires.boot_us);
     emit(approval, "approval.requested");
@@ -335,7 +333,7 @@ int approval_decide(struct approval *approval, const struct approval_decision *d
     }
     finish(approval, decision->approve ? APPROVAL_APPROVED : APPROVAL_DENIED, decision->by,
            decision->reason,
-           describe_decision(decision, approval->flavor, session && session->keep_files));
+           describe_decision(decision, approval->flavor, session && session_keeps_files(session)));
     return 0;
 }
 
@@ -359,8 +357,8 @@ void approvals_restore(struct approvals *approvals, const struct document_record
     if (!approval || approval->state != APPROVAL_PENDING)
         return;
     session = session_of(approval);
-    if (session && !session->approval)
-        session->approval = approval;
+    if (session && !session_approval(session))
+        session_set_approval(session, approval);
 }
 
 static void resume(struct approval *approval)
@@ -371,7 +369,7 @@ static void resume(struct approval *approval)
     if (approval->state != APPROVAL_PENDING)
         timer_arm_in(&approval->timer,
                      MAX(keep_until_wall_us(approval) - now_us, (int64_t)1000000));
-    else if (!session || session->approval != approval)
+    else if (!session || session_approval(session) != approval)
         finish(approval, APPROVAL_CANCELLED, NULL, "its session has ended",
                xstrdup("The approval is not needed any more: its session has ended."));
     else

@@ -196,7 +196,7 @@ struct budget_judgement budget_judge(struct session *session, const struct confi
     if (flavor_is_free(flavor))
         return judgement;
     account = account_open(session);
-    judgement.estimated = budget_estimate(session->core, flavor);
+    judgement.estimated = budget_estimate(session_core(session), flavor);
     if (is_granted(account, flavor->name))
         return judge_granted(account, judgement.estimated);
     if (judgement.estimated == PRICE_UNKNOWN)
@@ -217,7 +217,7 @@ int budget_check_approved(struct session *session, const struct config_flavor *f
                           struct error *err)
 {
     struct account *account = account_open(session);
-    int64_t estimated = budget_estimate(session->core, flavor);
+    int64_t estimated = budget_estimate(session_core(session), flavor);
     struct room room = account_room(account, account->auto_approve);
     char lack[200];
 
@@ -256,14 +256,16 @@ bool budget_patch_is_wider(struct session *session, const struct budget_patch *p
     const struct account *account = account_open(session);
 
     return (patch->auto_approve == 1 && !account->auto_approve) || patch->cap > account->cap ||
-           (patch->auto_approve == 0 && account->auto_approve && session->choice == CHOICE_ONCE);
+           (patch->auto_approve == 0 && account->auto_approve &&
+            session_choice(session) == CHOICE_ONCE);
 }
 
 int64_t budget_spent(const struct session *session)
 {
-    const struct account *account = account_find(session->core->budgets, session->id);
+    const struct account *account =
+        account_find(session_core(session)->budgets, session_id(session));
 
-    return account ? account_sums(account).spent : session->spent;
+    return account ? account_sums(account).spent : session_spent(session);
 }
 
 static void put_owner(struct json_writer *json, const char *key, const struct budgets *budgets,
@@ -309,7 +311,7 @@ void budget_write_json(struct session *session, struct json_writer *json, const 
     scoped(free) char *granted = json_dumps(account->granted, JSON_COMPACT);
 
     json_begin_object(json, key);
-    json_put_text(json, "session", session->id);
+    json_put_text(json, "session", session_id(session));
     json_put_bool(json, "auto_approve", account->auto_approve);
     json_put_money(json, "cap_usd", account->cap);
     json_put_money(json, "spent_usd", sums.spent);

@@ -39,16 +39,16 @@ struct owner_account *owner_account_open(struct budgets *budgets, const char *ow
 
 struct account *account_open(struct session *session)
 {
-    struct budgets *budgets = session->core->budgets;
-    const struct config *config = session->core->parts.config;
-    struct account *account = account_find(budgets, session->id);
+    struct budgets *budgets = session_core(session)->budgets;
+    const struct config *config = session_core(session)->parts.config;
+    struct account *account = account_find(budgets, session_id(session));
 
     if (account)
         return account;
     account = xnew(struct account);
     account->budgets = budgets;
-    memcpy(account->session_id, session->id, sizeof(account->session_id));
-    account->owner = owner_account_open(budgets, session->owner);
+    memcpy(account->session_id, session_id(session), sizeof(account->session_id));
+    account->owner = owner_account_open(budgets, session_owner(session));
     account->auto_approve = config->budget.auto_approve;
     account->cap = config->budget.session_cap;
     account->next_warning = config->budget.first_warning;

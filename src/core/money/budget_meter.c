@@ -153,7 +153,7 @@ static void arm(struct account *account)
 
 static bool session_cap_holds(const struct session *session, const struct account *account)
 {
-    return account->auto_approve || session->choice == CHOICE_CAPPED;
+    return account->auto_approve || session_choice(session) == CHOICE_CAPPED;
 }
 
 static struct stamp later(struct stamp stamp, int64_t us)
@@ -163,16 +163,18 @@ static struct stamp later(struct stamp stamp, int64_t us)
 
 void budget_ask_to_continue(struct session *session, const char *name, const char *why)
 {
-    const struct config_flavor *flavor = config_flavor_find(session->core->parts.config, name);
+    const struct config_flavor *flavor =
+        config_flavor_find(session_core(session)->parts.config, name);
     struct budget_judgement judgement = { .verdict = BUDGET_ASK };
 
-    if (!flavor || session->state == SESSION_ENDING || session->state == SESSION_ENDED)
+    if (!flavor || session_state(session) == SESSION_ENDING ||
+        session_state(session) == SESSION_ENDED)
         return;
-    judgement.estimated = budget_estimate(session->core, flavor);
+    judgement.estimated = budget_estimate(session_core(session), flavor);
     snprintf(judgement.why, sizeof(judgement.why), "%s", why);
-    (void)approvals_ask(
-        session, flavor, &judgement,
-        &(struct choice_request){ .flavor = flavor->name, .on_behalf_of = session->on_behalf_of });
+    (void)approvals_ask(session, flavor, &judgement,
+                        &(struct choice_request){ .flavor = flavor->name,
+                                                  .on_behalf_of = session_on_behalf_of(session) });
 }
 
 /* False when a cap forbids another window. */
@@ -180,17 +182,18 @@ static bool renew(struct session *session, struct account *account, const struct
                   char lack[LACK_SIZE])
 {
     struct meter *meter = &account->meter;
-    int64_t amount = money_cost(meter->price, budget_window_us(session->core));
+    int64_t amount = money_cost(meter->price, budget_window_us(session_core(session)));
     struct room room = account_room(account, session_cap_holds(session, account));
 
     if (room_fits(&room, amount)) {
         meter->held = amount;
-        meter->until = later(*now, budget_window_us(session->core));
+        meter->until = later(*now, budget_window_us(session_core(session)));
         return true;
     }
     account_describe_lack(account, &room, amount, lack, LACK_SIZE);
     emit_exhausted(session, account, meter, lack);
-    log_info("budget exhausted; its sandbox goes", kv("session", session->id), kv("why", lack));
+    log_info("budget exhausted; its sandbox goes", kv("session", session_id(session)),
+             kv("why", lack));
     return false;
 }
 
@@ -205,7 +208,7 @@ static void run_dry(struct session *session, const struct account *account, cons
 
 static void tick(struct session *session, struct account *account)
 {
-    struct stamp now = stamp_now(session->core);
+    struct stamp now = stamp_now(session_core(session));
     bool goes_on = true;
     char lack[LACK_SIZE];
 
@@ -233,7 +236,7 @@ static void on_timer(struct timer *timer)
 int budget_reserve(struct session *session, struct error *err)
 {
     const struct config_flavor *flavor =
-        config_flavor_find(session->core->parts.config, session->flavor);
+        config_flavor_find(session_core(session)->parts.config, session_flavor(session));
     struct account *account;
     struct room room;
     int64_t amount;
@@ -244,7 +247,7 @@ int budget_reserve(struct session *session, struct error *err)
     account = account_open(session);
     if (account->meter.flavor)
         return 0;
-    amount = budget_estimate(session->core, flavor);
+    amount = budget_estimate(session_core(session), flavor);
     room = account_room(account, session_cap_holds(session, account));
     if (!room_fits(&room, amount)) {
         struct meter wanted = { .flavor = flavor->name };
@@ -262,7 +265,7 @@ int budget_reserve(struct session *session, struct error *err)
 
 static struct account *account_with_meter(const struct session *session)
 {
-    struct account *account = account_find(session->core->budgets, session->id);
+    struct account *account = account_find(session_core(session)->budgets, session_id(session));
 
     return account && account->meter.flavor ? account : NULL;
 }
@@ -290,8 +293,8 @@ void budget_run(struct session *session, const char *sandbox_id)
 
     if (!account || meter_is_running(&account->meter))
         return;
-    account->meter.started = stamp_now(session->core);
-    account->meter.until = later(account->meter.started, budget_window_us(session->core));
+    account->meter.started = stamp_now(session_core(session));
+    account->meter.until = later(account->meter.started, budget_window_us(session_core(session)));
     account_put(account, 0);
     arm(account);
 }
@@ -335,16 +338,16 @@ void budget_release(struct session *session)
 
 void budget_close(struct session *session)
 {
-    struct account *account = account_find(session->core->budgets, session->id);
-    struct stamp now = stamp_now(session->core);
+    struct account *account = account_find(session_core(session)->budgets, session_id(session));
+    struct stamp now = stamp_now(session_core(session));
 
     if (!account)
         return;
     if (account->meter.flavor)
         settle(session, account, &now);
-    session->spent = account->spent;
-    if (!session->unborn)
-        account_put(account, session->retain_until_wall_us);
+    session_set_spent(session, account->spent);
+    if (!session_is_unrecorded(session))
+        account_put(account, session_retain_until_wall_us(session));
     account_free(account);
 }
 
@@ -352,7 +355,7 @@ void budget_close(struct session *session)
 
 static bool has_its_sandbox(const struct session *session, const struct meter *meter)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session_sandbox(session);
 
     return sandbox && str_equal(sandbox_id(sandbox), meter->sandbox_id) && sandbox_is_up(sandbox);
 }
@@ -362,7 +365,7 @@ void budgets_start(struct budgets *budgets)
     struct session *session;
     struct session *following;
 
-    list_for_each_safe (session, following, &budgets->core->sessions, node) {
+    session_for_each_safe (session, following, budgets->core) {
         struct account *account = account_with_meter(session);
         struct stamp now = stamp_now(budgets->core);
 
@@ -370,7 +373,7 @@ void budgets_start(struct budgets *budgets)
             continue;
         if (!has_its_sandbox(session, &account->meter))
             settle(session, account, &now);
-        else if (sandbox_state(session->sandbox) != SANDBOX_UNKNOWN)
+        else if (sandbox_state(session_sandbox(session)) != SANDBOX_UNKNOWN)
             tick(session, account);
     }
 }

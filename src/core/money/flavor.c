@@ -94,7 +94,7 @@ struct sandbox_limits flavor_limits(const struct core *core, const char *owner,
 uint32_t flavor_gpus(const struct session *session)
 {
     const struct config_flavor *flavor =
-        config_flavor_find(session->core->parts.config, session->flavor);
+        config_flavor_find(session_core(session)->parts.config, session_flavor(session));
 
     return flavor ? (uint32_t)flavor->gpus : 0;
 }

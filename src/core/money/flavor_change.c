@@ -7,18 +7,10 @@
 #include "core/money/budget.h"
 #include "core/money/flavor.h"
 #include "core/sandbox/sandbox.h"
-#include "core/session/session_private.h"
+#include "core/session/session.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* One that exists, or is on its way. */
-static bool has_sandbox(const struct session *session)
-{
-    const struct sandbox *sandbox = session->sandbox;
-
-    return session->wanted || (sandbox && sandbox_is_coming_or_up(sandbox));
-}
 
 static bool has_limits(const struct sandbox_limits *limits)
 {
@@ -35,9 +27,9 @@ static bool limits_equal(const struct sandbox_limits *a, const struct sandbox_li
 
 static int check_alive(const struct session *session, struct error *err)
 {
-    if (session->state == SESSION_ENDING || session->state == SESSION_ENDED)
+    if (session_state(session) == SESSION_ENDING || session_state(session) == SESSION_ENDED)
         return session_gone_error(session, err);
-    if (session->core->stopping)
+    if (session_core(session)->stopping)
         return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
     return 0;
 }
@@ -57,11 +49,13 @@ static int check_limits(const struct config_flavor *flavor, const struct choice_
 static int check_ceiling(const struct session *session, const struct config_flavor *flavor,
                          const struct sandbox_limits *limits, struct error *err)
 {
-    const struct ceiling *ceiling = session->core->ceiling;
-    struct ceiling_ask ask = { CEILING_ASK_INIT, .owner = session->owner, .flavor = flavor };
+    const struct ceiling *ceiling = session_core(session)->ceiling;
+    struct ceiling_ask ask = { CEILING_ASK_INIT, .owner = session_owner(session),
+                               .flavor = flavor };
 
     ask.limits = flavor_own_limits(flavor);
-    if (!str_equal(flavor->name, session->base_flavor) && ceiling_check(ceiling, &ask, err) < 0)
+    if (!str_equal(flavor->name, session_base_flavor(session)) &&
+        ceiling_check(ceiling, &ask, err) < 0)
         return -1;
     ask.limits = *limits;
     return ceiling_check(ceiling, &ask, err);
@@ -69,12 +63,12 @@ static int check_ceiling(const struct session *session, const struct config_flav
 
 static int check_replaceable(const struct session *session, const char *flavor, struct error *err)
 {
-    if (!has_sandbox(session) || session->choice == CHOICE_AUTOMATIC)
+    if (!session_expects_sandbox(session) || session_choice(session) == CHOICE_AUTOMATIC)
         return 0;
     error_named(err, ERR_CONFLICT, "sandbox_chosen",
                 "this session has a sandbox that was chosen (%s); it cannot be changed to %s by "
                 "asking again",
-                session->flavor, flavor);
+                session_flavor(session), flavor);
     return error_hint(err,
                       "delete it first (POST /sessions/{id}/sandbox/teardown; its files are "
                       "lost), then ask for %s",
@@ -89,14 +83,14 @@ static int say_unchanged(const struct session *session, struct choice_answer *ou
     snprintf(out->message, sizeof(out->message),
              "Nothing changes: the sandbox of this session is %s already (generation %llu). Its "
              "files are as they were; use it.",
-             session->flavor, (unsigned long long)session->generation);
+             session_flavor(session), (unsigned long long)session_generation(session));
     return 0;
 }
 
 /* What becomes of the files of the sandbox before. */
 static const char *fate_of_files(const struct session *session)
 {
-    return session->keep_files
+    return session_keeps_files(session)
                ? "The files of the workspace are moved to it; everything else is gone."
                : "Files and processes are gone: set up again what you need.";
 }
@@ -109,11 +103,12 @@ static int say_made(const struct session *session, bool replaced, const char *ol
         snprintf(out->message, sizeof(out->message),
                  "The sandbox %s is being made and takes the place of %s, which is destroyed. %s "
                  "Uses wait for the new one.",
-                 session->flavor, old, fate_of_files(session));
+                 session_flavor(session), old, fate_of_files(session));
     else
         snprintf(out->message, sizeof(out->message),
-                 "The sandbox %s is being made; uses wait for it.%s%s", session->flavor,
-                 session->generation ? " " : "", session->generation ? fate_of_files(session) : "");
+                 "The sandbox %s is being made; uses wait for it.%s%s", session_flavor(session),
+                 session_generation(session) ? " " : "",
+                 session_generation(session) ? fate_of_files(session) : "");
     return 0;
 }
 
@@ -134,10 +129,10 @@ static int make(struct session *session, enum session_choice choice,
                 const struct config_flavor *flavor, const struct sandbox_limits *limits,
                 struct choice_answer *out)
 {
-    bool replaced = has_sandbox(session);
+    bool replaced = session_expects_sandbox(session);
     char old[64];
 
-    snprintf(old, sizeof(old), "%s", session->flavor);
+    snprintf(old, sizeof(old), "%s", session_flavor(session));
     approvals_cancel(session, "another sandbox was asked for");
     session_replace(session, choice, flavor->name, limits);
     return say_made(session, replaced, old, out);
@@ -146,9 +141,9 @@ static int make(struct session *session, enum session_choice choice,
 /* Without a flavor: the one that it has will do. */
 static int make_any(struct session *session, struct choice_answer *out)
 {
-    if (has_sandbox(session))
+    if (session_expects_sandbox(session))
         return say_unchanged(session, out);
-    session->crashed = false;
+    session_forgive_crash(session);
     session_preload(session);
     return say_made(session, false, NULL, out);
 }
@@ -161,8 +156,8 @@ static enum session_choice choice_for(const struct session *session, enum budget
         return CHOICE_SESSION;
     if (verdict == BUDGET_CAPPED)
         return CHOICE_CAPPED;
-    return str_equal(flavor->name, session->base_flavor) &&
-                   limits_equal(limits, &session->base_limits)
+    return str_equal(flavor->name, session_base_flavor(session)) &&
+                   limits_equal(limits, session_base_limits(session))
                ? CHOICE_AUTOMATIC
                : CHOICE_FREE;
 }
@@ -191,15 +186,16 @@ int choice_make(struct session *session, const struct choice_request *request,
         return -1;
     if (str_is_empty(request->flavor) && !has_limits(&request->limits))
         return make_any(session, out);
-    flavor = flavor_find(session->core,
-                         str_is_empty(request->flavor) ? session->flavor : request->flavor, err);
+    flavor = flavor_find(session_core(session),
+                         str_is_empty(request->flavor) ? session_flavor(session) : request->flavor,
+                         err);
     if (!flavor || check_limits(flavor, request, err) < 0 ||
-        backend_check_limits(session->core->parts.backend, &request->limits, err) < 0 ||
+        backend_check_limits(session_core(session)->parts.backend, &request->limits, err) < 0 ||
         check_ceiling(session, flavor, &request->limits, err) < 0)
         return -1;
-    limits = flavor_limits(session->core, session->owner, flavor, &request->limits);
-    if (has_sandbox(session) && str_equal(flavor->name, session->flavor) &&
-        (!has_limits(&request->limits) || limits_equal(&limits, &session->limits)))
+    limits = flavor_limits(session_core(session), session_owner(session), flavor, &request->limits);
+    if (session_expects_sandbox(session) && str_equal(flavor->name, session_flavor(session)) &&
+        (!has_limits(&request->limits) || limits_equal(&limits, session_limits(session))))
         return say_unchanged(session, out);
     if (check_replaceable(session, flavor->name, err) < 0)
         return -1;
@@ -214,12 +210,13 @@ int choice_apply(struct session *session, const char *name, enum session_choice 
 
     if (check_alive(session, err) < 0)
         return -1;
-    flavor = flavor_find(session->core, name, err);
+    flavor = flavor_find(session_core(session), name, err);
     if (!flavor || check_replaceable(session, name, err) < 0 ||
         check_ceiling(session, flavor, &(struct sandbox_limits){ 0 }, err) < 0 ||
         budget_check_approved(session, flavor, err) < 0)
         return -1;
-    limits = flavor_limits(session->core, session->owner, flavor, &(struct sandbox_limits){ 0 });
+    limits = flavor_limits(session_core(session), session_owner(session), flavor,
+                           &(struct sandbox_limits){ 0 });
     if (choice == CHOICE_SESSION)
         budget_grant(session, name);
     session_replace(session, choice, name, &limits);

@@ -132,7 +132,7 @@ void spool_share_end(struct spool_share *share)
     }
     list_append(&share->session->ended, &share->session_node);
     session = map_get(&share->shares->core->sessions_by_id, share->session->name);
-    if (session && session->state != SESSION_ENDING && session->state != SESSION_ENDED)
+    if (session && session_is_alive(session))
         list_append(&share->owner->ended, &share->owner_node);
     else
         list_append(&share->owner->gone, &share->owner_node);

@@ -104,12 +104,12 @@ static struct context *add_context(struct session *session, const struct languag
 {
     struct context *context = xnew(struct context);
 
-    context->core = session->core;
+    context->core = session_core(session);
     context->session = session;
     context->language = language;
-    context->created = stamp_now(session->core);
+    context->created = stamp_now(session_core(session));
     list_init(&context->runs);
-    list_append(&session->contexts, &context->node);
+    list_append(session_contexts(session), &context->node);
     return context;
 }
 
@@ -119,7 +119,7 @@ static int check_room(struct session *session, struct error *err)
     struct context *context, *stopped = NULL;
     size_t count = 0;
 
-    list_for_each (context, &session->contexts, node) {
+    list_for_each (context, session_contexts(session), node) {
         count++;
         if (!stopped && !context->execution && list_is_empty(&context->runs))
             stopped = context;
@@ -131,7 +131,7 @@ static int check_room(struct session *session, struct error *err)
         return 0;
     }
     error_named(err, ERR_LIMIT, "too_many_contexts", "session %s has %zu contexts already",
-                session->id, count);
+                session_id(session), count);
     return error_hint(err, "remove one of them");
 }
 
@@ -160,7 +160,7 @@ struct context *context_find(const struct session *session, const char *id)
 {
     struct context *context;
 
-    list_for_each (context, &session->contexts, node) {
+    list_for_each (context, session_contexts(session), node) {
         if (str_equal(context->id, id))
             return context;
     }
@@ -170,7 +170,7 @@ struct context *context_find(const struct session *session, const char *id)
 struct context *context_open(struct session *session, const char *language, const char *name,
                              struct error *err)
 {
-    scoped(free) char *text = xasprintf("%s\n%s\n%s", session->id, language, name);
+    scoped(free) char *text = xasprintf("%s\n%s\n%s", session_id(session), language, name);
     struct context *context;
     char id[ID_SIZE];
 
@@ -249,7 +249,7 @@ void contexts_end_all(struct session *session, const struct end_reason *reason)
     char text[END_TEXT_SIZE];
 
     end_reason_text(reason, text);
-    while ((context = list_first(&session->contexts, struct context, node))) {
+    while ((context = list_first(session_contexts(session), struct context, node))) {
         list_remove(&context->node);
         end_context(context, false, text);
         loop_defer(context->core->loop, &context->release, on_release);
@@ -271,8 +271,8 @@ void contexts_drop_all(struct core *core)
     struct session *session;
     struct context *context;
 
-    list_for_each (session, &core->sessions, node) {
-        while ((context = list_first(&session->contexts, struct context, node)))
+    session_for_each (session, core) {
+        while ((context = list_first(session_contexts(session), struct context, node)))
             drop_context(context);
     }
 }
@@ -311,7 +311,7 @@ void context_write_json(const struct context *context, struct json_writer *json,
 {
     json_begin_object(json, key);
     json_put_text(json, "id", context->id);
-    json_put_text(json, "session_id", context->session->id);
+    json_put_text(json, "session_id", session_id(context->session));
     json_put_text(json, "language", context->language->name);
     json_put_text(json, "state", state_name(context));
     json_put_text(json, "cwd", context->cwd);

@@ -103,7 +103,7 @@ struct context_stream {
 struct context {
     struct core *core;       /* borrowed */
     struct session *session; /* borrowed */
-    struct list node;        /* session->contexts */
+    struct list node;        /* *session_contexts(session) */
     char id[ID_SIZE];
     const struct language *language; /* borrowed */
     char *cwd, *env_json;            /* owned; may be NULL */

@@ -420,9 +420,9 @@ static int check_rules(const struct context *context, const char *code, size_t l
     const struct execution_request request = { .code = code, .code_length = length };
     const struct session *session = context->session;
 
-    return code
-               ? rules_check(context->core, session->id, session->owner, &request, out_warning, err)
-               : 0;
+    return code ? rules_check(context->core, session_id(session), session_owner(session), &request,
+                              out_warning, err)
+                : 0;
 }
 
 struct context_run *context_run_start(struct context *context, const char *code, size_t length,

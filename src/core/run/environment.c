@@ -113,20 +113,21 @@ int environment_make(struct environment *environment, const struct session *sess
                      const struct execution_request *request, const char *execution_id,
                      struct error *err)
 {
-    if (session->secrets_lost) {
+    if (session_has_lost_secrets(session)) {
         error_named(err, ERR_CONFLICT, "secrets_lost",
-                    "the secrets of session %s are lost: the daemon has another key", session->id);
+                    "the secrets of session %s are lost: the daemon has another key",
+                    session_id(session));
         return error_hint(err, "give them again with PATCH, or open a new session");
     }
-    environment_add_common(environment, session->core->parts.config);
-    if (environment_add_json(environment, "env", session->env_json, err) < 0 ||
-        (session->secrets &&
-         environment_add_json(environment, "secrets", session->secrets->json, err) < 0) ||
+    environment_add_common(environment, session_core(session)->parts.config);
+    if (environment_add_json(environment, "env", session_env_json(session), err) < 0 ||
+        (session_secrets(session) &&
+         environment_add_json(environment, "secrets", session_secrets(session)->json, err) < 0) ||
         environment_add_request(environment, request, err) < 0)
         return -1;
     if (request->terminal && !environment_has(environment, "TERM"))
         environment_set(environment, "TERM", "xterm-256color");
-    environment_set(environment, "SANDGLASS_SESSION_ID", session->id);
+    environment_set(environment, "SANDGLASS_SESSION_ID", session_id(session));
     environment_set(environment, "SANDGLASS_EXECUTION_ID", execution_id);
     return 0;
 }

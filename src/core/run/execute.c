@@ -107,9 +107,10 @@ static void exchange_snapshots(struct execute *execute)
 
     if (!session)
         return;
-    execute->before = session->files_before;
-    session->files_before = file_snapshot_new(
-        &execute->listing, execution_facts(execute->execution)->ended.wall_us - CLOCK_SLACK_US);
+    execute->before = session_exchange_files(
+        session,
+        file_snapshot_new(&execute->listing,
+                          execution_facts(execute->execution)->ended.wall_us - CLOCK_SLACK_US));
 }
 
 /* For the history, which cannot look later. */
@@ -220,7 +221,7 @@ static int run(struct execute *execute, struct session *session, struct error *e
 {
     struct execution_request wanted = wanted_execution(&execute->request);
 
-    memcpy(execute->session_id, session->id, sizeof(execute->session_id));
+    memcpy(execute->session_id, session_id(session), sizeof(execute->session_id));
     execute->execution = execution_start(session, &wanted, err);
     if (!execute->execution)
         return -1;
@@ -236,7 +237,8 @@ static void shorten_idle(struct session *session)
     struct session_patch patch = SESSION_PATCH_INIT;
     struct error err;
 
-    if (session->idle_timeout_ms > 0 && session->idle_timeout_ms <= EPHEMERAL_IDLE_MS)
+    if (session_idle_timeout_ms(session) > 0 &&
+        session_idle_timeout_ms(session) <= EPHEMERAL_IDLE_MS)
         return;
     patch.idle_timeout_ms = EPHEMERAL_IDLE_MS;
     (void)session_patch(session, &patch, &err); /* shorter is never refused */

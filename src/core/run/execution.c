@@ -83,7 +83,7 @@ size_t executions_count(const struct session *session)
     const struct execution *execution;
     size_t count = 0;
 
-    list_for_each (execution, &session->executions, node)
+    list_for_each (execution, session_executions(session), node)
         count += !execution_state_is_final(execution->facts.state);
     return count;
 }
@@ -99,7 +99,7 @@ size_t executions_count_busy(const struct session *session)
     const struct execution *execution;
     size_t count = 0;
 
-    list_for_each (execution, &session->executions, node)
+    list_for_each (execution, session_executions(session), node)
         count += is_busy(execution);
     return count;
 }
@@ -108,7 +108,7 @@ const struct execution *executions_first_busy(const struct session *session)
 {
     const struct execution *execution;
 
-    list_for_each (execution, &session->executions, node) {
+    list_for_each (execution, session_executions(session), node) {
         if (is_busy(execution))
             return execution;
     }
@@ -206,7 +206,7 @@ static bool on_kept(void *context, int64_t bytes)
     if (!execution->spool_share)
         execution->spool_share = spool_shares_begin(
             execution->core->spool_shares, execution->facts.id, execution->facts.session_id,
-            session && session->owner ? session->owner : "");
+            session && session_owner(session) ? session_owner(session) : "");
     return spool_share_add(execution->spool_share, bytes);
 }
 
@@ -298,16 +298,17 @@ struct execution *execution_new(struct session *session, const char *id)
 {
     struct execution *execution = xnew(struct execution);
 
-    execution->core = session->core;
+    execution->core = session_core(session);
     execution->session = session;
     execution->facts.exit_code = -1;
     execution->references = 1;
-    timer_init(&execution->alone, session->core->loop, on_alone);
+    timer_init(&execution->alone, session_core(session)->loop, on_alone);
     list_init(&execution->watchers);
     snprintf(execution->facts.id, sizeof(execution->facts.id), "%s", id);
-    snprintf(execution->facts.session_id, sizeof(execution->facts.session_id), "%s", session->id);
+    snprintf(execution->facts.session_id, sizeof(execution->facts.session_id), "%s",
+             session_id(session));
     execution->run = execution_run_new(execution);
-    list_append(&session->executions, &execution->node);
+    list_append(session_executions(session), &execution->node);
     map_put(&execution->core->executions_by_id, execution->facts.id, execution);
     return execution;
 }
@@ -448,7 +449,7 @@ struct execution *execution_find_key(const struct session *session, const char *
 {
     struct execution *execution;
 
-    list_for_each (execution, &session->executions, node) {
+    list_for_each (execution, session_executions(session), node) {
         if (execution->facts.key && str_equal(execution->facts.key, key))
             return execution;
     }
@@ -604,7 +605,7 @@ static void commit_end(struct execution *execution)
 
 static void forget_process(struct execution *execution)
 {
-    struct sandbox *sandbox = execution->session ? execution->session->sandbox : NULL;
+    struct sandbox *sandbox = execution->session ? session_sandbox(execution->session) : NULL;
 
     if (execution->facts.number && sandbox && sandbox_agent(sandbox) &&
         str_equal(sandbox_id(sandbox), execution->facts.sandbox_id))
@@ -673,11 +674,11 @@ void executions_end_all(struct session *session, const struct end_reason *reason
     char text[END_TEXT_SIZE];
 
     end_reason_text(reason, text);
-    list_for_each_safe (execution, following, &session->executions, node) {
+    list_for_each_safe (execution, following, session_executions(session), node) {
         execution_begin_end(execution, state, text);
         execution_leave_sandbox(execution);
         list_remove(&execution->node);
         execution->session = NULL;
     }
-    spool_shares_on_session_gone(session->core->spool_shares, session->id);
+    spool_shares_on_session_gone(session_core(session)->spool_shares, session_id(session));
 }

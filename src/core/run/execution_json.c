@@ -196,8 +196,9 @@ static const struct session_reset *find_reset(const struct core *core,
 {
     const struct session *session = map_get(&core->sessions_by_id, record->session_id);
 
-    return session && str_equal(session->reset_told.execution_id, record->id) ? &session->reset_told
-                                                                              : NULL;
+    return session && str_equal(session_reported_reset(session)->execution_id, record->id)
+               ? session_reported_reset(session)
+               : NULL;
 }
 
 void execution_record_write_json(const struct execution_record *record, struct core *core,

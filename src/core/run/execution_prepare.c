@@ -193,11 +193,11 @@ int program_prepare(struct program *program, const struct session *session,
     if (result == 0 && request->argv)
         result = use_argv(&argv, request, err);
     else if (result == 0 && request->command)
-        result =
-            use_command(program, &argv, session->core->parts.config, request, execution_id, err);
+        result = use_command(program, &argv, session_core(session)->parts.config, request,
+                             execution_id, err);
     else if (result == 0)
-        result =
-            use_code(program, &argv, &env, session->core->parts.config, request, execution_id, err);
+        result = use_code(program, &argv, &env, session_core(session)->parts.config, request,
+                          execution_id, err);
     if (result == 0)
         result = check_size(&argv, &env, err);
     program->argv = argv.items;

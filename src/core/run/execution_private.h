@@ -16,13 +16,14 @@
 #include "core/run/execution.h"
 #include "core/run/execution_prepare.h"
 #include "core/sandbox/sandbox.h"
+#include "core/shares.h"
 
 struct execution {
     struct execution_facts facts;
     struct share share, terminal_share; /* while it waits or runs */
     struct core *core;                  /* borrowed */
     struct session *session;            /* borrowed; NULL once the session is gone from memory */
-    struct list node;                   /* session->executions */
+    struct list node;                   /* *session_executions(session) */
     struct list watchers;
     struct mask *mask; /* a reference; outlives the session; NULL without secrets */
     bool terminal;

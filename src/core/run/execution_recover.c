@@ -16,7 +16,7 @@ struct execution *executions_find_number(const struct session *session, uint64_t
 {
     struct execution *execution;
 
-    list_for_each (execution, &session->executions, node) {
+    list_for_each (execution, session_executions(session), node) {
         if (execution->facts.number == number)
             return execution;
     }
@@ -76,7 +76,7 @@ static void on_stray_killed(struct agent_request *request)
 static void drop_stray(struct stray *stray)
 {
     struct session *session = map_get(&stray->core->sessions_by_id, stray->session_id);
-    struct sandbox *sandbox = session ? session->sandbox : NULL;
+    struct sandbox *sandbox = session ? session_sandbox(session) : NULL;
     struct agent *agent = sandbox && str_equal(sandbox_id(sandbox), stray->sandbox_id)
                               ? sandbox_agent(sandbox)
                               : NULL;
@@ -148,19 +148,19 @@ static void search_stray(struct session *session, uint64_t number, const struct 
 {
     struct stray *stray = xnew(struct stray);
 
-    stray->core = session->core;
+    stray->core = session_core(session);
     stray->number = number;
     stray->pipes = *pipes;
     stray->has_ended = end != NULL;
-    memcpy(stray->session_id, session->id, sizeof(stray->session_id));
-    if (session->sandbox)
-        memcpy(stray->sandbox_id, sandbox_id(session->sandbox), sizeof(stray->sandbox_id));
+    memcpy(stray->session_id, session_id(session), sizeof(stray->session_id));
+    if (session_sandbox(session))
+        memcpy(stray->sandbox_id, sandbox_id(session_sandbox(session)), sizeof(stray->sandbox_id));
     stray->query = (struct store_query){ .on_execution = on_stray_record,
                                          .done = on_strays_searched,
                                          .session_id = stray->session_id,
                                          .newest_first = true,
                                          .limit = STRAY_RECORDS };
-    store_query(session->core->parts.store, STORE_EXECUTIONS, &stray->query);
+    store_query(session_core(session)->parts.store, STORE_EXECUTIONS, &stray->query);
 }
 
 /* --- records meet what init remembers -------------------------------------------------------- */
@@ -197,7 +197,7 @@ void executions_on_listed(struct session *session)
 {
     struct execution *execution, *following;
 
-    list_for_each_safe (execution, following, &session->executions, node) {
+    list_for_each_safe (execution, following, session_executions(session), node) {
         struct execution_run *run = execution->run;
 
         if (!run || run->starting || execution->facts.state != EXECUTION_RUNNING)
@@ -248,12 +248,12 @@ static struct execution *restore(struct session *session, const struct execution
     execution->facts.kind = record->background ? EXECUTION_BACKGROUND : EXECUTION_FOREGROUND;
     execution->terminal = request_has(record, "tty");
     execution->facts.timeout_ms = record->timeout_ms;
-    execution->output_full = read_output_full(session->core, record);
+    execution->output_full = read_output_full(session_core(session), record);
     execution->facts.created = record->created;
     execution->facts.started = record->started;
     execution->facts.error = copy_text(record->error);
     execution_open_outputs(execution, record);
-    session->next_execution_number = MAX(session->next_execution_number, record->number);
+    session_restore_execution_number(session, record->number);
     return execution;
 }
 
@@ -267,15 +267,18 @@ struct execution *execution_restore(struct session *session, const struct execut
 {
     struct execution *execution = restore(session, record);
     struct execution_run *run = execution->run;
+    bool is_driver;
 
-    if (!record->number || (!record->started.wall_us && !sandbox_was_made(session->sandbox))) {
+    if (!record->number ||
+        (!record->started.wall_us && !sandbox_was_made(session_sandbox(session)))) {
         execution_begin_end(execution, EXECUTION_CRASHED, never_started);
         return execution;
     }
-    share_hold(&execution->share, session->core->shares, session->owner, SHARE_EXECUTIONS);
+    share_hold(&execution->share, session_core(session)->shares, session_owner(session),
+               SHARE_EXECUTIONS);
     if (execution->terminal)
-        share_hold(&execution->terminal_share, session->core->shares, session->owner,
-                   SHARE_TERMINALS);
+        share_hold(&execution->terminal_share, session_core(session)->shares,
+                   session_owner(session), SHARE_TERMINALS);
     /* Input that came with the request and was not written yet went with the daemon. */
     run->stdin_ends = request_has(record, "stdin_bytes");
     run->wants_stdin = execution->terminal || request_has(record, "stdin") || run->stdin_ends;
@@ -283,13 +286,11 @@ struct execution *execution_restore(struct session *session, const struct execut
     run->in_use = true;
     execution->needs_client = request_has(record, "cancel_on_disconnect");
     execution_expect_client(execution, CLIENT_RESTART_PATIENCE_US);
-    session_hold_restore(&run->hold, session, execution_use_lost);
-    if (request_has(record, "context")) {
-        struct stamp last_activity = session->last_activity;
-
+    is_driver = request_has(record, "context");
+    session_hold_restore(&run->hold, session, is_driver ? HOLD_WEAK : HOLD_STRONG,
+                         execution_use_lost);
+    if (is_driver) {
         execution->facts.kind = EXECUTION_DRIVER;
-        session_hold_weaken(&run->hold);
-        session->last_activity = last_activity;
         context_restore(session, execution);
     }
     return execution;

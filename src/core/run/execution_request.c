@@ -120,22 +120,23 @@ static char *request_to_json(const struct execution_request *request, const stru
 
 static int check_may_start(const struct session *session, struct error *err)
 {
-    size_t maximum = (size_t)session->core->parts.config->exec.max_concurrent;
+    size_t maximum = (size_t)session_core(session)->parts.config->exec.max_concurrent;
 
-    if (session->core->stopping)
+    if (session_core(session)->stopping)
         return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
-    if (session->core->parts.store->counts.failing) {
+    if (session_core(session)->parts.store->counts.failing) {
         error_named(err, ERR_UNAVAILABLE, "store_failing",
                     "records cannot be written at the moment, and nothing is started without one");
         return error_hint(err, "look at the disk of the state directory; /readyz tells when it "
                                "works again");
     }
-    if (session->state != SESSION_OPEN && session->state != SESSION_PAUSED)
-        return error_named(err, ERR_GONE, "session_ended", "session %s is ending", session->id);
+    if (session_state(session) != SESSION_OPEN && session_state(session) != SESSION_PAUSED)
+        return error_named(err, ERR_GONE, "session_ended", "session %s is ending",
+                           session_id(session));
     if (maximum && executions_count(session) >= maximum) {
         error_named(err, ERR_LIMIT, "too_many_executions",
-                    "session %s runs %zu executions already, which is its limit", session->id,
-                    maximum);
+                    "session %s runs %zu executions already, which is its limit",
+                    session_id(session), maximum);
         err->retryable = true;
         return error_hint(err, "wait for one to end, cancel one, or raise exec.max_concurrent");
     }
@@ -157,7 +158,8 @@ static int check_rules(const struct session *session, const struct execution_req
 {
     if (request->context_id)
         return 0;
-    return rules_check(session->core, session->id, session->owner, request, out_warning, err);
+    return rules_check(session_core(session), session_id(session), session_owner(session), request,
+                       out_warning, err);
 }
 
 static int check_output_full(const struct execution_request *request, struct error *err)
@@ -173,12 +175,12 @@ static int check_output_full(const struct execution_request *request, struct err
 static int take_shares(const struct session *session, const struct execution_request *request,
                        struct share shares[2], struct error *err)
 {
-    struct shares *all = session->core->shares;
+    struct shares *all = session_core(session)->shares;
 
-    if (share_take(&shares[0], all, session->owner, SHARE_EXECUTIONS, err) < 0)
+    if (share_take(&shares[0], all, session_owner(session), SHARE_EXECUTIONS, err) < 0)
         return -1;
     if (!request->terminal ||
-        share_take(&shares[1], all, session->owner, SHARE_TERMINALS, err) == 0)
+        share_take(&shares[1], all, session_owner(session), SHARE_TERMINALS, err) == 0)
         return 0;
     share_give(&shares[0]);
     return -1;
@@ -198,8 +200,8 @@ static void fill(struct execution *execution, const struct execution_request *re
     const struct config *config = execution->core->parts.config;
 
     execution->facts.key = request->key ? xstrdup(request->key) : NULL;
-    if (execution->session->secrets)
-        execution->mask = mask_ref(execution->session->secrets->mask);
+    if (session_secrets(execution->session))
+        execution->mask = mask_ref(session_secrets(execution->session)->mask);
     execution->facts.request_json = request_to_json(request, execution_mask(execution), warning);
     execution->facts.kind = request->context_id   ? EXECUTION_DRIVER
                             : request->background ? EXECUTION_BACKGROUND
@@ -246,7 +248,7 @@ struct execution *execution_start(struct session *session, const struct executio
     prepare_stdin(execution->run, request);
 
     /* In its first record, so that the next daemon knows the process by it. */
-    execution->facts.number = execution_next_number(session);
+    execution->facts.number = session_new_execution_number(session);
     execution_save(execution);
     execution->run->in_use = true;
     execution->run->generation = request->generation;

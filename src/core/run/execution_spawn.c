@@ -179,9 +179,9 @@ static void abandon(struct execution *execution)
 {
     const struct execution_run *run = execution->run;
     struct session *session = execution->session;
-    struct sandbox *sandbox = session ? session->sandbox : NULL;
+    struct sandbox *sandbox = session ? session_sandbox(session) : NULL;
     bool is_silent = sandbox && sandbox_state(sandbox) == SANDBOX_READY &&
-                     session->state == SESSION_OPEN &&
+                     session_state(session) == SESSION_OPEN &&
                      str_equal(sandbox_id(sandbox), execution->facts.sandbox_id);
 
     log_warn(is_silent ? "sandbox does not answer, it is destroyed"
@@ -243,13 +243,11 @@ void execution_abandon(struct execution *execution)
 static bool saw_oom_kill(struct execution *execution, uint32_t kills)
 {
     struct session *session = execution->session;
-    bool same = session && str_equal(session->oom_sandbox_id, execution->facts.sandbox_id);
-    uint32_t known = same ? session->oom_kills : 0;
+    const char *sandbox_id = execution->facts.sandbox_id;
 
-    if (!session || kills <= known)
+    if (!session || kills <= session_known_oom_kills(session, sandbox_id))
         return false;
-    memcpy(session->oom_sandbox_id, execution->facts.sandbox_id, sizeof(session->oom_sandbox_id));
-    session->oom_kills = kills;
+    session_note_oom_kills(session, sandbox_id, kills);
     return true;
 }
 
@@ -262,7 +260,7 @@ static void set_error(struct execution *execution, const char *text)
 
 static void end_out_of_memory(struct execution *execution)
 {
-    uint64_t limit = execution->session->limits.memory_bytes;
+    uint64_t limit = session_limits(execution->session)->memory_bytes;
     scoped(free) char *text = NULL;
     char size[STR_UNIT_SIZE];
 
@@ -406,7 +404,7 @@ void execution_note_start(struct execution *execution)
 
     execution->facts.started = stamp_now(execution->core);
     metrics_add(execution->core->metrics, METRIC_EXECUTIONS_STARTED, 0, 1);
-    execution->session->executions_started++;
+    session_count_execution(execution->session);
     snprintf(text, sizeof(text), "{\"execution_id\":\"%s\",\"generation\":%llu}",
              execution->facts.id, (unsigned long long)execution->facts.generation);
     session_emit(execution->session, "execution.started", text);
@@ -527,16 +525,6 @@ static void on_started(struct agent_request *request)
     }
 }
 
-/* Never used twice, not even by another daemon: time moves on. */
-uint64_t execution_next_number(struct session *session)
-{
-    int64_t now_us = clock_wall_us(loop_clock(session->core->loop));
-
-    session->next_execution_number =
-        MAX(session->next_execution_number + 1, now_us > 0 ? (uint64_t)now_us : 1);
-    return session->next_execution_number;
-}
-
 static void start_process(struct execution *execution)
 {
     struct execution_run *run = execution->run;
@@ -567,11 +555,8 @@ static void tell_reset(struct execution *execution)
     struct session *session = execution->session;
 
     execution->facts.files_were_reset = true;
-    execution->facts.reset_reason = session->previous_end;
-    session->reset_told.reason = session->previous_end;
-    memcpy(session->reset_told.execution_id, execution->facts.id, sizeof(execution->facts.id));
-    session->reset_pending = false;
-    session_changed(session);
+    execution->facts.reset_reason = *session_previous_end(session);
+    session_report_reset(session, execution->facts.id);
 }
 
 void execution_hold_ready(struct session_hold *hold)
@@ -587,8 +572,8 @@ void execution_hold_ready(struct session_hold *hold)
     }
     memcpy(execution->facts.sandbox_id, sandbox_id(hold->sandbox),
            sizeof(execution->facts.sandbox_id));
-    execution->facts.generation = session->generation;
-    if (session->reset_pending)
+    execution->facts.generation = session_generation(session);
+    if (session_reset_is_pending(session))
         tell_reset(execution);
     if (!hold->agent) {
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");

@@ -29,7 +29,7 @@ static void on_process(struct sandbox *sandbox, uint64_t number, const struct ag
 
 static void on_storage(struct session *session, uint64_t number, int fd)
 {
-    const struct core_parts *parts = &session->core->parts;
+    const struct core_parts *parts = &session_core(session)->parts;
     const struct execution *execution = executions_find_number(session, number);
 
     if (execution && parts->on_storage)

@@ -63,7 +63,7 @@ static void on_started(struct agent_request *request)
 static uint64_t next_number(const struct sandbox *sandbox)
 {
     if (sandbox_session(sandbox))
-        return execution_next_number(sandbox_session(sandbox));
+        return session_new_execution_number(sandbox_session(sandbox));
     return (uint64_t)clock_wall_us(loop_clock(sandbox_core(sandbox)->loop));
 }
 

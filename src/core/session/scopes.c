@@ -1,4 +1,5 @@
 #include "core/session/scopes.h"
+#include "core/session/session_private.h"
 
 #include "base/alloc.h"
 #include "base/id.h"

@@ -25,40 +25,6 @@
 
 enum { END_RETRY_US = 2 * 1000 * 1000, END_PATIENCE_US = 30 * 1000 * 1000 };
 
-/* --- tables -------------------------------------------------------------------------------- */
-
-#define TO(state) (1U << SESSION_##state)
-
-static const struct {
-    const char *name;
-    unsigned successors;
-} states[SESSION_STATES] = {
-    [SESSION_OPEN] = { "open", TO(PAUSED) | TO(ENDING) },
-    [SESSION_PAUSED] = { "paused", TO(OPEN) | TO(ENDING) },
-    [SESSION_ENDING] = { "ending", TO(ENDED) },
-    [SESSION_ENDED] = { "ended", 0 },
-};
-
-static const char *const choices[CHOICE_KINDS] = {
-    [CHOICE_AUTOMATIC] = "automatic", [CHOICE_FREE] = "free",       [CHOICE_CAPPED] = "capped",
-    [CHOICE_ONCE] = "once",           [CHOICE_SESSION] = "session",
-};
-
-const char *session_choice_name(enum session_choice choice)
-{
-    return choices[choice];
-}
-
-const char *session_state_name(enum session_state state)
-{
-    return states[state].name;
-}
-
-bool session_may_become(enum session_state from, enum session_state to)
-{
-    return states[from].successors & (1U << to);
-}
-
 /* --- memory -------------------------------------------------------------------------------- */
 
 static void on_end_retry(struct timer *timer);
@@ -166,6 +132,11 @@ struct session *session_find(struct core *core, const char *owner, bool any_owne
         session = map_get(&core->sessions_by_id, reference);
     }
     return session && (any_owner || str_equal(session->owner, owner ? owner : "")) ? session : NULL;
+}
+
+bool session_is_recorded(const struct session *session)
+{
+    return session->durable;
 }
 
 struct mask *session_mask(const struct session *session)

@@ -17,8 +17,7 @@
 #include "base/buffer.h"
 #include "base/id.h"
 #include "core/core.h"
-#include "core/end_reason.h"
-#include "core/shares.h"
+#include "core/session_view.h"
 #include "store/store.h"
 
 struct agent;
@@ -27,25 +26,6 @@ struct json_writer;
 struct mask;
 struct sandbox;
 struct secrets;
-struct session;
-
-enum session_state { SESSION_OPEN, SESSION_PAUSED, SESSION_ENDING, SESSION_ENDED, SESSION_STATES };
-
-const char *session_state_name(enum session_state state);
-bool session_may_become(enum session_state from, enum session_state to);
-
-/* How the flavor of a session's sandbox was chosen. */
-enum session_choice {
-    CHOICE_AUTOMATIC, /* not at all: it is the one that it began with */
-    CHOICE_FREE,      /* asked for; nobody had to decide */
-    CHOICE_CAPPED,    /* as long as it fits into the caps */
-    CHOICE_ONCE,      /* approved by a person, for one sandbox */
-    CHOICE_SESSION,   /* approved by a person, for all of this session */
-    CHOICE_KINDS
-};
-
-const char *session_choice_name(enum session_choice choice);
-
 struct session;
 
 /* "none", "open", or "host" where the backend has no wall to the host's network. */
@@ -91,118 +71,6 @@ struct session_request {
                                .keep_files = -1,      \
                                .auto_restart = -1,    \
                                .auto_resume = -1 })
-
-/* Its archive of files, see workspace_archive.h; all zero without one. */
-struct session_kept {
-    uint64_t bytes;
-    int64_t wall_us;
-    uint64_t generation; /* of the sandbox that they are from */
-};
-
-/* What the idle clock knows of work that nobody waits for; see background.h. */
-enum background_state {
-    BACKGROUND_UNKNOWN, /* nobody has looked since the last use */
-    BACKGROUND_LOOKING,
-    BACKGROUND_SEEN,    /* `usage` is what the next look is compared with */
-    BACKGROUND_JUDGING, /* the idle clock has run out and waits for a second look */
-    BACKGROUND_IDLE,    /* nothing works */
-};
-
-struct session_background {
-    enum background_state state;
-    uint64_t number; /* of the last look */
-    struct sandbox_usage usage;
-    char sandbox_id[ID_SIZE]; /* whose usage that is */
-    int64_t seen_us;
-    int64_t working_since_us; /* 0: no work is seen */
-    struct sandbox_process
-        worker; /* with that: what worked most; without a pid where none is known */
-};
-
-/* That its sandbox was reset is told to one execution, whose record has to tell it too. */
-struct session_reset {
-    char execution_id[ID_SIZE]; /* "": to none yet */
-    struct end_reason reason;
-};
-
-struct session {
-    struct core *core; /* borrowed */
-    struct list node;  /* core->sessions */
-    char id[ID_SIZE];
-    char *owner, *key, *on_behalf_of;                      /* owned; key may be NULL */
-    char *labels_json, *env_json, *template_name, *flavor; /* owned; the two JSON may be NULL */
-    char *map_key;                                         /* owned; in core->sessions_by_key */
-    struct share share;                                    /* of the sessions of its owner */
-    struct secrets *secrets;                               /* owned; NULL without any */
-    bool secrets_lost; /* it had some, and the key that they were sealed with is gone */
-    struct sandbox_limits limits;
-    enum session_choice choice;
-    char *base_flavor;                 /* owned: what it has when nothing is chosen */
-    struct sandbox_limits base_limits; /* likewise */
-    int64_t spent;                     /* micro-dollars, once its account is closed */
-    struct approval *approval;         /* borrowed; the one that it waits for, or NULL */
-    enum network_mode network;
-    bool auto_restart, auto_resume, preload, keep_files;
-    struct session_kept kept;
-    struct session_background background;
-    enum timeout_action on_timeout;
-
-    enum session_state state;
-    struct end_reason end;
-    uint64_t generation; /* of the sandbox it has or had last; 0 before the first */
-    int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
-    struct stamp created, started, last_activity, expires, ended;
-    int64_t retain_until_wall_us;
-
-    struct sandbox *sandbox; /* owned; NULL when the slot is empty */
-    struct list holds;       /* struct session_hold: granted ones */
-    struct list waiting;     /* struct session_hold: waiting for the sandbox */
-    struct list weak;        /* struct session_hold: granted, but it may be idle all the same */
-    struct list contexts;    /* struct context */
-    struct list executions;  /* struct execution: known in memory, oldest first */
-    unsigned active_holds;   /* granted uses: idle stands still while there are any */
-    uint64_t number;         /* the order of creation; whatever the clocks say */
-    uint64_t next_execution_number;
-    uint64_t executions_started;     /* in its whole life */
-    uint64_t event_sequence;         /* of its last event */
-    bool reset_pending;              /* the next execution is told that files were reset */
-    struct end_reason previous_end;  /* of the sandbox that it had before; END_NONE without one */
-    struct session_reset reset_told; /* the last one, and to whom */
-    char
-        oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
-    uint32_t oom_kills;
-
-    struct timer clock;       /* armed for the next of lease, idle, lifetime */
-    struct timer teardown;    /* armed while a teardown is in its grace */
-    uint64_t teardown_number; /* of the last URL for one that was given out */
-    uint64_t teardown_spent;  /* 1 + the generation that URL was used in; 0 before its use */
-    struct list end_waiters;  /* struct session_op waiting for the end */
-    struct file_snapshot *files_before; /* owned: after the last run of code; NULL without one */
-    struct error *start_error; /* owned: why the last sandbox could not be made; NULL if it could */
-
-    /* Private to the files session*.c. */
-    struct list open_waiters;    /* struct session_op waiting until its creation is durable */
-    struct list control_waiters; /* struct session_op waiting for pause or resume */
-    struct store_ticket ticket;  /* of its creation, later of its end */
-    struct store_ticket ending;  /* of the decision that it ends */
-    bool ending_running;         /* the store has not answered about that yet */
-    bool ending_durable;         /* it has: a machine that fails now finds it ending */
-    bool end_written;            /* its last record waits for that answer */
-    struct timer retry;          /* writes the end again when the store failed */
-    struct timer patience;       /* of those who wait for the end */
-    struct timer overdue;        /* of those who wait for a sandbox that is made already */
-    struct timer control;        /* of those who wait for pause or resume */
-    struct deferred serve, save, release;
-    bool durable;             /* its creation is committed */
-    bool unborn;              /* its creation could not be committed: it leaves no record */
-    bool wanted;              /* a sandbox is to be made as soon as the slot is empty */
-    char leaving_id[ID_SIZE]; /* the sandbox that was torn down or replaced last */
-    bool preloads;            /* that is not for a use only */
-    bool crashed;             /* the last sandbox crashed and nothing has replaced it yet */
-    bool was_in_use;          /* restored: something used it when the daemon died */
-    unsigned failures;        /* starts and short lives in a row */
-    int64_t retry_at_us;      /* no new start before this, for that reason */
-};
 
 /* An asynchronous operation on a session; embedded by the caller, kept until done, which comes once
  * from the loop. */
@@ -294,10 +162,32 @@ void session_teardown_cancel(struct session *session);
 void session_replace(struct session *session, enum session_choice choice, const char *flavor,
                      const struct sandbox_limits *limits);
 
+/* The idle clock begins anew. */
+void session_note_activity(struct session *session);
+
+/* ERR_GONE "session_ended" with the reason, for a session that is ending or ended. */
+int session_gone_error(const struct session *session, struct error *err);
+
 /* Starts the sandbox in the background if there is none. */
 void session_preload(struct session *session);
 
+/* It has a sandbox, or will have one without being asked again. */
+bool session_expects_sandbox(const struct session *session);
+
+/* A new sandbox may be started although the last one has crashed and auto_restart is off. */
+void session_forgive_crash(struct session *session);
+
+/* The number of a new teardown token; earlier ones are void. */
+uint64_t session_new_teardown_number(struct session *session);
+
+/* A teardown token is good for the sandbox that it was used for first, as often as it comes, and
+ * never for one that was made after it. */
+bool session_spend_teardown(struct session *session, uint64_t number);
+
 /* --- use ----------------------------------------------------------------------------------- */
+
+/* The idle clock runs, and the sandbox may be evicted, while there are only weak holds. */
+enum hold_strength { HOLD_STRONG, HOLD_WEAK };
 
 struct session_hold;
 typedef void session_hold_fn(struct session_hold *hold);
@@ -329,7 +219,7 @@ void session_hold_begin(struct session_hold *hold, struct session *session, uint
  * from now on; sandbox and agent are set when its sandbox has been adopted, before
  * executions_on_process(); on_lost comes when the sandbox turns out to be dead. */
 void session_hold_restore(struct session_hold *hold, struct session *session,
-                          session_hold_fn *on_lost);
+                          enum hold_strength strength, session_hold_fn *on_lost);
 
 /* A granted use of something that only waits to be used: the idle clock goes on and the sandbox may
  * be evicted, but its loss is told as before. */
@@ -372,9 +262,35 @@ int session_learn_secrets(struct session *session, const char *json, struct erro
  * NULL without any. Borrowed for this turn of the loop: keep it with mask_ref(). */
 struct mask *session_mask(const struct session *session);
 
-/* Its state goes to the store at the end of the turn (no commit), where whatever is committed in
- * this turn has it, too. */
-void session_changed(struct session *session);
+/* --- reports of a reset --------------------------------------------------------------------- */
 
-/* An event of this session with its next sequence number; `data_json` is an object or NULL. */
-void session_emit(struct session *session, const char *type, const char *data_json);
+/* Its sandbox is another one than before and has none of its files: the next execution, or the next
+ * call of a tool, has to report that. */
+bool session_reset_is_pending(const struct session *session);
+
+/* That was reported by other means than an execution. */
+void session_acknowledge_reset(struct session *session);
+
+/* The execution reports it, and its record has to, too. */
+void session_report_reset(struct session *session, const char *execution_id);
+
+struct session_reset {
+    char execution_id[ID_SIZE]; /* "": to none yet */
+    struct end_reason reason;
+};
+
+/* The last report. */
+const struct session_reset *session_reported_reset(const struct session *session);
+
+/* --- what run/ keeps with it ----------------------------------------------------------------- */
+
+struct list *session_executions(const struct session *session); /* in memory, oldest first */
+struct list *session_contexts(const struct session *session);
+
+/* The number of a new execution: higher than all before, also than those of earlier daemons. */
+uint64_t session_new_execution_number(struct session *session);
+void session_restore_execution_number(struct session *session, uint64_t number);
+void session_count_execution(struct session *session); /* one was started */
+
+/* Takes the snapshot of its files after the last run of code, and leaves this one. */
+struct file_snapshot *session_exchange_files(struct session *session, struct file_snapshot *files);

@@ -326,6 +326,28 @@ void session_teardown_cancel(struct session *session)
     session_changed(session);
 }
 
+uint64_t session_new_teardown_number(struct session *session)
+{
+    session->teardown_spent = 0;
+    session_changed(session);
+    return ++session->teardown_number;
+}
+
+/* A URL that is found in a log later is worth nothing. */
+bool session_spend_teardown(struct session *session, uint64_t number)
+{
+    uint64_t spent = session->generation + 1;
+
+    if (number != session->teardown_number ||
+        (session->teardown_spent && session->teardown_spent != spent))
+        return false;
+    if (!session->teardown_spent) {
+        session->teardown_spent = spent;
+        session_changed(session);
+    }
+    return true;
+}
+
 /* At once: a daemon that is killed must not find the approval of one sandbox for a second one. */
 void session_revert_choice(struct session *session)
 {

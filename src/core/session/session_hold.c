@@ -232,6 +232,13 @@ static void mark_idle(struct session *session)
     session_update_idle(session);
 }
 
+void session_note_activity(struct session *session)
+{
+    session->last_activity = stamp_now(session->core);
+    clocks_arm(session);
+    session_changed(session);
+}
+
 /* Of those that may be evicted it is the warmest now. */
 void session_touch(struct session *session)
 {
@@ -444,18 +451,6 @@ void session_hold_begin(struct session_hold *hold, struct session *session, uint
     session_serve_soon(session);
 }
 
-void session_hold_restore(struct session_hold *hold, struct session *session,
-                          session_hold_fn *on_lost)
-{
-    struct stamp last_activity = session->last_activity;
-
-    *hold = (struct session_hold){ .on_lost = on_lost,
-                                   .session = session,
-                                   .generation = session->generation };
-    count_hold(session, hold);
-    session->last_activity = last_activity;
-}
-
 static void end_granted(struct session *session, struct session_hold *hold)
 {
     hold->granted = false;
@@ -476,6 +471,21 @@ void session_hold_weaken(struct session_hold *hold)
     list_remove(&hold->node);
     list_append(&session->weak, &hold->node);
     mark_idle(session);
+}
+
+/* A restored hold is no activity: the idle clock goes on where it was. */
+void session_hold_restore(struct session_hold *hold, struct session *session,
+                          enum hold_strength strength, session_hold_fn *on_lost)
+{
+    struct stamp last_activity = session->last_activity;
+
+    *hold = (struct session_hold){ .on_lost = on_lost,
+                                   .session = session,
+                                   .generation = session->generation };
+    count_hold(session, hold);
+    if (strength == HOLD_WEAK)
+        session_hold_weaken(hold);
+    session->last_activity = last_activity;
 }
 
 void session_hold_retry(struct session_hold *hold, uint64_t generation)
@@ -570,6 +580,16 @@ void session_preload(struct session *session)
         session_want_sandbox(session);
     else if (sandbox && sandbox_state(sandbox) == SANDBOX_DESTROYING)
         session->wanted = true;
+}
+
+bool session_expects_sandbox(const struct session *session)
+{
+    return session->wanted || (session->sandbox && sandbox_is_coming_or_up(session->sandbox));
+}
+
+void session_forgive_crash(struct session *session)
+{
+    session->crashed = false;
 }
 
 static void count_failure(struct session *session)
@@ -738,6 +758,18 @@ void session_on_sandbox_leaving(struct session *session, const struct end_reason
     if (was_used)
         mark_idle(session);
     session_serve_soon(session);
+}
+
+void session_lose_restored_holds(struct session *session, const struct end_reason *reason)
+{
+    if (session->active_holds || !list_is_empty(&session->weak))
+        session_on_sandbox_leaving(session, reason);
+}
+
+void session_adopt_sandbox(struct session *session, struct sandbox *sandbox)
+{
+    assert(!session->sandbox);
+    session->sandbox = sandbox;
 }
 
 void session_on_sandbox_stuck(struct session *session, const struct error *err)

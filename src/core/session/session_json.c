@@ -53,7 +53,7 @@ static void put_record_secrets(struct json_writer *json, const json_t *spec)
     json_put_raw(json, "secrets", text ? text : "[]");
 }
 
-static void put_kept(struct json_writer *json, bool keeps, const struct session_kept *kept)
+static void put_kept(struct json_writer *json, bool keeps, const struct session_archive *kept)
 {
     json_put_bool(json, "keep_files", keeps);
     if (!kept->bytes) {
@@ -330,9 +330,9 @@ static void put_record_policy(struct json_writer *json, const struct session_rec
     put_record_limits(json, spec);
     put_record_secrets(json, spec);
     put_kept(json, json_is_true(json_object_get(spec, "keep_files")),
-             &(struct session_kept){ .bytes = (uint64_t)get_int(spec, "kept_bytes"),
-                                     .wall_us = get_int(spec, "kept_at_us"),
-                                     .generation = (uint64_t)get_int(spec, "kept_generation") });
+             &(struct session_archive){ .bytes = (uint64_t)get_int(spec, "kept_bytes"),
+                                        .wall_us = get_int(spec, "kept_at_us"),
+                                        .generation = (uint64_t)get_int(spec, "kept_generation") });
     put_timeout(json, "timeout", get_int(spec, "timeout_ms"));
     put_timeout(json, "idle_timeout", record->idle_timeout_ms);
     put_timeout(json, "max_lifetime", record->max_lifetime_ms);

@@ -3,7 +3,6 @@
 
 #include "core/session/session_observer.h"
 
-#include "base/str.h"
 #include "core/money/budget.h"
 #include "core/money/flavor.h"
 #include "core/session/session_private.h"
@@ -35,7 +34,7 @@ static void on_gone(struct session *session, const struct sandbox *sandbox)
 
 static void on_archived(struct session *session, uint64_t bytes, uint64_t generation)
 {
-    session->kept = (struct session_kept){
+    session->kept = (struct session_archive){
         .bytes = bytes,
         .wall_us = clock_wall_us(loop_clock(session->core->loop)),
         .generation = generation,
@@ -68,11 +67,6 @@ static bool has_archive(const struct session *session)
     return session->kept.bytes > 0;
 }
 
-static uint32_t known_oom_kills(const struct session *session, const char *sandbox_id)
-{
-    return str_equal(session->oom_sandbox_id, sandbox_id) ? session->oom_kills : 0;
-}
-
 static int64_t ends_in_ms(const struct session *session)
 {
     int64_t left_ms;
@@ -98,6 +92,6 @@ const struct sandbox_observer session_observer = {
     .keeps_files = keeps_files,
     .has_archive = has_archive,
     .forgives_death = session_forgives_death,
-    .known_oom_kills = known_oom_kills,
+    .known_oom_kills = session_known_oom_kills,
     .ends_in_ms = ends_in_ms,
 };

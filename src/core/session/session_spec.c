@@ -260,9 +260,9 @@ static void apply_spec(struct session *session, const struct spec *spec)
     session->teardown_number = (uint64_t)spec->teardown_number;
     session->teardown_spent = (uint64_t)spec->teardown_spent;
     session->keep_files = spec->keep_files;
-    session->kept = (struct session_kept){ .bytes = (uint64_t)spec->kept_bytes,
-                                           .wall_us = spec->kept_at_us,
-                                           .generation = (uint64_t)spec->kept_generation };
+    session->kept = (struct session_archive){ .bytes = (uint64_t)spec->kept_bytes,
+                                              .wall_us = spec->kept_at_us,
+                                              .generation = (uint64_t)spec->kept_generation };
     if (spec->teardown)
         timer_arm_in(&session->teardown, 0);
     session->number = (uint64_t)spec->number;

@@ -1,4 +1,5 @@
 #include "core/session/storage.h"
+#include "core/session/session_private.h"
 
 #include "base/alloc.h"
 #include "base/log.h"

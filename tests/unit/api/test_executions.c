@@ -36,7 +36,7 @@ static int teardown(void **state)
 
 static char *executions(const char *rest)
 {
-    return xasprintf("/api/v1/sessions/%s/executions%s", session->id, rest);
+    return xasprintf("/api/v1/sessions/%s/executions%s", session_id(session), rest);
 }
 
 /* Sends a POST of an execution and leaves it open. */
@@ -122,7 +122,7 @@ static void a_caller_who_is_to_come_back_does_not_stop_the_program(void **state)
         assert_false(caller_poll(&front, &caller, &answer));
         caller_close(&front, &caller);
         assert_int_equal(fake_programs_last()->signal_count, 0);
-        assert_int_equal(session->active_holds, i + 1);
+        assert_int_equal(session_active_holds(session), i + 1);
     }
 }
 
@@ -237,7 +237,7 @@ static void a_long_poll_ends_with_the_program_or_the_time(void **state)
     scoped(free) char *id = run_in_background("{\"argv\":[\"/bin/sleep\"],\"background\":true}");
     scoped(free) char *text = xasprintf(
         "GET /api/v1/sessions/%s/executions/%s?wait=5 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        session->id, id);
+        session_id(session), id);
     struct caller first, second;
     struct answer answer = { 0 };
 
@@ -268,7 +268,7 @@ static void an_ended_execution_is_answered_from_its_record(void **state)
     fake_program_write(fake_programs_last(), "kept");
     fake_program_exit(fake_programs_last(), 2);
     world_settle(&front.world);
-    assert_null(execution_find(front.world.core, session->id, id));
+    assert_null(execution_find(front.world.core, session_id(session), id));
     answer = get(id, "");
     assert_int_equal(answer.status, 200);
     assert_string_equal(text_of(&answer, "stdout"), "kept");
@@ -389,7 +389,7 @@ static void a_follower_gets_bytes_as_they_come_until_the_end(void **state)
     scoped(free) char *id = run_in_background("{\"argv\":[\"a\"],\"background\":true}");
     scoped(free) char *text = xasprintf(
         "GET /api/v1/sessions/%s/executions/%s/output?follow=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        session->id, id);
+        session_id(session), id);
     struct caller caller;
     scoped(answer_fini) struct answer answer = { 0 };
 
@@ -495,7 +495,7 @@ static void more_input_than_the_pipe_holds_waits_for_the_program(void **state)
     scoped(free) char *head = xasprintf(
         "POST /api/v1/sessions/%s/executions/%s/stdin?eof=1 HTTP/1.1\r\nHost: localhost\r\n"
         "Content-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n",
-        session->id, id, SIZE);
+        session_id(session), id, SIZE);
     scoped(free) char *body = xcalloc(1, SIZE);
     scoped(answer_fini) struct answer answer = { 0 };
     struct caller caller;
@@ -626,7 +626,7 @@ static void an_ephemeral_execute_is_answered_when_its_session_is_gone(void **sta
 static void execute_in_a_session_keeps_it_whatever_happens(void **state)
 {
     scoped(free) char *body =
-        xasprintf("{\"code\":\"loop\",\"timeout\":2,\"session_id\":\"%s\"}", session->id);
+        xasprintf("{\"code\":\"loop\",\"timeout\":2,\"session_id\":\"%s\"}", session_id(session));
     struct caller caller;
     scoped(answer_fini) struct answer answer = { 0 };
 
@@ -636,7 +636,7 @@ static void execute_in_a_session_keeps_it_whatever_happens(void **state)
     world_advance(&front.world, 2001);
     assert_true(caller_poll(&front, &caller, &answer));
     assert_string_equal(text_of(&answer, "state"), "timeout");
-    assert_non_null(world_find(&front.world, session->id));
+    assert_non_null(world_find(&front.world, session_id(session)));
     caller_close(&front, &caller);
 }
 

@@ -257,7 +257,7 @@ static void every_route_of_a_session_is_404_for_a_stranger(void **state)
         if (route->session == API_NO_SESSION)
             continue;
         for (size_t i = 0; i < ARRAY_LENGTH(strangers); i++) {
-            scoped(free) char *path = fill_path(route->path, session->id);
+            scoped(free) char *path = fill_path(route->path, session_id(session));
             scoped(answer_fini) struct answer answer =
                 call(&front, http_method_name(route->method), path, strangers[i], NULL);
 
@@ -267,7 +267,7 @@ static void every_route_of_a_session_is_404_for_a_stranger(void **state)
         }
     }
     assert_true(tried > 40);
-    assert_non_null(world_find(&front.world, session->id));
+    assert_non_null(world_find(&front.world, session_id(session)));
 }
 
 /* --- small functions ------------------------------------------------------------------------- */

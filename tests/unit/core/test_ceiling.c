@@ -106,12 +106,12 @@ static void defaults_are_cut_to_the_ceiling(void **state)
                                                          .timeout_ms = HOUR_MS,
                                                          .network = MAX_NETWORK_NONE };
     session = world_open_simple(world, "ann", NULL);
-    assert_int_equal(session->limits.memory_bytes, 1ULL << 30);
-    assert_int_equal(session->limits.cpu_millis, 500);
-    assert_int_equal(session->max_lifetime_ms, HOUR_MS);
-    assert_int_equal(session->timeout_ms, HOUR_MS);
+    assert_int_equal(session_limits(session)->memory_bytes, 1ULL << 30);
+    assert_int_equal(session_limits(session)->cpu_millis, 500);
+    assert_int_equal(session_max_lifetime_ms(session), HOUR_MS);
+    assert_int_equal(session_timeout_ms(session), HOUR_MS);
     assert_int_equal(session_lease_remaining_ms(session), HOUR_MS);
-    assert_int_equal(session->network, NETWORK_NONE);
+    assert_int_equal(session_network(session), NETWORK_NONE);
 }
 
 static void an_owner_with_a_row_has_limits_of_its_own(void **state)
@@ -164,7 +164,7 @@ static void clocks_cannot_be_moved_beyond_it_later(void **state)
     assert_int_equal(session_patch(session, &patch, &err), 0);
     patch.idle_timeout_ms = HOUR_MS + 1;
     assert_int_equal(session_patch(session, &patch, &err), -1);
-    assert_int_equal(session->max_lifetime_ms, 25 * HOUR_MS);
+    assert_int_equal(session_max_lifetime_ms(session), 25 * HOUR_MS);
 }
 
 static void another_flavor_cannot_have_more_than_the_owner_may(void **state)
@@ -184,7 +184,7 @@ static void another_flavor_cannot_have_more_than_the_owner_may(void **state)
     assert_int_equal(
         choice_make(session, &(struct choice_request){ .flavor = "big" }, &answer, &err), -1);
     assert_string_equal(err.name, "over_limit");
-    assert_string_equal(session->flavor, "small");
+    assert_string_equal(session_flavor(session), "small");
     assert_int_equal(
         choice_make(session, &(struct choice_request){ .limits = { .memory_bytes = 5ULL << 30 } },
                     &answer, &err),

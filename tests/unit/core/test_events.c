@@ -124,7 +124,7 @@ static void a_watcher_hears_only_its_session_and_its_owner(void **state)
     struct tried tried;
 
     watch(world, &one);
-    memcpy(one.watcher.session_id, session->id, ID_SIZE);
+    memcpy(one.watcher.session_id, session_id(session), ID_SIZE);
     watch(world, &anns);
     anns.watcher.owner = "ann";
     world_open_simple(world, "bob", NULL);
@@ -164,7 +164,7 @@ static void numbers_go_on_after_a_restart(void **state)
     struct tried tried;
     struct seen seen;
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     world_restart(world);
     watch(world, &seen);
     world_use(world, world_find(world, id), &tried);
@@ -231,7 +231,7 @@ static void the_json_of_a_session_agrees_with_its_clocks(void **state)
         const json_t *next = json_object_get(json, "next_end");
         const json_t *sandbox = json_object_get(json, "sandbox");
 
-        assert_string_equal(json_string_value(json_object_get(json, "id")), session->id);
+        assert_string_equal(json_string_value(json_object_get(json, "id")), session_id(session));
         assert_string_equal(json_string_value(json_object_get(json, "state")), "open");
         assert_true(json_is_null(json_object_get(json, "end_reason")));
         assert_string_equal(json_string_value(json_object_get(next, "reason")), "lease");

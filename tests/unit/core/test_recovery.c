@@ -1,6 +1,7 @@
 #include "core/metrics.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/sandbox.h"
+#include "core/session/session_private.h"
 #include "harness/fake_agent.h"
 #include "harness/world.h"
 
@@ -65,19 +66,19 @@ static void a_living_sandbox_is_adopted_and_keeps_its_generation(void **state)
     char id[ID_SIZE];
     char sandbox[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
-    memcpy(sandbox, sandbox_id(session->sandbox), sizeof(sandbox));
+    memcpy(id, session_id(session), sizeof(id));
+    memcpy(sandbox, sandbox_id(session_sandbox(session)), sizeof(sandbox));
     for (int i = 0; i < 3; i++)
         world_restart(world);
     session = world_find(world, id);
-    assert_string_equal(sandbox_id(session->sandbox), sandbox);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_int_equal(session->generation, 1);
+    assert_string_equal(sandbox_id(session_sandbox(session)), sandbox);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+    assert_int_equal(session_generation(session), 1);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(tried.hold.generation, 1);
-    assert_false(session->reset_pending);
+    assert_false(session_reset_is_pending(session));
     fake_backend_kill(world->backend, sandbox);
     world_settle(world);
     assert_int_equal(tried.lost, 1);
@@ -105,14 +106,14 @@ static void everything_about_a_session_survives(void **state)
     world_restart(world);
     session = session_find(world->core, "ann", false, "key:build");
     assert_non_null(session);
-    assert_string_equal(session->id, opened.op.id);
-    assert_string_equal(session->on_behalf_of, "carol");
-    assert_string_equal(session->labels_json, "{\"team\":\"core\"}");
-    assert_string_equal(session->env_json, "{\"A\":\"1\"}");
-    assert_int_equal(session->limits.pids, 33);
-    assert_int_equal(session->limits.memory_bytes, 2ULL << 30);
-    assert_int_equal(session->network, NETWORK_OPEN);
-    assert_int_equal(session->timeout_ms, 100000);
+    assert_string_equal(session_id(session), opened.op.id);
+    assert_string_equal(session_on_behalf_of(session), "carol");
+    assert_string_equal(session_labels_json(session), "{\"team\":\"core\"}");
+    assert_string_equal(session_env_json(session), "{\"A\":\"1\"}");
+    assert_int_equal(session_limits(session)->pids, 33);
+    assert_int_equal(session_limits(session)->memory_bytes, 2ULL << 30);
+    assert_int_equal(session_network(session), NETWORK_OPEN);
+    assert_int_equal(session_timeout_ms(session), 100000);
     assert_int_equal(session->on_timeout, TIMEOUT_PAUSE);
     assert_false(session->auto_restart);
     assert_false(session->auto_resume);
@@ -126,12 +127,12 @@ static void a_sandbox_that_died_meanwhile_is_a_crash_and_the_session_stays(void 
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    memcpy(id, session_id(session), sizeof(id));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_restart(world);
     session = world_find(world, id);
     assert_non_null(session);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(fake_backend_count(world->backend), 0);
     assert_int_equal(world_events(world, id, "sandbox.crashed"), 1);
     world_use(world, session, &tried);
@@ -146,15 +147,15 @@ static void a_sandbox_that_cannot_be_asked_about_is_kept(void **state)
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     fake_backend_refuse(world->backend, FAKE_ADOPT, 3, ERR_BACKEND);
     world_restart(world);
     session = world_find(world, id);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_UNKNOWN);
     assert_int_equal(fake_backend_count(world->backend), 1);
     world_advance(world, 5000);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_int_equal(session->generation, 1);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+    assert_int_equal(session_generation(session), 1);
 }
 
 /* --- a sandbox that does not answer concerns its session alone ------------------------------- */
@@ -166,7 +167,7 @@ static struct session *restart_with_silent_init(struct world *world)
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     session_hold_end(&tried.hold);
     commit_all(world);
     world_kill(world, false);
@@ -174,7 +175,7 @@ static struct session *restart_with_silent_init(struct world *world)
     world_start(world);
     fake_agent_be_silent(false);
     session = world_find(world, id);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_UNKNOWN);
     return session;
 }
 
@@ -206,7 +207,7 @@ static void a_sandbox_that_stays_silent_is_replaced(void **state)
 
     world_advance(world, world->config.sandbox.silence_timeout_ms + 1);
     assert_int_equal(fake_backend_count(world->backend), 0);
-    assert_int_equal(world_events(world, session->id, "sandbox.crashed"), 1);
+    assert_int_equal(world_events(world, session_id(session), "sandbox.crashed"), 1);
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(tried.hold.generation, 2);
@@ -224,7 +225,7 @@ static void a_silent_sandbox_can_be_paused_resumed_and_torn_down(void **state)
     world_settle(world);
     assert_int_equal(paused.done, 1);
     assert_int_equal(paused.op.err.code, ERR_NONE);
-    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session_sandbox(session))));
     world_use(world, session, &tried); /* resumes it, and its init answers now */
     world_settle(world);
     assert_int_equal(tried.ready, 1);
@@ -256,9 +257,9 @@ static void what_a_paused_sandbox_was_asked_fails(void **state)
     struct session *session = open_used(world, &tried);
 
     fake_agent_be_silent(true);
-    fake_agent_lose(sandbox_agent(session->sandbox));
+    fake_agent_lose(sandbox_agent(session_sandbox(session)));
     world_advance(world, 100);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_UNKNOWN);
     assert_non_null(tried.hold.agent);
     agent_signal(tried.hold.agent, 1, 9, SCOPE_PROCESS, &asked.request, on_asked);
     session_pause(session, &paused.op, on_controlled);
@@ -277,17 +278,17 @@ static void a_backend_that_does_not_answer_delays_no_start(void **state)
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     world_kill(world, false);
     fake_backend_hold(world->backend, FAKE_ADOPT, true);
     fake_backend_hold(world->backend, FAKE_LIST, true);
     world_start(world);
-    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(session_sandbox(world_find(world, id))), SANDBOX_UNKNOWN);
     (void)open_used(world, &tried);
     fake_backend_hold(world->backend, FAKE_LIST, false);
     fake_backend_hold(world->backend, FAKE_ADOPT, false);
     world_settle(world);
-    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(world_find(world, id))), SANDBOX_READY);
     assert_int_equal(fake_backend_count(world->backend), 2);
     session_hold_end(&tried.hold);
 }
@@ -302,8 +303,8 @@ static void a_sandbox_frozen_by_an_unrecorded_pause_is_thawed(void **state)
     char id[ID_SIZE];
     char sandbox[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
-    memcpy(sandbox, sandbox_id(session->sandbox), sizeof(sandbox));
+    memcpy(id, session_id(session), sizeof(id));
+    memcpy(sandbox, sandbox_id(session_sandbox(session)), sizeof(sandbox));
     session_hold_end(&tried.hold);
     commit_all(world);
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
@@ -314,10 +315,10 @@ static void a_sandbox_frozen_by_an_unrecorded_pause_is_thawed(void **state)
     world_start(world);
     world_settle(world);
     session = world_find(world, id);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
     assert_false(fake_backend_is_frozen(world->backend, sandbox));
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_int_equal(session->generation, 1);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+    assert_int_equal(session_generation(session), 1);
 }
 
 static void a_recorded_pause_that_did_not_reach_the_kernel_is_made_true(void **state)
@@ -327,7 +328,7 @@ static void a_recorded_pause_that_did_not_reach_the_kernel_is_made_true(void **s
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     session_pause(session, NULL, NULL);
@@ -338,9 +339,9 @@ static void a_recorded_pause_that_did_not_reach_the_kernel_is_made_true(void **s
     world_start(world);
     world_settle(world);
     session = world_find(world, id);
-    assert_int_equal(session->state, SESSION_PAUSED);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
-    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
+    assert_int_equal(session_state(session), SESSION_PAUSED);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_FROZEN);
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session_sandbox(session))));
 }
 
 static void a_session_paused_before_a_restart_is_resumed_when_asked(void **state)
@@ -351,7 +352,7 @@ static void a_session_paused_before_a_restart_is_resumed_when_asked(void **state
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     session_hold_end(&tried.hold);
     session_pause(session, NULL, NULL);
     commit_all(world);
@@ -361,9 +362,9 @@ static void a_session_paused_before_a_restart_is_resumed_when_asked(void **state
     world_settle(world);
     assert_int_equal(resumed.done, 1);
     assert_int_equal(resumed.op.err.code, ERR_NONE);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
     world_settle(world);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
 }
 
 static void no_pause_is_said_to_have_worked_that_was_overtaken(void **state)
@@ -381,8 +382,8 @@ static void no_pause_is_said_to_have_worked_that_was_overtaken(void **state)
     assert_int_equal(paused.done + resumed.done, 0);
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_settle(world);
-    assert_int_equal(session->state, SESSION_OPEN);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(session_state(session), SESSION_OPEN);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     assert_int_equal(resumed.op.err.code, ERR_NONE);
     assert_int_equal(paused.done + resumed.done, 2);
     assert_int_equal(paused.op.err.code, ERR_CONFLICT);
@@ -423,7 +424,7 @@ static void a_pause_that_takes_too_long_is_answered(void **state)
     assert_true(paused.op.err.retryable);
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_settle(world);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_FROZEN);
 }
 
 /* --- death that nobody has told yet ------------------------------------------------------------
@@ -437,7 +438,7 @@ static void a_use_right_behind_a_death_gets_a_new_sandbox(void **state)
     struct tried second = { 0 };
 
     session_hold_end(&tried.hold);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_use(world, session, &second);
     world_settle(world);
     assert_int_equal(second.ready, 1);
@@ -456,11 +457,11 @@ static void a_refused_connection_fails_no_use(void **state)
 
     session_hold_end(&tried.hold);
     fake_backend_refuse_connect(world->backend, true);
-    fake_agent_lose(sandbox_agent(session->sandbox));
+    fake_agent_lose(sandbox_agent(session_sandbox(session)));
     world_use(world, session, &second);
     world_advance(world, 50);
     assert_int_equal(second.ready, 0);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     fake_backend_refuse_connect(world->backend, false);
     world_advance(world, 1000);
     assert_int_equal(second.ready, 1);
@@ -518,7 +519,7 @@ static void what_was_half_made_is_undone(void **state)
     char id[ID_SIZE];
 
     for (int effect = 0; effect < 2; effect++) {
-        memcpy(id, session->id, sizeof(id));
+        memcpy(id, session_id(session), sizeof(id));
         fake_backend_hold(world->backend, FAKE_CREATE, true);
         world_use(world, session, &tried);
         world_kill(world, effect);
@@ -566,7 +567,7 @@ static void a_teardown_that_was_under_way_is_finished_and_the_session_stays(void
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     session_teardown(session, END_TEARDOWN);
@@ -576,7 +577,7 @@ static void a_teardown_that_was_under_way_is_finished_and_the_session_stays(void
     world_start(world);
     session = world_find(world, id);
     assert_non_null(session);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.generation, 2);
     session_hold_end(&tried.hold);
@@ -606,10 +607,10 @@ static void a_backend_that_cannot_list_does_not_stop_the_start(void **state)
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     fake_backend_refuse(world->backend, FAKE_LIST, 1, ERR_BACKEND);
     world_restart(world);
-    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(world_find(world, id))), SANDBOX_READY);
 }
 
 static void a_paused_session_stays_paused_and_thaws_later(void **state)
@@ -619,18 +620,18 @@ static void a_paused_session_stays_paused_and_thaws_later(void **state)
     struct session *session = open_used(world, &tried);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     session_hold_end(&tried.hold);
     session_pause(session, NULL, NULL);
     world_settle(world);
     world_restart(world);
     session = world_find(world, id);
-    assert_int_equal(session->state, SESSION_PAUSED);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
+    assert_int_equal(session_state(session), SESSION_PAUSED);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_FROZEN);
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(tried.hold.generation, 1);
-    assert_false(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
+    assert_false(fake_backend_is_frozen(world->backend, sandbox_id(session_sandbox(session))));
     session_hold_end(&tried.hold);
 }
 
@@ -673,10 +674,11 @@ static void records_without_times_or_durations_get_those_of_the_settings_and_end
     commit_all(world);
     world_restart(world);
     assert_int_equal(world->core->sessions_by_id.count, 3);
-    list_for_each (session, &world->core->sessions, node) {
-        assert_int_equal(session->idle_timeout_ms, world->config.session.idle_timeout_ms);
-        assert_int_equal(session->max_lifetime_ms, world->config.session.max_lifetime_ms);
-        assert_true(session->created.wall_us > 0 && session->last_activity.wall_us > 0);
+    session_for_each (session, world->core) {
+        assert_int_equal(session_idle_timeout_ms(session), world->config.session.idle_timeout_ms);
+        assert_int_equal(session_max_lifetime_ms(session), world->config.session.max_lifetime_ms);
+        assert_true(session_created(session).wall_us > 0 &&
+                    session_last_activity(session).wall_us > 0);
     }
     world_restart(world); /* the clocks do not begin anew each time */
     world_advance(world, world->config.session.idle_timeout_ms + 1000);
@@ -693,14 +695,14 @@ static void a_storm_of_restarts_leaks_nothing(void **state)
     for (int i = 0; i < 5; i++) {
         struct session *session = open_used(world, &tried);
 
-        memcpy(ids[i], session->id, ID_SIZE);
+        memcpy(ids[i], session_id(session), ID_SIZE);
     }
     for (int i = 0; i < 20; i++)
         world_restart(world);
     assert_int_equal(fake_backend_count(world->backend), 5);
     assert_int_equal(capacity_held(world->core->capacity), 5);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(world_find(world, ids[i])->generation, 1);
+        assert_int_equal(session_generation(world_find(world, ids[i])), 1);
 }
 
 static void a_thousand_live_sandboxes_are_adopted_without_waiting_for_each_other(void **state)

@@ -108,8 +108,8 @@ static struct execution *start(void)
     bool is_repeated = true;
     struct error err = { 0 };
     struct execution *execution = start_execution(
-        world.core, session->id, &(struct execution_request){ .argv = argv, .timeout_ms = -1 },
-        &is_repeated, &err);
+        world.core, session_id(session),
+        &(struct execution_request){ .argv = argv, .timeout_ms = -1 }, &is_repeated, &err);
 
     assert_non_null(execution);
     assert_false(is_repeated);

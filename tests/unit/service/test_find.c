@@ -66,7 +66,7 @@ static void make_ended(struct world *world, char id[ID_SIZE])
     struct session *session = world_open_simple(world, "ann", "build");
     struct ended ended;
 
-    memcpy(id, session->id, ID_SIZE);
+    memcpy(id, session_id(session), ID_SIZE);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(ended.done, 1);
 }
@@ -78,9 +78,9 @@ static void a_live_session_is_found_by_id_and_by_key(void **state)
     struct world *world = *state;
     const struct session *session = world_open_simple(world, "ann", "build");
 
-    assert_ptr_equal(find_live_session(world->core, &ann, session->id, NULL), session);
+    assert_ptr_equal(find_live_session(world->core, &ann, session_id(session), NULL), session);
     assert_ptr_equal(find_live_session(world->core, &ann, "key:build", NULL), session);
-    assert_ptr_equal(find_live_session(world->core, &admin, session->id, NULL), session);
+    assert_ptr_equal(find_live_session(world->core, &admin, session_id(session), NULL), session);
 }
 
 static void a_stranger_and_an_unknown_id_get_one_message(void **state)
@@ -90,12 +90,12 @@ static void a_stranger_and_an_unknown_id_get_one_message(void **state)
     char expected[128];
     struct error of_stranger = { 0 }, of_unknown = { 0 };
 
-    assert_null(find_live_session(world->core, &bob, session->id, &of_stranger));
+    assert_null(find_live_session(world->core, &bob, session_id(session), &of_stranger));
     assert_null(find_live_session(world->core, &ann, UNKNOWN, &of_unknown));
     assert_int_equal(of_stranger.code, ERR_NOT_FOUND);
     assert_string_equal(of_stranger.name, "session_not_found");
     assert_string_equal(of_unknown.name, of_stranger.name);
-    snprintf(expected, sizeof(expected), "session \"%s\" not found", session->id);
+    snprintf(expected, sizeof(expected), "session \"%s\" not found", session_id(session));
     assert_string_equal(of_stranger.message, expected);
     assert_string_equal(of_unknown.message, "session \"" UNKNOWN "\" not found");
 }
@@ -152,7 +152,7 @@ static void a_live_session_is_not_found_among_the_ended(void **state)
     const struct session *session = world_open_simple(world, "ann", "build");
     struct result result;
 
-    search(world, &ann, session->id, &result);
+    search(world, &ann, session_id(session), &result);
     assert_int_equal(result.ended.err.code, ERR_NOT_FOUND);
     ended_session_fini(&result.ended);
 }

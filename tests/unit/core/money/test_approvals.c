@@ -79,7 +79,7 @@ static int decide(struct world *world, struct session *session, bool approve, bo
     struct approval_decision decision = {
         .approve = approve, .for_session = for_session, .by = "eve", .reason = "because"
     };
-    int result = approval_decide(session->approval, &decision, err);
+    int result = approval_decide(session_approval(session), &decision, err);
 
     world_settle(world);
     return result;
@@ -123,11 +123,12 @@ static void a_free_flavor_takes_the_place_of_the_automatic_one(void **state)
 
     assert_int_equal(answer.outcome, CHOICE_MADE);
     assert_non_null(strstr(answer.message, "Files and processes are gone"));
-    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(session->sandbox)), 4ULL << 30);
-    assert_int_equal(session->limits.disk_bytes, 8ULL << 30);
-    assert_int_equal(session->limits.pids, 512);
-    assert_true(session->reset_pending);
-    assert_int_equal(session->generation, 2);
+    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(session_sandbox(session))),
+                     4ULL << 30);
+    assert_int_equal(session_limits(session)->disk_bytes, 8ULL << 30);
+    assert_int_equal(session_limits(session)->pids, 512);
+    assert_true(session_reset_is_pending(session));
+    assert_int_equal(session_generation(session), 2);
 }
 
 static void without_a_sandbox_asking_makes_the_automatic_one(void **state)
@@ -138,7 +139,7 @@ static void without_a_sandbox_asking_makes_the_automatic_one(void **state)
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
     assert_int_equal(choose(world, session, NULL).outcome, CHOICE_MADE);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
 }
 
 static void m5_a_chosen_sandbox_has_to_be_deleted_first(void **state)
@@ -160,7 +161,7 @@ static void m5_a_chosen_sandbox_has_to_be_deleted_first(void **state)
     assert_null(strstr(answer.message, "cannot be changed"));
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
-    assert_string_equal(session->flavor, "cpu-basic");
+    assert_string_equal(session_flavor(session), "cpu-basic");
     assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
 }
 
@@ -172,12 +173,12 @@ static void a_teardown_before_the_chosen_one_is_begun_takes_the_choice_back(void
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     choose(world, session, "gpu");
     approve(world, session, false);
-    assert_string_equal(session->flavor, "gpu");
+    assert_string_equal(session_flavor(session), "gpu");
     session_teardown(session, END_TEARDOWN);
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
-    assert_null(session->sandbox);
-    assert_string_equal(session->flavor, "cpu-basic");
+    assert_null(session_sandbox(session));
+    assert_string_equal(session_flavor(session), "cpu-basic");
     assert_int_equal(account_sums(account_open(session)).held, 0);
 }
 
@@ -198,7 +199,7 @@ static void malformed_requests_are_refused_before_anybody_is_asked(void **state)
     err = refused(session, &(struct choice_request){ .flavor = "gpu",
                                                      .limits = { .memory_bytes = 1 << 30 } });
     assert_non_null(strstr(err.message, "fixed"));
-    assert_null(session->approval);
+    assert_null(session_approval(session));
     assert_null(approvals_next(world->core->approvals, NULL));
 }
 
@@ -240,9 +241,9 @@ static void asking_changes_nothing_and_tells_what_it_would_cost(void **state)
     assert_int_equal(approval->estimated, 2000000);
     assert_string_equal(approval->requested_by, "agent");
     assert_int_equal(approval->expires.boot_us - approval->created.boot_us, 3600LL * 1000000);
-    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_int_equal(world_events(world, session->id, "approval.requested"), 1);
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "cpu-basic");
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+    assert_int_equal(world_events(world, session_id(session), "approval.requested"), 1);
 }
 
 static void the_same_question_has_the_same_approval_and_another_takes_its_place(void **state)
@@ -252,11 +253,11 @@ static void the_same_question_has_the_same_approval_and_another_takes_its_place(
     char first[ID_SIZE];
 
     choose(world, session, "gpu");
-    memcpy(first, session->approval->id, sizeof(first));
+    memcpy(first, session_approval(session)->id, sizeof(first));
     choose(world, session, "gpu");
-    assert_string_equal(session->approval->id, first);
+    assert_string_equal(session_approval(session)->id, first);
     choose(world, session, "cpu-upgrade");
-    assert_string_not_equal(session->approval->id, first);
+    assert_string_not_equal(session_approval(session)->id, first);
     assert_int_equal(approvals_find(world->core->approvals, first)->state, APPROVAL_CANCELLED);
 }
 
@@ -267,14 +268,14 @@ static void m15_what_is_approved_is_made_in_place_of_the_automatic_one(void **st
 
     choose(world, session, "gpu");
     approve(world, session, false);
-    assert_null(session->approval);
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_int_equal(sandbox_gpus(session->sandbox), 1);
+    assert_null(session_approval(session));
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+    assert_int_equal(sandbox_gpus(session_sandbox(session)), 1);
     assert_int_equal(fake_backend_count(world->backend), 1);
     assert_int_equal(only_one(world)->state, APPROVAL_APPROVED);
     assert_non_null(strstr(only_one(world)->result, "files are gone"));
-    assert_int_equal(world_events(world, session->id, "approval.decided"), 1);
+    assert_int_equal(world_events(world, session_id(session), "approval.decided"), 1);
 }
 
 static void what_is_approved_once_is_for_one_sandbox(void **state)
@@ -285,11 +286,11 @@ static void what_is_approved_once_is_for_one_sandbox(void **state)
 
     choose(world, session, "gpu");
     approve(world, session, false);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);
-    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "cpu-basic");
     session_hold_end(&tried.hold);
     assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
 }
@@ -303,7 +304,7 @@ static void what_is_approved_for_the_session_is_not_asked_again(void **state)
     approve(world, session, true);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
-    assert_string_equal(session->flavor, "cpu-basic");
+    assert_string_equal(session_flavor(session), "cpu-basic");
     assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_MADE);
 }
 
@@ -315,9 +316,9 @@ static void what_is_denied_changes_nothing_and_is_final(void **state)
     struct error err = { 0 };
 
     choose(world, session, "gpu");
-    approval = session->approval;
+    approval = session_approval(session);
     assert_int_equal(decide(world, session, false, false, &err), 0);
-    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "cpu-basic");
     assert_non_null(strstr(approval->result, "denied: because"));
     assert_int_equal(
         approval_decide(approval, &(struct approval_decision){ .approve = true }, &err), -1);
@@ -335,11 +336,11 @@ static void m32_an_approval_over_the_cap_stays_pending(void **state)
     choose(world, session, "gpu");
     assert_int_equal(decide(world, session, true, false, &err), -1);
     assert_string_equal(err.name, "cap_exceeded");
-    assert_non_null(session->approval);
-    assert_int_equal(session->approval->state, APPROVAL_PENDING);
+    assert_non_null(session_approval(session));
+    assert_int_equal(session_approval(session)->state, APPROVAL_PENDING);
     budget_patch(session, &(struct budget_patch){ .auto_approve = -1, .cap = 2000000 });
     approve(world, session, false);
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
 }
 
 static void another_price_was_not_approved(void **state)
@@ -350,7 +351,7 @@ static void another_price_was_not_approved(void **state)
     struct error err = { 0 };
 
     choose(world, session, "gpu");
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     flavors[3].price_per_hour *= 10;
     world_restart(world);
     session = world_find(world, id);
@@ -370,13 +371,13 @@ static void nothing_proceeds_when_nobody_decides(void **state)
     world_use(world, session, &tried);
     choose(world, session, "gpu");
     world_advance(world, 59 * MINUTE_MS);
-    assert_non_null(session->approval);
+    assert_non_null(session_approval(session));
     world_advance(world, MINUTE_MS);
-    assert_null(session->approval);
+    assert_null(session_approval(session));
     assert_int_equal(only_one(world)->state, APPROVAL_EXPIRED);
     assert_non_null(strstr(only_one(world)->result, "within 60 minutes"));
-    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
-    assert_int_equal(world_events(world, session->id, "approval.expired"), 1);
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "cpu-basic");
+    assert_int_equal(world_events(world, session_id(session), "approval.expired"), 1);
     session_hold_end(&tried.hold);
 }
 
@@ -384,18 +385,20 @@ static void expiry_goes_on_over_a_restart(void **state)
 {
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
+    struct session_patch endless = SESSION_PATCH_INIT;
     struct tried tried;
     char id[ID_SIZE];
 
     world->config.session.idle_timeout_ms = 0;
-    session->idle_timeout_ms = 0;
+    endless.idle_timeout_ms = 0;
+    assert_int_equal(session_patch(session, &endless, NULL), 0);
     choose(world, session, "gpu");
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     world_advance(world, 30 * MINUTE_MS);
     world_restart(world);
     session = world_find(world, id);
-    assert_non_null(session->approval);
-    assert_ptr_equal(session->approval, only_one(world));
+    assert_non_null(session_approval(session));
+    assert_ptr_equal(session_approval(session), only_one(world));
     world_advance(world, 29 * MINUTE_MS);
     assert_int_equal(only_one(world)->state, APPROVAL_PENDING);
     world_kill(world, false);
@@ -416,12 +419,12 @@ static void waiting_pins_no_slot_and_the_session_waits_for_the_decision(void **s
 
     choose(world, session, "gpu");
     world_advance(world, 30 * MINUTE_MS);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(fake_backend_count(world->backend), 0);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
     world_advance(world, 20 * MINUTE_MS);
     approve(world, session, false);
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
 }
 
 static void when_it_has_expired_the_idle_clock_ends_the_session(void **state)
@@ -430,7 +433,7 @@ static void when_it_has_expired_the_idle_clock_ends_the_session(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     choose(world, session, "gpu");
     world_advance(world, 61 * MINUTE_MS);
     assert_non_null(world_find(world, id));
@@ -460,21 +463,21 @@ static void a_replacement_that_had_begun_goes_on_after_a_restart(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     choose(world, session, "gpu");
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     session_pause(session, NULL, NULL);
     session_resume(session, NULL, NULL);
     approve(world, session, false);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_DESTROYING);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_DESTROYING);
     world_kill(world, false);
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_start(world);
     world_settle(world);
     session = world_find(world, id);
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_int_equal(session->generation, 2);
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+    assert_int_equal(session_generation(session), 2);
     assert_int_equal(fake_backend_count(world->backend), 1);
     assert_int_equal(account_sums(account_open(session)).held, 2000000);
 }
@@ -510,10 +513,10 @@ static void killed_at_any_moment_a_decision_is_whole(void **state)
         char id[ID_SIZE];
         bool approved;
 
-        memcpy(id, session->id, sizeof(id));
+        memcpy(id, session_id(session), sizeof(id));
         choose(world, session, "gpu");
-        memcpy(approval, session->approval->id, sizeof(approval));
-        assert_int_equal(approval_decide(session->approval, &decision, &err), 0);
+        memcpy(approval, session_approval(session)->id, sizeof(approval));
+        assert_int_equal(approval_decide(session_approval(session), &decision, &err), 0);
         for (int i = 0; i < turns / 2; i++)
             loop_turn(world->loop, 0);
         world_kill(world, turns & 1);
@@ -521,10 +524,11 @@ static void killed_at_any_moment_a_decision_is_whole(void **state)
         world_settle(world);
         session = world_find(world, id);
         approved = approvals_find(world->core->approvals, approval)->state == APPROVAL_APPROVED;
-        assert_int_equal(session->approval == NULL, approved);
+        assert_int_equal(session_approval(session) == NULL, approved);
         world_use(world, session, &tried);
         world_settle(world);
-        assert_string_equal(sandbox_flavor(session->sandbox), approved ? "gpu" : "cpu-basic");
+        assert_string_equal(sandbox_flavor(session_sandbox(session)),
+                            approved ? "gpu" : "cpu-basic");
         session_hold_end(&tried.hold);
         world_end(world, session, END_DELETED, &(struct ended){ 0 });
     }

@@ -100,7 +100,7 @@ static void the_automatic_sandbox_costs_nothing(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
 
     world_advance(world, 10 * HOUR_MS);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     assert_int_equal(budget_spent(session), 0);
     assert_int_equal(fake_store_count(world->store, STORE_DOCUMENTS), 0);
 }
@@ -110,10 +110,10 @@ static void e14_replacing_the_automatic_sandbox_holds_the_first_hour(void **stat
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
 
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     assert_int_equal(choose(world, session, "gpu"), CHOICE_MADE);
     assert_int_equal(sums_of(session).held, USD(2.00));
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
@@ -124,8 +124,8 @@ static void e14_a_replacement_over_the_cap_is_asked_for(void **state)
 
     set_cap(session, USD(1.99));
     assert_int_equal(choose(world, session, "gpu"), CHOICE_ASKED);
-    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
-    assert_non_null(strstr(session->approval->question, "exceeds the remaining $1.99"));
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "cpu-basic");
+    assert_non_null(strstr(session_approval(session)->question, "exceeds the remaining $1.99"));
     assert_int_equal(sums_of(session).held, 0);
 }
 
@@ -143,7 +143,7 @@ static void m18_an_early_end_gives_the_unused_half_hour_back(void **state)
     assert_int_equal(sums_of(session).spent, USD(1.00));
     assert_int_equal(sums_of(session).held, 0);
     assert_int_equal(owner_spent(world, "ann"), USD(1.00));
-    assert_int_equal(world_events(world, session->id, "budget.charged"), 1);
+    assert_int_equal(world_events(world, session_id(session), "budget.charged"), 1);
     world_advance(world, HOUR_MS);
     assert_int_equal(budget_spent(session), USD(1.00));
 }
@@ -171,15 +171,15 @@ static void m19_a_refused_renewal_ends_the_sandbox_with_reason_budget(void **sta
     set_cap(session, USD(3.00));
     choose(world, session, "gpu");
     world_advance(world, 56 * MINUTE_MS);
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
     world_advance(world, MINUTE_MS);
-    assert_null(session->sandbox);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_null(session_sandbox(session));
+    assert_int_equal(session_state(session), SESSION_OPEN);
     assert_int_equal(budget_spent(session), USD(1.90));
     assert_int_equal(sums_of(session).held, 0);
-    assert_int_equal(world_events(world, session->id, "budget.exhausted"), 1);
-    assert_string_equal(session->flavor, "cpu-basic");
-    assert_int_equal(session->previous_end.kind, END_BUDGET);
+    assert_int_equal(world_events(world, session_id(session), "budget.exhausted"), 1);
+    assert_string_equal(session_flavor(session), "cpu-basic");
+    assert_int_equal(session_previous_end(session)->kind, END_BUDGET);
 }
 
 /* The session is not left with a failure alone: a person is asked, and decides when there is money
@@ -194,19 +194,19 @@ static void at_the_cap_the_question_stays_pending_for_a_person(void **state)
     set_cap(session, USD(3.00));
     choose(world, session, "gpu");
     world_advance(world, 57 * MINUTE_MS);
-    assert_null(session->sandbox);
-    assert_non_null(session->approval);
-    assert_string_equal(session->approval->flavor, "gpu");
-    assert_non_null(strstr(session->approval->question, "cap of $3"));
+    assert_null(session_sandbox(session));
+    assert_non_null(session_approval(session));
+    assert_string_equal(session_approval(session)->flavor, "gpu");
+    assert_non_null(strstr(session_approval(session)->question, "cap of $3"));
 
-    assert_int_equal(approval_decide(session->approval, &decision, &err), -1);
+    assert_int_equal(approval_decide(session_approval(session), &decision, &err), -1);
     assert_string_equal(err.name, "cap_exceeded");
-    assert_int_equal(session->approval->state, APPROVAL_PENDING);
+    assert_int_equal(session_approval(session)->state, APPROVAL_PENDING);
     set_cap(session, USD(10.00));
-    assert_int_equal(approval_decide(session->approval, &decision, &err), 0);
+    assert_int_equal(approval_decide(session_approval(session), &decision, &err), 0);
     world_settle(world);
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
-    assert_null(session->approval);
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
+    assert_null(session_approval(session));
 }
 
 static void a_renewal_that_fits_goes_on(void **state)
@@ -217,10 +217,10 @@ static void a_renewal_that_fits_goes_on(void **state)
     set_cap(session, USD(4.00));
     choose(world, session, "gpu");
     world_advance(world, 90 * MINUTE_MS);
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
     assert_int_equal(budget_spent(session), USD(3.00));
     world_advance(world, 30 * MINUTE_MS);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(budget_spent(session), money_cost(USD(2.00), 114LL * MINUTE_MS * 1000));
 }
 
@@ -231,10 +231,10 @@ static void a_start_that_fails_costs_nothing(void **state)
 
     fake_backend_refuse(world->backend, FAKE_CREATE, 1, ERR_BACKEND);
     choose(world, session, "gpu");
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(sums_of(session).held, 0);
     assert_int_equal(budget_spent(session), 0);
-    assert_int_equal(session->choice, CHOICE_CAPPED);
+    assert_int_equal(session_choice(session), CHOICE_CAPPED);
 }
 
 static void a_crash_settles_and_the_next_use_pays_for_itself(void **state)
@@ -245,14 +245,14 @@ static void a_crash_settles_and_the_next_use_pays_for_itself(void **state)
 
     choose(world, session, "gpu");
     world_advance(world, 6 * MINUTE_MS);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     world_advance(world, 30 * MINUTE_MS);
     assert_int_equal(budget_spent(session), USD(0.20));
     world_use(world, session, &tried);
     world_settle(world);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
     assert_int_equal(sums_of(session).held, USD(2.00));
     session_hold_end(&tried.hold);
 }
@@ -266,13 +266,13 @@ static void what_nobody_can_pay_for_any_more_is_not_made_again(void **state)
     set_cap(session, USD(3.00));
     choose(world, session, "gpu");
     world_advance(world, 36 * MINUTE_MS);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
-    assert_string_equal(sandbox_flavor(session->sandbox), "cpu-basic");
-    assert_int_equal(world_events(world, session->id, "budget.exhausted"), 1);
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "cpu-basic");
+    assert_int_equal(world_events(world, session_id(session), "budget.exhausted"), 1);
     session_hold_end(&tried.hold);
 }
 
@@ -297,7 +297,7 @@ static void m31_an_unknown_price_always_goes_to_a_person(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
 
     assert_int_equal(choose(world, session, "mystery"), CHOICE_ASKED);
-    assert_int_equal(session->approval->estimated, PRICE_UNKNOWN);
+    assert_int_equal(session_approval(session)->estimated, PRICE_UNKNOWN);
 }
 
 static void a_flavor_that_needs_no_approval_still_has_to_fit(void **state)
@@ -321,7 +321,7 @@ static void m32_two_sessions_of_an_owner_share_his_cap(void **state)
     world->config.budget.owner_cap = USD(3.00);
     assert_int_equal(choose(world, first, "gpu"), CHOICE_MADE);
     assert_int_equal(choose(world, second, "gpu"), CHOICE_ASKED);
-    assert_non_null(strstr(second->approval->question, "owner's cap"));
+    assert_non_null(strstr(session_approval(second)->question, "owner's cap"));
     assert_int_equal(choose(world, other, "gpu"), CHOICE_MADE);
     session_teardown(first, END_TEARDOWN);
     world_settle(world);
@@ -338,7 +338,7 @@ static void the_cap_of_an_owner_holds_for_all_below_it(void **state)
     budget_set_owner_cap(world->core->budgets, "svc", USD(3.00));
     assert_int_equal(choose(world, first, "gpu"), CHOICE_MADE);
     assert_int_equal(choose(world, second, "gpu"), CHOICE_ASKED);
-    assert_non_null(strstr(second->approval->question, "owner's cap of $3.00"));
+    assert_non_null(strstr(session_approval(second)->question, "owner's cap of $3.00"));
     assert_int_equal(choose(world, other, "gpu"), CHOICE_MADE);
     budget_set_owner_cap(world->core->budgets, "svc", USD(30.00));
     assert_int_equal(choose(world, second, "gpu"), CHOICE_MADE);
@@ -353,7 +353,7 @@ static void e17_reservations_are_durable(void **state)
 
     world->config.budget.owner_cap = USD(3.00);
     choose(world, first, "gpu");
-    memcpy(id, second->id, sizeof(id));
+    memcpy(id, session_id(second), sizeof(id));
     second = again(world, id);
     assert_int_equal(choose(world, second, "gpu"), CHOICE_ASKED);
 }
@@ -366,7 +366,7 @@ static void m34_switching_automatic_approval_on_counts_what_was_spent_before(voi
 
     budget_patch(session, &(struct budget_patch){ .auto_approve = 0, .cap = -1 });
     assert_int_equal(choose(world, session, "gpu"), CHOICE_ASKED);
-    assert_int_equal(approval_decide(session->approval,
+    assert_int_equal(approval_decide(session_approval(session),
                                      &(struct approval_decision){ .approve = true, .by = "eve" },
                                      &err),
                      0);
@@ -399,13 +399,13 @@ static void thresholds_are_told_at_five_and_at_each_doubling(void **state)
     set_cap(session, USD(100));
     choose(world, session, "gpu");
     world_advance(world, 149 * MINUTE_MS);
-    assert_int_equal(world_events(world, session->id, "budget.threshold"), 0);
+    assert_int_equal(world_events(world, session_id(session), "budget.threshold"), 0);
     world_advance(world, 2 * MINUTE_MS);
-    assert_int_equal(world_events(world, session->id, "budget.threshold"), 1);
+    assert_int_equal(world_events(world, session_id(session), "budget.threshold"), 1);
     world_advance(world, 149 * MINUTE_MS);
-    assert_int_equal(world_events(world, session->id, "budget.threshold"), 2);
+    assert_int_equal(world_events(world, session_id(session), "budget.threshold"), 2);
     world_advance(world, 5 * HOUR_MS);
-    assert_int_equal(world_events(world, session->id, "budget.threshold"), 3);
+    assert_int_equal(world_events(world, session_id(session), "budget.threshold"), 3);
 }
 
 /* --- restarts and clocks ------------------------------------------------------------------- */
@@ -418,15 +418,15 @@ static void m23_spend_and_policy_survive_a_restart(void **state)
 
     budget_patch(session, &(struct budget_patch){ .auto_approve = 0, .cap = USD(7.50) });
     budget_grant(session, "gpu");
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     assert_int_equal(choose(world, session, "gpu"), CHOICE_MADE);
     world_advance(world, 15 * MINUTE_MS);
     session = again(world, id);
     assert_int_equal(budget_spent(session), USD(0.50));
     assert_false(account_open(session)->auto_approve);
     assert_int_equal(account_open(session)->cap, USD(7.50));
-    assert_string_equal(session->flavor, "gpu");
-    assert_int_equal(session->choice, CHOICE_SESSION);
+    assert_string_equal(session_flavor(session), "gpu");
+    assert_int_equal(session_choice(session), CHOICE_SESSION);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
     session = again(world, id);
@@ -443,14 +443,14 @@ static void a_sandbox_that_ran_while_the_daemon_was_down_is_charged_for_it(void 
 
     set_cap(session, USD(100));
     choose(world, session, "gpu");
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     world_kill(world, false);
     world_advance(world, 3 * HOUR_MS);
     world_start(world);
     session = world_find(world, id);
     assert_int_equal(budget_spent(session), USD(6.00));
     assert_int_equal(sums_of(session).held, USD(2.00));
-    assert_string_equal(sandbox_flavor(session->sandbox), "gpu");
+    assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
 }
 
 static void one_that_cannot_be_renewed_after_that_ends_with_reason_budget(void **state)
@@ -460,15 +460,15 @@ static void one_that_cannot_be_renewed_after_that_ends_with_reason_budget(void *
     char id[ID_SIZE];
 
     choose(world, session, "gpu");
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     world_kill(world, false);
     world_advance(world, 3 * HOUR_MS);
     world_start(world);
     session = world_find(world, id);
     world_settle(world);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(budget_spent(session), USD(6.00));
-    assert_int_equal(world_events(world, session->id, "budget.exhausted"), 1);
+    assert_int_equal(world_events(world, session_id(session), "budget.exhausted"), 1);
 }
 
 static void one_that_died_while_the_daemon_was_down_is_charged_for_its_hour_at_most(void **state)
@@ -479,8 +479,8 @@ static void one_that_died_while_the_daemon_was_down_is_charged_for_its_hour_at_m
     char sandbox[ID_SIZE];
 
     choose(world, session, "gpu");
-    memcpy(id, session->id, sizeof(id));
-    memcpy(sandbox, sandbox_id(session->sandbox), sizeof(sandbox));
+    memcpy(id, session_id(session), sizeof(id));
+    memcpy(sandbox, sandbox_id(session_sandbox(session)), sizeof(sandbox));
     world_kill(world, false);
     world_advance(world, 72 * HOUR_MS);
     fake_backend_kill(world->backend, sandbox);
@@ -518,7 +518,7 @@ static void killed_at_any_moment_nothing_is_lost_or_charged_twice(void **state)
         int64_t before = owner_spent(world, "ann");
         char id[ID_SIZE];
 
-        memcpy(id, session->id, sizeof(id));
+        memcpy(id, session_id(session), sizeof(id));
         assert_int_equal(choice_make(session, &request, &answer, &err), 0);
         for (int i = 0; i < turns / 2; i++)
             loop_turn(world->loop, 0);
@@ -547,7 +547,7 @@ static void killed_while_it_is_torn_down_it_is_charged_once(void **state)
         int64_t before = owner_spent(world, "bob");
         char id[ID_SIZE];
 
-        memcpy(id, session->id, sizeof(id));
+        memcpy(id, session_id(session), sizeof(id));
         choose(world, session, "gpu");
         world_advance(world, 30 * MINUTE_MS);
         session_teardown(session, END_TEARDOWN);
@@ -570,7 +570,7 @@ static void a_charge_that_the_store_lost_is_put_again(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     choose(world, session, "gpu");
     world_advance(world, 30 * MINUTE_MS);
     fake_store_fail_next(world->store, ERR_NO_SPACE);

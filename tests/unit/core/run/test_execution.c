@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "core/sandbox/sandbox.h"
+#include "core/session/session_private.h"
 #include "harness/fake_programs.h"
 #include "harness/world.h"
 #include "wire/json.h"
@@ -256,12 +257,12 @@ static void a_session_is_in_use_while_a_program_runs(void **state)
     struct execution *execution = start_simple();
 
     (void)state;
-    assert_int_equal(session->active_holds, 1);
+    assert_int_equal(session_active_holds(session), 1);
     world_advance(&world, 2 * 3600 * 1000);
-    assert_non_null(world_find(&world, session->id));
+    assert_non_null(world_find(&world, session_id(session)));
     fake_program_exit(fake_programs_last(), 0);
     world_settle(&world);
-    assert_int_equal(session->active_holds, 0);
+    assert_int_equal(session_active_holds(session), 0);
     release(execution);
 }
 
@@ -291,7 +292,7 @@ static void a_background_child_that_holds_the_pipes_does_not_keep_it_from_ending
     fake_program_exit(program, 0);
     world_settle(&world);
     assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
-    assert_int_equal(session->active_holds, 0);
+    assert_int_equal(session_active_holds(session), 0);
     assert_int_equal(fake_programs_count(), 1);
 
     fake_program_write(program, "late\n");
@@ -329,7 +330,7 @@ static void the_environment_is_built_from_nothing(void **state)
     assert_string_equal(env_value(program, "GIVEN"), "yes");
     assert_string_equal(env_value(program, "SANDGLASS_EXECUTION_ID"),
                         execution_facts(execution)->id);
-    assert_string_equal(env_value(program, "SANDGLASS_SESSION_ID"), session->id);
+    assert_string_equal(env_value(program, "SANDGLASS_SESSION_ID"), session_id(session));
     fake_program_exit(fake_programs_last(), 0);
     release(execution);
 }
@@ -620,7 +621,7 @@ static void assert_sandbox_is_replaced_after_a_timeout(struct execution *executi
 {
     char old[ID_SIZE];
 
-    memcpy(old, sandbox_id(session->sandbox), sizeof(old));
+    memcpy(old, sandbox_id(session_sandbox(session)), sizeof(old));
     world_advance(&world, ms - 2);
     assert_false(execution_state_is_final(execution_facts(execution)->state));
     world_advance(&world, 4);
@@ -628,7 +629,8 @@ static void assert_sandbox_is_replaced_after_a_timeout(struct execution *executi
     assert_true(strstr(execution_facts(execution)->reason, "timeout"));
     world_settle(&world);
     fake_programs_hang(false);
-    assert_true(!session->sandbox || strcmp(sandbox_id(session->sandbox), old) != 0);
+    assert_true(!session_sandbox(session) ||
+                strcmp(sandbox_id(session_sandbox(session)), old) != 0);
     release(execution);
     execution = start_simple();
     assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
@@ -799,7 +801,7 @@ static void a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_out
 
     (void)state;
     fake_program_write(fake_programs_last(), "last words");
-    fake_backend_kill(world.backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world.backend, sandbox_id(session_sandbox(session)));
     world_settle(&world);
     assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
     assert_non_null(strstr(execution_facts(execution)->reason, "crashed"));
@@ -818,7 +820,7 @@ static struct execution *start_and_kill(bool is_read)
     execution = start_simple();
     fake_programs_hang(false);
     fake_programs_stop_reading(!is_read);
-    fake_backend_kill(world.backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world.backend, sandbox_id(session_sandbox(session)));
     world_settle(&world);
     fake_programs_stop_reading(false);
     return execution;
@@ -852,7 +854,7 @@ static void the_oom_killer_is_told_from_other_deaths(void **state)
     (void)state;
     session->limits.memory_bytes = 128 << 20;
     fake_backend_set_capabilities(world.backend, (struct backend_capabilities){ .usage = true });
-    fake_backend_set_oom_kills(world.backend, sandbox_id(session->sandbox), 1);
+    fake_backend_set_oom_kills(world.backend, sandbox_id(session_sandbox(session)), 1);
     fake_program_die(fake_programs_last(), SIGKILL);
     world_settle(&world);
     assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
@@ -891,7 +893,7 @@ static void deleting_the_session_keeps_the_result_of_what_runs(void **state)
 
 static struct execution *first_execution(void)
 {
-    return list_first(&session->executions, struct execution, node);
+    return list_first(session_executions(session), struct execution, node);
 }
 
 static void on_committed(struct store_ticket *ticket)
@@ -904,7 +906,7 @@ static void restart(void)
     char id[ID_SIZE];
     struct store_ticket ticket;
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     world_settle(&world);
     store_commit(world.store, &ticket, on_committed);
     world_settle(&world);
@@ -947,7 +949,7 @@ static void bytes_written_while_no_daemon_ran_are_found(void **state)
     char id[ID_SIZE];
 
     (void)state;
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     release(execution);
     store_commit(world.store, &ticket, on_committed);
     world_settle(&world);
@@ -1104,7 +1106,7 @@ static struct execution *end_of(const char *id)
 {
     struct execution *execution;
 
-    execution = execution_find(world.core, session->id, id);
+    execution = execution_find(world.core, session_id(session), id);
     assert_non_null(execution);
     execution_ref(execution);
     fake_program_write(fake_programs_last(), "late");
@@ -1183,7 +1185,7 @@ static void bytes_stay_in_the_pipe_until_their_loss_is_recorded(void **state)
     world_kill(&world, false); /* what was not committed is lost */
     fake_store_hold(world.store, false);
     world_start(&world);
-    session = list_first(&world.core->sessions, struct session, node);
+    session = session_next(world.core, NULL);
     execution = end_of(id);
     assert_null(execution_facts(execution)->error);
     assert_int_equal(spool_length(execution_stdout(execution)), strlen("earlylate"));
@@ -1276,7 +1278,7 @@ static void a_process_that_nobody_recorded_is_killed_and_forgotten(void **state)
     char id[ID_SIZE];
 
     (void)state;
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     release(execution);
     fake_programs_last()->number++;
     restart();

@@ -120,7 +120,7 @@ static void burst_is_for_those_who_would_be_refused(void **state)
     world_settle(world);
     open_used(world, "cid", &tried[3]);
     assert_int_equal(tried[3].hold.err.code, ERR_NONE);
-    assert_null(first->sandbox);
+    assert_null(session_sandbox(first));
     assert_int_equal(capacity_held(world->core->capacity), 3);
 }
 
@@ -239,16 +239,16 @@ static void the_coldest_idle_sandbox_makes_room_and_its_session_comes_back(void 
     world_advance(world, 1000);
     new = open_used(world, "bob", &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
-    assert_null(cold->sandbox);
-    assert_non_null(warm->sandbox);
-    assert_int_equal(cold->state, SESSION_OPEN);
-    assert_int_equal(world_events(world, cold->id, "sandbox.evicted"), 1);
+    assert_null(session_sandbox(cold));
+    assert_non_null(session_sandbox(warm));
+    assert_int_equal(session_state(cold), SESSION_OPEN);
+    assert_int_equal(world_events(world, session_id(cold), "sandbox.evicted"), 1);
     session_hold_end(&tried.hold);
     world_use(world, cold, &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(tried.hold.generation, 2);
-    assert_null(warm->sandbox);
-    assert_non_null(new->sandbox);
+    assert_null(session_sandbox(warm));
+    assert_non_null(session_sandbox(new));
     assert_int_equal(fake_backend_count(world->backend), 2);
     session_hold_end(&tried.hold);
 }
@@ -269,9 +269,9 @@ static void recently_used_is_warm(void **state)
     session_hold_end(&tried.hold);
     open_used(world, "bob", &tried);
     session_hold_end(&tried.hold);
-    assert_non_null(sessions[0]->sandbox);
-    assert_null(sessions[1]->sandbox);
-    assert_non_null(sessions[2]->sandbox);
+    assert_non_null(session_sandbox(sessions[0]));
+    assert_null(session_sandbox(sessions[1]));
+    assert_non_null(session_sandbox(sessions[2]));
 }
 
 static void what_is_used_is_never_evicted(void **state)
@@ -286,7 +286,7 @@ static void what_is_used_is_never_evicted(void **state)
     open_used(world, "bob", &tried);
     assert_int_equal(tried.hold.err.code, ERR_LIMIT);
     assert_int_equal(held.lost, 0);
-    assert_non_null(session->sandbox);
+    assert_non_null(session_sandbox(session));
     session_hold_end(&held.hold);
 }
 
@@ -303,7 +303,7 @@ static void what_is_paused_is_never_evicted(void **state)
     world_settle(world);
     open_used(world, "bob", &tried);
     assert_int_equal(tried.hold.err.code, ERR_LIMIT);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_FROZEN);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_FROZEN);
 }
 
 static void an_owner_at_its_own_cap_displaces_only_its_own(void **state)
@@ -321,8 +321,8 @@ static void an_owner_at_its_own_cap_displaces_only_its_own(void **state)
     session_hold_end(&tried.hold);
     open_used(world, "ann", &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
-    assert_non_null(bobs->sandbox);
-    assert_null(anns->sandbox);
+    assert_non_null(session_sandbox(bobs));
+    assert_null(session_sandbox(anns));
 }
 
 static void the_cap_holds_while_the_evicted_one_is_still_going(void **state)
@@ -506,14 +506,14 @@ static void who_asks_for_many_sandboxes_has_others_wait_for_one_turn_only(void *
     open_many(world, sessions, anns);
     bob = open_used(world, "bob", &bobs);
     cy = open_used(world, "cy", &cys);
-    assert_true(sandbox_waits_to_build(bob->sandbox));
+    assert_true(sandbox_waits_to_build(session_sandbox(bob)));
     /* Those that are being built take long, and are not waited for. */
     world_advance(world, 1000);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 2 * BUILDS_AT_ONCE);
-    assert_true(sandbox_is_building(bob->sandbox));
-    assert_true(sandbox_is_building(cy->sandbox));
-    assert_true(sandbox_is_building(sessions[2 * BUILDS_AT_ONCE - 3]->sandbox));
-    assert_true(sandbox_waits_to_build(sessions[2 * BUILDS_AT_ONCE - 2]->sandbox));
+    assert_true(sandbox_is_building(session_sandbox(bob)));
+    assert_true(sandbox_is_building(session_sandbox(cy)));
+    assert_true(sandbox_is_building(session_sandbox(sessions[2 * BUILDS_AT_ONCE - 3])));
+    assert_true(sandbox_waits_to_build(session_sandbox(sessions[2 * BUILDS_AT_ONCE - 2])));
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
     for (int i = 0; i < MANY; i++)

@@ -42,19 +42,19 @@ static void a_crash_is_seen_at_once_and_the_next_use_gets_a_new_generation(void 
     struct tried tried;
     struct session *session = open_used(world, &tried);
 
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     assert_int_equal(tried.lost, 1);
     assert_int_equal(tried.hold.lost.kind, END_CRASHED);
     assert_string_equal(tried.hold.lost.detail, "unknown");
     assert_int_equal(fake_backend_count(world->backend), 0);
-    assert_int_equal(session->state, SESSION_OPEN);
-    assert_int_equal(world_events(world, session->id, "sandbox.crashed"), 1);
+    assert_int_equal(session_state(session), SESSION_OPEN);
+    assert_int_equal(world_events(world, session_id(session), "sandbox.crashed"), 1);
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.generation, 2);
-    assert_int_equal(session->generation, 2);
-    assert_true(session->reset_pending);
-    assert_int_equal(world_events(world, session->id, "sandbox.reset"), 1);
+    assert_int_equal(session_generation(session), 2);
+    assert_true(session_reset_is_pending(session));
+    assert_int_equal(world_events(world, session_id(session), "sandbox.reset"), 1);
     session_hold_end(&tried.hold);
 }
 
@@ -64,8 +64,8 @@ static void an_oom_kill_is_named(void **state)
     struct tried tried;
     struct session *session = open_used(world, &tried);
 
-    fake_backend_set_oom_kills(world->backend, sandbox_id(session->sandbox), 1);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_set_oom_kills(world->backend, sandbox_id(session_sandbox(session)), 1);
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     assert_string_equal(tried.hold.lost.detail, "oom");
 }
@@ -76,10 +76,9 @@ static void oom_kills_of_earlier_executions_do_not_explain_a_crash(void **state)
     struct tried tried;
     struct session *session = open_used(world, &tried);
 
-    memcpy(session->oom_sandbox_id, sandbox_id(session->sandbox), ID_SIZE);
-    session->oom_kills = 2;
-    fake_backend_set_oom_kills(world->backend, sandbox_id(session->sandbox), 2);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    session_note_oom_kills(session, sandbox_id(session_sandbox(session)), 2);
+    fake_backend_set_oom_kills(world->backend, sandbox_id(session_sandbox(session)), 2);
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     assert_string_equal(tried.hold.lost.detail, "unknown");
 }
@@ -91,7 +90,7 @@ static void concurrent_users_of_a_crashed_session_cause_one_restart(void **state
     struct tried tried[4];
     struct session *session = open_used(world, &first);
 
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     for (int i = 0; i < 4; i++) {
         tried[i] = (struct tried){ 0 };
@@ -117,7 +116,7 @@ static void without_auto_restart_a_crash_is_told_until_somebody_restarts(void **
     request.auto_restart = 0;
     session = world_open(world, &request, &opened);
     world_use(world, session, &tried);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     for (int i = 0; i < 3; i++) {
         world_use(world, session, &tried);
@@ -150,7 +149,7 @@ static void sandboxes_that_keep_crashing_are_not_restarted_without_pause(void **
             assert_string_equal(tried.hold.err.name, "sandbox_crashing");
             refused++;
         } else {
-            fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+            fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
             world_settle(world);
         }
         world_advance(world, 500);
@@ -174,7 +173,7 @@ static void a_crash_during_a_delete_ends_it_as_deleted(void **state)
     session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     world_end(world, session, END_DELETED, &ended);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
@@ -191,9 +190,9 @@ static void a_delete_while_the_cause_of_a_crash_is_looked_for_works(void **state
     struct ended ended;
 
     fake_backend_hold(world->backend, FAKE_INSPECT, true);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_CRASHED);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_CRASHED);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(tried.lost, 1);
     fake_backend_hold(world->backend, FAKE_INSPECT, false);
@@ -214,10 +213,10 @@ static void a_lost_connection_to_a_living_init_is_made_again(void **state)
     fake_agent_lose(old);
     world_advance(world, 100);
     assert_int_equal(tried.lost, 0);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
-    assert_ptr_equal(tried.hold.agent, sandbox_agent(session->sandbox));
-    assert_int_equal(session->generation, 1);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+    assert_ptr_equal(tried.hold.agent, sandbox_agent(session_sandbox(session)));
+    assert_int_equal(session_generation(session), 1);
     assert_int_equal(fake_agent_count(), 1);
     session_hold_end(&tried.hold);
 }
@@ -233,12 +232,12 @@ static void what_cannot_be_told_is_never_taken_for_dead(void **state)
     fake_agent_lose(tried.hold.agent);
     world_advance(world, 1000);
     assert_int_equal(tried.lost, 0);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_UNKNOWN);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_UNKNOWN);
     world_use(world, session, &late);
     world_advance(world, 60 * 1000);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     assert_int_equal(tried.lost, 0);
-    assert_int_equal(session->generation, 1);
+    assert_int_equal(session_generation(session), 1);
     assert_int_equal(late.ready, 1);
     session_hold_end(&late.hold);
     session_hold_end(&tried.hold);
@@ -251,12 +250,12 @@ static void a_lost_connection_to_a_dead_init_is_a_crash(void **state)
     struct session *session = open_used(world, &tried);
 
     fake_backend_set_capabilities(world->backend, (struct backend_capabilities){ .freeze = true });
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     fake_agent_lose(tried.hold.agent);
     world_advance(world, 1000);
     assert_int_equal(tried.lost, 1);
     assert_int_equal(tried.hold.lost.kind, END_CRASHED);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
 }
 
 static void a_frozen_sandbox_that_dies_is_noticed(void **state)
@@ -268,10 +267,10 @@ static void a_frozen_sandbox_that_dies_is_noticed(void **state)
     session_hold_end(&tried.hold);
     session_pause(session, NULL, NULL);
     world_settle(world);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
-    assert_null(session->sandbox);
-    assert_int_equal(session->state, SESSION_PAUSED);
+    assert_null(session_sandbox(session));
+    assert_int_equal(session_state(session), SESSION_PAUSED);
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(tried.hold.generation, 2);

@@ -240,7 +240,7 @@ static void a_claim_is_durable_before_it_is_used(void **state)
     fake_store_hold(world->store, true);
     world_use(world, session, &tried);
     assert_int_equal(tried.ready, 0);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_CREATING);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_CREATING);
     fake_store_hold(world->store, false);
     world_settle(world);
     assert_int_equal(tried.ready, 1);
@@ -325,7 +325,7 @@ static void a_member_that_dies_while_it_is_claimed_is_replaced(void **state)
     session = world_open_simple(world, "ann", NULL);
     fake_store_hold(world->store, true);
     world_use(world, session, &tried);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     fake_store_hold(world->store, false);
     world_settle(world);
@@ -419,7 +419,7 @@ static void the_sandbox_of_a_session_never_comes_back_to_the_pool(void **state)
     start_with(world, 1);
     session = world_open_simple(world, "ann", NULL);
     world_use(world, session, &tried);
-    memcpy(id, sandbox_id(session->sandbox), sizeof(id));
+    memcpy(id, sandbox_id(session_sandbox(session)), sizeof(id));
     session_hold_end(&tried.hold);
     world_end(world, session, END_DELETED, &ended);
     assert_false(fake_backend_has(world->backend, id));

@@ -58,11 +58,11 @@ static void assert_ended(struct world *world, const char *id, const char *reason
 }
 
 /* Its id, which outlives it. */
-#define ID_OF(session)                           \
-    ({                                           \
-        static char id_[ID_SIZE];                \
-        memcpy(id_, (session)->id, sizeof(id_)); \
-        (const char *)id_;                       \
+#define ID_OF(session)                                   \
+    ({                                                   \
+        static char id_[ID_SIZE];                        \
+        memcpy(id_, session_id((session)), sizeof(id_)); \
+        (const char *)id_;                               \
     })
 
 /* --- idle ---------------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static void idle_zero_is_off(void **state)
     assert_int_equal(session_next_end(session, &left_ms), END_NONE);
     assert_int_equal(left_ms, -1);
     world_advance(world, 1000LL * 24 * 60 * MINUTE_MS);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
 }
 
 static void two_uses_at_once_are_idle_only_after_the_second(void **state)
@@ -148,7 +148,7 @@ static void two_uses_at_once_are_idle_only_after_the_second(void **state)
     world_use(world, session, &second);
     session_hold_end(&first.hold);
     world_advance(world, 2 * MINUTE_MS);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
     session_hold_end(&second.hold);
     assert_int_equal(session_idle_remaining_ms(session), MINUTE_MS);
 }
@@ -162,7 +162,7 @@ static void waiting_for_the_sandbox_is_not_being_idle(void **state)
     fake_backend_hold(world->backend, FAKE_CREATE, true);
     world_use(world, session, &tried);
     world_advance(world, 5000);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
     assert_int_equal(tried.ready, 1);
@@ -245,7 +245,7 @@ static void keepalive_of_an_ending_session_is_refused(void **state)
     session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     world_advance(world, MINUTE_MS);
-    assert_int_equal(session->state, SESSION_ENDING);
+    assert_int_equal(session_state(session), SESSION_ENDING);
     assert_int_equal(session_keepalive(session, MINUTE_MS, true, &err), -1);
     assert_int_equal(err.code, ERR_GONE);
 }
@@ -340,8 +340,8 @@ static void on_timeout_pause_freezes_instead_of_ending(void **state)
     request.on_timeout = TIMEOUT_PAUSE;
     session = world_open(world, &request, &opened);
     world_advance(world, MINUTE_MS);
-    assert_int_equal(session->state, SESSION_PAUSED);
-    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
+    assert_int_equal(session_state(session), SESSION_PAUSED);
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session_sandbox(session))));
     assert_int_equal(session_next_end(session, &left_ms), END_LIFETIME);
     world_advance(world, 60 * MINUTE_MS);
     world_use(world, session, &tried);
@@ -358,7 +358,7 @@ static void a_paused_session_is_not_idle_but_its_lease_and_lifetime_count(void *
 
     session_pause(session, NULL, NULL);
     world_advance(world, 10 * MINUTE_MS);
-    assert_int_equal(session->state, SESSION_PAUSED);
+    assert_int_equal(session_state(session), SESSION_PAUSED);
     world_advance(world, 10 * MINUTE_MS);
     assert_ended(world, id, "lease");
 }
@@ -403,6 +403,7 @@ static void setting_the_wall_clock_changes_no_deadline(void **state)
     struct world *world = *state;
     struct session *session = open_with(world, 10 * MINUTE_MS, 8 * MINUTE_MS, 12 * MINUTE_MS);
     const char *id = ID_OF(session);
+    struct stamp expires;
 
     for (size_t i = 0; i < ARRAY_LENGTH(jumps_us); i++) {
         world->clock.wall_us += jumps_us[i];
@@ -413,7 +414,8 @@ static void setting_the_wall_clock_changes_no_deadline(void **state)
     assert_int_equal(session_idle_remaining_ms(session), 5 * MINUTE_MS);
     assert_int_equal(session_lease_remaining_ms(session), 7 * MINUTE_MS);
     assert_int_equal(session_lifetime_remaining_ms(session), 9 * MINUTE_MS);
-    assert_int_equal(clocks_wall_us(world->core, &session->expires),
+    expires = session_expires(session);
+    assert_int_equal(clocks_wall_us(world->core, &expires),
                      world->clock.wall_us + 7 * MINUTE_MS * 1000LL);
 }
 
@@ -463,7 +465,7 @@ static void a_damaged_record_lives_on_with_defaults_and_ends(void **state)
     store_put_session(world->store, &record);
     world_settle(world);
     world_restart(world);
-    assert_int_equal(world_find(world, id)->limits.memory_bytes,
+    assert_int_equal(session_limits(world_find(world, id))->memory_bytes,
                      world->config.sandbox.memory_bytes);
     world_advance(world, MINUTE_MS);
     assert_ended(world, id, "lifetime");
@@ -490,7 +492,7 @@ static void a_record_with_an_unknown_state_is_a_live_session_and_expires(void **
     char id[ID_SIZE];
 
     put_odd(world, record, id);
-    assert_int_equal(world_find(world, id)->state, SESSION_OPEN);
+    assert_int_equal(session_state(world_find(world, id)), SESSION_OPEN);
     world_advance(world, 1000);
     assert_true(world_record(world, id, &found));
     assert_string_equal(found.state, "open");
@@ -522,7 +524,8 @@ static void a_record_with_impossible_numbers_takes_the_settings_and_expires(void
     char id[ID_SIZE];
 
     put_odd(world, record, id);
-    assert_int_equal(world_find(world, id)->idle_timeout_ms, world->config.session.idle_timeout_ms);
+    assert_int_equal(session_idle_timeout_ms(world_find(world, id)),
+                     world->config.session.idle_timeout_ms);
     world_advance(world, world->config.session.max_lifetime_ms);
     assert_ended(world, id, "lifetime");
 }
@@ -705,7 +708,7 @@ static struct session *open_with_sandbox(struct world *world, int64_t limit_ms)
     session = world_open_simple(world, "ann", NULL);
     session_preload(session);
     world_settle(world);
-    assert_non_null(session->sandbox);
+    assert_non_null(session_sandbox(session));
     return session;
 }
 
@@ -715,12 +718,12 @@ static void work_in_the_background_keeps_a_session(void **state)
     struct session *session = open_with_sandbox(world, 240 * MINUTE_MS);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     for (uint64_t minute = 1; minute < 120; minute++) {
-        fake_backend_set_cpu(world->backend, sandbox_id(session->sandbox), minute * 100000);
+        fake_backend_set_cpu(world->backend, sandbox_id(session_sandbox(session)), minute * 100000);
         world_advance(world, MINUTE_MS);
         assert_ptr_equal(world_find(world, id), session);
-        assert_false(minute > 35 && sandbox_is_evictable(session->sandbox));
+        assert_false(minute > 35 && sandbox_is_evictable(session_sandbox(session)));
     }
     world_advance(world, 31 * MINUTE_MS); /* it stands still: one more period, and then the end */
     world_advance(world, 31 * MINUTE_MS);
@@ -734,9 +737,10 @@ static void a_busy_loop_does_not_keep_a_session_for_ever(void **state)
     uint64_t minute = 0;
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     while (world_find(world, id)) {
-        fake_backend_set_cpu(world->backend, sandbox_id(session->sandbox), ++minute * 50000000);
+        fake_backend_set_cpu(world->backend, sandbox_id(session_sandbox(session)),
+                             ++minute * 50000000);
         world_advance(world, MINUTE_MS);
         assert_true(minute < 130);
     }
@@ -749,12 +753,12 @@ static void work_is_seen_although_the_first_look_comes_late(void **state)
     struct session *session = open_with_sandbox(world, 60 * MINUTE_MS);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     simulated_clock_advance(&world->clock,
                             31 * MINUTE_MS * 1000); /* the daemon was stopped meanwhile */
     world_settle(world);
     assert_ptr_equal(world_find(world, id), session);
-    fake_backend_set_cpu(world->backend, sandbox_id(session->sandbox), 100000);
+    fake_backend_set_cpu(world->backend, sandbox_id(session_sandbox(session)), 100000);
     world_advance(world, 6000);
     assert_ptr_equal(world_find(world, id), session);
     assert_true(background_works(session));
@@ -766,7 +770,7 @@ static void what_only_sleeps_is_idle_although_the_first_look_comes_late(void **s
     struct session *session = open_with_sandbox(world, 60 * MINUTE_MS);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     simulated_clock_advance(&world->clock, 31 * MINUTE_MS * 1000);
     world_settle(world);
     world_advance(world, 6000);
@@ -779,8 +783,8 @@ static void what_only_sleeps_is_idle(void **state)
     struct session *session = open_with_sandbox(world, 60 * MINUTE_MS);
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
-    fake_backend_set_cpu(world->backend, sandbox_id(session->sandbox),
+    memcpy(id, session_id(session), sizeof(id));
+    fake_backend_set_cpu(world->backend, sandbox_id(session_sandbox(session)),
                          10000000); /* before the first look */
     world_advance(world, 30 * MINUTE_MS + 1000);
     assert_null(world_find(world, id));
@@ -797,16 +801,16 @@ static void idle_may_release_the_sandbox_and_keep_the_session(void **state)
     session = open_with_sandbox(world, 0);
     assert_int_equal(session_next_end(session, &left_ms), END_LIFETIME);
     world_advance(world, 31 * MINUTE_MS);
-    assert_null(session->sandbox);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_null(session_sandbox(session));
+    assert_int_equal(session_state(session), SESSION_OPEN);
     world_advance(world, 300 * MINUTE_MS);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
     world_use(world, session, &tried);
     assert_int_equal(tried.ready, 1);
     assert_int_equal(tried.hold.generation, 2);
     session_hold_end(&tried.hold);
     world_advance(world, 31 * MINUTE_MS);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     world_advance(world, 24 * 60 * MINUTE_MS);
     assert_int_equal(world->core->sessions_by_id.count, 0);
 }

@@ -44,15 +44,15 @@ static void several_waiters_share_one_creation(void **state)
     for (int i = 0; i < 5; i++) {
         assert_int_equal(tried[i].ready, 1);
         assert_int_equal(tried[i].hold.err.code, ERR_NONE);
-        assert_ptr_equal(tried[i].hold.sandbox, session->sandbox);
+        assert_ptr_equal(tried[i].hold.sandbox, session_sandbox(session));
         assert_non_null(tried[i].hold.agent);
     }
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
-    assert_true(sandbox_is_at_rest(session->sandbox));
-    assert_int_equal(session->active_holds, 5);
+    assert_true(sandbox_is_at_rest(session_sandbox(session)));
+    assert_int_equal(session_active_holds(session), 5);
     for (int i = 0; i < 5; i++)
         session_hold_end(&tried[i].hold);
-    assert_int_equal(session->active_holds, 0);
+    assert_int_equal(session_active_holds(session), 0);
 }
 
 static void different_sessions_get_different_sandboxes(void **state)
@@ -100,7 +100,7 @@ static void the_sandbox_of_a_waiter_that_left_is_there_for_the_next(void **state
     session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     world_use(world, session, &tried);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
     session_hold_end(&tried.hold);
@@ -120,7 +120,7 @@ static void a_sandbox_that_was_waited_for_and_is_gone_is_not_made_again_by_itsel
     session_hold_end(&tried.hold);
     session_teardown(session, END_EVICTED);
     world_advance(world, 1000);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
 }
 
@@ -141,14 +141,14 @@ static void the_error_of_a_creation_reaches_every_waiter_and_is_remembered(void 
         assert_int_equal(tried[i].hold.err.code, ERR_BACKEND);
         assert_non_null(strstr(tried[i].hold.err.message, "refused, as the test asked"));
     }
-    assert_int_equal(session->start_error->code, ERR_BACKEND);
-    assert_null(session->sandbox);
+    assert_int_equal(session_start_error(session)->code, ERR_BACKEND);
+    assert_null(session_sandbox(session));
     assert_int_equal(capacity_held(world->core->capacity), 0);
     assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 0);
     world_use(world, session, &tried[0]);
     assert_int_equal(tried[0].hold.err.code, ERR_NONE);
-    assert_null(session->start_error);
-    assert_int_equal(session->generation, 1);
+    assert_null(session_start_error(session));
+    assert_int_equal(session_generation(session), 1);
     session_hold_end(&tried[0].hold);
 }
 
@@ -189,11 +189,11 @@ static void a_creation_that_hangs_fails_its_waiters_and_is_undone_when_it_ends(v
     world_advance(world, 30 * 1000);
     assert_int_equal(tried.ready, 1);
     assert_int_equal(tried.hold.err.code, ERR_TIMEOUT);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_DESTROYING);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_DESTROYING);
     assert_int_equal(capacity_held(world->core->capacity), 1);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(fake_backend_count(world->backend), 0);
     assert_int_equal(capacity_held(world->core->capacity), 0);
 }
@@ -232,11 +232,11 @@ static void an_init_that_dies_while_it_is_connected_to_is_replaced_once(void **s
 
     fake_agent_be_silent(true);
     world_use(world, session, &tried);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     assert_int_equal(tried.ready, 0);
     assert_int_equal(fake_backend_count(world->backend), 1);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     assert_int_equal(tried.ready, 1);
     assert_int_not_equal(tried.hold.err.code, ERR_NONE);
@@ -317,7 +317,7 @@ static void a_pinned_use_that_waits_is_refused_when_its_generation_goes(void **s
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     world_use_pinned(world, session, 1, &pinned);
     assert_int_equal(pinned.ready, 0);
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_settle(world);
@@ -340,7 +340,7 @@ static void running_uses_are_told_why_their_sandbox_went(void **state)
     assert_int_equal(tried.hold.lost.kind, END_TEARDOWN);
     assert_null(tried.hold.sandbox);
     session_hold_end(&tried.hold);
-    assert_int_equal(session->active_holds, 0);
+    assert_int_equal(session_active_holds(session), 0);
 }
 
 static void a_use_during_teardown_waits_for_the_next_sandbox(void **state)

@@ -36,7 +36,7 @@ static void m20_creating_a_session_starts_one_sandbox_and_is_not_delayed(void **
     fake_backend_hold(world->backend, FAKE_CREATE, true);
     session = world_open_simple(world, "ann", "key");
     assert_non_null(session);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_CREATING);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_CREATING);
     assert_ptr_equal(world_open_simple(world, "ann", "key"), session);
     session_preload(session);
     world_settle(world);
@@ -51,7 +51,7 @@ static void preload_can_be_switched_off(void **state)
     struct opened opened;
 
     request.preload = 0;
-    assert_null(world_open(world, &request, &opened)->sandbox);
+    assert_null(session_sandbox(world_open(world, &request, &opened)));
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 0);
 }
 
@@ -87,7 +87,7 @@ static void a_waiter_that_gives_up_does_not_kill_it(void **state)
     session_hold_end(&tried.hold);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
 }
 
 static void nor_when_it_waits_for_a_slot(void **state)
@@ -109,8 +109,8 @@ static void nor_when_it_waits_for_a_slot(void **state)
     session_hold_end(&holder.hold);
     world_end(world, first, END_DELETED, &(struct ended){ 0 });
     world_settle(world);
-    assert_non_null(second->sandbox);
-    assert_int_equal(sandbox_state(second->sandbox), SANDBOX_READY);
+    assert_non_null(session_sandbox(second));
+    assert_int_equal(sandbox_state(session_sandbox(second)), SANDBOX_READY);
 }
 
 static void its_failure_is_told_to_a_use_only_and_the_next_use_tries_again(void **state)
@@ -122,13 +122,13 @@ static void its_failure_is_told_to_a_use_only_and_the_next_use_tries_again(void 
     fake_backend_refuse(world->backend, FAKE_CREATE, 2, ERR_BACKEND);
     session = world_open_simple(world, "ann", NULL);
     assert_non_null(session);
-    assert_int_equal(session->start_error->code, ERR_BACKEND);
+    assert_int_equal(session_start_error(session)->code, ERR_BACKEND);
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.err.code, ERR_BACKEND);
     world_advance(world, 1000);
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
-    assert_null(session->start_error);
+    assert_null(session_start_error(session));
     session_hold_end(&tried.hold);
 }
 
@@ -143,9 +143,9 @@ static void a_failure_that_will_not_pass_stays_what_it_is(void **state)
     fake_backend_refuse(world->backend, FAKE_CREATE, 100, ERR_CONFLICT);
     session = world_open_simple(world, "ann", NULL);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 1);
-    assert_false(session->start_error->retryable);
-    assert_non_null(strstr(session->start_error->message, "build the sandbox"));
-    memcpy(first, session->start_error->message, sizeof(first));
+    assert_false(session_start_error(session)->retryable);
+    assert_non_null(strstr(session_start_error(session)->message, "build the sandbox"));
+    memcpy(first, session_start_error(session)->message, sizeof(first));
     for (int i = 0; i < 3; i++) {
         world_use(world, session, &tried);
         assert_int_equal(tried.hold.err.code, ERR_CONFLICT);
@@ -165,7 +165,7 @@ static void m17_a_teardown_stops_it_and_removes_what_was_half_made(void **state)
     world_settle(world);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(fake_backend_count(world->backend), 0);
     assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 0);
     assert_int_equal(capacity_held(world->core->capacity), 0);
@@ -214,13 +214,13 @@ static void m20_one_that_was_in_flight_is_started_again_by_the_next_daemon(void 
 
     fake_backend_hold(world->backend, FAKE_CREATE, true);
     session = world_open_simple(world, "ann", NULL);
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     world_kill(world, true);
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_start(world);
     world_settle(world);
     session = world_find(world, id);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
@@ -242,10 +242,10 @@ static void m13_sandboxes_of_one_owner_are_made_one_after_the_other(void **state
     world_settle(world);
     world_settle(world);
     assert_int_equal(fake_backend_most_creating(world->backend), 2);
-    assert_int_equal(sandbox_state(sessions[0]->sandbox), SANDBOX_READY);
-    assert_null(sessions[1]->sandbox);
-    assert_int_equal(sandbox_state(sessions[2]->sandbox), SANDBOX_READY);
-    assert_int_equal(sandbox_state(sessions[3]->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(sessions[0])), SANDBOX_READY);
+    assert_null(session_sandbox(sessions[1]));
+    assert_int_equal(sandbox_state(session_sandbox(sessions[2])), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(sessions[3])), SANDBOX_READY);
 }
 
 static void others_are_made_at_the_same_time(void **state)
@@ -271,8 +271,8 @@ static void a_failed_one_passes_the_turn_on(void **state)
     first = world_open_simple(world, "ann", NULL);
     second = world_open_simple(world, "ann", NULL);
     world_settle(world);
-    assert_null(first->sandbox);
-    assert_int_equal(sandbox_state(second->sandbox), SANDBOX_READY);
+    assert_null(session_sandbox(first));
+    assert_int_equal(sandbox_state(session_sandbox(second)), SANDBOX_READY);
 }
 
 static void m9_failures_that_may_pass_are_tried_again(void **state)
@@ -282,11 +282,11 @@ static void m9_failures_that_may_pass_are_tried_again(void **state)
 
     fake_backend_refuse_for_now(world->backend, FAKE_CREATE, 3);
     session = world_open_simple(world, "ann", NULL);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_CREATING);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_CREATING);
     world_advance(world, 10 * 1000);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 4);
-    assert_null(sandbox_last_error(session->sandbox));
+    assert_null(sandbox_last_error(session_sandbox(session)));
 }
 
 static void but_not_longer_than_a_start_may_take(void **state)
@@ -298,9 +298,9 @@ static void but_not_longer_than_a_start_may_take(void **state)
     session = world_open_simple(world, "ann", NULL);
     for (int i = 0; i < 31; i++)
         world_advance(world, 1000);
-    assert_null(session->sandbox);
-    assert_string_equal(session->start_error->name, "sandbox_not_ready");
-    assert_non_null(strstr(session->start_error->message, "as the test asked"));
+    assert_null(session_sandbox(session));
+    assert_string_equal(session_start_error(session)->name, "sandbox_not_ready");
+    assert_non_null(strstr(session_start_error(session)->message, "as the test asked"));
     assert_int_equal(fake_backend_count(world->backend), 0);
 }
 
@@ -314,7 +314,7 @@ static void waiting_for_the_next_attempt_can_be_cancelled(void **state)
     world_advance(world, 1000);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(capacity_held(world->core->capacity), 0);
 }
 
@@ -326,8 +326,8 @@ static void one_with_other_resources_than_asked_is_not_ready(void **state)
 
     fake_backend_give_memory(world->backend, 1 << 30);
     session = world_open_simple(world, "ann", NULL);
-    assert_null(session->sandbox);
-    assert_string_equal(session->start_error->name, "resources_differ");
+    assert_null(session_sandbox(session));
+    assert_string_equal(session_start_error(session)->name, "resources_differ");
     assert_int_equal(fake_backend_count(world->backend), 0);
     fake_backend_give_memory(world->backend, 2ULL << 30);
     world_use(world, session, &tried);
@@ -345,7 +345,7 @@ static void e16_a_sandbox_that_could_not_be_destroyed_is_not_forgotten(void **st
     fake_backend_refuse(world->backend, FAKE_DESTROY, 2, ERR_BACKEND);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_DESTROYING);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_DESTROYING);
     world_restart(world);
     world_advance(world, 5000);
     assert_int_equal(fake_backend_count(world->backend), 0);
@@ -364,8 +364,8 @@ static void e15_after_a_teardown_the_next_use_starts_a_new_one(void **state)
     world_use(world, session, &tried);
     world_settle(world);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
-    assert_true(session->reset_pending);
-    assert_int_equal(world_events(world, session->id, "sandbox.reset"), 1);
+    assert_true(session_reset_is_pending(session));
+    assert_int_equal(world_events(world, session_id(session), "sandbox.reset"), 1);
     session_hold_end(&tried.hold);
 }
 
@@ -379,7 +379,7 @@ static void e15_the_reset_is_told_whenever_the_daemon_dies(void **state)
         struct tried tried;
         char id[ID_SIZE];
 
-        memcpy(id, session->id, sizeof(id));
+        memcpy(id, session_id(session), sizeof(id));
         session_teardown(session, END_TEARDOWN);
         session_preload(session);
         for (int i = 0; i < turns; i++)
@@ -389,8 +389,8 @@ static void e15_the_reset_is_told_whenever_the_daemon_dies(void **state)
         world_use(world, session, &tried);
         world_settle(world);
         assert_int_equal(tried.hold.err.code, ERR_NONE);
-        assert_int_equal(session->reset_pending, session->generation > 1);
-        assert_int_equal(world_events(world, id, "sandbox.reset"), session->generation - 1);
+        assert_int_equal(session_reset_is_pending(session), session_generation(session) > 1);
+        assert_int_equal(world_events(world, id, "sandbox.reset"), session_generation(session) - 1);
         session_hold_end(&tried.hold);
         world_end(world, session, END_DELETED, &(struct ended){ 0 });
     }
@@ -402,12 +402,12 @@ static void e21_a_crashed_sandbox_is_replaced_by_the_next_use(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
     struct tried tried;
 
-    fake_backend_kill(world->backend, sandbox_id(session->sandbox));
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
     world_settle(world);
     world_use(world, session, &tried);
     world_settle(world);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
-    assert_int_equal(session->generation, 2);
+    assert_int_equal(session_generation(session), 2);
     session_hold_end(&tried.hold);
 }
 
@@ -421,7 +421,7 @@ static void e22_restored_sandboxes_hold_their_slots(void **state)
     world_open_simple(world, "ann", NULL);
     world_restart(world);
     assert_int_equal(capacity_held(world->core->capacity), 2);
-    assert_null(world_open_simple(world, "ann", NULL)->sandbox);
+    assert_null(session_sandbox(world_open_simple(world, "ann", NULL)));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

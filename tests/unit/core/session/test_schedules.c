@@ -12,6 +12,7 @@
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"
 #include "core/session/clocks.h"
+#include "core/session/session_private.h"
 #include "harness/fake_agent.h"
 #include "harness/world.h"
 
@@ -123,7 +124,7 @@ static void check_one_incarnation(struct schedule *schedule)
 
     for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox)) {
         if (sandbox_session(sandbox))
-            CHECK(schedule, sandbox_session(sandbox)->sandbox == sandbox);
+            CHECK(schedule, session_sandbox(sandbox_session(sandbox)) == sandbox);
     }
     fake_backend_each(schedule->world.backend, check_known, schedule);
 }
@@ -133,7 +134,7 @@ static void check_clocks(struct schedule *schedule)
 {
     struct session *session;
 
-    list_for_each (session, &schedule->world.core->sessions, node) {
+    session_for_each (session, schedule->world.core) {
         struct clock_deadline next = clocks_next(session);
 
         if (next.kind == END_NONE) {
@@ -155,7 +156,7 @@ static void check_uses(struct schedule *schedule)
             continue;
         CHECK(schedule, tried->ready <= 1 && tried->lost <= tried->ready);
         if (tried->hold.granted)
-            CHECK(schedule, tried->hold.sandbox == tried->hold.session->sandbox);
+            CHECK(schedule, tried->hold.sandbox == session_sandbox(tried->hold.session));
     }
 }
 
@@ -275,8 +276,8 @@ static void step_use(struct schedule *schedule)
     if (!session || schedule->used[i])
         return;
     schedule->used[i] = model;
-    world_use_pinned(&schedule->world, session, chance(schedule, 20) ? session->generation : 0,
-                     &schedule->uses[i]);
+    world_use_pinned(&schedule->world, session,
+                     chance(schedule, 20) ? session_generation(session) : 0, &schedule->uses[i]);
 }
 
 static void step_finish(struct schedule *schedule)
@@ -436,7 +437,7 @@ static void adopt_truth(struct schedule *schedule, struct model *model, bool was
     model->deleting = false;
     if (!model->acknowledged || model->ended)
         return;
-    is_over = !session || session->state == SESSION_ENDING;
+    is_over = !session || session_state(session) == SESSION_ENDING;
     if (was_held && is_over) { /* by what was durable */
         model->last_use_us = model->created_us;
         model->expires_us = model->created_us;
@@ -444,12 +445,13 @@ static void adopt_truth(struct schedule *schedule, struct model *model, bool was
     }
     if (is_over)
         return;
-    if (!was_held && session->state == SESSION_OPEN)
-        CHECK(schedule, session->expires.boot_us == model->expires_us || schedule->has_pauses);
-    model->expires_us = session->expires.boot_us;
-    model->last_use_us = session->last_activity.boot_us;
-    model->idle_us = session->idle_timeout_ms * 1000;
-    model->lifetime_us = session->max_lifetime_ms * 1000;
+    if (!was_held && session_state(session) == SESSION_OPEN)
+        CHECK(schedule,
+              session_expires(session).boot_us == model->expires_us || schedule->has_pauses);
+    model->expires_us = session_expires(session).boot_us;
+    model->last_use_us = session_last_activity(session).boot_us;
+    model->idle_us = session_idle_timeout_ms(session) * 1000;
+    model->lifetime_us = session_max_lifetime_ms(session) * 1000;
 }
 
 static void step_kill(struct schedule *schedule)

@@ -35,7 +35,7 @@ static void take(struct world *world, struct scope_lease *lease, const char *own
 
 static void remember(const struct session *session, char id[ID_SIZE])
 {
-    memcpy(id, session->id, ID_SIZE);
+    memcpy(id, session_id(session), ID_SIZE);
 }
 
 static void assert_ended_by_scope(struct world *world, const char *id)

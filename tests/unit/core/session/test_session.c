@@ -1,5 +1,6 @@
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/sandbox.h"
+#include "core/session/session_private.h"
 #include "harness/world.h"
 
 #include <setjmp.h>
@@ -49,8 +50,8 @@ static void a_new_session_tells_when_it_was_made_and_how_long_it_has(void **stat
     struct session *session = world_open_simple(world, "ann", NULL);
     int64_t left_ms;
 
-    assert_true(session->created.wall_us > 0);
-    assert_true(session->last_activity.wall_us > 0);
+    assert_true(session_created(session).wall_us > 0);
+    assert_true(session_last_activity(session).wall_us > 0);
     assert_int_equal(session_next_end(session, &left_ms), END_IDLE);
     assert_int_equal(left_ms, 30 * 60 * 1000);
 }
@@ -129,7 +130,7 @@ static void opening_again_and_keepalive_are_activity(void **state)
         assert_int_equal(session_keepalive(session, 0, false, &err), 0);
     }
     world_advance(world, 1499);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
     world_advance(world, 2);
     assert_null(world_find(world, opened.op.id));
 }
@@ -152,9 +153,9 @@ static void opening_again_changes_what_can_be_changed(void **state)
     request.on_timeout = TIMEOUT_PAUSE;
     assert_ptr_equal(world_open(world, &request, &opened), session);
     assert_int_equal(session_lease_remaining_ms(session), 3600 * 1000);
-    assert_int_equal(session->idle_timeout_ms, 7 * 1000);
-    assert_int_equal(session->max_lifetime_ms, 8 * 3600 * 1000);
-    assert_string_equal(session->labels_json, "{\"a\":\"b\"}");
+    assert_int_equal(session_idle_timeout_ms(session), 7 * 1000);
+    assert_int_equal(session_max_lifetime_ms(session), 8 * 3600 * 1000);
+    assert_string_equal(session_labels_json(session), "{\"a\":\"b\"}");
     assert_false(session->auto_restart);
     assert_int_equal(session->on_timeout, TIMEOUT_PAUSE);
     request.timeout_ms = 60 * 1000; /* a lease is never made shorter by that */
@@ -200,7 +201,7 @@ static void a_repeated_idempotency_key_gives_the_same_session_even_after_a_resta
     memcpy(id, opened.op.id, sizeof(id));
     world_restart(world);
     assert_non_null(world_open(world, &request, &opened));
-    assert_string_equal(opened.op.session->id, id);
+    assert_string_equal(session_id(opened.op.session), id);
     assert_false(opened.op.created);
     request.limits.pids = 7;
     assert_null(world_open(world, &request, &opened));
@@ -220,7 +221,7 @@ static void an_idempotency_key_is_forgotten_after_a_day(void **state)
     memcpy(id, opened.op.id, sizeof(id));
     world_advance(world, 24LL * 3600 * 1000 + 1);
     assert_non_null(world_open(world, &request, &opened));
-    assert_string_not_equal(opened.op.session->id, id);
+    assert_string_not_equal(session_id(opened.op.session), id);
 }
 
 /* How long it is kept is how long that is, whatever the wall clock says meanwhile. */
@@ -240,10 +241,10 @@ static void an_idempotency_key_outlives_a_wall_clock_that_is_set(void **state)
         world->clock.wall_us += hours[i] * 3600 * 1000 * 1000;
         world_advance(world, 1000);
         assert_non_null(world_open(world, &request, &opened));
-        assert_string_equal(opened.op.session->id, id);
+        assert_string_equal(session_id(opened.op.session), id);
         world_restart(world);
         assert_non_null(world_open(world, &request, &opened));
-        assert_string_equal(opened.op.session->id, id);
+        assert_string_equal(session_id(opened.op.session), id);
         assert_false(opened.op.created);
     }
 }
@@ -290,7 +291,7 @@ static void preload_starts_the_sandbox_before_the_first_use(void **state)
 
     request.preload = 1;
     assert_non_null(world_open(world, &request, &opened));
-    assert_int_equal(sandbox_state(opened.op.session->sandbox), SANDBOX_READY);
+    assert_int_equal(sandbox_state(session_sandbox(opened.op.session)), SANDBOX_READY);
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
@@ -299,12 +300,12 @@ static void a_stranger_finds_nothing(void **state)
     struct world *world = *state;
     const struct session *session = world_open_simple(world, "ann", "build");
 
-    assert_null(session_find(world->core, "bob", false, session->id));
-    assert_null(session_find(world->core, "", false, session->id));
+    assert_null(session_find(world->core, "bob", false, session_id(session)));
+    assert_null(session_find(world->core, "", false, session_id(session)));
     assert_null(session_find(world->core, "bob", false, "key:build"));
     assert_ptr_equal(session_find(world->core, "ann", false, "key:build"), session);
-    assert_ptr_equal(session_find(world->core, "ann", false, session->id), session);
-    assert_ptr_equal(session_find(world->core, "bob", true, session->id), session);
+    assert_ptr_equal(session_find(world->core, "ann", false, session_id(session)), session);
+    assert_ptr_equal(session_find(world->core, "bob", true, session_id(session)), session);
 }
 
 /* --- ends ---------------------------------------------------------------------------------- */
@@ -331,8 +332,8 @@ static void an_end_is_answered_only_when_the_sandbox_is_gone_and_the_record_writ
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(ended.done, 0);
-    assert_int_equal(session->state, SESSION_ENDING);
-    assert_int_equal(sandbox_state(session->sandbox), SANDBOX_DESTROYING);
+    assert_int_equal(session_state(session), SESSION_ENDING);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_DESTROYING);
     fake_store_hold(world->store, true);
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
@@ -380,8 +381,8 @@ static void a_failing_removal_is_visible_and_retried_until_it_works(void **state
     fake_backend_refuse(world->backend, FAKE_DESTROY, 3, ERR_BACKEND);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(ended.done, 0);
-    assert_int_equal(sandbox_attempts(session->sandbox), 1);
-    assert_string_equal(sandbox_last_error(session->sandbox)->message,
+    assert_int_equal(sandbox_attempts(session_sandbox(session)), 1);
+    assert_string_equal(sandbox_last_error(session_sandbox(session))->message,
                         "refused, as the test asked");
     assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 1);
     assert_int_equal(capacity_held(world->core->capacity), 1);
@@ -434,7 +435,7 @@ static void an_end_that_cannot_be_recorded_fails_the_request_and_is_recorded_lat
     struct ended ended;
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     fake_store_fail_next(world->store, ERR_NO_SPACE);
     world_end(world, session, END_DELETED, &ended);
     assert_int_equal(ended.done, 1);
@@ -510,13 +511,13 @@ static void teardown_removes_the_sandbox_and_the_next_use_gets_a_new_generation(
     session_teardown(session, END_TEARDOWN);
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
-    assert_null(session->sandbox);
+    assert_null(session_sandbox(session));
     assert_int_equal(fake_backend_count(world->backend), 0);
     assert_int_equal(fake_backend_calls(world->backend, FAKE_DESTROY), 1);
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.generation, 2);
-    assert_true(session->reset_pending);
-    assert_int_equal(world_events(world, session->id, "sandbox.reset"), 1);
+    assert_true(session_reset_is_pending(session));
+    assert_int_equal(world_events(world, session_id(session), "sandbox.reset"), 1);
     session_hold_end(&tried.hold);
 }
 
@@ -524,13 +525,14 @@ static void a_replacement_has_the_new_limits(void **state)
 {
     struct world *world = *state;
     struct session *session = open_used(world);
-    struct sandbox_limits limits = session->limits;
+    struct sandbox_limits limits = *session_limits(session);
 
     limits.memory_bytes = 8ULL << 30;
     session_replace(session, CHOICE_FREE, "cpu-basic", &limits);
     world_settle(world);
-    assert_int_equal(session->generation, 2);
-    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(session->sandbox)), 8ULL << 30);
+    assert_int_equal(session_generation(session), 2);
+    assert_int_equal(fake_backend_memory(world->backend, sandbox_id(session_sandbox(session))),
+                     8ULL << 30);
     assert_int_equal(fake_backend_count(world->backend), 1);
 }
 
@@ -556,15 +558,15 @@ static void pausing_freezes_and_the_next_use_thaws(void **state)
     session_pause(session, &control.op, on_control);
     world_settle(world);
     assert_int_equal(control.done, 1);
-    assert_int_equal(session->state, SESSION_PAUSED);
-    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
+    assert_int_equal(session_state(session), SESSION_PAUSED);
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session_sandbox(session))));
     world_use(world, session, &tried);
     assert_int_equal(tried.hold.err.code, ERR_NONE);
     assert_int_equal(tried.hold.generation, 1);
-    assert_int_equal(session->state, SESSION_OPEN);
-    assert_false(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
-    assert_int_equal(world_events(world, session->id, "session.paused"), 1);
-    assert_int_equal(world_events(world, session->id, "session.resumed"), 1);
+    assert_int_equal(session_state(session), SESSION_OPEN);
+    assert_false(fake_backend_is_frozen(world->backend, sandbox_id(session_sandbox(session))));
+    assert_int_equal(world_events(world, session_id(session), "session.paused"), 1);
+    assert_int_equal(world_events(world, session_id(session), "session.resumed"), 1);
     session_hold_end(&tried.hold);
 }
 
@@ -598,7 +600,7 @@ static void a_pause_that_fails_leaves_the_session_open_and_says_why(void **state
     world_settle(world);
     assert_int_equal(control.done, 1);
     assert_int_equal(control.op.err.code, ERR_BACKEND);
-    assert_int_equal(session->state, SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_OPEN);
 }
 
 static void a_pause_during_creation_holds_when_the_sandbox_is_there(void **state)
@@ -615,7 +617,7 @@ static void a_pause_during_creation_holds_when_the_sandbox_is_there(void **state
     fake_backend_hold(world->backend, FAKE_CREATE, false);
     world_settle(world);
     assert_int_equal(control.done, 1);
-    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session->sandbox)));
+    assert_true(fake_backend_is_frozen(world->backend, sandbox_id(session_sandbox(session))));
 }
 
 static void deleting_a_paused_session_works(void **state)
@@ -639,7 +641,7 @@ static void a_delete_that_hangs_is_answered_in_time_and_goes_on(void **state)
     struct ended second;
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     fake_backend_hold(world->backend, FAKE_DESTROY, true);
     world_end(world, session, END_DELETED, &first);
     world_advance(world, 29000);
@@ -647,8 +649,8 @@ static void a_delete_that_hangs_is_answered_in_time_and_goes_on(void **state)
     world_advance(world, 1000);
     assert_int_equal(first.done, 1);
     assert_int_equal(first.op.err.code, ERR_TIMEOUT);
-    assert_int_equal(world_find(world, id)->state, SESSION_ENDING);
-    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_DESTROYING);
+    assert_int_equal(session_state(world_find(world, id)), SESSION_ENDING);
+    assert_int_equal(sandbox_state(session_sandbox(world_find(world, id))), SANDBOX_DESTROYING);
     world_end(world, session, END_DELETED, &second);
     fake_backend_hold(world->backend, FAKE_DESTROY, false);
     world_settle(world);
@@ -684,7 +686,7 @@ static void a_shutdown_that_destroys_ends_everything_with_its_reason(void **stat
         struct session *session = world_open_simple(world, "ann", NULL);
         struct tried tried;
 
-        memcpy(ids[i], session->id, ID_SIZE);
+        memcpy(ids[i], session_id(session), ID_SIZE);
         world_use(world, session, &tried);
         session_hold_end(&tried.hold);
     }
@@ -724,7 +726,7 @@ static void a_shutdown_that_keeps_leaves_sandboxes_for_the_next_daemon(void **st
     struct opened opened;
     char id[ID_SIZE];
 
-    memcpy(id, session->id, sizeof(id));
+    memcpy(id, session_id(session), sizeof(id));
     core_stop(world->core, false, 2000, on_stopped, &stopped);
     world_advance(world, 100);
     assert_int_equal(stopped.done, 1);
@@ -732,8 +734,8 @@ static void a_shutdown_that_keeps_leaves_sandboxes_for_the_next_daemon(void **st
     assert_int_equal(opened.op.err.code, ERR_UNAVAILABLE);
     assert_int_equal(fake_backend_alive(world->backend), 1);
     world_restart(world);
-    assert_int_equal(sandbox_state(world_find(world, id)->sandbox), SANDBOX_READY);
-    assert_int_equal(world_find(world, id)->generation, 1);
+    assert_int_equal(sandbox_state(session_sandbox(world_find(world, id))), SANDBOX_READY);
+    assert_int_equal(session_generation(world_find(world, id)), 1);
 }
 
 /* --- tables -------------------------------------------------------------------------------- */
