@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- the driver ------------------------------------------------------------------------------ */
+/* --- the driver ------------------------------------------------------------------------------- */
 
 static struct spool *stream_output(const struct context *context, size_t stream)
 {
@@ -98,7 +98,7 @@ void context_describe_end(const struct execution *execution, char *text, size_t 
         snprintf(text, size, "%s", execution_state_name(execution_facts(execution)->state));
 }
 
-/* --- life ------------------------------------------------------------------------------------ */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static struct context *add_context(struct session *session, const struct language *language)
 {
@@ -241,7 +241,7 @@ int context_interrupt(struct context *context, struct error *err)
     return execution_signal(context->execution, SIGINT, true, err);
 }
 
-/* --- sessions and daemons that go ------------------------------------------------------------ */
+/* --- sessions and daemons that go ------------------------------------------------------------- */
 
 void contexts_end_all(struct session *session, const struct end_reason *reason)
 {
@@ -296,7 +296,7 @@ void context_restore(struct session *session, struct execution *execution)
     take_driver(context, execution, true);
 }
 
-/* --- as the API shows it --------------------------------------------------------------------- */
+/* --- as the API shows it ---------------------------------------------------------------------- */
 
 static const char *state_name(const struct context *context)
 {

@@ -153,7 +153,7 @@ void context_run_cancel(struct context_run *run);
 
 void context_write_json(const struct context *context, struct json_writer *json, const char *key);
 
-/* --- called by sessions and executions ------------------------------------------------------ */
+/* --- called by sessions and executions -------------------------------------------------------- */
 
 /* The execution of an earlier daemon is the driver of a context. */
 void context_restore(struct session *session, struct execution *execution);

@@ -37,7 +37,7 @@ static struct spool *stream_output(const struct context *context, size_t stream)
                        : execution_stderr(context->execution);
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void unfollow(struct context *context)
 {
@@ -93,7 +93,7 @@ void context_run_finish(struct context_run *run, enum context_run_state state, c
         loop_defer(context->core->loop, &context->next, on_next);
 }
 
-/* --- what comes from the driver -------------------------------------------------------------- */
+/* --- what comes from the driver --------------------------------------------------------------- */
 
 static void deliver(struct context_run *run, size_t stream, const void *data, size_t length)
 {
@@ -218,7 +218,7 @@ static void read_streams(struct context_run *run)
     }
 }
 
-/* --- what goes to it ------------------------------------------------------------------------- */
+/* --- what goes to it -------------------------------------------------------------------------- */
 
 static void send_input(struct context_run *run)
 {
@@ -302,7 +302,7 @@ void context_run_resume(struct context_run *run)
         context_pump(run->context);
 }
 
-/* --- time ------------------------------------------------------------------------------------ */
+/* --- time ------------------------------------------------------------------------------------- */
 
 /* Twice in exec.grace: the first one does not reach a command that a shell is just starting. */
 static void interrupt_again(struct context_run *run)
@@ -342,7 +342,7 @@ static void on_stalled(struct spool_follower *follower)
     loop_defer(context->core->loop, &context->next, on_next);
 }
 
-/* --- the beginning --------------------------------------------------------------------------- */
+/* --- the beginning ---------------------------------------------------------------------------- */
 
 static void on_use_ready(struct session_hold *hold)
 {

@@ -30,7 +30,7 @@ struct session *execute_session(const struct execute *execute)
     return map_get(&execute->core->sessions_by_id, execute->session_id);
 }
 
-/* --- the end --------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void on_removed(struct session_op *op)
 {
@@ -66,7 +66,7 @@ static void finish(struct execute *execute)
     execute->done(execute);
 }
 
-/* --- files ----------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 /* No part of its path is hidden. */
 static bool is_visible(const char *path, size_t length)
@@ -186,7 +186,7 @@ static void list_files(struct execute *execute)
                        on_list_ready, on_list_lost);
 }
 
-/* --- the run --------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------- */
 
 static void on_change(struct execution_watcher *watcher)
 {

@@ -1,28 +1,15 @@
-#include "core/run/execution.h"
-
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/mask.h"
 #include "base/str.h"
-#include "config/config.h"
-#include "core/events.h"
-#include "core/metrics.h"
+#include "core/core.h"
 #include "core/output/spool_shares.h"
 #include "core/run/execution_private.h"
-#include "core/stamp.h"
-#include "wire/json.h"
+#include "core/run/language.h"
+#include "core/run/python_zygote.h"
 
 #include <assert.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    COMMIT_RETRY_US = 1000 * 1000,
-    LOSS_TRIES = 5, /* then whoever waits for the program is told, and perhaps nobody else */
-    TIMEOUT_EXIT_CODE = 124 /* of a program that takes TERM for a reason to end well */
-};
 
 static const char *const state_names[EXECUTION_STATES] = {
     [EXECUTION_QUEUED] = "queued",
@@ -65,17 +52,17 @@ struct session *execution_session(const struct execution *execution)
 
 struct spool *execution_stdout(const struct execution *execution)
 {
-    return execution->out;
+    return execution->output.out;
 }
 
 struct spool *execution_stderr(const struct execution *execution)
 {
-    return execution->err;
+    return execution->output.err;
 }
 
 struct stream_order *execution_stream_order(const struct execution *execution)
 {
-    return execution->order;
+    return execution->output.order;
 }
 
 size_t executions_count(const struct session *session)
@@ -115,179 +102,84 @@ const struct execution *executions_first_busy(const struct session *session)
     return NULL;
 }
 
-/* --- output ----------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------- */
 
-/* A program may succeed and its output be lost: the record says so. */
-static void note_lost_output(struct execution *execution)
-{
-    const struct spool *outputs[] = { execution->out, execution->err };
+#define BIT(phase) (1U << (phase))
 
-    for (size_t i = 0; i < ARRAY_LENGTH(outputs) && !execution->facts.error; i++) {
-        const struct error *err = outputs[i] ? spool_error(outputs[i]) : NULL;
-
-        if (err)
-            execution->facts.error = xasprintf("output is incomplete: %s", err->message);
-    }
-}
-
-/* While the program goes on: a later daemon finds only the bytes that were kept, and has to know
- * that there were others. */
-struct execution_loss {
-    struct execution *execution; /* borrowed */
-    struct store_ticket ticket;
-    struct timer retry;
-    unsigned tries;
+static const unsigned next_phases[RUN_PHASES] = {
+    [PHASE_WAITING] = BIT(PHASE_SPAWNING) | BIT(PHASE_ATTACHED),
+    [PHASE_SPAWNING] = BIT(PHASE_WAITING) | BIT(PHASE_ATTACHED),
+    [PHASE_ATTACHED] = BIT(PHASE_LISTED),
+    [PHASE_LISTED] = BIT(PHASE_LISTED) | BIT(PHASE_ATTACHED),
 };
 
-static void on_loss_recorded(struct store_ticket *ticket)
+void run_set_phase(struct execution_run *run, enum run_phase phase)
 {
-    struct execution_loss *loss = container_of(ticket, struct execution_loss, ticket);
-    struct execution *execution = loss->execution;
+    assert(next_phases[run->phase] & BIT(phase));
+    run->phase = phase;
+}
 
-    if (ticket->err->code && ++loss->tries < LOSS_TRIES) {
-        timer_arm_in(&loss->retry, COMMIT_RETRY_US);
+bool run_is_attached(const struct execution_run *run)
+{
+    return run->phase >= PHASE_ATTACHED;
+}
+
+bool run_is_ending(const struct execution_run *run)
+{
+    return execution_state_is_final(run->end.state);
+}
+
+bool run_is_stopped(const struct execution_run *run)
+{
+    return run->stop.as != EXECUTION_RUNNING;
+}
+
+bool run_holds_sandbox(const struct execution_run *run)
+{
+    return list_is_linked(&run->hold.node);
+}
+
+struct execution_run *execution_run_new(struct execution *execution)
+{
+    struct execution_run *run = xnew(struct execution_run);
+
+    run->execution = execution;
+    run->spawn.program = PROGRAM_INIT;
+    run->stop.as = run->end.state = EXECUTION_RUNNING;
+    run->end.exit.code = -1;
+    run->input.fd = -1;
+    run->input.data = BUFFER_INIT(STDIN_MAXIMUM);
+    timer_init(&run->stop.clock, execution->core->loop, execution_on_clock);
+    return run;
+}
+
+void execution_leave_sandbox(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run)
         return;
-    }
-    free(steal_ptr(&execution->loss));
-    spool_accept_loss(execution->out);
-    if (execution->err)
-        spool_accept_loss(execution->err);
+    if (run->phase == PHASE_SPAWNING)
+        run_set_phase(run, PHASE_WAITING);
+    agent_cancel(&run->spawn.request);
+    agent_cancel(&run->signals.request);
+    run->signals.count = 0;
+    if (run_holds_sandbox(run) && run->language == language_python() && run->hold.sandbox)
+        warm_prepare_soon(run->hold.sandbox);
+    session_hold_end(&run->hold);
+    execution_stdin_detach(run);
+    program_fini(&run->spawn.program);
 }
 
-static void record_loss(struct timer *timer)
+void execution_run_free(struct execution_run *run)
 {
-    struct execution_loss *loss = container_of(timer, struct execution_loss, retry);
-
-    execution_save(loss->execution);
-    store_commit_as(loss->execution->core->parts.store, &loss->ticket, STORE_WRITTEN,
-                    on_loss_recorded);
-}
-
-static void on_loss(void *context)
-{
-    struct execution *execution = context;
-
-    note_lost_output(execution);
-    if (execution->loss)
-        return; /* of the other stream: the record has it, or will */
-    execution->loss = xnew(struct execution_loss);
-    execution->loss->execution = execution;
-    timer_init(&execution->loss->retry, execution->core->loop, record_loss);
-    record_loss(&execution->loss->retry);
-}
-
-static void drop_loss(struct execution *execution)
-{
-    if (execution->loss)
-        timer_stop(&execution->loss->retry);
-    free(execution->loss);
-}
-
-static void on_output(void *context)
-{
-    struct execution *execution = context;
-
-    if (execution->output_full == SPOOL_STOP &&
-        (spool_is_over(execution->out) || (execution->err && spool_is_over(execution->err))))
-        execution_stop(execution, EXECUTION_OUTPUT_LIMIT);
-    execution_changed(execution);
-    execution_continue_end(execution);
-}
-
-/* More is kept of its output, or less. */
-static bool on_kept(void *context, int64_t bytes)
-{
-    struct execution *execution = context;
-    const struct session *session = execution->session;
-    bool is_ended = !execution->run;
-
-    if (is_ended && !execution->spool_share)
-        return false;
-    if (!execution->spool_share)
-        execution->spool_share = spool_shares_begin(
-            execution->core->spool_shares, execution->facts.id, execution->facts.session_id,
-            session && session_owner(session) ? session_owner(session) : "");
-    return spool_share_add(execution->spool_share, bytes);
-}
-
-static struct spool *open_output(struct core *core, const char *id, bool is_stderr,
-                                 uint64_t recorded_bytes, struct execution *watcher)
-{
-    const struct config *config = core->parts.config;
-    struct spool_options options = {
-        .loop = core->loop,
-        .directory = core->parts.state_dir,
-        .cap_bytes = config->exec.output_spool_bytes,
-        .stall_timeout_us = config->exec.stall_timeout_ms * 1000,
-        .full = watcher ? watcher->output_full : SPOOL_DROP,
-        .recorded_bytes = recorded_bytes,
-        .is_new = watcher && !watcher->facts.number, /* that of a recorded one is known */
-        .flows = watcher ? core->flows : NULL,
-        .flow = watcher ? watcher->facts.session_id : NULL,
-        .on_change = watcher ? on_output : NULL,
-        .on_kept = watcher ? on_kept : NULL,
-        .on_loss = watcher ? on_loss : NULL,
-        .context = watcher,
-    };
-
-    snprintf(options.name, sizeof(options.name), "output/%s.%s", id, is_stderr ? "err" : "out");
-    return spool_new(&options);
-}
-
-struct spool *execution_open_output(struct core *core, const struct execution_record *record,
-                                    bool is_stderr)
-{
-    uint64_t bytes = is_stderr ? record->stderr_bytes : record->stdout_bytes;
-    struct spool *output = open_output(core, record->id, is_stderr, bytes, NULL);
-
-    spool_finish(output);
-    return output;
-}
-
-void execution_remove_output(struct core *core, const char *id)
-{
-    char name[SPOOL_NAME_SIZE];
-
-    static const char *const endings[] = { "out", "err", "order" };
-
-    for (size_t i = 0; i < ARRAY_LENGTH(endings); i++) {
-        snprintf(name, sizeof(name), "output/%s.%s", id, endings[i]);
-        (void)unlinkat(core->parts.state_dir, name, 0);
-    }
-}
-
-struct stream_order *execution_open_stream_order(struct core *core, const char *id,
-                                                 const struct spool *out, const struct spool *err)
-{
-    uint64_t lengths[STREAM_COUNT] = { spool_length(out), spool_length(err) };
-    char name[SPOOL_NAME_SIZE];
-
-    snprintf(name, sizeof(name), "output/%s.order", id);
-    return stream_order_new(core->parts.state_dir, name, lengths);
-}
-
-void execution_open_outputs(struct execution *execution, const struct execution_record *record)
-{
-    execution->out = open_output(execution->core, execution->facts.id, false,
-                                 record ? record->stdout_bytes : 0, execution);
-    if (execution->terminal)
+    if (!run)
         return;
-    execution->err = open_output(execution->core, execution->facts.id, true,
-                                 record ? record->stderr_bytes : 0, execution);
-    execution->order = execution_open_stream_order(execution->core, execution->facts.id,
-                                                   execution->out, execution->err);
-    spool_set_stream_order(execution->out, execution->order, 0);
-    spool_set_stream_order(execution->err, execution->order, 1);
-}
-
-static uint64_t output_bytes(const struct execution *execution)
-{
-    return spool_length(execution->out) + (execution->err ? spool_length(execution->err) : 0);
-}
-
-static bool outputs_are(const struct execution *execution, bool (*what)(const struct spool *))
-{
-    return what(execution->out) && (!execution->err || what(execution->err));
+    timer_stop(&run->stop.clock);
+    execution_stdin_detach(run);
+    program_fini(&run->spawn.program);
+    buffer_fini(&run->input.data);
+    free(run);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -315,8 +207,6 @@ struct execution *execution_new(struct session *session, const char *id)
 
 static void free_execution(struct execution *execution)
 {
-    drop_loss(execution);
-    spool_share_end(execution->spool_share);
     share_give(&execution->share);
     share_give(&execution->terminal_share);
     timer_stop(&execution->alone);
@@ -325,9 +215,7 @@ static void free_execution(struct execution *execution)
     list_remove(&execution->node);
     map_remove(&execution->core->executions_by_id, execution->facts.id);
     execution_run_free(execution->run);
-    spool_free(execution->out);
-    spool_free(execution->err);
-    stream_order_free(execution->order);
+    execution_close_outputs(execution);
     free(execution->facts.key);
     free(execution->facts.request_json);
     free(execution->facts.error);
@@ -433,6 +321,8 @@ void execution_changed(struct execution *execution)
         loop_defer(execution->core->loop, &execution->notify, on_notify);
 }
 
+/* --- finding ---------------------------------------------------------------------------------- */
+
 struct mask *execution_mask(const struct execution *execution)
 {
     return execution->session ? session_mask(execution->session) : execution->mask;
@@ -456,7 +346,25 @@ struct execution *execution_find_key(const struct session *session, const char *
     return NULL;
 }
 
+struct execution *executions_find_number(const struct session *session, uint64_t number)
+{
+    struct execution *execution;
+
+    list_for_each (execution, session_executions(session), node) {
+        if (execution->facts.number == number)
+            return execution;
+    }
+    return NULL;
+}
+
 /* --- record ----------------------------------------------------------------------------------- */
+
+/* Names of programs, folders and users come from the request, which may have secrets in them. */
+void execution_set_error(struct execution *execution, const char *text)
+{
+    free(execution->facts.error);
+    execution->facts.error = mask_text(execution_mask(execution), text);
+}
 
 void execution_save(struct execution *execution)
 {
@@ -472,8 +380,8 @@ void execution_save(struct execution *execution)
         .exit_code = execution->facts.exit_code,
         .signal = execution->facts.signal,
         .background = execution->facts.kind != EXECUTION_FOREGROUND,
-        .stdout_bytes = spool_length(execution->out),
-        .stderr_bytes = execution->err ? spool_length(execution->err) : 0,
+        .stdout_bytes = spool_length(execution->output.out),
+        .stderr_bytes = execution->output.err ? spool_length(execution->output.err) : 0,
         .cpu_us = execution->facts.cpu_us,
         .max_rss_bytes = execution->facts.max_rss_bytes,
         .created = execution->facts.created,
@@ -486,199 +394,5 @@ void execution_save(struct execution *execution)
     memcpy(record.sandbox_id, execution->facts.sandbox_id, sizeof(record.sandbox_id));
     store_put_execution(execution->core->parts.store, &record);
     if (execution->run)
-        execution->run->recorded_bytes = output_bytes(execution);
-}
-
-/* --- the end ---------------------------------------------------------------------------------- */
-
-static void tell_end(struct execution *execution)
-{
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
-    struct json_writer json = JSON_WRITER(&text);
-
-    metrics_add(execution->core->metrics, METRIC_EXECUTIONS_ENDED, execution->facts.state, 1);
-    metrics_add(execution->core->metrics, METRIC_OUTPUT_BYTES, 0, output_bytes(execution));
-    log_debug("execution ended", kv("execution", execution->facts.id),
-              kv("session", execution->facts.session_id),
-              kv("state", execution_state_name(execution->facts.state)),
-              kv("exit_code", execution->facts.exit_code), kv("signal", execution->facts.signal));
-    if (!execution->session)
-        return;
-    json_begin_object(&json, NULL);
-    json_put_text(&json, "execution_id", execution->facts.id);
-    json_put_text(&json, "state", execution_state_name(execution->facts.state));
-    if (execution->facts.exit_code >= 0)
-        json_put_int(&json, "exit_code", execution->facts.exit_code);
-    if (execution->facts.signal)
-        json_put_int(&json, "signal", execution->facts.signal);
-    if (execution->facts.reason)
-        json_put_text(&json, "reason", execution->facts.reason);
-    json_end_object(&json);
-    session_emit(execution->session, "execution.ended", buffer_text(&text));
-}
-
-static void set_final(struct execution *execution)
-{
-    struct execution_run *run = execution->run;
-
-    execution->facts.state = run->end_state;
-    share_give(&execution->share);
-    share_give(&execution->terminal_share);
-    execution->facts.exit_code = run->end.code;
-    if (execution->facts.state == EXECUTION_TIMEOUT && execution->facts.exit_code == 0)
-        execution->facts.exit_code = TIMEOUT_EXIT_CODE;
-    execution->facts.signal = run->end.signal;
-    execution->facts.cpu_us = run->end.cpu_us;
-    execution->facts.max_rss_bytes = run->end.max_rss_bytes;
-    execution->facts.ended = stamp_now(execution->core);
-    note_lost_output(execution);
-    execution_save(execution);
-    tell_end(execution);
-    execution_leave_sandbox(execution);
-    execution_changed(execution);
-}
-
-static void on_retry(struct timer *timer)
-{
-    struct execution_run *run = container_of(timer, struct execution_run, clock);
-
-    execution_save(run->execution);
-    execution_continue_end(run->execution);
-}
-
-static void on_committed(struct store_ticket *ticket)
-{
-    struct execution_run *run = container_of(ticket, struct execution_run, ticket);
-
-    run->recording = false;
-    if (ticket->err->code) {
-        timer_init(&run->clock, run->execution->core->loop, on_retry);
-        timer_arm_in(&run->clock, COMMIT_RETRY_US);
-        return;
-    }
-    run->recorded = true;
-    execution_continue_end(run->execution);
-}
-
-/* The store has lost records. The end of one that is being written is repeated by its ticket. */
-void executions_repair(struct core *core)
-{
-    size_t position = 0;
-    struct map_slot *slot;
-
-    while ((slot = map_next(&core->executions_by_id, &position))) {
-        struct execution *execution = slot->value;
-        struct execution_run *run = execution->run;
-
-        if (!run || run->recording)
-            continue;
-        if (execution_state_is_final(execution->facts.state))
-            timer_stop(&run->clock);
-        execution_save(execution);
-        execution_continue_end(execution);
-    }
-}
-
-void executions_save_incomplete(struct core *core)
-{
-    size_t position = 0;
-    struct map_slot *slot;
-
-    while ((slot = map_next(&core->executions_by_id, &position))) {
-        struct execution *execution = slot->value;
-
-        if (execution->run &&
-            (spool_error(execution->out) || (execution->err && spool_error(execution->err))))
-            execution_save(execution);
-    }
-}
-
-static void commit_end(struct execution *execution)
-{
-    struct execution_run *run = execution->run;
-
-    if (run->recording || timer_is_armed(&run->clock))
-        return;
-    run->recording = true;
-    store_commit_as(execution->core->parts.store, &run->ticket, STORE_WRITTEN_LAZILY, on_committed);
-}
-
-static void forget_process(struct execution *execution)
-{
-    struct sandbox *sandbox = execution->session ? session_sandbox(execution->session) : NULL;
-
-    if (execution->facts.number && sandbox && sandbox_agent(sandbox) &&
-        str_equal(sandbox_id(sandbox), execution->facts.sandbox_id))
-        agent_forget(sandbox_agent(sandbox), execution->facts.number);
-}
-
-/*
- * Complete output, then the end in the record and told to everybody; then, when the pipes are
- * closed and the record is durable, init may forget the process and the session lets go of it.
- */
-void execution_continue_end(struct execution *execution)
-{
-    struct execution_run *run = execution->run;
-
-    if (!run || !run->ending)
-        return;
-    if (!execution_state_is_final(execution->facts.state)) {
-        if (!outputs_are(execution, spool_is_finished))
-            return;
-        set_final(execution);
-        commit_end(execution);
-    }
-    if (!outputs_are(execution, spool_is_closed) || run->inspecting || run->recording)
-        return;
-    if (output_bytes(execution) != run->recorded_bytes) {
-        execution_save(execution);
-        run->recorded = false;
-    }
-    if (!run->recorded) {
-        commit_end(execution);
-        return;
-    }
-    forget_process(execution);
-    spool_share_end(steal_ptr(&execution->spool_share));
-    execution_run_free(steal_ptr(&execution->run));
-    execution_unref(execution);
-}
-
-void execution_begin_end(struct execution *execution, enum execution_state state,
-                         const char *reason)
-{
-    struct execution_run *run = execution->run;
-
-    if (!run || run->ending)
-        return;
-    run->ending = true;
-    run->end_state = state;
-    if (!reason && state == EXECUTION_TIMEOUT)
-        reason = "timeout";
-    if (reason) {
-        free(execution->facts.reason);
-        execution->facts.reason = xstrdup(reason);
-    }
-    timer_stop(&run->clock);
-    spool_finish(execution->out);
-    if (execution->err)
-        spool_finish(execution->err);
-    execution_continue_end(execution);
-}
-
-void executions_end_all(struct session *session, const struct end_reason *reason)
-{
-    enum execution_state state = reason->kind == END_CRASHED ? EXECUTION_CRASHED
-                                                             : EXECUTION_CANCELLED;
-    struct execution *execution, *following;
-    char text[END_TEXT_SIZE];
-
-    end_reason_text(reason, text);
-    list_for_each_safe (execution, following, session_executions(session), node) {
-        execution_begin_end(execution, state, text);
-        execution_leave_sandbox(execution);
-        list_remove(&execution->node);
-        execution->session = NULL;
-    }
-    spool_shares_on_session_gone(session_core(session)->spool_shares, session_id(session));
+        execution->run->end.recorded_bytes = execution_output_bytes(execution);
 }

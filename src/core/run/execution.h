@@ -145,10 +145,7 @@ void execution_cancel(struct execution *execution);
  * leaves and the next one takes it over. */
 void execution_abandon(struct execution *execution);
 
-/* --- called by the sandbox that owns the agent --------------------------------------------- */
-
-/* A number for a process in the sandbox of this session. It is never given twice. */
-uint64_t execution_next_number(struct session *session);
+/* --- called by the sandbox that owns the agent ------------------------------------------------ */
 
 /* By the number that init knows it by; NULL when it is not in memory. */
 struct execution *executions_find_number(const struct session *session, uint64_t number);
@@ -172,7 +169,7 @@ struct execution *execution_restore(struct session *session, const struct execut
  * unwatched. */
 void executions_end_all(struct session *session, const struct end_reason *reason);
 
-/* --- afterwards ---------------------------------------------------------------------------- */
+/* --- afterwards ------------------------------------------------------------------------------- */
 
 /* The spool of a stream of an execution that is no longer in memory; the caller frees it. */
 struct spool *execution_open_output(struct core *core, const struct execution_record *record,

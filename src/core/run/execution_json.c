@@ -175,8 +175,8 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
         .timeout_ms = execution->facts.timeout_ms,
         .cpu_us = execution->facts.cpu_us,
         .max_rss_bytes = execution->facts.max_rss_bytes,
-        .stdout_bytes = spool_length(execution->out),
-        .stderr_bytes = execution->err ? spool_length(execution->err) : 0,
+        .stdout_bytes = spool_length(execution->output.out),
+        .stderr_bytes = execution->output.err ? spool_length(execution->output.err) : 0,
         .created = &execution->facts.created,
         .started = &execution->facts.started,
         .ended = &execution->facts.ended,
@@ -185,7 +185,8 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
 
     json_begin_object(json, key);
     if (with_output)
-        put_with_output(json, &view, execution->core, execution->out, execution->err, NULL);
+        put_with_output(json, &view, execution->core, execution->output.out, execution->output.err,
+                        NULL);
     else
         put_view(json, &view);
     json_end_object(json);

@@ -20,7 +20,7 @@ enum {
     LONGEST_START = PROTOCOL_MAX_MESSAGE - 1024,
 };
 
-/* --- vectors of texts ------------------------------------------------------------------------ */
+/* --- vectors of texts ------------------------------------------------------------------------- */
 
 struct vector {
     char **items;
@@ -42,7 +42,7 @@ static void free_texts(char **texts)
     free(texts);
 }
 
-/* --- arguments and script -------------------------------------------------------------------- */
+/* --- arguments and script --------------------------------------------------------------------- */
 
 static int make_script(struct program *program, const char *text, size_t length, struct error *err)
 {

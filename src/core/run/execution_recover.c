@@ -12,27 +12,6 @@
 
 enum { STRAY_RECORDS = 1000 }; /* among so many newest ones its record is looked for */
 
-struct execution *executions_find_number(const struct session *session, uint64_t number)
-{
-    struct execution *execution;
-
-    list_for_each (execution, session_executions(session), node) {
-        if (execution->facts.number == number)
-            return execution;
-    }
-    return NULL;
-}
-
-void executions_on_exited(struct session *session, uint64_t number, const struct agent_exit *end)
-{
-    struct execution *execution = executions_find_number(session, number);
-
-    /* One that an earlier daemon started may end before init has listed it and handed over its
-     * pipes: the list tells the end as well, and what is in the pipes comes first. */
-    if (execution && execution->run && execution->run->attached)
-        execution_on_exit(execution, end);
-}
-
 static char *copy_text(const char *text)
 {
     return str_is_empty(text) ? NULL : xstrdup(text);
@@ -45,7 +24,7 @@ static void close_pipes(const struct agent_pipes *pipes)
     fd_close(pipes->errors);
 }
 
-/* --- a process that no execution in memory is known of --------------------------------------- */
+/* --- a process that no execution in memory is known of ---------------------------------------- */
 
 /*
  * It may belong to an execution that has ended and whose children still hold the pipes: then the
@@ -109,14 +88,13 @@ static void adopt_stray(struct stray *stray, struct session *session,
     execution->facts.cpu_us = record->cpu_us;
     execution->facts.max_rss_bytes = record->max_rss_bytes;
     execution->facts.ended = record->ended;
-    run->ending = run->recorded = true;
-    run->recorded_bytes = record->stdout_bytes + record->stderr_bytes;
+    run->end.state = execution->facts.state;
+    run->end.record = RECORD_WRITTEN;
+    run->end.recorded_bytes = record->stdout_bytes + record->stderr_bytes;
     execution_attach(execution, &stray->pipes, false);
     execution_stdin_detach(run);
     stray->pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
-    spool_finish(execution->out);
-    if (execution->err)
-        spool_finish(execution->err);
+    execution_finish_outputs(execution);
     execution_continue_end(execution);
 }
 
@@ -163,7 +141,7 @@ static void search_stray(struct session *session, uint64_t number, const struct 
     store_query(session_core(session)->parts.store, STORE_EXECUTIONS, &stray->query);
 }
 
-/* --- records meet what init remembers -------------------------------------------------------- */
+/* --- records meet what init remembers --------------------------------------------------------- */
 
 void executions_on_process(struct session *session, struct agent *agent UNUSED, uint64_t number,
                            const struct agent_pipes *pipes, const struct agent_exit *end)
@@ -171,22 +149,24 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
     struct execution *execution = executions_find_number(session, number);
     struct execution_run *run = execution ? execution->run : NULL;
 
-    if (!run || (run->ending && !run->attached)) { /* whatever it is told to be, it is not wanted */
+    /* Whatever its record says it is: one that ended before it was attached is not wanted. */
+    if (!run || (run_is_ending(run) && !run_is_attached(run))) {
         search_stray(session, number, pipes, end);
         return;
     }
-    run->is_listed = true;
     if (!execution->facts.started.wall_us) {
         execution_note_start(execution); /* its start was not recorded any more */
         execution_save(execution);
     }
-    if (run->attached)
+    if (run_is_attached(run))
         close_pipes(pipes);
     else
         execution_attach(execution, pipes, false);
+    run_set_phase(run, PHASE_LISTED);
     if (end)
         execution_on_exit(execution, end);
-    else if (!run->ending && (run->stop == STOP_START || !timer_is_armed(&run->clock)))
+    else if (!run_is_ending(run) &&
+             (run->stop.stage == STOP_SPAWN || !timer_is_armed(&run->stop.clock)))
         execution_arm_timeout(execution);
     execution_send_signals(execution);
 }
@@ -200,14 +180,15 @@ void executions_on_listed(struct session *session)
     list_for_each_safe (execution, following, session_executions(session), node) {
         struct execution_run *run = execution->run;
 
-        if (!run || run->starting || execution->facts.state != EXECUTION_RUNNING)
+        if (!run || run->phase == PHASE_SPAWNING || execution->facts.state != EXECUTION_RUNNING)
             continue;
-        if (!run->is_listed)
+        if (run->phase == PHASE_LISTED)
+            run_set_phase(run, PHASE_ATTACHED);
+        else
             execution_begin_end(execution, EXECUTION_CRASHED,
                                 execution->facts.started.wall_us
                                     ? "lost: its sandbox does not know it"
                                     : never_started);
-        run->is_listed = false;
     }
 }
 
@@ -248,7 +229,7 @@ static struct execution *restore(struct session *session, const struct execution
     execution->facts.kind = record->background ? EXECUTION_BACKGROUND : EXECUTION_FOREGROUND;
     execution->terminal = request_has(record, "tty");
     execution->facts.timeout_ms = record->timeout_ms;
-    execution->output_full = read_output_full(session_core(session), record);
+    execution->output.full = read_output_full(session_core(session), record);
     execution->facts.created = record->created;
     execution->facts.started = record->started;
     execution->facts.error = copy_text(record->error);
@@ -280,15 +261,16 @@ struct execution *execution_restore(struct session *session, const struct execut
         share_hold(&execution->terminal_share, session_core(session)->shares,
                    session_owner(session), SHARE_TERMINALS);
     /* Input that came with the request and was not written yet went with the daemon. */
-    run->stdin_ends = request_has(record, "stdin_bytes");
-    run->wants_stdin = execution->terminal || request_has(record, "stdin") || run->stdin_ends;
+    if (request_has(record, "stdin_bytes"))
+        run->input.state = INPUT_ENDING;
+    else if (execution->terminal || request_has(record, "stdin"))
+        run->input.state = INPUT_OPEN;
     execution->facts.state = EXECUTION_RUNNING;
-    run->in_use = true;
     execution->needs_client = request_has(record, "cancel_on_disconnect");
     execution_expect_client(execution, CLIENT_RESTART_PATIENCE_US);
     is_driver = request_has(record, "context");
     session_hold_restore(&run->hold, session, is_driver ? HOLD_WEAK : HOLD_STRONG,
-                         execution_use_lost);
+                         execution_hold_lost);
     if (is_driver) {
         execution->facts.kind = EXECUTION_DRIVER;
         context_restore(session, execution);

@@ -188,10 +188,12 @@ static int take_shares(const struct session *session, const struct execution_req
 
 static void prepare_stdin(struct execution_run *run, const struct execution_request *request)
 {
-    run->wants_stdin = request->wants_stdin || request->stdin_data || request->terminal;
-    run->stdin_ends = request->stdin_data != NULL;
-    if (request->stdin_data)
-        buffer_append(&run->stdin_data, request->stdin_data, request->stdin_length);
+    if (request->wants_stdin || request->terminal)
+        run->input.state = INPUT_OPEN;
+    if (!request->stdin_data)
+        return;
+    run->input.state = INPUT_ENDING;
+    buffer_append(&run->input.data, request->stdin_data, request->stdin_length);
 }
 
 static void fill(struct execution *execution, const struct execution_request *request,
@@ -210,11 +212,11 @@ static void fill(struct execution *execution, const struct execution_request *re
     execution->terminal = request->terminal;
     execution->facts.timeout_ms = request->timeout_ms < 0 ? config->exec.timeout_ms
                                                           : request->timeout_ms;
-    execution->output_full = (enum spool_full)(
+    execution->output.full = (enum spool_full)(
         request->output_full ? spool_full_parse(request->output_full) : config->exec.output_full);
     execution->facts.created = stamp_now(execution->core);
-    execution->run->columns = request->columns ? request->columns : 80;
-    execution->run->rows = request->rows ? request->rows : 24;
+    execution->run->size.columns = request->columns ? request->columns : 80;
+    execution->run->size.rows = request->rows ? request->rows : 24;
     execution_open_outputs(execution, NULL);
 }
 
@@ -243,66 +245,17 @@ struct execution *execution_start(struct session *session, const struct executio
     execution = execution_new(session, id);
     execution->share = shares[0];
     execution->terminal_share = shares[1];
-    execution->run->program = program;
+    execution->run->spawn.program = program;
     fill(execution, request, warning);
     prepare_stdin(execution->run, request);
 
     /* In its first record, so that the next daemon knows the process by it. */
     execution->facts.number = session_new_execution_number(session);
     execution_save(execution);
-    execution->run->in_use = true;
-    execution->run->generation = request->generation;
+    execution->run->spawn.generation = request->generation;
     session_hold_begin(&execution->run->hold, session, request->generation, execution_hold_ready,
-                       execution_use_lost);
+                       execution_hold_lost);
     execution_arm_timeout(execution);
     execution_expect_client(execution, CLIENT_FIRST_PATIENCE_US);
     return execution;
-}
-
-/* --- while it runs ---------------------------------------------------------------------------- */
-
-static bool is_queued(const struct execution *execution)
-{
-    return execution->facts.state == EXECUTION_QUEUED && execution->run && !execution->run->ending;
-}
-
-static int check_runs(const struct execution *execution, struct error *err)
-{
-    if (execution->facts.state == EXECUTION_RUNNING && execution->run && !execution->run->ending)
-        return 0;
-    return error_named(err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
-                       execution->facts.id, execution_state_name(execution->facts.state));
-}
-
-int execution_signal(struct execution *execution, int signal_number, bool tree, struct error *err)
-{
-    if (signal_number < 1 || signal_number >= NSIG)
-        return error_named(err, ERR_INVALID, "invalid_field", "signal %d does not exist",
-                           signal_number);
-    if (!is_queued(execution) && check_runs(execution, err) < 0)
-        return -1;
-    execution_queue_signal(execution, signal_number, tree ? SCOPE_TREE : SCOPE_PROCESS);
-    return 0;
-}
-
-/* At once, by our own end of the terminal: input that follows finds the new size. */
-int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
-                     struct error *err)
-{
-    struct winsize size = { .ws_col = (unsigned short)columns, .ws_row = (unsigned short)rows };
-
-    if (!execution->terminal)
-        return error_named(err, ERR_CONFLICT, "no_terminal", "execution %s has no terminal",
-                           execution->facts.id);
-    if (is_queued(execution)) {
-        execution->run->columns = columns;
-        execution->run->rows = rows;
-        execution->run->is_resized = true;
-        return 0;
-    }
-    if (check_runs(execution, err) < 0)
-        return -1;
-    if (ioctl(execution->run->stdin_fd, TIOCSWINSZ, &size) < 0)
-        return error_sys(err, "resize the terminal");
-    return 0;
 }

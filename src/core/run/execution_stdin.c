@@ -8,8 +8,8 @@ static const char END_OF_TRANSMISSION = 4; /* what a terminal takes for the end 
 
 static void close_pipe(struct execution_run *run)
 {
-    io_watch_stop(&run->stdin_ready);
-    fd_close(steal_fd(&run->stdin_fd));
+    io_watch_stop(&run->input.ready);
+    fd_close(steal_fd(&run->input.fd));
 }
 
 /* Init holds the pipe too, so that it survives us: it has to let go as well. */
@@ -17,12 +17,12 @@ static void end_input(struct execution_run *run)
 {
     struct execution *execution = run->execution;
 
-    run->stdin_closed = true;
-    if (run->stdin_fd < 0)
+    run->input.state = INPUT_CLOSED;
+    if (run->input.fd < 0)
         return;
     if (execution->terminal)
-        (void)!write(run->stdin_fd, &END_OF_TRANSMISSION, 1);
-    else if (run->in_use && run->hold.agent)
+        (void)!write(run->input.fd, &END_OF_TRANSMISSION, 1);
+    else if (run_holds_sandbox(run) && run->hold.agent)
         agent_close_stdin(run->hold.agent, execution->facts.number);
     close_pipe(run);
 }
@@ -31,16 +31,16 @@ static void on_stdin_ready(struct io_watch *watch, unsigned events UNUSED);
 
 static void wait_for_room(struct execution_run *run)
 {
-    io_watch_start(&run->stdin_ready, run->execution->core->loop, run->stdin_fd, IO_WRITE,
+    io_watch_start(&run->input.ready, run->execution->core->loop, run->input.fd, IO_WRITE,
                    on_stdin_ready);
 }
 
 /* What the request brought along goes first. */
 static void pump(struct execution_run *run)
 {
-    while (run->stdin_written < run->stdin_data.length) {
-        ssize_t count = write(run->stdin_fd, run->stdin_data.data + run->stdin_written,
-                              run->stdin_data.length - run->stdin_written);
+    while (run->input.written < run->input.data.length) {
+        ssize_t count = write(run->input.fd, run->input.data.data + run->input.written,
+                              run->input.data.length - run->input.written);
 
         if (count < 0 && errno == EINTR)
             continue;
@@ -50,18 +50,18 @@ static void pump(struct execution_run *run)
         }
         if (count < 0) /* the program does not read it any more */
             break;
-        run->stdin_written += (size_t)count;
+        run->input.written += (size_t)count;
     }
-    io_watch_stop(&run->stdin_ready);
-    buffer_fini(&run->stdin_data);
-    run->stdin_written = 0;
-    if (run->stdin_ends)
+    io_watch_stop(&run->input.ready);
+    buffer_fini(&run->input.data);
+    run->input.written = 0;
+    if (run->input.state == INPUT_ENDING)
         end_input(run);
 }
 
 static void on_stdin_ready(struct io_watch *watch, unsigned events UNUSED)
 {
-    struct execution_run *run = container_of(watch, struct execution_run, stdin_ready);
+    struct execution_run *run = container_of(watch, struct execution_run, input.ready);
 
     pump(run);
     execution_changed(run->execution);
@@ -73,22 +73,23 @@ void execution_stdin_attach(struct execution_run *run, const struct agent_pipes 
 
     if (pipes->terminal) {
         fd_close(pipes->input);
-        run->stdin_fd = fcntl(pipes->output, F_DUPFD_CLOEXEC, 0);
+        run->input.fd = fcntl(pipes->output, F_DUPFD_CLOEXEC, 0);
     } else {
-        run->stdin_fd = pipes->input;
+        run->input.fd = pipes->input;
     }
-    if (run->stdin_fd < 0)
+    if (run->input.fd < 0)
         return;
-    flags = fcntl(run->stdin_fd, F_GETFL);
+    flags = fcntl(run->input.fd, F_GETFL);
     if (flags >= 0)
-        (void)fcntl(run->stdin_fd, F_SETFL, flags | O_NONBLOCK);
-    if (run->stdin_data.length || run->stdin_ends)
+        (void)fcntl(run->input.fd, F_SETFL, flags | O_NONBLOCK);
+    if (run->input.data.length || run->input.state == INPUT_ENDING)
         pump(run);
 }
 
 void execution_stdin_detach(struct execution_run *run)
 {
-    run->stdin_closed = true;
+    if (run->input.state != INPUT_NONE)
+        run->input.state = INPUT_CLOSED;
     close_pipe(run);
 }
 
@@ -96,15 +97,15 @@ static int check_input(const struct execution *execution, struct error *err)
 {
     const struct execution_run *run = execution->run;
 
-    if (!run || run->ending)
+    if (!run || run_is_ending(run))
         return error_named(err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
                            execution->facts.id, execution_state_name(execution->facts.state));
-    if (!run->wants_stdin) {
+    if (run->input.state == INPUT_NONE) {
         error_named(err, ERR_CONFLICT, "no_stdin", "execution %s was started without stdin",
                     execution->facts.id);
         return error_hint(err, "start it with \"stdin\": true");
     }
-    if (run->stdin_ends || run->stdin_closed)
+    if (run->input.state != INPUT_OPEN)
         return error_named(err, ERR_CONFLICT, "stdin_closed", "stdin of execution %s is closed",
                            execution->facts.id);
     return 0;
@@ -118,10 +119,10 @@ ssize_t execution_write_stdin(struct execution *execution, const void *data, siz
 
     if (check_input(execution, err) < 0)
         return -1;
-    if (run->stdin_fd < 0) /* not started yet */
+    if (run->input.fd < 0) /* not started yet */
         return 0;
     while (done < length) {
-        ssize_t count = write(run->stdin_fd, (const char *)data + done, length - done);
+        ssize_t count = write(run->input.fd, (const char *)data + done, length - done);
 
         if (count < 0 && errno == EINTR)
             continue;
@@ -145,8 +146,8 @@ int execution_close_stdin(struct execution *execution, struct error *err)
 
     if (check_input(execution, err) < 0)
         return -1;
-    if (run->stdin_fd < 0)
-        run->stdin_ends = true;
+    if (run->input.fd < 0)
+        run->input.state = INPUT_ENDING;
     else
         end_input(run);
     return 0;

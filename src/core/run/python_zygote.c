@@ -42,7 +42,7 @@ void warm_free(struct warm *warm)
     free(warm);
 }
 
-/* --- starting -------------------------------------------------------------------------------- */
+/* --- starting --------------------------------------------------------------------------------- */
 
 static void on_started(struct agent_request *request)
 {
@@ -137,7 +137,7 @@ void warm_prepare_soon(struct sandbox *sandbox)
         timer_arm_in(&warm_of(sandbox)->refill, REFILL_DELAY_US);
 }
 
-/* --- using ---------------------------------------------------------------------------------- */
+/* --- using ------------------------------------------------------------------------------------ */
 
 /* What the interpreter, the loader or the C library looks at when a process starts. */
 static bool matters_at_start(const char *variable)

@@ -51,7 +51,7 @@ void rules_free(struct rules *rules)
     free(rules);
 }
 
-/* --- matching ------------------------------------------------------------------------------ */
+/* --- matching --------------------------------------------------------------------------------- */
 
 /* Texts need not end with a NUL, and may hold some: the copy ends with one, and the range says
  * where it ends. */
@@ -107,7 +107,7 @@ static const struct config_rule *find_for(const struct rules *rules,
     return rules_find(rules, buffer_text(&text), text.length);
 }
 
-/* --- telling ------------------------------------------------------------------------------- */
+/* --- telling ---------------------------------------------------------------------------------- */
 
 void rule_describe(const struct config_rule *rule, char *text, size_t size)
 {

@@ -1,0 +1,257 @@
+/*
+ * What is done to a program that runs: signals, the size of its terminal, stopping it.
+ *
+ *     none → term → kill              it was stopped: TERM to its tree, KILL after exec.grace
+ *     none → spawn → term → kill      it was stopped before init has answered
+ *     … → sweep                       it has ended; the rest of its tree is killed
+ */
+
+#include "base/log.h"
+#include "base/str.h"
+#include "config/config.h"
+#include "core/core.h"
+#include "core/run/execution_private.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+enum {
+    /* On a busy machine an answer takes seconds, and others may work in the same sandbox. */
+    SILENCE_US = 10 * 1000 * 1000,  /* init has said nothing at all */
+    PATIENCE_US = 20 * 1000 * 1000, /* it speaks, but not of this */
+    STANDSTILL_US = 1000 * 1000,    /* we were late ourselves: what was said is not read yet */
+};
+
+/* --- signals ---------------------------------------------------------------------------------- */
+
+static void on_signalled(struct agent_request *request)
+{
+    struct execution_run *run = container_of(request, struct execution_run, signals.request);
+
+    if (run->stop.stage == STOP_SWEEP && !run->signals.count)
+        execution_begin_end(run->execution, run->stop.as, NULL);
+    else
+        execution_send_signals(run->execution);
+}
+
+/* One at a time, in order; before it has started, and while the connection is being made again,
+ * they wait. */
+void execution_send_signals(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    struct run_signal first;
+
+    if (!run || run->signals.request.is_open || !run->signals.count || !run_holds_sandbox(run) ||
+        !run->hold.agent || agent_is_lost(run->hold.agent) || !run_is_attached(run))
+        return;
+    first = run->signals.queue[0];
+    run->signals.count--;
+    memmove(run->signals.queue, run->signals.queue + 1,
+            run->signals.count * sizeof(run->signals.queue[0]));
+    agent_signal(run->hold.agent, execution->facts.number, first.number, first.scope,
+                 &run->signals.request, on_signalled);
+}
+
+/* When too many wait, the newest replaces the last. */
+void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope)
+{
+    struct execution_run *run = execution->run;
+
+    if (run->signals.count == SIGNAL_QUEUE)
+        run->signals.count--;
+    run->signals.queue[run->signals.count++] = (struct run_signal){ number, scope };
+    execution_send_signals(execution);
+}
+
+/* --- stopping --------------------------------------------------------------------------------- */
+
+#define BIT(stage) (1U << (stage))
+
+static const unsigned next_stages[STOP_STAGES] = {
+    [STOP_NONE] = BIT(STOP_SPAWN) | BIT(STOP_TERM),
+    [STOP_SPAWN] = BIT(STOP_TERM) | BIT(STOP_SWEEP),
+    [STOP_TERM] = BIT(STOP_KILL) | BIT(STOP_SWEEP),
+    [STOP_KILL] = BIT(STOP_SWEEP),
+};
+
+static void set_stage(struct execution_run *run, enum stop_stage stage)
+{
+    assert(next_stages[run->stop.stage] & BIT(stage));
+    run->stop.stage = stage;
+}
+
+static void terminate(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+
+    set_stage(run, STOP_TERM);
+    execution_queue_signal(execution, SIGTERM, SCOPE_TREE);
+    timer_arm_in(&run->stop.clock, execution->core->parts.config->exec.grace_ms * 1000);
+}
+
+static void expect_answer(struct execution *execution, enum stop_stage stage)
+{
+    struct execution_run *run = execution->run;
+
+    set_stage(run, stage);
+    run->stop.asked_us = loop_now_us(execution->core->loop);
+    timer_arm_in(&run->stop.clock, SILENCE_US);
+}
+
+void execution_sweep(struct execution *execution)
+{
+    expect_answer(execution, STOP_SWEEP);
+    execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
+}
+
+/* Whether it is too early to call it silent; then the clock runs on. */
+static bool wait_longer(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    int64_t now_us = loop_now_us(execution->core->loop);
+    int64_t heard_us = run_holds_sandbox(run) && run->hold.agent ? agent_heard_us(run->hold.agent)
+                                                                 : 0;
+    int64_t until_us;
+
+    if (now_us - run->stop.clock.deadline_us > STANDSTILL_US)
+        run->stop.asked_us = now_us;
+    until_us =
+        MIN(MAX(heard_us, run->stop.asked_us) + SILENCE_US, run->stop.asked_us + PATIENCE_US);
+    if (now_us >= until_us)
+        return false;
+    timer_arm_at(&run->stop.clock, until_us);
+    return true;
+}
+
+void execution_stop(struct execution *execution, enum execution_state as)
+{
+    struct execution_run *run = execution->run;
+
+    if (!run || run_is_ending(run) || run_is_stopped(run))
+        return;
+    run->stop.as = as;
+    if (run_is_attached(run))
+        terminate(execution);
+    else if (run->phase == PHASE_SPAWNING || execution->facts.state == EXECUTION_RUNNING)
+        expect_answer(execution, STOP_SPAWN);
+    else
+        execution_begin_end(execution, as, NULL);
+}
+
+/* The sandbox lives but init does not answer, or cannot kill: nothing in it can be relied on. One
+ * that is frozen is silent by right. */
+static void abandon(struct execution *execution)
+{
+    const struct execution_run *run = execution->run;
+    struct session *session = execution->session;
+    struct sandbox *sandbox = session ? session_sandbox(session) : NULL;
+    bool is_silent = sandbox && sandbox_state(sandbox) == SANDBOX_READY &&
+                     session_state(session) == SESSION_OPEN &&
+                     str_equal(sandbox_id(sandbox), execution->facts.sandbox_id);
+
+    log_warn(is_silent ? "sandbox does not answer, it is destroyed"
+                       : "execution does not confirm its end, continuing without it",
+             kv("execution", execution->facts.id), kv("session", execution->facts.session_id));
+    execution_begin_end(execution, run->stop.as,
+                        run->stop.as == EXECUTION_TIMEOUT ? "timeout: the sandbox did not answer"
+                                                          : "the sandbox did not answer");
+    if (is_silent)
+        sandbox_destroy(sandbox, END_CRASHED, "unresponsive");
+}
+
+void execution_on_clock(struct timer *timer)
+{
+    struct execution_run *run = container_of(timer, struct execution_run, stop.clock);
+    struct execution *execution = run->execution;
+
+    switch (run->stop.stage) {
+    case STOP_NONE:
+        execution_stop(execution, EXECUTION_TIMEOUT);
+        break;
+    case STOP_TERM:
+        expect_answer(execution, STOP_KILL);
+        execution_queue_signal(execution, SIGKILL, SCOPE_TREE);
+        break;
+    case STOP_SPAWN:
+    case STOP_KILL:
+    case STOP_SWEEP:
+        if (!wait_longer(execution))
+            abandon(execution);
+        break;
+    case STOP_STAGES:
+        break;
+    }
+}
+
+void execution_arm_timeout(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    int64_t deadline_us = execution->facts.created.boot_us + execution->facts.timeout_ms * 1000;
+
+    if (run_is_stopped(run))
+        terminate(execution);
+    else if (execution->facts.timeout_ms > 0)
+        timer_arm_at(&run->stop.clock, deadline_us);
+}
+
+void execution_cancel(struct execution *execution)
+{
+    execution_stop(execution, EXECUTION_CANCELLED);
+}
+
+void execution_abandon(struct execution *execution)
+{
+    if (!execution->core->stopping && !execution_state_is_final(execution->facts.state))
+        execution_cancel(execution);
+}
+
+/* --- requests of clients ---------------------------------------------------------------------- */
+
+static bool is_queued(const struct execution *execution)
+{
+    return execution->facts.state == EXECUTION_QUEUED && execution->run &&
+           !run_is_ending(execution->run);
+}
+
+static int check_runs(const struct execution *execution, struct error *err)
+{
+    if (execution->facts.state == EXECUTION_RUNNING && execution->run &&
+        !run_is_ending(execution->run))
+        return 0;
+    return error_named(err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
+                       execution->facts.id, execution_state_name(execution->facts.state));
+}
+
+int execution_signal(struct execution *execution, int signal_number, bool tree, struct error *err)
+{
+    if (signal_number < 1 || signal_number >= NSIG)
+        return error_named(err, ERR_INVALID, "invalid_field", "signal %d does not exist",
+                           signal_number);
+    if (!is_queued(execution) && check_runs(execution, err) < 0)
+        return -1;
+    execution_queue_signal(execution, signal_number, tree ? SCOPE_TREE : SCOPE_PROCESS);
+    return 0;
+}
+
+/* At once, by our own end of the terminal: input that follows finds the new size. */
+int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
+                     struct error *err)
+{
+    struct winsize size = { .ws_col = (unsigned short)columns, .ws_row = (unsigned short)rows };
+
+    if (!execution->terminal)
+        return error_named(err, ERR_CONFLICT, "no_terminal", "execution %s has no terminal",
+                           execution->facts.id);
+    if (is_queued(execution)) {
+        execution->run->size.columns = columns;
+        execution->run->size.rows = rows;
+        return 0;
+    }
+    if (check_runs(execution, err) < 0)
+        return -1;
+    if (ioctl(execution->run->input.fd, TIOCSWINSZ, &size) < 0)
+        return error_sys(err, "resize the terminal");
+    return 0;
+}
