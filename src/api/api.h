@@ -25,11 +25,9 @@
 struct api;
 struct audit;
 struct auth;
-struct backend;
 struct config;
 struct core;
 struct http_exchange;
-struct store;
 
 /* The daemon's own walls, for /healthz. */
 struct api_confinement {
@@ -43,8 +41,6 @@ struct api_parts {
     struct loop *loop; /* all borrowed; all outlive the API */
     const struct config *config;
     struct core *core;
-    struct store *store;
-    struct backend *backend;
     struct auth *auth;   /* NULL: nobody has to prove who he is */
     struct audit *audit; /* NULL: nothing is written */
     struct api_confinement confinement;

@@ -13,6 +13,7 @@
 #include "core/output/spool.h"
 #include "core/run/execution.h"
 #include "core/session/secrets.h"
+#include "service/event_page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ struct api_audit {
     struct events_watcher watcher;
 
     /* What the store knows and the log of a killed daemon does not. */
-    struct store_query missing;
+    struct event_page missing;
     uint64_t position; /* of the last event that was read */
     uint64_t last;     /* of the killed daemon */
     uint64_t recovered;
@@ -240,9 +241,9 @@ static void on_event(struct events_watcher *watcher, const struct event_record *
 
 /* --- after a kill ---------------------------------------------------------------------------- */
 
-static void on_missing(struct store_query *query, const struct event_record *event)
+static void on_missing(struct event_page *page, const struct event_record *event)
 {
-    struct api_audit *audit = container_of(query, struct api_audit, missing);
+    struct api_audit *audit = container_of(page, struct api_audit, missing);
 
     audit->in_page++;
     audit->position = event->sequence;
@@ -269,13 +270,12 @@ static void caught_up(struct api_audit *audit)
     audit_start(api->parts.audit, audit->recovered);
 }
 
-static void on_missing_read(struct store_query *query)
+static void on_missing_read(struct event_page *page)
 {
-    struct api_audit *audit = container_of(query, struct api_audit, missing);
+    struct api_audit *audit = container_of(page, struct api_audit, missing);
 
-    if (query->err.code)
-        log_error("the store cannot tell what the audit log lacks",
-                  kv("error", query->err.message));
+    if (page->err.code)
+        log_error("the store cannot tell what the audit log lacks", kv("error", page->err.message));
     else if (audit->in_page == RECOVERED_PAGE && audit->position < audit->last)
         read_missing(audit);
     else
@@ -285,11 +285,11 @@ static void on_missing_read(struct store_query *query)
 static void read_missing(struct api_audit *audit)
 {
     audit->in_page = 0;
-    audit->missing = (struct store_query){ .on_event = on_missing,
-                                           .done = on_missing_read,
-                                           .after = audit->position,
-                                           .limit = RECOVERED_PAGE };
-    store_query(audit->api->parts.store, STORE_EVENTS, &audit->missing);
+    audit->missing = (struct event_page){ .on_event = on_missing,
+                                          .done = on_missing_read,
+                                          .after = audit->position,
+                                          .limit = RECOVERED_PAGE };
+    event_page_read(&audit->missing, audit->api->parts.core);
 }
 
 /* The store answers in order: the first page is written before anything of this daemon. */

@@ -2,12 +2,12 @@
 
 #include "api/request.h"
 #include "auth/auth.h"
-#include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/run/execution.h"
 #include "core/session/storage.h"
+#include "service/backends.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ static int check_peer(const struct api_request *request, struct error *err)
         return 0;
     if (peer->uid == (uid_t)-1)
         return check_unknown_user(request, peer, err);
-    if (!peer->is_inside && !backend_is_sandbox_user(request->api->parts.config, peer->uid))
+    if (!peer->is_inside && !backends_run_as(request->core, peer->uid))
         return 0;
     return error_named(err, ERR_FORBIDDEN, "sandbox_not_allowed",
                        "programs in a sandbox may not use the daemon");

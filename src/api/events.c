@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/metrics.h"
+#include "service/event_page.h"
 #include "wire/sse.h"
 
 #include <stdio.h>
@@ -17,9 +18,9 @@ enum { PAGE = 200, PAGE_BYTES = 256 * 1024, HEARTBEAT_US = 15 * 1000 * 1000 };
 
 struct event_reader {
     struct api_request *request; /* NULL when the client has left */
-    struct store *store;         /* borrowed */
+    struct core *core;           /* borrowed */
     struct events_watcher watcher;
-    struct store_query query;
+    struct event_page page;
     struct timer heartbeat;
     char session_id[ID_SIZE]; /* "" for all */
     char *owner;              /* owned; NULL for any */
@@ -73,9 +74,9 @@ static bool has_room(const struct event_reader *reader)
 
 /* --- from the store -------------------------------------------------------------------------- */
 
-static void on_stored(struct store_query *query, const struct event_record *event)
+static void on_stored(struct event_page *page, const struct event_record *event)
 {
-    struct event_reader *reader = container_of(query, struct event_reader, query);
+    struct event_reader *reader = container_of(page, struct event_reader, page);
 
     if (reader->request)
         send_event(reader, event);
@@ -92,18 +93,18 @@ static void end_answer(struct event_reader *reader)
     reader_free(reader);
 }
 
-static void on_page(struct store_query *query)
+static void on_page(struct event_page *page)
 {
-    struct event_reader *reader = container_of(query, struct event_reader, query);
+    struct event_reader *reader = container_of(page, struct event_reader, page);
 
     reader->is_reading = false;
     if (!reader->request) {
         reader_free(reader);
         return;
     }
-    if (query->err.code)
+    if (page->err.code)
         http_exchange_abort(reader->request->exchange);
-    else if (query->is_cut || reader->is_behind)
+    else if (page->has_more || reader->is_behind)
         read_page(reader);
     else if (!reader->follows)
         end_answer(reader);
@@ -117,7 +118,7 @@ static void read_page(struct event_reader *reader)
         return;
     reader->is_behind = false;
     reader->is_reading = true;
-    reader->query = (struct store_query){
+    reader->page = (struct event_page){
         .on_event = on_stored,
         .done = on_page,
         .session_id = *reader->session_id ? reader->session_id : NULL,
@@ -126,7 +127,7 @@ static void read_page(struct event_reader *reader)
         .limit = PAGE,
         .limit_bytes = PAGE_BYTES,
     };
-    store_query(reader->store, STORE_EVENTS, &reader->query);
+    event_page_read(&reader->page, reader->core);
 }
 
 /* --- as they happen -------------------------------------------------------------------------- */
@@ -191,7 +192,7 @@ static void begin(struct api_request *request, const char *session_id, uint64_t 
     }
     reader = xnew(struct event_reader);
     reader->request = request;
-    reader->store = request->api->parts.store;
+    reader->core = request->core;
     reader->last = after;
     reader->follows = follows && !request->is_head;
     reader->owner = request->any_owner ? NULL : xstrdup(request->owner);

@@ -7,14 +7,15 @@
  * values of secrets are masked in what programs wrote.
  */
 
+#include "service/history.h"
 #include "api/request.h"
 #include "base/alloc.h"
 #include "base/mask.h"
 #include "base/str.h"
 #include "core/events.h"
 #include "core/metrics.h"
-#include "core/run/execution.h"
-#include "core/session/secrets.h"
+#include "service/event_page.h"
+#include "service/executions.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,10 +36,10 @@ struct entry {
 struct history {
     struct api_request *request; /* NULL when the client has left */
     struct api *api;             /* borrowed */
-    struct store_query query;
+    struct past_session past;
+    struct event_page page;
+    struct execution_search search;
     char session_id[ID_SIZE];
-    char *session_json;      /* owned */
-    struct mask *secrets;    /* a reference */
     struct entry *entries;   /* owned: a page of events */
     size_t count, next;      /* of them, and the next to be written */
     uint64_t after;          /* the number of the last event that was written */
@@ -68,8 +69,7 @@ static void history_free(struct history *history)
 {
     drop_entries(history);
     free(history->entries);
-    free(history->session_json);
-    mask_free(history->secrets);
+    past_session_fini(&history->past);
     buffer_fini(&history->text);
     free(history);
 }
@@ -103,24 +103,17 @@ static void fail(struct history *history, const struct error *err)
         api_fail(request, &failure);
 }
 
-static void ask(struct history *history, enum store_table table, struct store_query query)
-{
-    history->is_reading = true;
-    history->query = query;
-    store_query(history->api->parts.store, table, &history->query);
-}
-
 /* Whether to go on with what the store has answered. */
-static bool take_answer(struct history *history)
+static bool take_answer(struct history *history, const struct error *err)
 {
     history->is_reading = false;
     if (!history->request) {
         history_free(history);
         return false;
     }
-    if (history->query.err.code == ERR_NONE)
+    if (err->code == ERR_NONE)
         return true;
-    fail(history, &history->query.err);
+    fail(history, err);
     return false;
 }
 
@@ -134,8 +127,8 @@ static void put_event(struct history *history, const struct event_record *event)
     struct event_record shown = *event;
     scoped(free) char *text = NULL;
 
-    if (!mask_is_empty(history->secrets) && !str_is_empty(event->data_json)) {
-        text = json_masked_text(event->data_json, history->secrets);
+    if (!mask_is_empty(history->past.secrets) && !str_is_empty(event->data_json)) {
+        text = json_masked_text(event->data_json, history->past.secrets);
         shown.data_json = text;
     }
     event_write_members(&shown, &history->json);
@@ -154,31 +147,21 @@ static void end_entry(struct history *history)
     history->json = JSON_WRITER(&history->text);
 }
 
-static void on_execution(struct store_query *query, const struct execution_record *record)
+static void on_execution(struct execution_search *search, const struct found_execution *found)
 {
-    struct history *history = container_of(query, struct history, query);
+    struct history *history = container_of(search, struct history, search);
 
-    struct execution_record shown = *record;
-    scoped(free) char *key = NULL;
-    scoped(free) char *request = NULL;
-
-    if (!mask_is_empty(history->secrets)) {
-        key = record->key ? mask_text(history->secrets, record->key) : NULL;
-        request =
-            json_masked_text(record->request_json ? record->request_json : "", history->secrets);
-        shown.key = key;
-        shown.request_json = request;
-    }
-    if (history->request && str_equal(record->session_id, history->session_id))
-        execution_record_write_json(&shown, history->api->parts.core, &history->json, "execution",
-                                    history->with_output, history->secrets);
+    if (history->request)
+        past_session_write_execution(&history->past, history->api->parts.core, found->record,
+                                     &history->json, "execution", history->with_output);
 }
 
-static void on_execution_done(struct store_query *query)
+static void on_execution_done(struct execution_search *search)
 {
-    struct history *history = container_of(query, struct history, query);
+    struct history *history = container_of(search, struct history, search);
 
-    if (!take_answer(history))
+    execution_search_fini(search);
+    if (!take_answer(history, &search->err))
         return;
     end_entry(history);
     go_on(history);
@@ -192,11 +175,11 @@ static bool write_entry(struct history *history)
     json_begin_object(&history->json, NULL);
     put_event(history, &entry->event);
     if (*entry->execution_id) {
-        ask(history, STORE_EXECUTIONS,
-            (struct store_query){ .on_execution = on_execution,
-                                  .done = on_execution_done,
-                                  .id = entry->execution_id,
-                                  .limit = 1 });
+        history->is_reading = true;
+        history->search =
+            (struct execution_search){ .on_found = on_execution, .done = on_execution_done };
+        execution_search_start(&history->search, history->api->parts.core, history->session_id,
+                               entry->execution_id, NULL);
         return false;
     }
     end_entry(history);
@@ -219,9 +202,9 @@ static void note_execution(struct entry *entry)
         snprintf(entry->execution_id, sizeof(entry->execution_id), "%s", id);
 }
 
-static void on_event(struct store_query *query, const struct event_record *event)
+static void on_event(struct event_page *page, const struct event_record *event)
 {
-    struct history *history = container_of(query, struct history, query);
+    struct history *history = container_of(page, struct history, page);
     struct entry *entry = &history->entries[history->count];
 
     *entry = (struct entry){ .event = *event };
@@ -232,25 +215,26 @@ static void on_event(struct store_query *query, const struct event_record *event
     history->count++;
 }
 
-static void on_page(struct store_query *query)
+static void on_page(struct event_page *page)
 {
-    struct history *history = container_of(query, struct history, query);
+    struct history *history = container_of(page, struct history, page);
 
-    history->has_more = query->is_cut;
-    if (take_answer(history))
+    history->has_more = page->has_more;
+    if (take_answer(history, &page->err))
         go_on(history);
 }
 
 static void read_page(struct history *history)
 {
     drop_entries(history);
-    ask(history, STORE_EVENTS,
-        (struct store_query){ .on_event = on_event,
-                              .done = on_page,
-                              .session_id = history->session_id,
-                              .after = history->after,
-                              .limit = (uint32_t)history->limit,
-                              .limit_bytes = PAGE_BYTES });
+    history->is_reading = true;
+    history->page = (struct event_page){ .on_event = on_event,
+                                         .done = on_page,
+                                         .session_id = history->session_id,
+                                         .after = history->after,
+                                         .limit = (uint32_t)history->limit,
+                                         .limit_bytes = PAGE_BYTES };
+    event_page_read(&history->page, history->api->parts.core);
 }
 
 static void end_document(struct history *history)
@@ -318,7 +302,7 @@ static void start_lines(struct history *history)
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_on_drain(request->exchange, on_drain);
     http_respond_start(request->exchange, 200, "application/x-ndjson", -1);
-    buffer_appendf(&history->text, "{\"session\":%s}\n", history->session_json);
+    buffer_appendf(&history->text, "{\"session\":%s}\n", history->past.json);
     http_respond_write(request->exchange, history->text.data, history->text.length);
     buffer_clear(&history->text);
 }
@@ -326,7 +310,7 @@ static void start_lines(struct history *history)
 static void start_document(struct history *history)
 {
     json_begin_object(&history->json, NULL);
-    json_put_raw(&history->json, "session", history->session_json);
+    json_put_raw(&history->json, "session", history->past.json);
     json_begin_array(&history->json, "entries");
 }
 
@@ -339,72 +323,12 @@ static void start(struct history *history)
     read_page(history);
 }
 
-/* What a caller made up may be anything; the rest is ours, and a secret that is the same word as a
- * state has nothing to do with it. */
-static void mask_session(struct history *history)
+static void on_session(struct past_session *past)
 {
-    static const char *const members[] = { "key", "labels", "on_behalf_of" };
-    scoped(json_decref) json_t *session = NULL;
+    struct history *history = container_of(past, struct history, past);
 
-    if (mask_is_empty(history->secrets))
-        return;
-    session = json_read(history->session_json, strlen(history->session_json), NULL);
-    for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
-        const json_t *given = json_object_get(session, members[i]);
-
-        if (given)
-            json_object_set_new(session, members[i], json_masked(given, history->secrets));
-    }
-    free(history->session_json);
-    history->session_json = json_dumps(session, JSON_COMPACT | JSON_REAL_PRECISION(15));
-}
-
-static void on_session(struct store_query *query, const struct session_record *record)
-{
-    struct history *history = container_of(query, struct history, query);
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
-    struct json_writer json = JSON_WRITER(&text);
-    scoped(json_decref)
-        json_t *spec = json_read(record->spec_json, strlen(record->spec_json), NULL);
-    const char *sealed = json_string_value(json_object_get(spec, "sealed"));
-    struct error err = { 0 };
-    scoped(secrets_free) struct secrets *secrets =
-        sealed ? secrets_unseal(history->api->parts.core->vault, record->owner, sealed, &err)
-               : NULL;
-
-    session_record_write_json(record, &json, NULL);
-    history->session_json = buffer_steal_text(&text);
-    history->secrets = secrets_join(secrets, NULL);
-    mask_session(history);
-    if (sealed && !secrets)
-        history->with_output = false; /* what cannot be masked is not shown */
-}
-
-static void on_session_done(struct store_query *query)
-{
-    struct history *history = container_of(query, struct history, query);
-    struct error err = { 0 };
-
-    if (!take_answer(history))
-        return;
-    if (history->session_json) {
+    if (take_answer(history, &past->err))
         start(history);
-        return;
-    }
-    find_refuse(history->session_id, &err);
-    fail(history, &err); /* its retention was over just now */
-}
-
-static void take_live(struct history *history, const struct session *session)
-{
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
-    struct json_writer json = JSON_WRITER(&text);
-
-    session_write_json(session, &json, NULL);
-    history->session_json = buffer_steal_text(&text);
-    history->secrets = mask_ref(session_mask(session));
-    mask_session(history);
-    history->with_output = history->with_output && !session_has_lost_secrets(session);
 }
 
 static bool wants_lines(const struct api_request *request)
@@ -458,15 +382,12 @@ static void get_history(struct api_request *request)
     request->state = history;
     request->on_gone = on_gone;
     if (request->session) {
-        take_live(history, request->session);
+        past_session_take(&history->past, request->session);
         start(history);
         return;
     }
-    ask(history, STORE_SESSIONS,
-        (struct store_query){ .on_session = on_session,
-                              .done = on_session_done,
-                              .id = history->session_id,
-                              .limit = 1 });
+    history->is_reading = true;
+    past_session_read(&history->past, request->core, history->session_id, on_session);
 }
 
 static const struct api_parameter parameters[] = {

@@ -22,7 +22,6 @@
 #include "core/shares.h"
 #include "net/http_server.h"
 #include "service/find.h"
-#include "store/store.h"
 #include "wire/json.h"
 
 #include <stdbool.h>

@@ -9,11 +9,9 @@
 #include "core/money/flavor.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/templates.h"
+#include "service/backends.h"
 
 #include <string.h>
-#include <sys/statvfs.h>
-
-enum { DISK_LEAST_BYTES = 4 * 1024 * 1024 };
 
 static void put_confinement(struct json_writer *json, const struct api_confinement *confinement)
 {
@@ -44,33 +42,6 @@ static void get_health(struct api_request *request)
     api_reply(request, 200, &text);
 }
 
-/* A full disk loses records and output before the store has failed. */
-static int check_disk(const struct api *api, struct error *err)
-{
-    struct statvfs disk;
-
-    if (fstatvfs(api->parts.core->parts.state_dir, &disk) < 0)
-        return 0; /* nothing is known: the store says whether it works */
-    if ((uint64_t)disk.f_bavail * disk.f_frsize >= DISK_LEAST_BYTES &&
-        (disk.f_files == 0 || disk.f_favail > 0))
-        return 0;
-    return error_named(err, ERR_UNAVAILABLE, "disk_full", "the disk of state_dir %s is full",
-                       api->parts.config->state_dir);
-}
-
-/* While it fails it is tried at each look: nobody may send anything else to a daemon that is not
- * ready. */
-static int check_store(const struct api *api, struct error *err)
-{
-    struct store *store = api->parts.store;
-
-    if (!store->counts.failing)
-        return 0;
-    store_forget_document(store, "health", "probe");
-    return error_named(err, ERR_UNAVAILABLE, "store_failing", "records cannot be written: %s",
-                       store->counts.last_failure.message);
-}
-
 static void get_ready(struct api_request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
@@ -82,10 +53,8 @@ static void get_ready(struct api_request *request)
     else if (request->core->recovery)
         error_named(&err, ERR_UNAVAILABLE, "not_ready",
                     "the daemon is still looking at what an earlier one left");
-    else if (backend_check(request->api->parts.backend, &err) == 0 &&
-             check_store(request->api, &err) == 0 &&
-             auth_check(request->api->parts.auth, &err) == 0)
-        (void)check_disk(request->api, &err);
+    else if (backends_check_ready(request->core, &err) == 0)
+        (void)auth_check(request->api->parts.auth, &err);
     if (err.code) {
         err.retryable = true;
         api_fail(request, &err);
@@ -165,26 +134,10 @@ static void get_capacity(struct api_request *request)
 
 static void get_backends(struct api_request *request)
 {
-    const struct backend_ops *ops = request->api->parts.backend->ops;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
-    json_begin_object(&json, NULL);
-    json_begin_array(&json, "backends");
-    json_begin_object(&json, NULL);
-    json_put_text(&json, "name", ops->name);
-    json_put_bool(&json, "active", true);
-    json_put_bool(&json, "freeze", ops->capabilities.freeze);
-    json_put_bool(&json, "usage", ops->capabilities.usage);
-    json_put_bool(&json, "limits", ops->capabilities.limits);
-    json_put_bool(&json, "outlives_daemon", ops->capabilities.outlives_daemon);
-    json_put_bool(&json, "gpus", ops->capabilities.gpus);
-    json_put_bool(&json, "network", ops->capabilities.network);
-    json_put_bool(&json, "disk", ops->capabilities.disk);
-    json_put_bool(&json, "templates", ops->capabilities.templates);
-    json_end_object(&json);
-    json_end_array(&json);
-    json_end_object(&json);
+    backends_write_json(request->core, &json);
     api_reply(request, 200, &text);
 }
 

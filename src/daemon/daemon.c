@@ -415,8 +415,6 @@ static int start_parts(struct daemon *daemon, struct error *err)
     daemon->api = api_new(&(struct api_parts){ .loop = daemon->loop,
                                                .config = &daemon->config,
                                                .core = daemon->core,
-                                               .store = daemon->store,
-                                               .backend = daemon->backend,
                                                .auth = daemon->auth,
                                                .audit = daemon->audit,
                                                .confinement = describe_confinement(daemon),

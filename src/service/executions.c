@@ -35,12 +35,13 @@ bool found_execution_is_background(const struct found_execution *found)
                        : found->record->background;
 }
 
-/* What is in memory is newer than its record. */
 static struct found_execution found_record(struct core *core, const struct execution_record *record)
 {
-    struct execution *live = execution_find(core, record->session_id, record->id);
-
-    return (struct found_execution){ .core = core, .live = live, .record = live ? NULL : record };
+    return (struct found_execution){
+        .core = core,
+        .live = execution_find(core, record->session_id, record->id),
+        .record = record,
+    };
 }
 
 /* --- one ------------------------------------------------------------------------------------- */

@@ -20,7 +20,8 @@
 struct core;
 struct json_writer;
 
-/* Exactly one of `live` and `record` is set. The record is valid only during the callback. */
+/* At least one of `live` and `record` is set; what is in memory is newer. The record is valid only
+ * during the callback. */
 struct found_execution {
     struct core *core;
     struct execution *live;

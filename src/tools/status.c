@@ -2,6 +2,7 @@
 #include "config/config.h"
 #include "core/run/execution.h"
 #include "core/sandbox/sandbox.h"
+#include "service/backends.h"
 #include "tools/work.h"
 
 static const char *state_in_words(const struct session *session)
@@ -36,8 +37,7 @@ static const char *state_in_words(const struct session *session)
 static void say_limits(struct tool_call *call, const struct session *session)
 {
     const char *network = session_network_name(session);
-    const struct sandbox_limits limits =
-        backend_limits_in_force(session_core(session)->parts.backend, session_limits(session));
+    const struct sandbox_limits limits = backends_limits(session);
     char cpus[STR_UNIT_SIZE] = "unlimited";
     char memory[STR_UNIT_SIZE] = "unlimited";
     char disk[STR_UNIT_SIZE] = "unlimited";

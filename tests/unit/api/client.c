@@ -35,11 +35,8 @@ void front_start(struct front *front)
     front->world.config.exec.output_spool_bytes = 1024 * 1024;
     front->world.config.instance = (char *)"test";
     world_start(&front->world);
-    front->api = api_new(&(struct api_parts){ .loop = front->world.loop,
-                                              .config = &front->world.config,
-                                              .core = front->world.core,
-                                              .store = front->world.store,
-                                              .backend = front->world.backend });
+    front->api = api_new(&(struct api_parts){
+        .loop = front->world.loop, .config = &front->world.config, .core = front->world.core });
     front->server =
         http_server_new(front->world.loop, &http_server_default_limits, api_handle, front->api);
     address = xasprintf("unix:%s/socket", front->path);

@@ -1,0 +1,27 @@
+#pragma once
+
+/* What faces tell of the backend and of the store: whether they work, and what they can do. */
+
+#include "backend/backend.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct config;
+struct core;
+struct json_writer;
+struct session;
+
+/* Whether requests can be served: 0, or -1 with what is broken. A store that fails is tried again
+ * at each call, because a daemon that is not ready gets no other requests. */
+int backends_check_ready(struct core *core, struct error *err);
+
+/* {backends: […]} */
+void backends_write_json(const struct core *core, struct json_writer *json);
+
+/* Whether programs in a sandbox run as this user of the host. */
+bool backends_run_as(const struct core *core, uid_t user);
+
+/* The limits of a session as its backend enforces them. */
+struct sandbox_limits backends_limits(const struct session *session);
