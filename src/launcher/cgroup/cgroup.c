@@ -92,23 +92,24 @@ static int make_part(struct cgroups *cgroups, enum cgroup_part part, const char 
                      const struct launch_limits *limits, int *out_fd)
 {
     int cgroup;
+    int result;
 
-    if (cgroup_make(cgroups->base[part], id) < 0)
+    if (!cgroups->is_shared[part] && cgroup_make(cgroups->base[part], id) < 0)
         return -1;
     cgroup = open_cgroup(cgroups, part, id);
     if (cgroup < 0)
         return -1;
-    if (limit_part(cgroups, part, cgroup, limits) < 0) {
-        close(cgroup);
-        return -1;
-    }
-    if (part == CGROUP_UNIFIED) {
+    result = limit_part(cgroups, part, cgroup, limits);
+    if (result == 0 && part == CGROUP_UNIFIED) {
         *out_fd = cgroup;
         return 0;
     }
-    *out_fd = openat(cgroup, "tasks", O_WRONLY | O_CLOEXEC);
+    if (result == 0 && !cgroups->is_shared[part]) {
+        *out_fd = openat(cgroup, "tasks", O_WRONLY | O_CLOEXEC);
+        result = *out_fd < 0 ? -1 : 0;
+    }
     close(cgroup);
-    return *out_fd < 0 ? -1 : 0;
+    return result;
 }
 
 int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
@@ -274,7 +275,7 @@ int cgroups_remove(struct cgroups *cgroups, const char *id)
     int error = 0;
 
     for (int part = 0; part < CGROUP_PARTS; part++) {
-        if (cgroups->base[part] < 0)
+        if (!cgroups_has_hierarchy(cgroups, part))
             continue;
         if (unlinkat(cgroups->base[part], id, AT_REMOVEDIR) < 0 && errno != ENOENT)
             error = errno;
@@ -293,7 +294,7 @@ int cgroups_rename(struct cgroups *cgroups, const char *from, const char *to, st
     for (int part = 0; part < CGROUP_UNIFIED; part++) {
         int base = cgroups->base[part];
 
-        if (base >= 0 && renameat(base, from, base, to) < 0)
+        if (cgroups_has_hierarchy(cgroups, part) && renameat(base, from, base, to) < 0)
             return fail_sys(fail, "name cgroup");
     }
     return 0;

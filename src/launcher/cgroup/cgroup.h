@@ -4,6 +4,9 @@
  * Cgroups, version 1 and 2 behind one interface. Every sandbox has one cgroup named by its
  * id below `sandglass.<instance>`, in each v1 hierarchy that we use or in the one of v2.
  *
+ * Controllers of v1 may share a hierarchy (`cpu,cpuacct`). Each has a part of its own, for its files;
+ * of those that share, the first part alone makes, enters, renames and removes cgroups.
+ *
  * A child enters by itself (v1: "0" written to `tasks`; v2: born into it): moving another process
  * from outside stalls every fork on the machine for milliseconds.
  */
@@ -13,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum cgroup_part {
     CGROUP_MEMORY,
@@ -33,13 +37,14 @@ enum { CGROUP_NAME_SIZE = 24 }; /* of cgroups that are no sandbox's */
 
 struct cgroups {
     int base[CGROUP_PARTS]; /* owned: the directory of this instance; -1 where there is none */
-    uint32_t features;      /* enum launch_feature */
+    bool is_shared[CGROUP_PARTS]; /* the directory is that of an earlier part as well */
+    uint32_t features;            /* enum launch_feature */
     struct cgroup_io io;
 };
 
 /* The way into one cgroup. */
 struct cgroup_entry {
-    int fds[CGROUP_PARTS]; /* owned; -1 where there is none */
+    int fds[CGROUP_PARTS]; /* owned; -1 without a hierarchy of its own */
 };
 
 #define CGROUP_ENTRY_NONE                     \
@@ -50,6 +55,9 @@ struct cgroup_entry {
 /* Finds what the host has. Nothing at all is not an error: the features say so. Of the setup it
  * takes the instance and the limits that all sandboxes have. */
 void cgroups_open(struct cgroups *cgroups, const struct launch_setup *setup);
+
+/* The same with a text like /proc/self/mounts; NULL for an empty one. */
+void cgroups_find(struct cgroups *cgroups, FILE *mounts, const struct launch_setup *setup);
 
 /* Removes the directory of this instance where nothing is left in it. */
 void cgroups_close(struct cgroups *cgroups, const char *instance);
@@ -96,4 +104,10 @@ void cgroup_entry_close(struct cgroup_entry *entry);
 static inline bool cgroups_are_v2(const struct cgroups *cgroups)
 {
     return cgroups->base[CGROUP_UNIFIED] >= 0;
+}
+
+/* Whether there is a cgroup in this part that is not an earlier part's. */
+static inline bool cgroups_has_hierarchy(const struct cgroups *cgroups, enum cgroup_part part)
+{
+    return cgroups->base[part] >= 0 && !cgroups->is_shared[part];
 }

@@ -195,9 +195,25 @@ static void add_v2(struct cgroups *cgroups, const char *path, const char *instan
     }
 }
 
-void cgroups_open(struct cgroups *cgroups, const struct launch_setup *setup)
+static bool is_same_directory(int a, int b)
 {
-    FILE *mounts = fopen("/proc/self/mounts", "re");
+    struct stat of_a, of_b;
+
+    return a >= 0 && b >= 0 && fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 &&
+           of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+static void find_shared(struct cgroups *cgroups)
+{
+    for (int part = 0; part < CGROUP_PARTS; part++) {
+        for (int earlier = 0; earlier < part && !cgroups->is_shared[part]; earlier++)
+            cgroups->is_shared[part] =
+                is_same_directory(cgroups->base[earlier], cgroups->base[part]);
+    }
+}
+
+void cgroups_find(struct cgroups *cgroups, FILE *mounts, const struct launch_setup *setup)
+{
     char line[4096];
     char path[1024];
     char type[64];
@@ -215,6 +231,14 @@ void cgroups_open(struct cgroups *cgroups, const struct launch_setup *setup)
         else if (strcmp(type, "cgroup") == 0 && !cgroups_are_v2(cgroups))
             add_v1(cgroups, path, options, setup->instance);
     }
+    find_shared(cgroups);
+}
+
+void cgroups_open(struct cgroups *cgroups, const struct launch_setup *setup)
+{
+    FILE *mounts = fopen("/proc/self/mounts", "re");
+
+    cgroups_find(cgroups, mounts, setup);
     if (mounts)
         fclose(mounts);
 }
@@ -251,7 +275,7 @@ static void sweep_part(int base, const char *prefix)
 void cgroups_sweep(struct cgroups *cgroups, const char *prefix)
 {
     for (int part = 0; part < CGROUP_PARTS; part++) {
-        if (cgroups->base[part] >= 0)
+        if (cgroups_has_hierarchy(cgroups, part))
             sweep_part(cgroups->base[part], prefix);
     }
 }

@@ -40,16 +40,18 @@ void cgroup_watch_close(struct cgroup_watch *watch)
     cgroup_watch_init(watch);
 }
 
-static int open_part(int base, enum cgroup_part part, const char *id, struct cgroup_watch *watch)
+static int open_part(struct cgroups *cgroups, enum cgroup_part part, const char *id,
+                     struct cgroup_watch *watch)
 {
-    int cgroup = openat(base, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int cgroup = openat(cgroups->base[part], id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     int result = 0;
 
     if (cgroup < 0)
         return -1;
-    watch->entry.fds[part] = openat(cgroup, "tasks", O_WRONLY | O_CLOEXEC);
-    if (watch->entry.fds[part] < 0)
-        result = -1;
+    if (cgroups_has_hierarchy(cgroups, part)) {
+        watch->entry.fds[part] = openat(cgroup, "tasks", O_WRONLY | O_CLOEXEC);
+        result = watch->entry.fds[part] < 0 ? -1 : 0;
+    }
     for (int i = 0; i < CGROUP_WATCH_FILES; i++) {
         if (files[i].part != part)
             continue;
@@ -64,7 +66,7 @@ static int open_part(int base, enum cgroup_part part, const char *id, struct cgr
 static int open_watch(struct cgroups *cgroups, const char *id, struct cgroup_watch *watch)
 {
     for (int part = 0; part < CGROUP_UNIFIED; part++) {
-        if (cgroups->base[part] >= 0 && open_part(cgroups->base[part], part, id, watch) < 0) {
+        if (cgroups->base[part] >= 0 && open_part(cgroups, part, id, watch) < 0) {
             cgroup_watch_close(watch);
             return -1;
         }
