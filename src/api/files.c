@@ -3,6 +3,7 @@
 #include "api/files.h"
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "core/metrics.h"
 

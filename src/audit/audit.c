@@ -2,6 +2,7 @@
 
 #include "audit/chain.h"
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "loop/worker.h"

@@ -4,6 +4,7 @@
 #include "auth/file_watch.h"
 #include "auth/jwk.h"
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "config/config.h"

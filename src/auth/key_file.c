@@ -1,6 +1,7 @@
 #include "auth/keys.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "wire/json.h"
 

@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "backend/embed.h"
 #include "backend/native/seccomp.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "config/config.h"
 

@@ -1,19 +1,19 @@
 #pragma once
 
 /*
- * Descriptors: closing them, and the loops around read() and write() that everybody needs.
+ * Descriptors: the loops around read() and write() that everybody needs. fd_close() and steal_fd()
+ * are in base/scoped.h.
  *
  * The loops go on after a signal (EINTR) and after a short count. They are for files, memory files
  * and descriptors that block; on a non-blocking one EAGAIN is a failure like any other.
  */
 
+#include "base/scoped.h"
+
 #include <stddef.h>
 #include <sys/types.h>
 
 struct buffer;
-
-/* Closes a descriptor; -1 is fine, and errno is left alone. */
-void fd_close(int fd);
 
 /* Writes all of it: 0, or -1 with errno; how much has been written is then unknown. */
 int fd_write_all(int fd, const void *data, size_t length);

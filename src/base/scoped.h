@@ -11,8 +11,6 @@
  * types.
  */
 
-#include "base/fd.h"
-
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -31,6 +29,9 @@ static inline void scoped_free(void *variable)
 {
     free(*(void **)variable);
 }
+
+/* Closes a descriptor; -1 is fine, and errno is left alone. Defined in base/fd.c. */
+void fd_close(int fd);
 
 static inline void scoped_fd_close(int *fd)
 {

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "wire/json.h"
 

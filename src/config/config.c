@@ -1,6 +1,7 @@
 #include "config/config.h"
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/macros.h"
 #include "base/str.h"
 #include "config/settings.h"

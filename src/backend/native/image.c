@@ -1,6 +1,7 @@
 #include "backend/native/image.h"
 
 #include "base/buffer.h"
+#include "base/fd.h"
 #include "base/scoped.h"
 #include "base/str.h"
 #include "wire/json.h"

@@ -1,6 +1,7 @@
 #include "cli/files/transfer.h"
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "cli/files/tree.h"
 #include "net/http_client.h"

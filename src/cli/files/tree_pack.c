@@ -1,3 +1,4 @@
+#include "base/fd.h"
 #include "base/scoped.h"
 #include "cli/cli.h"
 #include "cli/files/tree_work.h"

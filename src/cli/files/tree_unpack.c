@@ -1,3 +1,4 @@
+#include "base/fd.h"
 #include "base/macros.h"
 #include "base/scoped.h"
 #include "cli/cli.h"

@@ -1,6 +1,7 @@
 #include "cli/mcp/mcp_clients.h"
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/str.h"
 
 #include <errno.h>

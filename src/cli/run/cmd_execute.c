@@ -1,6 +1,7 @@
 /* sandglass execute: code in, output out; the session is made on demand and stays without --rm. */
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/run/attach.h"

@@ -1,5 +1,6 @@
 #include "core/output/spool_private.h"
 
+#include "base/fd.h"
 #include "core/output/stream_order.h"
 
 #include <errno.h>

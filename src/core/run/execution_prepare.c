@@ -1,6 +1,7 @@
 #include "core/run/execution_prepare.h"
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/run/drivers/drivers.h"
