@@ -2,8 +2,6 @@
 
 #include "init/credentials.h"
 #include "init/init.h"
-#include "init/request.h"
-#include "init/start.h"
 #include "init/sys.h"
 #include "init/tree.h"
 #include "wire/inside.h"
@@ -346,11 +344,11 @@ static unsigned take_descriptors(struct msghdr *header, int fds[PROTOCOL_MAX_FDS
 
 /* False when there is nothing more to take. After a START there hardly is: poll() looks again while
  * the process starts. */
-static bool receive_one(void)
+static bool receive_one(const struct connection_handler *handler)
 {
     struct job *job = job_get_free();
     union control control;
-    struct iovec part = { job->room->message, sizeof job->room->message };
+    struct iovec part = { job->memory->message, sizeof job->memory->message };
     struct msghdr header = {
         .msg_iov = &part,
         .msg_iovlen = 1,
@@ -366,18 +364,18 @@ static bool receive_one(void)
         return false;
     is_whole = length > 0 && !(header.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
     fd_count = length < 0 ? 0 : take_descriptors(&header, fds);
-    start_take_all_reports(); /* the daemon may know more than init */
-    if (!is_whole || request_handle(job, (size_t)length, fds, fd_count) < 0)
+    handler->on_arrival();
+    if (!is_whole || handler->on_message(job, (size_t)length, fds, fd_count) < 0)
         connection_close();
     for (unsigned i = 0; i < fd_count; i++)
         sys_close(fds[i]);
     return job->kind != JOB_START && connection_can_receive();
 }
 
-void connection_receive(void)
+void connection_receive(const struct connection_handler *handler)
 {
     for (unsigned i = 0; i < MESSAGES_PER_TURN && connection_can_receive(); i++)
-        if (!receive_one())
+        if (!receive_one(handler))
             return;
 }
 

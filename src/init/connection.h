@@ -25,6 +25,21 @@ struct connection {
 
 extern struct connection connection;
 
+struct job;
+struct process;
+
+/* What the connection is for. main.c connects it with request.c and start.c, which answer through
+ * this header and are not known here. */
+struct connection_handler {
+    /* Something has arrived: what supervisors have reported is taken first, since the daemon may
+     * know more than init. */
+    void (*on_arrival)(void);
+
+    /* The message is in the job. Descriptors that are taken over become -1; the others stay the
+     * caller's. -1 for a message that no daemon sends: the connection is over then. */
+    int (*on_message)(struct job *job, size_t length, int *fds, unsigned fd_count);
+};
+
 void connection_accept(void); /* and says hello */
 void connection_close(void);
 
@@ -32,7 +47,7 @@ void connection_close(void);
 void connection_say_goodbye(uint64_t request, int error);
 
 /* Takes what has arrived, a bounded number of messages. */
-void connection_receive(void);
+void connection_receive(const struct connection_handler *handler);
 bool connection_can_receive(void);
 
 /* Sends what waits, as far as the daemon takes it. */
@@ -47,7 +62,6 @@ void connection_answer_done(uint64_t process, uint64_t request, int error, unsig
 void connection_pass_storage(uint64_t process, int fd);
 
 /* For supervisors: that the process has started, has ended, or both. 0 or -errno. */
-struct process;
 int connection_tell(int socket, const struct process *process, unsigned reports);
 
 /* For helpers: waits until it is sent. 0 or -errno. */

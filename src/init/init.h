@@ -32,7 +32,7 @@ enum {
 /* Of tables little is ever touched. They lie behind all else in this order, so that what is touched
  * lies close together and needs few pages: the linker sorts by the names of sections. */
 #define TABLE_OF_STATES __attribute__((section(".bss.z.1")))
-#define TABLE_OF_ROOMS __attribute__((section(".bss.z.2")))
+#define TABLE_OF_MEMORY __attribute__((section(".bss.z.2")))
 #define TABLE_SELDOM_USED __attribute__((section(".bss.z.3")))
 
 enum process_state {
@@ -93,7 +93,7 @@ struct process {
     int64_t started_us;
     uint32_t uid;
     uint32_t gid;
-    int root;      /* its minder, which its tree hangs on instead of the supervisor; 0 without */
+    int root; /* its fork parent, which its tree hangs on instead of the supervisor; 0 without */
     bool condemns; /* the zygote, which does not do as it should */
     bool left_children;
     enum protocol_stage failed_stage;
@@ -105,7 +105,7 @@ struct process {
 enum job_kind { JOB_FREE, JOB_START, JOB_FILE };
 
 /* The large part of a job, apart so that looking through the jobs touches no page of it. */
-struct job_room {
+struct job_memory {
     alignas(4096) char message[PROTOCOL_MAX_MESSAGE];
     const char *strings[PROTOCOL_MAX_STRINGS + 2 + JOB_SPARE_STRINGS];
     struct user user;
@@ -130,7 +130,7 @@ struct job {
     const struct protocol_file *file;
     struct protocol_file_texts file_texts;
 
-    struct job_room *room;
+    struct job_memory *memory;
 };
 
 struct settings {

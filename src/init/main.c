@@ -305,6 +305,11 @@ static bool must_hear_all(void)
     return !connection_can_receive() || tree_is_killing();
 }
 
+static const struct connection_handler connection_handler = {
+    .on_arrival = start_take_all_reports,
+    .on_message = request_handle,
+};
+
 static int connection_events(void)
 {
     return (connection_can_receive() ? POLLIN : 0) | (connection.congested ? POLLOUT : 0);
@@ -313,7 +318,7 @@ static int connection_events(void)
 static void handle_connection(int events)
 {
     if (connection_can_receive())
-        connection_receive();
+        connection_receive(&connection_handler);
     else if (events & (POLLHUP | POLLERR))
         connection_close();
 }

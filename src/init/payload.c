@@ -52,8 +52,8 @@ static void take_terminal(const struct job *job)
     if (!(job->process->flags & START_TTY))
         return;
     (void)sys(ioctl, 0, TIOCSCTTY, 0);
-    if (!job->room->user.unchanged) {
-        (void)sys(fchown, 0, job->room->user.uid, -1);
+    if (!job->memory->user.unchanged) {
+        (void)sys(fchown, 0, job->memory->user.uid, -1);
         (void)sys(fchmod, 0, 0620);
     }
 }
@@ -152,7 +152,7 @@ static void enter_directory(const struct job *job)
 
     if (cwd[0])
         result = change_directory(cwd);
-    else if (!settings.direct && change_directory(job->room->user.home) < 0)
+    else if (!settings.direct && change_directory(job->memory->user.home) < 0)
         result = change_directory("/");
     if (result < 0)
         fail(job, STAGE_CWD, result);
@@ -208,21 +208,21 @@ static void complete_directories(struct environment *environment)
 
 static void complete_environment(const struct job *job)
 {
-    struct job_room *room = job->room;
+    struct job_memory *memory = job->memory;
     struct environment environment = {
-        .entries = room->strings + job->start->argc + 1,
+        .entries = memory->strings + job->start->argc + 1,
         .count = job->start->envc,
-        .spare = room->variables,
-        .spare_end = room->variables + sizeof room->variables,
+        .spare = memory->variables,
+        .spare_end = memory->variables + sizeof memory->variables,
     };
 
     environment_default(&environment, "PATH=", DEFAULT_PATH);
     if (settings.workspace[0])
         complete_directories(&environment);
-    environment_default(&environment, "HOME=", room->user.home);
-    environment_default(&environment, "USER=", room->user.name);
-    environment_default(&environment, "LOGNAME=", room->user.name);
-    environment_default(&environment, "SHELL=", room->user.shell);
+    environment_default(&environment, "HOME=", memory->user.home);
+    environment_default(&environment, "USER=", memory->user.name);
+    environment_default(&environment, "LOGNAME=", memory->user.name);
+    environment_default(&environment, "SHELL=", memory->user.shell);
     if (storage_name()[0])
         environment_default(&environment, "SANDGLASS_STORAGE=", storage_name());
 }
@@ -300,25 +300,25 @@ void payload_run(void *argument)
     if (result < 0)
         fail(job, STAGE_SPAWN, result);
     place_descriptors(process);
-    result = -user_find(user, !has_user_variables(job->texts.env), &job->room->user);
+    result = -user_find(user, !has_user_variables(job->texts.env), &job->memory->user);
     if (result < 0)
         fail(job, STAGE_USER, result);
-    process->uid = job->room->user.uid;
-    process->gid = job->room->user.gid;
+    process->uid = job->memory->user.uid;
+    process->gid = job->memory->user.gid;
     take_terminal(job);
     set_limits(job);
     if (!job->texts.cwd[0])
-        credentials_restore_home(&job->room->user);
-    result = credentials_become(&job->room->user);
+        credentials_restore_home(&job->memory->user);
+    result = credentials_become(&job->memory->user);
     if (result < 0)
         fail(job, STAGE_USER, result);
 
     write_script(job);
     enter_directory(job);
     if (process->flags & START_ZYGOTE)
-        zygote_note_directory(process, job->room->user.home);
+        zygote_note_directory(process, job->memory->user.home);
     complete_environment(job);
-    result = credentials_seal(&job->room->user);
+    result = credentials_seal(&job->memory->user);
     if (result < 0)
         fail(job, STAGE_SPAWN, result);
     (void)sys(rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, SIGNAL_SET_SIZE);

@@ -168,7 +168,7 @@ static int handle_configure(const void *message, size_t length)
 
 int request_handle(struct job *job, size_t length, int *fds, unsigned fd_count)
 {
-    const void *message = job->room->message;
+    const void *message = job->memory->message;
     int type = protocol_peek(message, length);
 
     if (fd_count && type != PROTOCOL_START)

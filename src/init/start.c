@@ -147,7 +147,8 @@ int start_begin(struct job *job, size_t length, int *fds, unsigned fd_count)
     struct process *process;
     int result;
 
-    job->start = protocol_start_decode(job->room->message, length, job->room->strings, &job->texts);
+    job->start =
+        protocol_start_decode(job->memory->message, length, job->memory->strings, &job->texts);
     if (!job->start || fd_count != !!(job->start->flags & START_SCRIPT))
         return -1;
     process = prepare(job, fds, fd_count);

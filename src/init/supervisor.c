@@ -225,7 +225,7 @@ static void start(struct process *process)
     long pid;
 
     process->started_us = sys_now_us();
-    pid = sys_clone_call(PAYLOAD_FLAGS, job->room->stack + JOB_STACK, payload_run, job,
+    pid = sys_clone_call(PAYLOAD_FLAGS, job->memory->stack + JOB_STACK, payload_run, job,
                          &process->main_pid);
     if (pid < 0) {
         process->failed_error = (int)-pid;

@@ -20,7 +20,7 @@ unsigned tree_count(int root);
 /* Signals every living descendant once; returns how many there were. */
 unsigned tree_signal(int root, int signal_number);
 
-/* One turn of killing; returns how many were found. What hangs on the minder of another process,
+/* One turn of killing; returns how many were found. What hangs on the fork parent of another process,
  * though it descends from this root, is left alone, unless the root is init itself. */
 unsigned tree_kill(int root);
 

@@ -12,7 +12,7 @@
 enum {
     PATIENCE_US = 400 * 1000, /* for a zygote that should be waiting */
     ORPHAN_PERIOD_MS = 1000,
-    REPORT_PATIENCE_MS = 100, /* for a minder whose child has ended, before it is woken */
+    REPORT_PATIENCE_MS = 100, /* for a fork parent whose child has ended, before it is woken */
     REPORT_ATTEMPTS = 20,
     KILL_PATIENCE_MS = 1000,
     DEFAULT_UMASK = 022,
@@ -20,8 +20,8 @@ enum {
     REQUEST_FDS = 5,
 };
 
-/* What a minder says at the end. */
-struct minder_end {
+/* What a fork parent says at the end. */
+struct fork_end {
     uint64_t status; /* as of wait4 */
     uint64_t is_alone;
     uint64_t cpu_us;
@@ -32,11 +32,11 @@ struct minder_end {
 struct forking {
     struct process *process;
     int socket;
-    int minder_fd; /* pidfds, owned, here and below */
+    int parent_fd; /* pidfds, owned, here and below */
     int child_fd;
-    int minder;
+    int parent;
     int64_t started_us;
-    unsigned attempts; /* to make the minder speak */
+    unsigned attempts; /* to make the fork parent speak */
     bool has_ended;
 };
 
@@ -170,7 +170,7 @@ static long send_request(const struct process *process, int peer)
     } control;
     struct iovec parts[] = {
         { &argc, sizeof argc },
-        { (void *)(uintptr_t)texts, (size_t)(job->room->message + job->length - texts) },
+        { (void *)(uintptr_t)texts, (size_t)(job->memory->message + job->length - texts) },
     };
     int fds[REQUEST_FDS];
     unsigned count = collect_fds(process, peer, fds);
@@ -194,13 +194,13 @@ static bool take_child(struct forking *forking, int pid)
     struct process *process = forking->process;
 
     forking->child_fd = (int)sys(pidfd_open, pid, 0);
-    forking->minder = pid > 0 ? tree_parent(pid) : 0;
-    forking->minder_fd = forking->minder ? (int)sys(pidfd_open, forking->minder, 0) : -1;
-    if (forking->child_fd < 0 || forking->minder_fd < 0 || tree_parent(pid) != forking->minder ||
-        tree_parent_of_living(forking->minder) != process->zygote_pid)
+    forking->parent = pid > 0 ? tree_parent(pid) : 0;
+    forking->parent_fd = forking->parent ? (int)sys(pidfd_open, forking->parent, 0) : -1;
+    if (forking->child_fd < 0 || forking->parent_fd < 0 || tree_parent(pid) != forking->parent ||
+        tree_parent_of_living(forking->parent) != process->zygote_pid)
         return false;
     process->main_pid = pid;
-    process->root = forking->minder;
+    process->root = forking->parent;
     return true;
 }
 
@@ -242,7 +242,7 @@ static bool fork_it(struct forking *forking)
 
 /* --- watching --------------------------------------------------------------------------------- */
 
-static void take_end(struct forking *forking, const struct minder_end *end)
+static void take_end(struct forking *forking, const struct fork_end *end)
 {
     struct process *process = forking->process;
 
@@ -253,23 +253,23 @@ static void take_end(struct forking *forking, const struct minder_end *end)
     forking->has_ended = true;
 }
 
-/* Its minder was killed, which it alone could do: it goes too. */
-static void lose_minder(struct forking *forking)
+/* Its fork parent was killed, which it alone could do: it goes too. */
+static void lose_parent(struct forking *forking)
 {
     struct pollfd poll = { .fd = forking->child_fd, .events = POLLIN };
 
     (void)sys(pidfd_send_signal, forking->child_fd, SIGKILL, NULL, 0);
     (void)sys(poll, &poll, 1, KILL_PATIENCE_MS);
-    take_end(forking, &(struct minder_end){ .status = SIGKILL, .is_alone = 1 });
+    take_end(forking, &(struct fork_end){ .status = SIGKILL, .is_alone = 1 });
     forking->process->condemns = true;
 }
 
-/* The script has ended and its minder does not say so: somebody may have stopped it. */
-static void urge_minder(struct forking *forking)
+/* The script has ended and its fork parent does not say so: somebody may have stopped it. */
+static void urge_parent(struct forking *forking)
 {
     int number = ++forking->attempts > REPORT_ATTEMPTS ? SIGKILL : SIGCONT;
 
-    (void)sys(pidfd_send_signal, forking->minder_fd, number, NULL, 0);
+    (void)sys(pidfd_send_signal, forking->parent_fd, number, NULL, 0);
 }
 
 /* Waits for the end, or, when that has come, until nothing is left. */
@@ -277,7 +277,7 @@ static void watch(struct forking *forking)
 {
     struct pollfd polls[] = {
         { .fd = forking->socket, .events = POLLIN },
-        { .fd = forking->minder_fd, .events = POLLIN },
+        { .fd = forking->parent_fd, .events = POLLIN },
         { .fd = forking->has_ended ? -1 : forking->child_fd, .events = POLLIN },
     };
     int patience_ms = settings.direct ? ORPHAN_PERIOD_MS : -1;
@@ -285,12 +285,12 @@ static void watch(struct forking *forking)
 
     while (!is_gone) {
         bool had_ended = forking->has_ended;
-        struct minder_end end;
+        struct fork_end end;
         int pid;
         long length;
 
         if (!sys(poll, polls, 3, patience_ms) && polls[2].fd < 0 && !had_ended)
-            urge_minder(forking);
+            urge_parent(forking);
         if (settings.direct)
             supervisor_end_if_orphaned();
         if (polls[2].revents) {
@@ -301,13 +301,13 @@ static void watch(struct forking *forking)
         length = receive(forking->socket, &end, sizeof end, MSG_DONTWAIT, &pid);
         if (!length)
             polls[0].fd = -1;
-        if (length == sizeof end && pid == forking->minder && !had_ended)
+        if (length == sizeof end && pid == forking->parent && !had_ended)
             take_end(forking, &end);
         if (forking->has_ended && !had_ended)
             return;
     }
     if (!forking->has_ended)
-        lose_minder(forking);
+        lose_parent(forking);
 }
 
 static void see_through(struct forking *forking)
@@ -326,7 +326,7 @@ static void see_through(struct forking *forking)
 
 bool zygote_serve(struct process *process)
 {
-    struct forking forking = { .process = process, .socket = -1, .minder_fd = -1, .child_fd = -1 };
+    struct forking forking = { .process = process, .socket = -1, .parent_fd = -1, .child_fd = -1 };
     bool is_forked = fork_it(&forking);
 
     if (is_forked)
@@ -334,7 +334,7 @@ bool zygote_serve(struct process *process)
     else
         process->main_pid = process->root = 0;
     sys_close(forking.socket);
-    sys_close(forking.minder_fd);
+    sys_close(forking.parent_fd);
     sys_close(forking.child_fd);
     return is_forked;
 }

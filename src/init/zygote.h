@@ -6,14 +6,14 @@
  * user, and is trusted no more than that.
  *
  * Its control socket is where requests go: descriptors and texts of a process to be started, and a
- * socket of that process alone. The zygote forks twice. The outer one, the minder, becomes the
+ * socket of that process alone. The zygote forks twice. The outer one, the fork parent, becomes the
  * reaper of all that the inner one leaves, and reports how that ended; the inner one says that it
  * is there, waits for the word and becomes the program. The kernel tells who sent what, and /proc
  * who is whose parent, so a zygote cannot pass off another process as its own.
  *
  * Until the word is given nothing has happened: whatever goes wrong before, or takes too long, the
  * process is started as ever. A zygote that does not do as it should is killed, and so is a program
- * that killed its minder, since nobody would see what it leaves.
+ * that killed its fork parent, since nobody would see what it leaves.
  */
 
 #include <stdbool.h>

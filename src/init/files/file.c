@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-_Static_assert(FILE_TEXTS + sizeof(union file_room) <= PROTOCOL_MAX_MESSAGE,
+_Static_assert(FILE_TEXTS + sizeof(union file_memory) <= PROTOCOL_MAX_MESSAGE,
                "a helper works in what its message leaves of the buffer");
 
 static void answer(struct job *job, struct protocol_file_done *done, const char *temporary, int fd)
@@ -44,15 +44,15 @@ static __attribute__((noreturn)) void helper_run(void *argument)
     int error;
 
     keep_descriptors(job->socket);
-    error = user_find(user, false, &job->room->user);
+    error = user_find(user, false, &job->memory->user);
     if (!error) {
-        credentials_restore_home(&job->room->user);
-        error = -credentials_act_for(&job->room->user);
+        credentials_restore_home(&job->memory->user);
+        error = -credentials_act_for(&job->memory->user);
     }
     /* Relative paths mean the same as for a process: this is a clone with a directory of its own.
      */
     if (!error && !settings.direct)
-        (void)sys(chdir, job->room->user.home);
+        (void)sys(chdir, job->memory->user.home);
     if (!error)
         error = -file_work_do(&work);
     work.done.error = error;
@@ -77,7 +77,7 @@ int file_begin(struct job *job, size_t length)
 {
     long pid;
 
-    job->file = protocol_file_decode(job->room->message, length, &job->file_texts);
+    job->file = protocol_file_decode(job->memory->message, length, &job->file_texts);
     if (!job->file || !job->file->header.request)
         return -1;
     job->request = job->file->header.request;
@@ -92,7 +92,7 @@ int file_begin(struct job *job, size_t length)
     job->connection = connection.generation;
     job->socket = connection.fd;
     atomic_store(&job->answered, false);
-    pid = sys_clone_call(CLONE_VM | SIGCHLD, job->room->stack + JOB_STACK, helper_run, job, NULL);
+    pid = sys_clone_call(CLONE_VM | SIGCHLD, job->memory->stack + JOB_STACK, helper_run, job, NULL);
     if (pid < 0) {
         refuse(job->request, (int)-pid);
         job_release(job);

@@ -317,19 +317,19 @@ static void limit(int resource, uint64_t value)
 static __attribute__((noreturn)) void search_run(void *argument)
 {
     struct file_work *work = argument;
-    union file_room *room = file_room(work);
+    union file_memory *memory = file_memory(work);
 
     limit(RLIMIT_CPU, SEARCH_CPU_SECONDS);
     limit(RLIMIT_AS, SEARCH_MEMORY);
     search.file = work->job->file;
     search.pattern = work->job->file_texts.second;
     search.pattern_length = strlen(search.pattern);
-    search.walk = &room->list.walk;
+    search.walk = &memory->list.walk;
     search.walk->was_cut = false;
     search.deadline_us = sys_now_us() + SEARCH_SECONDS * 1000000ll;
     search.output = (struct file_output){
         .fd = work->stream,
-        .bytes = room->list.output,
+        .bytes = memory->list.output,
         .size = FILE_OUTPUT_SIZE,
     };
     if (work->job->file_texts.third[0]) {

@@ -53,11 +53,11 @@ static void tell(struct listing *listing, const struct walk_entry *entry, int er
 
 static struct listing listing_begin(const struct file_work *work, unsigned depth)
 {
-    union file_room *room = file_room(work);
+    union file_memory *memory = file_memory(work);
     struct listing listing = {
-        .walk = &room->list.walk,
-        .target = room->list.target,
-        .output = { .fd = work->stream, .bytes = room->list.output, .size = FILE_OUTPUT_SIZE },
+        .walk = &memory->list.walk,
+        .target = memory->list.target,
+        .output = { .fd = work->stream, .bytes = memory->list.output, .size = FILE_OUTPUT_SIZE },
         .limit = work->job->file->limit,
     };
 

@@ -12,7 +12,7 @@ enum { PIPE_SIZE = 512 * 1024, MAX_LEFT_OUT = 1000 };
 static const uint64_t largest_file = 64ull << 30;
 
 struct packing {
-    union file_room *room;
+    union file_memory *memory;
     struct walk *walk;
     struct file_output output;
     unsigned left_out;
@@ -45,8 +45,8 @@ static void leave_out(struct packing *packing, const char *path, const char *why
     for (char *at = text; *at; at++)
         if (*at == '\n')
             *at = '?';
-    length = tar_write_comment(packing->room->pack.header, TAR_HEADER_SIZE, text);
-    file_output_put(&packing->output, packing->room->pack.header, length);
+    length = tar_write_comment(packing->memory->pack.header, TAR_HEADER_SIZE, text);
+    file_output_put(&packing->output, packing->memory->pack.header, length);
     packing->ends_with_comment = true;
 }
 
@@ -61,9 +61,9 @@ static bool put_header(struct packing *packing, const char *path, const struct s
         .path = path,
         .link = link,
     };
-    size_t length = tar_write_member(packing->room->pack.header, TAR_HEADER_SIZE, &member);
+    size_t length = tar_write_member(packing->memory->pack.header, TAR_HEADER_SIZE, &member);
 
-    file_output_put(&packing->output, packing->room->pack.header, length);
+    file_output_put(&packing->output, packing->memory->pack.header, length);
     packing->ends_with_comment = false;
     return length > 0;
 }
@@ -122,7 +122,7 @@ static void pack_file(struct packing *packing, const struct walk_entry *entry)
 
 static void pack_link(struct packing *packing, const struct walk_entry *entry)
 {
-    char *target = packing->room->pack.target;
+    char *target = packing->memory->pack.target;
     long length = sys(readlinkat, entry->dir, entry->name, target, PROTOCOL_MAX_PATH - 1);
 
     if (length <= 0)
@@ -161,11 +161,11 @@ static bool is_excluded(const char *names, const char *name)
 
 void file_pack_write(struct file_work *work)
 {
-    union file_room *room = file_room(work);
+    union file_memory *memory = file_memory(work);
     struct packing packing = {
-        .room = room,
-        .walk = &room->pack.walk,
-        .output = { .fd = work->stream, .bytes = room->pack.output, .size = FILE_OUTPUT_SIZE },
+        .memory = memory,
+        .walk = &memory->pack.walk,
+        .output = { .fd = work->stream, .bytes = memory->pack.output, .size = FILE_OUTPUT_SIZE },
     };
     struct walk_entry entry;
     struct stat base = { .st_mode = 0755 };

@@ -20,7 +20,7 @@ enum {
 };
 
 struct removal {
-    union file_room *room;
+    union file_memory *memory;
     int directory; /* that is being emptied */
     unsigned depth;
     unsigned descents;
@@ -78,7 +78,7 @@ static int descend(struct removal *removal, const char *name)
         return 0; /* it has changed since: the next look finds what it is now */
     if (fd < 0)
         return fd;
-    result = identify(fd, &removal->room->remove.levels[removal->depth + 1]);
+    result = identify(fd, &removal->memory->remove.levels[removal->depth + 1]);
     if (result < 0) {
         sys_close(fd);
         return result;
@@ -92,7 +92,7 @@ static int descend(struct removal *removal, const char *name)
 
 static int ascend(struct removal *removal)
 {
-    const struct file_identity *expected = &removal->room->remove.levels[removal->depth - 1];
+    const struct file_identity *expected = &removal->memory->remove.levels[removal->depth - 1];
     struct file_identity found = { 0 };
     int fd = sys_open(removal->directory, "..", DIRECTORY, 0, 0);
     int result;
@@ -131,7 +131,7 @@ static int remove_entry(int dir, const struct sys_dirent *entry)
 /* One look at the directory: 0 when it was empty at the end, 1 when it goes on elsewhere. */
 static int empty_once(struct removal *removal)
 {
-    char *entries = removal->room->remove.entries;
+    char *entries = removal->memory->remove.entries;
     long length;
 
     (void)sys(lseek, removal->directory, 0, SEEK_SET);
@@ -176,12 +176,12 @@ int file_remove_tree(struct file_work *work, int parent, const char *name)
     int result = -ENOTEMPTY;
 
     for (int i = 0; i < LAST_TRIES && (result == -ENOTEMPTY || result == -EAGAIN); i++) {
-        struct removal removal = { .room = file_room(work) };
+        struct removal removal = { .memory = file_memory(work) };
 
         removal.directory = open_directory(parent, name);
         if (removal.directory < 0)
             return removal.directory;
-        result = identify(removal.directory, &removal.room->remove.levels[0]);
+        result = identify(removal.directory, &removal.memory->remove.levels[0]);
         if (!result)
             result = empty(&removal);
         sys_close(removal.directory);

@@ -25,7 +25,7 @@ enum {
 };
 
 struct unpacking {
-    union file_room *room;
+    union file_memory *memory;
     const struct protocol_file *file;
     int base;
     int socket;
@@ -73,7 +73,7 @@ int file_unpack_open(struct file_work *work)
 static void refuse(struct unpacking *unpacking, const char *why)
 {
     struct protocol_note note = { .kind = NOTE_REFUSED };
-    const char *path = unpacking->room->unpack.tar.path;
+    const char *path = unpacking->memory->unpack.tar.path;
     size_t path_length = strnlen(path, 1024);
     struct file_output *notes = &unpacking->notes;
     long length;
@@ -270,7 +270,7 @@ static int make_link(struct unpacking *unpacking, const struct tar_member *membe
 static int make_hard_link(struct unpacking *unpacking)
 {
     char name[PATH_NAME_SIZE];
-    int dir = open_parent(unpacking, unpacking->room->unpack.other, false, name);
+    int dir = open_parent(unpacking, unpacking->memory->unpack.other, false, name);
     struct stat status;
     int result;
 
@@ -289,7 +289,7 @@ static int make_hard_link(struct unpacking *unpacking)
 /* Why a member is refused by what it says about itself; NULL when it is not. */
 static const char *find_problem(struct unpacking *unpacking, const struct tar_member *member)
 {
-    char *path = unpacking->room->unpack.path;
+    char *path = unpacking->memory->unpack.path;
     const char *problem = NULL;
 
     if (member->has_nul)
@@ -308,7 +308,7 @@ static const char *find_problem(struct unpacking *unpacking, const struct tar_me
     case TAR_LINK:
         return tar_link_problem(path, member->link);
     case TAR_HARD_LINK:
-        return tar_clean_path(member->link, unpacking->room->unpack.other)
+        return tar_clean_path(member->link, unpacking->memory->unpack.other)
                    ? "the link leads out of the directory"
                    : NULL;
     case TAR_CHARACTER_DEVICE:
@@ -357,13 +357,13 @@ static void begin_member(struct unpacking *unpacking, const struct tar_member *m
         return;
     problem = find_problem(unpacking, member);
     if (!problem && member->type != TAR_DIRECTORY &&
-        is_repeated(unpacking, unpacking->room->unpack.path))
+        is_repeated(unpacking, unpacking->memory->unpack.path))
         problem = "the name comes twice";
     if (problem) {
         refuse(unpacking, problem);
         return;
     }
-    unpacking->dir = open_parent(unpacking, unpacking->room->unpack.path, true, unpacking->name);
+    unpacking->dir = open_parent(unpacking, unpacking->memory->unpack.path, true, unpacking->name);
     result = unpacking->dir < 0 ? unpacking->dir : make_member(unpacking, member);
     if (result < 0)
         refuse_error(unpacking, result);
@@ -396,15 +396,15 @@ static void take_content(struct unpacking *unpacking, const char *data, size_t l
 /* True at the end of the archive. */
 static bool take_input(struct unpacking *unpacking, size_t filled)
 {
-    struct tar_parser *tar = &unpacking->room->unpack.tar;
+    struct tar_parser *tar = &unpacking->memory->unpack.tar;
     size_t at = 0;
 
     while (!unpacking->error) {
         const void *piece = NULL;
         size_t piece_length = 0;
         size_t used = 0;
-        enum tar_event event = tar_parser_feed(tar, unpacking->room->unpack.input + at, filled - at,
-                                               &used, &piece, &piece_length);
+        enum tar_event event = tar_parser_feed(tar, unpacking->memory->unpack.input + at,
+                                               filled - at, &used, &piece, &piece_length);
 
         at += used;
         switch (event) {
@@ -434,19 +434,19 @@ static void drain(struct unpacking *unpacking)
     long count;
 
     do
-        count = sys(read, unpacking->socket, unpacking->room->unpack.input, FILE_INPUT_SIZE);
+        count = sys(read, unpacking->socket, unpacking->memory->unpack.input, FILE_INPUT_SIZE);
     while (count > 0 || count == -EINTR);
 }
 
 static void read_archive(struct unpacking *unpacking)
 {
     for (;;) {
-        long count = sys(read, unpacking->socket, unpacking->room->unpack.input, FILE_INPUT_SIZE);
+        long count = sys(read, unpacking->socket, unpacking->memory->unpack.input, FILE_INPUT_SIZE);
 
         if (count == -EINTR)
             continue;
         if (count <= 0) {
-            if (!tar_parser_is_between(&unpacking->room->unpack.tar))
+            if (!tar_parser_is_between(&unpacking->memory->unpack.tar))
                 stop(unpacking, EBADMSG, "the archive ends in the middle of a member");
             return;
         }
@@ -472,13 +472,13 @@ static void tell_end(struct unpacking *unpacking)
 
 void file_unpack_read(struct file_work *work)
 {
-    union file_room *room = file_room(work);
+    union file_memory *memory = file_memory(work);
     struct unpacking unpacking = {
-        .room = room,
+        .memory = memory,
         .file = work->job->file,
         .base = work->base,
         .socket = work->stream,
-        .notes = { .fd = work->stream, .bytes = room->unpack.notes, .size = FILE_NOTES_SIZE },
+        .notes = { .fd = work->stream, .bytes = memory->unpack.notes, .size = FILE_NOTES_SIZE },
         .problem = "",
         .dir = -1,
         .fd = -1,
@@ -486,7 +486,7 @@ void file_unpack_read(struct file_work *work)
     size_t size = SEEN_PLACES * sizeof *unpacking.seen;
     long seen = sys(mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    tar_parser_init(&room->unpack.tar);
+    tar_parser_init(&memory->unpack.tar);
     if (seen < 0 && seen > -4096) {
         stop(&unpacking, ENOMEM, "");
         tell_end(&unpacking);

@@ -18,7 +18,7 @@ enum {
 };
 
 struct watching {
-    union file_room *room;
+    union file_memory *memory;
     int inotify;
     bool is_recursive;
     unsigned count;
@@ -31,21 +31,21 @@ struct watching {
 
 static const char *path_of(const struct watching *watching, unsigned place)
 {
-    return watching->room->watch.paths + watching->room->watch.places[place];
+    return watching->memory->watch.paths + watching->memory->watch.places[place];
 }
 
 static int find(const struct watching *watching, int descriptor)
 {
     for (unsigned i = 0; i < watching->count; i++)
-        if (watching->room->watch.descriptors[i] == descriptor)
+        if (watching->memory->watch.descriptors[i] == descriptor)
             return (int)i;
     return -1;
 }
 
 static void forget(struct watching *watching, unsigned place)
 {
-    char *paths = watching->room->watch.paths;
-    uint32_t *places = watching->room->watch.places;
+    char *paths = watching->memory->watch.paths;
+    uint32_t *places = watching->memory->watch.places;
     uint32_t at = places[place];
     uint32_t size = (uint32_t)strlen(paths + at) + 1;
 
@@ -53,7 +53,8 @@ static void forget(struct watching *watching, unsigned place)
     watching->filled -= size;
     watching->count--;
     places[place] = places[watching->count];
-    watching->room->watch.descriptors[place] = watching->room->watch.descriptors[watching->count];
+    watching->memory->watch.descriptors[place] =
+        watching->memory->watch.descriptors[watching->count];
     for (unsigned i = 0; i < watching->count; i++)
         if (places[i] > at)
             places[i] -= size;
@@ -81,9 +82,9 @@ static void add(struct watching *watching, int directory, const char *path)
     known = find(watching, (int)descriptor);
     if (known >= 0)
         forget(watching, (unsigned)known);
-    watching->room->watch.descriptors[watching->count] = (int)descriptor;
-    watching->room->watch.places[watching->count++] = watching->filled;
-    memcpy(watching->room->watch.paths + watching->filled, path, size);
+    watching->memory->watch.descriptors[watching->count] = (int)descriptor;
+    watching->memory->watch.places[watching->count++] = watching->filled;
+    memcpy(watching->memory->watch.paths + watching->filled, path, size);
     watching->filled += (uint32_t)size;
 }
 
@@ -100,7 +101,7 @@ static void forget_below(struct watching *watching, const char *path)
     for (unsigned i = watching->count; i-- > 0;) {
         if (!is_below(path_of(watching, i), path))
             continue;
-        (void)sys(inotify_rm_watch, watching->inotify, watching->room->watch.descriptors[i]);
+        (void)sys(inotify_rm_watch, watching->inotify, watching->memory->watch.descriptors[i]);
         forget(watching, i);
     }
 }
@@ -117,7 +118,7 @@ static void tell(struct watching *watching, const char *path, uint32_t mask)
 /* Watches what is in the directory; what was made there before it was watched is told as new. */
 static void add_tree(struct watching *watching, int directory, const char *path, bool is_new)
 {
-    struct walk *walk = &watching->room->watch.walk;
+    struct walk *walk = &watching->memory->watch.walk;
     size_t length = strlen(path);
     struct walk_entry entry;
 
@@ -170,7 +171,7 @@ static void take_directory(struct watching *watching, int base, uint32_t mask, c
 
 static void take_event(struct watching *watching, int base, const struct inotify_event *event)
 {
-    char *path = watching->room->watch.path;
+    char *path = watching->memory->watch.path;
     int place;
 
     if (event->mask & IN_Q_OVERFLOW) {
@@ -199,8 +200,8 @@ static void take_event(struct watching *watching, int base, const struct inotify
 
 static void take_events(struct watching *watching, int base)
 {
-    char *events = watching->room->watch.events;
-    long length = sys(read, watching->inotify, events, sizeof watching->room->watch.events);
+    char *events = watching->memory->watch.events;
+    long length = sys(read, watching->inotify, events, sizeof watching->memory->watch.events);
 
     for (long at = 0; at < length;) {
         const struct inotify_event *event = (const struct inotify_event *)(events + at);
@@ -230,14 +231,14 @@ static void tell_begin(struct watching *watching)
 
 void file_watch_write(struct file_work *work)
 {
-    union file_room *room = file_room(work);
+    union file_memory *memory = file_memory(work);
     struct watching watching = {
-        .room = room,
+        .memory = memory,
         .is_recursive = work->job->file->flags & FILE_RECURSIVE,
         .inotify = (int)sys(inotify_init1, IN_CLOEXEC | IN_NONBLOCK),
         .output = { .fd = work->stream,
-                    .bytes = room->watch.output,
-                    .size = sizeof room->watch.output },
+                    .bytes = memory->watch.output,
+                    .size = sizeof memory->watch.output },
     };
     int first = (int)sys(fcntl, work->base, F_DUPFD_CLOEXEC, 0);
 

@@ -30,7 +30,7 @@ struct file_identity {
     uint64_t inode;
 };
 
-union file_room {
+union file_memory {
     struct {
         alignas(8) char entries[FILE_ENTRIES_SIZE];
         struct file_identity levels[FILE_REMOVE_DEPTH];
@@ -77,9 +77,9 @@ struct file_work {
     file_go_on_fn *go_on; /* after the answer; NULL when the work is done */
 };
 
-static inline union file_room *file_room(const struct file_work *work)
+static inline union file_memory *file_memory(const struct file_work *work)
 {
-    return (union file_room *)(void *)(work->job->room->message + FILE_TEXTS);
+    return (union file_memory *)(void *)(work->job->memory->message + FILE_TEXTS);
 }
 
 /* 0 or -errno. */

@@ -1,10 +1,10 @@
 # A Python that has started, waits, and forks for each script: what that then runs finds itself in `python3 FILE`.
 #
 # _sandglass_preload is set above. Descriptor 4 is a socket to init. One child is always ready: it takes the next request from
-# there, so that nobody waits for the fork. Between it and us stands its minder, which whatever the script leaves behind falls back to, and
+# there, so that nobody waits for the fork. Between it and us stands its fork parent, which whatever the script leaves behind falls back to, and
 # which tells init how the script ended. See docs/init-protocol.md for the messages.
 #
-# The first child is a rehearsal: we play init for it, and look at its end which pages it and its minder have written to. All others
+# The first child is a rehearsal: we play init for it, and look at its end which pages it and its fork parent have written to. All others
 # copy those as soon as they are forked, and not one by one when somebody waits.
 _sandglass_typical = """
 import os, sys
@@ -111,7 +111,7 @@ def _sandglass():
         """Starts a process that shares our memory until we end, so that taking it apart is not part of our end.
 
         It waits for a lock that we have. The kernel gives it that when we end or execute something else, unless another seems to have
-        the lock by then: so it stays until our minder ends it. Lock and stack are in the room."""
+        the lock by then: so it stays until our fork parent ends it. Lock and stack are in the room."""
         _ctypes.Py_INCREF(room)  # it outlives us
         at = _ctypes.addressof(room)
         call(initialize, Pointer(at))
@@ -168,7 +168,7 @@ def _sandglass():
         """Waits for the script and everything that it leaves; tells init of its end."""
         _signal.pthread_sigmask(_signal.SIG_BLOCK, signals)
         children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY) if can_hold else -1
-        data, ancillary = take(link, 4, _socket.CMSG_SPACE(4), minder_pages)
+        data, ancillary = take(link, 4, _socket.CMSG_SPACE(4), parent_pages)
         fds, holder = fds_of(ancillary), int.from_bytes(data, "little")
         has_ended = _signal.sigtimedwait([_signal.SIGCHLD], 0.003)
         if not has_ended:
@@ -224,8 +224,8 @@ def _sandglass():
         if hasattr(sys, "orig_argv"):  # since Python 3.10
             sys.orig_argv[-1] = path
 
-    def rehearse(minder):
-        """Plays init for the first child; what that and its minder say of their pages."""
+    def rehearse(fork_parent):
+        """Plays init for the first child; what that and its fork parent say of their pages."""
         report, other_report = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
         report.settimeout(5)
         child = 0
@@ -250,10 +250,10 @@ def _sandglass():
             os.kill(child, _signal.SIGKILL)
             report.recv(64)
             report.recv(16)
-            minder_pages = own_pages(minder)
-            os.kill(minder, _signal.SIGUSR1)
+            parent_pages = own_pages(fork_parent)
+            os.kill(fork_parent, _signal.SIGUSR1)
         except (OSError, ValueError):
-            for pid in {child, minder} - {0}:  # it could not write its script, or we may not look at it
+            for pid in {child, fork_parent} - {0}:  # it could not write its script, or we may not look at it
                 try:
                     os.kill(pid, _signal.SIGKILL)
                 except ProcessLookupError:
@@ -261,7 +261,7 @@ def _sandglass():
             return b"", b""
         finally:
             os.close(output)
-        return pages, minder_pages
+        return pages, parent_pages
 
     large_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + (16 << 10)  # more is given back before the end is told
     can_hold = os.path.exists("/proc/thread-self/children")
@@ -269,7 +269,7 @@ def _sandglass():
     control = _socket.socket(fileno=4)
     stage, source = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     waiting, wake = os.pipe()
-    pages, minder_pages, mark, is_rehearsal = b"", b"", b"\n--\n", True
+    pages, parent_pages, mark, is_rehearsal = b"", b"", b"\n--\n", True
     next_library = place_of_next_library()
     # What is there now is not looked at again, not even at the end.
     gc.collect()
@@ -277,7 +277,7 @@ def _sandglass():
     ready, wanted, used_at = 0, 1, 0
     while True:
         if is_rehearsal and ready:
-            pages, minder_pages = rehearse(minder)
+            pages, parent_pages = rehearse(fork_parent)
             source, is_rehearsal, ready = control, False, 0
             stage.close()
             gc.freeze()
@@ -290,10 +290,10 @@ def _sandglass():
             continue
         ready += 1
         link, other_link = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-        minder = call(fork)  # without what Python does for a child, since that has to do it again
-        if minder < 0:
+        fork_parent = call(fork)  # without what Python does for a child, since that has to do it again
+        if fork_parent < 0:
             os._exit(0)  # no room for more processes: better no Python than one that does not answer
-        if minder == 0:
+        if fork_parent == 0:
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
             call(prctl, 36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
             try:
@@ -309,7 +309,7 @@ def _sandglass():
             mind(child, link)
         link.close()
         other_link.close()
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # minders leave no trace
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # fork parents leave no trace
 
     main = type(sys)("__main__")
     names = main.__dict__
