@@ -64,6 +64,7 @@ static void look(struct process *process)
         return;
     }
     process_unwatch(process);
+    process->state = PROCESS_EXITED;
     on_exit(process);
 }
 
@@ -80,7 +81,7 @@ static void on_pidfd_ready(struct io_watch *watch, unsigned events UNUSED)
 
 void process_watch(struct process *process, struct loop *loop, int pidfd, process_exit_fn *on_exit)
 {
-    *process = (struct process){ .pidfd = pidfd, .on_exit = on_exit };
+    *process = (struct process){ .state = PROCESS_WATCHED, .pidfd = pidfd, .on_exit = on_exit };
     timer_init(&process->again, loop, on_look_again);
     io_watch_start(&process->watch, loop, pidfd, IO_READ, on_pidfd_ready);
 }
@@ -88,24 +89,29 @@ void process_watch(struct process *process, struct loop *loop, int pidfd, proces
 /* A zeroed process was never watched: its descriptor 0 is not ours to close. */
 void process_unwatch(struct process *process)
 {
-    if (!process->on_exit)
+    if (!process_is_watched(process))
         return;
     fd_close(process_release(process));
 }
 
 int process_release(struct process *process)
 {
-    if (!process->on_exit)
+    if (!process_is_watched(process))
         return -1;
     io_watch_stop(&process->watch);
     timer_stop(&process->again);
-    process->on_exit = NULL;
+    process->state = PROCESS_UNWATCHED;
     return steal_fd(&process->pidfd);
 }
 
 bool process_is_watched(const struct process *process)
 {
-    return process->on_exit;
+    return process->state == PROCESS_WATCHED;
+}
+
+bool process_has_exited(const struct process *process)
+{
+    return process->state == PROCESS_EXITED;
 }
 
 bool process_is_dead(const struct process *process)
@@ -117,7 +123,7 @@ bool process_is_dead(const struct process *process)
 
 int process_signal(struct process *process, int signal_number, struct error *err)
 {
-    if (!process->on_exit)
+    if (!process_is_watched(process))
         return error_set(err, ERR_GONE, "the process has ended");
     if (syscall(SYS_pidfd_send_signal, process->pidfd, signal_number, NULL, 0) < 0)
         return error_sys(err, "send signal %d", signal_number);

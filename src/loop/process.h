@@ -19,8 +19,11 @@ struct process_exit {
     int signal; /* 0 unless killed by one */
 };
 
+enum process_state { PROCESS_UNWATCHED, PROCESS_WATCHED, PROCESS_EXITED };
+
 struct process {
-    int pidfd; /* owned; -1 when not watched */
+    enum process_state state;
+    int pidfd; /* owned; valid while it is watched */
     struct io_watch watch;
     struct timer again; /* dead, and not reaped yet by its parent */
     unsigned looks;
@@ -30,9 +33,11 @@ struct process {
 
 /* Takes over the pidfd, which is closed before on_exit is called. */
 void process_watch(struct process *process, struct loop *loop, int pidfd, process_exit_fn *on_exit);
-void process_unwatch(struct process *process); /* stops and closes; no on_exit comes */
-int process_release(struct process *process);  /* stops, and gives the pidfd back; -1: none */
+void process_unwatch(
+    struct process *process); /* stops and closes; no on_exit comes; zeroed is fine */
+int process_release(struct process *process); /* stops, and gives the pidfd back; -1: none */
 bool process_is_watched(const struct process *process);
+bool process_has_exited(const struct process *process); /* on_exit has come, or comes now */
 
 /* Asks the kernel, without waiting for the loop: a zombie is dead, whether it is reaped or not. */
 bool process_is_dead(const struct process *process);

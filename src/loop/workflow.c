@@ -102,6 +102,12 @@ void workflow_cancel(struct workflow *workflow, const struct error *reason)
     error_keep(&workflow->err, reason ? reason : &cancelled);
 }
 
+bool workflow_is_at(const struct workflow *workflow, workflow_step_fn *start)
+{
+    return workflow->running && workflow->busy && !workflow->undoing &&
+           workflow->steps[workflow->at].start == start;
+}
+
 void workflow_drop(struct workflow *workflow)
 {
     if (!workflow->running)

@@ -51,6 +51,9 @@ void workflow_step_done(struct workflow *workflow, const struct error *err);
  * does nothing. */
 void workflow_cancel(struct workflow *workflow, const struct error *reason);
 
+/* Whether the step with this start has begun and not reported its end. */
+bool workflow_is_at(const struct workflow *workflow, workflow_step_fn *start);
+
 /* Leaves it where it is: on_end does not come. Only between two steps, or when the running one is
  * never going to report its end. */
 void workflow_drop(struct workflow *workflow);

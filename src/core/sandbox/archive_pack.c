@@ -8,6 +8,7 @@
 #include "wire/json.h"
 #include "wire/tar.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -214,7 +215,7 @@ static void ask(struct keep_work *work)
 
     for (size_t i = 0; i < names->count; i++)
         buffer_appendf(&left_out, "%s%s", i ? "\n" : "", names->items[i]);
-    agent_file(work->sandbox->agent,
+    agent_file(work->sandbox->connection.agent,
                &(struct agent_file){
                    .kind = FILE_PACK, .user = "", .path = ".", .third = buffer_text(&left_out) },
                &work->request, on_opened);
@@ -236,7 +237,7 @@ static void on_timeout(struct timer *timer)
 {
     struct keep_work *work = container_of(timer, struct keep_work, timer);
 
-    if (work->in_job || work->is_thawing)
+    if (work->in_job || sandbox_asks_backend(work->sandbox))
         return; /* a moment more: it is as good as done, or has its own bound */
     error_set(&work->err, ERR_TIMEOUT, "packing took longer than keep.timeout");
     finish(work);
@@ -245,10 +246,8 @@ static void on_timeout(struct timer *timer)
 /* A frozen init cannot answer. */
 static void on_thawed(struct backend_op *op)
 {
-    struct keep_work *work = container_of(op, struct keep_work, thaw);
+    struct keep_work *work = sandbox_end_op(op)->keep_work;
 
-    work->is_thawing = false;
-    work->sandbox->op_running = false;
     if (op->err.code == ERR_NONE) {
         ask(work);
         return;
@@ -257,31 +256,32 @@ static void on_thawed(struct backend_op *op)
     finish(work);
 }
 
-bool keep_applies(const struct sandbox *sandbox)
+enum archive_packing keep_applies(const struct sandbox *sandbox)
 {
     const struct session *session = sandbox->order.session;
 
-    return session && sandbox->core->observer->keeps_files(session) && sandbox->agent &&
-           !sandbox->op_running && !sandbox->workflow.running && !sandbox->died &&
-           (sandbox->state == SANDBOX_FROZEN || sandbox->state == SANDBOX_READY);
+    if (!session || !sandbox->core->observer->keeps_files(session) || !sandbox->connection.agent ||
+        sandbox_asks_backend(sandbox) || sandbox->workflow.running ||
+        process_has_exited(&sandbox->process))
+        return PACK_NOTHING;
+    if (sandbox->state == SANDBOX_FROZEN)
+        return PACK_FROZEN;
+    return sandbox->state == SANDBOX_READY ? PACK_RUNNING : PACK_NOTHING;
 }
 
-void keep_pack(struct sandbox *sandbox, bool is_frozen, keep_done_fn *done)
+void keep_pack(struct sandbox *sandbox, enum archive_packing packing, keep_done_fn *done)
 {
     struct keep_work *work =
         keep_work_new(sandbox, done, sandbox->core->parts.config->keep.timeout_ms, on_timeout);
 
+    assert(packing != PACK_NOTHING);
     /* That it goes is known to a daemon that comes meanwhile. */
     sandbox->core->observer->on_changed(sandbox->order.session);
-    if (open_part(work) < 0) {
+    if (open_part(work) < 0)
         loop_defer(sandbox->core->loop, &work->later, on_later);
-        return;
-    }
-    if (!is_frozen) {
+    else if (packing == PACK_RUNNING)
         ask(work);
-        return;
-    }
-    work->thaw = (struct backend_op){ .done = on_thawed };
-    work->is_thawing = sandbox->op_running = true;
-    backend_freeze(sandbox->core->parts.backend, sandbox->id, false, &work->thaw);
+    else
+        backend_freeze(sandbox->core->parts.backend, sandbox->id, false,
+                       sandbox_begin_op(sandbox, on_thawed));
 }

@@ -17,8 +17,6 @@ struct keep_work {
     struct sandbox *sandbox; /* borrowed; NULL when it was cancelled while a job runs */
     keep_done_fn *done;
     struct agent_request request;
-    struct backend_op thaw;
-    bool is_thawing;
     struct io_watch stream; /* its fd is owned; -1 without */
     struct timer timer;     /* the bound */
     struct deferred later;  /* finishes from the loop what has failed at once */

@@ -23,7 +23,8 @@ static void finish(struct keep_work *work)
     if (work->err.code != ERR_NONE)
         log_warn("the files of a session could not be restored", kv("session", work->session_id),
                  kv("error", work->err.message));
-    sandbox->files_restored = work->err.code == ERR_NONE;
+    if (work->err.code == ERR_NONE)
+        sandbox_note_restored_files(sandbox);
     agent_cancel(&work->request);
     sandbox->keep_work = NULL;
     keep_work_free(work);
@@ -162,12 +163,13 @@ void keep_restore(struct sandbox *sandbox, keep_done_fn *done)
 
     keep_name(work->session_id, name);
     work->file = openat(work->state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (work->file < 0 || fstat(work->file, &status) < 0 || !sandbox->agent) {
+    if (work->file < 0 || fstat(work->file, &status) < 0 || !sandbox->connection.agent) {
         error_sys(&work->err, "open the archive");
         loop_defer(sandbox->core->loop, &work->later, on_later);
         return;
     }
     work->archive_bytes = (uint64_t)status.st_size;
-    agent_file(sandbox->agent, &(struct agent_file){ .kind = FILE_UNPACK, .user = "", .path = "." },
-               &work->request, on_opened);
+    agent_file(sandbox->connection.agent,
+               &(struct agent_file){ .kind = FILE_UNPACK, .user = "", .path = "." }, &work->request,
+               on_opened);
 }

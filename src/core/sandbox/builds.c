@@ -3,7 +3,6 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "core/core.h"
-#include "core/sandbox/sandbox_private.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -70,16 +69,11 @@ static struct builder *find_builder(struct builds *builds, const char *name)
     return builder;
 }
 
-static struct sandbox *sandbox_of(struct build_turn *turn)
-{
-    return container_of(turn, struct sandbox, build);
-}
-
 static void on_patience_over(struct timer *timer)
 {
     struct build_turn *turn = container_of(timer, struct build_turn, patience);
 
-    builds_pass(sandbox_of(turn)->core->builds, turn);
+    builds_pass(turn->builds, turn);
 }
 
 static void hold(struct builds *builds, struct build_turn *turn)
@@ -121,13 +115,16 @@ static void serve(struct builds *builds)
 
     while (builds->held < BUILDS_AT_ONCE && (turn = take_next(builds))) {
         hold(builds, turn);
-        sandbox_on_build_turn(sandbox_of(turn));
+        turn->on_turn(turn);
     }
 }
 
-bool builds_take(struct builds *builds, struct build_turn *turn, const char *owner)
+bool builds_take(struct builds *builds, struct build_turn *turn, const char *owner,
+                 build_turn_fn *on_turn)
 {
     assert(turn->state == BUILD_NONE);
+    turn->builds = builds;
+    turn->on_turn = on_turn;
     if (builds->held < BUILDS_AT_ONCE) {
         hold(builds, turn);
         return true;

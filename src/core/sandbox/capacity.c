@@ -27,7 +27,7 @@ struct capacity {
     struct core *core; /* borrowed */
     struct map owners; /* struct capacity_owner */
     struct list queue; /* struct capacity_slot, in order of arrival */
-    struct list idle;  /* struct sandbox, the coldest first */
+    struct list idle;  /* struct capacity_slot, the least recently used first (LRU) */
     size_t held;
     size_t leaving;
     size_t waiting;
@@ -140,21 +140,21 @@ static void drop_owner(struct capacity *capacity, struct capacity_slot *slot)
 /* --- nothing is free ----------------------------------------------------------------------- */
 
 /* When the owner's own cap is the narrow one, only one of its own helps. */
-static struct sandbox *find_coldest(const struct capacity *capacity,
-                                    const struct capacity_owner *only)
+static struct sandbox *find_least_recently_used(const struct capacity *capacity,
+                                                const struct capacity_owner *only)
 {
-    struct sandbox *sandbox;
+    struct capacity_slot *slot;
 
-    list_for_each (sandbox, &capacity->idle, idle_node) {
-        if (!only || sandbox->slot.owner == only)
-            return sandbox;
+    list_for_each (slot, &capacity->idle, idle) {
+        if (!only || slot->owner == only)
+            return sandbox_of(slot);
     }
     return NULL;
 }
 
 static bool evict_one(struct capacity *capacity, const struct capacity_owner *only)
 {
-    struct sandbox *victim = find_coldest(capacity, only);
+    struct sandbox *victim = find_least_recently_used(capacity, only);
 
     if (!victim)
         return false;
@@ -358,12 +358,12 @@ static void evict_for_queue(struct capacity *capacity)
 void capacity_set_idle(struct capacity *capacity, struct sandbox *sandbox, bool idle)
 {
     if (!idle) {
-        list_remove(&sandbox->idle_node);
+        list_remove(&sandbox->slot.idle);
         return;
     }
-    if (list_is_linked(&sandbox->idle_node))
+    if (list_is_linked(&sandbox->slot.idle))
         return;
-    list_append(&capacity->idle, &sandbox->idle_node);
+    list_append(&capacity->idle, &sandbox->slot.idle);
     evict_for_queue(capacity);
 }
 
@@ -418,10 +418,10 @@ void capacity_write_json(struct capacity *capacity, const char *owner, struct js
     const struct config *config = capacity->core->parts.config;
     const struct capacity_owner *own = map_get(&capacity->owners, owner ? owner : "");
     static const char *const overflows[] = { "evict", "wait", "reject" };
-    struct sandbox *sandbox;
+    const struct capacity_slot *slot;
     size_t evictable = 0;
 
-    list_for_each (sandbox, &capacity->idle, idle_node)
+    list_for_each (slot, &capacity->idle, idle)
         evictable++;
     json_begin_object(json, key);
     json_put_int(json, "max_sandboxes", config->capacity.max_sandboxes);

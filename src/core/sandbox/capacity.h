@@ -5,7 +5,8 @@
  * side effect of making a sandbox and released once, when the sandbox is confirmed gone, so the
  * count never exceeds the cap. What happens when none is free is capacity.overflow:
  *
- *     evict    the coldest sandbox that nobody uses goes; its session stays
+ *     evict    the least recently used (LRU) of the sandboxes that no program holds goes; its session
+ *              stays
  *     wait     for at most capacity.wait_timeout; the owner who has fewest is served first, and
  *              one owner's in order of arrival
  *     reject   at once
@@ -35,6 +36,7 @@ struct capacity_slot {
     bool leaving;                 /* held, and its sandbox is being destroyed */
     struct capacity_owner *owner; /* NULL for the pool */
     struct list node;             /* in the queue */
+    struct list idle;             /* among those that may be evicted, in order of their last use */
     struct timer timeout;
 };
 

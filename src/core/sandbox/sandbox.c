@@ -63,14 +63,14 @@ void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state)
     assert(sandbox_may_become(sandbox->state, state));
     sandbox->state = state;
     if (state != SANDBOX_UNKNOWN) {
-        timer_stop(&sandbox->silence);
-        sandbox->unknown_since_us = 0;
+        timer_stop(&sandbox->connection.silence);
+        sandbox->connection.unknown_since_us = 0;
     }
 }
 
 bool sandbox_has_init(const struct sandbox *sandbox)
 {
-    return sandbox->agent && !agent_is_lost(sandbox->agent);
+    return sandbox->connection.agent && !agent_is_lost(sandbox->connection.agent);
 }
 
 bool sandbox_is_usable(const struct sandbox *sandbox)
@@ -79,6 +79,22 @@ bool sandbox_is_usable(const struct sandbox *sandbox)
 }
 
 /* --- what is known of it ----------------------------------------------------------------------- */
+
+#undef TO
+#define TO(state) (1U << RECORD_##state)
+
+static const unsigned record_successors[RECORD_STATES] = {
+    [RECORD_NONE] = TO(INTENT),
+    [RECORD_INTENT] = TO(WHOLE) | TO(DESTROYING) | TO(NONE),
+    [RECORD_WHOLE] = TO(WHOLE) | TO(DESTROYING), /* whole again: a pool member is claimed */
+    [RECORD_DESTROYING] = TO(NONE),
+};
+
+void sandbox_set_recorded(struct sandbox *sandbox, enum sandbox_recorded state)
+{
+    assert(record_successors[sandbox->record.state] & (1U << state));
+    sandbox->record.state = state;
+}
 
 const char *sandbox_id(const struct sandbox *sandbox)
 {
@@ -122,17 +138,17 @@ int sandbox_pid(const struct sandbox *sandbox)
 
 struct agent *sandbox_agent(const struct sandbox *sandbox)
 {
-    return sandbox->agent;
+    return sandbox->connection.agent;
 }
 
 const struct end_reason *sandbox_end(const struct sandbox *sandbox)
 {
-    return &sandbox->end;
+    return &sandbox->destruction.end;
 }
 
 uint32_t sandbox_attempts(const struct sandbox *sandbox)
 {
-    return sandbox->attempts;
+    return sandbox->destruction.attempts;
 }
 
 const struct error *sandbox_last_error(const struct sandbox *sandbox)
@@ -142,17 +158,17 @@ const struct error *sandbox_last_error(const struct sandbox *sandbox)
 
 const char *sandbox_report(const struct sandbox *sandbox)
 {
-    return sandbox->report;
+    return sandbox->readings.report;
 }
 
 const struct sandbox_usage *sandbox_usage(const struct sandbox *sandbox)
 {
-    return &sandbox->usage;
+    return &sandbox->readings.usage;
 }
 
 int64_t sandbox_measured_us(const struct sandbox *sandbox)
 {
-    return sandbox->measured_us;
+    return sandbox->readings.usage_wall_us;
 }
 
 int64_t sandbox_age_us(const struct sandbox *sandbox)
@@ -167,12 +183,12 @@ bool sandbox_moves_files(const struct sandbox *sandbox)
 
 bool sandbox_has_restored_files(const struct sandbox *sandbox)
 {
-    return sandbox->files_restored;
+    return sandbox->files == FILES_RESTORED;
 }
 
 void sandbox_note_restored_files(struct sandbox *sandbox)
 {
-    sandbox->files_restored = true;
+    sandbox->files = FILES_RESTORED;
 }
 
 bool sandbox_is_preloaded(const struct sandbox *sandbox)
@@ -197,32 +213,39 @@ const char *sandbox_slot_owner(const struct sandbox *sandbox)
 
 bool sandbox_is_evictable(const struct sandbox *sandbox)
 {
-    return list_is_linked(&sandbox->idle_node);
+    return list_is_linked(&sandbox->slot.idle);
 }
 
 bool sandbox_waits_to_build(const struct sandbox *sandbox)
 {
-    return sandbox->build.state == BUILD_WAITING;
+    return sandbox->build.turn.state == BUILD_WAITING;
 }
 
 bool sandbox_is_building(const struct sandbox *sandbox)
 {
-    return sandbox->build.state == BUILD_HELD;
+    return sandbox->build.turn.state == BUILD_HELD;
 }
 
 bool sandbox_asks_backend(const struct sandbox *sandbox)
 {
-    return sandbox->op_running;
+    return sandbox->op && sandbox->op->sandbox;
+}
+
+bool sandbox_asks_init(const struct sandbox *sandbox)
+{
+    return sandbox->connection.request && sandbox->connection.request->sandbox;
 }
 
 bool sandbox_is_busy(const struct sandbox *sandbox)
 {
-    return sandbox->op_running || sandbox->ticket_running || sandbox->workflow.running;
+    if (sandbox->state == SANDBOX_DESTROYING)
+        return sandbox_destroy_is_busy(sandbox);
+    return sandbox_asks_backend(sandbox) || sandbox->workflow.running;
 }
 
 bool sandbox_is_at_rest(const struct sandbox *sandbox)
 {
-    return !sandbox->op && !sandbox->request;
+    return !sandbox->op && !sandbox->connection.request;
 }
 
 struct warm *sandbox_warm(const struct sandbox *sandbox)
@@ -254,20 +277,20 @@ int64_t sandbox_backoff_us(unsigned attempts)
 
 struct backend_op *sandbox_begin_op(struct sandbox *sandbox, backend_done_fn *done)
 {
-    assert(!sandbox->op_running);
+    assert(!sandbox_asks_backend(sandbox));
     if (!sandbox->op)
         sandbox->op = xnew(struct sandbox_op);
     *sandbox->op = (struct sandbox_op){ .base = { .done = done }, .sandbox = sandbox };
-    sandbox->op_running = true;
     return &sandbox->op->base;
 }
 
 struct sandbox *sandbox_end_op(struct backend_op *op)
 {
-    struct sandbox *sandbox = container_of(op, struct sandbox_op, base)->sandbox;
+    struct sandbox *sandbox = steal_ptr(&container_of(op, struct sandbox_op, base)->sandbox);
 
-    sandbox->op_running = false;
+    assert(sandbox && op == &sandbox->op->base);
     sandbox_rest_soon(sandbox);
+    sandbox_destroy_on_answer(sandbox);
     return sandbox;
 }
 
@@ -275,10 +298,17 @@ static void on_rest(struct deferred *deferred)
 {
     struct sandbox *sandbox = container_of(deferred, struct sandbox, rest);
 
-    if (!sandbox->op_running)
+    if (!sandbox_asks_backend(sandbox))
         free(steal_ptr(&sandbox->op));
-    if (!sandbox->request_running)
-        free(steal_ptr(&sandbox->request));
+    if (!sandbox_asks_init(sandbox))
+        free(steal_ptr(&sandbox->connection.request));
+}
+
+void sandbox_end_request(struct sandbox *sandbox)
+{
+    assert(sandbox_asks_init(sandbox));
+    sandbox->connection.request->sandbox = NULL;
+    sandbox_rest_soon(sandbox);
 }
 
 void sandbox_rest_soon(struct sandbox *sandbox)
@@ -305,7 +335,7 @@ static void on_timer(struct timer *timer)
         sandbox_adopt(sandbox);
         break;
     case SANDBOX_DESTROYING:
-        sandbox_destroy_next(sandbox);
+        sandbox_destroy_again(sandbox);
         break;
     case SANDBOX_NONE:
     case SANDBOX_READY:
@@ -367,12 +397,12 @@ struct sandbox *sandbox_new(struct core *core, const struct sandbox_order *order
     sandbox_set_order(sandbox, order);
     sandbox->limits = order->limits;
     sandbox->created = stamp_now(core);
-    sandbox->leaving[0] = sandbox->leaving[1] = -1;
+    sandbox->destruction.agent_fd = sandbox->destruction.pidfd = -1;
     list_init(&sandbox->pool_node);
-    list_init(&sandbox->idle_node);
+    list_init(&sandbox->slot.idle);
     timer_init(&sandbox->timer, core->loop, on_timer);
-    timer_init(&sandbox->silence, core->loop, sandbox_on_silence);
-    timer_init(&sandbox->retry, core->loop, NULL);
+    timer_init(&sandbox->connection.silence, core->loop, sandbox_on_silence);
+    timer_init(&sandbox->build.retry, core->loop, NULL);
     list_append(&core->sandboxes, &sandbox->node);
     return sandbox;
 }
@@ -385,28 +415,28 @@ enum sandbox_wish sandbox_wish(const struct sandbox *sandbox)
 
 void sandbox_note_left(struct sandbox *sandbox)
 {
-    if (!sandbox->left.wall_us)
-        sandbox->left = stamp_now(sandbox->core);
+    if (!sandbox->destruction.since.wall_us)
+        sandbox->destruction.since = stamp_now(sandbox->core);
 }
 
 static void on_drop_agent(struct deferred *deferred)
 {
-    struct sandbox *sandbox = container_of(deferred, struct sandbox, drop_agent);
+    struct sandbox *sandbox = container_of(deferred, struct sandbox, connection.drop);
 
-    if (sandbox->agent)
-        sandbox->leaving[0] = agent_release(steal_ptr(&sandbox->agent));
+    if (sandbox->connection.agent)
+        sandbox->destruction.agent_fd = agent_release(steal_ptr(&sandbox->connection.agent));
 }
 
 void sandbox_drop_agent(struct sandbox *sandbox)
 {
-    loop_undefer(sandbox->core->loop, &sandbox->drop_agent);
-    agent_free(steal_ptr(&sandbox->agent));
+    loop_undefer(sandbox->core->loop, &sandbox->connection.drop);
+    agent_free(steal_ptr(&sandbox->connection.agent));
 }
 
 /* Not at once: one of its callbacks may be on the stack. */
 void sandbox_drop_agent_soon(struct sandbox *sandbox)
 {
-    loop_defer(sandbox->core->loop, &sandbox->drop_agent, on_drop_agent);
+    loop_defer(sandbox->core->loop, &sandbox->connection.drop, on_drop_agent);
 }
 
 void sandbox_free(struct sandbox *sandbox)
@@ -416,29 +446,29 @@ void sandbox_free(struct sandbox *sandbox)
     map_remove(&core->sandboxes_by_id, sandbox->id);
     list_remove(&sandbox->node);
     list_remove(&sandbox->pool_node);
-    list_remove(&sandbox->idle_node);
+    list_remove(&sandbox->slot.idle);
     list_remove(&sandbox->slot.node);
-    builds_pass(core->builds, &sandbox->build);
+    builds_pass(core->builds, &sandbox->build.turn);
     timer_stop(&sandbox->timer);
-    timer_stop(&sandbox->silence);
-    timer_stop(&sandbox->retry);
+    timer_stop(&sandbox->connection.silence);
+    timer_stop(&sandbox->build.retry);
     if (sandbox->slot.timeout.loop)
         timer_stop(&sandbox->slot.timeout);
     workflow_drop(&sandbox->workflow);
-    loop_undefer(core->loop, &sandbox->drop_agent);
+    loop_undefer(core->loop, &sandbox->connection.drop);
     loop_undefer(core->loop, &sandbox->rest);
     loop_undefer(core->loop, &sandbox->release);
     process_unwatch(&sandbox->process);
     keep_cancel(sandbox);
     core->programs->free_python(sandbox->warm);
-    agent_free(sandbox->agent);
-    fd_close(sandbox->leaving[0]);
-    fd_close(sandbox->leaving[1]);
+    agent_free(sandbox->connection.agent);
+    fd_close(sandbox->destruction.agent_fd);
+    fd_close(sandbox->destruction.pidfd);
     free(sandbox->op);
-    free(sandbox->request);
-    free(sandbox->parts_err);
+    free(sandbox->connection.request);
+    free(sandbox->parts.err);
     free(sandbox->last_error);
-    free(sandbox->report);
+    free(sandbox->readings.report);
     free_order(&sandbox->order);
     free(sandbox);
 }
@@ -458,9 +488,9 @@ void sandbox_read_report(struct sandbox *sandbox)
 {
     scoped(buffer_fini) struct buffer json = BUFFER_INIT(REPORT_MAXIMUM);
 
-    if (!sandbox->report && sandbox_is_up(sandbox) &&
+    if (!sandbox->readings.report && sandbox_is_up(sandbox) &&
         backend_report(sandbox->core->parts.backend, sandbox->id, &json, NULL) == 0)
-        sandbox->report = buffer_steal_text(&json);
+        sandbox->readings.report = buffer_steal_text(&json);
 }
 
 /* --- record and events --------------------------------------------------------------------- */
@@ -469,7 +499,8 @@ void sandbox_read_report(struct sandbox *sandbox)
  * the kernel and from its init. */
 static enum sandbox_state recorded_state(const struct sandbox *sandbox)
 {
-    bool is_whole = sandbox->state == SANDBOX_CREATING ? sandbox->complete : sandbox_is_up(sandbox);
+    bool is_whole = sandbox->state == SANDBOX_CREATING ? sandbox->record.state == RECORD_WHOLE
+                                                       : sandbox_is_up(sandbox);
 
     if (sandbox->state == SANDBOX_FROZEN)
         return SANDBOX_FROZEN;
@@ -489,23 +520,23 @@ void sandbox_save(struct sandbox *sandbox)
         .generation = sandbox->order.generation,
         .start_time = sandbox->made.start_time,
         .slot = sandbox->made.slot,
-        .attempts = sandbox->attempts,
+        .attempts = sandbox->destruction.attempts,
         .pid = sandbox->made.pid,
         .created = sandbox->created,
     };
 
-    if (sandbox->order.session && sandbox->left.wall_us)
-        core->observer->on_left(sandbox->order.session, sandbox->id, &sandbox->left);
+    if (sandbox->order.session && sandbox->destruction.since.wall_us)
+        core->observer->on_left(sandbox->order.session, sandbox->id, &sandbox->destruction.since);
     memcpy(record.id, sandbox->id, sizeof(record.id));
     if (sandbox->order.session)
         memcpy(record.session_id, sandbox->order.session_id, sizeof(record.session_id));
-    end_reason_text(&sandbox->end, reason);
+    end_reason_text(&sandbox->destruction.end, reason);
     store_put_sandbox(core->parts.store, &record);
 }
 
 void sandbox_repair(struct sandbox *sandbox)
 {
-    if (sandbox->recorded)
+    if (sandbox->record.state != RECORD_NONE)
         sandbox_save(sandbox);
 }
 
@@ -528,6 +559,26 @@ void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason)
 
 /* --- recovery ------------------------------------------------------------------------------ */
 
+static enum sandbox_recorded restored_record(enum sandbox_state state)
+{
+    switch (state) {
+    case SANDBOX_UNKNOWN:
+        return RECORD_WHOLE;
+    case SANDBOX_DESTROYING:
+        return RECORD_DESTROYING;
+    case SANDBOX_NONE:
+    case SANDBOX_CREATING:
+    case SANDBOX_READY:
+    case SANDBOX_FREEZING:
+    case SANDBOX_FROZEN:
+    case SANDBOX_THAWING:
+    case SANDBOX_CRASHED:
+    case SANDBOX_STATES:
+        break;
+    }
+    return RECORD_INTENT;
+}
+
 struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *order,
                                 const struct sandbox_record *record)
 {
@@ -547,9 +598,9 @@ struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *o
     sandbox->made.start_time = record->start_time;
     sandbox->made.slot = record->slot;
     sandbox->created = record->created;
-    sandbox->attempts = record->attempts;
-    sandbox->end = end_reason_parse(record->end_reason);
-    sandbox->recorded = true;
+    sandbox->destruction.attempts = record->attempts;
+    sandbox->destruction.end = end_reason_parse(record->end_reason);
+    sandbox->record.state = restored_record(sandbox->state);
     sandbox->ready_at_us = record->created.boot_us;
     capacity_take(core->capacity, sandbox, sandbox->order.owner);
     return sandbox;

@@ -15,12 +15,12 @@ static bool is_of(const struct sandbox *sandbox, const char *owner)
     return sandbox->order.session && str_equal(sandbox->order.owner, owner);
 }
 
-static struct sandbox *find_turn(const struct core *core, const char *owner, enum turn_state turn)
+static struct sandbox *find_turn(const struct core *core, const char *owner, enum owner_turn turn)
 {
     struct sandbox *sandbox;
 
     list_for_each (sandbox, &core->sandboxes, node) {
-        if (sandbox->turn == turn && is_of(sandbox, owner))
+        if (sandbox->build.owner_turn == turn && is_of(sandbox, owner))
             return sandbox;
     }
     return NULL;
@@ -33,10 +33,10 @@ void sandbox_take_turn(struct workflow *workflow)
 
     if (sandbox->order.session && core->parts.backend->ops->capabilities.serialize_per_owner) {
         if (find_turn(core, sandbox->order.owner, TURN_HELD)) {
-            sandbox->turn = TURN_WAITING;
+            sandbox->build.owner_turn = TURN_WAITING;
             return;
         }
-        sandbox->turn = TURN_HELD;
+        sandbox->build.owner_turn = TURN_HELD;
     }
     workflow_step_done(workflow, NULL);
 }
@@ -45,39 +45,40 @@ void sandbox_take_turn(struct workflow *workflow)
 void sandbox_pass_turn(struct sandbox *sandbox)
 {
     struct sandbox *next;
-    bool held = sandbox->turn == TURN_HELD;
+    bool held = sandbox->build.owner_turn == TURN_HELD;
 
-    sandbox->turn = TURN_NONE;
+    sandbox->build.owner_turn = TURN_NONE;
     if (!held || !sandbox->order.session)
         return;
     next = find_turn(sandbox->core, sandbox->order.owner, TURN_WAITING);
     if (!next)
         return;
-    next->turn = TURN_HELD;
+    next->build.owner_turn = TURN_HELD;
     workflow_step_done(&next->workflow, NULL);
 }
 
 /* --- building ----------------------------------------------------------------------------------
  */
 
+static void on_build_turn(struct build_turn *turn)
+{
+    workflow_step_done(&container_of(turn, struct sandbox, build.turn)->workflow, NULL);
+}
+
 void sandbox_wait_to_build(struct workflow *workflow)
 {
     struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
 
-    if (builds_take(sandbox->core->builds, &sandbox->build, sandbox->order.owner))
+    if (builds_take(sandbox->core->builds, &sandbox->build.turn, sandbox->order.owner,
+                    on_build_turn))
         workflow_step_done(workflow, NULL);
-}
-
-void sandbox_on_build_turn(struct sandbox *sandbox)
-{
-    workflow_step_done(&sandbox->workflow, NULL);
 }
 
 static void build(struct sandbox *sandbox);
 
 static void on_retry(struct timer *timer)
 {
-    build(container_of(timer, struct sandbox, retry));
+    build(container_of(timer, struct sandbox, build.retry));
 }
 
 /* Whatever the failed attempt has left is gone, or goes with the next one. */
@@ -89,17 +90,17 @@ static void on_cleared(struct backend_op *op)
         workflow_step_done(&sandbox->workflow, sandbox->last_error);
         return;
     }
-    sandbox->retry.on_expire = on_retry;
-    timer_arm_in(&sandbox->retry, sandbox_backoff_us(sandbox->builds));
+    sandbox->build.retry.on_expire = on_retry;
+    timer_arm_in(&sandbox->build.retry, sandbox_backoff_us(sandbox->build.failures));
 }
 
 /* The time that it has to become ready goes on: see sandbox.start_timeout. */
 static void try_again(struct sandbox *sandbox, const struct error *err)
 {
     error_keep(&sandbox->last_error, err);
-    sandbox->builds++;
+    sandbox->build.failures++;
     log_warn("sandbox could not be made; trying again", kv("sandbox", sandbox->id),
-             kv("attempts", sandbox->builds), kv("error", err->message));
+             kv("attempts", sandbox->build.failures), kv("error", err->message));
     backend_destroy(sandbox->core->parts.backend, sandbox->id,
                     sandbox_begin_op(sandbox, on_cleared));
 }
@@ -150,7 +151,7 @@ static void on_built(struct backend_op *op)
     struct sandbox *sandbox = sandbox_end_op(op);
     struct error err = op->err;
 
-    builds_pass(sandbox->core->builds, &sandbox->build);
+    builds_pass(sandbox->core->builds, &sandbox->build.turn);
     if (err.code != ERR_NONE && err.retryable && sandbox->state == SANDBOX_CREATING) {
         try_again(sandbox, &err);
         return;
@@ -182,12 +183,12 @@ void sandbox_build(struct workflow *workflow)
 
 bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err)
 {
-    if (sandbox->turn == TURN_WAITING)
-        sandbox->turn = TURN_NONE;
-    else if (sandbox->build.state == BUILD_WAITING)
-        builds_pass(sandbox->core->builds, &sandbox->build);
-    else if (timer_is_armed(&sandbox->retry))
-        timer_stop(&sandbox->retry);
+    if (sandbox->build.owner_turn == TURN_WAITING)
+        sandbox->build.owner_turn = TURN_NONE;
+    else if (sandbox->build.turn.state == BUILD_WAITING)
+        builds_pass(sandbox->core->builds, &sandbox->build.turn);
+    else if (timer_is_armed(&sandbox->build.retry))
+        timer_stop(&sandbox->build.retry);
     else
         return false;
     workflow_step_done(&sandbox->workflow, err);

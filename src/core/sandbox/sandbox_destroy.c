@@ -1,69 +1,100 @@
+/*
+ * The one way out, for ends, teardown, eviction, crashes, replacement, failed starts and shutdown
+ * alike: sandbox_destroy() reports to the holders that it goes, and destroy_steps does the rest.
+ */
+
 #include "core/sandbox/sandbox_private.h"
 
 #include "base/log.h"
 #include "core/metrics.h"
-#include "core/sandbox/capacity.h"
 #include "core/sandbox/pool.h"
-#include "core/sandbox/workspace_archive.h"
 
 #include <assert.h>
 #include <stdio.h>
 
-/*
- * The one way out, for ends, teardown, eviction, crashes, replacement, failed starts and shutdown
- * alike:
- *
- *     1. report the loss to the holds of its session
- *     2. pack its files, if they are kept
- *     3. record it as destroying
- *     4. have the backend destroy it, again and again until the backend confirms
- *     5. forget its record, release its slot, report to the session
- */
-
-static void on_release(struct deferred *deferred)
+static struct sandbox *sandbox_of(struct workflow *workflow)
 {
-    sandbox_free(container_of(deferred, struct sandbox, release));
+    return container_of(workflow, struct sandbox, workflow);
 }
 
-static void on_gone(struct sandbox *sandbox)
+static bool is_recorded(const struct sandbox *sandbox)
 {
-    struct core *core = sandbox->core;
-    struct session *session = sandbox->order.session;
-    char reason[END_TEXT_SIZE];
-
-    end_reason_text(&sandbox->end, reason);
-    if (sandbox->recorded) {
-        sandbox_emit(sandbox, "sandbox.destroyed", reason);
-        store_forget_sandbox(core->parts.store, sandbox->id);
-    }
-    sandbox_set_state(sandbox, SANDBOX_NONE);
-    list_remove(&sandbox->node);
-    map_remove(&core->sandboxes_by_id, sandbox->id);
-    capacity_release(core->capacity, sandbox);
-    if (session) {
-        core->observer->on_left(session, sandbox->id, &sandbox->left);
-        core->observer->on_gone(session, sandbox);
-        sandbox->order.session = NULL;
-    }
-    /* Behind the record that whoever asked for the end waits for. */
-    timer_stop(&sandbox->timer);
-    timer_stop(&sandbox->retry);
-    loop_defer_last(core->loop, &sandbox->release, on_release);
-    pool_kick(core->pool);
+    return sandbox->record.state != RECORD_NONE;
 }
 
-static void on_failed(struct sandbox *sandbox, const struct error *err)
+/* --- the steps ----------------------------------------------------------------------------- */
+
+static void on_packed(struct sandbox *sandbox)
+{
+    workflow_step_done(&sandbox->workflow, NULL);
+}
+
+static void pack_files(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (sandbox->destruction.packing == PACK_NOTHING)
+        workflow_step_done(workflow, NULL);
+    else
+        keep_pack(sandbox, sandbox->destruction.packing, on_packed);
+}
+
+static void close_connection(struct workflow *workflow)
+{
+    sandbox_drop_agent_soon(sandbox_of(workflow));
+    workflow_step_done(workflow, NULL);
+}
+
+/* It may be freezing, or be asked why it crashed. */
+static void wait_for_backend(struct workflow *workflow)
+{
+    if (!sandbox_asks_backend(sandbox_of(workflow)))
+        workflow_step_done(workflow, NULL);
+}
+
+void sandbox_destroy_on_answer(struct sandbox *sandbox)
+{
+    if (workflow_is_at(&sandbox->workflow, wait_for_backend))
+        workflow_step_done(&sandbox->workflow, NULL);
+}
+
+/* A store that fails does not keep the sandbox alive: it is destroyed all the same. */
+static void on_recorded(struct store_ticket *ticket)
+{
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, record.ticket);
+
+    if (ticket->err->code != ERR_NONE)
+        log_error("destroying could not be recorded; continuing without it",
+                  kv("sandbox", sandbox->id), kv("error", ticket->err->message));
+    workflow_step_done(&sandbox->workflow, NULL);
+}
+
+static void record_destroying(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (!is_recorded(sandbox) || sandbox->record.state == RECORD_DESTROYING) {
+        workflow_step_done(workflow, NULL);
+        return;
+    }
+    sandbox_set_recorded(sandbox, RECORD_DESTROYING);
+    sandbox_save(sandbox);
+    store_commit_as(sandbox->core->parts.store, &sandbox->record.ticket, STORE_WRITTEN,
+                    on_recorded);
+}
+
+static void try_again(struct sandbox *sandbox, const struct error *err)
 {
     struct core *core = sandbox->core;
 
-    sandbox->attempts++;
+    sandbox->destruction.attempts++;
     error_keep(&sandbox->last_error, err);
     sandbox->last_error->retryable = true;
     metrics_add(core->metrics, METRIC_DESTROY_FAILURES, 0, 1);
     log_error("sandbox could not be destroyed; trying again", kv("sandbox", sandbox->id),
-              kv("attempts", sandbox->attempts), kv("error", err->message));
+              kv("attempts", sandbox->destruction.attempts), kv("error", err->message));
     sandbox_save(sandbox);
-    timer_arm_in(&sandbox->timer, sandbox_backoff_us(sandbox->attempts));
+    timer_arm_in(&sandbox->timer, sandbox_backoff_us(sandbox->destruction.attempts));
     if (sandbox->order.session)
         core->observer->on_stuck(sandbox->order.session, sandbox->last_error);
 }
@@ -74,90 +105,150 @@ static void on_destroyed(struct backend_op *op)
     struct error err = op->err;
 
     if (err.code == ERR_NONE)
-        on_gone(sandbox);
+        workflow_step_done(&sandbox->workflow, NULL);
     else
-        on_failed(sandbox, &err);
+        try_again(sandbox, &err);
 }
 
-/* A store that fails does not keep the sandbox alive: it is destroyed all the same. */
-static void on_recorded(struct store_ticket *ticket)
+static void destroy_at_backend(struct workflow *workflow)
 {
-    struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
+    struct sandbox *sandbox = sandbox_of(workflow);
 
-    sandbox->ticket_running = false;
-    sandbox->destroy_recorded = true;
-    if (ticket->err->code != ERR_NONE)
-        log_error("destroying could not be recorded; continuing without it",
-                  kv("sandbox", sandbox->id), kv("error", ticket->err->message));
-    sandbox_destroy_next(sandbox);
+    if (is_recorded(sandbox))
+        backend_destroy(sandbox->core->parts.backend, sandbox->id,
+                        sandbox_begin_op(sandbox, on_destroyed));
+    else
+        workflow_step_done(workflow, NULL); /* the backend was never asked to make it */
 }
 
-void sandbox_destroy_next(struct sandbox *sandbox)
+void sandbox_destroy_again(struct sandbox *sandbox)
 {
-    const struct core *core = sandbox->core;
+    assert(workflow_is_at(&sandbox->workflow, destroy_at_backend));
+    destroy_at_backend(&sandbox->workflow);
+}
 
-    if (sandbox->workflow.running || sandbox->op_running || sandbox->ticket_running ||
-        sandbox->keep_work)
-        return;
-    if (!sandbox->recorded) {
-        on_gone(sandbox);
-    } else if (!sandbox->destroy_recorded) {
-        sandbox->ticket_running = true;
-        sandbox_save(sandbox);
-        store_commit_as(core->parts.store, &sandbox->ticket, STORE_WRITTEN, on_recorded);
-    } else {
-        backend_destroy(core->parts.backend, sandbox->id, sandbox_begin_op(sandbox, on_destroyed));
+static void forget_record(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    char reason[END_TEXT_SIZE];
+
+    end_reason_text(&sandbox->destruction.end, reason);
+    if (is_recorded(sandbox)) {
+        sandbox_emit(sandbox, "sandbox.destroyed", reason);
+        store_forget_sandbox(sandbox->core->parts.store, sandbox->id);
+        sandbox_set_recorded(sandbox, RECORD_NONE);
     }
+    list_remove(&sandbox->node);
+    map_remove(&sandbox->core->sandboxes_by_id, sandbox->id);
+    workflow_step_done(workflow, NULL);
+}
+
+static void release_slot(struct workflow *workflow)
+{
+    capacity_release(sandbox_of(workflow)->core->capacity, sandbox_of(workflow));
+    workflow_step_done(workflow, NULL);
+}
+
+static void report_gone(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    struct core *core = sandbox->core;
+    struct session *session = sandbox->order.session;
+
+    sandbox_set_state(sandbox, SANDBOX_NONE);
+    if (session) {
+        core->observer->on_left(session, sandbox->id, &sandbox->destruction.since);
+        core->observer->on_gone(session, sandbox);
+        sandbox->order.session = NULL;
+    }
+    pool_kick(core->pool);
+    workflow_step_done(workflow, NULL);
+}
+
+/* No step fails: the one that the backend may refuse is tried again for ever, with back-off. */
+static const struct workflow_step destroy_steps[] = {
+    { "pack its files", pack_files, NULL },
+    { "close the connection to its init", close_connection, NULL },
+    { "wait for the backend", wait_for_backend, NULL },
+    { "record that it goes", record_destroying, NULL },
+    { "destroy it at the backend", destroy_at_backend, NULL },
+    { "forget its record", forget_record, NULL },
+    { "release its slot", release_slot, NULL },
+    { "report that it is gone", report_gone, NULL },
+    { 0 },
+};
+
+/* --- the way into the table ------------------------------------------------------------------ */
+
+static void on_release(struct deferred *deferred)
+{
+    sandbox_free(container_of(deferred, struct sandbox, release));
+}
+
+/* Freed after the commit that the caller of session_end() is waiting for. */
+static void on_destroy_end(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    assert(!workflow->err && sandbox->state == SANDBOX_NONE);
+    loop_defer_last(sandbox->core->loop, &sandbox->release, on_release);
+}
+
+void sandbox_begin_destroy(struct sandbox *sandbox)
+{
+    assert(sandbox->state == SANDBOX_DESTROYING && !sandbox->workflow.running);
+    timer_stop(&sandbox->timer);
+    timer_stop(&sandbox->build.retry);
+    workflow_start(&sandbox->workflow, sandbox->core->loop, destroy_steps, on_destroy_end);
+}
+
+bool sandbox_destroy_is_busy(const struct sandbox *sandbox)
+{
+    return sandbox_asks_backend(sandbox) || workflow_is_at(&sandbox->workflow, record_destroying) ||
+           (sandbox->workflow.running && sandbox->workflow.steps != destroy_steps);
 }
 
 static void detach(struct sandbox *sandbox)
 {
     timer_stop(&sandbox->timer);
-    sandbox->leaving[1] = process_release(&sandbox->process);
+    sandbox->destruction.pidfd = process_release(&sandbox->process);
     capacity_set_idle(sandbox->core->capacity, sandbox, false);
     capacity_set_leaving(sandbox->core->capacity, sandbox);
     if (sandbox->order.session)
-        sandbox->core->observer->on_leaving(sandbox->order.session, &sandbox->end);
+        sandbox->core->observer->on_leaving(sandbox->order.session, &sandbox->destruction.end);
     else
         pool_on_leaving(sandbox->core->pool, sandbox);
 }
 
-static void on_kept(struct sandbox *sandbox)
-{
-    sandbox_drop_agent_soon(sandbox);
-    sandbox_destroy_next(sandbox);
-}
-
+/* A start or an adoption that is under way ends first, and sandbox_begin_destroy() comes from there.
+ */
 void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *detail)
 {
-    bool is_frozen = sandbox->state == SANDBOX_FROZEN;
-    bool keeps = keep_applies(sandbox);
+    struct end_reason *end = &sandbox->destruction.end;
     struct error err = { 0 };
 
     if (sandbox->state == SANDBOX_DESTROYING || sandbox->state == SANDBOX_NONE)
         return;
-    sandbox->end.kind = kind;
-    snprintf(sandbox->end.detail, sizeof(sandbox->end.detail), "%s", detail ? detail : "");
+    sandbox->destruction.packing = keep_applies(sandbox);
+    end->kind = kind;
+    snprintf(end->detail, sizeof(end->detail), "%s", detail ? detail : "");
     sandbox_set_state(sandbox, SANDBOX_DESTROYING);
     sandbox_note_left(sandbox);
     detach(sandbox);
-    if (sandbox->workflow.running) {
-        error_set(&err, ERR_GONE, "the sandbox is being destroyed");
-        workflow_cancel(&sandbox->workflow, &err);
-        sandbox_abort_step(sandbox, &err);
-    }
     sandbox->core->programs->free_python(steal_ptr(&sandbox->warm));
-    if (keeps)
-        keep_pack(sandbox, is_frozen, on_kept);
-    else
-        on_kept(sandbox);
+    if (!sandbox->workflow.running) {
+        sandbox_begin_destroy(sandbox);
+        return;
+    }
+    error_set(&err, ERR_GONE, "the sandbox is being destroyed");
+    workflow_cancel(&sandbox->workflow, &err);
+    sandbox_abort_step(sandbox, &err);
 }
 
 void sandbox_resume_destroy(struct sandbox *sandbox)
 {
-    assert(sandbox->state == SANDBOX_DESTROYING && sandbox->recorded);
+    assert(sandbox->state == SANDBOX_DESTROYING && sandbox->record.state == RECORD_DESTROYING);
     capacity_set_leaving(sandbox->core->capacity, sandbox);
-    sandbox->destroy_recorded = true;
     sandbox_note_left(sandbox);
-    sandbox_destroy_next(sandbox);
+    sandbox_begin_destroy(sandbox);
 }

@@ -6,77 +6,114 @@
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/observer.h"
 #include "core/sandbox/sandbox.h"
+#include "core/sandbox/workspace_archive.h"
 #include "loop/process.h"
 #include "loop/workflow.h"
 
-/* Whether it may be made, where an owner's are made one after the other. */
-enum turn_state { TURN_NONE, TURN_WAITING, TURN_HELD };
-
-/* Most sandboxes are at rest, and there are thousands: what is needed to ask the backend or init is
- * only there while they are asked. */
+/* Most sandboxes are at rest, and there are thousands: the memory for asking the backend or init is
+ * only there while they are asked, and until the end of the turn in which they answer. */
 struct sandbox_op {
     struct backend_op base;
-    struct sandbox *sandbox; /* borrowed */
+    struct sandbox *sandbox; /* borrowed; NULL once the backend has answered */
 };
 
 struct sandbox_request {
     struct agent_request base;
-    struct sandbox *sandbox; /* borrowed */
+    struct sandbox *sandbox; /* borrowed; NULL once init has answered or the request is cancelled */
 };
 
+/* Whether it may be made, where the sandboxes of one owner are made one after the other. */
+enum owner_turn { TURN_NONE, TURN_WAITING, TURN_HELD };
+
+struct sandbox_build {
+    enum owner_turn owner_turn;
+    struct build_turn turn;
+    struct timer retry;
+    unsigned failures;
+};
+
+/* What the store says of it. The record is written before it is made and forgotten after it is
+ * confirmed gone:
+ *
+ *     none → intent → whole → destroying → none
+ *              └────────────────┴──→ none
+ */
+enum sandbox_recorded {
+    RECORD_NONE,
+    RECORD_INTENT,     /* the next daemon destroys it */
+    RECORD_WHOLE,      /* the next daemon adopts it, whatever its state is by then */
+    RECORD_DESTROYING, /* the next daemon goes on with that */
+    RECORD_STATES
+};
+
+struct sandbox_recording {
+    enum sandbox_recorded state;
+    struct store_ticket ticket; /* of the step of its workflow that records */
+};
+
+/* The step of a workflow that waits for several answers. */
+struct sandbox_parts {
+    unsigned pending;
+    struct error *err; /* owned; of the first that failed */
+};
+
+struct sandbox_connection {
+    struct agent *agent;             /* owned; NULL while there is no connection */
+    struct sandbox_request *request; /* owned; NULL unless init is asked */
+    struct timer silence;            /* armed while it is unknown and not frozen */
+    int64_t unknown_since_us;
+    unsigned attempts; /* in a row */
+    struct deferred drop;
+};
+
+struct sandbox_destruction {
+    enum archive_packing packing; /* decided when it begins */
+    struct end_reason end;
+    struct stamp since; /* when it crashed or began to go; zero until then */
+    uint32_t attempts;  /* that failed */
+
+    /* Agent socket and pidfd, owned, or -1; kept open until the sandbox is gone, because closing
+     * them earlier would wake a dying init. */
+    int agent_fd, pidfd;
+};
+
+struct sandbox_readings {
+    struct sandbox_usage usage; /* see usage.h */
+    int64_t usage_wall_us;      /* when that was; 0: never */
+    char *report;               /* owned; the walls in force, as JSON; NULL until they were read */
+};
+
+/* Where its files come from. */
+enum sandbox_files { FILES_OF_TEMPLATE, FILES_RESTORED };
+
 struct sandbox {
-    struct core *core; /* borrowed */
-    struct list node;  /* core->sandboxes */
+    struct core *core;     /* borrowed */
+    struct list node;      /* core->sandboxes */
+    struct list pool_node; /* in the pool; unlinked for all others */
     char id[ID_SIZE];
     struct sandbox_order order; /* texts owned */
-    struct list pool_node;      /* in the pool; unlinked for all others */
-    struct list idle_node;      /* in the capacity's list of idle ones, the coldest first */
-
     enum sandbox_state state;
+    enum sandbox_files files;
     struct sandbox_limits limits; /* in force */
     struct backend_sandbox made;  /* what the backend knows it by */
+    struct process process;       /* its init */
     struct stamp created;
-    struct stamp left; /* when it crashed or began to go; zero until then */
-    struct end_reason end;
-    uint32_t attempts;          /* of destroying */
-    struct error *last_error;   /* owned; of creating, connecting or destroying; or NULL */
-    char *report;               /* owned; what is in force, as JSON; NULL until it was read */
-    struct sandbox_usage usage; /* as it was last measured: see usage.h */
-    int64_t measured_us;        /* wall time; 0: never */
-
-    struct keep_work *keep_work; /* owned; while its files are packed or restored */
-    bool files_restored;         /* from the incarnation before it */
-
-    struct warm *warm;   /* owned; NULL until it was asked for */
-    struct agent *agent; /* owned; NULL while there is no connection */
-    struct process process;
-    int leaving[2]; /* owned; what is closed when it is gone: init would only wake up for it; or -1
-                     */
     int64_t ready_at_us;
+    struct error *last_error; /* owned; of creating, connecting or destroying; or NULL */
 
+    struct workflow workflow; /* of creating, claiming, adopting or destroying */
+    struct sandbox_parts parts;
+    struct timer timer;    /* start timeout; later: connect again, or destroy again */
+    struct sandbox_op *op; /* owned; NULL unless the backend is asked */
     struct capacity_slot slot;
-    struct build_turn build;
-    struct workflow workflow;        /* of creating, claiming or adopting */
-    struct sandbox_op *op;           /* owned; NULL unless the backend is asked */
-    struct sandbox_request *request; /* owned; NULL unless init is asked */
-    struct store_ticket ticket;
-    struct timer retry; /* of building */
-    unsigned builds;    /* that failed */
-    enum turn_state turn;
-    struct timer timer;   /* start timeout; later: connect again, or destroy again */
-    struct timer silence; /* armed while it is unknown and not frozen */
-    int64_t unknown_since_us;
-    unsigned reconnects;     /* in a row */
-    unsigned parts;          /* of the workflow's step that have not ended yet */
-    struct error *parts_err; /* owned; of the first that failed */
-    bool recorded;           /* its intent is in the store */
-    bool complete;   /* its record says ready, before anybody uses it: the next daemon adopts it */
-    bool op_running; /* the backend has not answered yet */
-    bool request_running;  /* init has not answered yet */
-    bool ticket_running;   /* the store has not answered about destroying yet */
-    bool destroy_recorded; /* it has */
-    bool died;             /* its pidfd said so while a workflow was running */
-    struct deferred drop_agent, rest, release;
+    struct sandbox_build build;
+    struct sandbox_recording record;
+    struct sandbox_connection connection;
+    struct sandbox_destruction destruction;
+    struct sandbox_readings readings;
+    struct keep_work *keep_work; /* owned; while its files are packed or restored */
+    struct warm *warm;           /* owned; NULL until it was asked for */
+    struct deferred rest, release;
 };
 
 /* sandbox.c */
@@ -85,6 +122,8 @@ struct backend_op *sandbox_begin_op(struct sandbox *sandbox, backend_done_fn *do
 
 /* The backend has answered; the operation can be looked at until the end of the turn. */
 struct sandbox *sandbox_end_op(struct backend_op *op);
+bool sandbox_asks_init(const struct sandbox *sandbox); /* it has not answered yet */
+void sandbox_end_request(struct sandbox *sandbox);     /* it has, or need not any more */
 
 /* At the end of the turn, what is not under way by then is given back. */
 void sandbox_rest_soon(struct sandbox *sandbox);
@@ -95,6 +134,7 @@ struct sandbox *sandbox_new(struct core *core, const struct sandbox_order *order
 struct sandbox_order sandbox_default_order(const struct core *core);
 void sandbox_set_order(struct sandbox *sandbox, const struct sandbox_order *order);
 void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state);
+void sandbox_set_recorded(struct sandbox *sandbox, enum sandbox_recorded state);
 void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason); /* or NULL */
 int64_t sandbox_backoff_us(unsigned attempts);
 enum sandbox_wish sandbox_wish(const struct sandbox *sandbox); /* of its session */
@@ -105,7 +145,6 @@ void sandbox_drop_agent_soon(struct sandbox *sandbox);
 void sandbox_take_turn(struct workflow *workflow);
 void sandbox_pass_turn(struct sandbox *sandbox); /* whether it has it or not */
 void sandbox_wait_to_build(struct workflow *workflow);
-void sandbox_on_build_turn(struct sandbox *sandbox); /* see builds.h */
 void sandbox_build(struct workflow *workflow);
 bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err); /* if it waits */
 
@@ -126,4 +165,7 @@ void sandbox_lose_init(struct sandbox *sandbox); /* it is unknown, and asked aga
 void sandbox_reconnect_soon(struct sandbox *sandbox);
 
 /* sandbox_destroy.c */
-void sandbox_destroy_next(struct sandbox *sandbox); /* the next step, unless something still runs */
+void sandbox_begin_destroy(struct sandbox *sandbox); /* the workflow before it has ended */
+void sandbox_destroy_again(struct sandbox *sandbox); /* after a failure and the pause behind it */
+void sandbox_destroy_on_answer(struct sandbox *sandbox); /* the backend asks nothing any more */
+bool sandbox_destroy_is_busy(const struct sandbox *sandbox);

@@ -47,32 +47,32 @@ void sandbox_on_slot(struct sandbox *sandbox, const struct error *err)
 /* One of the things that a step waits for has ended. */
 static void part_done(struct sandbox *sandbox, const struct error *err)
 {
-    if (err && !sandbox->parts_err)
-        error_keep(&sandbox->parts_err, err);
-    assert(sandbox->parts > 0);
-    if (--sandbox->parts == 0)
-        workflow_step_done(&sandbox->workflow, sandbox->parts_err);
+    if (err && !sandbox->parts.err)
+        error_keep(&sandbox->parts.err, err);
+    assert(sandbox->parts.pending > 0);
+    if (--sandbox->parts.pending == 0)
+        workflow_step_done(&sandbox->workflow, sandbox->parts.err);
 }
 
 static void begin_parts(struct sandbox *sandbox, unsigned parts)
 {
-    sandbox->parts = parts;
-    error_keep(&sandbox->parts_err, NULL);
+    sandbox->parts.pending = parts;
+    error_keep(&sandbox->parts.err, NULL);
 }
 
 static void on_recorded(struct store_ticket *ticket)
 {
-    struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, record.ticket);
 
     part_done(sandbox, failure_or_null(ticket->err));
 }
 
 static void on_intent_recorded(struct store_ticket *ticket)
 {
-    struct sandbox *sandbox = container_of(ticket, struct sandbox, ticket);
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, record.ticket);
 
     if (ticket->err->code != ERR_NONE) {
-        sandbox->recorded = false;
+        sandbox_set_recorded(sandbox, RECORD_NONE);
         store_forget_sandbox(sandbox->core->parts.store, sandbox->id);
     }
     on_recorded(ticket);
@@ -84,21 +84,22 @@ static void record_intent(struct workflow *workflow)
 
     start_timeout(sandbox);
     begin_parts(sandbox, 1);
-    sandbox->recorded = true;
+    sandbox_set_recorded(sandbox, RECORD_INTENT);
     sandbox_emit(sandbox, "sandbox.creating", NULL);
     sandbox_save(sandbox);
-    store_commit_as(sandbox->core->parts.store, &sandbox->ticket, STORE_WRITTEN,
+    store_commit_as(sandbox->core->parts.store, &sandbox->record.ticket, STORE_WRITTEN,
                     on_intent_recorded);
 }
 
 /* Before anything runs in it: a program that was told of must be found again by the next daemon. */
 static void record_made(struct sandbox *sandbox)
 {
-    sandbox->complete = true;
+    sandbox_set_recorded(sandbox, RECORD_WHOLE);
     if (sandbox->order.session)
         sandbox->core->observer->on_made(sandbox->order.session, sandbox->id);
     sandbox_save(sandbox);
-    store_commit_as(sandbox->core->parts.store, &sandbox->ticket, STORE_WRITTEN, on_recorded);
+    store_commit_as(sandbox->core->parts.store, &sandbox->record.ticket, STORE_WRITTEN,
+                    on_recorded);
 }
 
 static void on_adopt_answer(struct backend_op *op)
@@ -127,8 +128,7 @@ static void on_listed(struct agent_request *request)
 {
     struct sandbox *sandbox = container_of(request, struct sandbox_request, base)->sandbox;
 
-    sandbox->request_running = false;
-    sandbox_rest_soon(sandbox);
+    sandbox_end_request(sandbox);
     part_done(sandbox, failure_or_null(&request->err));
 }
 
@@ -143,16 +143,15 @@ static void connect_part(struct sandbox *sandbox)
         part_done(sandbox, &err);
         return;
     }
-    loop_undefer(sandbox->core->loop, &sandbox->drop_agent);
-    agent_retire(sandbox->agent);
-    sandbox->agent = agent_new(sandbox->core->loop, fd, &sandbox_agent_handler, sandbox);
+    loop_undefer(sandbox->core->loop, &sandbox->connection.drop);
+    agent_retire(sandbox->connection.agent);
+    sandbox->connection.agent = agent_new(sandbox->core->loop, fd, &sandbox_agent_handler, sandbox);
     if (sandbox->order.session)
         sandbox->core->observer->on_agent(sandbox->order.session);
-    if (!sandbox->request)
-        sandbox->request = xnew(struct sandbox_request);
-    sandbox->request->sandbox = sandbox;
-    sandbox->request_running = true;
-    agent_list(sandbox->agent, &sandbox->request->base, on_listed);
+    if (!sandbox->connection.request)
+        sandbox->connection.request = xnew(struct sandbox_request);
+    sandbox->connection.request->sandbox = sandbox;
+    agent_list(sandbox->connection.agent, &sandbox->connection.request->base, on_listed);
 }
 
 /* A frozen init cannot answer, nor one that is to be frozen: it is connected to when it is thawed.
@@ -199,7 +198,7 @@ static void record_restored(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
 
-    if (sandbox->complete) {
+    if (sandbox->record.state == RECORD_WHOLE) {
         workflow_step_done(workflow, NULL);
         return;
     }
@@ -231,7 +230,7 @@ static void set_limits(struct workflow *workflow)
         return;
     }
     sandbox->limits = *wanted;
-    free(steal_ptr(&sandbox->report));
+    free(steal_ptr(&sandbox->readings.report));
     backend_update(sandbox->core->parts.backend, sandbox->id, wanted,
                    sandbox_begin_op(sandbox, on_limits_set));
 }
@@ -280,10 +279,9 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
     if (sandbox->slot.state == SLOT_WAITING) {
         capacity_release(sandbox->core->capacity, sandbox);
         workflow_step_done(&sandbox->workflow, err);
-    } else if (sandbox->request_running) {
-        agent_cancel(&sandbox->request->base);
-        sandbox->request_running = false;
-        sandbox_rest_soon(sandbox);
+    } else if (sandbox_asks_init(sandbox)) {
+        agent_cancel(&sandbox->connection.request->base);
+        sandbox_end_request(sandbox);
         part_done(sandbox, err);
     } else if (sandbox->keep_work && sandbox->workflow.running) {
         keep_cancel(sandbox);
@@ -304,7 +302,7 @@ static void become_ready(struct sandbox *sandbox)
         sandbox->core->observer->on_ready(sandbox->order.session);
     else
         pool_on_ready(sandbox->core->pool, sandbox);
-    if (sandbox->agent && agent_is_lost(sandbox->agent))
+    if (sandbox->connection.agent && agent_is_lost(sandbox->connection.agent))
         sandbox_lose_init(sandbox); /* meanwhile, when there was nobody to be told */
 }
 
@@ -337,7 +335,8 @@ static bool tells_of_death(const struct error *err)
 /* That somebody killed its init, in the pool or since, says nothing about the next one. */
 static bool has_died(const struct sandbox *sandbox, const struct error *err)
 {
-    return sandbox->order.session && (sandbox->died || (err && tells_of_death(err)));
+    return sandbox->order.session &&
+           (process_has_exited(&sandbox->process) || (err && tells_of_death(err)));
 }
 
 static bool forgives_death(const struct sandbox *sandbox)
@@ -352,14 +351,14 @@ static void on_start_end(struct workflow *workflow)
 
     timer_stop(&sandbox->timer);
     sandbox_pass_turn(sandbox);
-    builds_pass(sandbox->core->builds, &sandbox->build);
+    builds_pass(sandbox->core->builds, &sandbox->build.turn);
     if (sandbox->state == SANDBOX_DESTROYING)
-        sandbox_destroy_next(sandbox);
+        sandbox_begin_destroy(sandbox);
     else if (has_died(sandbox, workflow->err) && forgives_death(sandbox))
         sandbox_destroy(sandbox, END_FAILED, "it died at its start");
     else if (workflow->err)
         sandbox_fail(sandbox, workflow->err);
-    else if (sandbox->died)
+    else if (process_has_exited(&sandbox->process))
         fail_at_once(sandbox);
     else
         become_ready(sandbox);
@@ -396,20 +395,20 @@ static void expect_answer(struct sandbox *sandbox)
 
     if (sandbox_wish(sandbox) == WISH_END)
         patience_us = SILENCE_OF_ENDING_US;
-    if (timer_is_armed(&sandbox->silence))
+    if (timer_is_armed(&sandbox->connection.silence))
         return;
-    if (!sandbox->unknown_since_us)
-        sandbox->unknown_since_us = loop_now_us(sandbox->core->loop);
+    if (!sandbox->connection.unknown_since_us)
+        sandbox->connection.unknown_since_us = loop_now_us(sandbox->core->loop);
     if (patience_us)
-        timer_arm_in(&sandbox->silence, patience_us);
+        timer_arm_in(&sandbox->connection.silence, patience_us);
 }
 
 /* What the backend does not answer is not the sandbox's silence. */
 void sandbox_on_silence(struct timer *timer)
 {
-    struct sandbox *sandbox = container_of(timer, struct sandbox, silence);
+    struct sandbox *sandbox = container_of(timer, struct sandbox, connection.silence);
 
-    if (sandbox->op_running) {
+    if (sandbox_asks_backend(sandbox)) {
         expect_answer(sandbox);
         return;
     }
@@ -421,7 +420,7 @@ void sandbox_on_silence(struct timer *timer)
 
 static void on_answered(struct sandbox *sandbox)
 {
-    sandbox->reconnects = 0;
+    sandbox->connection.attempts = 0;
     error_keep(&sandbox->last_error, NULL);
     sandbox_set_state(sandbox, SANDBOX_READY);
     sandbox->core->programs->on_listed(sandbox->order.session);
@@ -444,16 +443,16 @@ static void on_unknown(struct sandbox *sandbox, const struct error *err)
     error_keep(&sandbox->last_error, err);
     sandbox->last_error->retryable = true;
     log_warn("sandbox cannot be reached; trying again", kv("sandbox", sandbox->id),
-             kv("error", err->message), kv("attempts", sandbox->reconnects));
+             kv("error", err->message), kv("attempts", sandbox->connection.attempts));
     sandbox_reconnect_soon(sandbox);
 }
 
 /* The backend says that it is dead, or its init has refused to be connected to for a while. */
 static bool is_dead(const struct sandbox *sandbox, const struct error *err)
 {
-    int64_t unknown_us = loop_now_us(sandbox->core->loop) - sandbox->unknown_since_us;
+    int64_t unknown_us = loop_now_us(sandbox->core->loop) - sandbox->connection.unknown_since_us;
 
-    if (sandbox->died)
+    if (process_has_exited(&sandbox->process))
         return true;
     return err && err->code == ERR_GONE &&
            (!process_is_watched(&sandbox->process) || unknown_us >= DYING_US);
@@ -464,7 +463,7 @@ static void on_adopt_end(struct workflow *workflow)
     struct sandbox *sandbox = sandbox_of(workflow);
 
     if (sandbox->state == SANDBOX_DESTROYING)
-        sandbox_destroy_next(sandbox);
+        sandbox_begin_destroy(sandbox);
     else if (is_dead(sandbox, workflow->err))
         sandbox_on_crash(sandbox);
     else if (!workflow->err)
@@ -476,19 +475,18 @@ static void on_adopt_end(struct workflow *workflow)
 void sandbox_adopt(struct sandbox *sandbox)
 {
     assert(sandbox->state == SANDBOX_UNKNOWN && sandbox->order.session);
-    assert(!sandbox->op_running && !sandbox->workflow.running);
+    assert(!sandbox_asks_backend(sandbox) && !sandbox->workflow.running);
     expect_answer(sandbox);
     workflow_start(&sandbox->workflow, sandbox->core->loop, adopt_steps, on_adopt_end);
 }
 
 void sandbox_stop_asking(struct sandbox *sandbox)
 {
-    if (sandbox->state != SANDBOX_UNKNOWN || !sandbox->request_running)
+    if (sandbox->state != SANDBOX_UNKNOWN || !sandbox_asks_init(sandbox))
         return;
-    agent_cancel(&sandbox->request->base);
-    sandbox->request_running = false;
-    sandbox_rest_soon(sandbox);
-    agent_retire(steal_ptr(&sandbox->agent));
+    agent_cancel(&sandbox->connection.request->base);
+    sandbox_end_request(sandbox);
+    agent_retire(steal_ptr(&sandbox->connection.agent));
     sandbox->core->observer->on_agent(sandbox->order.session);
     part_done(sandbox, NULL);
 }

@@ -59,9 +59,10 @@ void sandbox_reconnect_soon(struct sandbox *sandbox)
 {
     int64_t delay_us = RECONNECT_FIRST_US;
 
-    if (sandbox->reconnects > 0)
-        delay_us = MIN(sandbox_backoff_us(sandbox->reconnects), (int64_t)RECONNECT_MAXIMUM_US);
-    sandbox->reconnects++;
+    if (sandbox->connection.attempts > 0)
+        delay_us =
+            MIN(sandbox_backoff_us(sandbox->connection.attempts), (int64_t)RECONNECT_MAXIMUM_US);
+    sandbox->connection.attempts++;
     timer_arm_in(&sandbox->timer, delay_us);
 }
 
@@ -73,7 +74,7 @@ void sandbox_lose_init(struct sandbox *sandbox)
     }
     capacity_set_idle(sandbox->core->capacity, sandbox, false);
     sandbox_set_state(sandbox, SANDBOX_UNKNOWN);
-    sandbox->unknown_since_us = loop_now_us(sandbox->core->loop);
+    sandbox->connection.unknown_since_us = loop_now_us(sandbox->core->loop);
     sandbox_reconnect_soon(sandbox);
 }
 
@@ -84,7 +85,6 @@ static void on_process_exit(struct process *process)
     struct sandbox *sandbox = container_of(process, struct sandbox, process);
     struct error err = { 0 };
 
-    sandbox->died = true;
     error_named(&err, ERR_GONE, "sandbox_died", "its init has ended");
     if (sandbox->workflow.running)
         sandbox_abort_step(sandbox, &err);
@@ -104,6 +104,10 @@ bool sandbox_notice_death(struct sandbox *sandbox)
 
 void sandbox_watch(struct sandbox *sandbox, int pidfd)
 {
+    if (process_has_exited(&sandbox->process)) {
+        fd_close(pidfd);
+        return;
+    }
     process_unwatch(&sandbox->process);
     if (pidfd >= 0)
         process_watch(&sandbox->process, sandbox->core->loop, pidfd, on_process_exit);
@@ -145,9 +149,7 @@ static void on_inspected(struct backend_op *op)
 {
     struct sandbox *sandbox = sandbox_end_op(op);
 
-    if (sandbox->state == SANDBOX_DESTROYING)
-        sandbox_destroy_next(sandbox);
-    else
+    if (sandbox->state != SANDBOX_DESTROYING)
         name_cause(sandbox, op->err.code == ERR_NONE ? &op->result.usage : NULL);
 }
 
@@ -155,7 +157,7 @@ void sandbox_find_cause(struct sandbox *sandbox)
 {
     struct backend *backend = sandbox->core->parts.backend;
 
-    if (sandbox->op_running)
+    if (sandbox_asks_backend(sandbox))
         return;
     if (!backend->ops->capabilities.usage) {
         name_cause(sandbox, NULL);
@@ -196,10 +198,8 @@ static void on_freeze_done(struct backend_op *op)
     bool failed = op->err.code != ERR_NONE;
     struct error err = op->err;
 
-    if (sandbox->state == SANDBOX_DESTROYING) {
-        sandbox_destroy_next(sandbox);
+    if (sandbox->state == SANDBOX_DESTROYING)
         return;
-    }
     if (sandbox->state == SANDBOX_CRASHED) {
         sandbox_find_cause(sandbox);
         return;
@@ -225,7 +225,7 @@ void sandbox_converge(struct sandbox *sandbox)
     wish = sandbox_wish(sandbox);
     if (wish == WISH_FREEZE)
         sandbox_stop_asking(sandbox);
-    if (sandbox->op_running || sandbox->workflow.running)
+    if (sandbox_asks_backend(sandbox) || sandbox->workflow.running)
         return;
     if (wish == WISH_FREEZE && is_awake)
         freeze = true;

@@ -44,8 +44,8 @@ static void on_measured(struct backend_op *op)
     struct sandbox *sandbox = map_get(&core->sandboxes_by_id, measurement->id);
 
     if (sandbox && !op->err.code) {
-        sandbox->usage = op->result.usage;
-        sandbox->measured_us = clock_wall_us(loop_clock(core->loop));
+        sandbox->readings.usage = op->result.usage;
+        sandbox->readings.usage_wall_us = clock_wall_us(loop_clock(core->loop));
     }
     release(measurement->round);
     free(measurement);

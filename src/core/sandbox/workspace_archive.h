@@ -27,12 +27,15 @@ void keep_start(struct keep *keep);
 
 typedef void keep_done_fn(struct sandbox *sandbox);
 
-/* Whether it can be asked for its files now: to be asked before it leaves its state. */
-bool keep_applies(const struct sandbox *sandbox);
+/* Whether its files are to be packed before it goes, and whether it has to be thawed for that. */
+enum archive_packing { PACK_NOTHING, PACK_RUNNING, PACK_FROZEN };
+
+/* To be asked before it leaves its state. */
+enum archive_packing keep_applies(const struct sandbox *sandbox);
 
 /* `done` comes once, whatever becomes of it, never inside the call; meanwhile sandbox->keep_work is
  * set and the agent stays. */
-void keep_pack(struct sandbox *sandbox, bool is_frozen, keep_done_fn *done);
+void keep_pack(struct sandbox *sandbox, enum archive_packing packing, keep_done_fn *done);
 
 bool keep_can_restore(const struct sandbox *sandbox);
 void keep_restore(struct sandbox *sandbox, keep_done_fn *done);
