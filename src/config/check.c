@@ -41,7 +41,8 @@ static int check_tcp(const struct config *config, const char *address, struct er
     if (config->auth.mode == AUTH_MODE_NONE &&
         !host_is_loopback(address, (size_t)(colon - address))) {
         error_set(err, ERR_INVALID,
-                  "listen: %s is open to others, but auth.mode is none: anybody could run programs",
+                  "listen: %s is reachable from other hosts, but auth.mode is none: any client "
+                  "could run programs",
                   address);
         return error_hint(err, "set auth.mode to keys or jwt, or listen on 127.0.0.1");
     }
@@ -81,15 +82,17 @@ static int check_auth(const struct config *config, struct error *err)
     if (config->auth.mode != AUTH_MODE_JWT)
         return 0;
     if (has_file == has_url)
-        return error_set(err, ERR_INVALID,
-                         "auth.mode jwt needs one of auth.jwt.jwks_file and auth.jwt.jwks_url");
+        return error_set(
+            err, ERR_INVALID,
+            "auth.mode jwt needs exactly one of auth.jwt.jwks_file and auth.jwt.jwks_url");
     if (has_url && !url_is_trustworthy(config->auth.jwt.jwks_url))
-        return error_set(err, ERR_INVALID,
-                         "auth.jwt.jwks_url has to begin with https://, or with http:// and an "
-                         "address of loopback");
+        return error_set(
+            err, ERR_INVALID,
+            "auth.jwt.jwks_url must begin with https://, or with http:// and a loopback address");
     if (!*config->auth.jwt.issuer || !*config->auth.jwt.audience) {
         error_set(err, ERR_INVALID, "auth.mode jwt needs auth.jwt.issuer and auth.jwt.audience");
-        return error_hint(err, "without them a token that was made for another service is taken");
+        return error_hint(err,
+                          "without them the daemon would accept tokens issued for another service");
     }
     return 0;
 }
@@ -97,7 +100,7 @@ static int check_auth(const struct config *config, struct error *err)
 static int check_tls(const struct config *config, struct error *err)
 {
     if (!*config->tls.certificate != !*config->tls.key)
-        return error_set(err, ERR_INVALID, "tls.certificate and tls.key need each other");
+        return error_set(err, ERR_INVALID, "tls.certificate and tls.key must be set together");
     return 0;
 }
 
@@ -114,13 +117,15 @@ static int check_mount(const struct config_mounts *mounts, size_t index, struct 
     struct stat info;
 
     if (!path_is_clean(mount->path))
-        return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is not a place for a mount",
+        return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is not a valid mount point",
                          mount->path);
     for (size_t i = 0; i < index; i++)
         if (strcmp(mounts->items[i].path, mount->path) == 0)
-            return error_set(err, ERR_INVALID, "sandbox.mounts: two mounts are at %s", mount->path);
+            return error_set(err, ERR_INVALID, "sandbox.mounts: duplicate mount point %s",
+                             mount->path);
     if (!*mount->host_path || stat(mount->host_path, &info) < 0) {
-        error_set(err, ERR_INVALID, "sandbox.mounts: the host has no \"%s\"", mount->host_path);
+        error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" does not exist on the host",
+                  mount->host_path);
         return error_hint(err, "create it, or remove the mount at %s", mount->path);
     }
     return 0;
@@ -133,7 +138,7 @@ static int check_sandbox(const struct config *config, struct error *err)
 
         if (!setting_is_variable_name(name, strlen(name)))
             return error_set(err, ERR_INVALID,
-                             "sandbox.env.pass: \"%s\" is not the name of a variable", name);
+                             "sandbox.env.pass: \"%s\" is not a valid variable name", name);
     }
     for (size_t i = 0; i < config->sandbox.mounts.count; i++)
         if (check_mount(&config->sandbox.mounts, i, err) < 0)
@@ -164,7 +169,7 @@ static int check_flavor_ceiling(const struct config *config, const struct config
             continue;
         error_set(err, ERR_INVALID, "flavors: %s of \"%s\" is above %s.%s", amounts[i].name,
                   flavor->name, own ? "its max" : "sandbox.max", amounts[i].name);
-        return error_hint(err, "give the flavor a max.%s of its own, or less %s", amounts[i].name,
+        return error_hint(err, "give the flavor its own max.%s, or lower its %s", amounts[i].name,
                           amounts[i].name);
     }
     return 0;
@@ -177,7 +182,7 @@ static int check_owners(const struct config *config, struct error *err)
 
         for (size_t j = 0; j < i; j++)
             if (strcmp(config->owners.items[j].name, name) == 0)
-                return error_set(err, ERR_INVALID, "owners: two are called \"%s\"", name);
+                return error_set(err, ERR_INVALID, "owners: duplicate name \"%s\"", name);
     }
     return 0;
 }
@@ -188,17 +193,17 @@ static int check_flavors(const struct config *config, struct error *err)
         const struct config_flavor *flavor = &config->flavors.items[i];
 
         if (!*flavor->name)
-            return error_set(err, ERR_INVALID, "flavors: one has no name");
+            return error_set(err, ERR_INVALID, "flavors: a flavor without a name");
         if (config_flavor_find(config, flavor->name) != flavor)
-            return error_set(err, ERR_INVALID, "flavors: two are called \"%s\"", flavor->name);
+            return error_set(err, ERR_INVALID, "flavors: duplicate name \"%s\"", flavor->name);
         if (check_flavor_ceiling(config, flavor, err) < 0)
             return -1;
     }
     if (config->flavors.items[0].needs_approval || config->flavors.items[0].price_per_hour > 0) {
-        error_set(err, ERR_INVALID, "flavors: \"%s\" is the first and cannot cost anything",
+        error_set(err, ERR_INVALID, "flavors: the first flavor, \"%s\", must be free",
                   config->flavors.items[0].name);
-        return error_hint(err,
-                          "sessions get the first one by themselves: put a free one before it");
+        return error_hint(
+            err, "the first flavor is the default of every session: list a free one before it");
     }
     return 0;
 }
@@ -207,7 +212,7 @@ static int check_budget(const struct config *config, struct error *err)
 {
     if (config->budget.session_cap < 0 || config->budget.owner_cap < 0 ||
         config->budget.first_warning < 0)
-        return error_set(err, ERR_INVALID, "budget: amounts are numbers of dollars");
+        return error_set(err, ERR_INVALID, "budget: amounts must be plain numbers, in USD");
     return 0;
 }
 
@@ -221,7 +226,7 @@ static int check_rules(const struct config *config, struct error *err)
 
         if (result) {
             regerror(result, &pattern, why, sizeof(why));
-            return error_set(err, ERR_INVALID, "exec.rules: the pattern of \"%s\" is wrong: %s",
+            return error_set(err, ERR_INVALID, "exec.rules: invalid pattern of \"%s\": %s",
                              rule->name, why);
         }
         regfree(&pattern);
@@ -235,9 +240,9 @@ int config_check(const struct config *config, struct error *err)
         return error_set(err, ERR_INVALID, "instance: \"%.100s\" is not a plain name",
                          config->instance);
     if (config->http.line_bytes > config->http.head_bytes)
-        return error_set(err, ERR_INVALID, "http.line_limit is above http.head_limit");
+        return error_set(err, ERR_INVALID, "http.line_limit must not exceed http.head_limit");
     if (config->exec.output_capture_bytes > config->exec.output_spool_bytes)
-        return error_set(err, ERR_INVALID, "exec.output_capture is above exec.output_spool");
+        return error_set(err, ERR_INVALID, "exec.output_capture must not exceed exec.output_spool");
     if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
         check_tls(config, err) < 0 || check_sandbox(config, err) < 0 ||
         check_flavors(config, err) < 0 || check_owners(config, err) < 0 ||

@@ -13,8 +13,8 @@ const struct setting settings[] = {
         .offset = FIELD(listen),
         .fallback = "",
         .shown_default = "unix:<runtime_dir>/sandglass.sock",
-        .help = "Addresses to serve on, each unix:PATH or HOST:PORT. TCP needs auth.mode, or on "
-                "this host the token in state_dir/token-PORT.",
+        .help = "Addresses to listen on, each unix:PATH or HOST:PORT. TCP needs auth.mode; on "
+                "loopback the token in state_dir/token-PORT is enough.",
     },
     {
         .key = "state_dir",
@@ -22,7 +22,7 @@ const struct setting settings[] = {
         .offset = FIELD(state_dir),
         .fallback = "",
         .shown_default = "/var/lib/sandglass as root, else $XDG_STATE_HOME/sandglass",
-        .help = "Where records, output and workspaces live. It survives a restart.",
+        .help = "Directory of records, output and workspaces. It must survive a restart.",
     },
     {
         .key = "runtime_dir",
@@ -30,7 +30,7 @@ const struct setting settings[] = {
         .offset = FIELD(runtime_dir),
         .fallback = "",
         .shown_default = "/run/sandglass as root, else $XDG_RUNTIME_DIR/sandglass",
-        .help = "Where the default socket lives.",
+        .help = "Directory of the default socket.",
     },
     {
         .key = "instance",
@@ -38,14 +38,14 @@ const struct setting settings[] = {
         .offset = FIELD(instance),
         .fallback = "",
         .shown_default = "the host name",
-        .help = "Name of this daemon: it never touches the sandboxes of another one.",
+        .help = "Name of this daemon. A daemon never touches the sandboxes of another instance.",
     },
     {
         .key = "user",
         .type = SETTING_TEXT,
         .offset = FIELD(user),
         .fallback = "sandglass",
-        .help = "Unprivileged user that the daemon becomes when it is started as root.",
+        .help = "Unprivileged user that a daemon started as root switches to.",
     },
     {
         .key = "daemon.confine",
@@ -53,8 +53,9 @@ const struct setting settings[] = {
         .offset = FIELD(daemon.confine),
         .fallback = "auto",
         .choices = CHOICES("auto", "required", "off"),
-        .help = "The daemon's own walls: a system call filter, and Landlock rules for files and "
-                "ports. auto uses what the kernel has; required refuses to start without both.",
+        .help = "Confinement of the daemon itself: a system call filter, and Landlock rules for "
+                "files and ports. auto uses whatever the kernel supports; required refuses to "
+                "start without both.",
     },
     {
         .key = "auth.mode",
@@ -62,8 +63,8 @@ const struct setting settings[] = {
         .offset = FIELD(auth.mode),
         .fallback = "none",
         .choices = CHOICES("none", "keys", "jwt"),
-        .help = "How callers prove who they are. With none only unix sockets and loopback are "
-                "served.",
+        .help = "How callers authenticate. With none the daemon listens on unix sockets and "
+                "loopback only.",
     },
     {
         .key = "auth.keys_file",
@@ -77,14 +78,14 @@ const struct setting settings[] = {
         .type = SETTING_PATH,
         .offset = FIELD(auth.jwt.jwks_file),
         .fallback = "",
-        .help = "File with the public keys that tokens are checked against.",
+        .help = "File with the public keys (JWKS) that verify tokens.",
     },
     {
         .key = "auth.jwt.jwks_url",
         .type = SETTING_TEXT,
         .offset = FIELD(auth.jwt.jwks_url),
         .fallback = "",
-        .help = "Where those keys are fetched from instead.",
+        .help = "URL that the public keys (JWKS) are fetched from, instead of a file.",
     },
     {
         .key = "auth.jwt.issuer",
@@ -113,7 +114,7 @@ const struct setting settings[] = {
         .offset = FIELD(auth.jwt.skew_ms),
         .fallback = "60s",
         .max = HOUR,
-        .help = "How far the clock of the issuer may be from ours.",
+        .help = "Accepted difference between the clocks of the issuer and of this host.",
     },
     {
         .key = "auth.jwt.cache",
@@ -122,7 +123,7 @@ const struct setting settings[] = {
         .fallback = "10m",
         .min = 1,
         .max = DAY,
-        .help = "How old fetched keys become before they are fetched again.",
+        .help = "Age at which fetched keys are fetched again.",
     },
     {
         .key = "auth.jwt.cooldown",
@@ -131,7 +132,7 @@ const struct setting settings[] = {
         .fallback = "30s",
         .min = 0.1,
         .max = HOUR,
-        .help = "Least time between two fetches, whatever keys tokens name.",
+        .help = "Minimum time between two fetches, even when tokens name unknown keys.",
     },
     {
         .key = "auth.failure_limit",
@@ -141,7 +142,7 @@ const struct setting settings[] = {
         .min = 1,
         .max = 1e6,
         .zero_is_off = true,
-        .help = "Wrong credentials in a minute after which an address has to wait.",
+        .help = "Failed authentications per minute after which a client address has to wait.",
     },
     {
         .key = "sandbox.backend",
@@ -149,15 +150,15 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.backend),
         .fallback = "native",
         .choices = BACKENDS,
-        .help = "What builds the walls of a sandbox.",
+        .help = "Backend that isolates sandboxes.",
     },
     {
         .key = "sandbox.allow_direct_fallback",
         .type = SETTING_BOOL,
         .offset = FIELD(sandbox.allow_direct_fallback),
         .fallback = "false",
-        .help = "Where the host forbids native sandboxes, use direct instead, WITHOUT WALLS around "
-                "programs. Otherwise the daemon does not start there.",
+        .help = "On a host that forbids native sandboxes, fall back to direct, WITHOUT ISOLATION "
+                "of programs. If false, the daemon does not start on such a host.",
     },
     {
         .key = "sandbox.require",
@@ -167,14 +168,14 @@ const struct setting settings[] = {
         .choices = CHOICES("namespaces", "user", "pid", "mnt", "net", "ipc", "uts", "cgroup",
                            "uid_range", "seccomp", "no_new_privs", "landlock", "landlock_scope",
                            "limits", "memory", "cpu", "pids", "disk", "io", "network"),
-        .help = "Walls that must be in force: the daemon does not start without them.",
+        .help = "Isolation features that must be in force; the daemon does not start without them.",
     },
     {
         .key = "sandbox.template",
         .type = SETTING_TEXT,
         .offset = FIELD(sandbox.template_name),
         .fallback = "host",
-        .help = "What the root file system of a sandbox is made of.",
+        .help = "Template of the root file system of a sandbox.",
     },
     {
         .key = "sandbox.memory",
@@ -183,7 +184,7 @@ const struct setting settings[] = {
         .fallback = "2g",
         .min = 4 * MIB,
         .max = 64 * TIB,
-        .help = "Memory of one sandbox.",
+        .help = "Memory limit of one sandbox.",
     },
     {
         .key = "sandbox.cpus",
@@ -192,7 +193,7 @@ const struct setting settings[] = {
         .fallback = "1.0",
         .min = 0.01,
         .max = 4096,
-        .help = "Cores of one sandbox.",
+        .help = "CPU limit of one sandbox, in cores.",
     },
     {
         .key = "sandbox.pids",
@@ -201,7 +202,7 @@ const struct setting settings[] = {
         .fallback = "256",
         .min = 4,
         .max = 4194304,
-        .help = "Processes and threads of one sandbox.",
+        .help = "Maximum number of processes and threads in one sandbox.",
     },
     {
         .key = "sandbox.disk",
@@ -210,7 +211,8 @@ const struct setting settings[] = {
         .fallback = "4g",
         .min = MIB,
         .max = 1024 * TIB,
-        .help = "Disk space of one sandbox. In memory it is at most half of the memory.",
+        .help = "Disk space of one sandbox. Files kept in memory may take at most half of the "
+                "memory limit.",
     },
     {
         .key = "sandbox.disk_kind",
@@ -218,10 +220,9 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.disk_kind),
         .fallback = "auto",
         .choices = CHOICES("auto", "memory", "image"),
-        .help =
-            "Where the files of a sandbox are: in its memory, in an image on the host's disk, or "
-            "in an image for those that ask for more disk than sandbox.disk. An image takes "
-            "some milliseconds, and root.",
+        .help = "Where the files of a sandbox are kept: memory, or an image on the host's disk. "
+                "auto uses an image only for sandboxes that ask for more disk than sandbox.disk. "
+                "An image needs root and a few milliseconds at the start.",
     },
     {
         .key = "sandbox.io.bytes_per_second",
@@ -229,8 +230,8 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.io_bytes_per_s),
         .fallback = "0",
         .max = TIB,
-        .help = "What one sandbox may read from each disk of the host in a second, and what it may "
-                "write; 0: no limit.",
+        .help = "Bytes per second that one sandbox may read from each disk of the host, and as "
+                "many that it may write; 0: no limit.",
     },
     {
         .key = "sandbox.io.operations_per_second",
@@ -238,8 +239,8 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.io_operations_per_s),
         .fallback = "0",
         .max = 100000000,
-        .help = "How many times one sandbox may read from each disk of the host in a second, and "
-                "write; 0: no limit.",
+        .help = "Read operations per second of one sandbox on each disk of the host, and as many "
+                "write operations; 0: no limit.",
     },
     {
         .key = "sandbox.network",
@@ -247,7 +248,7 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.network),
         .fallback = "none",
         .choices = CHOICES("none", "open"),
-        .help = "Whether a sandbox reaches the network.",
+        .help = "Network access of a sandbox.",
     },
     {
         .key = "sandbox.seccomp",
@@ -255,24 +256,25 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.seccomp),
         .fallback = "default",
         .choices = CHOICES("default", "strict"),
-        .help = "strict also hides splice, vmsplice, tee and sendfile, which hand on pages of the "
-                "template's files.",
+        .help = "System call filter of programs. strict also refuses splice, vmsplice, tee and "
+                "sendfile, which pass on pages of the template's files.",
     },
     {
         .key = "network.allow_private",
         .type = SETTING_BOOL,
         .offset = FIELD(network.allow_private),
         .fallback = "false",
-        .help = "Whether network open reaches private addresses too (10.0.0.0/8, 172.16.0.0/12, "
-                "192.168.0.0/16, 100.64.0.0/10). The host itself, other sandboxes and link-local "
-                "addresses are never reached.",
+        .help = "Let sandboxes with network open reach private addresses too (10.0.0.0/8, "
+                "172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10). The host itself, other sandboxes "
+                "and link-local addresses stay unreachable.",
     },
     {
         .key = "sandbox.env.pass",
         .type = SETTING_LIST,
         .offset = FIELD(sandbox.env_pass),
         .fallback = "PATH LANG LC_ALL LC_CTYPE TZ SSL_CERT_FILE SSL_CERT_DIR",
-        .help = "Variables copied from the daemon's environment; nothing else ever is.",
+        .help = "Variables copied from the daemon's environment into sandboxes; no other variable "
+                "is copied.",
     },
     {
         .key = "sandbox.env.set",
@@ -288,14 +290,14 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.mounts),
         .fallback = "",
         .item = &setting_mount,
-        .help = "Directories of the host that every sandbox sees: {host_path, path, read_only}.",
+        .help = "Directories of the host to mount in every sandbox: {host_path, path, read_only}.",
     },
     {
         .key = "sandbox.auto_restart",
         .type = SETTING_BOOL,
         .offset = FIELD(sandbox.auto_restart),
         .fallback = "true",
-        .help = "Start a new sandbox when a session whose sandbox has crashed is used again.",
+        .help = "Start a new sandbox at the next use of a session whose sandbox has crashed.",
     },
     {
         .key = "sandbox.start_timeout",
@@ -304,8 +306,8 @@ const struct setting settings[] = {
         .fallback = "30s",
         .min = 0.1,
         .max = HOUR,
-        .help = "A sandbox that is not ready after this has failed. Failures of the backend that "
-                "may pass are tried again until then.",
+        .help = "Time for a sandbox to become ready; transient failures of the backend are retried "
+                "until then. A sandbox that is not ready in time has failed.",
     },
     {
         .key = "sandbox.silence_timeout",
@@ -313,37 +315,36 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.silence_timeout_ms),
         .fallback = "2m",
         .max = DAY,
-        .help = "A sandbox whose init has not answered for this long, after a restart of the "
-                "daemon or a lost connection, is taken for dead and removed; 0 waits forever. "
-                "Paused sandboxes are not asked.",
+        .help = "Remove a sandbox whose init has not answered for this long after a restart of the "
+                "daemon or a lost connection; 0 waits forever. Paused sandboxes are exempt.",
     },
     {
         .key = "sandbox.direct.uid",
         .type = SETTING_COUNT,
         .offset = FIELD(sandbox.direct_uid),
         .fallback = "0",
-        .shown_default = "one of its own for each sandbox",
+        .shown_default = "a separate one for each sandbox",
         .min = 0,
         .max = 4294967294.0,
-        .help = "User of programs in the direct backend, when the daemon is started as root.",
+        .help = "User id of programs in the direct backend, if the daemon is started as root.",
     },
     {
         .key = "sandbox.direct.gid",
         .type = SETTING_COUNT,
         .offset = FIELD(sandbox.direct_gid),
         .fallback = "0",
-        .shown_default = "one of its own for each sandbox",
+        .shown_default = "a separate one for each sandbox",
         .min = 0,
         .max = 4294967294.0,
-        .help = "Group of programs in the direct backend, when the daemon is started as root.",
+        .help = "Group id of programs in the direct backend, if the daemon is started as root.",
     },
     {
         .key = "sessions.enabled",
         .type = SETTING_BOOL,
         .offset = FIELD(sessions.enabled),
         .fallback = "true",
-        .help = "Whether sessions can be opened. With false every execute is one-shot: it has a "
-                "sandbox of its own, which is gone when the answer comes.",
+        .help = "Let callers open sessions. If false, every execute is one-shot: it runs in a "
+                "sandbox of its own, which is removed before the answer is sent.",
     },
     {
         .key = "session.idle_timeout",
@@ -353,7 +354,7 @@ const struct setting settings[] = {
         .min = 0.1,
         .max = YEAR,
         .zero_is_off = true,
-        .help = "End a session that nobody has used for this long.",
+        .help = "End a session that has not been used for this long.",
     },
     {
         .key = "session.on_idle",
@@ -361,8 +362,8 @@ const struct setting settings[] = {
         .offset = FIELD(session.on_idle),
         .fallback = "end",
         .choices = CHOICES("end", "release"),
-        .help = "What an idle timeout does: end the session, or release its sandbox and keep the "
-                "session, whose next use starts a new one.",
+        .help = "Action at the idle timeout: end the session, or release its sandbox and keep the "
+                "session; the next use then starts a new sandbox.",
     },
     {
         .key = "session.background_limit",
@@ -372,8 +373,8 @@ const struct setting settings[] = {
         .min = 0.1,
         .max = YEAR,
         .zero_is_off = true,
-        .help = "How long work that nobody waits for, such as a job behind &, keeps a session from "
-                "being idle. With 0 it does not count.",
+        .help = "How long background work that no request waits for, such as a job started with &, "
+                "keeps a session from being idle. With 0 background work does not count.",
     },
     {
         .key = "session.timeout",
@@ -383,7 +384,7 @@ const struct setting settings[] = {
         .min = 0.1,
         .max = YEAR,
         .zero_is_off = true,
-        .help = "Lease of a new session, which its owner extends.",
+        .help = "Lease of a new session; its owner can extend it.",
     },
     {
         .key = "session.max_lifetime",
@@ -393,7 +394,7 @@ const struct setting settings[] = {
         .min = 0.1,
         .max = 10 * YEAR,
         .zero_is_off = true,
-        .help = "End a session this long after it was created, whatever it does.",
+        .help = "End a session this long after its creation, even while it is in use.",
     },
     {
         .key = "session.grace",
@@ -401,7 +402,7 @@ const struct setting settings[] = {
         .offset = FIELD(session.grace_ms),
         .fallback = "30s",
         .max = HOUR,
-        .help = "How long running work may go on when its session has reached its lifetime.",
+        .help = "How long running work may continue after its session has reached its lifetime.",
     },
     {
         .key = "session.retention",
@@ -416,15 +417,15 @@ const struct setting settings[] = {
         .type = SETTING_BOOL,
         .offset = FIELD(session.preload),
         .fallback = "true",
-        .help = "Start the sandbox when the session is created, not when it is first used.",
+        .help = "Start the sandbox when the session is created instead of at its first use.",
     },
     {
         .key = "keep.files",
         .type = SETTING_BOOL,
         .offset = FIELD(keep.files),
         .fallback = "false",
-        .help = "Keep the workspace when a sandbox ends, for the next one and until retention, "
-                "unless a session says otherwise.",
+        .help = "Keep the workspace when a sandbox ends, for the next sandbox of the session and "
+                "until retention ends. A session can override this.",
     },
     {
         .key = "keep.exclude",
@@ -432,7 +433,8 @@ const struct setting settings[] = {
         .offset = FIELD(keep.exclude),
         .fallback = "node_modules __pycache__ *.pyc .venv venv .cache .npm .pnpm-store .yarn "
                     ".next .nuxt .sandglass",
-        .help = "What is not kept, at any depth: names, or * and the end of names.",
+        .help = "Files and directories that are not kept, at any depth: a name, or * and the end "
+                "of a name.",
     },
     {
         .key = "keep.max_size",
@@ -441,7 +443,7 @@ const struct setting settings[] = {
         .fallback = "256m",
         .min = 4096,
         .max = 1e13,
-        .help = "The largest workspace that is kept.",
+        .help = "Largest workspace that is kept.",
     },
     {
         .key = "keep.max_total",
@@ -450,7 +452,7 @@ const struct setting settings[] = {
         .fallback = "10g",
         .min = 4096,
         .max = 1e15,
-        .help = "How much is kept of all sessions together.",
+        .help = "Total size of the kept workspaces of all sessions.",
     },
     {
         .key = "keep.timeout",
@@ -459,14 +461,15 @@ const struct setting settings[] = {
         .fallback = "10s",
         .min = 0.1,
         .max = HOUR,
-        .help = "How long packing may delay the end of a sandbox, and unpacking the start.",
+        .help = "Time limit for packing a workspace at the end of a sandbox, and for unpacking it "
+                "at the start.",
     },
     {
         .key = "storage.enabled",
         .type = SETTING_BOOL,
         .offset = FIELD(storage.enabled),
         .fallback = "true",
-        .help = "Programs in a sandbox may store files of their session and get URLs for them.",
+        .help = "Let programs in a sandbox store files in their session and get URLs for them.",
     },
     {
         .key = "storage.max_file",
@@ -475,7 +478,7 @@ const struct setting settings[] = {
         .fallback = "256m",
         .min = 1,
         .max = 1e13,
-        .help = "The largest file that a program may store.",
+        .help = "Largest file that a program may store.",
     },
     {
         .key = "storage.max_files",
@@ -484,7 +487,7 @@ const struct setting settings[] = {
         .fallback = "1000",
         .min = 1,
         .max = 1e6,
-        .help = "Stored files of one session.",
+        .help = "Maximum number of stored files of one session.",
     },
     {
         .key = "storage.max_session",
@@ -493,7 +496,7 @@ const struct setting settings[] = {
         .fallback = "1g",
         .min = 1,
         .max = 1e13,
-        .help = "Bytes of the stored files of one session.",
+        .help = "Total size of the stored files of one session.",
     },
     {
         .key = "storage.max_owner",
@@ -502,7 +505,7 @@ const struct setting settings[] = {
         .fallback = "4g",
         .min = 1,
         .max = 1e15,
-        .help = "Bytes of the stored files of one owner.",
+        .help = "Total size of the stored files of one owner.",
     },
     {
         .key = "storage.max_total",
@@ -511,7 +514,7 @@ const struct setting settings[] = {
         .fallback = "20g",
         .min = 1,
         .max = 1e15,
-        .help = "Bytes of the stored files of all sessions together.",
+        .help = "Total size of the stored files of all sessions.",
     },
     {
         .key = "storage.valid_for",
@@ -520,16 +523,15 @@ const struct setting settings[] = {
         .fallback = "24h",
         .min = 1,
         .max = YEAR,
-        .help = "How long the URL of a stored file that a program gets is good.",
+        .help = "Validity of the URL of a stored file that a program gets.",
     },
     {
         .key = "storage.url",
         .type = SETTING_TEXT,
         .offset = FIELD(storage.url),
         .fallback = "",
-        .help =
-            "What URLs of stored files begin with, such as https://sandboxes.example.org; empty "
-            "gives paths.",
+        .help = "Prefix of the URLs of stored files, such as https://sandboxes.example.org. If "
+                "empty, programs get a path instead.",
     },
     {
         .key = "capacity.max_sandboxes",
@@ -538,7 +540,7 @@ const struct setting settings[] = {
         .fallback = "1000",
         .min = 1,
         .max = 1e6,
-        .help = "Sandboxes that exist at the same time.",
+        .help = "Maximum number of sandboxes at the same time.",
     },
     {
         .key = "capacity.max_per_owner",
@@ -547,7 +549,7 @@ const struct setting settings[] = {
         .fallback = "100",
         .min = 1,
         .max = 1e6,
-        .help = "Sandboxes that one owner has at the same time.",
+        .help = "Maximum number of sandboxes of one owner at the same time.",
     },
     {
         .key = "capacity.max_sessions",
@@ -557,7 +559,7 @@ const struct setting settings[] = {
         .min = 1,
         .max = 1e6,
         .zero_is_off = true,
-        .help = "Sessions that are live at the same time, with and without a sandbox; more are "
+        .help = "Maximum number of live sessions, with and without a sandbox; further ones are "
                 "answered 429.",
     },
     {
@@ -568,7 +570,7 @@ const struct setting settings[] = {
         .min = 1,
         .max = 1e6,
         .zero_is_off = true,
-        .help = "Sessions of one owner at the same time.",
+        .help = "Maximum number of live sessions of one owner.",
     },
     {
         .key = "capacity.max_executions_per_owner",
@@ -578,7 +580,8 @@ const struct setting settings[] = {
         .min = 1,
         .max = 1e6,
         .zero_is_off = true,
-        .help = "Executions of one owner that run or wait at the same time, in all its sessions.",
+        .help = "Maximum number of running and waiting executions of one owner, over all of its "
+                "sessions.",
     },
     {
         .key = "capacity.max_terminals_per_owner",
@@ -588,7 +591,7 @@ const struct setting settings[] = {
         .min = 1,
         .max = 1e6,
         .zero_is_off = true,
-        .help = "Executions of one owner with a terminal at the same time.",
+        .help = "Maximum number of executions of one owner with a terminal at the same time.",
     },
     {
         .key = "capacity.max_requests_per_owner",
@@ -598,9 +601,8 @@ const struct setting settings[] = {
         .min = 1,
         .max = 1e6,
         .zero_is_off = true,
-        .help =
-            "Requests of one caller that are open at the same time: event streams, output that is "
-            "followed, calls that wait.",
+        .help = "Maximum number of open requests of one caller: event streams, followed output, "
+                "waiting calls.",
     },
     {
         .key = "capacity.overflow",
@@ -608,8 +610,8 @@ const struct setting settings[] = {
         .offset = FIELD(capacity.overflow),
         .fallback = "evict",
         .choices = CHOICES("evict", "wait", "reject"),
-        .help = "When all are taken: evict the coldest idle sandbox (its session stays), wait for "
-                "one, or reject.",
+        .help = "Action when capacity is exhausted: evict the sandbox that has been idle for "
+                "longest (its session stays), wait for a free one, or reject the request.",
     },
     {
         .key = "capacity.burst",
@@ -617,8 +619,8 @@ const struct setting settings[] = {
         .offset = FIELD(capacity.burst),
         .fallback = "0",
         .max = 1e6,
-        .help = "Sandboxes above capacity.max_sandboxes for sessions that would otherwise have to "
-                "wait or be rejected because nothing can be evicted. The pool never takes one.",
+        .help = "Extra sandboxes above capacity.max_sandboxes, for sessions that would otherwise "
+                "wait or be rejected because no sandbox can be evicted. The pool never uses them.",
     },
     {
         .key = "capacity.wait_timeout",
@@ -626,7 +628,7 @@ const struct setting settings[] = {
         .offset = FIELD(capacity.wait_timeout_ms),
         .fallback = "30s",
         .max = DAY,
-        .help = "How long to wait for a free sandbox before the request is refused.",
+        .help = "How long a request waits for a free sandbox before it is refused.",
     },
     {
         .key = "approvals.timeout",
@@ -635,14 +637,14 @@ const struct setting settings[] = {
         .fallback = "1h",
         .min = 1,
         .max = 30 * DAY,
-        .help = "How long an approval may be decided; then it has expired and nothing happens.",
+        .help = "Time to decide an approval. Afterwards it has expired and the request is dropped.",
     },
     {
         .key = "budget.auto_approve",
         .type = SETTING_BOOL,
         .offset = FIELD(budget.auto_approve),
         .fallback = "false",
-        .help = "Sessions begin with automatic approval: what fits into their cap needs nobody.",
+        .help = "Start sessions with automatic approval of whatever fits under their cap.",
     },
     {
         .key = "budget.session_cap",
@@ -650,7 +652,7 @@ const struct setting settings[] = {
         .offset = FIELD(budget.session_cap),
         .fallback = "5.00",
         .max = 1e9,
-        .help = "What a session may spend, in USD, without a person who approves it.",
+        .help = "Amount that a session may spend without an approval, in USD.",
     },
     {
         .key = "budget.owner_cap",
@@ -659,7 +661,8 @@ const struct setting settings[] = {
         .fallback = "0",
         .max = 1e9,
         .zero_is_off = true,
-        .help = "What all sessions of one owner may spend together, in USD, approved or not.",
+        .help =
+            "Amount that all sessions of one owner together may spend, approved or not, in USD.",
     },
     {
         .key = "budget.window",
@@ -668,8 +671,8 @@ const struct setting settings[] = {
         .fallback = "1h",
         .min = 1,
         .max = 30 * DAY,
-        .help = "A sandbox that costs something is reserved for this long, and renewed at 95 % of "
-                "it.",
+        .help = "Length of one paid reservation of a sandbox with a price; it is renewed at 95 % "
+                "of this time.",
     },
     {
         .key = "budget.first_warning",
@@ -678,7 +681,7 @@ const struct setting settings[] = {
         .fallback = "5.00",
         .max = 1e9,
         .zero_is_off = true,
-        .help = "An event tells when this much is spent, in USD, then at each doubling.",
+        .help = "Amount spent that emits an event, in USD; further events follow at each doubling.",
     },
     {
         .key = "pool.size",
@@ -686,7 +689,7 @@ const struct setting settings[] = {
         .offset = FIELD(pool_size),
         .fallback = "4",
         .max = 10000,
-        .help = "Ready sandboxes kept for the default template and flavor.",
+        .help = "Number of ready sandboxes kept for the default template and flavor.",
     },
     {
         .key = "pool.peak",
@@ -694,8 +697,8 @@ const struct setting settings[] = {
         .offset = FIELD(pool_peak),
         .fallback = "128",
         .max = 10000,
-        .help = "After many were asked for at once, as many are kept ready, up to this, unless "
-                "pool.size is 0. Forgotten by half every five minutes.",
+        .help = "Largest size that the pool grows to after a burst of requests, unless pool.size "
+                "is 0. The growth halves every five minutes.",
     },
     {
         .key = "exec.timeout",
@@ -705,9 +708,8 @@ const struct setting settings[] = {
         .min = 0.001,
         .max = YEAR,
         .zero_is_off = true,
-        .help =
-            "Stop an execution that takes longer than this, from the request on, unless it asks "
-            "for its own.",
+        .help = "Stop an execution that takes longer than this, counted from the request. A "
+                "request can set its own timeout.",
     },
     {
         .key = "exec.grace",
@@ -723,7 +725,8 @@ const struct setting settings[] = {
         .offset = FIELD(exec.stall_timeout_ms),
         .fallback = "10s",
         .max = HOUR,
-        .help = "How long a reader that takes nothing may hold back a program's output.",
+        .help = "How long a client that reads nothing may hold back a program's output before it "
+                "is disconnected.",
     },
     {
         .key = "exec.max_concurrent",
@@ -732,7 +735,7 @@ const struct setting settings[] = {
         .fallback = "64",
         .min = 1,
         .max = 10000,
-        .help = "Executions that run in one session at the same time.",
+        .help = "Maximum number of executions that run in one session at the same time.",
     },
     {
         .key = "exec.output_capture",
@@ -741,7 +744,7 @@ const struct setting settings[] = {
         .fallback = "64k",
         .min = KIB,
         .max = 64 * MIB,
-        .help = "Head and tail of each stream that an answer holds inline.",
+        .help = "Size of the head and tail of each stream that an answer includes.",
     },
     {
         .key = "exec.output_spool",
@@ -750,7 +753,7 @@ const struct setting settings[] = {
         .fallback = "64m",
         .min = 64 * KIB,
         .max = TIB,
-        .help = "Output of each stream that is kept on disk.",
+        .help = "Output kept on disk for each stream of an execution.",
     },
     {
         .key = "exec.spool_per_session",
@@ -760,7 +763,7 @@ const struct setting settings[] = {
         .min = MIB,
         .max = TIB,
         .zero_is_off = true,
-        .help = "Output of one session that is kept on disk; the oldest goes first.",
+        .help = "Output kept on disk for one session; the oldest is removed first.",
     },
     {
         .key = "exec.spool_per_owner",
@@ -770,8 +773,8 @@ const struct setting settings[] = {
         .min = MIB,
         .max = 1024 * TIB,
         .zero_is_off = true,
-        .help = "Output of one owner that is kept on disk, of ended sessions too, which goes "
-                "first.",
+        .help = "Output kept on disk for one owner, including ended sessions, whose output is "
+                "removed first.",
     },
     {
         .key = "exec.spool_total",
@@ -781,7 +784,8 @@ const struct setting settings[] = {
         .min = MIB,
         .max = 1024 * TIB,
         .zero_is_off = true,
-        .help = "Output in all that is kept on disk; that of the owner who has most goes first.",
+        .help =
+            "Output kept on disk in total; the output of the owner with the most is removed first.",
     },
     {
         .key = "exec.output_full",
@@ -789,8 +793,9 @@ const struct setting settings[] = {
         .offset = FIELD(exec.output_full),
         .fallback = "drop",
         .choices = CHOICES("drop", "block", "stop"),
-        .help = "When a stream is longer than that: drop its middle, block the program until "
-                "somebody reads, or stop the program (it ends as output_limit).",
+        .help =
+            "Action when a stream outgrows exec.output_spool: drop its middle, block the program "
+            "until a client reads, or stop the program (its state is then output_limit).",
     },
     {
         .key = "exec.rules",
@@ -798,37 +803,35 @@ const struct setting settings[] = {
         .offset = FIELD(rules),
         .fallback = "",
         .item = &setting_rule,
-        .help =
-            "Rules for commands before they run: {name, pattern, verdict, message}. The pattern is "
-            "an "
-            "extended regular expression, compared with each line of the command or code, and with "
-            "arguments that are joined by spaces; the first rule that matches decides. verdict: "
-            "block (the default: refused with the name of the rule), warn (it runs, and the "
-            "result says so) or pass. A seat belt, not a wall: a program can build any command "
-            "where no pattern sees it.",
+        .help = "Rules that check commands before they run: {name, pattern, verdict, message}. The "
+                "pattern is an extended regular expression. It is matched against each line of a "
+                "command or code, and against arguments joined by spaces; the first matching rule "
+                "decides. verdict: block (the default: refuse, naming the rule), warn (run, and "
+                "report the rule in the result) or pass. Rules prevent accidents and are not a "
+                "security boundary: a program can build any command out of their sight.",
     },
     {
         .key = "python.warm",
         .type = SETTING_BOOL,
         .offset = FIELD(python.warm),
         .fallback = "true",
-        .help = "Keep a Python that has started in ready sandboxes, for the next Python code.",
+        .help = "Keep a started Python interpreter in ready sandboxes for the next Python code.",
     },
     {
         .key = "python.path",
         .type = SETTING_PATH,
         .offset = FIELD(python.path),
         .fallback = "",
-        .shown_default = "python3, as PATH of the sandbox finds it",
-        .help = "The interpreter of Python code, as a path inside sandboxes. The daemon does not "
-                "start when sandbox.template does not have it.",
+        .shown_default = "python3, found in PATH of the sandbox",
+        .help = "Path of the interpreter of Python code inside sandboxes. The daemon does not "
+                "start if sandbox.template lacks it.",
     },
     {
         .key = "python.preload",
         .type = SETTING_LIST,
         .offset = FIELD(python.preload),
         .fallback = "json re",
-        .help = "Modules that such a Python has imported already.",
+        .help = "Modules that the warm Python interpreter imports in advance.",
     },
     CEILING_ROWS("sandbox.max.", FIELD(sandbox.max), "open"),
     {
@@ -839,9 +842,9 @@ const struct setting settings[] = {
         .item = &setting_flavor,
         .shown_default = "cpu-basic, free, with the limits of sandbox.*",
         .help = "Kinds of sandboxes: {name, memory, cpus, disk, pids, gpus, price_per_hour, "
-                "needs_approval, backend, max}. The first is what sessions get by themselves, and "
-                "free; a price is in USD, and one that is not given is not known. max: as "
-                "sandbox.max, in its place for this flavor.",
+                "needs_approval, backend, max}. The first flavor is the default and must be free. "
+                "price_per_hour is in USD; without it the price is unknown. max replaces "
+                "sandbox.max for this flavor.",
     },
     {
         .key = "owners",
@@ -849,11 +852,11 @@ const struct setting settings[] = {
         .offset = FIELD(owners),
         .fallback = "",
         .item = &setting_owner,
-        .help = "Owners with limits of their own: {name, max, sessions, executions, terminals, "
-                "requests}. The name is that of the owner and "
-                "of all below it (svc: also svc/ann), or ends with * (ci-*); the longest that "
-                "fits counts. max: as sandbox.max, in its place for this owner; the rest: as "
-                "capacity.max_*_per_owner, for it and all below it together.",
+        .help = "Limits of individual owners: {name, max, sessions, executions, terminals, "
+                "requests}. A name matches the owner and every owner below it (svc: also svc/ann), "
+                "or ends with * (ci-*); the longest match counts. max replaces sandbox.max for "
+                "this owner. The other limits replace capacity.max_*_per_owner, for the owner and "
+                "every owner below it together.",
     },
     {
         .key = "http.connections",
@@ -862,7 +865,7 @@ const struct setting settings[] = {
         .fallback = "4096",
         .min = 1,
         .max = 1e6,
-        .help = "Connections at the same time; more are answered 503.",
+        .help = "Maximum number of connections at the same time; further ones are answered 503.",
     },
     {
         .key = "http.line_limit",
@@ -889,7 +892,7 @@ const struct setting settings[] = {
         .fallback = "100",
         .min = 8,
         .max = 10000,
-        .help = "Headers of one request.",
+        .help = "Maximum number of headers in one request.",
     },
     {
         .key = "http.body_limit",
@@ -908,7 +911,7 @@ const struct setting settings[] = {
         .fallback = "10s",
         .min = 0.1,
         .max = HOUR,
-        .help = "From the first byte of a request to its complete head.",
+        .help = "Time from the first byte of a request to its complete head.",
     },
     {
         .key = "http.body_timeout",
@@ -917,7 +920,7 @@ const struct setting settings[] = {
         .fallback = "60s",
         .min = 0.1,
         .max = DAY,
-        .help = "Without a byte of an expected body.",
+        .help = "Longest pause while the body of a request is received.",
     },
     {
         .key = "http.idle_timeout",
@@ -926,7 +929,7 @@ const struct setting settings[] = {
         .fallback = "75s",
         .min = 0.1,
         .max = DAY,
-        .help = "Kept-alive connection without a request.",
+        .help = "How long a kept-alive connection may stay without a request.",
     },
     {
         .key = "http.write_timeout",
@@ -935,15 +938,15 @@ const struct setting settings[] = {
         .fallback = "60s",
         .min = 0.1,
         .max = DAY,
-        .help = "Without the client taking a byte of the answer.",
+        .help = "Longest pause of a client while it receives an answer.",
     },
     {
         .key = "http.hosts",
         .type = SETTING_LIST,
         .offset = FIELD(http.hosts),
         .fallback = "",
-        .help = "Names in the Host header that are this daemon, besides those of loopback. With "
-                "authentication and no names any is taken.",
+        .help = "Accepted names in the Host header, besides those of loopback. With authentication "
+                "and an empty list every name is accepted.",
     },
     {
         .key = "http.rate_limit",
@@ -953,7 +956,7 @@ const struct setting settings[] = {
         .min = 1,
         .max = 1e9,
         .zero_is_off = true,
-        .help = "Requests a second of one principal; more are answered 429.",
+        .help = "Requests per second of one principal; further ones are answered 429.",
     },
     {
         .key = "http.rate_burst",
@@ -972,7 +975,7 @@ const struct setting settings[] = {
         .min = 0.1,
         .max = YEAR,
         .zero_is_off = true,
-        .help = "Forget an MCP client over HTTP that sent nothing for this long, and end its "
+        .help = "Forget an MCP client over HTTP that has sent nothing for this long, and end its "
                 "session.",
     },
     {
@@ -980,7 +983,7 @@ const struct setting settings[] = {
         .type = SETTING_PATH,
         .offset = FIELD(tls.certificate),
         .fallback = "",
-        .help = "File with the certificate, and those that sign it; TCP listeners then speak TLS.",
+        .help = "File with the certificate and its chain. TCP listeners then use TLS.",
     },
     {
         .key = "tls.key",
@@ -994,7 +997,7 @@ const struct setting settings[] = {
         .type = SETTING_BOOL,
         .offset = FIELD(audit.enabled),
         .fallback = "true",
-        .help = "Write a line for each change that is asked for and each execution.",
+        .help = "Write an audit record for each requested change and each execution.",
     },
     {
         .key = "audit.file",
@@ -1002,21 +1005,21 @@ const struct setting settings[] = {
         .offset = FIELD(audit.file),
         .fallback = "",
         .shown_default = "<state_dir>/audit.log",
-        .help = "Where those lines go, each chained to the one before it.",
+        .help = "File of the audit log. Each line is chained to the one before it.",
     },
     {
         .key = "audit.code",
         .type = SETTING_BOOL,
         .offset = FIELD(audit.code),
         .fallback = "false",
-        .help = "Write commands, code and standard input too.",
+        .help = "Include commands, code and standard input in the audit log.",
     },
     {
         .key = "audit.output",
         .type = SETTING_BOOL,
         .offset = FIELD(audit.output),
         .fallback = "false",
-        .help = "Write the captured output of executions too.",
+        .help = "Include the captured output of executions in the audit log.",
     },
     {
         .key = "store.sync",
@@ -1024,8 +1027,8 @@ const struct setting settings[] = {
         .offset = FIELD(store_sync),
         .fallback = "full",
         .choices = CHOICES("full", "normal", "off"),
-        .help = "When records reach the disk: at each commit, now and then, or when the kernel "
-                "likes. Only full survives a power failure.",
+        .help = "When records are flushed to disk: at each commit (full), now and then (normal), "
+                "or at the kernel's discretion (off). Only full survives a power failure.",
     },
     {
         .key = "shutdown.policy",
@@ -1033,7 +1036,7 @@ const struct setting settings[] = {
         .offset = FIELD(shutdown.policy),
         .fallback = "keep",
         .choices = CHOICES("keep", "destroy"),
-        .help = "What happens to sandboxes when the daemon stops.",
+        .help = "Whether sandboxes survive when the daemon stops.",
     },
     {
         .key = "shutdown.timeout",
@@ -1042,7 +1045,7 @@ const struct setting settings[] = {
         .fallback = "30s",
         .min = 0.1,
         .max = HOUR,
-        .help = "How long stopping may take.",
+        .help = "Time limit for a shutdown of the daemon.",
     },
     {
         .key = "log.level",
@@ -1050,7 +1053,7 @@ const struct setting settings[] = {
         .offset = FIELD(log.level),
         .fallback = "info",
         .choices = CHOICES("debug", "info", "warn", "error"),
-        .help = "The least important events that are logged.",
+        .help = "Lowest level of events that are logged.",
     },
     {
         .key = "log.format",
@@ -1058,7 +1061,7 @@ const struct setting settings[] = {
         .offset = FIELD(log.format),
         .fallback = "auto",
         .choices = CHOICES("auto", "text", "json"),
-        .help = "auto: text on a terminal, JSON lines otherwise.",
+        .help = "Format of the log. auto: text on a terminal, JSON lines otherwise.",
     },
     { 0 },
 };

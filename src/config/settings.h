@@ -31,35 +31,35 @@
 /* A struct config_ceiling at the offset `at`; `network` is what holds when nothing is said. */
 #define CEILING_ROWS(prefix, at, any_network)                                                      \
     CEILING_ROW(prefix, "memory", SETTING_SIZE, at, memory_bytes, .min = 4 * MIB, .max = 64 * TIB, \
-                .shown_default = "what the host has",                                              \
-                .help = "The most memory that a caller may ask for, for one sandbox."),            \
+                .shown_default = "the host's total",                                               \
+                .help = "Most memory that a caller may request for one sandbox."),                 \
         CEILING_ROW(prefix, "cpus", SETTING_CPUS, at, cpu_millis, .min = 0.01, .max = 4096,        \
-                    .shown_default = "what the host has",                                          \
-                    .help = "The most cores that a caller may ask for, for one sandbox."),         \
+                    .shown_default = "the host's total",                                           \
+                    .help = "Most cores that a caller may request for one sandbox."),              \
         CEILING_ROW(prefix, "pids", SETTING_COUNT, at, pids, .min = 4, .max = 4194304,             \
-                    .shown_default = "what the host has",                                          \
-                    .help = "The most processes that a caller may ask for, for one sandbox."),     \
+                    .shown_default = "the host's total",                                           \
+                    .help = "Most processes that a caller may request for one sandbox."),          \
         CEILING_ROW(prefix, "disk", SETTING_SIZE, at, disk_bytes, .min = MIB, .max = 1024 * TIB,   \
                     .shown_default = "the size of the disk of state_dir",                          \
-                    .help = "The most disk space that a caller may ask for, for one sandbox."),    \
+                    .help = "Most disk space that a caller may request for one sandbox."),         \
         CEILING_ROW(prefix, "lifetime", SETTING_SECONDS, at, lifetime_ms, .min = 0.1,              \
                     .max = 10 * YEAR,                                                              \
-                    .help = "The longest max_lifetime of a session that a caller may ask for; "    \
-                            "with one, a session without an end is refused."),                     \
+                    .help = "Longest max_lifetime of a session that a caller may request; "        \
+                            "if set, a session without an end is refused."),                       \
         CEILING_ROW(prefix, "timeout", SETTING_SECONDS, at, timeout_ms, .min = 0.1,                \
                     .max = 10 * YEAR,                                                              \
-                    .help = "The longest lease that a caller may ask for, when a session is "      \
-                            "opened and when it is extended; with one, every session has a "       \
+                    .help = "Longest lease that a caller may request when a session is "           \
+                            "opened or extended; if set, every session has a "                     \
                             "lease."),                                                             \
         CEILING_ROW(prefix, "idle_timeout", SETTING_SECONDS, at, idle_timeout_ms, .min = 0.1,      \
                     .max = 10 * YEAR,                                                              \
-                    .help = "The longest idle_timeout that a caller may ask for; with one, "       \
+                    .help = "Longest idle_timeout that a caller may request; if set, "             \
                             "every session has an idle timeout."),                                 \
     {                                                                                              \
         .key = prefix "network", .type = SETTING_CHOICE,                                           \
         .offset = (at) + offsetof(struct config_ceiling, network), .fallback = any_network,        \
         .choices = CHOICES("", "none", "open"),                                                    \
-        .help = "The widest network that a caller may ask for."                                    \
+        .help = "Widest network access that a caller may request."                                 \
     }
 
 enum setting_type {

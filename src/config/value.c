@@ -274,7 +274,7 @@ char *setting_variable_value(const char *text, struct error *err)
 int setting_map_put(struct config_map *map, const char *name, const char *value, struct error *err)
 {
     if (!setting_is_variable_name(name, strlen(name)))
-        return error_set(err, ERR_INVALID, "\"%.40s\" is not the name of a variable", name);
+        return error_set(err, ERR_INVALID, "\"%.40s\" is not a valid variable name", name);
     for (size_t i = 0; i < map->count; i++)
         if (strcmp(map->items[i].name, name) == 0)
             return error_set(err, ERR_INVALID, "\"%.40s\" is set twice", name);
@@ -318,7 +318,7 @@ static int assign_items(const struct setting *setting, struct setting_array *fie
                         const char *text, struct error *err)
 {
     if (*text)
-        return error_set(err, ERR_INVALID, "is a list of mappings, which only a file can give");
+        return error_set(err, ERR_INVALID, "is a list of mappings and can only be set in a file");
     items_release(setting->item, field);
     return 0;
 }

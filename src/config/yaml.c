@@ -49,7 +49,7 @@ static int check_scalar(const struct reader *reader, struct error *err)
     if (reader->event.type != YAML_SCALAR_EVENT)
         return error_set(err, ERR_INVALID, "must be one value, not a list or a mapping");
     if (strlen(scalar_text(reader)) != reader->event.data.scalar.length)
-        return error_set(err, ERR_INVALID, "has a NUL in it");
+        return error_set(err, ERR_INVALID, "contains a NUL");
     if (scalar_is_null(reader))
         return error_set(err, ERR_INVALID, "has no value; leave it out to get the default");
     return 0;
@@ -335,7 +335,7 @@ static int read_entry(struct reader *reader, const char *prefix, struct config_l
     key = xasprintf("%s%s%s", prefix, *prefix ? "." : "", scalar_text(reader));
     for (size_t i = 0; i < keys->count; i++)
         if (strcmp(keys->items[i], key) == 0)
-            return error_set(err, ERR_INVALID, "\"%.100s\" is there twice", key);
+            return error_set(err, ERR_INVALID, "duplicate key \"%.100s\"", key);
     config_list_append(keys, key);
     setting = setting_find(settings, key);
     if (setting)
@@ -379,7 +379,7 @@ static int read_stream(struct reader *reader, struct error *err)
         read_event(reader, err) < 0)
         return -1;
     if (reader->event.type != YAML_STREAM_END_EVENT)
-        return error_set(err, ERR_INVALID, "there is a second document");
+        return error_set(err, ERR_INVALID, "the file has more than one document");
     return 0;
 }
 

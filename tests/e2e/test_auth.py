@@ -421,5 +421,5 @@ def test_without_authentication_only_this_machine_is_served(make_daemon):
     for address in ("0.0.0.0:0", "[::]:0", "10.1.2.3:80"):
         daemon = make_daemon(start=False, backend="direct")
         daemon.url = address
-        with pytest.raises(pytest.fail.Exception, match="open to others"):
+        with pytest.raises(pytest.fail.Exception, match="reachable from other hosts"):
             daemon.start()

@@ -24,7 +24,7 @@ def both(work, settings):
 @pytest.mark.parametrize("settings, words", [
     ({"sandbox": {"require": ["seccomp", "moat"]}}, 'sandbox.require: "moat" is not one of namespaces'),
     ({"sandbox": {"template": "nope"}}, 'sandbox.template: there is no "nope"'),
-    ({"sandbox": {"mounts": [{"host_path": "/nope", "path": "/x"}]}}, 'sandbox.mounts: the host has no "/nope"'),
+    ({"sandbox": {"mounts": [{"host_path": "/nope", "path": "/x"}]}}, 'sandbox.mounts: "/nope" does not exist on the host'),
     ({"tls": {"certificate": "/nope", "key": "/nope"}}, "tls.certificate: read /nope: No such file"),
     ({"audit": {"file": "/nope/audit.log"}}, "audit.file: there is no directory /nope"),
     pytest.param({"listen": ["127.0.0.1:22"]}, "listen: 127.0.0.1:22: ports below 1024 are for root", marks=as_root),

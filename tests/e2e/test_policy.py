@@ -71,7 +71,7 @@ def test_a_wrong_pattern_stops_the_start_by_the_name_of_its_rule(make_daemon):
     daemon = make_daemon(backend="direct", settings={"exec": {"rules": [{"name": "broken", "pattern": "("}]}}, start=False)
     with pytest.raises(BaseException):
         daemon.start()
-    assert 'exec.rules: the pattern of "broken" is wrong' in daemon.log()
+    assert 'exec.rules: invalid pattern of "broken"' in daemon.log()
 
 
 # --- one-shot only ---

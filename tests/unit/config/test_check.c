@@ -47,12 +47,12 @@ static void the_defaults_fit_together(void **state UNUSED)
 static void without_authentication_only_loopback_is_served(void **state UNUSED)
 {
     assert_accepted("listen: [127.0.0.1:80, 127.1.2.3:80, localhost:80, '[::1]:80', unix:/run/x]");
-    assert_refused("listen: 0.0.0.0:80", "0.0.0.0:80 is open to others");
-    assert_refused("listen: '[::]:80'", "is open to others");
-    assert_refused("listen: 192.168.1.1:80", "is open to others");
-    assert_refused("listen: 127.0.0.1.example.com:80", "is open to others");
-    assert_refused("listen: '*:80'", "is open to others");
-    assert_refused("listen: [unix:/run/x, example.com:80]", "is open to others");
+    assert_refused("listen: 0.0.0.0:80", "0.0.0.0:80 is reachable from other hosts");
+    assert_refused("listen: '[::]:80'", "is reachable from other hosts");
+    assert_refused("listen: 192.168.1.1:80", "is reachable from other hosts");
+    assert_refused("listen: 127.0.0.1.example.com:80", "is reachable from other hosts");
+    assert_refused("listen: '*:80'", "is reachable from other hosts");
+    assert_refused("listen: [unix:/run/x, example.com:80]", "is reachable from other hosts");
     assert_accepted("{listen: '0.0.0.0:80', auth: {mode: keys, keys_file: /etc/keys}}");
 }
 
@@ -70,9 +70,9 @@ static void addresses_are_checked(void **state UNUSED)
 static void authentication_needs_its_files(void **state UNUSED)
 {
     assert_refused("auth: {mode: keys}", "needs auth.keys_file");
-    assert_refused("auth: {mode: jwt}", "needs one of");
+    assert_refused("auth: {mode: jwt}", "needs exactly one of");
     assert_refused("auth: {mode: jwt, jwt: {jwks_file: /a, jwks_url: 'https://b'}}",
-                   "needs one of");
+                   "needs exactly one of");
     assert_refused("auth: {mode: jwt, jwt: {jwks_file: /a}}", "needs auth.jwt.issuer");
     assert_refused("auth: {mode: jwt, jwt: {jwks_file: /a, issuer: i}}", "auth.jwt.audience");
     assert_accepted("auth: {mode: jwt, jwt: {jwks_file: /a, issuer: i, audience: a}}");
@@ -81,34 +81,35 @@ static void authentication_needs_its_files(void **state UNUSED)
     assert_accepted("auth: {mode: jwt, jwt: {jwks_url: 'https://x/k', issuer: i, audience: a}}");
     assert_accepted(
         "auth: {mode: jwt, jwt: {jwks_url: 'http://127.0.0.1:8/k', issuer: i, audience: a}}");
-    assert_refused("tls: {certificate: /a}", "need each other");
+    assert_refused("tls: {certificate: /a}", "must be set together");
 }
 
 static void mounts_must_exist_and_have_a_place(void **state UNUSED)
 {
     assert_accepted("sandbox: {mounts: [{host_path: /, path: /mnt}]}");
     assert_refused("sandbox: {mounts: [{host_path: /nonexistent, path: /mnt}]}",
-                   "the host has no \"/nonexistent\"");
-    assert_refused("sandbox: {mounts: [{host_path: /, path: /}]}", "not a place");
-    assert_refused("sandbox: {mounts: [{host_path: /, path: /a/../b}]}", "not a place");
-    assert_refused("sandbox: {mounts: [{host_path: /, path: /a/..}]}", "not a place");
+                   "\"/nonexistent\" does not exist");
+    assert_refused("sandbox: {mounts: [{host_path: /, path: /}]}", "not a valid mount point");
+    assert_refused("sandbox: {mounts: [{host_path: /, path: /a/../b}]}", "not a valid mount point");
+    assert_refused("sandbox: {mounts: [{host_path: /, path: /a/..}]}", "not a valid mount point");
     assert_refused("sandbox: {mounts: [{host_path: /, path: /a}, {host_path: /, path: /a}]}",
-                   "two mounts are at /a");
+                   "duplicate mount point /a");
 }
 
 static void names_are_plain(void **state UNUSED)
 {
     assert_refused("instance: a/b", "not a plain name");
     assert_refused("instance: ..", "not a plain name");
-    assert_refused("sandbox: {env: {pass: [A-B]}}", "not the name of a variable");
-    assert_refused("flavors: [{name: a}, {name: a}]", "two are called \"a\"");
-    assert_refused("flavors: [{name: ''}]", "has no name");
+    assert_refused("sandbox: {env: {pass: [A-B]}}", "not a valid variable name");
+    assert_refused("flavors: [{name: a}, {name: a}]", "duplicate name \"a\"");
+    assert_refused("flavors: [{name: ''}]", "without a name");
 }
 
 static void limits_fit_into_each_other(void **state UNUSED)
 {
-    assert_refused("http: {line_limit: 128k, head_limit: 64k}", "above http.head_limit");
-    assert_refused("exec: {output_capture: 1m, output_spool: 64k}", "above exec.output_spool");
+    assert_refused("http: {line_limit: 128k, head_limit: 64k}", "must not exceed http.head_limit");
+    assert_refused("exec: {output_capture: 1m, output_spool: 64k}",
+                   "must not exceed exec.output_spool");
 }
 
 int main(void)

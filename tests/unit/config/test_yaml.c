@@ -197,11 +197,11 @@ static void wrong_values_are_refused_with_their_place(void **state UNUSED)
         { "sandbox: {network: bridge}\n", "\"bridge\" is not one of none, open" },
         { "sandbox: {backend: vm}\n", "\"vm\" is not one of native, direct" },
         { "state_dir: relative\n", "\"relative\" is not an absolute path" },
-        { "state_dir: \"/a\\0b\"\n", "has a NUL in it" },
+        { "state_dir: \"/a\\0b\"\n", "contains a NUL" },
         { "listen: {a: b}\n", "listen: must be one value" },
         { "listen: [[a]]\n", "listen: must be one value" },
         { "sandbox: {env: {set: [a]}}\n", "must be a mapping of names to values" },
-        { "sandbox: {env: {set: {\"A B\": c}}}\n", "is not the name of a variable" },
+        { "sandbox: {env: {set: {\"A B\": c}}}\n", "is not a valid variable name" },
         { "sandbox: {env: {set: {A: b, A: c}}}\n", "\"A\" is set twice" },
         { "sandbox: {env: {set: {A: [1]}}}\n", "A: must be one value" },
         { "sandbox: {mounts: {a: b}}\n", "must be a list of mappings" },
@@ -221,8 +221,8 @@ static void wrong_values_are_refused_with_their_place(void **state UNUSED)
 
 static void what_is_set_twice_is_refused(void **state UNUSED)
 {
-    assert_refused("session:\n  timeout: 1\n  timeout: 2\n", "\"session.timeout\" is there twice");
-    assert_refused("session:\n  timeout: 1\nsession:\n  grace: 2\n", "\"session\" is there twice");
+    assert_refused("session:\n  timeout: 1\n  timeout: 2\n", "duplicate key \"session.timeout\"");
+    assert_refused("session:\n  timeout: 1\nsession:\n  grace: 2\n", "duplicate key \"session\"");
     assert_refused("session:\n  timeout: 1\nsession.timeout: 2\n",
                    "test.yaml:3: \"session.timeout\" is already set at test.yaml:2");
 }
@@ -234,7 +234,7 @@ static void what_is_not_plain_yaml_is_refused(void **state UNUSED)
     assert_refused("instance: &a x\nuser: *a\n", "aliases are not supported");
     assert_refused("a: &a [*a]\n", "unknown setting");
     assert_refused("? [a]\n: b\n", "a key: must be one value");
-    assert_refused("---\ninstance: a\n---\ninstance: b\n", "second document");
+    assert_refused("---\ninstance: a\n---\ninstance: b\n", "more than one document");
     assert_refused("instance: \xff\n", "not valid YAML");
 }
 
