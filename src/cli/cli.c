@@ -13,8 +13,8 @@
 
 const struct option common_options[] = {
     { "url", 0, OPTION_TEXT, offsetof(struct common_args, url), "URL", NULL,
-      "where the daemon is: unix:PATH or http://HOST:PORT; else $SANDGLASS_URL, else the default "
-      "socket" },
+      "address of the daemon: unix:PATH or http://HOST:PORT; default: $SANDGLASS_URL, else the "
+      "default socket" },
     { "json", 0, OPTION_FLAG, offsetof(struct common_args, json), NULL, NULL,
       "print one JSON document on stdout, errors included" },
     { "help", 'h', OPTION_FLAG, offsetof(struct common_args, help), NULL, NULL, "show this help" },

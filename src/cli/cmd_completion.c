@@ -26,23 +26,23 @@ static int completion_run(struct cli *cli, const void *args UNUSED,
     scoped(buffer_fini) struct buffer script = BUFFER_INIT(SCRIPT_MAXIMUM);
 
     if (given->operands.count != 1)
-        return cli_misuse(cli, "completion needs the name of a shell: bash, zsh or fish");
+        return cli_misuse(cli, "completion needs a shell: bash, zsh or fish");
     for (size_t i = 0; i < ARRAY_LENGTH(writers); i++)
         if (strcmp(writers[i].shell, given->operands.items[0]) == 0)
             writers[i].write(&script);
     if (script.length == 0)
-        return cli_misuse(cli, "there is no completion for \"%s\"; there is for bash, zsh and fish",
+        return cli_misuse(cli, "unknown shell \"%s\" (expected bash, zsh or fish)",
                           given->operands.items[0]);
     return cli_print(cli, script.data, script.length);
 }
 
 const struct command cmd_completion = {
     .name = "completion",
-    .summary = "Print the completion script of a shell",
+    .summary = "Print the completion script for a shell",
     .usage = "bash|zsh|fish",
-    .details = "For bash: source <(sandglass completion bash). For zsh, put the script as "
-               "_sandglass into a\ndirectory of $fpath; for fish, as sandglass.fish into "
-               "~/.config/fish/completions.",
+    .details =
+        "For bash: source <(sandglass completion bash). For zsh, save the script as _sandglass in "
+        "a\ndirectory of $fpath; for fish, as sandglass.fish in ~/.config/fish/completions.",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct completion_args),
     .plain_after = OPERANDS_MIXED,

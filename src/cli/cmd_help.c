@@ -12,7 +12,7 @@ struct help_args {
 
 static const struct option help_options[] = {
     { "man", 0, OPTION_FLAG, offsetof(struct help_args, man), NULL, NULL,
-      "all commands as a section of the manual page" },
+      "print all commands as a section of the manual page" },
     { 0 },
 };
 
@@ -37,7 +37,7 @@ static int help_run(struct cli *cli, const void *given_args, const struct option
     for (size_t i = 0; i < given->operands.count; i++) {
         command = table ? command_find(table, given->operands.items[i]) : NULL;
         if (!command)
-            return cli_misuse(cli, "there is no command \"%s\"", given->operands.items[i]);
+            return cli_misuse(cli, "unknown command \"%s\"", given->operands.items[i]);
         buffer_appendf(&path, " %s", command->name);
         table = command->subcommands;
     }

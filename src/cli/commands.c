@@ -57,7 +57,7 @@ void commands_print_help(void)
                               "Sandboxes for untrusted programs.\n\nCommands:\n");
     describe_commands(commands, &text);
     options_describe(common, &text);
-    buffer_append_text(&text, "\n'sandglass help COMMAND' tells more about one of them.\n");
+    buffer_append_text(&text, "\n'sandglass help COMMAND' describes a command.\n");
     fwrite(text.data, 1, text.length, stdout);
 }
 
@@ -200,7 +200,7 @@ static int dispatch(struct cli *cli, const struct top_args *top, const struct te
         return 0;
     }
     if (words->count == 0)
-        return cli_misuse(cli, "a command is needed");
+        return cli_misuse(cli, "missing command");
     command = command_find(commands, words->items[0]);
     if (!command)
         return unknown_command(cli, commands, words->items[0]);

@@ -48,7 +48,7 @@ static int value_check_choice(const struct option *option, const char *value, st
             return 0;
         word += word_length;
     }
-    return error_set(err, ERR_INVALID, "--%s is one of: %s; \"%s\" is not", option->name,
+    return error_set(err, ERR_INVALID, "--%s must be one of: %s; not \"%s\"", option->name,
                      option->choices, value);
 }
 
@@ -58,7 +58,7 @@ static int value_check_number(const struct option *option, const char *value, st
     double number = strtod(value, &end);
 
     if (end == value || *end || !(number > 0 && number < 1e15))
-        return error_set(err, ERR_INVALID, "--%s needs a number above zero; \"%s\" is not one",
+        return error_set(err, ERR_INVALID, "--%s needs a number above zero, not \"%s\"",
                          option->name, value);
     return 0;
 }
@@ -85,15 +85,15 @@ static int value_check(const struct option *option, const char *value, struct er
         return 0;
     case OPTION_COUNT:
         if (str_to_u64(value, &number) < 0)
-            return error_set(err, ERR_INVALID, "--%s needs a whole number; \"%s\" is not one",
+            return error_set(err, ERR_INVALID, "--%s needs a whole number, not \"%s\"",
                              option->name, value);
         return 0;
     case OPTION_NUMBER:
         return value_check_number(option, value, err);
     case OPTION_PAIRS:
         if (*value == '=' || !strchr(value, '='))
-            return error_set(err, ERR_INVALID, "--%s needs NAME=VALUE; \"%s\" is not that",
-                             option->name, value);
+            return error_set(err, ERR_INVALID, "--%s needs NAME=VALUE, not \"%s\"", option->name,
+                             value);
         return 0;
     }
     return 0;

@@ -131,8 +131,8 @@ int cli_explain_connection(const struct cli *cli, struct error *err)
                     "no daemon at %s; start one with 'sandglass serve'", cli->url);
         if (!cli->url_was_given && geteuid() != 0 && try_socket(system_url) < 0 && errno == EACCES)
             error_hint(err,
-                       "the system's daemon at %s is for root and the group of that socket: "
-                       "'adduser NAME sandglass' lets a user in",
+                       "the system daemon at %s serves root and members of the socket's group "
+                       "only; add a user with 'adduser NAME sandglass'",
                        system_url);
     }
     return -1;
@@ -186,7 +186,7 @@ json_t *reply_parse(const void *body, size_t length, struct error *err)
     json_t *document = json_loadb(body ? body : "", length, JSON_ALLOW_NUL, &problem);
 
     if (!document)
-        error_set(err, ERR_BACKEND, "the daemon's answer is not JSON: %s", problem.text);
+        error_set(err, ERR_BACKEND, "the daemon sent invalid JSON: %s", problem.text);
     return document;
 }
 
@@ -197,13 +197,12 @@ static const char *own_hint(const char *name)
         const char *name, *hint;
     } hints[] = {
         { "session_not_found", "'sandglass ls' lists your sessions; key:KEY names one by its key" },
-        { "approval_not_found", "'sandglass approvals ls' lists those that you may see" },
-        { "tool_not_found", "'sandglass tools ls' lists them" },
+        { "approval_not_found", "'sandglass approvals ls' lists the approvals that you may see" },
+        { "tool_not_found", "'sandglass tools ls' lists the tools" },
         { "session_needed", "name a session with --session" },
-        { "credentials_missing",
-          "set SANDGLASS_API_KEY to a key or a token; for a daemon without "
-          "authentication on this host that is in the file token-PORT of its "
-          "state directory, and its unix socket needs none" },
+        { "credentials_missing", "set SANDGLASS_API_KEY to a key or a token. A local daemon "
+                                 "without authentication keeps its token in the file token-PORT of "
+                                 "the state directory; its unix socket needs no token" },
     };
 
     for (size_t i = 0; i < ARRAY_LENGTH(hints); i++)
@@ -220,7 +219,7 @@ int reply_error(struct error *err, int status, const void *body, size_t length)
 
     if (!error)
         return error_set(err, code_from_status(status),
-                         "the daemon answered %d %s, and not as Sandglass does", status,
+                         "the server answered %d %s, but not in the format of Sandglass", status,
                          http_status_text(status));
     error_named(err, code_from_status(status), field_text(error, "code", "unknown"), "%s",
                 field_text(error, "message", "no reason given"));

@@ -18,10 +18,9 @@ static int pair_write(const char *pair, struct json_writer *json, struct error *
     const char *value = pair[length] ? pair + length + 1 : getenv(name);
 
     if (length == 0)
-        return error_set(err, ERR_INVALID, "--env needs NAME or NAME=VALUE; \"%s\" is not that",
-                         pair);
+        return error_set(err, ERR_INVALID, "--env needs NAME or NAME=VALUE, not \"%s\"", pair);
     if (!value)
-        return error_set(err, ERR_INVALID, "--env %s: there is no such variable here", name);
+        return error_set(err, ERR_INVALID, "--env %s: the variable is not set", name);
     json_put_text(json, name, value);
     return 0;
 }
@@ -79,7 +78,7 @@ static int read_secret(const char *path, struct buffer *text, struct error *err)
     if (text->length && text->data[text->length - 1] == '\n')
         text->length--;
     if (memchr(text->data, 0, text->length) || !str_is_utf8((const char *)text->data, text->length))
-        return error_set(err, ERR_INVALID, "--secret-file: %s is no text", path);
+        return error_set(err, ERR_INVALID, "--secret-file: %s is not text", path);
     return 0;
 }
 

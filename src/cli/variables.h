@@ -14,24 +14,24 @@ struct variable_args {
 
 /* Three rows, without an end: `base` is where the struct stands. A secret on the command line is
  * seen by everybody on the machine, so its value may also come from our environment or a file. */
-#define VARIABLE_OPTIONS(base)                                                                  \
-    { "env",                                                                                    \
-      'e',                                                                                      \
-      OPTION_LIST,                                                                              \
-      (base) + offsetof(struct variable_args, env),                                             \
-      "K[=V]",                                                                                  \
-      NULL,                                                                                     \
-      "a variable; a bare K passes yours on; may be repeated" },                                \
-        { "secret",                                                                             \
-          0,                                                                                    \
-          OPTION_LIST,                                                                          \
-          (base) + offsetof(struct variable_args, secrets),                                     \
-          "K[=V]",                                                                              \
-          NULL,                                                                                 \
-          "as --env, and nobody is shown its value; better a bare K, which ps cannot see" },    \
-    {                                                                                           \
-        "secret-file", 0, OPTION_PAIRS, (base) + offsetof(struct variable_args, secret_files),  \
-            "K=PATH", NULL, "as --secret, with the content of a file, without its last newline" \
+#define VARIABLE_OPTIONS(base)                                                                    \
+    { "env",                                                                                      \
+      'e',                                                                                        \
+      OPTION_LIST,                                                                                \
+      (base) + offsetof(struct variable_args, env),                                               \
+      "K[=V]",                                                                                    \
+      NULL,                                                                                       \
+      "set a variable; a bare K copies its value from your environment; may be repeated" },       \
+        { "secret",                                                                               \
+          0,                                                                                      \
+          OPTION_LIST,                                                                            \
+          (base) + offsetof(struct variable_args, secrets),                                       \
+          "K[=V]",                                                                                \
+          NULL,                                                                                   \
+          "like --env, with a value that is masked everywhere; a bare K also hides it from ps" }, \
+    {                                                                                             \
+        "secret-file", 0, OPTION_PAIRS, (base) + offsetof(struct variable_args, secret_files),    \
+            "K=PATH", NULL, "like --secret, with the contents of a file, less its last newline"   \
     }
 
 /* The members "env" and "secrets", each if there are any. */

@@ -114,7 +114,7 @@ def test_a_killed_daemon_tells_afterwards_what_its_log_lacks(audited):
         last.add(running)
         daemon.kill()
         checked = subprocess.run([SANDGLASS, "audit", "verify", str(log_of(daemon))], capture_output=True, text=True, timeout=30)
-        assert checked.returncode == 0 and "all good" not in checked.stdout and "was killed" in checked.stdout
+        assert checked.returncode == 0 and "complete" not in checked.stdout and "was killed" in checked.stdout
         daemon.start()
         told += [line for line in lines(daemon) if line.get("recovered") and line["type"] != "audit.started"]
 
@@ -132,7 +132,7 @@ def test_a_killed_daemon_tells_afterwards_what_its_log_lacks(audited):
     code, report = verify(log_of(daemon))
     assert code == 0 and report["interruptions"] == 4 and report["recovered"] >= len({line["seq"] for line in told})
     checked = subprocess.run([SANDGLASS, "audit", "verify", str(log_of(daemon))], capture_output=True, text=True, timeout=30)
-    assert "killed 4 times" in checked.stdout and "all good" not in checked.stdout
+    assert "killed 4 times" in checked.stdout and "complete" not in checked.stdout
 
 
 def test_it_can_be_turned_off(audited):
@@ -213,4 +213,4 @@ def test_verify_without_a_file_checks_the_log_of_the_settings(make_daemon):
     daemon.session(preload=False)
     daemon.stop()
     checked = daemon.cli("audit", "verify", environment={"SANDGLASS_CONFIG": str(daemon.directory / "sandglass.yaml")})
-    assert checked.returncode == 0 and "all good" in checked.stdout, checked.stderr
+    assert checked.returncode == 0 and "complete and unchanged" in checked.stdout, checked.stderr

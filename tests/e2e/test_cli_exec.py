@@ -195,7 +195,7 @@ def test_detached_prints_the_execution_and_logs_follow_it(daemon, session):
 def test_logs_of_nothing_say_so(daemon, session):
     result = daemon.cli("logs", session)
     assert (result.returncode, result.stdout) == (1, "")
-    assert "nothing was executed" in result.stderr
+    assert "has no executions" in result.stderr
 
 
 def test_json_is_one_document_with_the_programs_exit_code(daemon, session):

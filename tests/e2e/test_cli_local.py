@@ -70,7 +70,7 @@ def test_the_version_is_one_line():
 
 
 @pytest.mark.parametrize("arguments, code, message", [
-    ([], 2, "a command is needed"),
+    ([], 2, "missing command"),
     (["exce"], 2, 'did you mean "exec"?'),
     (["banana"], 2, 'unknown command "banana"'),
     (["session", "crate"], 2, 'did you mean "create"?'),
@@ -79,7 +79,7 @@ def test_the_version_is_one_line():
     (["--no-such"], 2, "unknown option --no-such"),
     (["ls", "--label"], 2, "--label needs a value"),
     (["rm"], 2, "rm needs sessions"),
-    (["completion", "tcsh"], 2, "bash, zsh and fish"),
+    (["completion", "tcsh"], 2, "bash, zsh or fish"),
     (["exec", "--timout", "1", "s", "--", "x"], 125, "did you mean --timeout?"),
     (["run"], 125, "run needs a command"),
     (["execute", "stray"], 125, "provide code"),
@@ -229,7 +229,7 @@ def test_doctor_fails_when_the_settings_do_not_hold(tmp_path):
 
 def test_doctor_finds_a_daemon(make_daemon):
     daemon = make_daemon(backend="direct")
-    assert f"runs at {daemon.url}" in daemon.cli("doctor").stdout
+    assert f"running at {daemon.url}" in daemon.cli("doctor").stdout
 
 
 # --- completion ------------------------------------------------------------------------------------

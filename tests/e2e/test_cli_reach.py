@@ -72,11 +72,11 @@ def test_cp_out_of_a_session_that_has_ended(box, tmp_path):
     ok(box, "rm", kept)
     result = box.cli("cp", f"{kept}:./f", tmp_path)
     assert result.returncode == 0 and (tmp_path / "f").read_text() == "one\n"
-    assert "has ended: deleted" in result.stderr and "files that were kept" in result.stderr
+    assert "has ended: deleted" in result.stderr and "files kept at" in result.stderr
     ok(box, "cp", f"{kept}:.", tmp_path / "all")
     assert (tmp_path / "all/d/g").read_text() == "two\n"
     assert b"two\n" in box.cli("cp", f"{kept}:", "-", text=False).stdout
-    for path, words in (("d", f"{kept}:."), ("nope", "not among the files that were kept")):
+    for path, words in (("d", f"{kept}:."), ("nope", "not among the kept files")):
         result = box.cli("cp", f"{kept}:{path}", tmp_path / "x")
         assert result.returncode == 1 and words in result.stderr and not (tmp_path / "x").exists()
     gone = box.session()

@@ -34,7 +34,7 @@ def test_why_names_what_runs_and_is_not_fooled_by_a_name(make_daemon, backend):
     session = daemon.session(idle_timeout=1)
     running = daemon.execute(session, ["sleep", "61"], background=True)["id"]
     assert daemon.api("GET", f"/sessions/{session}").json["kept_alive_by"]["execution_id"] == running
-    assert f"Execution {running} runs in it" in daemon.cli("why", session).stdout
+    assert f"Execution {running} is running" in daemon.cli("why", session).stdout
     assert "sleep 61" in daemon.cli("why", session).stdout
     daemon.api("DELETE", f"/sessions/{session}/executions/{running}", expect=200)
     assert daemon.api("GET", f"/sessions/{session}").json["kept_alive_by"] is None

@@ -142,7 +142,7 @@ def test_a_daemon_that_is_replaced_is_found_again(make_daemon):
     assert client.receive()["method"] == "notifications/progress"
     daemon.kill()
     lost = client.answer("lost")
-    assert lost["error"]["code"] == -32603 and "ask again" in lost["error"]["message"]
+    assert lost["error"]["code"] == -32603 and "try again" in lost["error"]["message"]
     daemon.start()
     answer = client.call("bash", {"command": "cat note; ps ax -o args"})
     assert "kept\n" in text_of(answer) and NAP not in text_of(answer), "what was lost does not keep the next one waiting"

@@ -214,7 +214,7 @@ static int cp_run(struct cli *cli, const void *args UNUSED, const struct option_
     from = place_parse(given->operands.items[0]);
     to = place_parse(given->operands.items[1]);
     if (!from.session == !to.session)
-        return cli_misuse(cli, "one of source and destination is SESSION:PATH");
+        return cli_misuse(cli, "either the source or the destination must be SESSION:PATH");
     if (cli_connect(cli, &err) < 0)
         return cli_fail(cli, &err);
     result = from.session ? copy_out(cli, &from, &to, &err) : copy_in(cli, &from, &to, &err);
@@ -227,13 +227,12 @@ const struct command cmd_cp = {
     .name = "cp",
     .summary = "Copy files and directories into a session or out of it",
     .usage = "FILE|DIR|- SESSION:PATH | SESSION:PATH FILE|DIR|-",
-    .details =
-        "A relative PATH begins in the workspace; with a slash at its end it is a directory that\n"
-        "the copy goes into. A file replaces the destination in one step, with the mode of the\n"
-        "source when it goes in. What is in a directory is added to what is there; members that\n"
-        "lead out of it are refused and named. With - a directory is a tar on stdin or stdout.\n"
-        "Of a session that has ended, the files that were kept (--keep-files) can be copied out:\n"
-        "one of them, or all with SESSION:.",
+    .details = "A relative PATH starts in the workspace; a trailing slash makes it a directory to "
+               "copy into.\nA file replaces the destination atomically; a copy into a session "
+               "keeps the mode of the\nsource. The contents of a directory are merged into the "
+               "destination; members that lead out\nof it are refused and listed. With - a "
+               "directory is a tar archive on stdin or stdout.\nThe kept files (--keep-files) of "
+               "an ended session can be copied out: one of them, or all\nwith SESSION:.",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct cp_args),
     .plain_after = OPERANDS_MIXED,

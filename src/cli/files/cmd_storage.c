@@ -39,7 +39,7 @@ static int ls_run(struct cli *cli, const void *args UNUSED, const struct option_
 
     table_init(&table, headings);
     if (given->operands.count != 1)
-        return cli_misuse(cli, "ls needs one session");
+        return cli_misuse(cli, "ls needs exactly one session");
     target = session_target(given->operands.items[0], "/storage");
     if (cli_call(cli, HTTP_GET, target, NULL, &reply, &err) < 0)
         return cli_fail(cli, &err);
@@ -56,7 +56,7 @@ static int ls_run(struct cli *cli, const void *args UNUSED, const struct option_
 
 static const struct command ls_command = {
     .name = "ls",
-    .summary = "List the stored files of a session, also of one that has ended",
+    .summary = "List the stored files of a session, live or ended",
     .usage = "SESSION",
     .details = "In a pipe each line has these columns, separated by tabs: name bytes modified",
     .sets = { COMMON_OPTIONS },
@@ -89,7 +89,7 @@ static int get_run(struct cli *cli, const void *args UNUSED, const struct option
 
 static const struct command get_command = {
     .name = "get",
-    .summary = "Copy a stored file to FILE, or to one of its own name here; - is stdout",
+    .summary = "Copy a stored file to FILE, by default to its own name; - is stdout",
     .usage = "SESSION NAME [FILE|-]",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
@@ -134,7 +134,7 @@ struct url_args {
 
 static const struct option url_options[] = {
     { "valid-for", 0, OPTION_DURATION, offsetof(struct url_args, valid_for), "T", NULL,
-      "how long; a day without this" },
+      "validity of the URL; default one day" },
     { 0 },
 };
 
@@ -165,7 +165,7 @@ static int url_run(struct cli *cli, const void *given_args, const struct option_
 
 static const struct command url_command = {
     .name = "url",
-    .summary = "Print a URL with which anybody can read a stored file for a while",
+    .summary = "Print a URL that gives read access to a stored file for a limited time",
     .usage = "[--valid-for T] SESSION NAME",
     .sets = { { url_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct url_args),
@@ -179,7 +179,7 @@ static const struct command *const storage_commands[] = { &ls_command, &get_comm
 
 const struct command cmd_storage = {
     .name = "storage",
-    .summary = "List, copy, share and remove files that programs have stored",
+    .summary = "List, copy, share and remove the files stored by programs",
     .usage = "COMMAND",
     .subcommands = storage_commands,
 };

@@ -23,9 +23,9 @@ struct template_args {
 
 static const struct option place_options[] = {
     { "state", 0, OPTION_TEXT, offsetof(struct template_args, state), "DIR", NULL,
-      "the state directory; else that of the settings" },
+      "state directory; default: that of the settings" },
     { "config", 'c', OPTION_TEXT, offsetof(struct template_args, config), "FILE", NULL,
-      "the settings; else $SANDGLASS_CONFIG, else the usual places" },
+      "configuration file; default: $SANDGLASS_CONFIG, else the usual paths" },
     { 0 },
 };
 
@@ -60,7 +60,7 @@ static int import_run(struct cli *cli, const void *args, const struct option_res
     const char *file;
 
     if (given->operands.count != 2)
-        return cli_misuse(cli, "name the template and the archive, - for stdin");
+        return cli_misuse(cli, "template import needs a name and an archive (- for stdin)");
     file = given->operands.items[1];
     state = find_state(args, &config, &err);
     if (!state)
@@ -84,11 +84,10 @@ static int import_run(struct cli *cli, const void *args, const struct option_res
 
 static const struct command template_import_command = {
     .name = "import",
-    .summary = "Make a template from a tar archive, or an image of docker save",
+    .summary = "Create a template from a tar archive or an image of 'docker save'",
     .usage = "[--state DIR] NAME FILE",
-    .details = "FILE may be gzipped; - reads from stdin. Run it as who runs the daemon's launcher: "
-               "root, or\n"
-               "the user of a daemon without root.",
+    .details = "FILE may be gzipped; - reads from stdin. Run the command as the user of the "
+               "daemon's\nlauncher: root, or the user of a daemon without root.",
     .sets = { { place_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct template_args),
     .plain_after = OPERANDS_MIXED,
@@ -159,7 +158,7 @@ static int rm_run(struct cli *cli, const void *args, const struct option_result 
     const char *state;
 
     if (given->operands.count == 0)
-        return cli_misuse(cli, "name the templates to remove");
+        return cli_misuse(cli, "template rm needs the names of templates");
     state = find_state(args, &config, &err);
     if (!state)
         return cli_fail(cli, &err);

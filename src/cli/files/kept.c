@@ -67,21 +67,20 @@ int kept_copy_out(struct cli *cli, const char *session, const char *inside, cons
         if (!str_equal(err->name, "nothing_kept"))
             return -1;
         *err = ended;
-        return error_hint(err, "nothing was kept of it; the files of a session with --keep-files "
-                               "can be copied after its end");
+        return error_hint(
+            err, "no files were kept; a session with --keep-files keeps its files after its end");
     }
     entry = find_entry(reply.json, plain);
     if (*plain && !entry)
         return error_named(err, ERR_NOT_FOUND, "file_not_found",
-                           "%s, and \"%s\" is not among the files that were kept", ended.message,
-                           plain);
+                           "%s, and \"%s\" is not among the kept files", ended.message, plain);
     if (*plain && (!path || !str_equal(field_text(entry, "type", ""), "file")))
         return error_set(err, ERR_INVALID,
-                         "%s: of the files that were kept, copy one, or all of them with %s:.",
-                         ended.message, session);
+                         "%s: copy one of the kept files, or all of them with %s:.", ended.message,
+                         session);
     result = *plain ? copy_file(cli, session, plain, path, err) : copy_all(cli, session, path, err);
     if (result == 0)
-        cli_note("%s: copied from the files that were kept at %s", ended.message,
+        cli_note("%s: copied from the files kept at %s", ended.message,
                  field_text(reply.json, "kept_at", "its end"));
     return result;
 }

@@ -254,7 +254,7 @@ int transfer_unpack(struct cli *cli, const char *target, const char *path, struc
     int result;
 
     if (mkdir(path, 0777) < 0 && errno != EEXIST)
-        return error_sys(err, "make %s", path);
+        return error_sys(err, "create %s", path);
     if (tree_unpack_start(&child, path, err) < 0)
         return -1;
     result = transfer_receive_into(cli, target, child.fd, err);

@@ -17,7 +17,7 @@ static int start(struct tree_child *child, bool writes, int (*work)(const char *
     int inner;
 
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return error_sys(err, "make a pipe");
+        return error_sys(err, "create a pipe");
     inner = writes ? ends[1] : ends[0];
     child->fd = writes ? ends[0] : ends[1];
     (void)fflush(NULL);

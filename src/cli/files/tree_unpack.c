@@ -80,13 +80,13 @@ static const char *find_problem(struct unpacking *unpacking, const struct tar_me
     const char *problem = NULL;
 
     if (member->has_nul || member->is_too_long || member->is_sparse)
-        return "its name or kind is not supported";
+        return "unsupported name or type";
     problem = tar_clean_path(member->path, unpacking->path);
     if (problem || member->type == TAR_FILE || member->type == TAR_DIRECTORY)
         return problem;
     if (member->type == TAR_LINK)
         return tar_link_problem(unpacking->path, member->link);
-    return "it is neither a file nor a directory nor a link";
+    return "not a file, directory or link";
 }
 
 static int make_directory(struct unpacking *unpacking, const struct tar_member *member)

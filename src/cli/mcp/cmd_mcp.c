@@ -14,7 +14,7 @@ struct mcp_args {
 
 static const struct option mcp_options[] = {
     { "backend", 0, OPTION_TEXT, offsetof(struct mcp_args, backend), "NAME", NULL,
-      "of the private daemon, if one has to be started" },
+      "backend of the private daemon, if one is started" },
     { 0 },
 };
 
@@ -49,11 +49,11 @@ const struct command cmd_mcp = {
     .name = "mcp",
     .summary = "Serve the Model Context Protocol on stdio",
     .usage = "[--backend NAME] | install",
-    .details =
-        "For clients that start their servers themselves: messages come on stdin and go to "
-        "stdout. All\ncalls share one session, which is made when a tool first needs it. Whatever "
-        "was made is gone\nwhen the client goes, however it goes. Without a daemon, and without "
-        "--url, a private one is\nstarted. Over HTTP the same server is at /mcp of the daemon.",
+    .details = "For clients that start their servers themselves: messages come on stdin and go to "
+               "stdout. All\ncalls share one session, which is created when a tool first needs it. "
+               "All sessions of the\nclient are removed when it disconnects or dies. Without a "
+               "running daemon and without --url a\nprivate daemon is started. The daemon serves "
+               "the same protocol over HTTP at /mcp.",
     .sets = { { mcp_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct mcp_args),
     .plain_after = OPERANDS_MIXED,

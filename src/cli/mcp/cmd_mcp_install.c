@@ -24,9 +24,9 @@ struct install_args {
 
 static const struct option install_options[] = {
     { "write", 0, OPTION_TEXT, offsetof(struct install_args, write), "CLIENT", CLIENTS,
-      "put it into the configuration of this client; the rest of the file stays" },
+      "write the entry into the configuration of this client; the rest of the file is kept" },
     { "name", 0, OPTION_TEXT, offsetof(struct install_args, name), "NAME", NULL,
-      "how the client calls the server (sandglass)" },
+      "name of the server in the client; default sandglass" },
     { 0 },
 };
 
@@ -70,7 +70,7 @@ static int write_entry(struct cli *cli, const char *client, const struct mcp_ent
         json_decref(document);
         return code;
     }
-    line = xasprintf("%s: %s %s; start %s again\n", entry->name, words[change], path, kind->title);
+    line = xasprintf("%s: %s %s; restart %s\n", entry->name, words[change], path, kind->title);
     return cli_print(cli, line, strlen(line));
 }
 
@@ -131,7 +131,7 @@ static int install_run(struct cli *cli, const void *given_args, const struct opt
     };
 
     if (!is_plain(entry.name))
-        return cli_misuse(cli, "--name has to be letters, digits, - and _");
+        return cli_misuse(cli, "--name must consist of letters, digits, - and _");
     if (given->operands.count > 1 || (client && !mcp_client_kind_find(client)))
         return cli_misuse(cli, "install takes one client: " CLIENTS);
     if (args->write)
@@ -143,9 +143,9 @@ const struct command cmd_mcp_install = {
     .name = "install",
     .summary = "Print or write the configuration of MCP clients",
     .usage = "[CLIENT] | --write CLIENT",
-    .details = "Without --write nothing is changed: what has to stand in which file is printed, "
-               "for all known\nclients or for one. With --url the server works with that daemon. "
-               "A file that cannot be read as\nit should be is left alone.",
+    .details = "Without --write the command only prints the entry and the file that it belongs in, "
+               "for all\nknown clients or for one. With --url the server uses that daemon. A file "
+               "that cannot be parsed\nis left unchanged.",
     .sets = { { install_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct install_args),
     .plain_after = OPERANDS_MIXED,

@@ -61,7 +61,7 @@ struct call_args {
 
 static const struct option call_options[] = {
     { "session", 's', OPTION_TEXT, offsetof(struct call_args, session), "ID", NULL,
-      "where; tools that find their session themselves need none" },
+      "session of the call; tools that find their session themselves need none" },
     { 0 },
 };
 
@@ -127,10 +127,10 @@ static int call_run(struct cli *cli, const void *given_args, const struct option
 
 static const struct command call_command = {
     .name = "call",
-    .summary = "Call a tool as a model would and print its answer",
+    .summary = "Call a tool as a model would and print its result",
     .usage = "[--session ID] TOOL [JSON|-]",
-    .details = "The arguments are a JSON object, - reads it from stdin. Exit code 1 when the tool "
-               "says that it\nfailed.",
+    .details = "The arguments are a JSON object; - reads it from stdin. Exit code 1 if the tool "
+               "reports a\nfailure.",
     .sets = { { call_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct call_args),
     .plain_after = OPERANDS_MIXED,
@@ -141,7 +141,7 @@ static const struct command *const tools_commands[] = { &ls_command, &call_comma
 
 const struct command cmd_tools = {
     .name = "tools",
-    .summary = "List the tools of a model, or call one",
+    .summary = "List the tools for models, or call one",
     .usage = "COMMAND",
     .subcommands = tools_commands,
 };

@@ -47,7 +47,7 @@ char *mcp_client_path(const struct mcp_client_kind *kind, struct error *err)
     if (kind->in_config_dir && !str_is_empty(config))
         return path_join(config, kind->file);
     if (str_is_empty(home)) {
-        error_set(err, ERR_INVALID, "HOME is not set, so there is no place for %s", kind->file);
+        error_set(err, ERR_INVALID, "HOME is not set, so the path of %s is unknown", kind->file);
         return NULL;
     }
     return xasprintf("%s/%s%s", home, kind->in_config_dir ? ".config/" : "", kind->file);
@@ -114,7 +114,7 @@ static int read_file(const char *path, struct buffer *out, struct error *err)
     if (fd_read_all(fd, out) == 0)
         return 0;
     if (errno == EFBIG)
-        return error_set(err, ERR_TOO_LARGE, "%s is too large for a configuration", path);
+        return error_set(err, ERR_TOO_LARGE, "%s is too large for a configuration file", path);
     return error_sys(err, "read %s", path);
 }
 
@@ -153,7 +153,7 @@ static int replace_file(const char *path, const struct buffer *text, struct erro
         return -1;
     fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
-        return error_sys(err, "write beside %s", target);
+        return error_sys(err, "write a temporary file beside %s", target);
     copy_rights(fd, target);
     if (fd_write_all(fd, text->data, text->length) == 0 && fsync(fd) == 0 &&
         rename(temporary, target) == 0)
@@ -168,8 +168,8 @@ static int replace_file(const char *path, const struct buffer *text, struct erro
 static int refuse_file(const char *path, const char *why, struct error *err)
 {
     error_named(err, ERR_INVALID, "malformed_file", "%s was not changed: %s", path, why);
-    return error_hint(err, "mend the file, or add the entry by hand: 'sandglass mcp install' "
-                           "prints it");
+    return error_hint(
+        err, "correct the file, or add the entry by hand: 'sandglass mcp install' prints it");
 }
 
 static json_t *read_document(const char *path, const struct buffer *text, struct error *err)
@@ -183,7 +183,7 @@ static json_t *read_document(const char *path, const struct buffer *text, struct
                           JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
     if (!document) {
         scoped(free) char *why =
-            xasprintf("it is not plain JSON, line %d: %s", problem.line, problem.text);
+            xasprintf("it is not valid JSON, line %d: %s", problem.line, problem.text);
 
         refuse_file(path, why, err);
     } else if (!json_is_object(document)) {
@@ -251,7 +251,7 @@ static int write_toml(const struct mcp_entry *entry, const char *path, struct bu
     const char *text;
 
     if (old->length > 0 && !str_is_utf8((const char *)old->data, old->length))
-        return refuse_file(path, "it is not text in UTF-8", err);
+        return refuse_file(path, "it is not UTF-8 text", err);
     put_toml(entry, &added);
     text = old->length ? buffer_text(old) : "";
     *out_change = strstr(text, buffer_text(&added)) ? MCP_UNCHANGED : MCP_ADDED;
@@ -262,7 +262,7 @@ static int write_toml(const struct mcp_entry *entry, const char *path, struct bu
     if (old->length > 0)
         buffer_append_text(old, old->data[old->length - 1] == '\n' ? "\n" : "\n\n");
     if (buffer_append(old, added.data, added.length) < 0)
-        return error_set(err, ERR_TOO_LARGE, "%s is too large for a configuration", path);
+        return error_set(err, ERR_TOO_LARGE, "%s is too large for a configuration file", path);
     return replace_file(path, old, err);
 }
 

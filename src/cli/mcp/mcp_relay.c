@@ -139,7 +139,7 @@ static void fail_asked(struct relay *relay)
         struct json_writer json = JSON_WRITER(&text);
 
         jsonrpc_write_error(&json, asked->id, JSONRPC_INTERNAL_ERROR,
-                            "the daemon went away while this was under way; ask again", NULL);
+                            "the daemon disconnected during the call; try again", NULL);
         asked_free(asked);
         send_line(relay, text.data, text.length);
     }

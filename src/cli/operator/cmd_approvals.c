@@ -21,9 +21,10 @@ struct ls_args {
 
 static const struct option ls_options[] = {
     { "state", 0, OPTION_TEXT, offsetof(struct ls_args, state), "STATE",
-      "pending approved denied expired cancelled all", "those in this state instead of pending" },
+      "pending approved denied expired cancelled all",
+      "list approvals in this state instead of pending" },
     { "session", 0, OPTION_TEXT, offsetof(struct ls_args, session), "ID", NULL,
-      "only those of this session" },
+      "list approvals of this session only" },
     { 0 },
 };
 
@@ -93,12 +94,12 @@ static int ls_run(struct cli *cli, const void *given_args, const struct option_r
 
 static const struct command ls_command = {
     .name = "ls",
-    .summary = "List what waits for a decision",
+    .summary = "List approvals, by default those that are pending",
     .usage = "[--state STATE] [--session ID]",
-    .details = "In a pipe each line has these columns, separated by tabs, '-' where there is "
-               "nothing:\n  approval state session owner flavor usd_hour usd_window expires_at "
-               "decided_by question\nWithout authentication a caller who is nobody sees those of "
-               "all owners; with it, an approver does.",
+    .details = "In a pipe each line has these columns, separated by tabs, '-' for an empty one:\n  "
+               "approval state session owner flavor usd_hour usd_window expires_at decided_by "
+               "question\nWith authentication an approver sees the approvals of all owners; "
+               "without it, every caller\nthat names no owner does.",
     .sets = { { ls_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct ls_args),
     .plain_after = OPERANDS_MIXED,
@@ -115,13 +116,13 @@ struct decide_args {
 
 static const struct option reason_options[] = {
     { "reason", 'm', OPTION_TEXT, offsetof(struct decide_args, reason), "TEXT", NULL,
-      "told to whoever asked" },
+      "reason reported to the requester" },
     { 0 },
 };
 
 static const struct option scope_options[] = {
     { "session", 0, OPTION_FLAG, offsetof(struct decide_args, session), NULL, NULL,
-      "for all of the session, not for one sandbox" },
+      "approve for the whole session instead of one sandbox" },
     { 0 },
 };
 
@@ -136,7 +137,7 @@ static int decide_run(struct cli *cli, const void *given_args, const struct opti
     struct error err;
 
     if (given->operands.count != 1)
-        return cli_misuse(cli, "%s needs one approval", cli->command->name);
+        return cli_misuse(cli, "%s needs exactly one approval", cli->command->name);
     id = url_encode(given->operands.items[0]);
     target = xasprintf("/api/v1/approvals/%s", id);
     json_begin_object(&json, NULL);
@@ -156,7 +157,7 @@ static int decide_run(struct cli *cli, const void *given_args, const struct opti
 
 static const struct command approve_command = {
     .name = "approve",
-    .summary = "Approve it: the sandbox is made in place of the one there is",
+    .summary = "Approve a request: the new sandbox replaces the current one",
     .usage = "[--session] [--reason TEXT] APPROVAL",
     .sets = { { scope_options, 0, "Options" }, { reason_options, 0, "Why" }, COMMON_OPTIONS },
     .args_size = sizeof(struct decide_args),
@@ -166,7 +167,7 @@ static const struct command approve_command = {
 
 static const struct command deny_command = {
     .name = "deny",
-    .summary = "Deny it: nothing changes",
+    .summary = "Deny a request: the session keeps its sandbox",
     .usage = "[--reason TEXT] APPROVAL",
     .sets = { { reason_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct decide_args),
@@ -179,7 +180,7 @@ static const struct command *const approvals_commands[] = { &ls_command, &approv
 
 const struct command cmd_approvals = {
     .name = "approvals",
-    .summary = "Decide about sandboxes that need an approval",
+    .summary = "List and decide requests that need an approval",
     .usage = "COMMAND",
     .subcommands = approvals_commands,
 };

@@ -16,7 +16,7 @@ struct audit_args {
 
 static const struct option verify_options[] = {
     { "config", 'c', OPTION_TEXT, offsetof(struct audit_args, config), "FILE", NULL,
-      "the settings, which say where the log is" },
+      "configuration file that names the audit log" },
     { 0 },
 };
 
@@ -58,17 +58,18 @@ static void tell_state(struct report *report, const struct audit_summary *summar
 
     buffer_appendf(&report->text, "%llu lines, numbers %llu to %llu, %s\n",
                    (unsigned long long)summary->lines, (unsigned long long)summary->first,
-                   (unsigned long long)summary->last, is_whole ? "all good" : "none was changed");
+                   (unsigned long long)summary->last,
+                   is_whole ? "complete and unchanged" : "unchanged");
     if (summary->interruptions)
         buffer_appendf(&report->text,
                        "the daemon was killed %llu times: %llu lines were added from the store "
-                       "afterwards; requests of those moments may be missing\n",
+                       "afterwards; requests made just before may be missing\n",
                        (unsigned long long)summary->interruptions,
                        (unsigned long long)summary->recovered);
     if (summary->is_open)
         buffer_append_text(&report->text,
-                           "the log has no end: a daemon is writing it, or was killed; "
-                           "then its next start adds what is missing\n");
+                           "the log has no end mark: a daemon is writing it, or was killed; in "
+                           "that case its next start adds the missing lines\n");
 }
 
 static int verify(struct report *report, const char *const *paths, size_t count,
@@ -129,9 +130,9 @@ static int verify_run(struct cli *cli, const void *given_args, const struct opti
 
 static const struct command verify_command = {
     .name = "verify",
-    .summary = "Find what was changed in the audit log, if anything was",
+    .summary = "Verify that no line of the audit log was changed",
     .usage = "[FILE...]",
-    .details = "Logs that were rotated are given oldest first. Exit code 1: something was changed.",
+    .details = "Give rotated logs oldest first. Exit code 1: a line was changed or is missing.",
     .sets = { { verify_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct audit_args),
     .plain_after = OPERANDS_MIXED,
@@ -143,7 +144,7 @@ static const struct command *const audit_commands[] = { &verify_command, NULL };
 
 const struct command cmd_audit = {
     .name = "audit",
-    .summary = "Check the audit log",
+    .summary = "Verify the audit log",
     .usage = "COMMAND",
     .subcommands = audit_commands,
 };

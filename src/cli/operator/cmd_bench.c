@@ -23,9 +23,9 @@ struct bench_args {
 
 static const struct option bench_options[] = {
     { "duration", 'd', OPTION_DURATION, offsetof(struct bench_args, duration), "T", NULL,
-      "how long to measure one thing after the other; 10s unless given" },
+      "total time of the measurements; default 10s" },
     { "private", 'p', OPTION_FLAG, offsetof(struct bench_args, private), NULL, NULL,
-      "measure a daemon of its own, with a pool, although one is running" },
+      "start a private daemon with a pool, even if a daemon is running" },
     { 0 },
 };
 
@@ -251,8 +251,7 @@ static int bench_run(struct cli *cli, const void *given_args, const struct optio
     if (duration_ms < 100 || duration_ms > 600 * 1000)
         return cli_misuse(cli, "--duration must be between 100ms and 10m, not %s", args->duration);
     if (args->private && cli->url_was_given)
-        return cli_misuse(cli, "--private measures a daemon of its own, not the one at %s",
-                          cli->url);
+        return cli_misuse(cli, "--private and --url exclude each other (--url is %s)", cli->url);
     if (args->private || (!cli->url_was_given && cli_nobody_listens(cli)))
         return measure_privately(cli, (double)duration_ms / 1000);
     return measure_and_show(cli, (double)duration_ms / 1000);
@@ -262,12 +261,11 @@ const struct command cmd_bench = {
     .name = "bench",
     .summary = "Measure how fast sandboxes are on this machine",
     .usage = "[--duration T] [--private]",
-    .details =
-        "Measures the daemon that is running, or one of its own with the default settings when "
-        "there is\nnone, and plain processes in between: F0 is posix_spawn and wait of "
-        "/bin/true. Ratios to it can\nbe compared between machines, times cannot. The sessions "
-        "that it makes are removed again.\nscripts/bench of the source measures more, and other "
-        "tools beside it.",
+    .details = "Measures the running daemon, or a private one with the default settings if none is "
+               "running,\nalternating with plain processes: F0 is posix_spawn and wait of "
+               "/bin/true. Ratios to F0 can be\ncompared between machines, times cannot. The "
+               "command removes the sessions that it creates.\nscripts/bench in the source tree "
+               "measures more, and other tools for comparison.",
     .sets = { { bench_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct bench_args),
     .plain_after = OPERANDS_MIXED,

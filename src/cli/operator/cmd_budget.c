@@ -19,11 +19,11 @@ struct budget_args {
 
 static const struct option budget_options[] = {
     { "cap", 0, OPTION_NUMBER, offsetof(struct budget_args, cap), "USD", NULL,
-      "what it may spend without a person who approves it" },
+      "amount that may be spent without an approval" },
     { "auto-approve", 0, OPTION_TEXT, offsetof(struct budget_args, auto_approve), "on|off",
       "on off", "approve automatically whatever fits under the cap of the session" },
     { "owner", 0, OPTION_TEXT, offsetof(struct budget_args, owner), "NAME", NULL,
-      "of this owner instead of a session; for approvers" },
+      "budget of this owner instead of a session; approvers only" },
     { 0 },
 };
 
@@ -87,7 +87,7 @@ static int budget_run(struct cli *cli, const void *given_args, const struct opti
     struct error err;
 
     if (given->operands.count > 1 || (given->operands.count && args->owner))
-        return cli_misuse(cli, "budget is of one session or of one owner");
+        return cli_misuse(cli, "budget needs either a session or --owner");
     if (args->auto_approve && !given->operands.count)
         return cli_misuse(cli, "--auto-approve needs a session");
     target = budget_target(args, &given->operands);
@@ -102,7 +102,7 @@ const struct command cmd_budget = {
     .name = "budget",
     .summary = "Show or change what a session or an owner may spend",
     .usage = "[--cap USD] [--auto-approve on|off] [SESSION | --owner NAME]",
-    .details = "Without a session: of the caller, for all of their sessions together.",
+    .details = "Without a session: the budget of the caller, over all of their sessions.",
     .sets = { { budget_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct budget_args),
     .plain_after = OPERANDS_MIXED,

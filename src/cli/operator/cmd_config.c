@@ -19,8 +19,8 @@ struct config_args {
 
 static const struct option file_options[] = {
     { "config", 'c', OPTION_TEXT, offsetof(struct config_args, config), "FILE", NULL,
-      "the settings; else $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
-      "~/.config/sandglass/sandglass.yaml, whichever there is" },
+      "configuration file; default: $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
+      "~/.config/sandglass/sandglass.yaml, whichever exists" },
     { 0 },
 };
 
@@ -30,7 +30,7 @@ static int load(struct cli *cli, const struct config_args *args, const struct op
     struct error err;
 
     if (given->operands.count > 1 || (given->operands.count && args->config))
-        return cli_misuse(cli, "%s takes one file", cli->command->name);
+        return cli_misuse(cli, "%s takes at most one file", cli->command->name);
     if (config_load(config, given->operands.count ? given->operands.items[0] : args->config, &err) <
         0)
         return cli_fail(cli, &err);
@@ -53,7 +53,7 @@ static int show_run(struct cli *cli, const void *args, const struct option_resul
 
 static const struct command config_show_command = {
     .name = "show",
-    .summary = "Show the effective settings and where each came from",
+    .summary = "Show the effective settings and the origin of each",
     .usage = "[--config F | FILE]",
     .sets = { { file_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct config_args),
@@ -83,10 +83,10 @@ static int check_run(struct cli *cli, const void *args, const struct option_resu
 
 static const struct command config_check_command = {
     .name = "check",
-    .summary = "Say whether the daemon would start with these settings",
+    .summary = "Check whether the daemon would start with these settings",
     .usage = "[--config F | FILE]",
-    .details = "The same questions that 'serve' asks before it starts: values, backend, template, "
-               "files of\nkeys and certificates, directories. Nothing is made.",
+    .details = "Runs the checks of 'serve': values, backend, template, key and certificate "
+               "files,\ndirectories. Creates nothing.",
     .sets = { { file_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct config_args),
     .plain_after = OPERANDS_MIXED,
@@ -134,7 +134,7 @@ static int describe_run(struct cli *cli, const void *given_args, const struct op
 
 static const struct option describe_options[] = {
     { "man", 0, OPTION_FLAG, offsetof(struct config_args, man), NULL, NULL,
-      "as a section of the manual page" },
+      "print a section of the manual page" },
     { 0 },
 };
 

@@ -16,10 +16,10 @@ struct doctor_args {
 
 static const struct option doctor_options[] = {
     { "store", 0, OPTION_FLAG, offsetof(struct doctor_args, store), NULL, NULL,
-      "check the whole database too, with its log and the output beside it" },
+      "check the whole database too, with its redo log and stored output" },
     { "config", 'c', OPTION_TEXT, offsetof(struct doctor_args, config), "FILE", NULL,
-      "the settings; else $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
-      "~/.config/sandglass/sandglass.yaml, whichever there is" },
+      "configuration file; default: $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
+      "~/.config/sandglass/sandglass.yaml, whichever exists" },
     { 0 },
 };
 
@@ -92,7 +92,7 @@ static void report_end(struct report *report)
         json_end_object(&report->json);
         buffer_append_byte(&report->text, '\n');
     } else {
-        buffer_appendf(&report->text, "\n%s: %u ok, %u to improve, %u in the way\n",
+        buffer_appendf(&report->text, "\n%s: %u ok, %u warnings, %u failures\n",
                        runs ? "Sandglass can run here" : "Sandglass cannot run here",
                        report->counts[FINDING_OK], report->counts[FINDING_WARN],
                        report->counts[FINDING_FAIL]);
@@ -132,10 +132,10 @@ static int doctor_run(struct cli *cli, const void *given_args, const struct opti
 
 const struct command cmd_doctor = {
     .name = "doctor",
-    .summary = "Say what this host allows and how to get the rest",
+    .summary = "Check what this host supports and how to enable the rest",
     .usage = "[--store] [--config F]",
-    .details = "Each line is ok, warn (Sandglass runs, with less) or fail (it does not run); exit "
-               "code 1\nwhen there is a fail.",
+    .details = "Each line is ok, warn (Sandglass runs with restrictions) or fail (it does not "
+               "run). Exit\ncode 1 if any line is a fail.",
     .sets = { { doctor_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct doctor_args),
     .plain_after = OPERANDS_MIXED,

@@ -64,11 +64,11 @@ static int flavors_run(struct cli *cli, const void *args UNUSED, const struct op
 
 const struct command cmd_flavors = {
     .name = "flavors",
-    .summary = "List the sandboxes there are to ask for, and what they cost",
+    .summary = "List the available flavors of sandboxes and their prices",
     .usage = "",
-    .details = "In a pipe each line has these columns, separated by tabs, '-' where there is "
-               "nothing:\n  flavor memory cpus disk pids gpus usd_hour approval available\n"
-               "'sandglass session sandbox --flavor NAME SESSION' asks for one.",
+    .details = "In a pipe each line has these columns, separated by tabs, '-' for an empty one:\n  "
+               "flavor memory cpus disk pids gpus usd_hour approval available\n'sandglass session "
+               "sandbox --flavor NAME SESSION' requests one.",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct flavors_args),
     .plain_after = OPERANDS_MIXED,

@@ -29,18 +29,19 @@ struct key_args {
 
 static const struct option place_options[] = {
     { "config", 'c', OPTION_TEXT, PLACE(config), "FILE", NULL,
-      "the settings; else $SANDGLASS_CONFIG, else the usual places" },
+      "configuration file; default: $SANDGLASS_CONFIG, else the usual paths" },
     { "keys-file", 0, OPTION_TEXT, PLACE(file), "FILE", NULL,
-      "the file of keys; else the setting auth.keys_file" },
+      "key file; default: the setting auth.keys_file" },
     { 0 },
 };
 
 static const struct option create_options[] = {
     { "principal", 'p', OPTION_TEXT, PLACE(principal), "NAME", NULL,
-      "who the key belongs to, and so the owner of the sessions made with it" },
+      "principal of the key and owner of the sessions created with it" },
     { "role", 'r', OPTION_LIST, PLACE(roles), "ROLE", "user approver admin delegate",
-      "what it may do, besides using its own sessions; may be repeated" },
-    { "expires", 0, OPTION_DURATION, PLACE(expires), "TIME", NULL, "when it ends, from now on" },
+      "role of the key, beyond using its own sessions; may be repeated" },
+    { "expires", 0, OPTION_DURATION, PLACE(expires), "TIME", NULL,
+      "time from now until the key expires" },
     { 0 },
 };
 
@@ -58,7 +59,7 @@ static int find_place(const struct key_args *args, struct key_place *place, stru
     if (config_load(&config, args->config, err) < 0)
         return -1;
     if (!args->file && !*config.auth.keys_file) {
-        error_set(err, ERR_INVALID, "which file of keys is not known");
+        error_set(err, ERR_INVALID, "the path of the key file is not known");
         return error_hint(err, "give --keys-file, or set auth.keys_file in the configuration");
     }
     if (identity_find(config.user, &place->reader, err) < 0)
@@ -80,7 +81,7 @@ static int read_roles(const struct text_list *names, unsigned *out_roles, struct
 
         if (!role)
             return error_set(err, ERR_INVALID,
-                             "\"%s\" is no role: there are user, approver, admin and delegate",
+                             "unknown role \"%s\" (expected user, approver, admin or delegate)",
                              names->items[i]);
         *out_roles |= role;
     }
@@ -140,7 +141,7 @@ static int create_run(struct cli *cli, const void *given_args, const struct opti
     if (given->operands.count)
         return cli_misuse(cli, "create takes no operand: \"%s\"", given->operands.items[0]);
     if (str_is_empty(args->principal) || !owner_is_valid(args->principal))
-        return cli_misuse(cli, "--principal has to name who the key is for");
+        return cli_misuse(cli, "--principal is required: the principal that the key is for");
     if (find_place(args, &place, &err) < 0)
         return cli_fail(cli, &err);
     result = add_key(args, &place, id, text, &err);
@@ -154,7 +155,7 @@ static int create_run(struct cli *cli, const void *given_args, const struct opti
 
 static const struct command create_command = {
     .name = "create",
-    .summary = "Make a key and show it, once",
+    .summary = "Create a key and print it, once",
     .usage = "--principal NAME [--role ROLE]... [--expires TIME]",
     .sets = { { create_options, 0, "Options" }, { place_options, 0, "Where" }, COMMON_OPTIONS },
     .args_size = sizeof(struct key_args),
@@ -271,7 +272,7 @@ static int ls_run(struct cli *cli, const void *given_args, const struct option_r
     if (result < 0)
         return cli_fail(cli, &err);
     if (set.damaged_count)
-        cli_note("%zu lines of the file cannot be read", set.damaged_count);
+        cli_note("%zu lines of the key file are invalid", set.damaged_count);
     uses = ask_last_uses(cli);
     return cli->json ? print_json(cli, &set, uses) : print_table(cli, &set, uses);
 }
@@ -300,7 +301,7 @@ static int revoke_keys(const struct key_place *place, const struct text_list *id
         struct api_key *key = key_set_by_id(&set, ids->items[i]);
 
         if (!key)
-            return error_set(err, ERR_NOT_FOUND, "there is no key %.80s", ids->items[i]);
+            return error_set(err, ERR_NOT_FOUND, "unknown key %.80s", ids->items[i]);
         if (!key->revoked_us)
             key->revoked_us = clock_wall_us(&clock_system);
     }
@@ -314,7 +315,7 @@ static int revoke_run(struct cli *cli, const void *given_args, const struct opti
     int result;
 
     if (!given->operands.count)
-        return cli_misuse(cli, "revoke needs the id of a key");
+        return cli_misuse(cli, "revoke needs a key id");
     if (find_place(given_args, &place, &err) < 0)
         return cli_fail(cli, &err);
     result = revoke_keys(&place, &given->operands, &err);
@@ -326,9 +327,10 @@ static int revoke_run(struct cli *cli, const void *given_args, const struct opti
 
 static const struct command revoke_command = {
     .name = "revoke",
-    .summary = "End keys for good",
+    .summary = "Revoke keys permanently",
     .usage = "KEY-ID...",
-    .details = "New requests with them are refused within a second; answers that stream go on.",
+    .details =
+        "New requests with a revoked key are refused within a second; running streams continue.",
     .sets = { { place_options, 0, "Where" }, COMMON_OPTIONS },
     .args_size = sizeof(struct key_args),
     .plain_after = OPERANDS_MIXED,
@@ -344,7 +346,7 @@ static const struct command *const key_commands[] = {
 
 const struct command cmd_key = {
     .name = "key",
-    .summary = "Make, list and revoke API keys",
+    .summary = "Create, list and revoke API keys",
     .usage = "COMMAND",
     .subcommands = key_commands,
 };

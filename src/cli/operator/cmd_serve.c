@@ -20,15 +20,15 @@ struct serve_args {
 
 static const struct option serve_options[] = {
     { "config", 'c', OPTION_TEXT, PLACE(config), "FILE", NULL,
-      "the settings; else $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
-      "~/.config/sandglass/sandglass.yaml, whichever there is" },
-    { "state", 0, OPTION_TEXT, PLACE(state), "DIR", NULL, "where it keeps what it must remember" },
+      "configuration file; default: $SANDGLASS_CONFIG, /etc/sandglass/sandglass.yaml or "
+      "~/.config/sandglass/sandglass.yaml, whichever exists" },
+    { "state", 0, OPTION_TEXT, PLACE(state), "DIR", NULL, "state directory" },
     { "listen", 0, OPTION_LIST, PLACE(listen), "ADDR", NULL,
       "unix:PATH or HOST:PORT; may be repeated" },
     { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL,
-      "which walls: native, direct and the like" },
+      "backend: native, direct and the like" },
     { "set", 0, OPTION_PAIRS, PLACE(set), "KEY=VALUE", NULL,
-      "any other setting, over the file; may be repeated" },
+      "override a setting of the file; may be repeated" },
     { 0 },
 };
 
@@ -77,8 +77,8 @@ const struct command cmd_serve = {
     .name = "serve",
     .summary = "Run the daemon",
     .usage = "[--config F] [--state DIR] [--listen ADDR]... [--backend NAME] [--set KEY=VALUE]...",
-    .details = "It stays in the foreground and ends on TERM or INT. 'sandglass config describe' "
-               "lists the\nsettings.",
+    .details = "Stays in the foreground and ends on TERM or INT. 'sandglass config describe' lists "
+               "the\nsettings.",
     .sets = { { serve_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct serve_args),
     .plain_after = OPERANDS_MIXED,

@@ -29,7 +29,7 @@ struct store_args {
       offsetof(struct store_args, config),                                        \
       "FILE",                                                                     \
       NULL,                                                                       \
-      "the settings, which say where the state directory is" },                   \
+      "configuration file that names the state directory" },                      \
     {                                                                             \
         "state", 0, OPTION_TEXT, offsetof(struct store_args, state), "DIR", NULL, \
             "the state directory"                                                 \
@@ -39,7 +39,7 @@ static const struct option store_options[] = { STORE_OPTIONS, { 0 } };
 
 static const struct option repair_options[] = {
     { "accept-loss", 0, OPTION_FLAG, offsetof(struct store_args, accept_loss), NULL, NULL,
-      "go on without the commits that a damaged redo log has lost" },
+      "continue without the commits that a damaged redo log has lost" },
     STORE_OPTIONS,
     { 0 },
 };
@@ -78,8 +78,8 @@ static int print_text(struct cli *cli, const struct store_report *report, const 
     json_array_foreach(report->findings, i, finding)
         buffer_appendf(&text, "%s: %s\n", path, json_string_value(finding));
     if (!report->check.findings)
-        buffer_appendf(&text, "%s: %llu sessions, %llu executions, %llu events, all good\n", path,
-                       (unsigned long long)report->check.sessions,
+        buffer_appendf(&text, "%s: %llu sessions, %llu executions, %llu events, no damage found\n",
+                       path, (unsigned long long)report->check.sessions,
                        (unsigned long long)report->check.executions,
                        (unsigned long long)report->check.events);
     return cli_print(cli, text.data, text.length);
@@ -104,7 +104,7 @@ static int check_run(struct cli *cli, const void *given_args, const struct optio
     int code;
 
     if (given->operands.count > 1)
-        return cli_misuse(cli, "store check takes one file");
+        return cli_misuse(cli, "store check takes at most one file");
     if (!given->operands.count && find_place(given_args, &place, &err) < 0)
         return cli_fail(cli, &err);
     path = given->operands.count ? given->operands.items[0] : place.path;
@@ -134,7 +134,7 @@ static int backup_run(struct cli *cli, const void *args, const struct option_res
     struct error err = { 0 };
 
     if (given->operands.count != 1)
-        return cli_misuse(cli, "store backup takes the name of a new file");
+        return cli_misuse(cli, "store backup needs the name of a new file");
     if (find_place(args, &place, &err) < 0 ||
         store_backup(place.path, given->operands.items[0], &err) < 0)
         return cli_fail(cli, &err);
@@ -176,7 +176,7 @@ static int restore_run(struct cli *cli, const void *args, const struct option_re
     int result;
 
     if (given->operands.count != 1)
-        return cli_misuse(cli, "store restore takes the file of a backup");
+        return cli_misuse(cli, "store restore needs a backup file");
     if (find_place(args, &place, &err) < 0 || check_copy(given->operands.items[0], &err) < 0)
         return cli_fail(cli, &err);
     lock = lock_place(&place, &info, &err);
@@ -186,8 +186,8 @@ static int restore_run(struct cli *cli, const void *args, const struct option_re
     store_unlock(lock);
     if (result < 0)
         return cli_fail(cli, &err);
-    cli_note("files that were there have names that end in .replaced now; sandboxes that the copy "
-             "does not know are leftovers: sandglass sweep");
+    cli_note("the replaced files were renamed to *.replaced; sandboxes that the backup does not "
+             "know are leftovers: run 'sandglass sweep'");
     return say(cli, "restored", place.path);
 }
 
@@ -217,8 +217,8 @@ static int repair_run(struct cli *cli, const void *given_args,
     int result;
 
     if (!args->accept_loss)
-        return cli_misuse(cli, "store repair needs --accept-loss: what was lost stays lost; "
-                               "\"sandglass store check\" says what that is");
+        return cli_misuse(cli, "store repair needs --accept-loss: lost commits stay lost; "
+                               "'sandglass store check' lists them");
     if (find_place(args, &place, &err) < 0)
         return cli_fail(cli, &err);
     lock = lock_place(&place, &info, &err);
@@ -233,10 +233,10 @@ static int repair_run(struct cli *cli, const void *given_args,
 
 static const struct command check_command = {
     .name = "check",
-    .summary = "Find what is damaged in the database, its log and the output beside it",
+    .summary = "Check the database, its redo log and stored output for damage",
     .usage = "[FILE]",
     .details = "Reads everything and changes nothing; a daemon may be running. FILE is a backup. "
-               "Exit code 1:\nsomething is damaged.",
+               "Exit code 1:\ndamage was found.",
     .sets = { { store_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct store_args),
     .plain_after = OPERANDS_MIXED,
@@ -246,10 +246,10 @@ static const struct command check_command = {
 
 static const struct command backup_command = {
     .name = "backup",
-    .summary = "Copy the database into a new file, also while a daemon runs",
+    .summary = "Copy the database to a new file, even while a daemon runs",
     .usage = "FILE",
-    .details = "The copy has everything that was answered before the command was called. Output of "
-               "programs is\nnot in it.",
+    .details = "The copy includes every change acknowledged before the command started. It does "
+               "not include\nthe output of programs.",
     .sets = { { store_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct store_args),
     .plain_after = OPERANDS_MIXED,
@@ -259,7 +259,7 @@ static const struct command backup_command = {
 
 static const struct command restore_command = {
     .name = "restore",
-    .summary = "Put a backup in the place of the database; the daemon must not run",
+    .summary = "Replace the database by a backup; the daemon must be stopped",
     .usage = "FILE",
     .sets = { { store_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct store_args),
@@ -270,9 +270,10 @@ static const struct command restore_command = {
 
 static const struct command repair_command = {
     .name = "repair",
-    .summary = "Go on without what a damaged redo log has lost; the daemon must not run",
+    .summary =
+        "Continue without the commits lost in a damaged redo log; the daemon must be stopped",
     .usage = "--accept-loss",
-    .details = "The damaged files are kept under names that end in .damaged.",
+    .details = "The damaged files are renamed to *.damaged.",
     .sets = { { repair_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct store_args),
     .run = repair_run,

@@ -61,8 +61,8 @@ static void check_kernel(const struct doctor *doctor UNUSED, struct finding *fin
     if (major > KERNEL_MAJOR || (major == KERNEL_MAJOR && minor >= KERNEL_MINOR))
         finding_set(finding, FINDING_OK, NULL, "Linux %s %s", name.release, name.machine);
     else
-        finding_set(finding, FINDING_FAIL, "use a kernel of 5.11 or later",
-                    "Linux %s lacks what Sandglass builds on", name.release);
+        finding_set(finding, FINDING_FAIL, "use Linux 5.11 or later",
+                    "Linux %s lacks features that Sandglass needs", name.release);
 }
 
 static int attempt_namespaces(void)
@@ -78,9 +78,10 @@ static void check_namespaces(const struct doctor *doctor UNUSED, struct finding 
     int number = try_in_child(attempt_namespaces);
 
     if (number == 0)
-        finding_set(finding, FINDING_OK, NULL, "user, mount, pid, net, ipc and uts can be made");
+        finding_set(finding, FINDING_OK, NULL,
+                    "user, mount, pid, net, ipc and uts namespaces can be created");
     else
-        finding_set(finding, FINDING_WARN, native_remedy("namespaces"), "cannot be made: %s",
+        finding_set(finding, FINDING_WARN, native_remedy("namespaces"), "cannot be created: %s",
                     strerror(number));
 }
 
@@ -131,10 +132,10 @@ static void check_overlay(const struct doctor *doctor UNUSED, struct finding *fi
         finding_set(finding, FINDING_OK, NULL, "can be mounted in a user namespace");
     else if (try_in_child(attempt_namespaces))
         finding_set(finding, FINDING_WARN, native_remedy("namespaces"),
-                    "cannot be tried without namespaces");
+                    "not tested: namespaces are not available");
     else
-        finding_set(finding, FINDING_WARN, "modprobe overlay, and a kernel of 5.11 or later",
-                    "cannot be mounted: %s; a template is copied instead", strerror(number));
+        finding_set(finding, FINDING_WARN, "run 'modprobe overlay' and use Linux 5.11 or later",
+                    "cannot be mounted: %s; templates are copied instead", strerror(number));
 }
 
 /* The cgroup of this process, or the root when it is not told. */
@@ -159,11 +160,12 @@ static void check_cgroups_v1(struct finding *finding)
         snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/tasks", controllers[i]);
         if (access(path, W_OK) == 0)
             continue;
-        finding_set(finding, FINDING_WARN,
-                    "run the daemon as root, or boot with systemd.unified_cgroup_hierarchy=1; in a "
-                    "container: mount cgroup v2 writable (--cgroupns=private)",
-                    "no %s controller is ours: limits hold for processes, not for sandboxes",
-                    controllers[i]);
+        finding_set(
+            finding, FINDING_WARN,
+            "run the daemon as root, or boot with systemd.unified_cgroup_hierarchy=1; in a "
+            "container: mount cgroup v2 writable (--cgroupns=private)",
+            "no %s controller is writable: limits apply to single processes, not to sandboxes",
+            controllers[i]);
         return;
     }
     finding_set(finding, FINDING_OK, NULL, "v1 with memory, cpu, pids and freezer");
@@ -188,7 +190,7 @@ static void check_cgroups(const struct doctor *doctor UNUSED, struct finding *fi
     else if (access(path, W_OK) < 0)
         finding_set(finding, FINDING_WARN,
                     "run the daemon as root, or under systemd with Delegate=yes",
-                    "v2 with %s, but %s is not ours", controllers, path);
+                    "v2 with %s, but %s is not writable", controllers, path);
     else
         finding_set(finding, FINDING_OK, NULL, "v2 with %s", controllers);
 }
@@ -200,7 +202,7 @@ static void check_landlock(const struct doctor *doctor UNUSED, struct finding *f
     if (version > 0)
         finding_set(finding, FINDING_OK, NULL, "ABI %ld", version);
     else
-        finding_set(finding, FINDING_WARN, "boot with lsm=landlock on a kernel of 5.13 or later",
+        finding_set(finding, FINDING_WARN, "boot Linux 5.13 or later with lsm=landlock",
                     "not available: %s", strerror(errno));
 }
 
@@ -209,7 +211,7 @@ static void check_seccomp(const struct doctor *doctor UNUSED, struct finding *fi
     unsigned action = SECCOMP_RET_USER_NOTIF;
 
     if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
-        finding_set(finding, FINDING_OK, NULL, "filters with notification");
+        finding_set(finding, FINDING_OK, NULL, "filters with user notification");
     else
         finding_set(finding, FINDING_WARN, "use a kernel with CONFIG_SECCOMP_FILTER",
                     "not available: %s", strerror(errno));
@@ -224,8 +226,8 @@ static void check_files(const struct doctor *doctor UNUSED, struct finding *find
         finding_set(finding, FINDING_OK, NULL, "up to %llu", (unsigned long long)limit.rlim_max);
     else
         finding_set(finding, FINDING_WARN, "ulimit -Hn 65536, or LimitNOFILE=65536 in systemd",
-                    "up to %llu: some %llu sandboxes", (unsigned long long)limit.rlim_max,
-                    (unsigned long long)limit.rlim_max / 8);
+                    "up to %llu, enough for about %llu sandboxes",
+                    (unsigned long long)limit.rlim_max, (unsigned long long)limit.rlim_max / 8);
 }
 
 const struct check host_checks[] = {

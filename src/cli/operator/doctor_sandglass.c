@@ -59,18 +59,19 @@ static void check_directory(const char *path, const char *remedy, struct finding
 static void check_state(const struct doctor *doctor, struct finding *finding)
 {
     if (doctor->config)
-        check_directory(doctor->config->state_dir, "name another one with --state or state_dir",
-                        finding);
+        check_directory(doctor->config->state_dir,
+                        "choose another directory with --state or state_dir", finding);
     else
-        finding_set(finding, FINDING_WARN, NULL, "not known without settings");
+        finding_set(finding, FINDING_WARN, NULL, "not known: the settings are invalid");
 }
 
 static void check_runtime(const struct doctor *doctor, struct finding *finding)
 {
     if (doctor->config)
-        check_directory(doctor->config->runtime_dir, "name another one with runtime_dir", finding);
+        check_directory(doctor->config->runtime_dir, "choose another directory with runtime_dir",
+                        finding);
     else
-        finding_set(finding, FINDING_WARN, NULL, "not known without settings");
+        finding_set(finding, FINDING_WARN, NULL, "not known: the settings are invalid");
 }
 
 static void check_space(const struct doctor *doctor, struct finding *finding)
@@ -90,7 +91,8 @@ static void check_space(const struct doctor *doctor, struct finding *finding)
                 free_bytes < least_bytes  ? FINDING_FAIL
                 : free_bytes < good_bytes ? FINDING_WARN
                                           : FINDING_OK,
-                free_bytes < good_bytes ? "make room, or move state_dir to a larger disk" : NULL,
+                free_bytes < good_bytes ? "free some space, or move state_dir to a larger disk"
+                                        : NULL,
                 "%s free at %s", free_text, part);
 }
 
@@ -117,8 +119,8 @@ static void check_languages(const struct doctor *doctor UNUSED, struct finding *
         finding_set(finding, FINDING_OK, NULL, "python3 and bash");
     else
         finding_set(finding, FINDING_WARN,
-                    "install it here, or use a template that has it: the template 'host' is this "
-                    "host's",
+                    "install it on this host, or use a template that includes it: the template "
+                    "'host' uses the host's programs",
                     "missing: %s%s%s", python ? "" : "python3", python || bash ? "" : ", ",
                     bash ? "" : "bash");
 }
@@ -129,9 +131,9 @@ static void check_daemon(const struct doctor *doctor, struct finding *finding)
     struct error err;
 
     if (cli_call(doctor->cli, HTTP_GET, "/readyz", NULL, &reply, &err) == 0 || reply.status == 200)
-        finding_set(finding, FINDING_OK, NULL, "runs at %s", doctor->cli->url);
+        finding_set(finding, FINDING_OK, NULL, "running at %s", doctor->cli->url);
     else if (str_equal(err.name, "daemon_not_running"))
-        finding_set(finding, FINDING_WARN, "start it: sandglass serve", "not running at %s",
+        finding_set(finding, FINDING_WARN, "run 'sandglass serve'", "not running at %s",
                     doctor->cli->url);
     else
         finding_set(finding, FINDING_WARN, *err.hint ? err.hint : NULL, "%s: %s", doctor->cli->url,
@@ -144,22 +146,23 @@ static void check_confinement(const struct doctor *doctor, struct finding *findi
     struct confinement confinement;
 
     if (!doctor->config) {
-        finding_set(finding, FINDING_WARN, NULL, "not known without the settings");
+        finding_set(finding, FINDING_WARN, NULL, "not known: the settings are invalid");
         return;
     }
     confine_probe(doctor->config, &confinement);
     if (confinement.mode == CONFINE_OFF)
         finding_set(finding, FINDING_WARN, "set daemon.confine to auto or required",
-                    "daemon.confine is off: the daemon has no walls of its own");
+                    "daemon.confine is off: the daemon itself is not confined");
     else if (confinement.missing[0])
         finding_set(finding, confinement.mode == CONFINE_REQUIRED ? FINDING_FAIL : FINDING_WARN,
                     confinement.landlock ? "use a kernel with CONFIG_SECCOMP_FILTER; in a "
                                            "container: allow seccomp in its profile"
-                                         : "boot with lsm=landlock on a kernel of 5.13 or later; "
-                                           "in a container: allow landlock_* in its profile",
-                    "the daemon cannot have %s", confinement.missing);
+                                         : "boot Linux 5.13 or later with lsm=landlock; in a "
+                                           "container: allow landlock_* in its profile",
+                    "the daemon cannot use %s", confinement.missing);
     else
-        finding_set(finding, FINDING_OK, NULL, "the daemon gets seccomp and landlock (ABI %u)",
+        finding_set(finding, FINDING_OK, NULL,
+                    "the daemon is confined by seccomp and Landlock (ABI %u)",
                     confinement.landlock);
 }
 
@@ -216,7 +219,7 @@ static void check_sandbox(const struct doctor *doctor, struct finding *finding)
     pid_t pid;
 
     if (!doctor->config || pipe2(pipes, O_CLOEXEC) < 0) {
-        finding_set(finding, FINDING_FAIL, NULL, "cannot be tried");
+        finding_set(finding, FINDING_FAIL, NULL, "not tested");
         return;
     }
     pid = fork();
@@ -227,10 +230,10 @@ static void check_sandbox(const struct doctor *doctor, struct finding *finding)
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        finding_set(finding, FINDING_OK, NULL, "made by the backend %s, and 'true' ran in it",
+        finding_set(finding, FINDING_OK, NULL, "the backend %s created one, and 'true' ran in it",
                     doctor->config->sandbox.backend);
     else
-        finding_set(finding, FINDING_FAIL, refusal.hint, "the backend %s cannot make one: %s",
+        finding_set(finding, FINDING_FAIL, refusal.hint, "the backend %s cannot create one: %s",
                     doctor->config->sandbox.backend,
                     *refusal.message ? refusal.message : "no reason given");
 }
@@ -262,13 +265,13 @@ static void check_store(const struct doctor *doctor, struct finding *finding)
         0)
         finding_set(finding, FINDING_FAIL, *err.hint ? err.hint : NULL, "%s", err.message);
     else if (report.check.findings)
-        finding_set(finding, FINDING_FAIL,
-                    "all of it: sandglass store check; docs/store.md says "
-                    "what to do",
-                    "%s: %llu findings: %s", path, (unsigned long long)report.check.findings,
-                    json_string_value(json_array_get(report.findings, 0)));
+        finding_set(
+            finding, FINDING_FAIL,
+            "run 'sandglass store check' for the complete list; docs/store.md describes the repair",
+            "%s: %llu findings: %s", path, (unsigned long long)report.check.findings,
+            json_string_value(json_array_get(report.findings, 0)));
     else
-        finding_set(finding, FINDING_OK, NULL, "%s: %llu sessions, all good", path,
+        finding_set(finding, FINDING_OK, NULL, "%s: %llu sessions, no damage found", path,
                     (unsigned long long)report.check.sessions);
     store_report_fini(&report);
 }

@@ -55,7 +55,7 @@ static void tell_unknown_output(struct store_report *report)
     }
     if (!example)
         return;
-    finding = xasprintf("there is output of %llu executions that have no record, such as %s",
+    finding = xasprintf("%llu executions have stored output but no record, such as %s",
                         (unsigned long long)report->unknown_output, example);
     report->check.findings++;
     on_finding(&report->check, finding);

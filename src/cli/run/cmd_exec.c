@@ -22,7 +22,7 @@ static int exec_run(struct cli *cli, const void *given_args, const struct option
     if (operands->count == 0)
         return cli_misuse(cli, "exec needs a session");
     if (operands->count == 1)
-        return cli_misuse(cli, "exec needs a command behind --");
+        return cli_misuse(cli, "exec needs a command after --");
     return program_run(cli, operands->items[0], &args->program, &args->variables,
                        operands->items + 1);
 }
@@ -31,12 +31,11 @@ const struct command cmd_exec = {
     .name = "exec",
     .summary = "Run a program in a session",
     .usage = "[-i] [-t] [-d] [-e K=V] [-w DIR] [-u USER] [--timeout T] SESSION -- CMD...",
-    .details = "SESSION is an id or key:KEY. The program's output goes to stdout and stderr as it "
-               "is.\n"
-               "Exit code: the program's; 128+n for a signal; 124 after a timeout; 125 when\n"
-               "Sandglass failed; 126 not executable; 127 not found.\n"
-               "Signals are passed on to the program; a second one cancels it with all its\n"
-               "children, a third one leaves at once.",
+    .details = "SESSION is an id or key:KEY. The program's output goes to stdout and stderr "
+               "unchanged.\nExit code: the program's; 128+n for a signal; 124 after a timeout; 125 "
+               "if Sandglass failed;\n126 not executable; 127 not found.\nSignals are forwarded to "
+               "the program; a second one cancels it with all its children, a third\none makes the "
+               "command exit at once.",
     .sets = { { program_options, offsetof(struct exec_args, program), "Options" },
               { env_options, 0, "Environment" },
               COMMON_OPTIONS },

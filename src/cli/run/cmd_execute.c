@@ -33,16 +33,16 @@ struct execute_args {
 
 static const struct option execute_options[] = {
     { "language", 0, OPTION_TEXT, PLACE(language), "NAME", "python bash",
-      "python or bash; else by the name of the file, else python" },
+      "python or bash; default: by the name of the file, else python" },
     { "session", 's', OPTION_TEXT, PLACE(session), "ID", NULL,
-      "run it in this session; else in a new one" },
-    { "key", 0, OPTION_TEXT, PLACE(key), "KEY", NULL, "run it in the session of this key" },
+      "run the code in this session; default: in a new one" },
+    { "key", 0, OPTION_TEXT, PLACE(key), "KEY", NULL, "run the code in the session with this key" },
     { "timeout", 0, OPTION_DURATION, PLACE(timeout), "T", NULL,
-      "kill it after this long: exit code 124" },
-    { "code", 'c', OPTION_TEXT, PLACE(code), "TEXT", NULL, "the code itself" },
+      "kill the code after this long: exit code 124" },
+    { "code", 'c', OPTION_TEXT, PLACE(code), "TEXT", NULL, "the code as text" },
     { "file", 'f', OPTION_TEXT, PLACE(file), "FILE", NULL, "a file with the code; - is stdin" },
     { "rm", 0, OPTION_FLAG, PLACE(is_ephemeral), NULL, NULL,
-      "remove the new session with its files after the run" },
+      "remove the new session and its files after the run" },
     VARIABLE_OPTIONS(PLACE(variables)),
     { 0 },
 };
@@ -219,13 +219,12 @@ static int execute_run(struct cli *cli, const void *given_args, const struct opt
 
 const struct command cmd_execute = {
     .name = "execute",
-    .summary = "Run Python or bash code, in a session made on demand",
+    .summary = "Run Python or bash code, in a session created on demand",
     .usage = "[--language python|bash] [--session ID] [--timeout T] [--rm] (--code TEXT | --file F "
              "| stdin)",
-    .details =
-        "The output of the code goes to stdout and stderr. On stderr follow the new files of "
-        "the\nworkspace, '[files] a.png, b.csv', and '[session] ID (ttl: 29m58s)'. Exit "
-        "codes are as in\n'sandglass exec'.",
+    .details = "The output of the code goes to stdout and stderr. Two lines on stderr follow: the "
+               "new files\nof the workspace, '[files] a.png, b.csv', and '[session] ID (ttl: "
+               "29m58s)'. Exit codes are\nthose of 'sandglass exec'.",
     .sets = { { execute_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct execute_args),
     .plain_after = OPERANDS_MIXED,

@@ -24,7 +24,7 @@ struct run_args {
 
 static const struct option run_options[] = {
     { "keep", 0, OPTION_FLAG, offsetof(struct run_args, keep), NULL, NULL,
-      "do not remove the session; its id is told on stderr" },
+      "keep the session; its id is printed on stderr" },
     { "lease", 0, OPTION_DURATION, offsetof(struct run_args, lease), "T", NULL,
       "end the session this long after its start, unless extended" },
     { 0 },
@@ -102,8 +102,8 @@ static int run_privately(struct cli *cli, const struct run_args *args, const cha
 
     if (args->keep || args->program.detach)
         return cli_misuse(cli,
-                          "no daemon at %s, and a private one keeps nothing: start one with "
-                          "'sandglass serve' for --keep and --detach",
+                          "no daemon at %s, and a private daemon cannot keep a session: --keep and "
+                          "--detach need 'sandglass serve'",
                           cli->url);
     if (daemon_start_private(&daemon, args->create.backend ? settings : NULL, &err) < 0)
         return cli_fail(cli, &err);
@@ -119,7 +119,7 @@ static int run_run(struct cli *cli, const void *given_args, const struct option_
     const struct run_args *args = given_args;
 
     if (given->operands.count == 0)
-        return cli_misuse(cli, "run needs a command behind --");
+        return cli_misuse(cli, "run needs a command after --");
     note_signals();
     if (!cli->url_was_given && cli_nobody_listens(cli))
         return run_privately(cli, args, given->operands.items);
@@ -130,12 +130,12 @@ const struct command cmd_run = {
     .name = "run",
     .summary = "Run a program in a new session and remove it afterwards",
     .usage = "[OPTIONS] -- CMD...",
-    .details = "Without a daemon, and without --url, a private one is started for this one program "
-               "and\nleaves nothing behind. Exit codes and signals are as in 'sandglass exec'.\n"
-               "--timeout is the program's; the lease of the session is --lease here.",
+    .details = "Without a running daemon and without --url a private daemon is started for this "
+               "program; it\nleaves nothing behind. Exit codes and signals are those of 'sandglass "
+               "exec'.\n--timeout limits the program; --lease is the lease of the session.",
     .sets = { { program_options, offsetof(struct run_args, program), "Options" },
               { create_options, offsetof(struct run_args, create), "Session options" },
-              { run_options, 0, "Its end" },
+              { run_options, 0, "End of the session" },
               COMMON_OPTIONS },
     .args_size = sizeof(struct run_args),
     .plain_after = 0,

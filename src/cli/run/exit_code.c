@@ -30,11 +30,11 @@ void execution_explain(const json_t *execution)
     if (*error)
         cli_note("%s", error);
     else if (strcmp(state, "timeout") == 0)
-        cli_note("timeout: it timed out and was stopped%s%s",
+        cli_note("timeout: the execution timed out and was stopped%s%s",
                  strcmp(reason, "timeout") == 0 ? "" : ": ",
                  strcmp(reason, "timeout") == 0 ? "" : reason);
     else if (strcmp(state, "output_limit") == 0)
-        cli_note("stopped: it wrote more than exec.output_spool");
+        cli_note("stopped: the execution wrote more than exec.output_spool");
     else if (strcmp(state, "crashed") == 0)
         cli_note("the execution ended with its sandbox%s%s", *reason ? ": " : "", reason);
     else if (strcmp(state, "cancelled") == 0)
@@ -42,6 +42,6 @@ void execution_explain(const json_t *execution)
     if (*field_text(execution, "warning", ""))
         cli_note("warning: %s", field_text(execution, "warning", ""));
     if (field_bool(execution, "files_were_reset"))
-        cli_note("this is a new sandbox: files were reset (the one before ended: %s)",
+        cli_note("this is a new sandbox: files were reset (the previous one ended: %s)",
                  field_text(execution, "reset_reason", "unknown"));
 }

@@ -48,8 +48,7 @@ static void follower_note_gap(struct follower *follower, const struct http_head 
 
     follower->gap_start = follower->gap_end = 0;
     if (gap && sscanf(gap, "%" SCNu64 "-%" SCNu64, &follower->gap_start, &follower->gap_end) == 2)
-        cli_note("%" PRIu64 " bytes of %s are missing here: they were dropped when it had grown "
-                 "larger than exec.output_spool",
+        cli_note("%" PRIu64 " bytes of %s are missing here: the stream outgrew exec.output_spool",
                  follower->gap_end - follower->gap_start, follower->options.stream);
 }
 

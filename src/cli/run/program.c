@@ -13,15 +13,15 @@ enum { BODY_MAXIMUM = 16 << 20 };
 #define PLACE(field) offsetof(struct program_args, field)
 
 const struct option program_options[] = {
-    { "interactive", 'i', OPTION_FLAG, PLACE(input), NULL, NULL, "pass stdin on to the program" },
+    { "interactive", 'i', OPTION_FLAG, PLACE(input), NULL, NULL, "forward stdin to the program" },
     { "tty", 't', OPTION_FLAG, PLACE(terminal), NULL, NULL,
-      "give it a terminal; passes stdin on too when that is one" },
+      "give the program a terminal; forwards stdin too if it is a terminal" },
     { "detach", 'd', OPTION_FLAG, PLACE(detach), NULL, NULL,
       "do not wait: print the id of the execution" },
-    { "workdir", 'w', OPTION_TEXT, PLACE(cwd), "DIR", NULL, "where it runs" },
-    { "user", 'u', OPTION_TEXT, PLACE(user), "USER", NULL, "name or number of its user" },
+    { "workdir", 'w', OPTION_TEXT, PLACE(cwd), "DIR", NULL, "working directory" },
+    { "user", 'u', OPTION_TEXT, PLACE(user), "USER", NULL, "name or id of the user" },
     { "timeout", 0, OPTION_DURATION, PLACE(timeout), "T", NULL,
-      "kill it with all its children after this long: exit code 124" },
+      "kill the program and its children after this long: exit code 124" },
     { 0 },
 };
 
@@ -103,8 +103,9 @@ static int finish(struct cli *cli, const struct attach_options *attached, const 
     int printed = 0;
 
     if (!final)
-        cli_note("left it: it is cancelled soon unless 'sandglass logs -f %s %s' follows it",
-                 attached->session, attached->execution);
+        cli_note(
+            "detached: the execution is cancelled soon unless 'sandglass logs -f %s %s' follows it",
+            attached->session, attached->execution);
     else if (cli->json)
         printed = cli_print_json(cli, final);
     else if (!signal_number)

@@ -21,8 +21,9 @@ struct history_args {
 
 static const struct option history_options[] = {
     { "jsonl", 0, OPTION_FLAG, PLACE(lines), NULL, NULL,
-      "a line of JSON for the session, then one for each entry" },
-    { "no-output", 0, OPTION_FLAG, PLACE(no_output), NULL, NULL, "without what programs wrote" },
+      "print a line of JSON for the session, then one for each entry" },
+    { "no-output", 0, OPTION_FLAG, PLACE(no_output), NULL, NULL,
+      "leave out the output of programs" },
     { 0 },
 };
 
@@ -168,7 +169,7 @@ static int history_run(struct cli *cli, const void *given_args, const struct opt
     int code = 0;
 
     if (given->operands.count != 1)
-        return cli_misuse(cli, "history needs one session");
+        return cli_misuse(cli, "history needs exactly one session");
     if (args->lines && cli->json)
         return cli_misuse(cli, "--json and --jsonl exclude each other");
     do {
@@ -194,11 +195,10 @@ static int history_run(struct cli *cli, const void *given_args, const struct opt
 
 const struct command cmd_history = {
     .name = "history",
-    .summary = "Show all that is kept of a session",
+    .summary = "Show the recorded history of a session",
     .usage = "[--jsonl] [--no-output] SESSION",
-    .details = "What happened to it, in order, with what was run in it and what came of that; also "
-               "when it\nhas ended, until session.retention is over. The values of secrets are "
-               "masked.",
+    .details = "Lists its events, executions and their results in order. An ended session stays "
+               "readable\nuntil session.retention is over. The values of secrets are masked.",
     .sets = { { history_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct history_args),
     .plain_after = OPERANDS_MIXED,

@@ -16,7 +16,7 @@ static int inspect_run(struct cli *cli, const void *args UNUSED, const struct op
     struct error err;
 
     if (operands->count < 1 || operands->count > 2)
-        return cli_misuse(cli, "inspect needs one session");
+        return cli_misuse(cli, "inspect needs exactly one session");
     if (operands->count == 1) {
         target = session_own_target(operands->items[0]);
     } else {
@@ -31,7 +31,7 @@ static int inspect_run(struct cli *cli, const void *args UNUSED, const struct op
 
 const struct command cmd_inspect = {
     .name = "inspect",
-    .summary = "Show all about a session, or about one of its executions, as JSON",
+    .summary = "Show a session, or one of its executions, as JSON",
     .usage = "SESSION [EXECUTION]",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct inspect_args),

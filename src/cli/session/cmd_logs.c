@@ -21,13 +21,14 @@ struct logs_args {
 #define PLACE(field) offsetof(struct logs_args, field)
 
 static const struct option logs_options[] = {
-    { "follow", 'f', OPTION_FLAG, PLACE(follow), NULL, NULL, "go on until the program has ended" },
+    { "follow", 'f', OPTION_FLAG, PLACE(follow), NULL, NULL,
+      "follow the output until the program has ended" },
     { "offset", 0, OPTION_COUNT, PLACE(offset), "N", NULL,
-      "begin behind the first N bytes of the chosen stream" },
+      "skip the first N bytes of the chosen stream" },
     { "stdout", 0, OPTION_FLAG, PLACE(only_stdout), NULL, NULL, "only stdout" },
     { "stderr", 0, OPTION_FLAG, PLACE(only_stderr), NULL, NULL, "only stderr, on stdout" },
     { "merged", 0, OPTION_FLAG, PLACE(merged), NULL, NULL,
-      "both on stdout, in the order they were written" },
+      "both on stdout, in the order in which they were written" },
     { 0 },
 };
 
@@ -81,7 +82,7 @@ static int logs_run(struct cli *cli, const void *given_args, const struct option
     struct error err;
 
     if (operands->count < 1 || operands->count > 2)
-        return cli_misuse(cli, "logs needs one session");
+        return cli_misuse(cli, "logs needs exactly one session");
     if (args->only_stdout + args->only_stderr + args->merged > 1)
         return cli_misuse(cli, "--stdout, --stderr and --merged exclude each other");
     if (args->offset && !args->only_stdout && !args->only_stderr && !args->merged)
@@ -99,12 +100,11 @@ static int logs_run(struct cli *cli, const void *given_args, const struct option
 
 const struct command cmd_logs = {
     .name = "logs",
-    .summary = "Show what an execution wrote",
+    .summary = "Show the output of an execution",
     .usage = "[-f] [--stdout | --stderr | --merged [--offset N]] SESSION [EXECUTION]",
-    .details =
-        "Without EXECUTION it is the last one of the session. Its stdout goes to stdout and "
-        "its\nstderr to stderr, both in the order they were written if those are the same, as on "
-        "a\nterminal.",
+    .details = "Without EXECUTION: the last one of the session. Its stdout goes to stdout and its "
+               "stderr\nto stderr. If both are the same file, such as a terminal, the order of "
+               "writing is kept.",
     .sets = { { logs_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct logs_args),
     .plain_after = OPERANDS_MIXED,

@@ -21,12 +21,12 @@ struct ls_args {
 
 static const struct option ls_options[] = {
     { "label", 'l', OPTION_PAIRS, offsetof(struct ls_args, labels), "K=V", NULL,
-      "only those with this label; may be repeated" },
+      "list sessions with this label only; may be repeated" },
     { "state", 0, OPTION_TEXT, offsetof(struct ls_args, state), "STATE", "open paused ended",
-      "only those in this state: open, paused or ended" },
+      "list sessions in this state only: open, paused or ended" },
     { "owner", 0, OPTION_TEXT, offsetof(struct ls_args, owner), "NAME", NULL,
-      "those of this owner, '*' for everybody's; operators only" },
-    { "quiet", 'q', OPTION_FLAG, offsetof(struct ls_args, quiet), NULL, NULL, "only the ids" },
+      "sessions of this owner, '*' for all owners; operators only" },
+    { "quiet", 'q', OPTION_FLAG, offsetof(struct ls_args, quiet), NULL, NULL, "print ids only" },
     { 0 },
 };
 
@@ -158,11 +158,11 @@ const struct command cmd_ls = {
     .name = "ls",
     .summary = "List your sessions",
     .usage = "[--label K=V]... [--state STATE] [--owner NAME] [-q]",
-    .details = "In a pipe each line has these columns, separated by tabs, '-' where there is "
-               "nothing:\n  id key state sandbox generation created_at ends_by ends_in labels\n"
-               "ends_by is the clock that ends it next (lease, idle or lifetime) and ends_in the "
-               "seconds\nleft; for an ended session ends_by is the reason. Labels are K=V, "
-               "separated by commas.\nWith --owner the owner is one more column.",
+    .details = "In a pipe each line has these columns, separated by tabs, '-' for an empty one:\n  "
+               "id key state sandbox generation created_at ends_by ends_in labels\nends_by is the "
+               "clock that ends the session next (lease, idle or lifetime) and ends_in "
+               "the\nseconds left; for an ended session ends_by is the reason. Labels are K=V, "
+               "separated by\ncommas. With --owner the owner is one more column.",
     .sets = { { ls_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct ls_args),
     .plain_after = OPERANDS_MIXED,

@@ -20,7 +20,7 @@ struct ps_args {
 
 static const struct option ps_options[] = {
     { "running", 'r', OPTION_FLAG, offsetof(struct ps_args, running), NULL, NULL,
-      "only those that have not ended" },
+      "leave out executions that have ended" },
     { 0 },
 };
 
@@ -106,7 +106,7 @@ static int ps_run(struct cli *cli, const void *given_args, const struct option_r
     if (table.aligned)
         table_init(&table, terminal_headings);
     if (given->operands.count != 1)
-        return cli_misuse(cli, "ps needs one session");
+        return cli_misuse(cli, "ps needs exactly one session");
     target = session_target(given->operands.items[0], "/executions");
     if (cli_call(cli, HTTP_GET, target, NULL, &reply, &err) < 0)
         return cli_fail(cli, &err);
@@ -122,9 +122,9 @@ const struct command cmd_ps = {
     .name = "ps",
     .summary = "List the executions of a session",
     .usage = "[-r] SESSION",
-    .details = "In a pipe each line has these columns, separated by tabs, '-' where there is "
-               "nothing:\n  id state exit created_at started_at ended_at command\n"
-               "exit is a number, or 'signal N'.",
+    .details =
+        "In a pipe each line has these columns, separated by tabs, '-' for an empty one:\n  id "
+        "state exit created_at started_at ended_at command\nexit is a number, or 'signal N'.",
     .sets = { { ps_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct ps_args),
     .plain_after = OPERANDS_MIXED,

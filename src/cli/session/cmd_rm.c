@@ -21,11 +21,11 @@ struct rm_args {
 static const struct option rm_options[] = {
     { "all", 'a', OPTION_FLAG, PLACE(all), NULL, NULL, "all your sessions" },
     { "label", 'l', OPTION_PAIRS, PLACE(labels), "K=V", NULL,
-      "all with this label; may be repeated" },
+      "all sessions with this label; may be repeated" },
     { "owner", 0, OPTION_TEXT, offsetof(struct rm_args, owner), "NAME", NULL,
-      "sessions of this owner, '*' for everybody's; operators only" },
+      "sessions of this owner, '*' for all owners; operators only" },
     { "force", 'f', OPTION_FLAG, PLACE(force), NULL, NULL,
-      "one that does not exist any more is no failure" },
+      "ignore sessions that do not exist any more" },
     { 0 },
 };
 
@@ -56,7 +56,7 @@ static int remove_one(struct cli *cli, const char *session, bool force, json_t *
     struct error err;
 
     if (!str_is_utf8(session, strlen(session)))
-        return error_set(out_err, ERR_INVALID, "a session's name is UTF-8 text");
+        return error_set(out_err, ERR_INVALID, "the name of a session must be UTF-8 text");
     if (cli_call(cli, HTTP_DELETE, target, NULL, &reply, &err) == 0)
         json_array_append_new(json_object_get(removal, "destroyed"),
                               json_string(field_text(reply.json, "id", session)));
@@ -124,7 +124,8 @@ static int rm_run(struct cli *cli, const void *given_args, const struct option_r
         return removal ? report(cli, removal) : cli_fail(cli, &err);
     }
     if (args->owner && str_equal(args->owner, "*"))
-        return cli_misuse(cli, "--owner '*' is for --all and --label: name the owner of a session");
+        return cli_misuse(
+            cli, "--owner '*' needs --all or --label; for a single session, name its owner");
     if (args->owner)
         setenv("SANDGLASS_ON_BEHALF_OF", args->owner, 1);
     removal = removal_new();
@@ -138,7 +139,7 @@ const struct command cmd_rm = {
     .name = "rm",
     .summary = "End sessions and remove everything in them",
     .usage = "[-f] [--owner NAME] SESSION... | --all | --label K=V",
-    .details = "Prints the ids of those that are gone, when they are.",
+    .details = "Prints the id of each session as soon as it is removed.",
     .sets = { { rm_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct rm_args),
     .plain_after = OPERANDS_MIXED,

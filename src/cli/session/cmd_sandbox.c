@@ -17,9 +17,9 @@ struct sandbox_args {
 
 static const struct option sandbox_options[] = {
     { "flavor", 0, OPTION_TEXT, offsetof(struct sandbox_args, flavor), "NAME", NULL,
-      "which; without it the one that the session has will do" },
+      "flavor to request; default: the current flavor of the session" },
     { "wait", 0, OPTION_DURATION, offsetof(struct sandbox_args, wait), "T", NULL,
-      "for the decision, if it needs an approval" },
+      "time to wait for the decision if the flavor needs an approval" },
     { 0 },
 };
 
@@ -61,7 +61,7 @@ static int sandbox_run(struct cli *cli, const void *given_args, const struct opt
     struct error err;
 
     if (given->operands.count != 1)
-        return cli_misuse(cli, "sandbox needs one session");
+        return cli_misuse(cli, "sandbox needs exactly one session");
     target = session_target(given->operands.items[0], "/sandbox");
     json_begin_object(&json, NULL);
     if (args->flavor)
@@ -79,9 +79,9 @@ static int sandbox_run(struct cli *cli, const void *given_args, const struct opt
 
 const struct command cmd_sandbox = {
     .name = "sandbox",
-    .summary = "Make the sandbox of a session, or ask for one of another flavor",
+    .summary = "Start the sandbox of a session, or request one of another flavor",
     .usage = "[--flavor NAME] [--wait T] SESSION",
-    .details = "Exit code 1 when it needs an approval that it has not got.",
+    .details = "Exit code 1 if the approval that it needs is not granted.",
     .sets = { { sandbox_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct sandbox_args),
     .plain_after = OPERANDS_MIXED,

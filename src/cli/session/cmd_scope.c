@@ -40,9 +40,9 @@ struct scope_args {
 
 static const struct option scope_options[] = {
     { "owner", 0, OPTION_TEXT, offsetof(struct scope_args, owner), "ID", NULL,
-      "take this owner instead of a new one; all of its sessions are destroyed at the end" },
+      "use this owner instead of a new one; all of its sessions are destroyed at the end" },
     { "backend", 0, OPTION_TEXT, offsetof(struct scope_args, backend), "NAME", NULL,
-      "of the private daemon, if one has to be started" },
+      "backend of the private daemon, if one is started" },
     { 0 },
 };
 
@@ -120,7 +120,7 @@ static void on_lease_end(struct http_call *call, const struct error *err)
     if (now_us - scope->lost_since_us < LOST_LIMIT_US)
         timer_arm_in(&scope->retry, RETRY_DELAY_US);
     else
-        cli_note("the daemon at %s is gone; its sessions of this scope are ended when it is back",
+        cli_note("lost the daemon at %s; it ends the sessions of this scope when it is back",
                  scope->cli->url);
 }
 
@@ -386,7 +386,7 @@ static int scope_run(struct cli *cli, const void *given_args, const struct optio
     const struct scope_args *args = given_args;
 
     if (given->operands.count == 0)
-        return cli_misuse(cli, "scope needs a command behind --");
+        return cli_misuse(cli, "scope needs a command after --");
     if (!cli->url_was_given && cli_nobody_listens(cli))
         return run_privately(cli, args, given->operands.items);
     return run_with_lease(cli, args->owner, given->operands.items);
@@ -396,12 +396,11 @@ const struct command cmd_scope = {
     .name = "scope",
     .summary = "Run a command with an owner of its own and destroy its sessions at the end",
     .usage = "[--owner ID] -- CMD...",
-    .details =
-        "CMD runs here, not in a sandbox, with SANDGLASS_ON_BEHALF_OF and SANDGLASS_URL set, so\n"
-        "that all it makes belongs to this owner. However it ends, and also when 'scope' itself "
-        "is\n"
-        "killed, exactly the sessions of this owner are destroyed. Without a daemon, and without\n"
-        "--url, a private one is started. The exit code is the command's.",
+    .details = "CMD runs on this host, not in a sandbox, with SANDGLASS_ON_BEHALF_OF and "
+               "SANDGLASS_URL set,\nso that all sessions it creates belong to this owner. However "
+               "CMD ends, and even if 'scope'\nitself is killed, exactly the sessions of this "
+               "owner are destroyed. Without a running daemon\nand without --url a private daemon "
+               "is started. The exit code is that of CMD.",
     .sets = { { scope_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct scope_args),
     .plain_after = 0,

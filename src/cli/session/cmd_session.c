@@ -19,7 +19,7 @@ struct create_command_args {
 
 static const struct option lease_options[] = {
     { "timeout", 0, OPTION_DURATION, offsetof(struct create_command_args, timeout), "T", NULL,
-      "the lease: end it this long after its start, unless extended" },
+      "lease: end the session this long after its start, unless extended" },
     { 0 },
 };
 
@@ -50,7 +50,7 @@ static int create_run(struct cli *cli, const void *given_args, const struct opti
 
 static const struct command session_create = {
     .name = "create",
-    .summary = "Make a session and print its id",
+    .summary = "Create a session and print its id",
     .usage = "[OPTIONS]",
     .sets = { { create_options, offsetof(struct create_command_args, create), "Options" },
               { lease_options, 0, "Lease" },
@@ -70,9 +70,9 @@ struct extend_args {
 
 static const struct option extend_options[] = {
     { "timeout", 0, OPTION_DURATION, offsetof(struct extend_args, timeout), "T", NULL,
-      "the lease is this long from now on" },
+      "new lease, counted from now" },
     { "exact", 0, OPTION_FLAG, offsetof(struct extend_args, exact), NULL, NULL,
-      "also when that is shorter than it was" },
+      "set the lease even if that shortens it" },
     { 0 },
 };
 
@@ -86,7 +86,7 @@ static int extend_run(struct cli *cli, const void *given_args, const struct opti
     struct error err;
 
     if (given->operands.count != 1 || !args->timeout)
-        return cli_misuse(cli, "extend needs one session and --timeout");
+        return cli_misuse(cli, "extend needs exactly one session and --timeout");
     target = session_target(given->operands.items[0], "/keepalive");
     json_begin_object(&json, NULL);
     json_put_text(&json, "timeout", args->timeout);
@@ -100,7 +100,7 @@ static int extend_run(struct cli *cli, const void *given_args, const struct opti
 
 static const struct command session_extend = {
     .name = "extend",
-    .summary = "Give a session more time and print when its lease ends",
+    .summary = "Extend the lease of a session and print when it ends",
     .usage = "--timeout T [--exact] SESSION",
     .sets = { { extend_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct extend_args),
@@ -124,7 +124,7 @@ static int post_run(struct cli *cli, const struct option_result *given, const ch
     struct error err;
 
     if (given->operands.count != 1)
-        return cli_misuse(cli, "%s needs one session", cli->command->name);
+        return cli_misuse(cli, "%s needs exactly one session", cli->command->name);
     target = session_target(given->operands.items[0], "/%s", route);
     buffer_append_text(&body, "{}");
     if (cli_call(cli, HTTP_POST, target, &body, &reply, &err) < 0)
@@ -144,7 +144,7 @@ static int teardown_run(struct cli *cli, const void *args UNUSED, const struct o
 
 static const struct command session_teardown = {
     .name = "teardown",
-    .summary = "Take the sandbox of a session away: the session stays, its next use makes another",
+    .summary = "Remove the sandbox of a session; the next use of the session starts a new one",
     .usage = "SESSION",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
@@ -155,7 +155,7 @@ static const struct command session_teardown = {
 
 static const struct command session_pause = {
     .name = "pause",
-    .summary = "Freeze a session: it keeps its memory and uses no processor",
+    .summary = "Freeze a session: it keeps its memory and uses no CPU",
     .usage = "SESSION",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
@@ -166,7 +166,7 @@ static const struct command session_pause = {
 
 static const struct command session_resume = {
     .name = "resume",
-    .summary = "Let a paused session go on",
+    .summary = "Resume a paused session",
     .usage = "SESSION",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct plain_args),
@@ -184,7 +184,7 @@ static const struct command *const session_commands[] = {
 
 const struct command cmd_session = {
     .name = "session",
-    .summary = "Make, list, extend, pause and end sessions",
+    .summary = "Create, list, extend, pause and end sessions",
     .usage = "COMMAND",
     .subcommands = session_commands,
 };

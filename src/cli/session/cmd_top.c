@@ -30,15 +30,15 @@ struct top_args {
 
 static const struct option top_options[] = {
     { "label", 'l', OPTION_PAIRS, offsetof(struct top_args, labels), "K=V", NULL,
-      "only sessions with this label; may be repeated" },
+      "show sessions with this label only; may be repeated" },
     { "owner", 0, OPTION_TEXT, offsetof(struct top_args, owner), "NAME", NULL,
-      "those of this owner, '*' for everybody's; operators only" },
+      "sessions of this owner, '*' for all owners; operators only" },
     { "sort", 's', OPTION_TEXT, offsetof(struct top_args, sort), "BY", "cpu memory disk age",
-      "the largest first: cpu (the default), memory, disk or age" },
+      "sort, largest first, by cpu (the default), memory, disk or age" },
     { "interval", 'n', OPTION_DURATION, offsetof(struct top_args, interval), "T", NULL,
-      "time between two looks; 2s unless given" },
+      "refresh interval; default 2s" },
     { "once", '1', OPTION_FLAG, offsetof(struct top_args, once), NULL, NULL,
-      "look once, also on a terminal" },
+      "print once, even on a terminal" },
     { 0 },
 };
 
@@ -402,15 +402,14 @@ static int top_run(struct cli *cli, const void *given_args, const struct option_
 
 const struct command cmd_top = {
     .name = "top",
-    .summary = "Show what the sandboxes of your sessions use",
+    .summary = "Show the resource usage of your sessions",
     .usage = "[--label K=V]... [--owner NAME] [--sort BY] [--interval T] [--once]",
-    .details =
-        "On a terminal it looks again every two seconds, until q or Ctrl-C. CPU% is the share "
-        "of a core\nsince the look before, CPU the time of the sandbox so far.\n"
-        "In a pipe, with --once and with --json it looks once. In a pipe each line has these "
-        "columns,\nseparated by tabs, '-' where there is nothing:\n"
-        "  id key state sandbox cpu_seconds memory_bytes memory_peak_bytes pids disk_bytes "
-        "running\n  ends_by ends_in, and with --owner the owner",
+    .details = "On a terminal the display refreshes every two seconds, until q or Ctrl-C. CPU% is "
+               "the share of\na core since the last refresh, CPU the total CPU time of the "
+               "sandbox.\nIn a pipe, with --once and with --json it prints once. In a pipe each "
+               "line has these columns,\nseparated by tabs, '-' for an empty one:\n  id key state "
+               "sandbox cpu_seconds memory_bytes memory_peak_bytes pids disk_bytes running\n  "
+               "ends_by ends_in, and with --owner the owner",
     .sets = { { top_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct top_args),
     .plain_after = OPERANDS_MIXED,

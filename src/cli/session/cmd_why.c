@@ -19,15 +19,14 @@ static const struct {
     const char *meaning;
     const char *remedy; /* %s is the session */
 } clocks[] = {
-    { "idle", "idle_remaining", "nobody has used it meanwhile",
-      "What extends it: any use, such as an execution, input, a file. Looking (ls, inspect, logs, "
-      "why) is no "
-      "use." },
+    { "idle", "idle_remaining", "its idle timeout runs out",
+      "Extended by: any use, such as an execution, input or a file transfer. Reading (ls, inspect, "
+      "logs, why) does not count as use." },
     { "lease", "lease_remaining", "its lease ends",
-      "What extends it: 'sandglass session extend --timeout 1h %s' makes it longer." },
-    { "lifetime", "lifetime_remaining", "it reaches its greatest age",
-      "Nothing extends it: it was set by --max-lifetime or session.max_lifetime when the session "
-      "was made." },
+      "Extended by: 'sandglass session extend --timeout 1h %s'." },
+    { "lifetime", "lifetime_remaining", "it reaches its maximum lifetime",
+      "Extended by: nothing; --max-lifetime or session.max_lifetime set it when the session was "
+      "created." },
 };
 
 static void say_when(struct buffer *text, double remaining_s)
@@ -83,12 +82,13 @@ static const struct {
     const char *reason;
     const char *prevention;
 } preventions[] = {
-    { "idle", "a use before that, or a longer --idle-timeout (0 switches it off)." },
+    { "idle", "a use before that time, or a longer --idle-timeout (0 disables it)." },
     { "lease", "'sandglass session extend --timeout T' in time, or a longer --timeout." },
-    { "lifetime", "a longer --max-lifetime when it was made." },
-    { "deleted", "nothing: somebody asked for it, with rm or DELETE. The audit log knows who." },
+    { "lifetime", "a longer --max-lifetime at its creation." },
+    { "deleted",
+      "nothing: a caller removed it, with rm or DELETE. The audit log names the caller." },
     { "budget", "a higher cap: see 'sandglass session budget' and docs on budgets." },
-    { "crashed", "that depends on the cause in the reason; more --memory if it is oom." },
+    { "crashed", "depends on the cause in the reason; more --memory if it is oom." },
     { "shutdown", "shutdown.policy: keep, which lets sandboxes outlive the daemon." },
 };
 
@@ -122,7 +122,7 @@ static void say_last_execution(struct cli *cli, struct buffer *text, const char 
     scoped(json_decref) json_t *last = execution_last(cli, id, &ignored);
 
     if (!last) {
-        buffer_append_text(text, "Nothing was executed in it.\n");
+        buffer_append_text(text, "It had no executions.\n");
         return;
     }
     buffer_appendf(text, "Its last execution, %s (%s):", field_text(last, "id", "?"),
@@ -163,7 +163,7 @@ static void say_execution(struct cli *cli, struct buffer *text, const char *sess
 {
     scoped(json_decref) json_t *execution = read_execution(cli, session, id);
 
-    buffer_appendf(text, "Execution %s runs in it, so the idle clock stands still:", id);
+    buffer_appendf(text, "Execution %s is running, so the idle clock is stopped:", id);
     if (execution)
         say_command(text, execution);
     buffer_append_byte(text, '\n');
@@ -183,15 +183,15 @@ static void say_background(struct buffer *text, const json_t *keeper)
     if (process) {
         buffer_append_text(text, "The process \"");
         append_name(text, process);
-        buffer_appendf(
-            text, "\" works in the background (%.2f s of processor time between two looks) and",
-            field_number(keeper, "cpu_seconds", 0));
+        buffer_appendf(text,
+                       "\" works in the background (%.2f s of CPU time between two checks) and",
+                       field_number(keeper, "cpu_seconds", 0));
     } else {
         buffer_append_text(text, "A process works in the background and");
     }
     buffer_appendf(text,
-                   " keeps it since %s.\nThat counts until %s at most "
-                   "(session.background_limit).\n",
+                   " has kept the session from being idle since %s.\nBackground work counts until "
+                   "%s at most (session.background_limit).\n",
                    field_text(keeper, "since", "?"), field_text(keeper, "until", "?"));
 }
 
@@ -226,7 +226,7 @@ static int why_run(struct cli *cli, const void *args UNUSED, const struct option
     struct error err;
 
     if (given->operands.count != 1)
-        return cli_misuse(cli, "why needs one session");
+        return cli_misuse(cli, "why needs exactly one session");
     target = session_own_target(given->operands.items[0]);
     if (cli_call(cli, HTTP_GET, target, NULL, &reply, &err) < 0)
         return cli_fail(cli, &err);
@@ -238,7 +238,7 @@ static int why_run(struct cli *cli, const void *args UNUSED, const struct option
 
 const struct command cmd_why = {
     .name = "why",
-    .summary = "Tell which clock ends a session, when, and what would extend it",
+    .summary = "Show which clock ends a session, when, and what would extend it",
     .usage = "SESSION",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct why_args),

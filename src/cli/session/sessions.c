@@ -91,6 +91,6 @@ json_t *execution_last(struct cli *cli, const char *session, struct error *err)
                                              field_text(last, "created_at", "")) >= 0)
         last = execution;
     if (!last)
-        error_set(err, ERR_NOT_FOUND, "nothing was executed in %s yet", session);
+        error_set(err, ERR_NOT_FOUND, "session %s has no executions yet", session);
     return json_incref(last);
 }

@@ -155,8 +155,8 @@ static void what_is_wrong_is_refused_with_its_name(void **state UNUSED)
     assert_refused(ARGV("--duration", "soon"), "--duration");
     assert_refused(ARGV("--size", "big"), "--size");
     assert_refused(ARGV("--count", "1.5"), "--count needs a whole number");
-    assert_refused(ARGV("--choice", "re"), "--choice is one of: red green");
-    assert_refused(ARGV("--choice", ""), "--choice is one of");
+    assert_refused(ARGV("--choice", "re"), "--choice must be one of: red green");
+    assert_refused(ARGV("--choice", ""), "--choice must be one of");
     assert_refused(ARGV("--pair", "novalue"), "--pair needs NAME=VALUE");
     assert_refused(ARGV("--pair", "=x"), "--pair needs NAME=VALUE");
 }
