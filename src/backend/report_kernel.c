@@ -161,7 +161,7 @@ static bool find_group(const char *groups, const char *controller, char path[PAT
     return false;
 }
 
-static bool find_mount(const char *mounts, const char *controller, char path[PATH_SIZE])
+bool kernel_find_hierarchy(const char *mounts, const char *controller, char *out_path, size_t size)
 {
     const char *line;
 
@@ -176,7 +176,7 @@ static bool find_mount(const char *mounts, const char *controller, char path[PAT
         if (*controller
                 ? strcmp(type, "cgroup") == 0 && list_has(options, strlen(options), controller)
                 : strcmp(type, "cgroup2") == 0)
-            return snprintf(path, PATH_SIZE, "%s", where) < PATH_SIZE;
+            return (size_t)snprintf(out_path, size, "%s", where) < size;
     }
     return false;
 }
@@ -191,7 +191,7 @@ static const char *hierarchy_of(enum controller controller)
 
     if (!known && read_file("/proc/self/mounts", mounts, sizeof(mounts))) {
         for (unsigned i = 0; i < CONTROLLERS; i++)
-            if (!find_mount(mounts, controllers[i], places[i]))
+            if (!kernel_find_hierarchy(mounts, controllers[i], places[i], PATH_SIZE))
                 places[i][0] = '\0';
         known = true;
     }

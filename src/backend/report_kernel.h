@@ -3,6 +3,7 @@
 /* What /proc and the control groups say about one process. Zero is "not in force". */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -28,3 +29,8 @@ struct kernel_view {
 
 /* Fields that cannot be read stay zero. */
 void kernel_view_read(pid_t pid, struct kernel_view *out_view);
+
+/* Where the hierarchy of version 1 with this controller is mounted, alone or with others
+ * (`cpu,cpuacct`), by a text like /proc/self/mounts; with "" as the controller, that of version 2.
+ * False when there is none, or its path is too long. */
+bool kernel_find_hierarchy(const char *mounts, const char *controller, char *out_path, size_t size);

@@ -1,10 +1,14 @@
 #include "cli/operator/doctor.h"
 
 #include "backend/native/remedy.h"
+#include "backend/report_kernel.h"
 #include "base/buffer.h"
+#include "base/fd.h"
+#include "base/str.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/landlock.h>
 #include <linux/magic.h>
 #include <linux/seccomp.h>
@@ -21,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 11, WANTED_FILES = 65536 };
+enum { KERNEL_MAJOR = 5, KERNEL_MINOR = 11, WANTED_FILES = 65536, MOUNTS_MAX = 1 << 20 };
 
 /* Runs the attempt in a child: 0, or the errno that it returned. */
 static int try_in_child(int (*attempt)(void))
@@ -149,16 +153,34 @@ static void own_cgroup(char *path, size_t size)
         snprintf(path, size, "/sys/fs/cgroup%s", line + 3);
 }
 
-/* Version 1, one hierarchy for each controller; only root can use it. */
+static void read_mounts(struct buffer *out)
+{
+    scoped(fd_close) int fd = open("/proc/self/mounts", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0)
+        (void)fd_read_all(fd, out);
+}
+
+static bool may_use_controller(const char *mounts, const char *controller)
+{
+    char path[PATH_MAX];
+    scoped(free) char *tasks = NULL;
+
+    if (!kernel_find_hierarchy(mounts, controller, path, sizeof(path)))
+        return false;
+    tasks = path_join(path, "tasks");
+    return access(tasks, W_OK) == 0;
+}
+
+/* Version 1, one hierarchy for each controller or for several; only root can use it. */
 static void check_cgroups_v1(struct finding *finding)
 {
     static const char *const controllers[] = { "memory", "cpu", "pids", "freezer" };
+    scoped(buffer_fini) struct buffer mounts = BUFFER_INIT(MOUNTS_MAX);
 
+    read_mounts(&mounts);
     for (size_t i = 0; i < ARRAY_LENGTH(controllers); i++) {
-        char path[64];
-
-        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/tasks", controllers[i]);
-        if (access(path, W_OK) == 0)
+        if (may_use_controller(buffer_text(&mounts), controllers[i]))
             continue;
         finding_set(
             finding, FINDING_WARN,
