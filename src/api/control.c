@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/money/approvals.h"
-#include "core/money/flavor_change.h"
+#include "core/session/flavor_change.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -165,19 +165,19 @@ static struct sandbox_limits asked_limits(const struct replacement *body)
 }
 
 static const int choice_statuses[] = {
-    [CHOICE_UNCHANGED] = 200,
-    [CHOICE_MADE] = 202,
-    [CHOICE_ASKED] = 202,
+    [FLAVOR_CHANGE_NONE] = 200,
+    [FLAVOR_CHANGE_MADE] = 202,
+    [FLAVOR_CHANGE_ASKED] = 202,
 };
 
 /* The approval, or the session; each with what happened in plain words. */
-static void choice_reply(struct api_request *request, const struct choice_answer *answer)
+static void choice_reply(struct api_request *request, const struct flavor_change_answer *answer)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
-    if (answer->outcome == CHOICE_ASKED)
+    if (answer->outcome == FLAVOR_CHANGE_ASKED)
         approval_write_fields(answer->approval, &json);
     else
         session_write_fields(request->session, &json);
@@ -189,12 +189,12 @@ static void choice_reply(struct api_request *request, const struct choice_answer
 static void post_sandbox(struct api_request *request)
 {
     struct replacement body = { 0 };
-    struct choice_answer answer;
+    struct flavor_change_answer answer;
     struct error err = { 0 };
 
     if (api_decode(request, &body, &err) < 0 ||
-        choice_make(request->session,
-                    &(struct choice_request){ .flavor = body.flavor,
+        flavor_change_make(request->session,
+                    &(struct flavor_change_request){ .flavor = body.flavor,
                                               .limits = asked_limits(&body),
                                               .principal = request->principal,
                                               .on_behalf_of = request->on_behalf_of },

@@ -22,6 +22,7 @@
 #include "core/session/idempotency.h"
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
+#include "core/session/session_money.h"
 #include "core/session/session_observer.h"
 #include "core/session/session_recover.h"
 #include "core/session/storage.h"
@@ -106,6 +107,7 @@ struct core *core_new(const struct core_parts *parts)
 
     core->parts = *parts;
     core->loop = parts->loop;
+    core->money = &session_money;
     core->observer = &session_observer;
     core->programs = &run_programs;
     list_init(&core->sessions);

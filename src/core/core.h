@@ -15,7 +15,6 @@
  *
  *     money/
  *     flavor.h             the kinds of sandboxes, their limits and prices
- *     flavor_change.h      a session asks for another flavor: unchanged, made, or put to an approver
  *     approvals.h          questions to an approver, and the decisions
  *     budget.h             caps, amounts that are reserved, amounts that are spent
  *     budget_account.h     the account of one session or owner
@@ -32,6 +31,7 @@
  *
  *     session/
  *     session.h            what a caller owns: open, find, hold, extend, pause, end
+ *     flavor_change.h      a request for another flavor: unchanged, changed, or an approver is asked
  *     clocks.h             lease, idle, lifetime: which deadline is next, and what it does
  *     background.h         keeps the idle clock from ending a session whose programs still work
  *     retention.h          when the record of an ended session goes
@@ -79,6 +79,7 @@ struct flows;
 struct idempotency;
 struct keep;
 struct metrics;
+struct money_observer;
 struct pool;
 struct orphan_search;
 struct recovery;
@@ -122,6 +123,7 @@ struct core {
     struct map sandboxes_by_id;
     struct map executions_by_id; /* known in memory: running, or recently ended */
 
+    const struct money_observer *money;      /* of budgets: core/money/observer.h */
     const struct sandbox_observer *observer; /* of sandboxes: core/sandbox/observer.h */
     const struct sandbox_programs *programs; /* in sandboxes: the same */
 

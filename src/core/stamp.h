@@ -7,3 +7,6 @@
 struct core;
 
 struct stamp stamp_now(const struct core *core);
+
+/* For people: the wall time of an instant of this boot, by today's wall clock; 0 for none. */
+int64_t stamp_wall_us(const struct core *core, const struct stamp *stamp);

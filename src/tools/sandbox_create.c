@@ -1,5 +1,5 @@
 /*
- * Another sandbox for the session: made, refused or asked for as core/money/flavor_change.h has it. The call
+ * Another sandbox for the session: made, refused or asked for as core/session/flavor_change.h has it. The call
  * waits until the new one is there, and for a decision as long as it was told to.
  */
 
@@ -8,7 +8,7 @@
 #include "core/core.h"
 #include "core/money/approvals.h"
 #include "core/money/flavor.h"
-#include "core/money/flavor_change.h"
+#include "core/session/flavor_change.h"
 #include "tools/memory.h"
 #include "tools/work.h"
 
@@ -160,10 +160,10 @@ static void start_create(struct tool_call *call)
 {
     struct session *session = tool_session(call);
     struct creating *creating = xnew(struct creating);
-    struct choice_request request = { .flavor = tool_text(call, "flavor"),
+    struct flavor_change_request request = { .flavor = tool_text(call, "flavor"),
                                       .principal = call->owner,
                                       .on_behalf_of = call->on_behalf_of };
-    struct choice_answer answer;
+    struct flavor_change_answer answer;
     struct error err = { 0 };
 
     creating->work.release = creating_release;
@@ -175,14 +175,14 @@ static void start_create(struct tool_call *call)
         tool_fail(call, "the session has ended.");
         return;
     }
-    if (choice_make(session, &request, &answer, &err) < 0) {
+    if (flavor_change_make(session, &request, &answer, &err) < 0) {
         say_no(call, session, &err);
         return;
     }
     tool_say(call, "%s", answer.message);
-    if (answer.outcome == CHOICE_MADE) {
+    if (answer.outcome == FLAVOR_CHANGE_MADE) {
         wait_until_ready(call);
-    } else if (answer.outcome == CHOICE_ASKED) {
+    } else if (answer.outcome == FLAVOR_CHANGE_ASKED) {
         wait_for_decision(creating, answer.approval);
     } else {
         put_session(call, session);

@@ -8,8 +8,7 @@
 #include "core/money/approvals_private.h"
 #include "core/money/budget.h"
 #include "core/money/flavor.h"
-#include "core/money/flavor_change.h"
-#include "core/session/clocks.h"
+#include "core/money/observer.h"
 #include "core/stamp.h"
 #include "wire/json.h"
 
@@ -168,9 +167,8 @@ static void leave_session(struct approval *approval)
     if (!session || session_approval(session) != approval)
         return;
     session_set_approval(session, NULL);
-    if (session_state(session) != SESSION_OPEN && session_state(session) != SESSION_PAUSED)
-        return;
-    session_note_activity(session);
+    if (session_is_alive(session))
+        session_core(session)->money->on_decided(session);
 }
 
 static void finish(struct approval *approval, enum approval_state state, const char *by,
@@ -240,7 +238,7 @@ static char *who(const struct session *session, const char *principal)
 
 const struct approval *approvals_ask(struct session *session, const struct config_flavor *flavor,
                                      const struct budget_judgement *judgement,
-                                     const struct choice_request *request)
+                                     const struct approval_origin *origin)
 {
     struct approvals *approvals = session_core(session)->approvals;
     int64_t timeout_us = session_core(session)->parts.config->approvals.timeout_ms * 1000;
@@ -255,8 +253,8 @@ const struct approval *approvals_ask(struct session *session, const struct confi
     approval = approval_new(approvals, id);
     memcpy(approval->session_id, session_id(session), sizeof(approval->session_id));
     approval->owner = xstrdup(session_owner(session));
-    approval->requested_by = who(session, request->principal);
-    approval->on_behalf_of = xstrdup(request->on_behalf_of ? request->on_behalf_of : "");
+    approval->requested_by = who(session, origin->principal);
+    approval->on_behalf_of = xstrdup(origin->on_behalf_of ? origin->on_behalf_of : "");
     approval->flavor = xstrdup(flavor->name);
     approval->question = xstrdup(judgement->why);
     approval->price = flavor->price_per_hour;
@@ -271,7 +269,7 @@ const struct approval *approvals_ask(struct session *session, const struct confi
     approval_put(approval, 0);
     timer_arm_at(&approval->timer, approval->expires.boot_us);
     emit(approval, "approval.requested");
-    clocks_arm(session);
+    session_core(session)->money->on_asked(session);
     return approval;
 }
 
@@ -326,8 +324,9 @@ int approval_decide(struct approval *approval, const struct approval_decision *d
         return -1;
     if (decision->approve && session) {
         if (check_price(approval, err) < 0 ||
-            choice_apply(session, approval->flavor,
-                         decision->for_session ? CHOICE_SESSION : CHOICE_ONCE, err) < 0)
+            session_core(session)->money->on_approved(
+                session, approval->flavor, decision->for_session ? CHOICE_SESSION : CHOICE_ONCE,
+                err) < 0)
             return -1;
         approval->for_session = decision->for_session;
     }

@@ -12,13 +12,14 @@
  * restart. Decided ones stay readable for session.retention.
  */
 
-#include "core/session/session.h"
+#include "core/session_view.h"
+#include "loop/loop.h"
 
 struct approvals;
 struct budget_judgement;
-struct choice_request;
 struct config_flavor;
 struct document_record;
+struct json_writer;
 
 #define APPROVAL_KIND "approval"
 
@@ -59,12 +60,17 @@ void approvals_restore(struct approvals *approvals, const struct document_record
 void approvals_start(struct approvals *approvals); /* after recovery: their clocks go on */
 void approvals_repair(struct approvals *approvals);
 
+/* On whose request an approver is asked; both may be NULL. */
+struct approval_origin {
+    const char *principal;
+    const char *on_behalf_of;
+};
+
 /* Asks for this flavor, or finds that it is asked for already. Borrowed: valid until the loop
- * turns.
- */
+ * turns. */
 const struct approval *approvals_ask(struct session *session, const struct config_flavor *flavor,
                                      const struct budget_judgement *judgement,
-                                     const struct choice_request *request);
+                                     const struct approval_origin *origin);
 
 /* What the session waits for is not wanted any more. */
 void approvals_cancel(struct session *session, const char *why);

@@ -2,6 +2,7 @@
 
 /* What the files of approvals share among themselves. */
 
+#include "core/core.h"
 #include "core/money/approvals.h"
 
 struct approvals {

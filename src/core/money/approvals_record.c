@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "core/money/flavor.h"
-#include "core/session/clocks.h"
 #include "core/stamp.h"
 #include "wire/json.h"
 
@@ -165,7 +164,7 @@ void approval_write_fields(const struct approval *approval, struct json_writer *
     put_money_or_null(json, "estimated_usd", approval->estimated);
     json_put_text(json, "question", approval->question);
     json_put_time(json, "created_at", approval->created.wall_us);
-    json_put_time(json, "expires_at", clocks_wall_us(core, &approval->expires));
+    json_put_time(json, "expires_at", stamp_wall_us(core, &approval->expires));
     put_decision(json, approval);
 }
 

@@ -21,11 +21,12 @@
  * svc/bob together stay under the cap of svc.
  */
 
-#include "core/session/session.h"
+#include "core/session_view.h"
 
 struct budgets;
 struct config_flavor;
 struct document_record;
+struct json_writer;
 
 #define BUDGET_SESSION_KIND "budget.session"
 #define BUDGET_OWNER_KIND "budget.owner"

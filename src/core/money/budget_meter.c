@@ -8,8 +8,7 @@
 #include "core/events.h"
 #include "core/money/approvals.h"
 #include "core/money/budget_account.h"
-#include "core/money/flavor_change.h"
-#include "core/sandbox/sandbox.h"
+#include "core/money/observer.h"
 #include "core/stamp.h"
 #include "wire/json.h"
 
@@ -173,8 +172,7 @@ void budget_ask_to_continue(struct session *session, const char *name, const cha
     judgement.estimated = budget_estimate(session_core(session), flavor);
     snprintf(judgement.why, sizeof(judgement.why), "%s", why);
     (void)approvals_ask(session, flavor, &judgement,
-                        &(struct choice_request){ .flavor = flavor->name,
-                                                  .on_behalf_of = session_on_behalf_of(session) });
+                        &(struct approval_origin){ .on_behalf_of = session_on_behalf_of(session) });
 }
 
 /* False when a cap forbids another window. */
@@ -202,7 +200,7 @@ static void run_dry(struct session *session, const struct account *account, cons
 {
     scoped(free) char *flavor = xstrdup(account->meter.flavor);
 
-    session_teardown(session, END_BUDGET);
+    session_core(session)->money->on_exhausted(session);
     budget_ask_to_continue(session, flavor, lack);
 }
 
@@ -353,11 +351,9 @@ void budget_close(struct session *session)
 
 /* --- after a restart ----------------------------------------------------------------------- */
 
-static bool has_its_sandbox(const struct session *session, const struct meter *meter)
+static enum metered_sandbox find_sandbox(const struct session *session, const struct meter *meter)
 {
-    const struct sandbox *sandbox = session_sandbox(session);
-
-    return sandbox && str_equal(sandbox_id(sandbox), meter->sandbox_id) && sandbox_is_up(sandbox);
+    return session_core(session)->money->metered_sandbox(session, meter->sandbox_id);
 }
 
 void budgets_start(struct budgets *budgets)
@@ -371,10 +367,16 @@ void budgets_start(struct budgets *budgets)
 
         if (!account)
             continue;
-        if (!has_its_sandbox(session, &account->meter))
+        switch (find_sandbox(session, &account->meter)) {
+        case METERED_GONE:
             settle(session, account, &now);
-        else if (sandbox_state(session_sandbox(session)) != SANDBOX_UNKNOWN)
+            break;
+        case METERED_UNKNOWN:
+            break;
+        case METERED_UP:
             tick(session, account);
+            break;
+        }
     }
 }
 
@@ -382,6 +384,6 @@ void budget_resume(struct session *session)
 {
     struct account *account = account_with_meter(session);
 
-    if (account && has_its_sandbox(session, &account->meter))
+    if (account && find_sandbox(session, &account->meter) != METERED_GONE)
         tick(session, account);
 }

@@ -2,7 +2,7 @@
 
 #include "base/str.h"
 #include "core/ceiling.h"
-#include "core/session/session.h"
+#include "core/session_view.h"
 #include "wire/json.h"
 
 static const char *backend_name(const struct core *core)
@@ -97,6 +97,25 @@ uint32_t flavor_gpus(const struct session *session)
         config_flavor_find(session_core(session)->parts.config, session_flavor(session));
 
     return flavor ? (uint32_t)flavor->gpus : 0;
+}
+
+static void put_limit(struct json_writer *json, const char *name, uint64_t limit)
+{
+    if (limit)
+        json_put_int(json, name, (int64_t)limit);
+    else
+        json_put_null(json, name);
+}
+
+void limits_write_json(struct json_writer *json, const struct sandbox_limits *in_force)
+{
+    put_limit(json, "memory_bytes", in_force->memory_bytes);
+    if (in_force->cpu_millis)
+        json_put_double(json, "cpus", in_force->cpu_millis / 1000.0);
+    else
+        json_put_null(json, "cpus");
+    put_limit(json, "pids", in_force->pids);
+    put_limit(json, "disk_bytes", in_force->disk_bytes);
 }
 
 static void put_flavor(const struct core *core, const struct config_flavor *flavor,

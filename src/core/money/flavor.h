@@ -40,3 +40,6 @@ uint32_t flavor_gpus(const struct session *session);
 
 /* GET /flavors: the list. */
 void flavors_write_json(const struct core *core, struct json_writer *json, const char *key);
+
+/* The fields memory_bytes, cpus, pids and disk_bytes; null where there is no limit. */
+void limits_write_json(struct json_writer *json, const struct sandbox_limits *in_force);

@@ -72,7 +72,7 @@ void background_write_json(const struct session *session, struct json_writer *js
     const struct sandbox_process *worker = &background->worker;
     int64_t limit_us = session->core->parts.config->session.background_limit_ms * 1000;
     struct stamp since = { .boot_us = background->working_since_us, .wall_us = 1 };
-    int64_t since_wall_us = clocks_wall_us(session->core, &since);
+    int64_t since_wall_us = stamp_wall_us(session->core, &since);
 
     json_put_text(json, "kind", "background");
     json_put_text(json, "process", worker->pid ? worker->name : NULL);

@@ -216,17 +216,6 @@ void clocks_complete_stamps(struct session *session)
         session->last_activity = now;
 }
 
-/* The recorded wall time is shown as long as the wall clock has not been set meanwhile. */
-int64_t clocks_wall_us(const struct core *core, const struct stamp *stamp)
-{
-    struct stamp now = stamp_now(core);
-    int64_t wall_us = now.wall_us + (stamp->boot_us - now.boot_us);
-
-    if (!is_set(stamp))
-        return 0;
-    return llabs(wall_us - stamp->wall_us) < 1000000 ? stamp->wall_us : wall_us;
-}
-
 /* --- for showing --------------------------------------------------------------------------- */
 
 static int64_t remaining_ms(const struct session *session, int64_t deadline_us)

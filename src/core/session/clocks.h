@@ -32,6 +32,3 @@ bool clocks_lifetime_is_over(const struct session *session);
 /* After loading: a stamp that is missing falls back to the next older one, so that every record
  * expires. */
 void clocks_complete_stamps(struct session *session);
-
-/* For people: the wall time of an instant of this boot, by today's wall clock. */
-int64_t clocks_wall_us(const struct core *core, const struct stamp *stamp);

@@ -31,9 +31,6 @@ struct session;
 /* "none", "open", or "host" where the backend has no wall to the host's network. */
 const char *session_network_name(const struct session *session);
 
-/* The fields memory_bytes, cpus, pids and disk_bytes; null where there is no limit. */
-void limits_write_json(struct json_writer *json, const struct sandbox_limits *in_force);
-
 enum timeout_action { TIMEOUT_KILL, TIMEOUT_PAUSE };
 
 /* What the caller asked for; texts are borrowed during the call. Unset numbers are -1 (durations)

@@ -4,12 +4,14 @@
 #include "base/str.h"
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
+#include "core/money/flavor.h"
 #include "core/run/execution.h"
 #include "core/sandbox/sandbox.h"
 #include "core/session/background.h"
 #include "core/session/clocks.h"
 #include "core/session/secrets.h"
 #include "core/session/session_private.h"
+#include "core/stamp.h"
 #include "wire/json.h"
 
 #include <string.h>
@@ -67,25 +69,6 @@ static void put_kept(struct json_writer *json, bool keeps, const struct session_
     json_end_object(json);
 }
 
-static void put_limit(struct json_writer *json, const char *name, uint64_t limit)
-{
-    if (limit)
-        json_put_int(json, name, (int64_t)limit);
-    else
-        json_put_null(json, name);
-}
-
-void limits_write_json(struct json_writer *json, const struct sandbox_limits *in_force)
-{
-    put_limit(json, "memory_bytes", in_force->memory_bytes);
-    if (in_force->cpu_millis)
-        json_put_double(json, "cpus", in_force->cpu_millis / 1000.0);
-    else
-        json_put_null(json, "cpus");
-    put_limit(json, "pids", in_force->pids);
-    put_limit(json, "disk_bytes", in_force->disk_bytes);
-}
-
 static void put_limits(struct json_writer *json, const struct sandbox_limits *in_force)
 {
     json_begin_object(json, "limits");
@@ -131,7 +114,7 @@ static void put_clocks(struct json_writer *json, const struct session *session)
     enum end_kind next = session_next_end(session, &left_ms);
 
     json_put_time(json, "expires_at",
-                  has_lease ? clocks_wall_us(session->core, &session->expires) : 0);
+                  has_lease ? stamp_wall_us(session->core, &session->expires) : 0);
     json_put_text(json, "expires_at_clock", has_lease ? end_kind_name(END_LEASE) : NULL);
     put_seconds(json, "time_remaining", left_ms);
     json_put_text(json, "time_remaining_clock", next == END_NONE ? NULL : end_kind_name(next));

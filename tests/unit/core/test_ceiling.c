@@ -1,5 +1,5 @@
 #include "core/ceiling.h"
-#include "core/money/flavor_change.h"
+#include "core/session/flavor_change.h"
 #include "harness/world.h"
 
 #include <setjmp.h>
@@ -174,7 +174,7 @@ static void another_flavor_cannot_have_more_than_the_owner_may(void **state)
                                        { .name = big, .memory_bytes = 6ULL << 30 } };
     struct config_owner rows[] = { { .name = svc, .max = { .memory_bytes = 4ULL << 30 } } };
     struct world *world = *state;
-    struct choice_answer answer;
+    struct flavor_change_answer answer;
     struct error err = { 0 };
     struct session *session;
 
@@ -182,23 +182,23 @@ static void another_flavor_cannot_have_more_than_the_owner_may(void **state)
     world->config.owners = (struct config_owners){ rows, 1 };
     session = world_open_simple(world, "svc", NULL);
     assert_int_equal(
-        choice_make(session, &(struct choice_request){ .flavor = "big" }, &answer, &err), -1);
+        flavor_change_make(session, &(struct flavor_change_request){ .flavor = "big" }, &answer, &err), -1);
     assert_string_equal(err.name, "over_limit");
     assert_string_equal(session_flavor(session), "small");
     assert_int_equal(
-        choice_make(session, &(struct choice_request){ .limits = { .memory_bytes = 5ULL << 30 } },
+        flavor_change_make(session, &(struct flavor_change_request){ .limits = { .memory_bytes = 5ULL << 30 } },
                     &answer, &err),
         -1);
     assert_int_equal(
-        choice_make(session, &(struct choice_request){ .limits = { .memory_bytes = 3ULL << 30 } },
+        flavor_change_make(session, &(struct flavor_change_request){ .limits = { .memory_bytes = 3ULL << 30 } },
                     &answer, &err),
         0);
     session = world_open_simple(world, "ann", NULL);
     assert_int_equal(
-        choice_make(session, &(struct choice_request){ .flavor = "big" }, &answer, &err), 0);
+        flavor_change_make(session, &(struct flavor_change_request){ .flavor = "big" }, &answer, &err), 0);
     flavors[1].max.memory_bytes = 3ULL << 30; /* asking for more than its max is refused, too */
-    assert_int_equal(choice_make(world_open_simple(world, "bob", NULL),
-                                 &(struct choice_request){
+    assert_int_equal(flavor_change_make(world_open_simple(world, "bob", NULL),
+                                 &(struct flavor_change_request){
                                      .flavor = "big", .limits = { .memory_bytes = 4ULL << 30 } },
                                  &answer, &err),
                      -1);

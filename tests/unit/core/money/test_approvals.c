@@ -2,7 +2,7 @@
 
 #include "core/money/approvals.h"
 #include "core/money/budget_account.h"
-#include "core/money/flavor_change.h"
+#include "core/session/flavor_change.h"
 #include "core/sandbox/sandbox.h"
 #include "harness/world.h"
 
@@ -52,24 +52,24 @@ static int teardown(void **state)
 
 /* --- helpers ------------------------------------------------------------------------------- */
 
-static struct choice_answer choose(struct world *world, struct session *session, const char *flavor)
+static struct flavor_change_answer choose(struct world *world, struct session *session, const char *flavor)
 {
-    struct choice_request request = { .flavor = flavor, .principal = "agent" };
-    struct choice_answer answer;
+    struct flavor_change_request request = { .flavor = flavor, .principal = "agent" };
+    struct flavor_change_answer answer;
     struct error err = { 0 };
 
-    if (choice_make(session, &request, &answer, &err) < 0)
+    if (flavor_change_make(session, &request, &answer, &err) < 0)
         fail_msg("%s", err.message);
     world_settle(world);
     return answer;
 }
 
-static struct error refused(struct session *session, const struct choice_request *request)
+static struct error refused(struct session *session, const struct flavor_change_request *request)
 {
-    struct choice_answer answer;
+    struct flavor_change_answer answer;
     struct error err = { 0 };
 
-    assert_int_equal(choice_make(session, request, &answer, &err), -1);
+    assert_int_equal(flavor_change_make(session, request, &answer, &err), -1);
     return err;
 }
 
@@ -109,19 +109,19 @@ static void m1_the_default_needs_no_approval_and_others_do(void **state)
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
 
-    assert_int_equal(choose(world, session, NULL).outcome, CHOICE_UNCHANGED);
-    assert_int_equal(choose(world, session, "cpu-basic").outcome, CHOICE_UNCHANGED);
-    assert_int_equal(choose(world, session, "cpu-upgrade").outcome, CHOICE_ASKED);
-    assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
+    assert_int_equal(choose(world, session, NULL).outcome, FLAVOR_CHANGE_NONE);
+    assert_int_equal(choose(world, session, "cpu-basic").outcome, FLAVOR_CHANGE_NONE);
+    assert_int_equal(choose(world, session, "cpu-upgrade").outcome, FLAVOR_CHANGE_ASKED);
+    assert_int_equal(choose(world, session, "gpu").outcome, FLAVOR_CHANGE_ASKED);
 }
 
 static void a_free_flavor_takes_the_place_of_the_automatic_one(void **state)
 {
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
-    struct choice_answer answer = choose(world, session, "roomy");
+    struct flavor_change_answer answer = choose(world, session, "roomy");
 
-    assert_int_equal(answer.outcome, CHOICE_MADE);
+    assert_int_equal(answer.outcome, FLAVOR_CHANGE_MADE);
     assert_non_null(strstr(answer.message, "Files and processes are gone"));
     assert_int_equal(fake_backend_memory(world->backend, sandbox_id(session_sandbox(session))),
                      4ULL << 30);
@@ -138,7 +138,7 @@ static void without_a_sandbox_asking_makes_the_automatic_one(void **state)
 
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
-    assert_int_equal(choose(world, session, NULL).outcome, CHOICE_MADE);
+    assert_int_equal(choose(world, session, NULL).outcome, FLAVOR_CHANGE_MADE);
     assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
 }
 
@@ -146,23 +146,23 @@ static void m5_a_chosen_sandbox_has_to_be_deleted_first(void **state)
 {
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
-    struct choice_answer answer;
+    struct flavor_change_answer answer;
     struct error err;
 
     choose(world, session, "roomy");
-    err = refused(session, &(struct choice_request){ .flavor = "gpu" });
+    err = refused(session, &(struct flavor_change_request){ .flavor = "gpu" });
     assert_int_equal(err.code, ERR_CONFLICT);
     assert_string_equal(err.name, "sandbox_chosen");
     assert_non_null(strstr(err.message, "cannot be changed"));
     assert_non_null(strstr(err.message, "gpu"));
     assert_non_null(strstr(err.hint, "delete"));
     answer = choose(world, session, NULL);
-    assert_int_equal(answer.outcome, CHOICE_UNCHANGED);
+    assert_int_equal(answer.outcome, FLAVOR_CHANGE_NONE);
     assert_null(strstr(answer.message, "cannot be changed"));
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
     assert_string_equal(session_flavor(session), "cpu-basic");
-    assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
+    assert_int_equal(choose(world, session, "gpu").outcome, FLAVOR_CHANGE_ASKED);
 }
 
 static void a_teardown_before_the_chosen_one_is_begun_takes_the_choice_back(void **state)
@@ -190,13 +190,13 @@ static void malformed_requests_are_refused_before_anybody_is_asked(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
     struct error err;
 
-    err = refused(session, &(struct choice_request){ .flavor = "none-such" });
+    err = refused(session, &(struct flavor_change_request){ .flavor = "none-such" });
     assert_string_equal(err.name, "flavor_unknown");
     assert_non_null(strstr(err.hint, "cpu-basic, roomy"));
-    err = refused(session, &(struct choice_request){ .flavor = "elsewhere" });
+    err = refused(session, &(struct flavor_change_request){ .flavor = "elsewhere" });
     assert_string_equal(err.name, "flavor_unavailable");
     assert_non_null(strstr(err.message, "docker"));
-    err = refused(session, &(struct choice_request){ .flavor = "gpu",
+    err = refused(session, &(struct flavor_change_request){ .flavor = "gpu",
                                                      .limits = { .memory_bytes = 1 << 30 } });
     assert_non_null(strstr(err.message, "fixed"));
     assert_null(session_approval(session));
@@ -210,7 +210,7 @@ static void a_backend_without_gpus_refuses_with_a_reason(void **state)
     struct error err;
 
     fake_backend_set_capabilities(world->backend, (struct backend_capabilities){ .freeze = true });
-    err = refused(session, &(struct choice_request){ .flavor = "gpu" });
+    err = refused(session, &(struct flavor_change_request){ .flavor = "gpu" });
     assert_string_equal(err.name, "flavor_unavailable");
     assert_non_null(strstr(err.message, "GPU"));
 }
@@ -234,7 +234,7 @@ static void asking_changes_nothing_and_tells_what_it_would_cost(void **state)
 {
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
-    struct choice_answer answer = choose(world, session, "gpu");
+    struct flavor_change_answer answer = choose(world, session, "gpu");
     const struct approval *approval = only_one(world);
 
     assert_ptr_equal(answer.approval, approval);
@@ -292,7 +292,7 @@ static void what_is_approved_once_is_for_one_sandbox(void **state)
     world_settle(world);
     assert_string_equal(sandbox_flavor(session_sandbox(session)), "cpu-basic");
     session_hold_end(&tried.hold);
-    assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
+    assert_int_equal(choose(world, session, "gpu").outcome, FLAVOR_CHANGE_ASKED);
 }
 
 static void what_is_approved_for_the_session_is_not_asked_again(void **state)
@@ -305,7 +305,7 @@ static void what_is_approved_for_the_session_is_not_asked_again(void **state)
     session_teardown(session, END_TEARDOWN);
     world_settle(world);
     assert_string_equal(session_flavor(session), "cpu-basic");
-    assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_MADE);
+    assert_int_equal(choose(world, session, "gpu").outcome, FLAVOR_CHANGE_MADE);
 }
 
 static void what_is_denied_changes_nothing_and_is_final(void **state)
@@ -323,7 +323,7 @@ static void what_is_denied_changes_nothing_and_is_final(void **state)
     assert_int_equal(
         approval_decide(approval, &(struct approval_decision){ .approve = true }, &err), -1);
     assert_string_equal(err.name, "approval_decided");
-    assert_int_equal(choose(world, session, "gpu").outcome, CHOICE_ASKED);
+    assert_int_equal(choose(world, session, "gpu").outcome, FLAVOR_CHANGE_ASKED);
 }
 
 static void m32_an_approval_over_the_cap_stays_pending(void **state)

@@ -4,7 +4,7 @@
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
 #include "core/money/budget_account.h"
-#include "core/money/flavor_change.h"
+#include "core/session/flavor_change.h"
 #include "core/sandbox/sandbox.h"
 #include "harness/world.h"
 
@@ -59,13 +59,13 @@ static int teardown(void **state)
 
 /* --- helpers ------------------------------------------------------------------------------- */
 
-static enum choice_outcome choose(struct world *world, struct session *session, const char *flavor)
+static enum flavor_change_outcome choose(struct world *world, struct session *session, const char *flavor)
 {
-    struct choice_request request = { .flavor = flavor };
-    struct choice_answer answer;
+    struct flavor_change_request request = { .flavor = flavor };
+    struct flavor_change_answer answer;
     struct error err = { 0 };
 
-    if (choice_make(session, &request, &answer, &err) < 0)
+    if (flavor_change_make(session, &request, &answer, &err) < 0)
         fail_msg("%s", err.message);
     world_settle(world);
     return answer.outcome;
@@ -111,7 +111,7 @@ static void e14_replacing_the_automatic_sandbox_holds_the_first_hour(void **stat
     struct session *session = world_open_simple(world, "ann", NULL);
 
     assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
-    assert_int_equal(choose(world, session, "gpu"), CHOICE_MADE);
+    assert_int_equal(choose(world, session, "gpu"), FLAVOR_CHANGE_MADE);
     assert_int_equal(sums_of(session).held, USD(2.00));
     assert_string_equal(sandbox_flavor(session_sandbox(session)), "gpu");
     assert_int_equal(fake_backend_count(world->backend), 1);
@@ -123,7 +123,7 @@ static void e14_a_replacement_over_the_cap_is_asked_for(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
 
     set_cap(session, USD(1.99));
-    assert_int_equal(choose(world, session, "gpu"), CHOICE_ASKED);
+    assert_int_equal(choose(world, session, "gpu"), FLAVOR_CHANGE_ASKED);
     assert_string_equal(sandbox_flavor(session_sandbox(session)), "cpu-basic");
     assert_non_null(strstr(session_approval(session)->question, "exceeds the remaining $1.99"));
     assert_int_equal(sums_of(session).held, 0);
@@ -296,7 +296,7 @@ static void m31_an_unknown_price_always_goes_to_a_person(void **state)
     struct world *world = *state;
     struct session *session = world_open_simple(world, "ann", NULL);
 
-    assert_int_equal(choose(world, session, "mystery"), CHOICE_ASKED);
+    assert_int_equal(choose(world, session, "mystery"), FLAVOR_CHANGE_ASKED);
     assert_int_equal(session_approval(session)->estimated, PRICE_UNKNOWN);
 }
 
@@ -306,9 +306,9 @@ static void a_flavor_that_needs_no_approval_still_has_to_fit(void **state)
     struct session *session = world_open_simple(world, "ann", NULL);
 
     budget_patch(session, &(struct budget_patch){ .auto_approve = 0, .cap = USD(0.99) });
-    assert_int_equal(choose(world, session, "cheap"), CHOICE_ASKED);
+    assert_int_equal(choose(world, session, "cheap"), FLAVOR_CHANGE_ASKED);
     set_cap(session, USD(1.00));
-    assert_int_equal(choose(world, session, "cheap"), CHOICE_MADE);
+    assert_int_equal(choose(world, session, "cheap"), FLAVOR_CHANGE_MADE);
 }
 
 static void m32_two_sessions_of_an_owner_share_his_cap(void **state)
@@ -319,13 +319,13 @@ static void m32_two_sessions_of_an_owner_share_his_cap(void **state)
     struct session *other = world_open_simple(world, "bob", NULL);
 
     world->config.budget.owner_cap = USD(3.00);
-    assert_int_equal(choose(world, first, "gpu"), CHOICE_MADE);
-    assert_int_equal(choose(world, second, "gpu"), CHOICE_ASKED);
+    assert_int_equal(choose(world, first, "gpu"), FLAVOR_CHANGE_MADE);
+    assert_int_equal(choose(world, second, "gpu"), FLAVOR_CHANGE_ASKED);
     assert_non_null(strstr(session_approval(second)->question, "owner's cap"));
-    assert_int_equal(choose(world, other, "gpu"), CHOICE_MADE);
+    assert_int_equal(choose(world, other, "gpu"), FLAVOR_CHANGE_MADE);
     session_teardown(first, END_TEARDOWN);
     world_settle(world);
-    assert_int_equal(choose(world, second, "gpu"), CHOICE_MADE);
+    assert_int_equal(choose(world, second, "gpu"), FLAVOR_CHANGE_MADE);
 }
 
 static void the_cap_of_an_owner_holds_for_all_below_it(void **state)
@@ -336,12 +336,12 @@ static void the_cap_of_an_owner_holds_for_all_below_it(void **state)
     struct session *other = world_open_simple(world, "svcx", NULL);
 
     budget_set_owner_cap(world->core->budgets, "svc", USD(3.00));
-    assert_int_equal(choose(world, first, "gpu"), CHOICE_MADE);
-    assert_int_equal(choose(world, second, "gpu"), CHOICE_ASKED);
+    assert_int_equal(choose(world, first, "gpu"), FLAVOR_CHANGE_MADE);
+    assert_int_equal(choose(world, second, "gpu"), FLAVOR_CHANGE_ASKED);
     assert_non_null(strstr(session_approval(second)->question, "owner's cap of $3.00"));
-    assert_int_equal(choose(world, other, "gpu"), CHOICE_MADE);
+    assert_int_equal(choose(world, other, "gpu"), FLAVOR_CHANGE_MADE);
     budget_set_owner_cap(world->core->budgets, "svc", USD(30.00));
-    assert_int_equal(choose(world, second, "gpu"), CHOICE_MADE);
+    assert_int_equal(choose(world, second, "gpu"), FLAVOR_CHANGE_MADE);
 }
 
 static void e17_reservations_are_durable(void **state)
@@ -355,7 +355,7 @@ static void e17_reservations_are_durable(void **state)
     choose(world, first, "gpu");
     memcpy(id, session_id(second), sizeof(id));
     second = again(world, id);
-    assert_int_equal(choose(world, second, "gpu"), CHOICE_ASKED);
+    assert_int_equal(choose(world, second, "gpu"), FLAVOR_CHANGE_ASKED);
 }
 
 static void m34_switching_automatic_approval_on_counts_what_was_spent_before(void **state)
@@ -365,7 +365,7 @@ static void m34_switching_automatic_approval_on_counts_what_was_spent_before(voi
     struct error err = { 0 };
 
     budget_patch(session, &(struct budget_patch){ .auto_approve = 0, .cap = -1 });
-    assert_int_equal(choose(world, session, "gpu"), CHOICE_ASKED);
+    assert_int_equal(choose(world, session, "gpu"), FLAVOR_CHANGE_ASKED);
     assert_int_equal(approval_decide(session_approval(session),
                                      &(struct approval_decision){ .approve = true, .by = "eve" },
                                      &err),
@@ -376,7 +376,7 @@ static void m34_switching_automatic_approval_on_counts_what_was_spent_before(voi
     world_settle(world);
     assert_int_equal(budget_spent(session), USD(4.00));
     budget_patch(session, &(struct budget_patch){ .auto_approve = 1, .cap = -1 });
-    assert_int_equal(choose(world, session, "gpu"), CHOICE_ASKED);
+    assert_int_equal(choose(world, session, "gpu"), FLAVOR_CHANGE_ASKED);
 }
 
 static void a_wider_budget_is_told_from_a_narrower_one(void **state)
@@ -419,7 +419,7 @@ static void m23_spend_and_policy_survive_a_restart(void **state)
     budget_patch(session, &(struct budget_patch){ .auto_approve = 0, .cap = USD(7.50) });
     budget_grant(session, "gpu");
     memcpy(id, session_id(session), sizeof(id));
-    assert_int_equal(choose(world, session, "gpu"), CHOICE_MADE);
+    assert_int_equal(choose(world, session, "gpu"), FLAVOR_CHANGE_MADE);
     world_advance(world, 15 * MINUTE_MS);
     session = again(world, id);
     assert_int_equal(budget_spent(session), USD(0.50));
@@ -432,7 +432,7 @@ static void m23_spend_and_policy_survive_a_restart(void **state)
     session = again(world, id);
     assert_int_equal(budget_spent(session), USD(0.50));
     assert_int_equal(owner_spent(world, "ann"), USD(0.50));
-    assert_int_equal(choose(world, session, "gpu"), CHOICE_MADE);
+    assert_int_equal(choose(world, session, "gpu"), FLAVOR_CHANGE_MADE);
 }
 
 static void a_sandbox_that_ran_while_the_daemon_was_down_is_charged_for_it(void **state)
@@ -512,14 +512,14 @@ static void killed_at_any_moment_nothing_is_lost_or_charged_twice(void **state)
     set_cap(world_open_simple(world, "ann", "probe"), USD(5));
     for (int turns = 0; turns < 24; turns++) {
         struct session *session = world_open_simple(world, "ann", NULL);
-        struct choice_request request = { .flavor = "gpu" };
-        struct choice_answer answer;
+        struct flavor_change_request request = { .flavor = "gpu" };
+        struct flavor_change_answer answer;
         struct error err = { 0 };
         int64_t before = owner_spent(world, "ann");
         char id[ID_SIZE];
 
         memcpy(id, session_id(session), sizeof(id));
-        assert_int_equal(choice_make(session, &request, &answer, &err), 0);
+        assert_int_equal(flavor_change_make(session, &request, &answer, &err), 0);
         for (int i = 0; i < turns / 2; i++)
             loop_turn(world->loop, 0);
         world_kill(world, turns & 1);

@@ -415,7 +415,7 @@ static void setting_the_wall_clock_changes_no_deadline(void **state)
     assert_int_equal(session_lease_remaining_ms(session), 7 * MINUTE_MS);
     assert_int_equal(session_lifetime_remaining_ms(session), 9 * MINUTE_MS);
     expires = session_expires(session);
-    assert_int_equal(clocks_wall_us(world->core, &expires),
+    assert_int_equal(stamp_wall_us(world->core, &expires),
                      world->clock.wall_us + 7 * MINUTE_MS * 1000LL);
 }
 

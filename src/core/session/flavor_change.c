@@ -1,4 +1,4 @@
-#include "core/money/flavor_change.h"
+#include "core/session/flavor_change.h"
 
 #include "base/str.h"
 #include "config/config.h"
@@ -35,7 +35,7 @@ static int check_alive(const struct session *session, struct error *err)
 }
 
 /* The price is for what the flavor has. */
-static int check_limits(const struct config_flavor *flavor, const struct choice_request *request,
+static int check_limits(const struct config_flavor *flavor, const struct flavor_change_request *request,
                         struct error *err)
 {
     if (flavor_is_free(flavor) || !has_limits(&request->limits))
@@ -77,9 +77,9 @@ static int check_replaceable(const struct session *session, const char *flavor, 
 
 /* --- what is said -------------------------------------------------------------------------- */
 
-static int say_unchanged(const struct session *session, struct choice_answer *out)
+static int say_unchanged(const struct session *session, struct flavor_change_answer *out)
 {
-    out->outcome = CHOICE_UNCHANGED;
+    out->outcome = FLAVOR_CHANGE_NONE;
     snprintf(out->message, sizeof(out->message),
              "Nothing changes: the sandbox of this session is %s already (generation %llu). Its "
              "files are as they were; use it.",
@@ -96,9 +96,9 @@ static const char *fate_of_files(const struct session *session)
 }
 
 static int say_made(const struct session *session, bool replaced, const char *old,
-                    struct choice_answer *out)
+                    struct flavor_change_answer *out)
 {
-    out->outcome = CHOICE_MADE;
+    out->outcome = FLAVOR_CHANGE_MADE;
     if (replaced)
         snprintf(out->message, sizeof(out->message),
                  "The sandbox %s is being made and takes the place of %s, which is destroyed. %s "
@@ -112,9 +112,9 @@ static int say_made(const struct session *session, bool replaced, const char *ol
     return 0;
 }
 
-static int say_asked(const struct approval *approval, struct choice_answer *out)
+static int say_asked(const struct approval *approval, struct flavor_change_answer *out)
 {
-    out->outcome = CHOICE_ASKED;
+    out->outcome = FLAVOR_CHANGE_ASKED;
     out->approval = approval;
     snprintf(out->message, sizeof(out->message),
              "Somebody has to approve the sandbox %s first: %s. Nothing has changed; go on with "
@@ -127,7 +127,7 @@ static int say_asked(const struct approval *approval, struct choice_answer *out)
 
 static int make(struct session *session, enum session_choice choice,
                 const struct config_flavor *flavor, const struct sandbox_limits *limits,
-                struct choice_answer *out)
+                struct flavor_change_answer *out)
 {
     bool replaced = session_expects_sandbox(session);
     char old[64];
@@ -139,7 +139,7 @@ static int make(struct session *session, enum session_choice choice,
 }
 
 /* Without a flavor: the one that it has will do. */
-static int make_any(struct session *session, struct choice_answer *out)
+static int make_any(struct session *session, struct flavor_change_answer *out)
 {
     if (session_expects_sandbox(session))
         return say_unchanged(session, out);
@@ -162,26 +162,27 @@ static enum session_choice choice_for(const struct session *session, enum budget
                : CHOICE_FREE;
 }
 
-static int make_or_ask(struct session *session, const struct choice_request *request,
+static int make_or_ask(struct session *session, const struct flavor_change_request *request,
                        const struct config_flavor *flavor, const struct sandbox_limits *limits,
-                       struct choice_answer *out)
+                       struct flavor_change_answer *out)
 {
     struct budget_judgement judgement = budget_judge(session, flavor);
+    struct approval_origin origin = { request->principal, request->on_behalf_of };
 
     if (judgement.verdict == BUDGET_ASK)
-        return say_asked(approvals_ask(session, flavor, &judgement, request), out);
+        return say_asked(approvals_ask(session, flavor, &judgement, &origin), out);
     return make(session, choice_for(session, judgement.verdict, flavor, limits), flavor, limits,
                 out);
 }
 
 /* Limits alone change those of the flavor that it has. */
-int choice_make(struct session *session, const struct choice_request *request,
-                struct choice_answer *out, struct error *err)
+int flavor_change_make(struct session *session, const struct flavor_change_request *request,
+                struct flavor_change_answer *out, struct error *err)
 {
     const struct config_flavor *flavor;
     struct sandbox_limits limits;
 
-    *out = (struct choice_answer){ 0 };
+    *out = (struct flavor_change_answer){ 0 };
     if (check_alive(session, err) < 0)
         return -1;
     if (str_is_empty(request->flavor) && !has_limits(&request->limits))
@@ -202,7 +203,7 @@ int choice_make(struct session *session, const struct choice_request *request,
     return make_or_ask(session, request, flavor, &limits, out);
 }
 
-int choice_apply(struct session *session, const char *name, enum session_choice choice,
+int flavor_change_apply(struct session *session, const char *name, enum session_choice choice,
                  struct error *err)
 {
     const struct config_flavor *flavor;

@@ -16,7 +16,7 @@
 
 struct approval;
 
-struct choice_request {
+struct flavor_change_request {
     const char *flavor; /* NULL: any, the one it has will do */
     struct sandbox_limits
         limits;               /* 0 where nothing is asked for; only with a flavor that is free */
@@ -24,17 +24,17 @@ struct choice_request {
     const char *on_behalf_of; /* as the caller says; borrowed */
 };
 
-enum choice_outcome { CHOICE_UNCHANGED, CHOICE_MADE, CHOICE_ASKED };
+enum flavor_change_outcome { FLAVOR_CHANGE_NONE, FLAVOR_CHANGE_MADE, FLAVOR_CHANGE_ASKED };
 
-struct choice_answer {
-    enum choice_outcome outcome;
-    const struct approval *approval; /* borrowed, for now; with CHOICE_ASKED */
+struct flavor_change_answer {
+    enum flavor_change_outcome outcome;
+    const struct approval *approval; /* borrowed, for now; with FLAVOR_CHANGE_ASKED */
     char message[400];               /* in plain words, also for a model */
 };
 
-int choice_make(struct session *session, const struct choice_request *request,
-                struct choice_answer *out, struct error *err);
+int flavor_change_make(struct session *session, const struct flavor_change_request *request,
+                struct flavor_change_answer *out, struct error *err);
 
 /* A person has approved it. ERR_CONFLICT when it cannot be now: nothing has changed then. */
-int choice_apply(struct session *session, const char *flavor, enum session_choice choice,
+int flavor_change_apply(struct session *session, const char *flavor, enum session_choice choice,
                  struct error *err);
