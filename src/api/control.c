@@ -194,11 +194,11 @@ static void post_sandbox(struct api_request *request)
 
     if (api_decode(request, &body, &err) < 0 ||
         flavor_change_make(request->session,
-                    &(struct flavor_change_request){ .flavor = body.flavor,
-                                              .limits = asked_limits(&body),
-                                              .principal = request->principal,
-                                              .on_behalf_of = request->on_behalf_of },
-                    &answer, &err) < 0)
+                           &(struct flavor_change_request){ .flavor = body.flavor,
+                                                            .limits = asked_limits(&body),
+                                                            .principal = request->principal,
+                                                            .on_behalf_of = request->on_behalf_of },
+                           &answer, &err) < 0)
         api_fail(request, &err);
     else
         choice_reply(request, &answer);

@@ -11,7 +11,15 @@
  *     shares.h             the part of a shared resource that one owner may hold
  *     ceiling.h            the most that a caller may ask for
  *     vault.h              the key of this instance, for sealing and signing
+ *     session_view.h       a session as other rooms see it
+ *     end_reason.h         why a session or a sandbox ended
+ *     stamp.h              an instant, by the wall clock and by the boot clock
+ *
+ *     core root, above all rooms
+ *     assemble.c           makes every part and sets the tables between rooms
  *     recovery.h           at start: records meet reality
+ *     repair.h             puts again what a failed transaction has lost
+ *     shutdown.h           core_stop(): what is under way ends first
  *
  *     money/
  *     flavor.h             the kinds of sandboxes, their limits and prices
@@ -83,6 +91,7 @@ struct money_observer;
 struct pool;
 struct orphan_search;
 struct recovery;
+struct repair;
 struct retention;
 struct rules;
 struct sandbox_observer;
@@ -148,8 +157,7 @@ struct core {
     struct storage *storage;           /* owned */
     struct vault *vault;               /* owned */
     struct core_shutdown *shutdown;    /* owned; NULL until core_stop() */
-    struct list leftovers;             /* private: records that the store did not forget */
-    struct timer repair;               /* puts again what a failed transaction has lost */
+    struct repair *repair;             /* owned */
     bool stopping;                     /* no more work is taken */
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/* Counters and gauges, shown at /metrics in the Prometheus text format. One row each, in metrics.c.
- */
+/* Counters and gauges, shown at /metrics in the Prometheus text format. One row each, in
+ * metrics_text.c. */
 
 #include <stdint.h>
 

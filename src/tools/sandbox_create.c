@@ -161,8 +161,8 @@ static void start_create(struct tool_call *call)
     struct session *session = tool_session(call);
     struct creating *creating = xnew(struct creating);
     struct flavor_change_request request = { .flavor = tool_text(call, "flavor"),
-                                      .principal = call->owner,
-                                      .on_behalf_of = call->on_behalf_of };
+                                             .principal = call->owner,
+                                             .on_behalf_of = call->on_behalf_of };
     struct flavor_change_answer answer;
     struct error err = { 0 };
 

@@ -35,8 +35,8 @@ static int check_alive(const struct session *session, struct error *err)
 }
 
 /* The price is for what the flavor has. */
-static int check_limits(const struct config_flavor *flavor, const struct flavor_change_request *request,
-                        struct error *err)
+static int check_limits(const struct config_flavor *flavor,
+                        const struct flavor_change_request *request, struct error *err)
 {
     if (flavor_is_free(flavor) || !has_limits(&request->limits))
         return 0;
@@ -177,7 +177,7 @@ static int make_or_ask(struct session *session, const struct flavor_change_reque
 
 /* Limits alone change those of the flavor that it has. */
 int flavor_change_make(struct session *session, const struct flavor_change_request *request,
-                struct flavor_change_answer *out, struct error *err)
+                       struct flavor_change_answer *out, struct error *err)
 {
     const struct config_flavor *flavor;
     struct sandbox_limits limits;
@@ -204,7 +204,7 @@ int flavor_change_make(struct session *session, const struct flavor_change_reque
 }
 
 int flavor_change_apply(struct session *session, const char *name, enum session_choice choice,
-                 struct error *err)
+                        struct error *err)
 {
     const struct config_flavor *flavor;
     struct sandbox_limits limits;

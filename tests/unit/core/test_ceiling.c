@@ -181,27 +181,32 @@ static void another_flavor_cannot_have_more_than_the_owner_may(void **state)
     world->config.flavors = (struct config_flavors){ flavors, 2 };
     world->config.owners = (struct config_owners){ rows, 1 };
     session = world_open_simple(world, "svc", NULL);
-    assert_int_equal(
-        flavor_change_make(session, &(struct flavor_change_request){ .flavor = "big" }, &answer, &err), -1);
+    assert_int_equal(flavor_change_make(session, &(struct flavor_change_request){ .flavor = "big" },
+                                        &answer, &err),
+                     -1);
     assert_string_equal(err.name, "over_limit");
     assert_string_equal(session_flavor(session), "small");
     assert_int_equal(
-        flavor_change_make(session, &(struct flavor_change_request){ .limits = { .memory_bytes = 5ULL << 30 } },
-                    &answer, &err),
+        flavor_change_make(
+            session, &(struct flavor_change_request){ .limits = { .memory_bytes = 5ULL << 30 } },
+            &answer, &err),
         -1);
     assert_int_equal(
-        flavor_change_make(session, &(struct flavor_change_request){ .limits = { .memory_bytes = 3ULL << 30 } },
-                    &answer, &err),
+        flavor_change_make(
+            session, &(struct flavor_change_request){ .limits = { .memory_bytes = 3ULL << 30 } },
+            &answer, &err),
         0);
     session = world_open_simple(world, "ann", NULL);
-    assert_int_equal(
-        flavor_change_make(session, &(struct flavor_change_request){ .flavor = "big" }, &answer, &err), 0);
+    assert_int_equal(flavor_change_make(session, &(struct flavor_change_request){ .flavor = "big" },
+                                        &answer, &err),
+                     0);
     flavors[1].max.memory_bytes = 3ULL << 30; /* asking for more than its max is refused, too */
-    assert_int_equal(flavor_change_make(world_open_simple(world, "bob", NULL),
-                                 &(struct flavor_change_request){
-                                     .flavor = "big", .limits = { .memory_bytes = 4ULL << 30 } },
-                                 &answer, &err),
-                     -1);
+    assert_int_equal(
+        flavor_change_make(world_open_simple(world, "bob", NULL),
+                           &(struct flavor_change_request){
+                               .flavor = "big", .limits = { .memory_bytes = 4ULL << 30 } },
+                           &answer, &err),
+        -1);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

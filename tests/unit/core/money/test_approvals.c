@@ -2,8 +2,8 @@
 
 #include "core/money/approvals.h"
 #include "core/money/budget_account.h"
-#include "core/session/flavor_change.h"
 #include "core/sandbox/sandbox.h"
+#include "core/session/flavor_change.h"
 #include "harness/world.h"
 
 #include <setjmp.h>
@@ -52,7 +52,8 @@ static int teardown(void **state)
 
 /* --- helpers ------------------------------------------------------------------------------- */
 
-static struct flavor_change_answer choose(struct world *world, struct session *session, const char *flavor)
+static struct flavor_change_answer choose(struct world *world, struct session *session,
+                                          const char *flavor)
 {
     struct flavor_change_request request = { .flavor = flavor, .principal = "agent" };
     struct flavor_change_answer answer;
@@ -196,8 +197,8 @@ static void malformed_requests_are_refused_before_anybody_is_asked(void **state)
     err = refused(session, &(struct flavor_change_request){ .flavor = "elsewhere" });
     assert_string_equal(err.name, "flavor_unavailable");
     assert_non_null(strstr(err.message, "docker"));
-    err = refused(session, &(struct flavor_change_request){ .flavor = "gpu",
-                                                     .limits = { .memory_bytes = 1 << 30 } });
+    err = refused(session, &(struct flavor_change_request){
+                               .flavor = "gpu", .limits = { .memory_bytes = 1 << 30 } });
     assert_non_null(strstr(err.message, "fixed"));
     assert_null(session_approval(session));
     assert_null(approvals_next(world->core->approvals, NULL));

@@ -4,8 +4,8 @@
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
 #include "core/money/budget_account.h"
-#include "core/session/flavor_change.h"
 #include "core/sandbox/sandbox.h"
+#include "core/session/flavor_change.h"
 #include "harness/world.h"
 
 #include <setjmp.h>
@@ -59,7 +59,8 @@ static int teardown(void **state)
 
 /* --- helpers ------------------------------------------------------------------------------- */
 
-static enum flavor_change_outcome choose(struct world *world, struct session *session, const char *flavor)
+static enum flavor_change_outcome choose(struct world *world, struct session *session,
+                                         const char *flavor)
 {
     struct flavor_change_request request = { .flavor = flavor };
     struct flavor_change_answer answer;

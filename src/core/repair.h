@@ -1,0 +1,16 @@
+#pragma once
+
+/*
+ * Repairs records after a failed transaction. The store reports each put that it has lost; a moment
+ * later the current state of everything alive is put again, whatever the lost put said. The record
+ * of a sandbox that is gone is forgotten again.
+ */
+
+struct core;
+struct repair;
+
+struct repair *repair_new(struct core *core); /* and listens to the store */
+void repair_free(struct repair *repair);      /* NULL is fine */
+
+/* Now instead of a moment later, if something was lost: a shutdown does not wait. */
+void repair_hurry(struct repair *repair);

@@ -1,0 +1,158 @@
+#include "core/shutdown.h"
+
+#include "base/alloc.h"
+#include "core/core.h"
+#include "core/repair.h"
+#include "core/run/execution.h"
+#include "core/sandbox/pool.h"
+#include "core/sandbox/sandbox.h"
+#include "core/session/retention.h"
+#include "core/session/session_recover.h"
+#include "store/store.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum {
+    SHUTDOWN_LOOK_US = 5 * 1000,
+    SHUTDOWN_REPEAT_US = 200 * 1000,
+    SHUTDOWN_WRITES = 10, /* that fail, until what they were to write is given up */
+};
+
+enum shutdown_state {
+    SHUTDOWN_RECOVERING, /* what an earlier daemon left is not known yet */
+    SHUTDOWN_ENDING,     /* operations end, with `destroy` everything */
+    SHUTDOWN_WRITING,    /* the store makes the last of it durable */
+    SHUTDOWN_DONE
+};
+
+struct core_shutdown {
+    struct core *core; /* borrowed */
+    core_done_fn *done;
+    void *user; /* borrowed */
+    struct timer look;
+    struct store_ticket ticket;
+    unsigned failed_writes;
+    int64_t deadline_us;
+    enum shutdown_state state;
+    bool destroy;
+};
+
+void shutdown_free(struct core_shutdown *shutdown)
+{
+    if (shutdown)
+        timer_stop(&shutdown->look);
+    free(shutdown);
+}
+
+/* The backend and the store have nothing left to answer. */
+static bool is_quiet(const struct core *core)
+{
+    const struct sandbox *sandbox;
+    const struct session *session;
+
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
+        if (sandbox_is_busy(sandbox))
+            return false;
+    session_for_each (session, core) {
+        if (!session_is_recorded(session))
+            return false;
+    }
+    return !core->recovery && !core->orphans && !retention_is_busy(core->retention);
+}
+
+static bool is_finished(const struct core_shutdown *shutdown)
+{
+    const struct core *core = shutdown->core;
+
+    if (shutdown->destroy && !list_is_empty(&core->sessions))
+        return false;
+    if (shutdown->destroy && !list_is_empty(&core->sandboxes))
+        return false;
+    return is_quiet(core);
+}
+
+static void shutdown_end(struct core_shutdown *shutdown, const struct error *err)
+{
+    assert(shutdown->state != SHUTDOWN_DONE);
+    shutdown->state = SHUTDOWN_DONE;
+    shutdown->done(shutdown->core, err, shutdown->user);
+}
+
+static void on_all_written(struct store_ticket *ticket)
+{
+    struct core_shutdown *shutdown = container_of(ticket, struct core_shutdown, ticket);
+
+    if (ticket->err->code == ERR_NONE) {
+        shutdown_end(shutdown, NULL);
+    } else if (++shutdown->failed_writes == SHUTDOWN_WRITES) {
+        shutdown_end(shutdown, ticket->err);
+    } else {
+        shutdown->state = SHUTDOWN_ENDING;
+        timer_arm_in(&shutdown->look, SHUTDOWN_REPEAT_US);
+    }
+}
+
+/* What the store has lost lately has its last chance. */
+static void begin_writing(struct core_shutdown *shutdown)
+{
+    struct core *core = shutdown->core;
+
+    shutdown->state = SHUTDOWN_WRITING;
+    executions_save_incomplete(core);
+    repair_hurry(core->repair);
+    store_commit(core->parts.store, &shutdown->ticket, on_all_written);
+}
+
+/* Sessions are ended when all of them are known, with their sandboxes. */
+static void begin_ending(struct core_shutdown *shutdown)
+{
+    struct core *core = shutdown->core;
+    struct session *session;
+    struct session *following;
+
+    shutdown->state = SHUTDOWN_ENDING;
+    pool_stop(core->pool); /* the next daemon makes its own */
+    session_for_each_safe (session, following, core) {
+        if (shutdown->destroy)
+            session_end(session, END_SHUTDOWN, NULL, NULL, NULL);
+        else
+            session_serve_soon(session);
+    }
+}
+
+static void on_look(struct timer *timer)
+{
+    struct core_shutdown *shutdown = container_of(timer, struct core_shutdown, look);
+    struct core *core = shutdown->core;
+    struct error err = { 0 };
+
+    if (shutdown->state == SHUTDOWN_RECOVERING && !core->recovery)
+        begin_ending(shutdown);
+    if (shutdown->state == SHUTDOWN_ENDING && is_finished(shutdown)) {
+        begin_writing(shutdown);
+    } else if (loop_now_us(core->loop) >= shutdown->deadline_us) {
+        error_set(&err, ERR_TIMEOUT, "%zu sandboxes were not gone in time",
+                  core->sandboxes_by_id.count);
+        shutdown_end(shutdown, &err);
+    } else {
+        timer_arm_in(timer, SHUTDOWN_LOOK_US);
+    }
+}
+
+void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn *done, void *user)
+{
+    struct core_shutdown *shutdown = xnew(struct core_shutdown);
+
+    assert(!core->shutdown);
+    *shutdown =
+        (struct core_shutdown){ .core = core,
+                                .done = done,
+                                .user = user,
+                                .destroy = destroy,
+                                .deadline_us = loop_now_us(core->loop) + timeout_ms * 1000 };
+    core->shutdown = shutdown;
+    core->stopping = true;
+    timer_init(&shutdown->look, core->loop, on_look);
+    timer_arm_in(&shutdown->look, 0);
+}
