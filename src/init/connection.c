@@ -137,7 +137,7 @@ static struct protocol_ran ran_of(const struct process *process)
     };
 }
 
-/* Nothing is in them, and nobody is left who could write to them. */
+/* The pipes are empty and have no writer left. */
 static bool are_over(const struct process *process)
 {
     struct pollfd polls[] = {
@@ -149,7 +149,7 @@ static bool are_over(const struct process *process)
            polls[1].revents == POLLHUP;
 }
 
-/* Of one that has ended, said nothing and was not to hear anything nobody needs the pipes. */
+/* A process that has ended without output and without stdin needs no pipes in the message. */
 static bool needs_pipes(const struct process *process, unsigned reports)
 {
     return !(reports & REPORT_ENDED) || process->flags & (START_TTY | START_STDIN) ||
@@ -396,7 +396,7 @@ static bool is_inside(int pid)
     return result < 0 ? result != -EPERM : theirs.rlim_max <= own.rlim_max;
 }
 
-/* From inside a sandbox nobody may connect. With a namespace of its own init sees the numbers of
+/* No process of a sandbox may connect. With a namespace of its own init sees the numbers of
  * those in it and 0 for all others; without one, the mark of direct sandboxes tells. */
 static bool is_welcome(int fd)
 {
@@ -464,7 +464,8 @@ void connection_say_goodbye(uint64_t request, int error)
     connection_answer_done(0, request, error, 0);
 }
 
-/* What waits to be told is for whoever asks with LIST next. Supervisors have duplicates. */
+/* Messages that were not sent are dropped: the next daemon asks by LIST. Supervisors have duplicates
+ * of the socket. */
 void connection_close(void)
 {
     if (connection.fd >= 0)

@@ -4,7 +4,7 @@
  * The connection to the daemon. There is at most one: the next one takes its place.
  *
  * Nothing is queued when the daemon does not read: messages about processes wait as bits in the
- * table of processes, a list waits at its place, and the one answer that could not be sent stops
+ * table of processes, a list waits at its index, and the one answer that could not be sent stops
  * init from taking the next request.
  */
 

@@ -25,8 +25,8 @@ int credentials_become(const struct user *user);
 /* The last step before exec: no new privileges, and the system call filter. 0 or -errno. */
 int credentials_seal(const struct user *user);
 
-/* Files are reached with the user's rights from here on; for everything else the caller stays who
- * it is, so that the user's own processes cannot signal it. 0 or -errno. */
+/* Files are reached with the user's rights from here on; all other ids of the caller stay, so that
+ * the user's own processes cannot signal it. 0 or -errno. */
 int credentials_act_for(const struct user *user);
 
 /* init's own, for the report. */

@@ -261,7 +261,7 @@ static void handle_child(int pid, int status)
     if (!WIFSTOPPED(status))
         handle_end(pid);
     else if (supervisor_is(pid) || job_find_helper(pid))
-        (void)sys(kill, pid, SIGCONT); /* nobody stops init's own hands */
+        (void)sys(kill, pid, SIGCONT); /* a program may have stopped one of init's clones */
 }
 
 /* False when there is no child at all. */

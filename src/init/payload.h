@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * The last steps of a process before its program runs: it is a child that shares init's memory and
- * has everything else for itself. What fails is left in the process's failed_stage and
- * failed_error.
+ * The payload: the child of a supervisor between clone and exec. It shares init's memory and has
+ * everything else for itself. A step that fails leaves its name and its reason in the process's
+ * failed_stage and failed_error.
  */
 
 struct job;

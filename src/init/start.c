@@ -28,7 +28,7 @@ static int make_pipe(int *out_outer, int *out_inner, bool inner_reads)
     return (int)sys(fcntl, *out_outer, F_SETFL, (inner_reads ? O_WRONLY : O_RDONLY) | O_NONBLOCK);
 }
 
-/* Without /dev/null a pipe that nobody writes to has to do. */
+/* Without /dev/null, a pipe without a writer. */
 static int make_empty_input(struct process *process)
 {
     int unused = -1;

@@ -150,8 +150,8 @@ static bool wait_for_main(struct process *process, bool blocks)
     return true;
 }
 
-/* A program that nobody talks to and that ends soon is told of once: its start waits a moment for
- * its end. False when that has not come. */
+/* The start of a program without stdin is reported together with its end if that comes within a
+ * moment. False when it has not come. */
 static bool wait_a_moment(struct process *process)
 {
     uint64_t signals = 1ull << (SIGCHLD - 1);

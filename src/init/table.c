@@ -10,7 +10,7 @@ struct settings settings = { .null_fd = -1, .proc_fd = -1, .event_fd = -1 };
 TABLE_OF_STATES struct process processes[PROTOCOL_MAX_PROCESSES];
 
 static struct job jobs[MAX_JOBS];
-static TABLE_OF_MEMORY struct job_memory rooms[MAX_JOBS];
+static TABLE_OF_MEMORY struct job_memory memories[MAX_JOBS];
 static unsigned places;
 static _Atomic uint64_t reported[PROTOCOL_MAX_PROCESSES / 64];
 static atomic_bool is_report_expected;
@@ -102,7 +102,7 @@ struct job *job_get_free(void)
 {
     for (unsigned i = 0; i < MAX_JOBS; i++)
         if (jobs[i].kind == JOB_FREE) {
-            jobs[i].memory = &rooms[i];
+            jobs[i].memory = &memories[i];
             return &jobs[i];
         }
     return NULL;

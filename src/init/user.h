@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * Who a process runs as: names from the sandbox's own /etc/passwd and /etc/group. The files belong
+ * The user that a process runs as: names from the sandbox's own /etc/passwd and /etc/group. The files belong
  * to the sandbox and are read as hostile: bounded, line by line, never blocking.
  */
 
@@ -32,7 +32,7 @@ struct user {
 
 /* Fills in the user that `text` names: a name, "uid", "uid:gid" or "" for init's own. Name, home
  * and shell are looked up only if they are wanted or needed. Returns 0, or an errno: EINVAL when it
- * names nobody. */
+ * names no user. */
 int user_find(const char *text, bool wants_details, struct user *out_user);
 
 /* --- pure parts, for user_find and the tests ------------------------------------------------ */

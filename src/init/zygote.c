@@ -264,7 +264,7 @@ static void lose_parent(struct forking *forking)
     forking->process->condemns = true;
 }
 
-/* The script has ended and its fork parent does not say so: somebody may have stopped it. */
+/* The script has ended and its fork parent does not report it: a program may have stopped it. */
 static void urge_parent(struct forking *forking)
 {
     int number = ++forking->attempts > REPORT_ATTEMPTS ? SIGKILL : SIGCONT;

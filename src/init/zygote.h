@@ -8,12 +8,12 @@
  * Its control socket is where requests go: descriptors and texts of a process to be started, and a
  * socket of that process alone. The zygote forks twice. The outer one, the fork parent, becomes the
  * reaper of all that the inner one leaves, and reports how that ended; the inner one says that it
- * is there, waits for the word and becomes the program. The kernel tells who sent what, and /proc
- * who is whose parent, so a zygote cannot pass off another process as its own.
+ * is there, waits for the word and becomes the program. The kernel names the sender of each message,
+ * and /proc the parent of each process, so a zygote cannot pass off another process as its own.
  *
- * Until the word is given nothing has happened: whatever goes wrong before, or takes too long, the
- * process is started as ever. A zygote that does not do as it should is killed, and so is a program
- * that killed its fork parent, since nobody would see what it leaves.
+ * Until the word is given nothing has happened: after a failure or a timeout before it, the process
+ * is started in the ordinary way. A zygote that breaks the protocol is killed, and so is a program
+ * that killed its fork parent, since its leftovers would have no reaper.
  */
 
 #include <stdbool.h>
@@ -31,8 +31,9 @@ void zygote_note_directory(struct process *zygote, const char *path);
 void zygote_choose(struct process *process, const struct job *job);
 
 /* By the supervisor: lets the chosen one fork the process and sees it through, until nothing is
- * left of it. False when it has to be started as ever. */
+ * left of it. False when it has to be started in the ordinary way. */
 bool zygote_serve(struct process *process);
 
-/* By init: the one that was chosen for this process is killed, with what nobody minds. */
+/* By init: kills the zygote that was chosen for this process, with children that have no fork parent.
+ */
 void zygote_condemn(struct process *process);

@@ -1,6 +1,7 @@
 #pragma once
 
-/* What a helper sends through a pipe, gathered into larger pieces. It waits for the reader. */
+/* The results of a helper, gathered into larger pieces and written to a pipe. Writing waits for the
+ * reader. */
 
 #include "wire/protocol.h"
 
@@ -9,7 +10,7 @@ struct file_output {
     char *bytes; /* borrowed */
     size_t size;
     size_t filled;
-    bool is_broken; /* nobody reads any more */
+    bool is_broken; /* the reader is gone */
 };
 
 void file_output_flush(struct file_output *output);
@@ -19,5 +20,5 @@ void file_output_put(struct file_output *output, const void *bytes, size_t lengt
 void file_output_note(struct file_output *output, const struct protocol_note *note,
                       const char *path, const char *text, size_t text_length);
 
-/* Whether somebody still reads, as far as that can be told without writing. */
+/* Whether the reader is still there, as far as that shows without writing. */
 bool file_output_is_wanted(struct file_output *output);

@@ -13,7 +13,7 @@
 
 enum {
     DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK,
-    MAX_DESCENTS = 4 * 1024 * 1024, /* somebody may fill it as fast as we empty it */
+    MAX_DESCENTS = 4 * 1024 * 1024, /* a program may fill it as fast as it is emptied */
     LAST_TRIES = 16,
     TYPE_DIRECTORY = 4,
     TYPE_UNKNOWN = 0,

@@ -2,7 +2,7 @@
 
 /*
  * A walk through a tree that may change under us, entry by entry. No link is followed. The caller
- * decides for each directory whether to go into it; a directory is told before what is in it.
+ * decides for each directory whether to go into it; a directory comes before its entries.
  */
 
 #include "wire/protocol.h"

@@ -1,6 +1,6 @@
 /*
- * What changes in a directory, told for as long as somebody reads it. A reader that is too slow
- * loses changes, and is told so: the kernel counts no more than its queue holds.
+ * Changes in a directory, reported until the reader goes away. A reader that is too slow loses
+ * changes, and a note says so: the kernel queues only so many.
  */
 
 #include "init/files/file_output.h"
@@ -115,7 +115,7 @@ static void tell(struct watching *watching, const char *path, uint32_t mask)
     file_output_note(&watching->output, &note, path, NULL, 0);
 }
 
-/* Watches what is in the directory; what was made there before it was watched is told as new. */
+/* Watches what is in the directory; what was made there before it was watched is reported as new. */
 static void add_tree(struct watching *watching, int directory, const char *path, bool is_new)
 {
     struct walk *walk = &watching->memory->watch.walk;
