@@ -7,8 +7,9 @@
  *
  * A process has a supervisor: a clone that shares init's memory and descriptors, starts the process
  * as its child, waits for it, and lives on as the reaper of whatever it leaves in the background.
- * It tells the daemon itself where it can, and init through `reports` and the event descriptor. The
- * fields under "the supervisor's" are written by it before it reports and only read by init after.
+ * It reports to the daemon itself where it can, and to init through `reports` and the event
+ * descriptor. The fields under "the supervisor's" are written by it before it reports and only read
+ * by init after.
  */
 
 #include "init/user.h"
@@ -18,19 +19,24 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 
+/* Sanitized code needs larger stacks; src/init/meson.build sets it there. */
+#ifndef INIT_STACK_FACTOR
+#define INIT_STACK_FACTOR 1
+#endif
+
 enum {
     FD_LISTEN = 3,
     FD_SECCOMP = 4,
     MAX_JOBS = 28,
     MAX_STREAMS = 8, /* that go on after their answer, until the daemon has read them */
     MAX_WATCHES = 4, /* that go on for as long as the daemon likes */
-    SUPERVISOR_STACK = 4096,
-    JOB_STACK = 32 * 1024,
+    SUPERVISOR_STACK = 4096 * INIT_STACK_FACTOR,
+    JOB_STACK = 32 * 1024 * INIT_STACK_FACTOR,
     JOB_SPARE_STRINGS = 8,
 };
 
-/* Of tables little is ever touched. They lie behind all else in this order, so that what is touched
- * lies close together and needs few pages: the linker sorts by the names of sections. */
+/* Little of a table is ever touched. The tables lie behind all other data, in this order, so that the
+ * touched entries lie close together and need few pages: the linker sorts by section names. */
 #define TABLE_OF_STATES __attribute__((section(".bss.z.1")))
 #define TABLE_OF_MEMORY __attribute__((section(".bss.z.2")))
 #define TABLE_SELDOM_USED __attribute__((section(".bss.z.3")))
@@ -48,7 +54,7 @@ enum report {
     REPORT_FAILED = 1 << 1,
     REPORT_ENDED = 1 << 2,
     REPORT_LEFT = 1 << 3,         /* nothing of its tree is left */
-    REPORT_TELL_STARTED = 1 << 4, /* the daemon does not know yet */
+    REPORT_TELL_STARTED = 1 << 4, /* init has to send it: the daemon does not know yet */
     REPORT_TELL_ENDED = 1 << 5,
 };
 
@@ -64,7 +70,7 @@ struct process {
     uint64_t number;
     enum process_state state;
     uint32_t flags;
-    bool is_for_root; /* by what the user is called; who he is shows later */
+    bool is_for_root; /* judged by the requested name; the real uid is known after the lookup */
     int supervisor;   /* pid; 0 once nothing of the tree is left */
     int input;        /* outer ends: init's duplicates; -1 where there is none */
     int output;       /* the terminal's master when there is one */
@@ -87,14 +93,14 @@ struct process {
     unsigned kill_count;
 
     /* the supervisor's */
-    int socket; /* its own duplicate of the connection; -1 when init has to tell */
+    int socket; /* its own duplicate of the connection; -1 when init has to report */
     atomic_uint reports;
     int main_pid;
     int64_t started_us;
     uint32_t uid;
     uint32_t gid;
     int root; /* its fork parent, which its tree hangs on instead of the supervisor; 0 without */
-    bool condemns; /* the zygote, which does not do as it should */
+    bool condemns; /* the zygote, which broke the protocol: init kills it */
     bool left_children;
     enum protocol_stage failed_stage;
     int failed_error;
@@ -135,7 +141,7 @@ struct job {
 
 struct settings {
     bool direct;   /* a plain child instead of PID 1 */
-    bool prepared; /* by whoever started us: what can be inherited is as it should be */
+    bool prepared; /* signals and descriptors were set by the parent, and are inherited */
     bool is_root;  /* may switch users */
     const char *default_user;
     uint64_t keep_capabilities; /* bounding set of init and what it starts */
@@ -168,7 +174,7 @@ static inline int process_root(const struct process *process)
     return process->root ? process->root : process->supervisor;
 }
 
-/* How many places of the table have ever been in use: the rest need not be looked at. */
+/* How many entries of the table have ever been in use: the rest need not be looked at. */
 unsigned process_places(void);
 
 struct job *job_get_free(void); /* NULL when all are busy */

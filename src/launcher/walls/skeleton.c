@@ -253,7 +253,7 @@ static void copy_entry(int from, int to, const char *name, int depth)
         length = readlinkat(from, name, link, sizeof(link) - 1);
         if (length > 0) {
             link[length] = '\0';
-            (void)symlinkat(link, to, name);
+            (void)!symlinkat(link, to, name);
         }
     } else if (!(status.st_mode & S_IROTH)) {
         return;
@@ -326,7 +326,7 @@ static void link_lists(int from, int to)
         if (length < sizeof(suffix) || strcmp(entry->d_name + length - strlen(suffix), suffix) != 0)
             continue;
         snprintf(path, sizeof(path), "info/%s", entry->d_name);
-        (void)linkat(to, "info/.list", to, path, 0);
+        (void)!linkat(to, "info/.list", to, path, 0);
     }
     (void)unlinkat(to, "info/.list", 0);
     closedir(stream);
