@@ -10,7 +10,7 @@
 #include <errno.h>
 
 struct fail {
-    const char *step; /* a literal */
+    const char *step; /* static: a literal, or the text of a failure in a child */
     int error;
 };
 

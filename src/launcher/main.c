@@ -1,16 +1,9 @@
 /* The launcher's start and its loop: one request at a time, destroys side by side. */
 
 #include "launcher/launcher.h"
-#include "launcher/power.h"
 #include "launcher/sys.h"
-#include "launcher/teardown/destroy.h"
-#include "launcher/walls/landlock.h"
-#include "launcher/walls/native.h"
-#include "launcher/walls/skeleton_disk.h"
-#include "launcher/walls/spawn.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -19,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { MAX_REQUEST = 512, EVENTS = 64, SPARES_READY = 16, REAP_ALL = 256 };
+enum { MAX_REQUEST = 512, EVENTS = 64, REAP_ALL = 256 };
 
 union request {
     struct launch_header header;
@@ -65,7 +58,7 @@ void launcher_reply(struct launcher *self, struct launch_reply *reply, int pidfd
     (void)sendmsg(self->socket, &message, MSG_NOSIGNAL);
 }
 
-void launcher_tell(struct launcher *self, const struct fail *fail)
+void launcher_report(struct launcher *self, const struct fail *fail)
 {
     struct launch_reply reply = {
         .header = { .type = LAUNCH_TYPES, .version = LAUNCH_VERSION },
@@ -86,12 +79,12 @@ static void list_one(void *user, const char *id)
     struct list_state *list = user;
     struct launch_ids *ids = &list->reply.body.list;
     struct mark mark = { 0 };
-    int dir = state_open_sandbox(&list->launcher->state, id);
+    int dir = state_open_sandbox(&list->launcher->context.state, id);
 
     if (dir < 0)
         return;
     /* One without a mark was being made here when we died: this directory is ours alone. */
-    if (mark_read(dir, &mark) == 0 && !mark_is_ours(&list->launcher->state, &mark, id)) {
+    if (mark_read(dir, &mark) == 0 && !mark_is_ours(&list->launcher->context.state, &mark, id)) {
         close(dir);
         return;
     }
@@ -108,7 +101,7 @@ static void list_all(struct launcher *self, const struct launch_header *request)
 {
     struct list_state list = { .launcher = self, .reply.header = *request };
 
-    if (state_each(&self->state, list_one, &list) < 0)
+    if (state_each(&self->context.state, list_one, &list) < 0)
         list.reply.error = errno;
     list.reply.body.list.more = 0;
     launcher_reply(self, &list.reply, -1);
@@ -119,98 +112,6 @@ static int watch(struct launcher *self, int fd, void *token)
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = token };
 
     return epoll_ctl(self->epoll, EPOLL_CTL_ADD, fd, &event);
-}
-
-/* --- setup --------------------------------------------------------------------------------- */
-
-static int load_filter(struct launcher *self, int fd)
-{
-    ssize_t length = pread(fd, self->filter, sizeof(self->filter), 0);
-
-    if (length < 0 || length % (ssize_t)sizeof(self->filter[0]))
-        return -1;
-    self->filter_length = (uint16_t)((size_t)length / sizeof(self->filter[0]));
-    return 0;
-}
-
-static bool dumps_are_piped(void)
-{
-    char first = 0;
-    int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
-
-    if (fd >= 0) {
-        (void)!read(fd, &first, 1);
-        close(fd);
-    }
-    return first == '|';
-}
-
-/* The pool of terminals is the whole host's, and what it keeps for itself is not ours: with this
- * many there are enough for what each sandbox may have. */
-static void raise_terminals(const struct launcher *self)
-{
-    static const char wanted[] = "65536";
-    char text[16] = "";
-    int fd = openat(self->state.proc, "sys/kernel/pty/max", O_RDWR | O_CLOEXEC);
-
-    if (fd < 0)
-        return;
-    if (read(fd, text, sizeof(text) - 1) > 0 && strtol(text, NULL, 10) < strtol(wanted, NULL, 10))
-        (void)!pwrite(fd, wanted, strlen(wanted), 0);
-    close(fd);
-}
-
-int launcher_setup(struct launcher *self, const struct launch_setup *setup, int filter,
-                   struct launch_host *out_host, struct fail *fail)
-{
-    struct fail missing = { 0 };
-
-    if (self->ready)
-        return fail_set(fail, "set up twice", EALREADY);
-    self->setup = *setup;
-    self->root = power_is_root();
-    self->changes_ids = self->root || power_changes_ids();
-    self->ids = self->root ? IDS_OWN : IDS_SINGLE;
-    if (load_filter(self, filter) < 0)
-        return fail_set(fail, "load seccomp program", EINVAL);
-    if (state_open(&self->state, LAUNCH_FD_STATE, self->setup.instance, fail) < 0 ||
-        state_lock(&self->state, self->socket, fail) < 0)
-        return -1;
-    cgroups_open(&self->cgroups, &self->setup);
-    oom_score_open(&self->oom_score, &self->state, power_has_resources());
-    self->landlock_abi = landlock_abi();
-    self->dumps_are_piped = dumps_are_piped();
-    if (spawn_lower_limits(self) < 0)
-        return fail_sys(fail, "set rlimits");
-    (void)syscall(SYS_setgroups, 0, NULL);
-    self->has_groups = getgroups(0, NULL) != 0;
-    if (uid_ranges_open(&self->uid_ranges, setup->slots, LAUNCH_FD_STATE, self->root, fail) < 0)
-        return -1;
-    uid_ranges_scan(&self->uid_ranges, &self->state);
-    if (setup->flags & LAUNCH_SETUP_NATIVE && host_open(self, &missing) == 0)
-        self->host.native = true;
-    if (self->root && self->host.native)
-        raise_terminals(self);
-    sandbox_note_host(self);
-    spares_open(self, SPARES_READY);
-    teardown_process_start(self);
-    if (network_start(self) >= 0)
-        (void)watch(self, self->network.watch, &self->network);
-    trash_start(self);
-    self->ready = true;
-    destroys_resume(self);
-    *out_host = (struct launch_host){
-        .features = self->cgroups.features | (self->root ? LAUNCH_HAS_ROOT : 0) |
-                    (self->host.native ? LAUNCH_HAS_NATIVE : 0) |
-                    (self->root ? LAUNCH_HAS_UID_RANGE : 0) |
-                    (self->filter_length ? LAUNCH_HAS_SECCOMP : 0) |
-                    (self->network.available ? LAUNCH_HAS_NETWORK_OPEN : 0),
-        .landlock_abi = self->landlock_abi,
-        .missing_errno = missing.error,
-    };
-    if (missing.step)
-        strncpy(out_host->missing, missing.step, sizeof(out_host->missing) - 1);
-    return 0;
 }
 
 /* --- requests ------------------------------------------------------------------------------ */
@@ -224,15 +125,13 @@ static int serve(struct launcher *self, const union request *request, int fd,
     case LAUNCH_TEMPLATE:
         if (self->sealed)
             return fail_set(fail, "templates are sealed", EPERM);
-        return host_add_template(self, request->template.name, fd, fail);
+        return host_add_template(&self->walls.host, request->template.name, fd, fail);
     case LAUNCH_MOUNT:
         if (self->sealed)
             return fail_set(fail, "mounts are sealed", EPERM);
-        return host_add_mount(self, &request->mount, fd, fail);
+        return host_add_mount(&self->walls.host, &request->mount, fd, fail);
     case LAUNCH_SEAL:
-        if (!self->sealed && self->ready)
-            spares_start(self);
-        self->sealed = true;
+        launcher_seal(self);
         return 0;
     case LAUNCH_CREATE:
         return sandbox_create(self, &request->create, &reply->body.made, out_pidfd, fail);
@@ -261,7 +160,7 @@ static void handle(struct launcher *self, const union request *request, int fd)
     if (!self->ready && request->header.type != LAUNCH_SETUP) {
         fail_set(&fail, "not set up", EPERM);
     } else if (request->header.type == LAUNCH_DESTROY) {
-        destroy_start(self, request->destroy.id, &request->header);
+        destroy_start(&self->destroys, request->destroy.id, &request->header);
         return;
     } else if (request->header.type == LAUNCH_LIST) {
         list_all(self, &request->header);
@@ -332,12 +231,21 @@ static bool receive(struct launcher *self)
 
 /* --- the loop ------------------------------------------------------------------------------ */
 
+/* Ids of files in the trash are free when those are gone. What has no mark on disk is known here. */
+static void on_sweeper_exit(struct launcher *self)
+{
+    uid_ranges_scan(&self->uid_ranges, &self->context.state);
+    spares_mark(&self->spares);
+    destroys_mark(&self->destroys);
+    trash_on_exit(&self->trash);
+}
+
 static void reap_child(struct launcher *self, pid_t which)
 {
     pid_t pid = waitpid(which, NULL, WNOHANG);
 
-    if (pid > 0 && pid == self->sweeper)
-        trash_on_exit(self);
+    if (pid > 0 && pid == self->trash.sweeper)
+        on_sweeper_exit(self);
 }
 
 void launcher_reap(struct launcher *self)
@@ -345,8 +253,8 @@ void launcher_reap(struct launcher *self)
     pid_t pid;
 
     while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
-        if (pid == self->sweeper)
-            trash_on_exit(self);
+        if (pid == self->trash.sweeper)
+            on_sweeper_exit(self);
     }
 }
 
@@ -359,8 +267,8 @@ static void reap(struct launcher *self, int signals)
 
     while (read(signals, &info, sizeof(info)) == sizeof(info))
         reap_child(self, (pid_t)info.ssi_pid);
-    if (self->sweeper > 0)
-        reap_child(self, self->sweeper);
+    if (self->trash.sweeper > 0)
+        reap_child(self, self->trash.sweeper);
     if (++self->deaths % REAP_ALL == 0)
         launcher_reap(self);
 }
@@ -373,14 +281,26 @@ static int sooner(int a_ms, int b_ms)
     return a_ms < b_ms ? a_ms : b_ms;
 }
 
-/* What is due, and how long the loop may wait, in ms. */
+/* Does what is due; how long the loop may wait, in ms. */
 static int turn(struct launcher *self)
 {
-    int destroys_ms = destroy_turn(self);
-    int spares_ms = spares_turn(self);
+    int destroys_ms;
+    int spares_ms;
 
-    teardown_process_turn(self);
-    return sooner(sooner(destroys_ms, spares_ms), memory_watch_turn(self));
+    if (!self->ready)
+        return -1;
+    destroys_ms = destroys_turn(&self->destroys);
+    spares_ms = spares_turn(&self->spares);
+    teardown_process_turn(&self->teardown);
+    return sooner(sooner(destroys_ms, spares_ms), memory_watch_turn(&self->memory_watch));
+}
+
+static void on_network_change(struct launcher *self)
+{
+    struct fail fail;
+
+    if (network_on_change(&self->walls.network, &fail) < 0)
+        launcher_report(self, &fail);
 }
 
 static void run(struct launcher *self, int signals)
@@ -391,19 +311,21 @@ static void run(struct launcher *self, int signals)
         int count = epoll_wait(self->epoll, events, EVENTS, turn(self));
 
         for (int i = 0; i < count; i++) {
-            if (events[i].data.ptr == self) {
-                /* What a dead daemon still wanted is for the next one to decide. */
+            void *token = events[i].data.ptr;
+
+            if (token == self) {
+                /* Requests of a dead daemon are for the next one to decide. */
                 if (events[i].events & EPOLLHUP || !receive(self))
                     return;
-            } else if (events[i].data.ptr == &signals_token) {
+            } else if (token == &signals_token) {
                 reap(self, signals);
-            } else if (events[i].data.ptr == &self->spares) {
-                spares_receive(self);
-            } else if (events[i].data.ptr == &self->network) {
-                network_on_change(self);
+            } else if (token == &self->spares) {
+                spares_receive(&self->spares);
+            } else if (token == &self->walls.network) {
+                on_network_change(self);
             } else {
-                /* A destroy ends only in its own event or in destroy_turn(), so it is alive. */
-                destroy_on_death(self, events[i].data.ptr);
+                /* A destroy ends only in its own event or in destroys_turn(), so it is alive. */
+                destroy_on_death(&self->destroys, token);
             }
         }
     }
@@ -415,12 +337,7 @@ int main(void)
     sigset_t children;
     int signals;
 
-    launcher.pid = getpid();
-    launcher.socket = LAUNCH_FD_SOCKET;
-    launcher.init = LAUNCH_FD_INIT;
-    launcher.network.watch = -1;
-    launcher.host.mounts = launcher.host.clone_ns = launcher.host.state = launcher.disks.control =
-        -1;
+    launcher_init(&launcher);
     (void)sys_close_range(LAUNCH_FD_STATE + 1, ~0U, 0);
     if (spawn_open() < 0)
         return 1;
@@ -439,15 +356,6 @@ int main(void)
         watch(&launcher, signals, &signals_token) < 0)
         return 1;
     run(&launcher, signals);
-    if (launcher.ready) {
-        destroys_close(&launcher);
-        spares_close(&launcher);
-        teardown_process_stop(&launcher);
-        network_close(&launcher);
-        skeletons_sweep(&launcher);
-        uid_ranges_close(&launcher.uid_ranges);
-        cgroups_close(&launcher.cgroups, launcher.setup.instance);
-        state_unlock(&launcher.state);
-    }
+    launcher_close(&launcher);
     return 0;
 }

@@ -1,13 +1,8 @@
 #include "launcher/power.h"
 
-#include "launcher/launcher.h"
 #include "launcher/sys.h"
-#include "launcher/walls/mounts.h"
-#include "launcher/walls/native.h"
 
-#include <sched.h>
 #include <string.h>
-#include <sys/wait.h>
 
 /* Bits of capabilities. */
 enum {
@@ -66,52 +61,12 @@ bool power_has_resources(void)
     return has_capabilities(SYS_RESOURCE) && maps_all_ids();
 }
 
-/* --- native sandboxes ------------------------------------------------------------------------ */
-
-/* The exit status of a child in a pid namespace of its own; -1 where there can be none. */
-static int run_in_pid_namespace(int (*attempt)(void))
+bool power_traces(void)
 {
-    pid_t child = fork();
-    int status = 0;
-
-    if (child == 0) {
-        if (unshare(CLONE_NEWPID) < 0)
-            _exit(errno);
-        child = fork();
-        if (child == 0)
-            _exit(attempt());
-        _exit(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
-                  ? WEXITSTATUS(status)
-                  : EIO);
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-        return EIO;
-    return WEXITSTATUS(status);
+    return has_capabilities(SYS_PTRACE);
 }
 
-static int attempt_procfs(void)
+bool power_administers_networks(void)
 {
-    static const struct mount_option none[] = { { 0 } };
-
-    return mount_make("proc", none, 0) < 0 ? errno : 0;
-}
-
-int power_prove_native(struct launcher *launcher, struct fail *fail)
-{
-    int userns;
-    int error;
-
-    /* Namespaces of other ids are opened, and a network is set up from outside. */
-    if (launcher->root && !has_capabilities(SYS_PTRACE))
-        return fail_set(fail, "the capability SYS_PTRACE is missing", EPERM);
-    if (launcher->root && !has_capabilities(NET_ADMIN))
-        return fail_set(fail, "the capability NET_ADMIN is missing", EPERM);
-    error = run_in_pid_namespace(attempt_procfs);
-    if (error)
-        return fail_set(fail, "mount /proc (the one here is masked)", error);
-    userns = userns_make(launcher, 0, fail);
-    if (userns < 0)
-        return -1;
-    close(userns);
-    return 0;
+    return has_capabilities(NET_ADMIN);
 }

@@ -2,11 +2,7 @@
 
 /* What the launcher may do here: its capabilities, and what a container around it forbids. */
 
-#include "launcher/fail.h"
-
 #include <stdbool.h>
-
-struct launcher;
 
 /* Root of the host, or of a container that may map any id. */
 bool power_is_root(void);
@@ -17,7 +13,7 @@ bool power_changes_ids(void);
 /* Whether limits of the host are ours to lower. */
 bool power_has_resources(void);
 
-/* Whether native sandboxes can be made, as far as containers are known to forbid it: their walls
- * let the namespaces be made and then refuse one of the steps inside. Called when the namespaces
- * that sandboxes grow from are there. 0, or -1 with the step that is refused. */
-int power_prove_native(struct launcher *launcher, struct fail *fail);
+/* What native sandboxes need beyond that: namespaces of other ids are opened, and a network is set up
+ * from outside. */
+bool power_traces(void);
+bool power_administers_networks(void);

@@ -51,17 +51,13 @@ static int open_directory(int root, const char *name, mode_t mode, struct fail *
 
 int state_open(struct state *state, int root, const char *instance, struct fail *fail)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
     *state = (struct state){ .root = root,
                              .sandboxes = -1,
                              .trash = -1,
                              .ahead = -1,
                              .lock = -1,
                              .proc = -1,
-                             .instance = instance,
-                             .trash_number = (uint64_t)now.tv_sec * 1000000 };
+                             .instance = instance };
     state->proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (state->proc < 0)
         return fail_sys(fail, "open /proc");
@@ -127,7 +123,7 @@ void mark_init(struct mark *mark, const struct state *state, const char *id)
     strncpy(mark->id, id, sizeof(mark->id) - 1);
 }
 
-int state_open_sandbox(struct state *state, const char *id)
+int state_open_sandbox(const struct state *state, const char *id)
 {
     return sys_open_beneath(state->sandboxes, id, O_RDONLY | O_DIRECTORY);
 }
@@ -202,11 +198,11 @@ bool mark_is_ours(const struct state *state, const struct mark *mark, const char
     return strcmp(mark->instance, state->instance) == 0 && strcmp(mark->id, id) == 0;
 }
 
-int state_discard(struct state *state, const char *id)
+int state_discard(const struct state *state, const char *id, uint64_t number)
 {
     char name[LAUNCH_ID_SIZE + 32];
 
-    snprintf(name, sizeof(name), "%s.%llu", id, (unsigned long long)state->trash_number++);
+    snprintf(name, sizeof(name), "%s.%llu", id, (unsigned long long)number);
     if (renameat(state->sandboxes, id, state->trash, name) < 0)
         return errno == ENOENT ? 0 : -1;
     return 1;
@@ -237,7 +233,7 @@ bool state_next(DIR *list, char out_id[LAUNCH_ID_SIZE])
     return false;
 }
 
-int state_each(struct state *state, state_visit_fn *visit, void *user)
+int state_each(const struct state *state, state_visit_fn *visit, void *user)
 {
     DIR *list = state_list(state);
     char id[LAUNCH_ID_SIZE];

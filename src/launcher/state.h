@@ -26,7 +26,6 @@ struct state {
     int lock;      /* owned; open for as long as we live */
     int proc;      /* owned: the host's /proc */
     const char *instance;
-    uint64_t trash_number;
 };
 
 int state_open(struct state *state, int root, const char *instance, struct fail *fail);
@@ -41,7 +40,7 @@ void state_unlock(struct state *state);
 void mark_init(struct mark *mark, const struct state *state, const char *id);
 
 /* -1 with ENOENT when there is none. */
-int state_open_sandbox(struct state *state, const char *id);
+int state_open_sandbox(const struct state *state, const char *id);
 int mark_read(int dir, struct mark *out_mark);
 int mark_write(int dir, const struct mark *mark);
 
@@ -51,16 +50,16 @@ int mark_clear(int mark);
 bool mark_is_blank(int dir);
 bool mark_is_ours(const struct state *state, const struct mark *mark, const char *id);
 
-/* The directory goes away at once by name, its content later: 1 when there is trash now, 0 when
- * there was nothing. */
-int state_discard(struct state *state, const char *id);
+/* The directory goes away at once by name, its content later. `number` makes its name in the trash
+ * unique. 1 when there is trash now, 0 when there was nothing. */
+int state_discard(const struct state *state, const char *id, uint64_t number);
 
 /* The sandboxes one by one; NULL on error. Closed with closedir(). */
 DIR *state_list(const struct state *state);
 bool state_next(DIR *list, char out_id[LAUNCH_ID_SIZE]);
 
 typedef void state_visit_fn(void *user, const char *id);
-int state_each(struct state *state, state_visit_fn *visit, void *user);
+int state_each(const struct state *state, state_visit_fn *visit, void *user);
 
 /* Nanoseconds since boot, by the clock that start times are told by. */
 int64_t state_boot_time(void);

@@ -92,6 +92,13 @@ struct sys_clone_args {
         set_tid_size, cgroup;
 };
 
+/* One instruction of a seccomp program. */
+struct sys_filter {
+    uint16_t code;
+    uint8_t if_true, if_false;
+    uint32_t value;
+};
+
 struct sys_open_how {
     uint64_t flags, mode, resolve;
 };

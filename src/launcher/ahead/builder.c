@@ -1,14 +1,14 @@
 #include "launcher/ahead/builder.h"
 
 #include "launcher/ahead/builder_cache.h"
-#include "launcher/launcher.h"
+#include "launcher/remove_tree.h"
 #include "launcher/sys.h"
-#include "launcher/teardown/destroy.h"
-#include "launcher/walls/disk.h"
 #include "launcher/walls/native.h"
+#include "launcher/walls/walls.h"
 
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -24,9 +24,17 @@ struct delivery {
     struct spare spare; /* what is not a descriptor */
     struct launch_limits wanted;
     int made;
-    struct fail fail;     /* if it is not; the text is at the same place in both processes */
+    int error; /* if it is not, and the step that failed */
+    char step[LAUNCH_STEP_SIZE];
     int parts[SPARE_FDS]; /* which of the descriptors come along */
 };
+
+/* By value: a pointer means nothing to another process. */
+static void set_failure(struct delivery *delivery, const struct fail *fail)
+{
+    delivery->error = fail->error;
+    snprintf(delivery->step, sizeof(delivery->step), "%s", fail->step);
+}
 
 static void collect_fds(const struct spare *spare, int fds[SPARE_FDS])
 {
@@ -96,7 +104,7 @@ static int receive_spare(int socket, struct delivery *delivery)
     /* There was no room for some of them. */
     if (message.msg_flags & MSG_CTRUNC) {
         delivery->made = 0;
-        fail_set(&delivery->fail, "take a spare", EMFILE);
+        set_failure(delivery, &(struct fail){ .step = "take a spare", .error = EMFILE });
     }
     return 0;
 }
@@ -104,19 +112,18 @@ static int receive_spare(int socket, struct delivery *delivery)
 /* --- the child ------------------------------------------------------------------------------ */
 
 /* Without a network of its own: what /etc says about it is part of the root. A spare without a root
- * is as good, only slower. */
-static int make_root(struct launcher *launcher, const struct spare *spare,
-                     struct cache_entry *entry)
+ * works as well, only slower. */
+static int make_root(struct walls *walls, const struct spare *spare, struct cache_entry *entry)
 {
     struct fail ignored;
     struct spawn spawn;
     mode_t mask;
     int root;
 
-    if (!*spare->template_name || disk_is_wanted(launcher, &spare->limits))
+    if (!*spare->template_name || disk_is_wanted(&walls->disks, &spare->limits))
         return -1;
-    spawn_init(&spawn, launcher);
-    spawn.template = host_template(launcher, spare->template_name, &ignored);
+    spawn_init(&spawn, &walls->spawner, walls);
+    spawn.template = host_template(&walls->host, spare->template_name, &ignored);
     spawn.userns = spare->userns;
     spawn.mark.slot = (uint32_t)spare->slot;
     spawn.mark.network = LAUNCH_NETWORK_NONE;
@@ -131,67 +138,74 @@ static int make_root(struct launcher *launcher, const struct spare *spare,
     return root;
 }
 
-static void make_new(struct launcher *launcher, struct delivery *delivery)
+static int complete(const struct builder_parts *parts, struct delivery *delivery,
+                    struct cache_entry *entry, struct fail *fail)
 {
-    struct spare *spare = &delivery->spare;
-    struct cache_entry nothing;
-
-    cache_entry_init(&nothing);
-    delivery->made =
-        spare_complete(launcher, spare, &delivery->wanted, &nothing, &delivery->fail) == 0;
-    cache_entry_close(&nothing);
-    if (delivery->made)
-        spare->root = make_root(launcher, spare, NULL);
+    return spare_complete(&parts->spare, &delivery->spare, &delivery->wanted, &entry->traces,
+                          &entry->cgroups, fail);
 }
 
-static void make_again(struct launcher *launcher, struct delivery *delivery)
+static int make_new(const struct builder_parts *parts, struct delivery *delivery, struct fail *fail)
+{
+    struct cache_entry nothing;
+    int result;
+
+    cache_entry_init(&nothing);
+    result = complete(parts, delivery, &nothing, fail);
+    cache_entry_close(&nothing);
+    if (result == 0)
+        delivery->spare.root = make_root(parts->walls, &delivery->spare, NULL);
+    return result;
+}
+
+static int make_again(const struct builder_parts *parts, struct delivery *delivery,
+                      struct fail *fail)
 {
     static struct builder_cache cache;
     struct spare *spare = &delivery->spare;
     struct cache_entry *entry = builder_cache_find(&cache, spare);
 
-    delivery->made = spare_complete(launcher, spare, &delivery->wanted, entry, &delivery->fail) ==
-                     0;
-    if (!delivery->made) {
-        builder_cache_empty(
-            &cache); /* descriptors may be what is missing; and this spare is dropped */
-        return;
+    if (complete(parts, delivery, entry, fail) < 0) {
+        /* Descriptors may be what is missing; and this spare is dropped. */
+        builder_cache_empty(&cache);
+        return -1;
     }
     builder_cache_stamp(&cache, entry, spare);
-    spare->root = make_root(launcher, spare, entry);
+    spare->root = make_root(parts->walls, spare, entry);
+    return 0;
 }
 
-static void make_ordered(struct launcher *launcher, struct delivery *delivery)
+static void make_ordered(const struct builder_parts *parts, struct delivery *delivery)
 {
-    if (delivery->spare.is_used)
-        make_again(launcher, delivery);
-    else
-        make_new(launcher, delivery);
-    if (!delivery->made)
-        spare_drop(launcher, &delivery->spare);
+    struct fail fail = { 0 };
+    int result = delivery->spare.is_used ? make_again(parts, delivery, &fail)
+                                         : make_new(parts, delivery, &fail);
+
+    delivery->made = result == 0;
+    if (delivery->made)
+        return;
+    spare_drop(&parts->spare, &delivery->spare);
+    set_failure(delivery, &fail);
 }
 
-/* Work without a launcher is for nobody: it ends at once, and the next launcher removes what it had
- * begun, which it must not do before. */
-static int follow_launcher(const struct launcher *launcher)
+/* Without a launcher there is no receiver: the builder ends at once, and the next launcher removes what
+ * it had begun. The lock keeps that one from doing so before. */
+static int follow_launcher(const struct context *context)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)directories_lock(launcher, LOCK_SH);
-    return getppid() == launcher->pid ? 0 : -1;
+    (void)directories_lock(context, LOCK_SH);
+    return getppid() == context->pid ? 0 : -1;
 }
 
-static _Noreturn void run(struct launcher *launcher, int socket)
+static _Noreturn void run(const struct builder_parts *parts, int socket)
 {
+    const struct context *context = parts->spare.context;
     struct delivery delivery;
 
     (void)prctl(PR_SET_NAME, "sandglass-build");
-    if (follow_launcher(launcher) < 0)
+    if (follow_launcher(context) < 0)
         _exit(1);
-    close(launcher->socket);
-    close(launcher->epoll);
-    uid_blocks_forget(&launcher->uid_ranges.blocks);
-    spares_close_fds(launcher);
-    destroys_close_fds(launcher);
+    parts->on_child(parts->user);
     /* Roots are assembled where no sandbox sees it. */
     if (unshare(CLONE_NEWNS) < 0 || layers_reset() < 0)
         _exit(1);
@@ -199,9 +213,9 @@ static _Noreturn void run(struct launcher *launcher, int socket)
         int slot = delivery.spare.slot;
 
         if (slot == UID_RANGE_NONE)
-            (void)remove_content(launcher->state.trash);
+            (void)remove_content(context->state.trash);
         else
-            make_ordered(launcher, &delivery);
+            make_ordered(parts, &delivery);
         delivery.spare.slot = slot;
         if (send_spare(socket, &delivery, 0) < 0)
             break;
@@ -212,17 +226,17 @@ static _Noreturn void run(struct launcher *launcher, int socket)
 
 /* --- the launcher's end --------------------------------------------------------------------- */
 
-int builder_start(struct launcher *launcher, int *out_pidfd)
+int builder_start(const struct builder_parts *parts, int *out_pidfd)
 {
     int pair[2];
     pid_t child;
 
-    if (!launcher->host.native || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
     child = fork();
     if (child == 0) {
         close(pair[0]);
-        run(launcher, pair[1]);
+        run(parts, pair[1]);
     }
     close(pair[1]);
     /* Only we reap it, and not before this: the number is its own. */
@@ -243,12 +257,15 @@ int builder_order(int builder, struct spare *spare, const struct launch_limits *
 
 int builder_receive(int builder, struct spare *out_spare, bool *out_made, struct fail *out_fail)
 {
+    static char step[LAUNCH_STEP_SIZE]; /* of the last failure */
     struct delivery delivery;
 
     if (receive_spare(builder, &delivery) < 0)
         return -1;
+    delivery.step[sizeof(delivery.step) - 1] = '\0';
+    memcpy(step, delivery.step, sizeof(step));
     *out_spare = delivery.spare;
     *out_made = delivery.made;
-    *out_fail = delivery.fail;
+    *out_fail = (struct fail){ .step = step, .error = delivery.error };
     return 0;
 }

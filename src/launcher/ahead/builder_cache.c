@@ -24,7 +24,7 @@ static struct cache_entry *add(struct builder_cache *cache, int slot)
 {
     struct cache_entry *entry;
 
-    if (cache->count == SPARES_MAX)
+    if (cache->count == BUILDER_CACHE_MAX)
         builder_cache_empty(cache);
     entry = &cache->items[cache->count];
     cache_entry_init(entry);

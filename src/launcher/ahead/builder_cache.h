@@ -7,9 +7,9 @@
  */
 
 #include "launcher/ahead/spare.h"
-#include "launcher/cgroup/cgroup_renew.h"
 #include "launcher/walls/layers.h"
-#include "launcher/walls/native.h"
+
+enum { BUILDER_CACHE_MAX = 64 };
 
 struct cache_entry {
     int slot;
@@ -21,7 +21,7 @@ struct cache_entry {
 };
 
 struct builder_cache {
-    struct cache_entry items[SPARES_MAX];
+    struct cache_entry items[BUILDER_CACHE_MAX];
     unsigned count;
     uint64_t stamps; /* given so far */
 };

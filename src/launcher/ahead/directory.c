@@ -1,8 +1,7 @@
 #include "launcher/ahead/directory.h"
 
-#include "launcher/launcher.h"
+#include "launcher/remove_tree.h"
 #include "launcher/sys.h"
-#include "launcher/teardown/destroy.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,28 +26,28 @@ static int listen_as(int socket, uid_t uid)
 }
 
 /* In the directory, which is the working directory for the moment: its path may be too long. */
-static int listen_here(const struct launcher *launcher, struct directory *directory)
+static int listen_here(const struct context *context, struct directory *directory)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "init.sock" };
-    const struct launch_setup *setup = &launcher->setup;
+    const struct launch_setup *setup = &context->setup;
 
     directory->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (directory->socket < 0 ||
         bind(directory->socket, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         fchmodat(directory->dir, "init.sock", 0600, 0) < 0)
         return -1;
-    if (launcher->root && fchownat(directory->dir, "init.sock", setup->daemon_uid,
-                                   setup->daemon_gid, AT_SYMLINK_NOFOLLOW) < 0)
+    if (context->root && fchownat(directory->dir, "init.sock", setup->daemon_uid, setup->daemon_gid,
+                                  AT_SYMLINK_NOFOLLOW) < 0)
         return -1;
-    return listen_as(directory->socket, launcher->root ? setup->daemon_uid : 0);
+    return listen_as(directory->socket, context->root ? setup->daemon_uid : 0);
 }
 
-static int fill(struct launcher *launcher, struct directory *directory, struct fail *fail)
+static int fill(const struct context *context, struct directory *directory, struct fail *fail)
 {
     int result;
 
     directory->dir =
-        sys_open_beneath(launcher->state.ahead, directory->name, O_RDONLY | O_DIRECTORY);
+        sys_open_beneath(context->state.ahead, directory->name, O_RDONLY | O_DIRECTORY);
     /* The daemon, who is somebody else, passes through to the socket of init. */
     if (directory->dir < 0 || fchmod(directory->dir, 0711) < 0)
         return fail_sys(fail, "open sandbox directory");
@@ -58,38 +57,38 @@ static int fill(struct launcher *launcher, struct directory *directory, struct f
         return fail_sys(fail, "make mark");
     if (fchdir(directory->dir) < 0)
         return fail_sys(fail, "enter sandbox directory");
-    result = listen_here(launcher, directory);
+    result = listen_here(context, directory);
     if (result < 0)
         fail_sys(fail, "listen for init");
     (void)!chdir("/");
     return result;
 }
 
-static void set_name(const struct launcher *launcher, struct directory *directory, unsigned number)
+static void set_name(const struct context *context, struct directory *directory, unsigned number)
 {
-    snprintf(directory->name, sizeof(directory->name), "%d-%u", launcher->pid, number);
+    snprintf(directory->name, sizeof(directory->name), "%d-%u", context->pid, number);
 }
 
-int directory_make(struct launcher *launcher, struct directory *directory, unsigned number,
+int directory_make(const struct context *context, struct directory *directory, unsigned number,
                    struct fail *fail)
 {
     *directory = (struct directory)DIRECTORY_NONE;
-    set_name(launcher, directory, number);
-    if (mkdirat(launcher->state.ahead, directory->name, 0711) < 0) {
+    set_name(context, directory, number);
+    if (mkdirat(context->state.ahead, directory->name, 0711) < 0) {
         directory->name[0] = '\0';
         return fail_sys(fail, "make sandbox directory");
     }
-    if (fill(launcher, directory, fail) < 0) {
-        directory_drop(launcher, directory);
+    if (fill(context, directory, fail) < 0) {
+        directory_drop(context, directory);
         return -1;
     }
     return 0;
 }
 
-int directory_rename(struct launcher *launcher, struct directory *directory, const char *id,
+int directory_rename(const struct context *context, struct directory *directory, const char *id,
                      struct fail *fail)
 {
-    const struct state *state = &launcher->state;
+    const struct state *state = &context->state;
 
     if (syscall(SYS_renameat2, state->ahead, directory->name, state->sandboxes, id, NO_REPLACE) < 0)
         return fail_sys(fail, "name sandbox directory");
@@ -110,12 +109,12 @@ int directory_renew(struct directory *directory, struct fail *fail)
     return mark_clear(directory->mark) < 0 ? fail_sys(fail, "clear mark") : 0;
 }
 
-int directory_take_back(struct launcher *launcher, struct directory *directory, const char *id,
+int directory_take_back(const struct context *context, struct directory *directory, const char *id,
                         unsigned number)
 {
-    const struct state *state = &launcher->state;
+    const struct state *state = &context->state;
 
-    set_name(launcher, directory, number);
+    set_name(context, directory, number);
     if (syscall(SYS_renameat2, state->sandboxes, id, state->ahead, directory->name, NO_REPLACE) ==
         0)
         return 0;
@@ -134,9 +133,9 @@ void directory_close(struct directory *directory)
     }
 }
 
-void directory_drop(struct launcher *launcher, struct directory *directory)
+void directory_drop(const struct context *context, struct directory *directory)
 {
-    int ahead = launcher->state.ahead;
+    int ahead = context->state.ahead;
     int dir;
 
     directory_close(directory);
@@ -152,17 +151,17 @@ void directory_drop(struct launcher *launcher, struct directory *directory)
     directory->name[0] = '\0';
 }
 
-void directory_drop_ahead(struct launcher *launcher, unsigned number)
+void directory_drop_ahead(const struct context *context, unsigned number)
 {
     struct directory directory = DIRECTORY_NONE;
 
-    set_name(launcher, &directory, number);
-    directory_drop(launcher, &directory);
+    set_name(context, &directory, number);
+    directory_drop(context, &directory);
 }
 
-int directories_lock(const struct launcher *launcher, int how)
+int directories_lock(const struct context *context, int how)
 {
-    int fd = openat(launcher->state.ahead, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(context->state.ahead, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (fd >= 0 && flock(fd, how | LOCK_NB) < 0) {
         close(fd);
@@ -171,7 +170,7 @@ int directories_lock(const struct launcher *launcher, int how)
     return fd;
 }
 
-void directories_sweep(struct launcher *launcher)
+void directories_sweep(const struct context *context)
 {
-    (void)remove_content(launcher->state.ahead);
+    (void)remove_content(context->state.ahead);
 }

@@ -1,19 +1,20 @@
 /* Spares that come back from sandboxes, to be used again. */
 
-#include "launcher/launcher.h"
+#include "launcher/ahead/spares.h"
+#include "launcher/namespaces.h"
 #include "launcher/sys.h"
-#include "launcher/walls/disk.h"
-#include "launcher/walls/spawn.h"
+#include "launcher/walls/walls.h"
 
 #include <unistd.h>
 
-static bool is_reclaimable(const struct launcher *launcher, const struct mark *mark)
+static bool is_reclaimable(const struct spares *spares, const struct mark *mark)
 {
-    const struct spares *spares = &launcher->spares;
+    const struct builder_parts *parts = &spares->parts.builder;
 
-    return launcher->root && spares->builder >= 0 && mark->mode == LAUNCH_NATIVE &&
+    return parts->spare.context->root && spares->builder >= 0 && mark->mode == LAUNCH_NATIVE &&
            mark->network == LAUNCH_NETWORK_NONE && mark->slot < UID_RANGES_MAX &&
-           spares->issued[mark->slot].socket && !disk_is_wanted(launcher, &mark->limits) &&
+           spares->issued[mark->slot].socket &&
+           !disk_is_wanted(&parts->walls->disks, &mark->limits) &&
            spares->count + spares->ordered + spares->reclaimed_count + spares->reclaiming <
                SPARES_MAX;
 }
@@ -24,19 +25,20 @@ static bool is_what_was_issued(const struct spare *spare, const struct issued *i
            sys_socket_cookie(spare->directory.socket) == issued->socket;
 }
 
-bool spare_reclaim_begin(struct launcher *launcher, const struct mark *mark, int pidfd,
+bool spare_reclaim_begin(struct spares *spares, const struct mark *mark, int pidfd,
                          struct spare *out_spare)
 {
+    const struct state *state = &spares_parts_of(spares)->context->state;
     struct issued *issued;
 
     spare_init(out_spare);
-    if (!is_reclaimable(launcher, mark))
+    if (!is_reclaimable(spares, mark))
         return false;
-    issued = &launcher->spares.issued[mark->slot];
-    out_spare->userns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_USER);
-    out_spare->netns = sandbox_open_namespace(launcher, mark->pid, pidfd, LAUNCH_NS_NET);
+    issued = &spares->issued[mark->slot];
+    out_spare->userns = namespace_of_process(state->proc, mark->pid, pidfd, LAUNCH_NS_USER);
+    out_spare->netns = namespace_of_process(state->proc, mark->pid, pidfd, LAUNCH_NS_NET);
     out_spare->directory.socket = sys_pidfd_getfd(pidfd, SPAWN_FD_SOCKET);
-    out_spare->directory.dir = state_open_sandbox(&launcher->state, mark->id);
+    out_spare->directory.dir = state_open_sandbox(state, mark->id);
     if (out_spare->directory.dir >= 0)
         out_spare->directory.mark =
             openat(out_spare->directory.dir, "mark", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -46,48 +48,47 @@ bool spare_reclaim_begin(struct launcher *launcher, const struct mark *mark, int
     }
     out_spare->stamp = issued->stamp;
     *issued = (struct issued){ 0 };
-    launcher->spares.reclaiming++;
+    spares->reclaiming++;
     out_spare->slot = (int)mark->slot;
     out_spare->limits = mark->limits;
     out_spare->is_used = true;
     return true;
 }
 
-void spare_pin(struct launcher *launcher, const struct mark *mark)
+void spare_pin(struct spares *spares, const struct mark *mark)
 {
     if (mark->slot < UID_RANGES_MAX)
-        launcher->spares.issued[mark->slot] = (struct issued){ 0 };
+        spares->issued[mark->slot] = (struct issued){ 0 };
 }
 
 /* On v2 cgroups keep their name, and go. */
-static bool take_cgroups(struct launcher *launcher, const char *id, struct spare *spare)
+static bool take_cgroups(struct spares *spares, const char *id, struct spare *spare)
 {
-    struct cgroups *cgroups = &launcher->cgroups;
+    struct cgroups *cgroups = spares_parts_of(spares)->cgroups;
     struct fail ignored;
 
     if (!cgroups_can_rename(cgroups))
         return cgroups_remove(cgroups, id) == 0;
-    spare_name_cgroup(launcher, spare);
+    spare_name_cgroup(spares_parts_of(spares), spare);
     return cgroups_rename(cgroups, id, spare->cgroup_name, &ignored) == 0 &&
            cgroups_are_empty(cgroups, spare->cgroup_name);
 }
 
 /* The directory goes last: as long as it is there, the sandbox is found again. */
-static bool take_names(struct launcher *launcher, const char *id, struct spare *spare)
+static bool take_names(struct spares *spares, const char *id, struct spare *spare)
 {
-    if (!take_cgroups(launcher, id, spare))
+    if (!take_cgroups(spares, id, spare))
         return false;
-    return directory_take_back(launcher, &spare->directory, id, (unsigned)spare->slot) == 0;
+    return directory_take_back(spares_parts_of(spares)->context, &spare->directory, id,
+                               (unsigned)spare->slot) == 0;
 }
 
-bool spare_reclaim_finish(struct launcher *launcher, const char *id, struct spare *spare)
+bool spare_reclaim_finish(struct spares *spares, const char *id, struct spare *spare)
 {
-    struct spares *spares = &launcher->spares;
-
     if (spare->slot == UID_RANGE_NONE)
         return false;
-    if (!take_names(launcher, id, spare)) {
-        spare_reclaim_cancel(launcher, id, spare);
+    if (!take_names(spares, id, spare)) {
+        spare_reclaim_cancel(spares, id, spare);
         return false;
     }
     spares->reclaiming--;
@@ -97,15 +98,15 @@ bool spare_reclaim_finish(struct launcher *launcher, const char *id, struct spar
     return true;
 }
 
-void spare_reclaim_cancel(struct launcher *launcher, const char *id, struct spare *spare)
+void spare_reclaim_cancel(struct spares *spares, const char *id, struct spare *spare)
 {
     struct fail ignored;
 
     if (spare->slot == UID_RANGE_NONE)
         return;
-    launcher->spares.reclaiming--;
+    spares->reclaiming--;
     if (*spare->cgroup_name)
-        (void)cgroups_rename(&launcher->cgroups, spare->cgroup_name, id, &ignored);
+        (void)cgroups_rename(spares_parts_of(spares)->cgroups, spare->cgroup_name, id, &ignored);
     spare_close(spare);
     spare_init(spare); /* its slot and its names are the sandbox's */
 }

@@ -1,7 +1,5 @@
 #include "launcher/cgroup/memory_watch.h"
 
-#include "launcher/direct/kill.h"
-#include "launcher/launcher.h"
 #include "launcher/sys.h"
 
 #include <stdio.h>
@@ -28,12 +26,12 @@ static int64_t now_ms(void)
 }
 
 /* Of the whole host, whichever namespace asks. */
-static uint64_t read_socket_bytes(const struct launcher *launcher)
+static uint64_t read_socket_bytes(const struct memory_watch *watch)
 {
     char text[512];
     const char *line;
     const char *pages;
-    int fd = openat(launcher->state.proc, "self/net/sockstat", O_RDONLY | O_CLOEXEC);
+    int fd = openat(watch->state->proc, "self/net/sockstat", O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
     unsigned long long count = 0;
 
@@ -45,20 +43,20 @@ static uint64_t read_socket_bytes(const struct launcher *launcher)
     return pages && sscanf(pages, " mem %llu", &count) == 1 ? count * PAGE : 0;
 }
 
-static int open_network_file(const struct launcher *launcher, pid_t pid, const char *name)
+static int open_network_file(const struct memory_watch *watch, pid_t pid, const char *name)
 {
     char path[64];
 
     snprintf(path, sizeof(path), "%d/net/%s", (int)pid, name);
-    return openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+    return openat(watch->state->proc, path, O_RDONLY | O_CLOEXEC);
 }
 
 /* Of all families, in the network namespace of the process. */
-static bool has_sockets(const struct launcher *launcher, pid_t pid)
+static bool has_sockets(const struct memory_watch *watch, pid_t pid)
 {
     char text[64] = "";
     unsigned long count = 0;
-    int fd = open_network_file(launcher, pid, "sockstat");
+    int fd = open_network_file(watch, pid, "sockstat");
     ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 
     if (fd >= 0)
@@ -84,7 +82,7 @@ static uint64_t sum_netlink(FILE *file, uint64_t enough)
 }
 
 /* No limit of the kernel counts these. Whatever is above `enough` is as good as that. */
-static uint64_t read_netlink_bytes(const struct launcher *launcher, const struct mark *mark,
+static uint64_t read_netlink_bytes(const struct memory_watch *watch, const struct mark *mark,
                                    uint64_t enough)
 {
     uint64_t sum = 0;
@@ -92,9 +90,9 @@ static uint64_t read_netlink_bytes(const struct launcher *launcher, const struct
     int fd;
 
     /* One without namespaces has the host's sockets around it. */
-    if (mark->mode != LAUNCH_NATIVE || mark->pid <= 0 || !has_sockets(launcher, mark->pid))
+    if (mark->mode != LAUNCH_NATIVE || mark->pid <= 0 || !has_sockets(watch, mark->pid))
         return 0;
-    fd = open_network_file(launcher, mark->pid, "netlink");
+    fd = open_network_file(watch, mark->pid, "netlink");
     file = fd < 0 ? NULL : fdopen(fd, "r");
     if (file) {
         sum = sum_netlink(file, enough);
@@ -111,59 +109,53 @@ static uint64_t bound_of(const struct launch_limits *limits)
     return limits->memory_bytes + limits->memory_bytes / 8;
 }
 
-static void end(struct launcher *launcher, const struct mark *mark)
+static void end(struct memory_watch *watch, const struct mark *mark)
 {
-    struct memory_watch *watch = &launcher->memory_watch;
-    int pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
+    int pidfd = state_open_process(watch->state, mark->pid, mark->start_time);
 
     if (pidfd < 0)
         return;
     memcpy(watch->ended[watch->next++ % MEMORY_WATCH_ENDED], mark->id, LAUNCH_ID_SIZE);
-    if (mark->mode == LAUNCH_NATIVE)
-        kill_init(launcher, pidfd);
-    else
-        kill_tree(launcher, mark, pidfd, mark->id);
+    watch->on_over(watch->user, mark, pidfd);
     close(pidfd);
 }
 
-static bool is_over(struct launcher *launcher, const struct mark *mark, bool with_tcp)
+static bool is_over(struct memory_watch *watch, const struct mark *mark, bool with_tcp)
 {
     uint64_t bound = bound_of(&mark->limits);
-    uint64_t netlink = read_netlink_bytes(launcher, mark, bound);
+    uint64_t netlink = read_netlink_bytes(watch, mark, bound);
     struct launch_usage usage = { 0 };
 
     if (!with_tcp && netlink == 0)
         return false;
-    cgroups_usage(&launcher->cgroups, mark->id, &usage);
+    cgroups_usage(watch->cgroups, mark->id, &usage);
     return usage.memory_bytes + netlink > bound;
 }
 
-static void look_at(struct launcher *launcher, const char *id, bool with_tcp)
+static void look_at(struct memory_watch *watch, const char *id, bool with_tcp)
 {
     struct mark mark;
-    int dir = state_open_sandbox(&launcher->state, id);
-    bool known = dir >= 0 && mark_read(dir, &mark) == 0 &&
-                 mark_is_ours(&launcher->state, &mark, id);
+    int dir = state_open_sandbox(watch->state, id);
+    bool known = dir >= 0 && mark_read(dir, &mark) == 0 && mark_is_ours(watch->state, &mark, id);
 
     if (dir >= 0)
         close(dir);
-    if (known && mark.limits.memory_bytes > 0 && is_over(launcher, &mark, with_tcp))
-        end(launcher, &mark);
+    if (known && mark.limits.memory_bytes > 0 && is_over(watch, &mark, with_tcp))
+        end(watch, &mark);
 }
 
 /* The next part of the round, or all that is left of it when TCP has much. Whether that was the
  * end of it. */
-static bool go_on(struct launcher *launcher)
+static bool go_on(struct memory_watch *watch)
 {
-    struct memory_watch *watch = &launcher->memory_watch;
-    bool with_tcp = read_socket_bytes(launcher) > little_bytes;
+    bool with_tcp = read_socket_bytes(watch) > little_bytes;
     char id[LAUNCH_ID_SIZE];
 
     if (!watch->round)
-        watch->round = state_list(&launcher->state);
+        watch->round = state_list(watch->state);
     for (unsigned i = 0; watch->round && (with_tcp || i < STEP_SANDBOXES); i++) {
         if (state_next(watch->round, id)) {
-            look_at(launcher, id, with_tcp);
+            look_at(watch, id, with_tcp);
         } else {
             closedir(watch->round);
             watch->round = NULL;
@@ -172,15 +164,14 @@ static bool go_on(struct launcher *launcher)
     return !watch->round;
 }
 
-int memory_watch_turn(struct launcher *launcher)
+int memory_watch_turn(struct memory_watch *watch)
 {
-    struct memory_watch *watch = &launcher->memory_watch;
     int64_t now = now_ms();
 
-    if (!launcher->ready || !(launcher->cgroups.features & LAUNCH_HAS_MEMORY))
+    if (!(watch->cgroups->features & LAUNCH_HAS_MEMORY))
         return -1;
     if (now >= watch->due_ms)
-        watch->due_ms = now + (go_on(launcher) ? LOOK_MS : STEP_MS);
+        watch->due_ms = now + (go_on(watch) ? LOOK_MS : STEP_MS);
     return (int)(watch->due_ms - now);
 }
 

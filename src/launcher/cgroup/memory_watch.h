@@ -12,26 +12,31 @@
  * tells whether there is anything to look for.
  */
 
-#include "launcher/fail.h"
-#include "wire/launch.h"
+#include "launcher/cgroup/cgroup.h"
+#include "launcher/state.h"
 
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-struct launcher;
-
 enum { MEMORY_WATCH_ENDED = 64 };
 
+/* This sandbox is over its limit: end it. The pidfd is borrowed. */
+typedef void memory_watch_end_fn(void *user, const struct mark *mark, int pidfd);
+
 struct memory_watch {
+    const struct state *state; /* borrowed */
+    struct cgroups *cgroups;   /* borrowed */
+    memory_watch_end_fn *on_over;
+    void *user;
     int64_t due_ms;
     DIR *round; /* owned: the sandboxes that are yet to be looked at; NULL between two rounds */
     unsigned next;
     char ended[MEMORY_WATCH_ENDED][LAUNCH_ID_SIZE]; /* the latest ones */
 };
 
-/* Looks when it is time; how long the loop may wait, in ms. */
-int memory_watch_turn(struct launcher *launcher);
+/* Looks when it is time; how long the loop may wait, in ms, -1 without a limit. */
+int memory_watch_turn(struct memory_watch *watch);
 
 /* Whether this sandbox was ended here. */
 bool memory_watch_has_ended(const struct memory_watch *watch, const char *id);

@@ -1,13 +1,10 @@
-/*
- * A direct sandbox: init as a plain subprocess. There are no walls around it but a clean start, an
- * id of its own where we are root, rlimits, the cgroup, Landlock and seccomp.
- */
+#include "launcher/direct/direct.h"
 
+#include "launcher/cgroup/oom.h"
 #include "launcher/direct/kill.h"
 #include "launcher/direct/shared.h"
 #include "launcher/sys.h"
 #include "launcher/walls/landlock.h"
-#include "launcher/walls/spawn.h"
 #include "wire/inside.h"
 
 #include <grp.h>
@@ -20,7 +17,7 @@ enum { USER_IN_RANGE = 1000, CAPABILITIES = 64 };
 
 static gid_t direct_gid(const struct spawn *spawn)
 {
-    const struct launch_setup *setup = &spawn->launcher->setup;
+    const struct launch_setup *setup = &spawn->spawner->context->setup;
 
     return setup->direct_gid ? setup->direct_gid : spawn->mark.uid;
 }
@@ -29,16 +26,16 @@ static int make_directory(struct spawn *spawn, const char *name)
 {
     if (mkdirat(spawn->dir, name, 0700) < 0)
         return -1;
-    return spawn->launcher->changes_ids
+    return spawn->spawner->context->changes_ids
                ? fchownat(spawn->dir, name, spawn->mark.uid, direct_gid(spawn), AT_SYMLINK_NOFOLLOW)
                : 0;
 }
 
-int direct_prepare(struct spawn *spawn)
+static int prepare(struct spawn *spawn)
 {
-    const struct launch_setup *setup = &spawn->launcher->setup;
+    const struct launch_setup *setup = &spawn->spawner->context->setup;
 
-    if (spawn->launcher->changes_ids)
+    if (spawn->spawner->context->changes_ids)
         spawn->mark.uid = setup->direct_uid ? setup->direct_uid
                                             : setup->uid_base + spawn->mark.slot * LAUNCH_IDS_STEP +
                                                   USER_IN_RANGE;
@@ -77,28 +74,34 @@ static int mark_inside(void)
     return setrlimit(INSIDE_RESOURCE, &limit);
 }
 
-int direct_child(struct spawn *spawn)
+static int direct_child(struct spawn *spawn)
 {
     static const char *const argv[] = { "sandglass-init", "--direct", NULL };
-    struct launcher *launcher = spawn->launcher;
-    bool has_own_id = kill_has_own_uid(launcher, &spawn->mark);
+    const struct spawner *spawner = spawn->spawner;
+    const struct context *context = spawner->context;
+    bool has_own_id = kill_has_own_uid(context, &spawn->mark);
 
-    if (launcher->host.mounts >= 0 && setns(launcher->host.mounts, CLONE_NEWNS) < 0)
+    if (spawner->mounts >= 0 && setns(spawner->mounts, CLONE_NEWNS) < 0)
         return fail_sys(&spawn->fail, "go back to the host's mounts");
     spawn_reset();
-    oom_score_raise(&launcher->state);
+    oom_score_raise(&context->state);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (spawn_limit(spawn->launcher, &spawn->mark.limits) < 0 || mark_inside() < 0)
+    if (spawn_limit(spawner, &spawn->mark.limits) < 0 || mark_inside() < 0)
         return fail_sys(&spawn->fail, "set rlimits");
     if (fchdir(spawn->dir) < 0 || chdir("workspace") < 0)
         return fail_sys(&spawn->fail, "enter workspace");
-    if (launcher->changes_ids && drop_root(spawn) < 0)
+    if (context->changes_ids && drop_root(spawn) < 0)
         return -1;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return fail_sys(&spawn->fail, "set no_new_privs");
-    if (launcher->landlock_abi && landlock_direct(launcher->landlock_abi, has_own_id) < 0)
+    if (spawner->landlock_abi && landlock_direct(spawner->landlock_abi, has_own_id) < 0)
         return fail_sys(&spawn->fail, "restrict with landlock");
     if (!has_own_id && shared_forbid() < 0)
         return fail_sys(&spawn->fail, "forbid shared objects");
     return spawn_exec(spawn, argv);
+}
+
+int direct_start(struct spawn *spawn)
+{
+    return prepare(spawn) < 0 ? -1 : spawn_run(spawn, 0, direct_child);
 }

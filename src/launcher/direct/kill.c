@@ -1,6 +1,7 @@
 #include "launcher/direct/kill.h"
 
 #include "launcher/sys.h"
+#include "launcher/walls/ids.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -13,11 +14,11 @@ enum { WALK_ROUNDS = 64, MAX_PROCESSES = 65536 };
 
 /* --- by user id ---------------------------------------------------------------------------- */
 
-bool kill_has_own_uid(const struct launcher *launcher, const struct mark *mark)
+bool kill_has_own_uid(const struct context *context, const struct mark *mark)
 {
-    uint64_t first = launcher->setup.uid_base + (uint64_t)mark->slot * LAUNCH_IDS_STEP;
+    uint64_t first = context->setup.uid_base + (uint64_t)mark->slot * LAUNCH_IDS_STEP;
 
-    return launcher->changes_ids && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
+    return context->changes_ids && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
 }
 
 /* One of that user's: 1 when it lives, 0 when it is a zombie, -1 when it is somebody else's. One
@@ -91,15 +92,15 @@ static int kill_by_uid(const struct state *state, uid_t uid)
 
 /* Without root, a sandbox that an earlier launcher made is in a user namespace that we have no
  * power over, but the ids are the same: who has them may signal it. */
-void kill_init(struct launcher *launcher, int pidfd)
+void kill_init(const struct context *context, int pidfd)
 {
     pid_t child;
 
-    if (sys_pidfd_kill(pidfd, SIGKILL) == 0 || errno != EPERM || launcher->ids != IDS_RANGE)
+    if (sys_pidfd_kill(pidfd, SIGKILL) == 0 || errno != EPERM || context->ids != IDS_RANGE)
         return;
     child = fork();
     if (child == 0) {
-        uid_t uid = ids_first(launcher, 0);
+        uid_t uid = ids_first(context, 0);
 
         if (syscall(SYS_setresuid, uid, uid, uid) == 0)
             (void)sys_pidfd_kill(pidfd, SIGKILL);
@@ -196,43 +197,44 @@ static int signal_descendants(const struct state *state, pid_t ancestor, int sig
 
 /* Init stays alive meanwhile, so that orphans keep descending from it. Stopping everybody first
  * ends the race with those that fork. */
-static void kill_by_descent(struct launcher *launcher, pid_t init)
+static void kill_by_descent(const struct context *context, pid_t init)
 {
     int before = -1;
 
     for (int round = 0; round < WALK_ROUNDS; round++) {
-        int found = signal_descendants(&launcher->state, init, SIGSTOP);
+        int found = signal_descendants(&context->state, init, SIGSTOP);
 
         if (found == before)
             break;
         before = found;
     }
     for (int round = 0; round < WALK_ROUNDS; round++) {
-        if (signal_descendants(&launcher->state, init, SIGKILL) == 0)
+        if (signal_descendants(&context->state, init, SIGKILL) == 0)
             break;
         sched_yield();
     }
 }
 
-void kill_tree(struct launcher *launcher, const struct mark *mark, int pidfd, const char *id)
+void kill_tree(const struct context *context, struct cgroups *cgroups, const struct mark *mark,
+               int pidfd, const char *id)
 {
-    bool by_cgroup = cgroups_kill(&launcher->cgroups, id) >= 0;
+    bool by_cgroup = cgroups_kill(cgroups, id) >= 0;
 
-    if (kill_has_own_uid(launcher, mark))
-        (void)kill_by_uid(&launcher->state, mark->uid);
+    if (kill_has_own_uid(context, mark))
+        (void)kill_by_uid(&context->state, mark->uid);
     else if (!by_cgroup && pidfd >= 0)
-        kill_by_descent(launcher, mark->pid);
+        kill_by_descent(context, mark->pid);
     if (pidfd >= 0)
         (void)sys_pidfd_kill(pidfd, SIGKILL);
 }
 
-int kill_stragglers(struct launcher *launcher, const struct mark *mark)
+int kill_stragglers(const struct context *context, struct cgroups *cgroups, const struct mark *mark)
 {
-    int found = cgroups_kill(&launcher->cgroups, mark->id);
+    int found = cgroups_kill(cgroups, mark->id);
 
     if (found > 0)
         return found;
-    if (kill_has_own_uid(launcher, mark))
-        return kill_by_uid(&launcher->state, mark->uid);
+    if (kill_has_own_uid(context, mark))
+        return kill_by_uid(&context->state, mark->uid);
     return 0;
 }

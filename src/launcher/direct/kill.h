@@ -6,16 +6,19 @@
  * init, which is the reaper of everything below it.
  */
 
-#include "launcher/launcher.h"
+#include "launcher/cgroup/cgroup.h"
+#include "launcher/context.h"
 
 /* Whether a direct sandbox has a user id that nobody else has. */
-bool kill_has_own_uid(const struct launcher *launcher, const struct mark *mark);
+bool kill_has_own_uid(const struct context *context, const struct mark *mark);
 
 /* Kills PID 1 of a native sandbox. */
-void kill_init(struct launcher *launcher, int pidfd);
+void kill_init(const struct context *context, int pidfd);
 
 /* `pidfd` of init, -1 when it is dead already. */
-void kill_tree(struct launcher *launcher, const struct mark *mark, int pidfd, const char *id);
+void kill_tree(const struct context *context, struct cgroups *cgroups, const struct mark *mark,
+               int pidfd, const char *id);
 
 /* After init has died: kills what is left and returns how many were found. */
-int kill_stragglers(struct launcher *launcher, const struct mark *mark);
+int kill_stragglers(const struct context *context, struct cgroups *cgroups,
+                    const struct mark *mark);

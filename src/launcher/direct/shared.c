@@ -3,6 +3,7 @@
 #include "launcher/sys.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -79,13 +80,13 @@ static void remove_files(uid_t uid)
         close(dir);
 }
 
-void shared_remove(const struct launcher *launcher, uid_t uid)
+void shared_remove(int mounts, uid_t uid)
 {
     pid_t child = fork();
 
     if (child == 0) {
         /* As that user, who may remove its own and nothing else. */
-        if ((launcher->host.mounts < 0 || setns(launcher->host.mounts, CLONE_NEWNS) == 0) &&
+        if ((mounts < 0 || setns(mounts, CLONE_NEWNS) == 0) &&
             syscall(SYS_setresuid, uid, uid, uid) == 0) {
             remove_objects(uid);
             remove_files(uid);
@@ -102,7 +103,7 @@ enum { ALLOW = 0x7fff0000, REFUSE = 0x00050000 };
 /* Numbers of other processors' calls are refused by the filter that all sandboxes have. */
 int shared_forbid(void)
 {
-    static const struct filter_instruction filter[] = {
+    static const struct sys_filter filter[] = {
         { LOAD_NUMBER, 0, 0, 0 },          { IF_EQUAL, 4, 0, SYS_shmget },
         { IF_EQUAL, 3, 0, SYS_semget },    { IF_EQUAL, 2, 0, SYS_msgget },
         { IF_EQUAL, 1, 0, SYS_mq_open },   { RETURN, 0, 0, ALLOW },
@@ -110,7 +111,7 @@ int shared_forbid(void)
     };
     const struct {
         unsigned short length;
-        const struct filter_instruction *filter;
+        const struct sys_filter *filter;
     } program = { .length = sizeof(filter) / sizeof(filter[0]), .filter = filter };
 
     return prctl(PR_SET_SECCOMP, 2, &program);

@@ -6,10 +6,11 @@
  * where it has not, it gets none of them.
  */
 
-#include "launcher/launcher.h"
+#include <sys/types.h>
 
-/* Removes what belongs to that id. Nothing of it runs any more. */
-void shared_remove(const struct launcher *launcher, uid_t uid);
+/* Removes what belongs to that id, of which no process is left. `mounts` is the host's mount
+ * namespace, -1 when the launcher is in it. */
+void shared_remove(int mounts, uid_t uid);
 
 /* In the child: from now on System V objects and message queues cannot be made. */
 int shared_forbid(void);

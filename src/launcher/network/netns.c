@@ -1,6 +1,7 @@
+#include "launcher/network/netns.h"
+
 #include "launcher/sys.h"
 #include "launcher/walls/mounts.h"
-#include "launcher/walls/native.h"
 
 #include <net/if.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static int raise_loopback(void)
 
 /* Every port may be bound: nobody but the sandbox lives here. Under pressure of memory a socket has
  * one buffer and no more: the kernel does not hold back a first one, whatever the limit says. */
-static void tune(const struct state *state)
+static void tune(int shared_proc)
 {
     static const struct {
         const char *path;
@@ -32,7 +33,7 @@ static void tune(const struct state *state)
         { "sys/net/ipv4/tcp_rmem", "1 131072 6291456" },
         { "sys/net/ipv4/tcp_wmem", "1 16384 4194304" },
     };
-    int proc = mount_procfs(state->proc);
+    int proc = mount_procfs(shared_proc);
 
     for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
         int fd = openat(proc, settings[i].path, O_WRONLY | O_CLOEXEC);
@@ -45,7 +46,7 @@ static void tune(const struct state *state)
     close(proc);
 }
 
-int netns_make(struct launcher *launcher, struct fail *fail)
+int netns_make(const struct netns_home *home, struct fail *fail)
 {
     int fd = -1;
 
@@ -54,10 +55,10 @@ int netns_make(struct launcher *launcher, struct fail *fail)
     if (raise_loopback() < 0)
         fail_sys(fail, "raise loopback");
     else
-        fd = openat(launcher->state.proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
-    tune(&launcher->state);
+        fd = openat(home->proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    tune(home->proc);
     /* Without our own network we could not go on. */
-    if (setns(launcher->host.network, CLONE_NEWNET) < 0)
+    if (setns(home->netns, CLONE_NEWNET) < 0)
         _exit(1);
     return fd;
 }
@@ -88,9 +89,9 @@ void netns_traces_close(struct netns_traces *traces)
 }
 
 /* Of the namespace that we are in. */
-static int open_traces(const struct state *state, struct netns_traces *traces)
+static int open_traces(int proc, struct netns_traces *traces)
 {
-    int dir = openat(state->proc, "thread-self/net", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int dir = openat(proc, "thread-self/net", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int result = dir < 0 ? -1 : 0;
 
     for (size_t i = 0; result == 0 && i < NETNS_TRACES; i++) {
@@ -104,14 +105,14 @@ static int open_traces(const struct state *state, struct netns_traces *traces)
     return result;
 }
 
-static int open_traces_of(struct launcher *launcher, int netns, struct netns_traces *traces)
+static int open_traces_of(const struct netns_home *home, int netns, struct netns_traces *traces)
 {
     if (traces->is_open)
         return 0;
     if (setns(netns, CLONE_NEWNET) < 0)
         return -1;
-    traces->is_open = open_traces(&launcher->state, traces) == 0;
-    if (setns(launcher->host.network, CLONE_NEWNET) < 0)
+    traces->is_open = open_traces(home->proc, traces) == 0;
+    if (setns(home->netns, CLONE_NEWNET) < 0)
         _exit(1);
     if (!traces->is_open)
         netns_traces_close(traces);
@@ -140,31 +141,31 @@ static size_t read_traces(const struct netns_traces *traces, char text[TRACES_SI
     return length;
 }
 
-static size_t read_fresh(struct launcher *launcher, char text[TRACES_SIZE])
+static size_t read_fresh(const struct netns_home *home, char text[TRACES_SIZE])
 {
     struct netns_traces traces;
     struct fail ignored;
     size_t length = 0;
-    int unused = netns_make(launcher, &ignored);
+    int unused = netns_make(home, &ignored);
 
     if (unused < 0)
         return 0;
     netns_traces_init(&traces);
-    if (open_traces_of(launcher, unused, &traces) == 0)
+    if (open_traces_of(home, unused, &traces) == 0)
         length = read_traces(&traces, text);
     netns_traces_close(&traces);
     close(unused);
     return length;
 }
 
-bool netns_is_unused(struct launcher *launcher, int netns, struct netns_traces *traces)
+bool netns_is_unused(const struct netns_home *home, int netns, struct netns_traces *traces)
 {
     static char fresh[TRACES_SIZE]; /* of one that nobody has ever used */
     static size_t fresh_length;
     char text[TRACES_SIZE];
 
     if (fresh_length == 0)
-        fresh_length = read_fresh(launcher, fresh);
-    return fresh_length > 0 && open_traces_of(launcher, netns, traces) == 0 &&
+        fresh_length = read_fresh(home, fresh);
+    return fresh_length > 0 && open_traces_of(home, netns, traces) == 0 &&
            read_traces(traces, text) == fresh_length && memcmp(text, fresh, fresh_length) == 0;
 }

@@ -1,7 +1,5 @@
 #include "launcher/network/network.h"
 
-#include "launcher/launcher.h"
-#include "launcher/network/network_rules.h"
 #include "launcher/sys.h"
 
 #include <arpa/inet.h>
@@ -21,9 +19,9 @@ enum { FIRST_ADDRESS = 0x647f0000 /* 100.127.0.0 */, ADDRESSES_PER_SLOT = 4 };
 
 /* --- rules ---------------------------------------------------------------------------------- */
 
-static void write_sysctl(struct launcher *launcher, const char *path, const char *value)
+static void write_sysctl(const struct network *network, const char *path, const char *value)
 {
-    int fd = openat(launcher->state.proc, path, O_WRONLY | O_CLOEXEC);
+    int fd = openat(network->context->state.proc, path, O_WRONLY | O_CLOEXEC);
 
     if (fd < 0)
         return;
@@ -31,48 +29,39 @@ static void write_sysctl(struct launcher *launcher, const char *path, const char
     close(fd);
 }
 
-static int prepare(struct launcher *launcher, struct fail *fail)
+static int prepare(struct network *network, struct fail *fail)
 {
     int flag;
 
     /* Known before they are there, so that they are taken away whatever happens. */
-    flag =
-        openat(launcher->state.root, RULES_FLAG, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    flag = openat(network->context->state.root, RULES_FLAG,
+                  O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (flag < 0)
         return fail_sys(fail, "note the network rules");
     close(flag);
-    if (rules_set_host(launcher, fail) < 0)
+    if (rules_set_host(&network->rules, fail) < 0)
         return -1;
-    write_sysctl(launcher, "sys/net/ipv4/ip_forward", "1");
+    write_sysctl(network, "sys/net/ipv4/ip_forward", "1");
     return 0;
 }
 
-static bool has_rules(const struct launcher *launcher)
+static bool has_rules(const struct network *network)
 {
-    return launcher->network.available &&
-           faccessat(launcher->state.root, RULES_FLAG, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    return network->available &&
+           faccessat(network->context->state.root, RULES_FLAG, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Sandboxes of an earlier launcher need the host's rules too. */
-int network_start(struct launcher *launcher)
+int network_start(struct network *network, struct fail *fail)
 {
-    struct network *network = &launcher->network;
-    struct fail fail;
-
     network->watch = network->available ? rules_watch() : -1;
-    if (has_rules(launcher) && prepare(launcher, &fail) < 0)
-        launcher_tell(launcher, &fail);
-    return network->watch;
+    return has_rules(network) ? prepare(network, fail) : 0;
 }
 
-void network_on_change(struct launcher *launcher)
+int network_on_change(struct network *network, struct fail *fail)
 {
-    struct fail fail;
-
-    if (launcher->network.watch >= 0)
-        rules_drain(launcher->network.watch);
-    if (has_rules(launcher) && !rules_host_hold(launcher) && prepare(launcher, &fail) < 0)
-        launcher_tell(launcher, &fail);
+    if (network->watch >= 0)
+        rules_drain(network->watch);
+    return has_rules(network) && !rules_host_hold(&network->rules) ? prepare(network, fail) : 0;
 }
 
 static void count_sandbox(void *user, const char *id)
@@ -81,14 +70,15 @@ static void count_sandbox(void *user, const char *id)
     ++*(unsigned *)user;
 }
 
-void network_close(struct launcher *launcher)
+void network_close(struct network *network)
 {
     unsigned left = 0;
 
-    if (!has_rules(launcher) || state_each(&launcher->state, count_sandbox, &left) < 0 || left > 0)
+    if (!has_rules(network) || state_each(&network->context->state, count_sandbox, &left) < 0 ||
+        left > 0)
         return;
-    if (rules_remove_host(launcher) == 0)
-        (void)unlinkat(launcher->state.root, RULES_FLAG, 0);
+    if (rules_remove_host(&network->rules) == 0)
+        (void)unlinkat(network->context->state.root, RULES_FLAG, 0);
 }
 
 /* --- the resolver --------------------------------------------------------------------------- */
@@ -116,13 +106,20 @@ static void add_servers(struct network *network, const char *path)
         fclose(file);
 }
 
-void network_open(struct launcher *launcher)
+void network_open(struct network *network, const struct context *context, int mounts, int netns)
 {
-    launcher->network.watch = -1;
-    launcher->network.available = launcher->root && access(NETWORK_NFT, X_OK) == 0;
-    add_servers(&launcher->network, "/etc/resolv.conf");
-    if (!*launcher->network.resolver)
-        add_servers(&launcher->network, "/run/systemd/resolve/resolv.conf");
+    *network = (struct network){
+        .context = context,
+        .rules = { .instance = context->setup.instance,
+                   .allow_private = context->setup.flags & LAUNCH_SETUP_ALLOW_PRIVATE,
+                   .mounts = mounts },
+        .netns = netns,
+        .watch = -1,
+        .available = context->root && access(RULES_NFT, X_OK) == 0,
+    };
+    add_servers(network, "/etc/resolv.conf");
+    if (!*network->resolver)
+        add_servers(network, "/run/systemd/resolve/resolv.conf");
 }
 
 /* --- the pair of interfaces ------------------------------------------------------------------ */
@@ -267,30 +264,29 @@ out:
 }
 
 /* In the sandbox's namespace. The rules come before the interface has an address. */
-static int equip(struct launcher *launcher, uint32_t first, const char *addresses,
-                 struct fail *fail)
+static int equip(struct network *network, uint32_t first, const char *addresses, struct fail *fail)
 {
-    if (rules_set_sandbox(launcher, addresses, fail) < 0)
+    if (rules_set_sandbox(&network->rules, network->resolver, addresses, fail) < 0)
         return -1;
-    write_sysctl(launcher, "sys/net/ipv6/conf/eth0/disable_ipv6", "1");
+    write_sysctl(network, "sys/net/ipv6/conf/eth0/disable_ipv6", "1");
     if (configure("eth0", first + 2, first + 1) < 0)
         return fail_sys(fail, "configure the sandbox's interface");
     return 0;
 }
 
-bool network_holds(struct launcher *launcher, int netns)
+bool network_holds(const struct network *network, int netns)
 {
     bool holds;
 
     if (netns < 0 || setns(netns, CLONE_NEWNET) < 0)
         return false;
     holds = rules_hold_here();
-    if (setns(launcher->host.network, CLONE_NEWNET) < 0)
+    if (setns(network->netns, CLONE_NEWNET) < 0)
         _exit(1);
     return holds;
 }
 
-int network_attach(struct launcher *launcher, uint32_t slot, int netns, struct fail *fail)
+int network_attach(struct network *network, uint32_t slot, int netns, struct fail *fail)
 {
     uint32_t first = FIRST_ADDRESS + slot * ADDRESSES_PER_SLOT;
     char addresses[RULES_ADDRESSES_SIZE];
@@ -298,7 +294,7 @@ int network_attach(struct launcher *launcher, uint32_t slot, int netns, struct f
     char path[64];
     int result;
 
-    if (prepare(launcher, fail) < 0)
+    if (prepare(network, fail) < 0)
         return -1;
     if (rules_host_addresses(addresses) < 0)
         return fail_sys(fail, "list the host's addresses");
@@ -306,13 +302,13 @@ int network_attach(struct launcher *launcher, uint32_t slot, int netns, struct f
     if (make_pair(name, netns) < 0)
         return fail_sys(fail, "make a pair of interfaces");
     snprintf(path, sizeof(path), "sys/net/ipv6/conf/%s/disable_ipv6", name);
-    write_sysctl(launcher, path, "1");
+    write_sysctl(network, path, "1");
     if (configure(name, first + 1, 0) < 0)
         return fail_sys(fail, "configure the host's interface");
     if (setns(netns, CLONE_NEWNET) < 0)
         return fail_sys(fail, "enter the network namespace");
-    result = equip(launcher, first, addresses, fail);
-    if (setns(launcher->host.network, CLONE_NEWNET) < 0)
+    result = equip(network, first, addresses, fail);
+    if (setns(network->netns, CLONE_NEWNET) < 0)
         _exit(1);
     return result;
 }

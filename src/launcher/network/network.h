@@ -7,38 +7,40 @@
  * addresses, other sandboxes, and everything that comes in by itself. IPv4 only.
  */
 
+#include "launcher/context.h"
 #include "launcher/fail.h"
+#include "launcher/network/network_rules.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct launcher;
-
-#define NETWORK_NFT "/usr/sbin/nft"
-
 enum { NETWORK_RESOLVER_SIZE = 1024 };
 
 struct network {
-    bool available;      /* root, and the host has nft */
-    uint32_t generation; /* of the host's rules when ours were in place; 0: unknown */
-    int watch;           /* owned: tells of changes of the host's rules; or -1 */
+    const struct context *context; /* borrowed */
+    struct rules rules;
+    int netns;                            /* borrowed: the launcher's own network namespace */
+    int watch;                            /* owned: reports changes of the host's rules; or -1 */
+    bool available;                       /* root, and the host has nft */
     char resolver[NETWORK_RESOLVER_SIZE]; /* resolv.conf of sandboxes with a network */
 };
 
-/* While the host's files are there. */
-void network_open(struct launcher *launcher);
+/* While the host's files are visible. `mounts` and `netns` are the namespaces of the host. */
+void network_open(struct network *network, const struct context *context, int mounts, int netns);
 
-/* Once, at the end of the setup. What to watch for network_on_change(); -1 for nothing. */
-int network_start(struct launcher *launcher);
+/* Once, at the end of the setup: sets the rules again that sandboxes of an earlier launcher need, and
+ * opens the watch for network_on_change(). -1 when the rules could not be set. */
+int network_start(struct network *network, struct fail *fail);
 
-/* Somebody changed the rules of the host: ours are set again if they are needed. */
-void network_on_change(struct launcher *launcher);
+/* Another program changed the rules of the host: ours are set again if they are needed. -1 when that
+ * failed. */
+int network_on_change(struct network *network, struct fail *fail);
 
 /* Whether the policy of a sandbox with a network is in force in its namespace. */
-bool network_holds(struct launcher *launcher, int netns);
+bool network_holds(const struct network *network, int netns);
 
 /* Takes the rules away when no sandbox is left that they could concern. */
-void network_close(struct launcher *launcher);
+void network_close(struct network *network);
 
 /* Connects this network namespace, which is of that slot, with the outside. */
-int network_attach(struct launcher *launcher, uint32_t slot, int netns, struct fail *fail);
+int network_attach(struct network *network, uint32_t slot, int netns, struct fail *fail);

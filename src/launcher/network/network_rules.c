@@ -1,21 +1,21 @@
 #include "launcher/network/network_rules.h"
 
-#include "launcher/launcher.h"
+#include "launcher/program.h"
 #include "launcher/sys.h"
+#include "wire/launch.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <stdio.h>
 #include <string.h>
 
-#define NFT NETWORK_NFT
 #define SANDBOX_TABLE "sandglass"
 #define SANDBOX_CHAIN "output"
 
 /* Told at once, so that no program waits for what will not come. */
 #define REFUSE "    ip daddr { %s } reject with icmpx type admin-prohibited\n"
 
-enum { TEXT_SIZE = 8192, ANSWER_SIZE = 4096, NFTABLES_GROUP = 7 };
+enum { ANSWER_SIZE = 4096, NFTABLES_GROUP = 7 };
 
 /* 100.127.0.0/16 are sandboxes, and the host's end of their interfaces. */
 static const char never[] = "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 100.100.100.200, "
@@ -69,25 +69,25 @@ static const char sandbox_tail[] = "    accept\n"
 
 /* The program of the host, with a fixed name and a text of ours, in the network namespace that we
  * are in. */
-static int run_nft(struct launcher *launcher, const char *text)
+static int run_nft(const struct rules *rules, const char *text)
 {
-    static const char *const argv[] = { NFT, "-f", "-", NULL };
+    static const char *const argv[] = { RULES_NFT, "-f", "-", NULL };
     int input[2];
     ssize_t written;
     pid_t child;
 
     if (pipe2(input, O_CLOEXEC) < 0)
         return -1;
-    child = host_spawn(launcher, argv, input[0], 0);
+    child = program_spawn(rules->mounts, argv, input[0], 0);
     close(input[0]);
     written = child < 0 ? -1 : write(input[1], text, strlen(text));
     close(input[1]);
-    return host_wait(child) == 0 && written >= 0 ? 0 : -1;
+    return program_wait(child) == 0 && written >= 0 ? 0 : -1;
 }
 
-static void table_name(const struct launcher *launcher, char name[LAUNCH_NAME_SIZE + 16])
+static void table_name(const struct rules *rules, char name[LAUNCH_NAME_SIZE + 16])
 {
-    snprintf(name, LAUNCH_NAME_SIZE + 16, "sandglass_%s", launcher->setup.instance);
+    snprintf(name, LAUNCH_NAME_SIZE + 16, "sandglass_%s", rules->instance);
     for (char *at = name; *at; at++) {
         if (*at == '-' || *at == '.')
             *at = '_';
@@ -235,51 +235,59 @@ void rules_drain(int watch)
 
 /* Whether the chains of the host's table are there with rules in them: two daemons that set theirs
  * after each change of the other's would never end. */
-bool rules_host_hold(const struct launcher *launcher)
+bool rules_host_hold(const struct rules *rules)
 {
     static const char *const chains[] = { "input", "forward", "postrouting" };
     char name[LAUNCH_NAME_SIZE + 16];
 
-    table_name(launcher, name);
+    table_name(rules, name);
     for (size_t i = 0; i < sizeof(chains) / sizeof(chains[0]); i++) {
         struct question question = question_of(GET_CHAIN, FAMILY_INET);
-        uint32_t rules = 0;
+        uint32_t count = 0;
 
         add_text(&question, CHAIN_TABLE, name);
         add_text(&question, CHAIN_NAME, chains[i]);
-        if (!ask(&question, NEW_CHAIN, CHAIN_USE, &rules) || rules == 0)
+        if (!ask(&question, NEW_CHAIN, CHAIN_USE, &count) || count == 0)
             return false;
     }
     return true;
 }
 
-int rules_set_host(struct launcher *launcher, struct fail *fail)
+int rules_format_host(const struct rules *rules, char *text, size_t size)
 {
-    char text[sizeof(host_rules) + 4 * LAUNCH_NAME_SIZE];
     char name[LAUNCH_NAME_SIZE + 16];
-    struct network *network = &launcher->network;
+    int length;
+
+    table_name(rules, name);
+    length = snprintf(text, size, host_rules, name, name, name);
+    return length >= 0 && (size_t)length < size ? 0 : -1;
+}
+
+int rules_set_host(struct rules *rules, struct fail *fail)
+{
+    char text[RULES_TEXT_SIZE];
     uint32_t before = read_generation();
 
-    if (before && before == network->generation)
+    if (before && before == rules->generation)
         return 0;
-    table_name(launcher, name);
-    snprintf(text, sizeof(text), host_rules, name, name, name);
-    if (run_nft(launcher, text) < 0)
+    if (rules_format_host(rules, text, sizeof(text)) < 0)
+        return fail_set(fail, "write network rules", E2BIG);
+    if (run_nft(rules, text) < 0)
         return fail_sys(fail, "set network rules with nft");
-    /* Somebody else's change in between may have taken ours away: next time we set them again. */
-    network->generation = read_generation() == before + 1 ? before + 1 : 0;
+    /* Another program's change in between may have removed ours: the next call sets them again. */
+    rules->generation = read_generation() == before + 1 ? before + 1 : 0;
     return 0;
 }
 
-int rules_remove_host(struct launcher *launcher)
+int rules_remove_host(struct rules *rules)
 {
     char name[LAUNCH_NAME_SIZE + 16];
     char text[4 * LAUNCH_NAME_SIZE];
 
-    table_name(launcher, name);
+    table_name(rules, name);
     snprintf(text, sizeof(text), "table inet %s\ndelete table inet %s\n", name, name);
-    launcher->network.generation = 0;
-    return run_nft(launcher, text);
+    rules->generation = 0;
+    return run_nft(rules, text);
 }
 
 /* --- a sandbox's table ---------------------------------------------------------------------- */
@@ -307,13 +315,14 @@ int rules_host_addresses(char text[RULES_ADDRESSES_SIZE])
 }
 
 struct text {
-    char bytes[TEXT_SIZE];
-    size_t used;
+    char *bytes; /* borrowed */
+    size_t size;
+    size_t used; /* `size` when it did not fit */
 };
 
 static void append(struct text *text, const char *format, const char *what)
 {
-    size_t left = sizeof(text->bytes) - text->used;
+    size_t left = text->size - text->used;
     int length = snprintf(text->bytes + text->used, left, format, what);
 
     text->used += length >= 0 && (size_t)length < left ? (size_t)length : left;
@@ -335,21 +344,28 @@ static void append_servers(struct text *text, const char *resolver, const char *
     }
 }
 
-int rules_set_sandbox(struct launcher *launcher, const char *addresses, struct fail *fail)
+int rules_format_sandbox(const struct rules *rules, const char *resolver, const char *addresses,
+                         char *bytes, size_t size)
 {
-    bool allow_private = launcher->setup.flags & LAUNCH_SETUP_ALLOW_PRIVATE;
-    static struct text text;
+    struct text text = { .bytes = bytes, .size = size };
 
-    text.used = 0;
     append(&text, "%s", sandbox_head);
-    append_servers(&text, launcher->network.resolver, addresses);
-    append(&text, REFUSE, allow_private ? never : never_private);
+    append_servers(&text, resolver, addresses);
+    append(&text, REFUSE, rules->allow_private ? never : never_private);
     if (*addresses)
         append(&text, REFUSE, addresses);
     append(&text, "%s", sandbox_tail);
-    if (text.used >= sizeof(text.bytes))
+    return text.used < text.size ? 0 : -1;
+}
+
+int rules_set_sandbox(const struct rules *rules, const char *resolver, const char *addresses,
+                      struct fail *fail)
+{
+    static char text[RULES_TEXT_SIZE];
+
+    if (rules_format_sandbox(rules, resolver, addresses, text, sizeof(text)) < 0)
         return fail_set(fail, "write network rules", E2BIG);
-    if (run_nft(launcher, text.bytes) < 0 || !rules_hold_here())
+    if (run_nft(rules, text) < 0 || !rules_hold_here())
         return fail_sys(fail, "set network rules of the sandbox");
     return 0;
 }

@@ -13,15 +13,25 @@
 #include "launcher/fail.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-struct launcher;
+#define RULES_NFT "/usr/sbin/nft"
+
+/* The policy of this instance, and whose rules are in force on the host. */
+struct rules {
+    const char *instance; /* borrowed */
+    bool allow_private;   /* sandboxes may reach private addresses */
+    int mounts;           /* borrowed: the host's mount namespace, for nft */
+    uint32_t generation;  /* of the host's rules when ours were set; 0: unknown */
+};
 
 /* The table on the host: set when it is not, or no longer, what was set. */
-int rules_set_host(struct launcher *launcher, struct fail *fail);
-bool rules_host_hold(const struct launcher *launcher);
+int rules_set_host(struct rules *rules, struct fail *fail);
+bool rules_host_hold(const struct rules *rules);
 
 /* Takes it away again; 0 when it is gone. */
-int rules_remove_host(struct launcher *launcher);
+int rules_remove_host(struct rules *rules);
 
 /* Watches for changes of the host's rules by others; -1 when that is not possible. */
 int rules_watch(void);
@@ -29,15 +39,21 @@ int rules_watch(void);
 /* Reads what the watch has told. */
 void rules_drain(int watch);
 
-/* In the network namespace that we are in, which is a sandbox's. `addresses` are the host's own, as
- * rules_host_addresses() found them. */
-int rules_set_sandbox(struct launcher *launcher, const char *addresses, struct fail *fail);
+/* In the network namespace that we are in, which is a sandbox's. `resolver` is its resolv.conf;
+ * `addresses` are the host's own, as rules_host_addresses() found them. */
+int rules_set_sandbox(const struct rules *rules, const char *resolver, const char *addresses,
+                      struct fail *fail);
 
 /* Whether the policy of the namespace that we are in is in force, by the kernel's word. */
 bool rules_hold_here(void);
 
-enum { RULES_ADDRESSES_SIZE = 2048 };
+enum { RULES_ADDRESSES_SIZE = 2048, RULES_TEXT_SIZE = 8192 };
 
 /* IPv4 addresses of the namespace that we are in, each followed by ", ". -1 when they do not fit.
  */
 int rules_host_addresses(char text[RULES_ADDRESSES_SIZE]);
+
+/* The tables as nft reads them. -1 when the text does not fit. */
+int rules_format_host(const struct rules *rules, char *text, size_t size);
+int rules_format_sandbox(const struct rules *rules, const char *resolver, const char *addresses,
+                         char *text, size_t size);

@@ -2,7 +2,10 @@
 
 #include "launcher/direct/kill.h"
 #include "launcher/direct/shared.h"
+#include "launcher/namespaces.h"
 #include "launcher/sys.h"
+#include "launcher/walls/disk.h"
+#include "launcher/walls/host.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,16 +60,16 @@ static void add_waiter(struct destroy *destroy, const struct launch_header *requ
     destroy->is_told = false;
 }
 
-static void stop_watching(struct launcher *launcher, struct destroy *destroy)
+static void stop_watching(struct destroys *destroys, struct destroy *destroy)
 {
     if (destroy->pidfd < 0)
         return;
-    (void)epoll_ctl(launcher->epoll, EPOLL_CTL_DEL, destroy->pidfd, NULL);
+    (void)epoll_ctl(destroys->epoll, EPOLL_CTL_DEL, destroy->pidfd, NULL);
     close(destroy->pidfd);
     destroy->pidfd = -1;
 }
 
-static void answer(struct launcher *launcher, struct destroy *destroy, int error, const char *step)
+static void answer(struct destroys *destroys, struct destroy *destroy, int error, const char *step)
 {
     while (destroy->waiters) {
         struct waiter *waiter = destroy->waiters;
@@ -75,38 +78,38 @@ static void answer(struct launcher *launcher, struct destroy *destroy, int error
         destroy->waiters = waiter->next;
         if (step)
             strncpy(reply.step, step, sizeof(reply.step) - 1);
-        launcher_reply(launcher, &reply, -1);
+        destroys->reply(destroys->user, &reply);
         free(waiter);
     }
 }
 
-static void finish(struct launcher *launcher, struct destroy *destroy, int error, const char *step)
+static void finish(struct destroys *destroys, struct destroy *destroy, int error, const char *step)
 {
     if (destroy->previous)
         destroy->previous->next = destroy->next;
     else
-        launcher->destroys = destroy->next;
+        destroys->first = destroy->next;
     if (destroy->next)
         destroy->next->previous = destroy->previous;
-    stop_watching(launcher, destroy);
-    spare_reclaim_cancel(launcher, destroy->id, &destroy->spare);
-    answer(launcher, destroy, error, step);
-    teardown_process_take(launcher, &destroy->teardown);
+    stop_watching(destroys, destroy);
+    spare_reclaim_cancel(destroys->spares, destroy->id, &destroy->spare);
+    answer(destroys, destroy, error, step);
+    teardown_process_take(destroys->process, &destroy->teardown);
     free(destroy);
 }
 
 /* With its first process everything in a native one is dead: its cgroups lose their name here, and
  * are removed by the teardown process. */
-static int discard_cgroups(struct launcher *launcher, struct destroy *destroy)
+static int discard_cgroups(struct destroys *destroys, struct destroy *destroy)
 {
-    struct cgroups *cgroups = &launcher->cgroups;
+    struct cgroups *cgroups = destroys->cgroups;
     char *name = destroy->teardown.cgroup_name;
     struct fail ignored;
 
     if (!*name && destroy->mark.mode == LAUNCH_NATIVE && destroy->mark.pid > 0 &&
         cgroups_can_rename(cgroups)) {
-        snprintf(name, CGROUP_NAME_SIZE, CGROUP_SPARE_PREFIX "%d-x%u", launcher->pid,
-                 launcher->discarded++);
+        snprintf(name, CGROUP_NAME_SIZE, CGROUP_SPARE_PREFIX "%d-x%u", destroys->context->pid,
+                 destroys->discarded++);
         if (cgroups_rename(cgroups, destroy->id, name, &ignored) == 0)
             return 0;
     }
@@ -114,40 +117,40 @@ static int discard_cgroups(struct launcher *launcher, struct destroy *destroy)
 }
 
 /* Everything is dead: what is left are names. True when the sandbox is gone. */
-static bool clean(struct launcher *launcher, struct destroy *destroy, const char **out_step)
+static bool clean(struct destroys *destroys, struct destroy *destroy, const char **out_step)
 {
     bool native = destroy->mark.mode == LAUNCH_NATIVE;
     int trash;
 
     /* What its init leaves behind is ours, and is found as long as it is not reaped. */
     if (!native)
-        launcher_reap(launcher);
-    if (!native && kill_stragglers(launcher, &destroy->mark) > 0) {
+        destroys->reap(destroys->user);
+    if (!native && kill_stragglers(destroys->context, destroys->cgroups, &destroy->mark) > 0) {
         *out_step = "wait for its processes to die";
         return false;
     }
-    if (!native && kill_has_own_uid(launcher, &destroy->mark))
-        shared_remove(launcher, destroy->mark.uid);
-    if (spare_reclaim_finish(launcher, destroy->id, &destroy->spare)) {
-        host_leave_template(launcher, &destroy->mark);
+    if (!native && kill_has_own_uid(destroys->context, &destroy->mark))
+        shared_remove(destroys->host->mounts, destroy->mark.uid);
+    if (spare_reclaim_finish(destroys->spares, destroy->id, &destroy->spare)) {
+        host_leave_template(destroys->host, &destroy->mark);
         return true;
     }
-    if (discard_cgroups(launcher, destroy) < 0) {
+    if (discard_cgroups(destroys, destroy) < 0) {
         *out_step = "remove cgroup";
         return false;
     }
-    host_leave_template(launcher, &destroy->mark);
-    trash = state_discard(&launcher->state, destroy->id);
+    host_leave_template(destroys->host, &destroy->mark);
+    trash = state_discard(&destroys->context->state, destroy->id, destroys->trash_number++);
     if (trash < 0) {
         *out_step = "discard files";
         return false;
     }
     /* A native one leaves two small files. The ids of a direct one own files in the trash, and are
      * free again when those are gone. */
-    if (trash > 0 && !(native && spares_sweep(launcher)))
-        trash_start(launcher);
+    if (trash > 0 && !(native && spares_sweep(destroys->spares)))
+        trash_start(destroys->trash);
     if (native)
-        uid_ranges_release(&launcher->uid_ranges, destroy->mark.slot);
+        uid_ranges_release(destroys->uid_ranges, destroy->mark.slot);
     return true;
 }
 
@@ -155,56 +158,56 @@ static bool clean(struct launcher *launcher, struct destroy *destroy, const char
  * asks us for anything after that comes behind the rest. Whether an imported template is in use is
  * not asked here. Nobody asks for it again once that was told, so it is marked first as one whose
  * rest is the launcher's: ours, or the next one's. */
-static void note_death(struct launcher *launcher, struct destroy *destroy)
+static void note_death(struct destroys *destroys, struct destroy *destroy)
 {
     siginfo_t info;
 
     if (destroy->spare.slot != UID_RANGE_NONE && !*destroy->mark.template_name &&
         mark_clear(destroy->spare.directory.mark) == 0) {
-        answer(launcher, destroy, 0, NULL);
+        answer(destroys, destroy, 0, NULL);
         destroy->is_told = true;
     }
     /* Ours is reaped here; one that an earlier launcher started belongs to another parent. */
     (void)waitid(P_PIDFD, (id_t)destroy->pidfd, &info, WEXITED | WNOHANG);
-    stop_watching(launcher, destroy);
+    stop_watching(destroys, destroy);
 }
 
-static void go_on(struct launcher *launcher, struct destroy *destroy)
+static void go_on(struct destroys *destroys, struct destroy *destroy)
 {
     const char *step = "wait for init to die";
 
     if (destroy->pidfd >= 0 && sys_pidfd_is_dead(destroy->pidfd))
-        note_death(launcher, destroy);
-    if (destroy->pidfd < 0 && clean(launcher, destroy, &step)) {
-        finish(launcher, destroy, 0, NULL);
+        note_death(destroys, destroy);
+    if (destroy->pidfd < 0 && clean(destroys, destroy, &step)) {
+        finish(destroys, destroy, 0, NULL);
         return;
     }
     if (now_ms() >= destroy->deadline_ms && !destroy->is_told) {
-        finish(launcher, destroy, EBUSY, step);
+        finish(destroys, destroy, EBUSY, step);
     } else if (destroy->pidfd < 0) {
-        destroy->next_retry = launcher->retries;
-        launcher->retries = destroy;
+        destroy->next_retry = destroys->retries;
+        destroys->retries = destroy;
     }
 }
 
-static void watch_death(struct launcher *launcher, struct destroy *destroy)
+static void watch_death(struct destroys *destroys, struct destroy *destroy)
 {
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = destroy };
 
     if (!sys_pidfd_is_dead(destroy->pidfd))
-        (void)epoll_ctl(launcher->epoll, EPOLL_CTL_ADD, destroy->pidfd, &event);
+        (void)epoll_ctl(destroys->epoll, EPOLL_CTL_ADD, destroy->pidfd, &event);
 }
 
 /* Before it dies, because its end would wait for the writing. */
-static void abandon_disk(struct launcher *launcher, const struct mark *mark)
+static void abandon_disk(struct destroys *destroys, const struct mark *mark)
 {
     char path[48];
     int store;
 
-    if (!disk_is_wanted(launcher, &mark->limits))
+    if (!disk_is_wanted(destroys->disks, &mark->limits))
         return;
     snprintf(path, sizeof(path), "%d/root/dev/shm", (int)mark->pid);
-    store = openat(launcher->state.proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    store = openat(destroys->context->state.proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (store < 0)
         return;
     disk_abandon(store);
@@ -212,61 +215,61 @@ static void abandon_disk(struct launcher *launcher, const struct mark *mark)
 }
 
 /* Nothing more than that, so that it has the processor: its names are taken when it is dead. */
-static void kill_native(struct launcher *launcher, struct destroy *destroy)
+static void kill_native(struct destroys *destroys, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
 
-    destroy->teardown.mounts =
-        sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_MNT);
+    destroy->teardown.mounts = namespace_of_process(destroys->context->state.proc, mark->pid,
+                                                    destroy->pidfd, LAUNCH_NS_MNT);
     /* The end of a network on the host is the host's to see at once. */
-    if (!spare_reclaim_begin(launcher, mark, destroy->pidfd, &destroy->spare) &&
+    if (!spare_reclaim_begin(destroys->spares, mark, destroy->pidfd, &destroy->spare) &&
         mark->network == LAUNCH_NETWORK_NONE)
-        destroy->teardown.netns =
-            sandbox_open_namespace(launcher, mark->pid, destroy->pidfd, LAUNCH_NS_NET);
-    abandon_disk(launcher, mark);
-    kill_init(launcher, destroy->pidfd);
+        destroy->teardown.netns = namespace_of_process(destroys->context->state.proc, mark->pid,
+                                                       destroy->pidfd, LAUNCH_NS_NET);
+    abandon_disk(destroys, mark);
+    kill_init(destroys->context, destroy->pidfd);
 }
 
-static void kill_all(struct launcher *launcher, struct destroy *destroy)
+static void kill_all(struct destroys *destroys, struct destroy *destroy)
 {
     const struct mark *mark = &destroy->mark;
     struct fail ignored;
 
     if (destroy->pidfd < 0)
-        destroy->pidfd = state_open_process(&launcher->state, mark->pid, mark->start_time);
+        destroy->pidfd = state_open_process(&destroys->context->state, mark->pid, mark->start_time);
     if (destroy->pidfd >= 0 && mark->mode == LAUNCH_NATIVE)
-        kill_native(launcher, destroy);
+        kill_native(destroys, destroy);
     else
-        kill_tree(launcher, mark, destroy->pidfd, destroy->id);
+        kill_tree(destroys->context, destroys->cgroups, mark, destroy->pidfd, destroy->id);
     /* A cgroup frozen by v1 dies only when it is thawed. What is used again has never been frozen.
      */
     if (destroy->spare.slot == UID_RANGE_NONE)
-        (void)cgroups_freeze(&launcher->cgroups, destroy->id, false, &ignored);
+        (void)cgroups_freeze(destroys->cgroups, destroy->id, false, &ignored);
     if (destroy->pidfd >= 0)
-        watch_death(launcher, destroy);
+        watch_death(destroys, destroy);
 }
 
-static bool read_mark_of(struct launcher *launcher, const char *id, struct mark *mark,
+static bool read_mark_of(struct destroys *destroys, const char *id, struct mark *mark,
                          bool *foreign)
 {
-    int dir = state_open_sandbox(&launcher->state, id);
+    int dir = state_open_sandbox(&destroys->context->state, id);
 
     if (dir < 0)
         return false;
     if (mark_read(dir, mark) < 0)
         *mark = (struct mark){ 0 };
     else
-        *foreign = !mark_is_ours(&launcher->state, mark, id);
+        *foreign = !mark_is_ours(&destroys->context->state, mark, id);
     close(dir);
     return true;
 }
 
-void destroy_start(struct launcher *launcher, const char *id, const struct launch_header *request)
+void destroy_start(struct destroys *destroys, const char *id, const struct launch_header *request)
 {
     struct destroy *destroy;
     bool foreign = false;
 
-    for (destroy = launcher->destroys; destroy; destroy = destroy->next) {
+    for (destroy = destroys->first; destroy; destroy = destroy->next) {
         if (strcmp(destroy->id, id) == 0) {
             add_waiter(destroy, request);
             return;
@@ -279,99 +282,99 @@ void destroy_start(struct launcher *launcher, const char *id, const struct launc
     spare_init(&destroy->spare);
     destroy->deadline_ms = now_ms() + GIVE_UP_MS;
     memcpy(destroy->id, id, sizeof(destroy->id));
-    destroy->next = launcher->destroys;
+    destroy->next = destroys->first;
     if (destroy->next)
         destroy->next->previous = destroy;
-    launcher->destroys = destroy;
+    destroys->first = destroy;
     add_waiter(destroy, request);
-    if (!mark_cache_take(&launcher->mark_cache, id, &destroy->mark, &destroy->pidfd))
-        (void)read_mark_of(launcher, id, &destroy->mark, &foreign);
+    if (!mark_cache_take(destroys->marks, id, &destroy->mark, &destroy->pidfd))
+        (void)read_mark_of(destroys, id, &destroy->mark, &foreign);
     if (foreign) {
-        finish(launcher, destroy, EPERM, "sandbox belongs to another instance");
+        finish(destroys, destroy, EPERM, "sandbox belongs to another instance");
         return;
     }
-    kill_all(launcher, destroy);
-    go_on(launcher, destroy);
+    kill_all(destroys, destroy);
+    go_on(destroys, destroy);
 }
 
 static void resume_one(void *user, const char *id)
 {
-    struct launcher *launcher = user;
-    int dir = state_open_sandbox(&launcher->state, id);
+    struct destroys *destroys = user;
+    int dir = state_open_sandbox(&destroys->context->state, id);
     bool is_blank = dir >= 0 && mark_is_blank(dir);
 
     if (dir >= 0)
         close(dir);
     if (is_blank)
-        destroy_start(launcher, id, NULL);
+        destroy_start(destroys, id, NULL);
 }
 
-void destroys_resume(struct launcher *launcher)
+void destroys_resume(struct destroys *destroys)
 {
-    (void)state_each(&launcher->state, resume_one, launcher);
+    (void)state_each(&destroys->context->state, resume_one, destroys);
 }
 
-void destroys_mark(struct launcher *launcher)
+void destroys_mark(const struct destroys *destroys)
 {
-    for (const struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next) {
+    for (const struct destroy *destroy = destroys->first; destroy; destroy = destroy->next) {
         if (destroy->is_told)
-            uid_ranges_mark(&launcher->uid_ranges, destroy->mark.slot);
+            uid_ranges_mark(destroys->uid_ranges, destroy->mark.slot);
     }
 }
 
-void destroy_on_death(struct launcher *launcher, struct destroy *destroy)
+void destroy_on_death(struct destroys *destroys, struct destroy *destroy)
 {
-    go_on(launcher, destroy);
+    go_on(destroys, destroy);
 }
 
 /* Those that wait for a death are told by its descriptor: only their deadlines are looked at, and
  * not every time, because there may be thousands. */
-static void check_deadlines(struct launcher *launcher, int64_t now)
+static void check_deadlines(struct destroys *destroys, int64_t now)
 {
     struct destroy *following;
 
-    if (now < launcher->next_deadline_check_ms)
+    if (now < destroys->next_deadline_check_ms)
         return;
-    launcher->next_deadline_check_ms = now + GIVE_UP_MS / 8;
-    for (struct destroy *destroy = launcher->destroys; destroy; destroy = following) {
+    destroys->next_deadline_check_ms = now + GIVE_UP_MS / 8;
+    for (struct destroy *destroy = destroys->first; destroy; destroy = following) {
         following = destroy->next;
         if (destroy->pidfd >= 0 && now >= destroy->deadline_ms)
-            go_on(launcher, destroy);
+            go_on(destroys, destroy);
     }
 }
 
-int destroy_turn(struct launcher *launcher)
+int destroys_turn(struct destroys *destroys)
 {
     struct destroy *retries;
     struct destroy *following;
     int64_t now = now_ms();
 
-    if (!launcher->destroys)
+    if (!destroys->first)
         return -1;
-    check_deadlines(launcher, now);
-    retries = launcher->retries; /* with those whose death is noticed only now */
-    launcher->retries = NULL;
+    check_deadlines(destroys, now);
+    retries = destroys->retries; /* with those whose death is noticed only now */
+    destroys->retries = NULL;
     for (struct destroy *destroy = retries; destroy; destroy = following) {
         following = destroy->next_retry;
-        go_on(launcher, destroy);
+        go_on(destroys, destroy);
     }
-    for (const struct destroy *destroy = launcher->retries; destroy;
+    for (const struct destroy *destroy = destroys->retries; destroy;
          destroy = destroy->next_retry) {
         if (now < destroy->deadline_ms)
             return RETRY_MS;
     }
-    return launcher->destroys ? GIVE_UP_MS / 8 : -1;
+    return destroys->first ? GIVE_UP_MS / 8 : -1;
 }
 
-void destroys_close(struct launcher *launcher)
+void destroys_close(struct destroys *destroys)
 {
-    for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next)
-        spare_reclaim_cancel(launcher, destroy->id, &destroy->spare);
+    for (struct destroy *destroy = destroys->first; destroy; destroy = destroy->next)
+        spare_reclaim_cancel(destroys->spares, destroy->id, &destroy->spare);
 }
 
-void destroys_close_fds(struct launcher *launcher)
+void destroys_close_fds(struct destroys *destroys)
 {
-    for (struct destroy *destroy = launcher->destroys; destroy; destroy = destroy->next) {
+    for (struct destroy *destroy = destroys->first; destroy; destroy = destroy->next) {
         spare_close(&destroy->spare);
         if (destroy->pidfd >= 0)
             close(destroy->pidfd);
@@ -380,5 +383,5 @@ void destroys_close_fds(struct launcher *launcher)
         if (destroy->teardown.netns >= 0)
             close(destroy->teardown.netns);
     }
-    launcher->destroys = NULL;
+    destroys->first = NULL;
 }

@@ -1,40 +1,61 @@
 #pragma once
 
 /*
- * Destroying: kill, wait without blocking anybody, remove the cgroups, discard the files. It can be
- * started any number of times, from any state that a crash has left, and ends within a bounded
- * time: a process that cannot die makes the answer EBUSY, and a later request goes on from there.
+ * Destroying: kill, wait without blocking other requests, remove the cgroups, discard the files. It can
+ * be started any number of times, from any state that a crash has left, and ends within a bounded time: a
+ * process that cannot die makes the answer EBUSY, and a later request goes on from there.
  */
 
-#include "launcher/launcher.h"
+#include "launcher/ahead/spares.h"
+#include "launcher/mark_cache.h"
+#include "launcher/teardown/teardown_process.h"
+#include "launcher/teardown/trash.h"
+
+struct destroy;
+struct host;
+
+/* All of them that are under way. The parts are borrowed. */
+struct destroys {
+    const struct context *context;
+    struct cgroups *cgroups;
+    struct uid_ranges *uid_ranges;
+    struct spares *spares;
+    struct teardown_process *process;
+    struct mark_cache *marks;
+    struct trash *trash;
+    const struct host *host;
+    const struct disks *disks;
+    int epoll; /* where deaths are watched; the data of an event is the destroy */
+    void (*reply)(void *user, struct launch_reply *reply);
+    void (*reap)(void *user); /* all children that have died, orphans of sandboxes included */
+    void *user;
+
+    struct destroy *first;   /* owned list */
+    struct destroy *retries; /* of them, those that are tried again soon */
+    int64_t next_deadline_check_ms;
+    unsigned discarded;    /* cgroups, for their names */
+    uint64_t trash_number; /* of the next directory in the trash */
+};
 
 /* `request` asks for an answer; NULL undoes a creation that failed. */
-void destroy_start(struct launcher *launcher, const char *id, const struct launch_header *request);
+void destroy_start(struct destroys *destroys, const char *id, const struct launch_header *request);
 
-/* A process that we wait for has died. */
-void destroy_on_death(struct launcher *launcher, struct destroy *destroy);
+/* A watched process has died. */
+void destroy_on_death(struct destroys *destroys, struct destroy *destroy);
 
-/* Tries again what was busy; returns how long the loop may wait, in ms, -1 for ever. */
-int destroy_turn(struct launcher *launcher);
+/* Tries again what was busy; returns how long the loop may wait, in ms, -1 without a limit. */
+int destroys_turn(struct destroys *destroys);
 
-/* What an earlier launcher was making when it was killed, or had told to be gone and not removed
- * yet. The directory is ours alone, and so are the cgroups with the names that are in it. */
-void destroys_resume(struct launcher *launcher);
+/* Destroys what an earlier launcher was making when it was killed, or had reported as gone and not
+ * removed yet. The directory is ours alone, and so are the cgroups with the names that are in it. */
+void destroys_resume(struct destroys *destroys);
 
-/* Of those that have no mark any more, the slots are taken until they are gone. */
-void destroys_mark(struct launcher *launcher);
+/* Marks the slots of those that have no mark on disk any more as taken. */
+void destroys_mark(const struct destroys *destroys);
 
-/* The launcher ends: cgroups of what is still dying have their id again, where the next one finds
- * them. */
-void destroys_close(struct launcher *launcher);
+/* The launcher ends: cgroups of sandboxes that are still dying have their id again, where the next
+ * launcher finds them. */
+void destroys_close(struct destroys *destroys);
 
-/* In a child, for which they are not. */
-void destroys_close_fds(struct launcher *launcher);
-
-/* Empties the trash by a child at low priority, unless one is at it already. */
-void trash_start(struct launcher *launcher);
-void trash_on_exit(struct launcher *launcher);
-
-/* Removes everything in a directory, whatever it is and however deep. Returns how many entries
- * resisted. */
-unsigned remove_content(int dir);
+/* In a child of the launcher: closes their descriptors. */
+void destroys_close_fds(struct destroys *destroys);

@@ -1,9 +1,8 @@
 #include "launcher/teardown/teardown_process.h"
 
-#include "launcher/launcher.h"
 #include "launcher/sys.h"
-#include "launcher/teardown/destroy.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,7 +129,7 @@ static void remove_rest(struct teardown_queue *queue)
     }
 }
 
-static _Noreturn void run(struct launcher *launcher, int socket)
+static _Noreturn void run(const struct teardown_process *process, int socket)
 {
     static struct teardown_queue queue;
     struct pollfd watch = { .fd = socket, .events = POLLIN };
@@ -138,15 +137,8 @@ static _Noreturn void run(struct launcher *launcher, int socket)
 
     (void)prctl(PR_SET_NAME, "sandglass-tdown");
     (void)setpriority(PRIO_PROCESS, 0, TEARDOWN_NICE);
-    close(launcher->socket);
-    close(launcher->epoll);
-    close_fd(launcher->spares.builder);
-    close_fd(launcher->spares.builder_pidfd);
-    /* What the launcher holds is not to live on in one that was started later. */
-    spares_close_fds(launcher);
-    destroys_close_fds(launcher);
-    uid_blocks_forget(&launcher->uid_ranges.blocks);
-    queue.cgroups = &launcher->cgroups;
+    process->on_child(process->user);
+    queue.cgroups = process->cgroups;
     queue.mounts = -1;
     for (;;) {
         if (poll(&watch, 1, patience_ms(&queue, quiet)) != 0) {
@@ -166,58 +158,57 @@ static _Noreturn void run(struct launcher *launcher, int socket)
 
 /* --- the launcher's end --------------------------------------------------------------------- */
 
-void teardown_process_start(struct launcher *launcher)
+void teardown_process_start(struct teardown_process *process)
 {
+    struct timespec now;
     int pair[2];
 
-    struct timespec now;
-
     clock_gettime(CLOCK_MONOTONIC, &now);
-    launcher->teardown = (struct teardown_process){ .socket = -1, .started_s = now.tv_sec };
-    if (!launcher->host.native || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+    process->started_s = now.tv_sec;
+    process->socket = -1;
+    if (!process->is_wanted || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return;
-    launcher->teardown.pid = fork();
-    if (launcher->teardown.pid == 0) {
+    process->pid = fork();
+    if (process->pid == 0) {
         close(pair[0]);
-        run(launcher, pair[1]);
+        run(process, pair[1]);
     }
     close(pair[1]);
-    if (launcher->teardown.pid < 0)
+    if (process->pid < 0)
         close(pair[0]);
     else
-        launcher->teardown.socket = pair[0];
+        process->socket = pair[0];
 }
 
-void teardown_process_stop(struct launcher *launcher)
+void teardown_process_stop(struct teardown_process *process)
 {
-    if (launcher->teardown.socket < 0)
+    if (process->socket < 0)
         return;
-    close(launcher->teardown.socket);
-    launcher->teardown.socket = -1;
-    (void)waitpid(launcher->teardown.pid, NULL, 0);
+    close(process->socket);
+    process->socket = -1;
+    (void)waitpid(process->pid, NULL, 0);
 }
 
 /* What it had not removed yet are cgroups without a sandbox. */
-static void lose(struct launcher *launcher)
+static void lose(struct teardown_process *process)
 {
     char names[CGROUP_NAME_SIZE];
 
-    close(launcher->teardown.socket);
-    launcher->teardown.socket = -1;
-    snprintf(names, sizeof(names), CGROUP_SPARE_PREFIX "%d-x", launcher->pid);
-    cgroups_sweep(&launcher->cgroups, names);
+    close(process->socket);
+    process->socket = -1;
+    snprintf(names, sizeof(names), CGROUP_SPARE_PREFIX "%d-x", process->launcher);
+    cgroups_sweep(process->cgroups, names);
 }
 
-void teardown_process_turn(struct launcher *launcher)
+void teardown_process_turn(struct teardown_process *process)
 {
     struct timespec now;
 
-    if (launcher->teardown.socket >= 0 || !launcher->ready || !launcher->host.native)
+    if (!process->is_wanted || process->socket >= 0)
         return;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (now.tv_sec == launcher->teardown.started_s)
-        return;
-    teardown_process_start(launcher);
+    if (now.tv_sec != process->started_s)
+        teardown_process_start(process);
 }
 
 static bool hand_over(const struct teardown_process *process, const struct teardown_job *job)
@@ -241,17 +232,17 @@ static bool hand_over(const struct teardown_process *process, const struct teard
            sendmsg(process->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*job);
 }
 
-void teardown_process_take(struct launcher *launcher, const struct teardown_job *job)
+void teardown_process_take(struct teardown_process *process, const struct teardown_job *job)
 {
     bool taken;
 
     if (job->mounts < 0 && job->netns < 0 && !*job->cgroup_name)
         return;
-    taken = hand_over(&launcher->teardown, job);
-    if (!taken && launcher->teardown.socket >= 0 && errno != EAGAIN)
-        lose(launcher);
+    taken = hand_over(process, job);
+    if (!taken && process->socket >= 0 && errno != EAGAIN)
+        lose(process);
     close_fd(job->mounts);
     close_fd(job->netns);
     if (!taken && *job->cgroup_name)
-        (void)cgroups_remove(&launcher->cgroups, job->cgroup_name);
+        (void)cgroups_remove(process->cgroups, job->cgroup_name);
 }

@@ -13,29 +13,35 @@
 
 #include "launcher/cgroup/cgroup.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-struct launcher;
+/* What is to be taken down. */
+struct teardown_job {
+    int mounts;                         /* or -1 */
+    int netns;                          /* or -1 */
+    char cgroup_name[CGROUP_NAME_SIZE]; /* of cgroups, which are empty; "" for none */
+};
 
 struct teardown_process {
-    int socket; /* owned; -1 without one */
+    struct cgroups *cgroups;      /* borrowed */
+    void (*on_child)(void *user); /* in the new process: closes what only the launcher may hold */
+    void *user;
+    int launcher;   /* pid of the launcher, part of the names of cgroups */
+    bool is_wanted; /* there are native sandboxes */
+    int socket;     /* owned; -1 without one */
     int pid;
     int64_t started_s; /* the last one: one that dies again and again is started once a second */
 };
 
-void teardown_process_start(struct launcher *launcher);
+/* The borrowed members are set. */
+void teardown_process_start(struct teardown_process *process);
 
-/* Another one in the place of one that has died. */
-void teardown_process_turn(struct launcher *launcher);
+/* Starts another one after a death. */
+void teardown_process_turn(struct teardown_process *process);
 
-/* Waits until everything is closed. */
-void teardown_process_stop(struct launcher *launcher);
+/* Waits until its queue is empty. */
+void teardown_process_stop(struct teardown_process *process);
 
-/* Takes over what is to go. Does it here if it has to. */
-struct teardown_job {
-    int mounts;                         /* or -1 */
-    int netns;                          /* or -1 */
-    char cgroup_name[CGROUP_NAME_SIZE]; /* cgroups of that name, which are empty; "" for none */
-};
-
-void teardown_process_take(struct launcher *launcher, const struct teardown_job *job);
+/* Owns the descriptors of the job from here on. Without the process the work is done here. */
+void teardown_process_take(struct teardown_process *process, const struct teardown_job *job);

@@ -1,8 +1,10 @@
 #include "launcher/walls/disk.h"
 
-#include "launcher/launcher.h"
+#include "launcher/program.h"
 #include "launcher/sys.h"
+#include "launcher/walls/host.h"
 #include "launcher/walls/mounts.h"
+#include "wire/launch.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -40,22 +42,20 @@ struct loop_config {
     uint64_t reserved[8];
 };
 
-void disks_open(struct launcher *launcher)
+void disks_open(struct disks *disks, bool root, int mounts)
 {
-    struct disks *disks = &launcher->disks;
-
-    disks->control = -1;
-    if (launcher->root && access(MKFS, X_OK) == 0)
+    *disks = (struct disks){ .control = -1, .mounts = mounts };
+    if (root && access(MKFS, X_OK) == 0)
         disks->control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 }
 
-bool disk_is_wanted(const struct launcher *launcher, const struct launch_limits *limits)
+bool disk_is_wanted(const struct disks *disks, const struct launch_limits *limits)
 {
-    return launcher->disks.control >= 0 && limits->image;
+    return disks->control >= 0 && limits->image;
 }
 
 /* Without a journal: nothing is kept that a crash would need, because nothing survives one. */
-static int make_file_system(struct launcher *launcher, int image, uint64_t inodes)
+static int make_file_system(const struct disks *disks, int image, uint64_t inodes)
 {
     char count[24];
     const char *const argv[] = { MKFS,
@@ -74,7 +74,7 @@ static int make_file_system(struct launcher *launcher, int image, uint64_t inode
                                  NULL };
 
     snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes);
-    return host_wait(host_spawn(launcher, argv, image, 3));
+    return program_wait(program_spawn(disks->mounts, argv, image, 3));
 }
 
 static int configure(int device, int image)
@@ -88,10 +88,10 @@ static int configure(int device, int image)
 
 /* Another program may take the same one between our question and our use of it. Opens the device,
  * whose node has this path until the caller removes it. */
-static int attach_loop(struct launcher *launcher, int image, char path[32])
+static int attach_loop(const struct disks *disks, int image, char path[32])
 {
     for (int i = 0; i < LOOP_ATTEMPTS; i++) {
-        int number = ioctl(launcher->disks.control, LOOP_GET_FREE);
+        int number = ioctl(disks->control, LOOP_GET_FREE);
         int device;
 
         if (number < 0)
@@ -112,11 +112,11 @@ static int attach_loop(struct launcher *launcher, int image, char path[32])
     return -1;
 }
 
-static int mount_image(struct launcher *launcher, int image, struct fail *fail)
+static int mount_image(const struct disks *disks, int image, struct fail *fail)
 {
     char path[32];
     const struct mount_option options[] = { { "source", path }, { 0 } };
-    int device = attach_loop(launcher, image, path);
+    int device = attach_loop(disks, image, path);
     int mount;
 
     if (device < 0)
@@ -129,7 +129,7 @@ static int mount_image(struct launcher *launcher, int image, struct fail *fail)
     return mount;
 }
 
-int disk_make(struct launcher *launcher, int dir, uint64_t bytes, uint64_t inodes,
+int disk_make(const struct disks *disks, int dir, uint64_t bytes, uint64_t inodes,
               struct fail *fail)
 {
     struct statfs space;
@@ -142,10 +142,10 @@ int disk_make(struct launcher *launcher, int dir, uint64_t bytes, uint64_t inode
     image = openat(dir, "disk", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (image < 0)
         return fail_sys(fail, "make the image of a disk");
-    if (ftruncate(image, (off_t)bytes) < 0 || make_file_system(launcher, image, inodes) < 0)
+    if (ftruncate(image, (off_t)bytes) < 0 || make_file_system(disks, image, inodes) < 0)
         fail_sys(fail, "make a file system");
     else
-        mount = mount_image(launcher, image, fail);
+        mount = mount_image(disks, image, fail);
     (void)unlinkat(dir, "disk", 0);
     close(image);
     return mount;

@@ -13,20 +13,20 @@
 #include <stdint.h>
 
 struct launch_limits;
-struct launcher;
 
 /* Taken from the host before its files are left. */
 struct disks {
     int control; /* owned: of the loop devices; -1: there are none for us */
+    int mounts;  /* borrowed: the host's mount namespace, for mkfs */
 };
 
-void disks_open(struct launcher *launcher);
+void disks_open(struct disks *disks, bool root, int mounts);
 
 /* Whether a sandbox with these limits gets one. */
-bool disk_is_wanted(const struct launcher *launcher, const struct launch_limits *limits);
+bool disk_is_wanted(const struct disks *disks, const struct launch_limits *limits);
 
 /* A detached mount of a new one; `dir` is the directory of the sandbox. */
-int disk_make(struct launcher *launcher, int dir, uint64_t bytes, uint64_t inodes,
+int disk_make(const struct disks *disks, int dir, uint64_t bytes, uint64_t inodes,
               struct fail *fail);
 
 /* Nobody needs what has not been written yet: without this, the end of a sandbox would wait for it.

@@ -1,16 +1,13 @@
 #include "launcher/walls/host.h"
 
-#include "launcher/ahead/clone_ns.h"
-#include "launcher/launcher.h"
-#include "launcher/power.h"
 #include "launcher/sys.h"
+#include "launcher/walls/ids.h"
 #include "launcher/walls/mounts.h"
 #include "launcher/walls/skeleton.h"
 #include "launcher/walls/skeleton_disk.h"
 #include "launcher/walls/skeleton_usr.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -55,7 +52,7 @@ static int try_user_namespace(void)
     return errno ? -1 : 0;
 }
 
-static int enter_user_namespace(struct launcher *launcher, struct fail *fail)
+static int enter_user_namespace(struct context *context, struct fail *fail)
 {
     unsigned uid = geteuid();
     unsigned gid = getegid();
@@ -69,7 +66,7 @@ static int enter_user_namespace(struct launcher *launcher, struct fail *fail)
     /* The files of /proc by which ids are mapped, ours and those of our children, belong to us only
      * as long as we may be traced; by this user's other processes, that is. */
     (void)prctl(PR_SET_DUMPABLE, 1);
-    return ids_map(launcher, helper, uid, gid, fail);
+    return ids_map(context, helper, uid, gid, fail);
 }
 
 /* The state directory as seen in this namespace: a descriptor from another one cannot be mounted.
@@ -100,13 +97,11 @@ int host_reopen(int fd)
     return again;
 }
 
-static int copy_host_namespace(struct launcher *launcher, struct fail *fail)
+static int copy_host_namespace(struct host *host, bool root, struct fail *fail)
 {
-    struct host *host = &launcher->host;
-
     /* Without root there is no way back into the host's network either, so we leave it for one that
      * we can come back to. */
-    if (unshare(CLONE_NEWNS | (launcher->root ? 0 : CLONE_NEWNET)) < 0)
+    if (unshare(CLONE_NEWNS | (root ? 0 : CLONE_NEWNET)) < 0)
         return fail_sys(fail, "make a mount namespace");
     /* What the host unmounts goes away here too; what happens here stays here. */
     if (mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
@@ -119,95 +114,67 @@ static int copy_host_namespace(struct launcher *launcher, struct fail *fail)
     return 0;
 }
 
-/* --- programs ------------------------------------------------------------------------------ */
-
-pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int target)
-{
-    static const char *const no_environment[] = { NULL };
-    pid_t child = fork();
-    sigset_t none;
-
-    if (child != 0)
-        return child;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    if (setns(launcher->host.mounts, CLONE_NEWNS) == 0 && dup2(fd, target) == target)
-        execve(argv[0], (char *const *)argv, (char *const *)no_environment);
-    _exit(127);
-}
-
-int host_wait(pid_t child)
-{
-    int status = 0;
-
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        return -1;
-    errno = EIO;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
-}
-
 /* --- what all sandboxes share --------------------------------------------------------------- */
 
 /* Made by the one who owns it: root of the host, whose ids are mapped later, or, where they cannot
  * be, the root of all sandboxes. */
-static int fill_skeleton(struct launcher *launcher, int dir, struct fail *fail)
+static int fill_skeleton(const struct context *context, int dir, struct fail *fail)
 {
-    uint32_t owner = launcher->ids == IDS_RANGE ? ids_first(launcher, 0) : 0;
+    uint32_t owner = context->ids == IDS_RANGE ? ids_first(context, 0) : 0;
     int result;
 
     if (owner && fchown(dir, owner, owner) < 0)
         return fail_sys(fail, "give the skeleton away");
     (void)syscall(SYS_setfsgid, owner);
     (void)syscall(SYS_setfsuid, owner);
-    result = skeleton_fill(dir, launcher->setup.hostname, fail);
+    result = skeleton_fill(dir, context->setup.hostname, fail);
     (void)syscall(SYS_setfsuid, 0);
     (void)syscall(SYS_setfsgid, 0);
     /* Another id takes away what enter_user_namespace() needed, and what our children need too. */
     if (owner)
         (void)prctl(PR_SET_DUMPABLE, 1);
-    if (result == 0 && ids_are_many(launcher) &&
+    if (result == 0 && ids_are_many(context) &&
         fchownat(dir, "home/user", owner + IDS_USER, owner + IDS_USER, 0) < 0)
         return fail_sys(fail, "give the home away");
     return result;
 }
 
 /* In memory, unless only a disk can show it as the sandbox's own. */
-static int make_skeleton(struct launcher *launcher, struct fail *fail)
+static int make_skeleton(const struct host *host, const struct context *context, struct fail *fail)
 {
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "64m" }, { 0 } };
     int mount = -1;
 
-    if (launcher->root && !skeleton_maps_in_memory(launcher))
-        mount = skeleton_make_on_disk(launcher, fail);
+    if (context->root && !skeleton_maps_in_memory(context))
+        mount = skeleton_make_on_disk(context, host->state, fail);
     if (mount < 0)
         mount = mount_make("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV);
     if (mount < 0)
         return fail_sys(fail, "make a tmpfs");
-    if (fill_skeleton(launcher, mount, fail) < 0) {
+    if (fill_skeleton(context, mount, fail) < 0) {
         close(mount);
         return -1;
     }
     return mount;
 }
 
-static int gather(struct launcher *launcher, struct gathered *gathered, struct fail *fail)
+static int gather(const struct host *host, const struct context *context, struct gathered *gathered,
+                  struct fail *fail)
 {
     char path[32];
 
     gathered->usr = sys_clone_tree(AT_FDCWD, "/usr", SYS_AT_RECURSIVE);
-    gathered->proc = launcher->root ? -1 : sys_clone_tree(AT_FDCWD, "/proc", SYS_AT_RECURSIVE);
-    if (gathered->usr < 0 || (gathered->proc < 0 && !launcher->root))
+    gathered->proc = context->root ? -1 : sys_clone_tree(AT_FDCWD, "/proc", SYS_AT_RECURSIVE);
+    if (gathered->usr < 0 || (gathered->proc < 0 && !context->root))
         return fail_sys(fail, "copy mounts of the host");
     for (size_t i = 0; i < NODES; i++) {
         snprintf(path, sizeof(path), "/dev/%s", nodes[i].name);
         gathered->nodes[i] = sys_clone_tree(AT_FDCWD, path, 0);
     }
-    network_open(launcher);
-    disks_open(launcher);
-    gathered->skeleton = make_skeleton(launcher, fail);
+    gathered->skeleton = make_skeleton(host, context, fail);
     if (gathered->skeleton < 0)
         return -1;
-    gathered->joined = launcher->root && skeleton_join_usr(gathered->skeleton, gathered->usr);
+    gathered->joined = context->root && skeleton_join_usr(gathered->skeleton, gathered->usr);
     return 0;
 }
 
@@ -226,7 +193,7 @@ static void gathered_close(struct gathered *gathered)
 }
 
 /* The new root is mounted over /proc, the one directory that every host has. */
-static int enter_empty_root(struct launcher *launcher, struct fail *fail)
+static int enter_empty_root(struct host *host, const struct context *context, struct fail *fail)
 {
     static const char *const directories[] = {
         HOST_TEMPLATES, HOST_MOUNTS, HOST_SKELETON, HOST_DEVICES, HOST_MASKS_DIRECTORY,
@@ -247,8 +214,8 @@ static int enter_empty_root(struct launcher *launcher, struct fail *fail)
         if (mkdir(directories[i], 0755) < 0)
             return fail_sys(fail, "make directories");
     }
-    file = openat(launcher->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    launcher->host.own = file;
+    file = openat(context->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    host->own = file;
     return file < 0 ? fail_sys(fail, "find own namespace") : 0;
 }
 
@@ -279,24 +246,24 @@ static int make_masks(struct fail *fail)
 
 /* Where the nodes of loop devices are for the moment that it takes to mount them: in a directory that
  * no sandbox sees. */
-static int make_blocks(struct launcher *launcher, struct fail *fail)
+static int make_blocks(bool with_disks, struct fail *fail)
 {
     static const struct mount_option options[] = { { "mode", "0700" }, { "size", "64k" }, { 0 } };
 
-    if (launcher->disks.control >= 0 &&
+    if (with_disks &&
         mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, HOST_BLOCKS) < 0)
         return fail_sys(fail, "make a directory for disks");
     return 0;
 }
 
 /* Real nodes where we may make them, the host's own by a mount where we may not. */
-static int make_node(struct launcher *launcher, const struct gathered *gathered, size_t i)
+static int make_node(const struct context *context, const struct gathered *gathered, size_t i)
 {
     char path[32];
     int fd;
 
     snprintf(path, sizeof(path), HOST_DEVICES "/%s", nodes[i].name);
-    if (launcher->root) {
+    if (context->root) {
         if (mknod(path, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0)
             return -1;
         return chmod(path, 0666);
@@ -310,7 +277,7 @@ static int make_node(struct launcher *launcher, const struct gathered *gathered,
     return sys_attach(gathered->nodes[i], AT_FDCWD, path);
 }
 
-static int make_devices(struct launcher *launcher, const struct gathered *gathered,
+static int make_devices(const struct context *context, const struct gathered *gathered,
                         struct fail *fail)
 {
     static const struct mount_option options[] = { { "mode", "0755" }, { "size", "64k" }, { 0 } };
@@ -327,7 +294,7 @@ static int make_devices(struct launcher *launcher, const struct gathered *gather
     if (mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NOEXEC, HOST_DEVICES) < 0)
         return fail_sys(fail, "mount a tmpfs for devices");
     for (size_t i = 0; i < NODES; i++) {
-        if (make_node(launcher, gathered, i) < 0)
+        if (make_node(context, gathered, i) < 0)
             return fail_sys(fail, "make device nodes");
     }
     for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
@@ -340,7 +307,7 @@ static int make_devices(struct launcher *launcher, const struct gathered *gather
 }
 
 /* Root's files in /proc that others can read as well, and that tell about the host. */
-static void find_masks(struct launcher *launcher)
+static void find_masks(struct host *host, int proc)
 {
     static const char *const candidates[] = {
         "acpi",      "asound", "bootconfig",    "bus",        "cmdline",     "config.gz",
@@ -349,11 +316,10 @@ static void find_masks(struct launcher *launcher)
         "modules",   "mtrr",   "partitions",    "pressure",   "sched_debug", "scsi",
         "slabinfo",  "swaps",  "sysrq-trigger", "timer_list", "vmallocinfo",
     };
-    struct host *host = &launcher->host;
     struct stat status;
 
     for (size_t i = 0; i < sizeof(candidates) / sizeof(candidates[0]); i++) {
-        if (fstatat(launcher->state.proc, candidates[i], &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+        if (fstatat(proc, candidates[i], &status, AT_SYMLINK_NOFOLLOW) < 0 ||
             !(status.st_mode & S_IROTH) || host->mask_count == HOST_MASKS)
             continue;
         host->masks[host->mask_count] = candidates[i];
@@ -399,7 +365,8 @@ static enum template_kind kind_of_usr(const struct gathered *gathered, const cha
     return gathered->joined ? TEMPLATE_USR_JOINED : TEMPLATE_USR;
 }
 
-static int share(struct launcher *launcher, const struct gathered *gathered, struct fail *fail)
+static int share(struct host *host, const struct context *context, bool with_disks,
+                 const struct gathered *gathered, struct fail *fail)
 {
     struct template *template;
 
@@ -408,36 +375,40 @@ static int share(struct launcher *launcher, const struct gathered *gathered, str
     /* A new /proc may be mounted in a user namespace only where a whole one is visible. */
     if (gathered->proc >= 0 && sys_attach(gathered->proc, AT_FDCWD, HOST_PROC) < 0)
         return fail_sys(fail, "keep /proc");
-    template = host_mount_template(&launcher->host, "host", gathered->usr, fail);
+    template = host_mount_template(host, "host", gathered->usr, fail);
     if (!template)
         return -1;
     template->kind = kind_of_usr(gathered, template->path);
-    return make_masks(fail) < 0 || make_blocks(launcher, fail) < 0
+    return make_masks(fail) < 0 || make_blocks(with_disks, fail) < 0
                ? -1
-               : make_devices(launcher, gathered, fail);
+               : make_devices(context, gathered, fail);
 }
 
-int host_open(struct launcher *launcher, struct fail *fail)
+void host_init(struct host *host)
+{
+    *host = (struct host){ .mounts = -1, .own = -1, .clone_ns = -1, .state = -1, .network = -1 };
+}
+
+int host_enter(struct host *host, struct context *context, struct fail *fail)
+{
+    if (!context->root && enter_user_namespace(context, fail) < 0)
+        return -1;
+    return copy_host_namespace(host, context->root, fail);
+}
+
+int host_build(struct host *host, const struct context *context, bool with_disks, struct fail *fail)
 {
     struct gathered gathered = { .skeleton = -1, .usr = -1, .proc = -1 };
     int result;
 
     for (size_t i = 0; i < NODES; i++)
         gathered.nodes[i] = -1;
-    if (!launcher->root && enter_user_namespace(launcher, fail) < 0)
-        return -1;
-    result = copy_host_namespace(launcher, fail);
+    result = gather(host, context, &gathered, fail);
     if (result == 0)
-        result = gather(launcher, &gathered, fail);
+        result = enter_empty_root(host, context, fail);
     if (result == 0)
-        result = enter_empty_root(launcher, fail);
-    if (result == 0)
-        result = share(launcher, &gathered, fail);
+        result = share(host, context, with_disks, &gathered, fail);
     gathered_close(&gathered);
-    find_masks(launcher);
-    if (result == 0)
-        result = power_prove_native(launcher, fail);
-    if (result == 0)
-        clone_ns_open(launcher);
+    find_masks(host, context->state.proc);
     return result;
 }

@@ -10,14 +10,12 @@
  * sandboxes.
  */
 
+#include "launcher/context.h"
 #include "launcher/fail.h"
-#include "launcher/state.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-struct launcher;
 
 enum { HOST_MASKS = 48 };
 
@@ -79,8 +77,18 @@ struct host {
     unsigned mask_count;
 };
 
-/* Prepares the host for native sandboxes; fails with the step that this host refuses. */
-int host_open(struct launcher *launcher, struct fail *fail);
+/* Nothing is open yet. */
+void host_init(struct host *host);
+
+/* The first half of preparing native sandboxes: enters a user namespace without root, and copies the
+ * host's mount namespace. The host's files are still visible afterwards. Fails with the step that this
+ * host refuses. */
+int host_enter(struct host *host, struct context *context, struct fail *fail);
+
+/* The second half: everything that sandboxes share is mounted in an empty root, where the launcher
+ * lives from then on. `with_disks`: sandboxes may have disks of their own. */
+int host_build(struct host *host, const struct context *context, bool with_disks,
+               struct fail *fail);
 
 /* For templates.c: a detached tree becomes a template; a directory as our copy of the host's
  * namespace has it. */
@@ -88,23 +96,16 @@ struct template *host_mount_template(struct host *host, const char *name, int tr
                                      struct fail *fail);
 int host_reopen(int fd);
 
-/* Runs a program of the host, in the host's mounts, with a descriptor of ours as descriptor `target` and no
- * environment. host_wait() is 0 when it ended well. */
-pid_t host_spawn(const struct launcher *launcher, const char *const argv[], int fd, int target);
-int host_wait(pid_t child);
-
 /* A directory that the operator named. */
-int host_add_template(struct launcher *launcher, const char *name, int dir, struct fail *fail);
+int host_add_template(struct host *host, const char *name, int dir, struct fail *fail);
 
-/* Something of the host that the operator named. */
-int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, int fd,
-                   struct fail *fail);
+/* A file or directory of the host that the operator named. */
+int host_add_mount(struct host *host, const struct launch_mount *mount, int fd, struct fail *fail);
 
 /* NULL with a failure when there is none of that name. Imported ones are found when they are asked
  * for. */
-const struct template *host_template(struct launcher *launcher, const char *name,
-                                     struct fail *fail);
+const struct template *host_template(struct host *host, const char *name, struct fail *fail);
 
-/* Notes that a sandbox uses an imported template, or no longer does. */
-int host_use_template(struct launcher *launcher, const struct mark *mark, struct fail *fail);
-void host_leave_template(struct launcher *launcher, const struct mark *mark);
+/* Notes that a sandbox holds an imported template, or no longer does. */
+int host_use_template(const struct host *host, const struct mark *mark, struct fail *fail);
+void host_leave_template(const struct host *host, const struct mark *mark);

@@ -1,6 +1,5 @@
 #include "launcher/walls/ids.h"
 
-#include "launcher/launcher.h"
 #include "launcher/sys.h"
 
 #include <pwd.h>
@@ -11,11 +10,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-uint32_t ids_first(const struct launcher *launcher, uint32_t slot)
+uint32_t ids_first(const struct context *context, uint32_t slot)
 {
-    switch (launcher->ids) {
+    switch (context->ids) {
     case IDS_OWN:
-        return launcher->setup.uid_base + slot * LAUNCH_IDS_STEP;
+        return context->setup.uid_base + slot * LAUNCH_IDS_STEP;
     case IDS_RANGE:
         return 1; /* behind our own, which is 0 */
     case IDS_SINGLE:
@@ -24,9 +23,9 @@ uint32_t ids_first(const struct launcher *launcher, uint32_t slot)
     return 0;
 }
 
-bool ids_are_many(const struct launcher *launcher)
+bool ids_are_many(const struct context *context)
 {
-    return launcher->ids != IDS_SINGLE;
+    return context->ids != IDS_SINGLE;
 }
 
 /* --- from outside of the user namespace ------------------------------------------------------ */
@@ -151,15 +150,15 @@ static int map_single(unsigned uid, unsigned gid, struct fail *fail)
     return 0;
 }
 
-int ids_map(struct launcher *launcher, int helper, unsigned uid, unsigned gid, struct fail *fail)
+int ids_map(struct context *context, int helper, unsigned uid, unsigned gid, struct fail *fail)
 {
     char byte = 0;
 
-    launcher->ids = IDS_SINGLE;
+    context->ids = IDS_SINGLE;
     if (helper >= 0 && send(helper, &byte, 1, MSG_NOSIGNAL) == 1 && read(helper, &byte, 1) == 1 &&
         byte == IDS_RANGE)
-        launcher->ids = IDS_RANGE;
+        context->ids = IDS_RANGE;
     if (helper >= 0)
         close(helper);
-    return launcher->ids == IDS_RANGE ? 0 : map_single(uid, gid, fail);
+    return context->ids == IDS_RANGE ? 0 : map_single(uid, gid, fail);
 }

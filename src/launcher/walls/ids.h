@@ -6,14 +6,11 @@
  * the launcher's user namespace by newuidmap and newgidmap; everybody else has a single id.
  */
 
+#include "launcher/context.h"
 #include "launcher/fail.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct launcher;
-
-enum ids_kind { IDS_SINGLE, IDS_RANGE, IDS_OWN };
 
 enum { IDS_USER = 1000 /* the default user inside, and the only one with a single id */ };
 
@@ -22,10 +19,10 @@ enum { IDS_USER = 1000 /* the default user inside, and the only one with a singl
 int ids_prepare(void);
 
 /* Maps the ids of the user namespace that the launcher has just entered; closes the socket. */
-int ids_map(struct launcher *launcher, int helper, unsigned uid, unsigned gid, struct fail *fail);
+int ids_map(struct context *context, int helper, unsigned uid, unsigned gid, struct fail *fail);
 
 /* The first id of a sandbox in that slot, as the launcher sees it. */
-uint32_t ids_first(const struct launcher *launcher, uint32_t slot);
+uint32_t ids_first(const struct context *context, uint32_t slot);
 
 /* Whether files can be given to them. */
-bool ids_are_many(const struct launcher *launcher);
+bool ids_are_many(const struct context *context);

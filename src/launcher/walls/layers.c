@@ -1,6 +1,7 @@
 #include "launcher/walls/layers.h"
 
 #include "launcher/sys.h"
+#include "launcher/walls/host.h"
 #include "launcher/walls/mounts.h"
 
 #include <dirent.h>
@@ -11,7 +12,7 @@
 int layers_mount(struct spawn *spawn, const char *root, const char *usr)
 {
     const uint64_t attributes = SYS_MOUNT_RDONLY | SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV;
-    int map = spawn->launcher->root ? spawn->userns : -1;
+    int map = spawn->spawner->context->root ? spawn->userns : -1;
     const struct template *template = spawn->template;
     unsigned flags = template->kind == TEMPLATE_USR_FIXED ? SYS_AT_RECURSIVE : 0;
     bool whole = template->kind == TEMPLATE_WHOLE;

@@ -1,8 +1,10 @@
 #include "launcher/walls/native.h"
 
-#include "launcher/ahead/clone_ns.h"
 #include "launcher/sys.h"
+#include "launcher/walls/clone_ns.h"
+#include "launcher/walls/ids.h"
 #include "launcher/walls/landlock.h"
+#include "launcher/walls/walls.h"
 
 #include <sched.h>
 #include <string.h>
@@ -59,9 +61,9 @@ static int become_owner(struct spawn *spawn)
 {
     if (setns(spawn->userns, CLONE_NEWUSER) < 0)
         return fail_sys(&spawn->fail, "enter the user namespace");
-    if (ids_are_many(spawn->launcher) &&
+    if (ids_are_many(spawn->spawner->context) &&
         (syscall(SYS_setresgid, 0, 0, 0) < 0 ||
-         (spawn->launcher->has_groups && syscall(SYS_setgroups, 0, NULL) < 0) ||
+         (spawn->spawner->has_groups && syscall(SYS_setgroups, 0, NULL) < 0) ||
          syscall(SYS_setresuid, 0, 0, 0) < 0))
         return fail_sys(&spawn->fail, "become root of the sandbox");
     if (drop_capabilities() < 0)
@@ -71,12 +73,12 @@ static int become_owner(struct spawn *spawn)
     return 0;
 }
 
-int native_child(struct spawn *spawn)
+static int native_child(struct spawn *spawn)
 {
     static const char *const argv[] = { "sandglass-init", "--prepared", PAYLOAD_ARGUMENT,
                                         "--user=user", NULL };
-    struct launcher *launcher = spawn->launcher;
-    const char *hostname = launcher->setup.hostname;
+    const struct spawner *spawner = spawn->spawner;
+    const char *hostname = spawner->context->setup.hostname;
 
     spawn_reset();
     /* The launcher's session has no terminal; one of its own would cost more than the rest. An init
@@ -91,11 +93,11 @@ int native_child(struct spawn *spawn)
         return fail_sys(&spawn->fail, "set the host name");
     if (root_build(spawn) < 0)
         return -1;
-    if (spawn_limit(spawn->launcher, &spawn->mark.limits) < 0)
+    if (spawn_limit(spawner, &spawn->mark.limits) < 0)
         return fail_sys(&spawn->fail, "set rlimits");
     if (become_owner(spawn) < 0)
         return -1;
-    if (launcher->landlock_abi && landlock_native(launcher->landlock_abi) < 0)
+    if (spawner->landlock_abi && landlock_native(spawner->landlock_abi) < 0)
         return fail_sys(&spawn->fail, "restrict with landlock");
     return spawn_exec(spawn, argv);
 }
@@ -104,21 +106,22 @@ int native_start(struct spawn *spawn)
 {
     const uint64_t namespaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
     const struct launch_limits *limits = &spawn->mark.limits;
+    struct walls *walls = spawn->walls;
     bool in_clone_ns;
     int result;
 
     if (spawn->mark.network == LAUNCH_NETWORK_OPEN &&
-        network_attach(spawn->launcher, spawn->mark.slot, spawn->netns, &spawn->fail) < 0)
+        network_attach(&walls->network, spawn->mark.slot, spawn->netns, &spawn->fail) < 0)
         return -1;
-    if (disk_is_wanted(spawn->launcher, limits)) {
-        spawn->disk = disk_make(spawn->launcher, spawn->dir, limits->disk_bytes,
-                                native_inodes(spawn->launcher, limits), &spawn->fail);
+    if (disk_is_wanted(&walls->disks, limits)) {
+        spawn->disk = disk_make(&walls->disks, spawn->dir, limits->disk_bytes,
+                                native_inodes(&walls->disks, limits), &spawn->fail);
         if (spawn->disk < 0)
             return -1;
     }
-    in_clone_ns = spawn->root >= 0 && clone_ns_enter(spawn->launcher);
+    in_clone_ns = spawn->root >= 0 && clone_ns_enter(&walls->host);
     result = spawn_run(spawn, namespaces, native_child);
     if (in_clone_ns)
-        clone_ns_leave(spawn->launcher);
+        clone_ns_leave(&walls->host);
     return result;
 }

@@ -5,7 +5,9 @@
  */
 
 #include "launcher/sys.h"
+#include "launcher/walls/ids.h"
 #include "launcher/walls/native.h"
+#include "launcher/walls/walls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +27,8 @@ static int open_etc(void)
 /* A new file in place of whatever was there. */
 static int replace(struct spawn *spawn, int etc, const char *name, const char *text, size_t length)
 {
-    const struct launcher *launcher = spawn->launcher;
-    uid_t owner = ids_first(launcher, spawn->mark.slot);
+    const struct context *context = spawn->spawner->context;
+    uid_t owner = ids_first(context, spawn->mark.slot);
     ssize_t written;
     int fd;
 
@@ -36,7 +38,7 @@ static int replace(struct spawn *spawn, int etc, const char *name, const char *t
     if (fd < 0)
         return -1;
     written = write(fd, text, length);
-    if (fchmod(fd, 0644) < 0 || (ids_are_many(launcher) && fchown(fd, owner, owner) < 0))
+    if (fchmod(fd, 0644) < 0 || (ids_are_many(context) && fchown(fd, owner, owner) < 0))
         written = -1;
     close(fd);
     return written == (ssize_t)length ? 0 : -1;
@@ -74,8 +76,8 @@ static int add_user(struct spawn *spawn, int etc, const char *name, const char *
 
 static int make_home(struct spawn *spawn)
 {
-    const struct launcher *launcher = spawn->launcher;
-    uid_t owner = ids_first(launcher, spawn->mark.slot) + IDS_USER;
+    const struct context *context = spawn->spawner->context;
+    uid_t owner = ids_first(context, spawn->mark.slot) + IDS_USER;
     int home;
     int result = 0;
 
@@ -86,7 +88,7 @@ static int make_home(struct spawn *spawn)
         return -1;
     if (mkdirat(home, "user", 0755) < 0)
         result = errno == EEXIST ? 0 : -1;
-    else if (ids_are_many(launcher))
+    else if (ids_are_many(context))
         result = fchownat(home, "user", owner, owner, AT_SYMLINK_NOFOLLOW);
     close(home);
     return result;
@@ -94,7 +96,7 @@ static int make_home(struct spawn *spawn)
 
 static int make_accounts(struct spawn *spawn, int etc)
 {
-    const char *hostname = spawn->launcher->setup.hostname;
+    const char *hostname = spawn->spawner->context->setup.hostname;
     char text[2 * LAUNCH_NAME_SIZE + 128];
     int length;
 
@@ -114,7 +116,7 @@ static int make_accounts(struct spawn *spawn, int etc)
 int passwd_write(struct spawn *spawn)
 {
     const char *resolver =
-        spawn->mark.network == LAUNCH_NETWORK_OPEN ? spawn->launcher->network.resolver : "";
+        spawn->mark.network == LAUNCH_NETWORK_OPEN ? spawn->walls->network.resolver : "";
     int result = 0;
     int etc;
 

@@ -6,10 +6,12 @@
  */
 
 #include "launcher/sys.h"
+#include "launcher/walls/ids.h"
 #include "launcher/walls/layers.h"
 #include "launcher/walls/mounts.h"
 #include "launcher/walls/native.h"
 #include "launcher/walls/skeleton.h"
+#include "launcher/walls/walls.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -28,30 +30,30 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-uint64_t native_inodes(const struct launcher *launcher, const struct launch_limits *limits)
+uint64_t native_inodes(const struct disks *disks, const struct launch_limits *limits)
 {
     uint64_t count = limits->disk_bytes / BYTES_PER_INODE;
 
-    if (!disk_is_wanted(launcher, limits))
+    if (!disk_is_wanted(disks, limits))
         count = least(least(count, MAX_INODES), limits->memory_bytes / MEMORY_PER_INODE);
     return count < MIN_INODES ? MIN_INODES : least(count, UINT32_MAX / 2);
 }
 
 /* Files are memory: however many there are, some is left for the processes, so that a full disk is
  * an error to whoever writes and not somebody's death. */
-static void format_store(const struct launcher *launcher, const struct launch_limits *limits,
+static void format_store(const struct disks *disks, const struct launch_limits *limits,
                          char size[24], char inodes[24])
 {
     uint64_t bytes = least(limits->disk_bytes, limits->memory_bytes / 2);
 
     snprintf(size, 24, "%llu", (unsigned long long)bytes);
-    snprintf(inodes, 24, "%llu", (unsigned long long)native_inodes(launcher, limits));
+    snprintf(inodes, 24, "%llu", (unsigned long long)native_inodes(disks, limits));
 }
 
 /* A directory that the sandbox sees. */
 static int make_directory(const struct spawn *spawn, const char *path)
 {
-    uid_t owner = ids_first(spawn->launcher, spawn->mark.slot);
+    uid_t owner = ids_first(spawn->spawner->context, spawn->mark.slot);
 
     return mkdir(path, 0755) < 0 || (owner && chown(path, owner, owner) < 0) ? -1 : 0;
 }
@@ -60,12 +62,11 @@ static int make_directory(const struct spawn *spawn, const char *path)
  * own group, so its pages count as the sandbox's memory too. */
 static int make_store(struct spawn *spawn)
 {
-    const struct launcher *launcher = spawn->launcher;
     char size[24];
     char inodes[24];
     const struct mount_option options[] = { { "size", size }, { "nr_inodes", inodes }, { 0 } };
 
-    format_store(launcher, &spawn->mark.limits, size, inodes);
+    format_store(&spawn->walls->disks, &spawn->mark.limits, size, inodes);
     if (spawn->disk >= 0
             ? sys_attach(spawn->disk, AT_FDCWD, HOST_STORE) < 0
             : mount_at("tmpfs", options, SYS_MOUNT_NOSUID | SYS_MOUNT_NODEV, HOST_STORE) < 0)
@@ -79,8 +80,8 @@ static int make_store(struct spawn *spawn)
     return 0;
 }
 
-int native_resize_store(const struct launcher *launcher, int store,
-                        const struct launch_limits *limits, struct fail *fail)
+int native_resize_store(const struct disks *disks, int store, const struct launch_limits *limits,
+                        struct fail *fail)
 {
     char size[24];
     char inodes[24];
@@ -89,7 +90,7 @@ int native_resize_store(const struct launcher *launcher, int store,
 
     if (context < 0)
         return fail_sys(fail, "open the store");
-    format_store(launcher, limits, size, inodes);
+    format_store(disks, limits, size, inodes);
     if (sys_fsconfig(context, SYS_FSCONFIG_STRING, "size", size) == 0 &&
         sys_fsconfig(context, SYS_FSCONFIG_STRING, "nr_inodes", inodes) == 0)
         result = sys_fsconfig(context, SYS_FSCONFIG_RECONFIGURE, NULL, NULL);
@@ -102,7 +103,7 @@ int native_resize_store(const struct launcher *launcher, int store,
 static int mount_overlay(struct spawn *spawn, const char *lower, const char *upper,
                          const char *work, const char *target)
 {
-    bool root = spawn->launcher->root;
+    bool root = spawn->spawner->context->root;
     const struct mount_option options[] = {
         { "source", "sandbox" },
         { "lowerdir", lower },
@@ -149,7 +150,7 @@ static int mount_overlays(struct spawn *spawn)
                       HOST_STORE "/upper", HOST_STORE "/work", HOST_ROOT) < 0)
         return fail_sys(&spawn->fail, "mount the root");
     if (unmapped && template->kind != TEMPLATE_WHOLE &&
-        skeleton_own(HOST_ROOT, ids_first(spawn->launcher, spawn->mark.slot)) < 0)
+        skeleton_own(HOST_ROOT, ids_first(spawn->spawner->context, spawn->mark.slot)) < 0)
         return fail_sys(&spawn->fail, "own the root");
     if (mount_usr(spawn, usr) < 0)
         return fail_sys(&spawn->fail, "mount /usr");
@@ -188,7 +189,7 @@ static int mount_devices(struct spawn *spawn)
 /* From inside, which is the shortest way to each of them. */
 static int mask_proc(struct spawn *spawn)
 {
-    const struct host *host = &spawn->launcher->host;
+    const struct host *host = &spawn->walls->host;
 
     if (chdir("proc") < 0)
         return fail_sys(&spawn->fail, "mask /proc");
@@ -205,7 +206,7 @@ static int mount_proc(struct spawn *spawn)
 {
     if (mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
         return fail_sys(&spawn->fail, "mount /proc");
-    if (!spawn->launcher->root && umount2(HOST_PROC, MNT_DETACH) < 0)
+    if (!spawn->spawner->context->root && umount2(HOST_PROC, MNT_DETACH) < 0)
         return fail_sys(&spawn->fail, "leave the host's /proc");
     return mask_proc(spawn);
 }
@@ -249,7 +250,7 @@ static int mount_shared(struct spawn *spawn, const struct host_mount *shared)
 
     if (target >= 0 && sys_mount_setattr(tree, 0, &attributes) == 0) {
         /* A file system that cannot do this shows owners that are nobody inside. */
-        if (spawn->launcher->root)
+        if (spawn->spawner->context->root)
             (void)sys_mount_setattr(tree, 0, &mapped);
         result = (int)syscall(SYS_move_mount, tree, "", target, "",
                               SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
@@ -265,7 +266,7 @@ static int mount_shared(struct spawn *spawn, const struct host_mount *shared)
 
 static int mount_all_shared(struct spawn *spawn)
 {
-    const struct host *host = &spawn->launcher->host;
+    const struct host *host = &spawn->walls->host;
 
     for (unsigned i = 0; i < host->shared_count; i++) {
         if (mount_shared(spawn, &host->shared[i]) < 0)

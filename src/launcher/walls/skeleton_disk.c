@@ -1,10 +1,9 @@
 #include "launcher/walls/skeleton_disk.h"
 
-#include "launcher/launcher.h"
+#include "launcher/remove_tree.h"
 #include "launcher/sys.h"
-#include "launcher/teardown/destroy.h"
 #include "launcher/walls/mounts.h"
-#include "launcher/walls/native.h"
+#include "launcher/walls/userns.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -12,10 +11,10 @@
 
 #define DIRECTORY "skeletons"
 
-static bool maps_ids(struct launcher *launcher, int mount)
+static bool maps_ids(const struct context *context, int mount)
 {
     struct fail ignored;
-    int userns = userns_make(launcher, 0, &ignored);
+    int userns = userns_make(context, 0, &ignored);
     struct sys_mount_attr mapped = { .set = SYS_MOUNT_IDMAP, .userns_fd = (uint64_t)userns };
     bool result = userns >= 0 && sys_mount_setattr(mount, 0, &mapped) == 0;
 
@@ -24,24 +23,24 @@ static bool maps_ids(struct launcher *launcher, int mount)
     return result;
 }
 
-bool skeleton_maps_in_memory(struct launcher *launcher)
+bool skeleton_maps_in_memory(const struct context *context)
 {
     static const struct mount_option options[] = { { "size", "4k" }, { 0 } };
     int mount = mount_make("tmpfs", options, 0);
-    bool result = mount >= 0 && maps_ids(launcher, mount);
+    bool result = mount >= 0 && maps_ids(context, mount);
 
     if (mount >= 0)
         close(mount);
     return result;
 }
 
-static int open_directory(struct launcher *launcher)
+static int open_directory(int state)
 {
-    (void)mkdirat(launcher->host.state, DIRECTORY, 0700);
-    return sys_open_beneath(launcher->host.state, DIRECTORY, O_RDONLY | O_DIRECTORY);
+    (void)mkdirat(state, DIRECTORY, 0700);
+    return sys_open_beneath(state, DIRECTORY, O_RDONLY | O_DIRECTORY);
 }
 
-int skeleton_make_on_disk(struct launcher *launcher, struct fail *fail)
+int skeleton_make_on_disk(const struct context *context, int state, struct fail *fail)
 {
     struct timespec now;
     char name[48];
@@ -49,10 +48,10 @@ int skeleton_make_on_disk(struct launcher *launcher, struct fail *fail)
     int tree = -1;
     int probe;
 
-    skeletons_sweep(launcher);
+    skeletons_sweep(context, state);
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(name, sizeof(name), "%d.%lld.%ld", launcher->pid, (long long)now.tv_sec, now.tv_nsec);
-    directory = open_directory(launcher);
+    snprintf(name, sizeof(name), "%d.%lld.%ld", context->pid, (long long)now.tv_sec, now.tv_nsec);
+    directory = open_directory(state);
     if (directory < 0 || mkdirat(directory, name, 0755) < 0 ||
         fchmodat(directory, name, 0755, 0) < 0) {
         if (directory >= 0)
@@ -60,7 +59,7 @@ int skeleton_make_on_disk(struct launcher *launcher, struct fail *fail)
         return fail_sys(fail, "make a directory for the skeleton");
     }
     probe = sys_clone_tree(directory, name, 0);
-    if (probe >= 0 && maps_ids(launcher, probe))
+    if (probe >= 0 && maps_ids(context, probe))
         tree = sys_clone_tree(directory, name, 0);
     if (tree < 0)
         (void)unlinkat(directory, name, AT_REMOVEDIR);
@@ -76,17 +75,17 @@ static void look(void *user, const char *id)
     *(bool *)user = true;
 }
 
-void skeletons_sweep(struct launcher *launcher)
+void skeletons_sweep(const struct context *context, int state)
 {
     bool used = false;
     int directory;
 
-    if (launcher->host.state < 0 || state_each(&launcher->state, look, &used) < 0 || used)
+    if (state < 0 || state_each(&context->state, look, &used) < 0 || used)
         return;
-    directory = sys_open_beneath(launcher->host.state, DIRECTORY, O_RDONLY | O_DIRECTORY);
+    directory = sys_open_beneath(state, DIRECTORY, O_RDONLY | O_DIRECTORY);
     if (directory < 0)
         return;
     (void)remove_content(directory);
     close(directory);
-    (void)unlinkat(launcher->host.state, DIRECTORY, AT_REMOVEDIR);
+    (void)unlinkat(state, DIRECTORY, AT_REMOVEDIR);
 }

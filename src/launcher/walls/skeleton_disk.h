@@ -7,17 +7,17 @@
  * them.
  */
 
+#include "launcher/context.h"
 #include "launcher/fail.h"
 
 #include <stdbool.h>
 
-struct launcher;
-
 /* Whether this kernel can do that at all. */
-bool skeleton_maps_in_memory(struct launcher *launcher);
+bool skeleton_maps_in_memory(const struct context *context);
 
-/* A mount of the new, empty directory. -1 where that file system cannot map ids either. */
-int skeleton_make_on_disk(struct launcher *launcher, struct fail *fail);
+/* A mount of a new, empty directory below `state`, the state directory as the host's mount namespace
+ * has it. -1 where that file system cannot map ids either. */
+int skeleton_make_on_disk(const struct context *context, int state, struct fail *fail);
 
 /* Removes the directories of this state directory unless there are sandboxes. */
-void skeletons_sweep(struct launcher *launcher);
+void skeletons_sweep(const struct context *context, int state);

@@ -169,15 +169,15 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
     if (dup2(spawn->socket, SPAWN_FD_PASSED) < 0)
         return fail_sys(&spawn->fail, "pass the socket of init");
     pinned = pin(&before);
-    oom_score_lend(&spawn->launcher->oom_score);
+    oom_score_lend(&spawn->spawner->oom_score);
     spawn->cloned_after = state_boot_time();
     pid = clone_child(&call, namespaces);
-    oom_score_restore(&spawn->launcher->oom_score);
+    oom_score_restore(&spawn->spawner->oom_score);
     if (pinned)
         (void)sched_setaffinity(0, sizeof(before), &before);
     (void)dup2(0, SPAWN_FD_PASSED);
     /* A child that changes its ids takes this from the memory that it shares with us. */
-    if (!spawn->launcher->root && spawn->launcher->host.native)
+    if (spawn->spawner->stays_dumpable)
         (void)prctl(PR_SET_DUMPABLE, 1);
     if (pid < 0)
         return fail_set(&spawn->fail, "clone", (int)-pid);
@@ -197,7 +197,7 @@ int spawn_enter(struct spawn *spawn)
 
     mark->start_time = state_start_between(spawn->cloned_after, state_boot_time());
     if (!mark->start_time)
-        mark->start_time = state_start_time(&spawn->launcher->state, mark->pid);
+        mark->start_time = state_start_time(&spawn->spawner->context->state, mark->pid);
     if (!mark->start_time)
         return fail_set(&spawn->fail, "find own start time", ESRCH);
     if (pwrite(spawn->mark_fd, &spawn->mark, sizeof(spawn->mark), 0) != sizeof(spawn->mark))
@@ -232,31 +232,41 @@ static int lower_rlimit(int resource, rlim_t value)
     return set_rlimit(resource, value, limit.rlim_max);
 }
 
-int spawn_lower_limits(struct launcher *launcher)
+int spawner_load_filter(struct spawner *spawner, int fd)
+{
+    ssize_t length = pread(fd, spawner->filter, sizeof(spawner->filter), 0);
+
+    if (length < 0 || length % (ssize_t)sizeof(spawner->filter[0]))
+        return -1;
+    spawner->filter_length = (uint16_t)((size_t)length / sizeof(spawner->filter[0]));
+    return 0;
+}
+
+int spawner_lower_limits(struct spawner *spawner, bool dumps_are_piped)
 {
     const rlim_t megabyte = 1024 * 1024;
     struct rlimit limit;
 
-    if (lower_rlimit(RLIMIT_CORE, launcher->dumps_are_piped) < 0 ||
+    if (lower_rlimit(RLIMIT_CORE, dumps_are_piped) < 0 ||
         lower_rlimit(RLIMIT_MEMLOCK, 8 * megabyte) < 0 ||
         lower_rlimit(RLIMIT_MSGQUEUE, 819200) < 0 || lower_rlimit(RLIMIT_SIGPENDING, 4096) < 0 ||
         lower_rlimit(RLIMIT_RTPRIO, 0) < 0 || lower_rlimit(RLIMIT_NICE, 0) < 0)
         return -1;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return -1;
-    launcher->most_files = limit.rlim_max;
+    spawner->most_files = limit.rlim_max;
     if (getrlimit(RLIMIT_NPROC, &limit) < 0)
         return -1;
-    launcher->most_processes = limit.rlim_max;
+    spawner->most_processes = limit.rlim_max;
     return 0;
 }
 
-int spawn_limit(const struct launcher *launcher, const struct launch_limits *limits)
+int spawn_limit(const struct spawner *spawner, const struct launch_limits *limits)
 {
-    if (set_rlimit(RLIMIT_NOFILE, MAX_NOFILE, launcher->most_files) < 0)
+    if (set_rlimit(RLIMIT_NOFILE, MAX_NOFILE, spawner->most_files) < 0)
         return -1;
     /* The group limits processes where there is one; this counts per user and user namespace. */
-    return set_rlimit(RLIMIT_NPROC, limits->pids + 1, launcher->most_processes);
+    return set_rlimit(RLIMIT_NPROC, limits->pids + 1, spawner->most_processes);
 }
 
 /* A table of its own, for init: the standard descriptors, which are /dev/null already, and its
@@ -273,23 +283,24 @@ static int arrange_descriptors(void)
 int spawn_exec(struct spawn *spawn, const char *const argv[])
 {
     static char *const no_environment[] = { NULL };
-    struct launcher *launcher = spawn->launcher;
+    const struct spawner *spawner = spawn->spawner;
     struct {
         unsigned short length;
-        struct filter_instruction *filter;
-    } program = { .length = launcher->filter_length, .filter = launcher->filter };
+        const struct sys_filter *filter;
+    } program = { .length = spawner->filter_length, .filter = spawner->filter };
 
     if (arrange_descriptors() < 0)
         return fail_sys(&spawn->fail, "arrange descriptors");
     if (program.length && prctl(PR_SET_SECCOMP, 2, &program) < 0)
         return fail_sys(&spawn->fail, "install seccomp filter");
-    syscall(SYS_execveat, launcher->init, "", argv, no_environment, AT_EMPTY_PATH);
+    syscall(SYS_execveat, spawner->init, "", argv, no_environment, AT_EMPTY_PATH);
     return fail_sys(&spawn->fail, "execute init");
 }
 
-void spawn_init(struct spawn *spawn, struct launcher *launcher)
+void spawn_init(struct spawn *spawn, const struct spawner *spawner, struct walls *walls)
 {
-    *spawn = (struct spawn){ .launcher = launcher,
+    *spawn = (struct spawn){ .spawner = spawner,
+                             .walls = walls,
                              .cgroup = CGROUP_ENTRY_NONE,
                              .dir = -1,
                              .mark_fd = -1,

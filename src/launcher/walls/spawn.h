@@ -5,20 +5,42 @@
  * launcher is suspended meanwhile), so it reports a failure by writing it where the launcher looks.
  */
 
-#include "launcher/launcher.h"
+#include "launcher/cgroup/cgroup.h"
+#include "launcher/cgroup/oom.h"
+#include "launcher/context.h"
+#include "launcher/fail.h"
+#include "launcher/sys.h"
 
 #include <sys/types.h>
 
 struct layers;
 struct template;
+struct walls;
 
 enum {
     SPAWN_FD_SOCKET = 3,                   /* init's listening socket, as init knows it */
     SPAWN_FD_PASSED = LAUNCH_FD_STATE + 1, /* the same on its way there; the launcher keeps it */
 };
 
+/* What all children are started with. */
+struct spawner {
+    const struct context *context; /* borrowed */
+    struct oom_score oom_score;
+    struct sys_filter filter[LAUNCH_MAX_FILTER];
+    uint16_t filter_length; /* 0: no seccomp */
+    uint32_t landlock_abi;  /* 0: no Landlock */
+    uint64_t most_files;    /* hard limits, which cannot be raised again */
+    uint64_t most_processes;
+    int init;            /* borrowed: the bytes of sandglass-init */
+    int mounts;          /* borrowed: the host's mount namespace, for direct sandboxes; or -1 */
+    bool has_groups;     /* supplementary ones, for children to give up */
+    bool stays_dumpable; /* children share our memory and change their ids, which clears the flag */
+};
+
+/* The start of one sandbox. */
 struct spawn {
-    struct launcher *launcher; /* borrowed */
+    const struct spawner *spawner; /* borrowed */
+    struct walls *walls;           /* borrowed; native only */
     struct mark mark;
     const struct template *template; /* borrowed; native only */
     struct cgroup_entry cgroup;      /* owned */
@@ -50,16 +72,15 @@ int spawn_exec(struct spawn *spawn, const char *const argv[]);
 /* Everything that init and the payload must not inherit from us. */
 void spawn_reset(void);
 
-/* Limits. Once: those that the launcher has itself, for all children to inherit. */
-int spawn_lower_limits(struct launcher *launcher);
+/* Limits. Once: those that the launcher has itself, for all children to inherit. `dumps_are_piped`: the
+ * host has a program for core dumps, which only a limit of 1 keeps off. */
+int spawner_lower_limits(struct spawner *spawner, bool dumps_are_piped);
+
+/* The seccomp program, from a file. */
+int spawner_load_filter(struct spawner *spawner, int fd);
 
 /* In the child: the rest. */
-int spawn_limit(const struct launcher *launcher, const struct launch_limits *limits);
+int spawn_limit(const struct spawner *spawner, const struct launch_limits *limits);
 
-/* The ends of the two kinds of children. */
-int native_child(struct spawn *spawn);
-int direct_child(struct spawn *spawn);
-int direct_prepare(struct spawn *spawn); /* the workspace */
-
-void spawn_init(struct spawn *spawn, struct launcher *launcher);
+void spawn_init(struct spawn *spawn, const struct spawner *spawner, struct walls *walls);
 void spawn_fini(struct spawn *spawn); /* leaves the pidfd */

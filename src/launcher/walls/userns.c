@@ -1,7 +1,10 @@
-#include "launcher/sys.h"
-#include "launcher/walls/mounts.h"
-#include "launcher/walls/native.h"
+#include "launcher/walls/userns.h"
 
+#include "launcher/sys.h"
+#include "launcher/walls/ids.h"
+#include "launcher/walls/mounts.h"
+
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,81 +48,92 @@ static void change_owner(uid_t uid)
     (void)syscall(SYS_capset, &header, sets);
 }
 
-/* How far the holder got: nothing failed when there is no step. */
-static void report(int channel, const char *failed_step)
-{
-    struct fail fail = { 0 };
+/* The steps of the process that holds a new namespace, as it reports them. */
+enum hold_step { HOLD_MADE, HOLD_MAKE, HOLD_FORBID };
 
-    if (failed_step)
-        (void)fail_sys(&fail, failed_step);
-    if (write(channel, &fail, sizeof(fail)) != sizeof(fail) || failed_step)
+static const char *const hold_steps[] = {
+    [HOLD_MAKE] = "make a user namespace",
+    [HOLD_FORBID] = "forbid user namespaces inside (write /proc/sys)",
+};
+
+struct hold_report {
+    int32_t failed; /* enum hold_step; HOLD_MADE: nothing did */
+    int32_t error;
+};
+
+static void report(int channel, enum hold_step failed)
+{
+    struct hold_report report = { .failed = failed, .error = failed ? errno : 0 };
+
+    if (write(channel, &report, sizeof(report)) != sizeof(report) || failed)
         _exit(1);
 }
 
 /* Holds the namespace until the launcher has it: two reports there, one byte back. */
-static _Noreturn void hold(const struct launcher *launcher, uint32_t slot, int channel)
+static _Noreturn void hold(const struct context *context, uint32_t slot, int channel)
 {
-    int proc = mount_procfs(launcher->state.proc); /* no longer allowed in a namespace of our own */
+    int proc = mount_procfs(context->state.proc); /* no longer allowed in a namespace of our own */
     char byte = 0;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (launcher->root)
-        change_owner(ids_first(launcher, slot));
-    report(channel, unshare(CLONE_NEWUSER) < 0 ? "make a user namespace" : NULL);
+    if (context->root)
+        change_owner(ids_first(context, slot));
+    report(channel, unshare(CLONE_NEWUSER) < 0 ? HOLD_MAKE : HOLD_MADE);
     if (read(channel, &byte, 1) != 1)
         _exit(1);
-    report(channel, write_at(proc, "sys/user/max_user_namespaces", "0") < 0
-                        ? "forbid user namespaces inside (write /proc/sys)"
-                        : NULL);
+    report(channel,
+           write_at(proc, "sys/user/max_user_namespaces", "0") < 0 ? HOLD_FORBID : HOLD_MADE);
     (void)!read(channel, &byte, 1);
     _exit(0);
 }
 
 /* Anybody inside could write it, once, and the next owner would read it. Without root the namespace
  * of the launcher itself maps no project ids, so that nobody below it can write any. */
-static int write_project_map(const struct launcher *launcher, pid_t pid, const char *map)
+static int write_project_map(const struct context *context, pid_t pid, const char *map)
 {
     char path[48];
 
     snprintf(path, sizeof(path), "%d/projid_map", (int)pid);
-    if (write_at(launcher->state.proc, path, map) == 0)
+    if (write_at(context->state.proc, path, map) == 0)
         return 0;
-    return !launcher->root && errno == EPERM ? 0 : -1;
+    return !context->root && errno == EPERM ? 0 : -1;
 }
 
-static int write_maps(struct launcher *launcher, pid_t pid, uint32_t slot)
+static int write_maps(const struct context *context, pid_t pid, uint32_t slot)
 {
     char path[48];
     char map[64];
 
-    if (ids_are_many(launcher))
-        snprintf(map, sizeof(map), "0 %u %u", ids_first(launcher, slot), LAUNCH_IDS_PER_SLOT);
+    if (ids_are_many(context))
+        snprintf(map, sizeof(map), "0 %u %u", ids_first(context, slot), LAUNCH_IDS_PER_SLOT);
     else
         snprintf(map, sizeof(map), "%u 0 1", IDS_USER);
     snprintf(path, sizeof(path), "%d/uid_map", (int)pid);
-    if (write_at(launcher->state.proc, path, map) < 0)
+    if (write_at(context->state.proc, path, map) < 0)
         return -1;
-    if (!ids_are_many(launcher)) {
+    if (!ids_are_many(context)) {
         snprintf(path, sizeof(path), "%d/setgroups", (int)pid);
-        (void)write_at(launcher->state.proc, path, "deny");
+        (void)write_at(context->state.proc, path, "deny");
     }
     snprintf(path, sizeof(path), "%d/gid_map", (int)pid);
-    if (write_at(launcher->state.proc, path, map) < 0)
+    if (write_at(context->state.proc, path, map) < 0)
         return -1;
-    return write_project_map(launcher, pid, map);
+    return write_project_map(context, pid, map);
 }
 
-/* The step of a fork of this program is a literal here as well. */
 static int await_report(int channel, struct fail *fail)
 {
-    struct fail told = { 0 };
+    struct hold_report report = { 0 };
 
-    if (read(channel, &told, sizeof(told)) != sizeof(told))
+    if (read(channel, &report, sizeof(report)) != sizeof(report))
         return fail_set(fail, "make a user namespace", ECHILD);
-    return told.step ? fail_set(fail, told.step, told.error) : 0;
+    if (report.failed == HOLD_MADE)
+        return 0;
+    assert(report.failed == HOLD_MAKE || report.failed == HOLD_FORBID);
+    return fail_set(fail, hold_steps[report.failed], report.error ? report.error : EIO);
 }
 
-static int take_namespace(struct launcher *launcher, pid_t pid, uint32_t slot, int channel,
+static int take_namespace(const struct context *context, pid_t pid, uint32_t slot, int channel,
                           struct fail *fail)
 {
     char path[48];
@@ -128,18 +142,18 @@ static int take_namespace(struct launcher *launcher, pid_t pid, uint32_t slot, i
 
     if (await_report(channel, fail) < 0)
         return -1;
-    if (write_maps(launcher, pid, slot) < 0)
+    if (write_maps(context, pid, slot) < 0)
         return fail_sys(fail, "map the ids of a user namespace");
     if (write(channel, &byte, 1) != 1)
         return fail_sys(fail, "make a user namespace");
     if (await_report(channel, fail) < 0)
         return -1;
     snprintf(path, sizeof(path), "%d/ns/user", (int)pid);
-    fd = openat(launcher->state.proc, path, O_RDONLY | O_CLOEXEC);
+    fd = openat(context->state.proc, path, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? fail_sys(fail, "open a user namespace") : fd;
 }
 
-int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail)
+int userns_make(const struct context *context, uint32_t slot, struct fail *fail)
 {
     int channel[2];
     pid_t pid;
@@ -150,10 +164,10 @@ int userns_make(struct launcher *launcher, uint32_t slot, struct fail *fail)
     pid = fork();
     if (pid == 0) {
         close(channel[0]);
-        hold(launcher, slot, channel[1]);
+        hold(context, slot, channel[1]);
     }
     close(channel[1]);
-    fd = pid < 0 ? fail_sys(fail, "fork") : take_namespace(launcher, pid, slot, channel[0], fail);
+    fd = pid < 0 ? fail_sys(fail, "fork") : take_namespace(context, pid, slot, channel[0], fail);
     close(channel[0]);
     if (pid > 0)
         (void)waitpid(pid, NULL, 0);

@@ -8,11 +8,12 @@
 
 #include <stdbool.h>
 
-struct launcher;
+struct context;
+struct host;
 
 /* After everything else is mounted. Without one children are cloned where the launcher is. */
-void clone_ns_open(struct launcher *launcher);
+void clone_ns_open(struct host *host, const struct context *context);
 
 /* The launcher goes there and back. */
-bool clone_ns_enter(const struct launcher *launcher);
-void clone_ns_leave(const struct launcher *launcher);
+bool clone_ns_enter(const struct host *host);
+void clone_ns_leave(const struct host *host);

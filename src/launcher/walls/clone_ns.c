@@ -1,7 +1,7 @@
-#include "launcher/ahead/clone_ns.h"
+#include "launcher/walls/clone_ns.h"
 
-#include "launcher/launcher.h"
 #include "launcher/sys.h"
+#include "launcher/walls/host.h"
 
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -21,25 +21,23 @@ static bool empty(const struct host *host)
     return true;
 }
 
-void clone_ns_open(struct launcher *launcher)
+void clone_ns_open(struct host *host, const struct context *context)
 {
-    struct host *host = &launcher->host;
-
     /* Without root no root is made ahead. */
-    if (!launcher->root || unshare(CLONE_NEWNS) < 0)
+    if (!context->root || unshare(CLONE_NEWNS) < 0)
         return;
     if (empty(host))
-        host->clone_ns = openat(launcher->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    clone_ns_leave(launcher);
+        host->clone_ns = openat(context->state.proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    clone_ns_leave(host);
 }
 
-bool clone_ns_enter(const struct launcher *launcher)
+bool clone_ns_enter(const struct host *host)
 {
-    return launcher->host.clone_ns >= 0 && setns(launcher->host.clone_ns, CLONE_NEWNS) == 0;
+    return host->clone_ns >= 0 && setns(host->clone_ns, CLONE_NEWNS) == 0;
 }
 
-void clone_ns_leave(const struct launcher *launcher)
+void clone_ns_leave(const struct host *host)
 {
-    if (setns(launcher->host.own, CLONE_NEWNS) < 0)
+    if (setns(host->own, CLONE_NEWNS) < 0)
         abort();
 }

@@ -1,7 +1,7 @@
 /* Templates and mounts that come after the launcher has left the host's files. */
 
-#include "launcher/launcher.h"
 #include "launcher/sys.h"
+#include "launcher/walls/host.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -39,27 +39,25 @@ static struct template *find(struct host *host, const char *name)
     return NULL;
 }
 
-int host_add_template(struct launcher *launcher, const char *name, int dir, struct fail *fail)
+int host_add_template(struct host *host, const char *name, int dir, struct fail *fail)
 {
     struct template *template;
     int tree;
 
-    if (!launcher->host.native)
+    if (!host->native)
         return fail_set(fail, "native sandboxes are not available", EOPNOTSUPP);
-    if (find(&launcher->host, name))
+    if (find(host, name))
         return fail_set(fail, "template exists", EEXIST);
-    tree = clone_in_host(&launcher->host, dir, false, fail);
+    tree = clone_in_host(host, dir, false, fail);
     if (tree < 0)
         return -1;
-    template = host_mount_template(&launcher->host, name, tree, fail);
+    template = host_mount_template(host, name, tree, fail);
     close(tree);
     return template ? 0 : -1;
 }
 
-int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, int fd,
-                   struct fail *fail)
+int host_add_mount(struct host *host, const struct launch_mount *mount, int fd, struct fail *fail)
 {
-    struct host *host = &launcher->host;
     struct host_mount *shared = &host->shared[host->shared_count];
     struct stat status;
     int result;
@@ -88,7 +86,7 @@ int host_add_mount(struct launcher *launcher, const struct launch_mount *mount, 
 
 /* Imported templates are directories of the state directory. Only who has our own rights can have put
  * them there. */
-static int open_imported(struct launcher *launcher, const char *name, struct stat *out_status,
+static int open_imported(struct host *host, const char *name, struct stat *out_status,
                          struct fail *fail)
 {
     char path[LAUNCH_NAME_SIZE + 32];
@@ -96,12 +94,11 @@ static int open_imported(struct launcher *launcher, const char *name, struct sta
     int dir;
 
     snprintf(path, sizeof(path), "templates/%s/files/root", name);
-    dir = sys_open_beneath(launcher->host.state, path, O_RDONLY | O_DIRECTORY);
+    dir = sys_open_beneath(host->state, path, O_RDONLY | O_DIRECTORY);
     if (dir < 0)
         return fail_set(fail, "no such template", ENOENT);
     snprintf(path, sizeof(path), "templates/%s", name);
-    if (fstat(dir, out_status) < 0 ||
-        fstatat(launcher->host.state, path, &owner, AT_SYMLINK_NOFOLLOW) < 0 ||
+    if (fstat(dir, out_status) < 0 || fstatat(host->state, path, &owner, AT_SYMLINK_NOFOLLOW) < 0 ||
         owner.st_uid != geteuid()) {
         close(dir);
         return fail_set(fail, "template belongs to another user", EPERM);
@@ -116,15 +113,15 @@ static void forget_template(struct template *template)
     template->name[0] = '\0';
 }
 
-static struct template *mount_imported(struct launcher *launcher, const char *name, int dir,
+static struct template *mount_imported(struct host *host, const char *name, int dir,
                                        const struct stat *status, struct fail *fail)
 {
     struct template *template;
-    int tree = clone_in_host(&launcher->host, dir, true, fail);
+    int tree = clone_in_host(host, dir, true, fail);
 
     if (tree < 0)
         return NULL;
-    template = host_mount_template(&launcher->host, name, tree, fail);
+    template = host_mount_template(host, name, tree, fail);
     close(tree);
     if (template) {
         template->imported = true;
@@ -133,27 +130,27 @@ static struct template *mount_imported(struct launcher *launcher, const char *na
     return template;
 }
 
-const struct template *host_template(struct launcher *launcher, const char *name, struct fail *fail)
+const struct template *host_template(struct host *host, const char *name, struct fail *fail)
 {
-    struct template *template = find(&launcher->host, name);
+    struct template *template = find(host, name);
     struct stat status;
     int dir;
 
     if (template && !template->imported)
         return template;
-    dir = open_imported(launcher, name, &status, fail);
+    dir = open_imported(host, name, &status, fail);
     if (template && (dir < 0 || template->inode != status.st_ino)) {
         forget_template(template);
         template = NULL;
     }
     if (dir >= 0 && !template)
-        template = mount_imported(launcher, name, dir, &status, fail);
+        template = mount_imported(host, name, dir, &status, fail);
     if (dir >= 0)
         close(dir);
     return template;
 }
 
-int host_use_template(struct launcher *launcher, const struct mark *mark, struct fail *fail)
+int host_use_template(const struct host *host, const struct mark *mark, struct fail *fail)
 {
     char path[LAUNCH_NAME_SIZE + LAUNCH_ID_SIZE + 32];
     int fd;
@@ -161,7 +158,7 @@ int host_use_template(struct launcher *launcher, const struct mark *mark, struct
     if (!*mark->template_name)
         return 0;
     snprintf(path, sizeof(path), "templates/%s/users", mark->template_name);
-    fd = sys_open_beneath(launcher->host.state, path, O_PATH | O_DIRECTORY);
+    fd = sys_open_beneath(host->state, path, O_PATH | O_DIRECTORY);
     if (fd >= 0) {
         int user = openat(fd, mark->id, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
@@ -174,15 +171,15 @@ int host_use_template(struct launcher *launcher, const struct mark *mark, struct
     return 0;
 }
 
-void host_leave_template(struct launcher *launcher, const struct mark *mark)
+void host_leave_template(const struct host *host, const struct mark *mark)
 {
     char path[LAUNCH_NAME_SIZE + LAUNCH_ID_SIZE + 32];
     int fd;
 
-    if (!*mark->template_name || launcher->host.state < 0)
+    if (!*mark->template_name || host->state < 0)
         return;
     snprintf(path, sizeof(path), "templates/%s/users", mark->template_name);
-    fd = sys_open_beneath(launcher->host.state, path, O_PATH | O_DIRECTORY);
+    fd = sys_open_beneath(host->state, path, O_PATH | O_DIRECTORY);
     if (fd < 0)
         return;
     (void)unlinkat(fd, mark->id, 0);

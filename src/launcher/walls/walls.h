@@ -1,0 +1,15 @@
+#pragma once
+
+/* What native sandboxes are made from: one for the launcher, set up once. */
+
+#include "launcher/network/network.h"
+#include "launcher/walls/disk.h"
+#include "launcher/walls/host.h"
+#include "launcher/walls/spawn.h"
+
+struct walls {
+    struct host host;
+    struct disks disks;
+    struct network network;
+    struct spawner spawner;
+};
