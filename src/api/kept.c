@@ -191,11 +191,11 @@ static void on_read(struct job *job)
 
 static int open_archive(struct api_request *request)
 {
-    char name[KEEP_NAME_SIZE];
+    char name[ARCHIVE_NAME_SIZE];
     struct error err = { 0 };
     int fd;
 
-    keep_name(request->session_id, name);
+    workspace_archive_name(request->session_id, name);
     fd = openat(request->core->parts.state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0)
         return fd;

@@ -59,7 +59,7 @@ struct core *core_new(const struct core_parts *parts)
     core->events = events_new(core, parts->store->load.last_sequence);
     core->flows = flows_new(core->loop);
     core->idempotency = idempotency_new(core);
-    core->keep = keep_new(core);
+    core->archives = workspace_archive_new(core);
     core->storage = storage_new(core);
     core->pool = pool_new(core);
     core->retention = retention_new(core);
@@ -119,7 +119,7 @@ void core_free(struct core *core)
     spool_shares_free(core->spool_shares);
     shares_free(core->shares);
     vault_free(core->vault);
-    keep_free(core->keep);
+    workspace_archive_free(core->archives);
     storage_free(core->storage);
     retention_free(core->retention);
     rules_free(core->rules);

@@ -85,7 +85,7 @@ struct core;
 struct events;
 struct flows;
 struct idempotency;
-struct keep;
+struct workspace_archive;
 struct metrics;
 struct money_observer;
 struct pool;
@@ -136,20 +136,20 @@ struct core {
     const struct sandbox_observer *observer; /* of sandboxes: core/sandbox/observer.h */
     const struct sandbox_programs *programs; /* in sandboxes: the same */
 
-    struct approvals *approvals;     /* owned */
-    struct budgets *budgets;         /* owned */
-    struct capacity *capacity;       /* owned */
-    struct builds *builds;           /* owned */
-    struct ceiling *ceiling;         /* owned */
-    struct events *events;           /* owned */
-    struct flows *flows;             /* owned: one for each session's output */
-    struct idempotency *idempotency; /* owned */
-    struct keep *keep;               /* owned */
-    struct metrics *metrics;         /* owned */
-    struct pool *pool;               /* owned */
-    struct recovery *recovery;       /* owned; NULL once it is done */
-    struct orphan_search *orphans;   /* owned; NULL once the backend has answered */
-    struct retention *retention;     /* owned */
+    struct approvals *approvals;        /* owned */
+    struct budgets *budgets;            /* owned */
+    struct capacity *capacity;          /* owned */
+    struct builds *builds;              /* owned */
+    struct ceiling *ceiling;            /* owned */
+    struct events *events;              /* owned */
+    struct flows *flows;                /* owned: one for each session's output */
+    struct idempotency *idempotency;    /* owned */
+    struct workspace_archive *archives; /* owned */
+    struct metrics *metrics;            /* owned */
+    struct pool *pool;                  /* owned */
+    struct recovery *recovery;          /* owned; NULL once it is done */
+    struct orphan_search *orphans;      /* owned; NULL once the backend has answered */
+    struct retention *retention;        /* owned */
     struct rules *rules;
     struct scopes *scopes;             /* owned */
     struct spool_shares *spool_shares; /* owned */

@@ -138,7 +138,7 @@ static void go_on(struct recovery *recovery)
     struct core *core = recovery->core;
 
     core->recovery = NULL;
-    keep_start(core->keep);
+    workspace_archive_start(core->archives);
     storage_start(core->storage);
     budgets_start(core->budgets);
     approvals_start(core->approvals);
@@ -284,7 +284,7 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
         session_adopt_sandbox(session, sandbox);
     if (session && (state == SANDBOX_READY || state == SANDBOX_FROZEN) &&
         record->generation > session_generation(session)) {
-        if (keep_can_restore(sandbox))
+        if (workspace_archive_can_restore(sandbox))
             sandbox_note_restored_files(sandbox); /* before it was recorded as ready */
         session_set_generation(session, record->generation);
     }

@@ -18,19 +18,19 @@
 
 enum { PIECE = 256 * 1024, PIECES_PER_TURN = 8, TAR_END_BYTES = 2 * TAR_BLOCK };
 
-static const struct config *config_of(const struct keep_work *work)
+static const struct config *config_of(const struct archive_work *work)
 {
     return work->sandbox->core->parts.config;
 }
 
-static void part_name(const char *session_id, char name[KEEP_NAME_SIZE + 8])
+static void part_name(const char *session_id, char name[ARCHIVE_NAME_SIZE + 8])
 {
-    snprintf(name, KEEP_NAME_SIZE + 8, "kept/%s.tar.part", session_id);
+    snprintf(name, ARCHIVE_NAME_SIZE + 8, "kept/%s.tar.part", session_id);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void report(const struct keep_work *work)
+static void report(const struct archive_work *work)
 {
     const struct sandbox *sandbox = work->sandbox;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
@@ -51,22 +51,22 @@ static void report(const struct keep_work *work)
                  kv("error", work->err.message));
 }
 
-static void note_kept(const struct keep_work *work)
+static void note_kept(const struct archive_work *work)
 {
     const struct sandbox *sandbox = work->sandbox;
-    struct keep *keep = sandbox->core->keep;
+    struct workspace_archive *archives = sandbox->core->archives;
 
-    keep_forget(keep, work->replaced);
-    keep->total_bytes += work->bytes;
+    workspace_archive_forget(archives, work->replaced);
+    archives->total_bytes += work->bytes;
     sandbox->core->observer->on_archived(sandbox->order.session, work->bytes,
                                          sandbox->order.generation);
 }
 
-static void finish(struct keep_work *work)
+static void finish(struct archive_work *work)
 {
     struct sandbox *sandbox = work->sandbox;
-    keep_done_fn *done = work->done;
-    char part[KEEP_NAME_SIZE + 8];
+    archive_done_fn *done = work->done;
+    char part[ARCHIVE_NAME_SIZE + 8];
 
     part_name(work->session_id, part);
     if (work->err.code != ERR_NONE)
@@ -75,50 +75,51 @@ static void finish(struct keep_work *work)
         note_kept(work);
     report(work);
     agent_cancel(&work->request);
-    sandbox->keep_work = NULL;
-    keep_work_free(work);
+    sandbox->archive_work = NULL;
+    archive_work_free(work);
     done(sandbox);
 }
 
 static void on_later(struct deferred *deferred)
 {
-    finish(container_of(deferred, struct keep_work, later));
+    finish(container_of(deferred, struct archive_work, later));
 }
 
 /* --- onto the disk ---------------------------------------------------------------------------- */
 
-/* On a worker's thread. The folder is synchronised too: what was told to be kept is there. */
+/* On a worker's thread. The directory is synchronised too: an archive that was reported as kept
+ * survives a power failure. */
 static void secure(struct job *job)
 {
-    struct keep_work *work = container_of(job, struct keep_work, job);
-    scoped(fd_close) int folder =
+    struct archive_work *work = container_of(job, struct archive_work, job);
+    scoped(fd_close) int directory =
         openat(work->state_dir, "kept", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    char part[KEEP_NAME_SIZE + 8], name[KEEP_NAME_SIZE];
+    char part[ARCHIVE_NAME_SIZE + 8], name[ARCHIVE_NAME_SIZE];
     struct stat status;
 
     part_name(work->session_id, part);
-    keep_name(work->session_id, name);
+    workspace_archive_name(work->session_id, name);
     if (fstatat(work->state_dir, name, &status, AT_SYMLINK_NOFOLLOW) == 0)
         work->replaced = (uint64_t)status.st_size;
     if (fdatasync(work->file) < 0)
         error_sys(&work->err, "synchronise the archive");
-    else if (renameat(work->state_dir, part, work->state_dir, name) < 0 || fsync(folder) < 0)
+    else if (renameat(work->state_dir, part, work->state_dir, name) < 0 || fsync(directory) < 0)
         error_sys(&work->err, "name the archive");
 }
 
 static void on_secured(struct job *job)
 {
-    struct keep_work *work = container_of(job, struct keep_work, job);
+    struct archive_work *work = container_of(job, struct archive_work, job);
 
     work->in_job = false;
     if (work->sandbox)
         finish(work);
     else
-        keep_work_free(work);
+        archive_work_free(work);
 }
 
 /* A packing that broke off lacks its end. */
-static bool is_whole(const struct keep_work *work)
+static bool is_whole(const struct archive_work *work)
 {
     static const uint8_t zeros[TAR_END_BYTES];
     uint8_t end[TAR_END_BYTES];
@@ -129,7 +130,7 @@ static bool is_whole(const struct keep_work *work)
            memcmp(end, zeros, sizeof(end)) == 0;
 }
 
-static void complete(struct keep_work *work)
+static void complete(struct archive_work *work)
 {
     struct worker *worker = work->sandbox->core->parts.worker;
 
@@ -151,20 +152,20 @@ static void complete(struct keep_work *work)
 
 /* --- out of the sandbox ----------------------------------------------------------------------- */
 
-static int check_room(struct keep_work *work)
+static int check_room(struct archive_work *work)
 {
     const struct config *config = config_of(work);
-    const struct keep *keep = work->sandbox->core->keep;
+    const struct workspace_archive *archives = work->sandbox->core->archives;
 
     if (work->bytes > config->keep.max_size_bytes)
         return error_set(&work->err, ERR_TOO_LARGE, "they are larger than keep.max_size");
-    if (keep->total_bytes + work->bytes > config->keep.max_total_bytes)
+    if (archives->total_bytes + work->bytes > config->keep.max_total_bytes)
         return error_set(&work->err, ERR_TOO_LARGE, "keep.max_total is used up");
     return 0;
 }
 
 /* From the pipe into the file without passing through us; 1 at its end. */
-static int take_piece(struct keep_work *work)
+static int take_piece(struct archive_work *work)
 {
     ssize_t count = splice(work->stream.fd, NULL, work->file, NULL, PIECE, SPLICE_F_NONBLOCK);
 
@@ -178,7 +179,7 @@ static int take_piece(struct keep_work *work)
 
 static void on_packed(struct io_watch *watch, unsigned events UNUSED)
 {
-    struct keep_work *work = container_of(watch, struct keep_work, stream);
+    struct archive_work *work = container_of(watch, struct archive_work, stream);
     uint64_t before;
     int result = 0;
 
@@ -196,7 +197,7 @@ static void on_packed(struct io_watch *watch, unsigned events UNUSED)
 
 static void on_opened(struct agent_request *request)
 {
-    struct keep_work *work = container_of(request, struct keep_work, request);
+    struct archive_work *work = container_of(request, struct archive_work, request);
 
     if (request->err.code != ERR_NONE) {
         work->err = request->err;
@@ -208,7 +209,7 @@ static void on_opened(struct agent_request *request)
     io_watch_start(&work->stream, work->sandbox->core->loop, work->stream.fd, IO_READ, on_packed);
 }
 
-static void ask(struct keep_work *work)
+static void ask(struct archive_work *work)
 {
     const struct config_list *names = &config_of(work)->keep.exclude;
     scoped(buffer_fini) struct buffer left_out = BUFFER_INIT(PROTOCOL_MAX_PATH - 1);
@@ -221,13 +222,13 @@ static void ask(struct keep_work *work)
                &work->request, on_opened);
 }
 
-static int open_part(struct keep_work *work)
+static int open_part(struct archive_work *work)
 {
-    char part[KEEP_NAME_SIZE + 8];
+    char part[ARCHIVE_NAME_SIZE + 8];
 
     part_name(work->session_id, part);
     if (mkdirat(work->state_dir, "kept", 0700) < 0 && errno != EEXIST)
-        return error_sys(&work->err, "make the folder for archives");
+        return error_sys(&work->err, "make the directory for archives");
     (void)unlinkat(work->state_dir, part, 0);
     work->file = openat(work->state_dir, part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return work->file < 0 ? error_sys(&work->err, "create the archive") : 0;
@@ -235,7 +236,7 @@ static int open_part(struct keep_work *work)
 
 static void on_timeout(struct timer *timer)
 {
-    struct keep_work *work = container_of(timer, struct keep_work, timer);
+    struct archive_work *work = container_of(timer, struct archive_work, timer);
 
     if (work->in_job || sandbox_asks_backend(work->sandbox))
         return; /* a moment more: it is as good as done, or has its own bound */
@@ -246,7 +247,7 @@ static void on_timeout(struct timer *timer)
 /* A frozen init cannot answer. */
 static void on_thawed(struct backend_op *op)
 {
-    struct keep_work *work = sandbox_end_op(op)->keep_work;
+    struct archive_work *work = sandbox_end_op(op)->archive_work;
 
     if (op->err.code == ERR_NONE) {
         ask(work);
@@ -256,7 +257,7 @@ static void on_thawed(struct backend_op *op)
     finish(work);
 }
 
-enum archive_packing keep_applies(const struct sandbox *sandbox)
+enum archive_packing workspace_archive_packing(const struct sandbox *sandbox)
 {
     const struct session *session = sandbox->order.session;
 
@@ -269,10 +270,11 @@ enum archive_packing keep_applies(const struct sandbox *sandbox)
     return sandbox->state == SANDBOX_READY ? PACK_RUNNING : PACK_NOTHING;
 }
 
-void keep_pack(struct sandbox *sandbox, enum archive_packing packing, keep_done_fn *done)
+void workspace_archive_pack(struct sandbox *sandbox, enum archive_packing packing,
+                            archive_done_fn *done)
 {
-    struct keep_work *work =
-        keep_work_new(sandbox, done, sandbox->core->parts.config->keep.timeout_ms, on_timeout);
+    struct archive_work *work =
+        archive_work_new(sandbox, done, sandbox->core->parts.config->keep.timeout_ms, on_timeout);
 
     assert(packing != PACK_NOTHING);
     /* That it goes is known to a daemon that comes meanwhile. */

@@ -8,14 +8,14 @@
 #include "core/sandbox/workspace_archive.h"
 #include "loop/worker.h"
 
-struct keep {
+struct workspace_archive {
     struct core *core; /* borrowed */
     uint64_t total_bytes;
 };
 
-struct keep_work {
+struct archive_work {
     struct sandbox *sandbox; /* borrowed; NULL when it was cancelled while a job runs */
-    keep_done_fn *done;
+    archive_done_fn *done;
     struct agent_request request;
     struct io_watch stream; /* its fd is owned; -1 without */
     struct timer timer;     /* the bound */
@@ -37,6 +37,6 @@ struct keep_work {
     bool is_sent;
 };
 
-struct keep_work *keep_work_new(struct sandbox *sandbox, keep_done_fn *done, int64_t timeout_ms,
-                                void (*on_timeout)(struct timer *timer));
-void keep_work_free(struct keep_work *work);
+struct archive_work *archive_work_new(struct sandbox *sandbox, archive_done_fn *done,
+                                      int64_t timeout_ms, void (*on_timeout)(struct timer *timer));
+void archive_work_free(struct archive_work *work);

@@ -15,10 +15,10 @@
 enum { PIECE = 64 * 1024, PIECES_PER_TURN = 16 };
 
 /* Without them the sandbox is as good as any: whoever uses it is told that its files were reset. */
-static void finish(struct keep_work *work)
+static void finish(struct archive_work *work)
 {
     struct sandbox *sandbox = work->sandbox;
-    keep_done_fn *done = work->done;
+    archive_done_fn *done = work->done;
 
     if (work->err.code != ERR_NONE)
         log_warn("the files of a session could not be restored", kv("session", work->session_id),
@@ -26,19 +26,19 @@ static void finish(struct keep_work *work)
     if (work->err.code == ERR_NONE)
         sandbox_note_restored_files(sandbox);
     agent_cancel(&work->request);
-    sandbox->keep_work = NULL;
-    keep_work_free(work);
+    sandbox->archive_work = NULL;
+    archive_work_free(work);
     done(sandbox);
 }
 
 static void on_later(struct deferred *deferred)
 {
-    finish(container_of(deferred, struct keep_work, later));
+    finish(container_of(deferred, struct archive_work, later));
 }
 
 static void on_timeout(struct timer *timer)
 {
-    struct keep_work *work = container_of(timer, struct keep_work, timer);
+    struct archive_work *work = container_of(timer, struct archive_work, timer);
 
     error_set(&work->err, ERR_TIMEOUT, "unpacking took longer than keep.timeout");
     finish(work);
@@ -47,7 +47,7 @@ static void on_timeout(struct timer *timer)
 /* --- init's last word ------------------------------------------------------------------------- */
 
 /* True when it has come. */
-static bool find_last(struct keep_work *work)
+static bool find_last(struct archive_work *work)
 {
     struct protocol_note_view note;
     size_t at = 0;
@@ -66,7 +66,7 @@ static bool find_last(struct keep_work *work)
     return false;
 }
 
-static bool read_notes(struct keep_work *work)
+static bool read_notes(struct archive_work *work)
 {
     void *place = buffer_reserve(&work->notes, 16 * 1024);
     ssize_t count = place ? recv(work->stream.fd, place, 16 * 1024, MSG_DONTWAIT) : 0;
@@ -89,7 +89,7 @@ static void on_stream(struct io_watch *watch, unsigned events);
 
 /* 1 when there may be more, 0 when the socket is full, -1 at the end. An archive that is cut short
  * may look whole to init: what it says in the end counts only if it is worse. */
-static int send_piece(struct keep_work *work)
+static int send_piece(struct archive_work *work)
 {
     uint8_t piece[PIECE];
     ssize_t length = pread(work->file, piece, sizeof(piece), (off_t)work->bytes);
@@ -109,7 +109,7 @@ static int send_piece(struct keep_work *work)
     return count > 0 ? 1 : -1;
 }
 
-static void send_pieces(struct keep_work *work)
+static void send_pieces(struct archive_work *work)
 {
     int result = 1;
 
@@ -124,7 +124,7 @@ static void send_pieces(struct keep_work *work)
 
 static void on_stream(struct io_watch *watch, unsigned events)
 {
-    struct keep_work *work = container_of(watch, struct keep_work, stream);
+    struct archive_work *work = container_of(watch, struct archive_work, stream);
 
     if (events & IO_READ && read_notes(work))
         finish(work);
@@ -134,7 +134,7 @@ static void on_stream(struct io_watch *watch, unsigned events)
 
 static void on_opened(struct agent_request *request)
 {
-    struct keep_work *work = container_of(request, struct keep_work, request);
+    struct archive_work *work = container_of(request, struct archive_work, request);
 
     if (request->err.code != ERR_NONE) {
         work->err = request->err;
@@ -146,7 +146,7 @@ static void on_opened(struct agent_request *request)
                    on_stream);
 }
 
-bool keep_can_restore(const struct sandbox *sandbox)
+bool workspace_archive_can_restore(const struct sandbox *sandbox)
 {
     const struct sandbox_observer *observer = sandbox->core->observer;
     const struct session *session = sandbox->order.session;
@@ -154,14 +154,14 @@ bool keep_can_restore(const struct sandbox *sandbox)
     return session && observer->keeps_files(session) && observer->has_archive(session);
 }
 
-void keep_restore(struct sandbox *sandbox, keep_done_fn *done)
+void workspace_archive_restore(struct sandbox *sandbox, archive_done_fn *done)
 {
-    struct keep_work *work =
-        keep_work_new(sandbox, done, sandbox->core->parts.config->keep.timeout_ms, on_timeout);
-    char name[KEEP_NAME_SIZE];
+    struct archive_work *work =
+        archive_work_new(sandbox, done, sandbox->core->parts.config->keep.timeout_ms, on_timeout);
+    char name[ARCHIVE_NAME_SIZE];
     struct stat status;
 
-    keep_name(work->session_id, name);
+    workspace_archive_name(work->session_id, name);
     work->file = openat(work->state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (work->file < 0 || fstat(work->file, &status) < 0 || !sandbox->connection.agent) {
         error_sys(&work->err, "open the archive");

@@ -178,7 +178,7 @@ int64_t sandbox_age_us(const struct sandbox *sandbox)
 
 bool sandbox_moves_files(const struct sandbox *sandbox)
 {
-    return sandbox->keep_work;
+    return sandbox->archive_work;
 }
 
 bool sandbox_has_restored_files(const struct sandbox *sandbox)
@@ -459,7 +459,7 @@ void sandbox_free(struct sandbox *sandbox)
     loop_undefer(core->loop, &sandbox->rest);
     loop_undefer(core->loop, &sandbox->release);
     process_unwatch(&sandbox->process);
-    keep_cancel(sandbox);
+    workspace_archive_cancel(sandbox);
     core->programs->free_python(sandbox->warm);
     agent_free(sandbox->connection.agent);
     fd_close(sandbox->destruction.agent_fd);

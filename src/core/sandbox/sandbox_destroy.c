@@ -36,7 +36,7 @@ static void pack_files(struct workflow *workflow)
     if (sandbox->destruction.packing == PACK_NOTHING)
         workflow_step_done(workflow, NULL);
     else
-        keep_pack(sandbox, sandbox->destruction.packing, on_packed);
+        workspace_archive_pack(sandbox, sandbox->destruction.packing, on_packed);
 }
 
 static void close_connection(struct workflow *workflow)
@@ -229,7 +229,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
 
     if (sandbox->state == SANDBOX_DESTROYING || sandbox->state == SANDBOX_NONE)
         return;
-    sandbox->destruction.packing = keep_applies(sandbox);
+    sandbox->destruction.packing = workspace_archive_packing(sandbox);
     end->kind = kind;
     snprintf(end->detail, sizeof(end->detail), "%s", detail ? detail : "");
     sandbox_set_state(sandbox, SANDBOX_DESTROYING);

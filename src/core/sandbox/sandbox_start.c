@@ -173,8 +173,8 @@ static void record_and_connect(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
 
-    begin_parts(sandbox, keep_can_restore(sandbox) ? 1 : 2);
-    if (!keep_can_restore(sandbox))
+    begin_parts(sandbox, workspace_archive_can_restore(sandbox) ? 1 : 2);
+    if (!workspace_archive_can_restore(sandbox))
         record_made(sandbox);
     connect_part(sandbox);
 }
@@ -188,8 +188,8 @@ static void restore_files(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
 
-    if (keep_can_restore(sandbox))
-        keep_restore(sandbox, on_restored);
+    if (workspace_archive_can_restore(sandbox))
+        workspace_archive_restore(sandbox, on_restored);
     else
         workflow_step_done(workflow, NULL);
 }
@@ -283,8 +283,8 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
         agent_cancel(&sandbox->connection.request->base);
         sandbox_end_request(sandbox);
         part_done(sandbox, err);
-    } else if (sandbox->keep_work && sandbox->workflow.running) {
-        keep_cancel(sandbox);
+    } else if (sandbox->archive_work && sandbox->workflow.running) {
+        workspace_archive_cancel(sandbox);
         workflow_step_done(&sandbox->workflow, err);
     }
 }

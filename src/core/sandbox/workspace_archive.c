@@ -12,76 +12,71 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct keep *keep_new(struct core *core)
+struct workspace_archive *workspace_archive_new(struct core *core)
 {
-    struct keep *keep = xnew(struct keep);
+    struct workspace_archive *archives = xnew(struct workspace_archive);
 
-    keep->core = core;
-    return keep;
+    archives->core = core;
+    return archives;
 }
 
-void keep_free(struct keep *keep)
+void workspace_archive_free(struct workspace_archive *archives)
 {
-    free(keep);
+    free(archives);
 }
 
-void keep_name(const char *session_id, char name[KEEP_NAME_SIZE])
+void workspace_archive_name(const char *session_id, char name[ARCHIVE_NAME_SIZE])
 {
-    snprintf(name, KEEP_NAME_SIZE, "kept/%s.tar", session_id);
+    snprintf(name, ARCHIVE_NAME_SIZE, "kept/%s.tar", session_id);
 }
 
-static void look_at(struct keep *keep, int folder, const char *name)
+static void count(struct workspace_archive *archives, int directory, const char *name)
 {
     struct stat status;
 
     if (str_ends_with(name, ".part"))
-        (void)unlinkat(folder, name, 0);
-    else if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode))
-        keep->total_bytes += (uint64_t)status.st_size;
+        (void)unlinkat(directory, name, 0);
+    else if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode))
+        archives->total_bytes += (uint64_t)status.st_size;
 }
 
-void keep_start(struct keep *keep)
+void workspace_archive_start(struct workspace_archive *archives)
 {
-    int fd = openat(keep->core->parts.state_dir, "kept", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    int fd = openat(archives->core->parts.state_dir, "kept", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
     const struct dirent *entry;
 
-    keep->total_bytes = 0;
-    if (!folder)
+    archives->total_bytes = 0;
+    if (!directory)
         return;
-    while ((entry = readdir(folder)))
-        look_at(keep, dirfd(folder), entry->d_name);
-    closedir(folder);
+    while ((entry = readdir(directory)))
+        count(archives, dirfd(directory), entry->d_name);
+    closedir(directory);
 }
 
-uint64_t keep_unlink(int state_dir, const char *session_id)
+uint64_t workspace_archive_unlink(int state_dir, const char *session_id)
 {
-    char name[KEEP_NAME_SIZE];
+    char name[ARCHIVE_NAME_SIZE];
     struct stat status;
 
-    keep_name(session_id, name);
+    workspace_archive_name(session_id, name);
     if (fstatat(state_dir, name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
         unlinkat(state_dir, name, 0) < 0)
         return 0;
     return (uint64_t)status.st_size;
 }
 
-void keep_forget(struct keep *keep, uint64_t bytes)
+void workspace_archive_forget(struct workspace_archive *archives, uint64_t bytes)
 {
-    keep->total_bytes -= MIN(bytes, keep->total_bytes);
-}
-
-uint64_t keep_total_bytes(const struct keep *keep)
-{
-    return keep->total_bytes;
+    archives->total_bytes -= MIN(bytes, archives->total_bytes);
 }
 
 /* --- what both halves need -------------------------------------------------------------------- */
 
-struct keep_work *keep_work_new(struct sandbox *sandbox, keep_done_fn *done, int64_t timeout_ms,
-                                void (*on_timeout)(struct timer *timer))
+struct archive_work *archive_work_new(struct sandbox *sandbox, archive_done_fn *done,
+                                      int64_t timeout_ms, void (*on_timeout)(struct timer *timer))
 {
-    struct keep_work *work = xnew(struct keep_work);
+    struct archive_work *work = xnew(struct archive_work);
 
     work->sandbox = sandbox;
     work->done = done;
@@ -91,11 +86,11 @@ struct keep_work *keep_work_new(struct sandbox *sandbox, keep_done_fn *done, int
     snprintf(work->session_id, sizeof(work->session_id), "%s", sandbox->order.session_id);
     timer_init(&work->timer, sandbox->core->loop, on_timeout);
     timer_arm_in(&work->timer, timeout_ms * 1000);
-    sandbox->keep_work = work;
+    sandbox->archive_work = work;
     return work;
 }
 
-void keep_work_free(struct keep_work *work)
+void archive_work_free(struct archive_work *work)
 {
     timer_stop(&work->timer);
     io_watch_stop(&work->stream);
@@ -106,9 +101,9 @@ void keep_work_free(struct keep_work *work)
     free(work);
 }
 
-void keep_cancel(struct sandbox *sandbox)
+void workspace_archive_cancel(struct sandbox *sandbox)
 {
-    struct keep_work *work = steal_ptr(&sandbox->keep_work);
+    struct archive_work *work = steal_ptr(&sandbox->archive_work);
 
     if (!work)
         return;
@@ -117,5 +112,5 @@ void keep_cancel(struct sandbox *sandbox)
     io_watch_stop(&work->stream);
     work->sandbox = NULL;
     if (!work->in_job)
-        keep_work_free(work);
+        archive_work_free(work);
 }

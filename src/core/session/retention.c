@@ -142,8 +142,8 @@ static void unlink_output(struct job *job)
     static const char *const endings[] = { "out", "err", "order" };
 
     for (size_t i = 0; i < retention->sessions.count; i++)
-        retention->kept_bytes +=
-            keep_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
+        retention->kept_bytes += workspace_archive_unlink(retention->core->parts.state_dir,
+                                                          retention->sessions.items[i]);
     for (size_t i = 0; i < retention->sessions.count; i++)
         storage_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
     for (size_t i = 0; i < retention->executions.count; i++) {
@@ -183,7 +183,7 @@ static void on_output_gone(struct job *job)
         store_forget_session(retention->core->parts.store, retention->sessions.items[i]);
     for (size_t i = 0; i < retention->executions.count; i++)
         spool_shares_forget(retention->core->spool_shares, retention->executions.items[i]);
-    keep_forget(retention->core->keep, retention->kept_bytes);
+    workspace_archive_forget(retention->core->archives, retention->kept_bytes);
     retention->kept_bytes = 0;
     log_debug("records removed", kv("sessions", retention->sessions.count));
     end_round(retention);
