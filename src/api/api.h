@@ -1,33 +1,18 @@
 #pragma once
 
 /*
- * The HTTP API: what callers of the daemon see, under /api/v1.
+ * The REST face: what callers of the daemon see under /api/v1, and what it tells about itself.
  *
- *     api.c         one request from its head to its handler
- *     door.c        the front door: from where, who, and how often
- *     audit.c       what was asked for and what ended, for the audit log
- *     routes.c      all routes; each resource has its own table, beside its handlers
- *     request.h     one request on its way through a handler
- *     errors.c      failures as status and JSON
- *     mcp.c         the door of the MCP server, which is in src/mcp
- *     storage.c     stored files: for programs in a sandbox, for owners, for whoever has a URL
- *     lookup.c      the session of a route, live or ended
- *     openapi.c     the document that the tables of routes make
- *
- * Handlers answer now or later; whatever they wait for is dropped when the client leaves.
+ * api.c has the face; each resource has a table of routes, beside its handlers. README.md says how
+ * to add one.
  */
-
-#include "loop/loop.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct api;
-struct audit;
-struct auth;
-struct config;
-struct core;
-struct http_exchange;
+struct face;
+struct tools;
 
 /* The daemon's own walls, for /healthz. */
 struct api_confinement {
@@ -38,11 +23,7 @@ struct api_confinement {
 };
 
 struct api_parts {
-    struct loop *loop; /* all borrowed; all outlive the API */
-    const struct config *config;
-    struct core *core;
-    struct auth *auth;   /* NULL: nobody has to prove who he is */
-    struct audit *audit; /* NULL: nothing is written */
+    struct tools *tools; /* borrowed; outlives the API */
     struct api_confinement confinement;
     int64_t started_at; /* wall clock, for /healthz */
 };
@@ -50,8 +31,5 @@ struct api_parts {
 struct api *api_new(const struct api_parts *parts);
 void api_free(struct api *api); /* NULL is fine; after the server, so that no request is open */
 
-/* Tells everybody who listens to events that the daemon ends, and what becomes of sessions. */
-void api_tell_shutdown(struct api *api, bool destroys);
-
-/* An http_request_fn; the context is the api. */
-void api_handle(void *api, struct http_exchange *exchange);
+/* Its context is the api. */
+extern const struct face api_face;

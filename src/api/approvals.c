@@ -2,7 +2,7 @@
 
 #include "core/money/approvals.h"
 
-#include "api/request.h"
+#include "api/private.h"
 #include "auth/caller.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -14,14 +14,14 @@ enum { WAIT_MAXIMUM_MS = 3600 * 1000, REASON_MAXIMUM = 2000 };
 
 /* --- whose they are -------------------------------------------------------------------------- */
 
-bool api_is_approver(const struct api_request *request, const char *owner)
+bool api_is_approver(const struct request *request, const char *owner)
 {
-    if (request->api->parts.config->auth.mode != AUTH_MODE_NONE)
+    if (request->faces->parts.config->auth.mode != AUTH_MODE_NONE)
         return request->roles & (ROLE_APPROVER | ROLE_ADMIN);
     return str_is_empty(request->owner) || str_equal(request->owner, owner);
 }
 
-int api_check_approver(const struct api_request *request, const char *owner, struct error *err)
+int api_check_approver(const struct request *request, const char *owner, struct error *err)
 {
     if (api_is_approver(request, owner))
         return 0;
@@ -30,15 +30,15 @@ int api_check_approver(const struct api_request *request, const char *owner, str
     return error_hint(err, "ask somebody who has it; sandglass approvals ls shows what waits");
 }
 
-static bool may_see(const struct api_request *request, const struct approval *approval)
+static bool may_see(const struct request *request, const struct approval *approval)
 {
     return str_equal(request->owner, approval->owner) || api_is_approver(request, approval->owner);
 }
 
 /* One that is somebody else's is not there. */
-static struct approval *find(struct api_request *request)
+static struct approval *find(struct request *request)
 {
-    const char *id = api_path(request, "approval");
+    const char *id = request_path(request, "approval");
     struct approval *approval = approvals_find(request->core->approvals, id);
     struct error err = { 0 };
 
@@ -46,25 +46,25 @@ static struct approval *find(struct api_request *request)
         return approval;
     error_named(&err, ERR_NOT_FOUND, "approval_not_found", "there is no approval \"%.80s\"", id);
     error_hint(&err, "GET /api/v1/approvals lists those that you may see");
-    api_fail(request, &err);
+    request_fail(request, &err);
     return NULL;
 }
 
-static void reply(struct api_request *request, const struct approval *approval)
+static void reply(struct request *request, const struct approval *approval)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     approval_write_json(approval, &json, NULL);
-    api_reply_recorded(request, 200, &text);
+    request_reply_recorded(request, 200, &text);
 }
 
 /* --- looking --------------------------------------------------------------------------------- */
 
 /* -1 for all. */
-static int wanted_state(const struct api_request *request, int *out_state, struct error *err)
+static int wanted_state(const struct request *request, int *out_state, struct error *err)
 {
-    const char *name = api_parameter(request, "state");
+    const char *name = request_parameter(request, "state");
 
     *out_state = APPROVAL_PENDING;
     if (!name)
@@ -82,17 +82,17 @@ static int wanted_state(const struct api_request *request, int *out_state, struc
                        "all");
 }
 
-static void get_approvals(struct api_request *request)
+static void get_approvals(struct request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
-    const char *session = api_parameter(request, "session");
+    const char *session = request_parameter(request, "session");
     const struct approval *approval = NULL;
     struct error err = { 0 };
     int state;
 
     if (wanted_state(request, &state, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     json_begin_object(&json, NULL);
@@ -104,14 +104,14 @@ static void get_approvals(struct api_request *request)
     }
     json_end_array(&json);
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
 /* --- waiting for the decision ---------------------------------------------------------------- */
 
 struct wait {
     struct approval_waiter waiter;
-    struct api_request *request;
+    struct request *request;
     struct timer timer;
     const struct approval *approval; /* borrowed: pending ones stay */
 };
@@ -123,14 +123,14 @@ static void wait_release(struct wait *wait)
     free(wait);
 }
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     wait_release(request->state);
 }
 
 static void wait_answer(struct wait *wait)
 {
-    struct api_request *request = wait->request;
+    struct request *request = wait->request;
 
     reply(request, wait->approval);
     request->on_gone = NULL;
@@ -147,7 +147,7 @@ static void on_time_over(struct timer *timer)
     wait_answer(container_of(timer, struct wait, timer));
 }
 
-static void wait_for(struct api_request *request, struct approval *approval, int64_t wait_ms)
+static void wait_for(struct request *request, struct approval *approval, int64_t wait_ms)
 {
     struct wait *wait = xnew(struct wait);
 
@@ -161,14 +161,14 @@ static void wait_for(struct api_request *request, struct approval *approval, int
     approval_wait(approval, &wait->waiter);
 }
 
-static void get_approval(struct api_request *request)
+static void get_approval(struct request *request)
 {
     struct approval *approval;
     int64_t wait_ms = 0;
     struct error err = { 0 };
 
-    if (api_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
-        api_fail(request, &err);
+    if (request_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     approval = find(request);
@@ -211,21 +211,21 @@ static int check_decision(const struct decision *body, struct error *err)
     return 0;
 }
 
-static const char *who_decides(const struct api_request *request)
+static const char *who_decides(const struct request *request)
 {
     if (!str_is_empty(request->principal))
         return request->principal;
     return str_is_empty(request->owner) ? "local" : request->owner;
 }
 
-static void post_approval(struct api_request *request)
+static void post_approval(struct request *request)
 {
     struct decision body = { 0 };
     struct approval *approval;
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0 || check_decision(&body, &err) < 0) {
-        api_fail(request, &err);
+    if (request_decode(request, &body, &err) < 0 || check_decision(&body, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     approval = find(request);
@@ -238,37 +238,37 @@ static void post_approval(struct api_request *request)
                                                      .by = who_decides(request),
                                                      .reason = body.reason },
                         &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         reply(request, approval);
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static const struct api_parameter list_parameters[] = {
+static const struct route_parameter list_parameters[] = {
     { "state", "string", "pending (default), approved, denied, expired, cancelled or all" },
     { "session", "string", "only those of this session" },
     { 0 },
 };
 
-static const struct api_parameter wait_parameters[] = {
+static const struct route_parameter wait_parameters[] = {
     { "wait", "number", "wait up to this many seconds for the decision" },
     { 0 },
 };
 
-static const struct api_answer list_answers[] = {
+static const struct route_answer list_answers[] = {
     { 200, "{approvals}: the caller's own; all of them for an approver" },
     { 400, "invalid_parameter" },
     { 0 },
 };
 
-static const struct api_answer get_answers[] = {
+static const struct route_answer get_answers[] = {
     { 200, "the approval" },
     { 404, "approval_not_found: unknown, or not for the caller" },
     { 0 },
 };
 
-static const struct api_answer post_answers[] = {
+static const struct route_answer post_answers[] = {
     { 200, "the approval, decided; approved, its sandbox is being made" },
     { 400, "a field is unknown, missing or of the wrong type" },
     { 403, "approver_required" },
@@ -278,13 +278,13 @@ static const struct api_answer post_answers[] = {
     { 0 },
 };
 
-const struct api_route api_approval_routes[] = {
+const struct route api_approval_routes[] = {
     { HTTP_GET, "/api/v1/approvals", get_approvals, "What waits for a decision",
       .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, "/api/v1/approvals/{approval}", get_approval, "One approval; may wait for its end",
       .parameters = wait_parameters, .answers = get_answers },
     { HTTP_POST, "/api/v1/approvals/{approval}", post_approval, "Approve or deny it",
-      .body = API_JSON_BODY, .fields = decision_fields,
+      .body = ROUTE_JSON_BODY, .fields = decision_fields,
       .field_count = ARRAY_LENGTH(decision_fields), .answers = post_answers },
     { 0 },
 };

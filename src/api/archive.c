@@ -175,7 +175,7 @@ static void on_packed(struct io_watch *watch, unsigned events UNUSED)
 
 static void on_drain(struct http_exchange *exchange)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct file_call *call = request->state;
     struct archive *archive = call->extra;
 
@@ -186,10 +186,10 @@ static void on_drain(struct http_exchange *exchange)
 
 static void begin_compression(struct archive *archive)
 {
-    struct api_request *request = archive->call->request;
+    struct request *request = archive->call->request;
 
     http_respond_header(request->exchange, "Vary", "Accept-Encoding");
-    if (!accepts_gzip(api_header(request, "accept-encoding")) ||
+    if (!accepts_gzip(request_header(request, "accept-encoding")) ||
         deflateInit2(&archive->zlib, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW, GZIP_MEMORY,
                      Z_DEFAULT_STRATEGY) != Z_OK)
         return;
@@ -199,7 +199,7 @@ static void begin_compression(struct archive *archive)
 
 static void on_pack_opened(struct file_call *call)
 {
-    struct api_request *request = call->request;
+    struct request *request = call->request;
     struct archive *archive = archive_new(call);
 
     call->release = release_packing;
@@ -222,7 +222,7 @@ static void start_pack(struct file_call *call)
     file_call_do(call, &file, on_pack_opened);
 }
 
-static void get_archive(struct api_request *request)
+static void get_archive(struct request *request)
 {
     struct error err = { 0 };
     const char *path = file_path(request, &err);
@@ -230,7 +230,7 @@ static void get_archive(struct api_request *request)
     if (path)
         file_call_begin(request, path, NULL, start_pack);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- in: the answer --------------------------------------------------------------------------- */
@@ -300,7 +300,7 @@ static bool notes_are_whole(const struct archive *archive)
 
 static int status_for(const struct error *err)
 {
-    return err->code ? api_status(err->code) : 200;
+    return err->code ? request_status_of(err) : 200;
 }
 
 static void answer(struct archive *archive)
@@ -320,11 +320,11 @@ static void answer(struct archive *archive)
     json_put_int(&json, "bytes", (int64_t)last.fixed.amount);
     if (last.fixed.error) {
         explain_end(&err, &last, call->path);
-        api_write_error(&json, "error", &err);
+        request_write_error(&json, "error", &err);
         json_end_object(&json);
     }
     json_end_object(&json);
-    api_reply(call->request, status_for(&err), &text);
+    request_reply(call->request, status_for(&err), &text);
 }
 
 static void fail(struct archive *archive, enum error_code code, const char *name, const char *why)
@@ -334,7 +334,7 @@ static void fail(struct archive *archive, enum error_code code, const char *name
     archive->is_answered = true;
     archive_close(archive);
     error_named(&err, code, name, "%s", why);
-    api_fail(archive->call->request, &err);
+    request_fail(archive->call->request, &err);
 }
 
 /* --- in: the bytes ---------------------------------------------------------------------------- */
@@ -465,7 +465,7 @@ static void pump(struct archive *archive)
 
 static void on_body(struct http_exchange *exchange, const uint8_t *data, size_t length)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct file_call *call = request->state;
     struct archive *archive = call->extra;
 
@@ -488,13 +488,13 @@ static bool on_unpack_failure(struct file_call *call, int number)
     if (number != EEXIST && number != ENOTDIR)
         return false;
     error_named(&err, ERR_CONFLICT, "not_a_directory", "%.200s: it is not a directory", call->path);
-    api_fail(call->request, &err);
+    request_fail(call->request, &err);
     return true;
 }
 
 static void on_unpack_opened(struct file_call *call)
 {
-    const char *encoding = api_header(call->request, "content-encoding");
+    const char *encoding = request_header(call->request, "content-encoding");
     struct archive *archive = archive_new(call);
 
     call->release = release_unpacking;
@@ -528,9 +528,9 @@ static void start_unpack(struct file_call *call)
         file_call_do(call, &file, on_unpack_opened);
 }
 
-static int check_encoding(const struct api_request *request, struct error *err)
+static int check_encoding(const struct request *request, struct error *err)
 {
-    const char *encoding = api_header(request, "content-encoding");
+    const char *encoding = request_header(request, "content-encoding");
 
     if (!encoding || strcasecmp(encoding, "gzip") == 0 || strcasecmp(encoding, "identity") == 0)
         return 0;
@@ -538,7 +538,7 @@ static int check_encoding(const struct api_request *request, struct error *err)
                        "Content-Encoding is gzip or nothing, not %.40s", encoding);
 }
 
-static void put_archive(struct api_request *request)
+static void put_archive(struct request *request)
 {
     struct error err = { 0 };
     const char *path = file_path(request, &err);
@@ -546,23 +546,23 @@ static void put_archive(struct api_request *request)
     if (path && check_encoding(request, &err) == 0)
         file_call_begin(request, path, NULL, start_unpack);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static const struct api_parameter parameters[] = {
+static const struct route_parameter parameters[] = {
     { "path", "string", "of the directory; relative ones begin in the workspace" },
     { 0 },
 };
 
-static const struct api_answer get_answers[] = {
+static const struct route_answer get_answers[] = {
     { 200, "a tar, with Content-Encoding gzip if Accept-Encoding has it" },
     { 404, "session_not_found, file_not_found, not_a_directory" },
     { 0 },
 };
 
-static const struct api_answer put_answers[] = {
+static const struct route_answer put_answers[] = {
     { 200, "{unpacked, bytes, refused:[{path, reason}], refused_truncated}" },
     { 400, "invalid_archive; members before the damage are there, whole" },
     { 409, "not_a_directory" },
@@ -574,10 +574,10 @@ static const struct api_answer put_answers[] = {
 
 #define ARCHIVE "/api/v1/sessions/{session}/archive"
 
-const struct api_route api_archive_routes[] = {
-    { HTTP_GET, ARCHIVE, get_archive, "A directory as a tar", .session = API_LIVE_SESSION,
+const struct route api_archive_routes[] = {
+    { HTTP_GET, ARCHIVE, get_archive, "A directory as a tar", .session = ROUTE_LIVE_SESSION,
       .parameters = parameters, .answers = get_answers },
-    { HTTP_PUT, ARCHIVE, put_archive, "Unpack a tar into a directory", .body = API_BYTES_BODY,
-      .session = API_LIVE_SESSION, .parameters = parameters, .answers = put_answers },
+    { HTTP_PUT, ARCHIVE, put_archive, "Unpack a tar into a directory", .body = ROUTE_BYTES_BODY,
+      .session = ROUTE_LIVE_SESSION, .parameters = parameters, .answers = put_answers },
     { 0 },
 };

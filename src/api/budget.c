@@ -2,19 +2,19 @@
 
 #include "core/money/budget.h"
 
-#include "api/request.h"
+#include "api/private.h"
 #include "base/money.h"
 #include "base/str.h"
 
 /* --- of a session ---------------------------------------------------------------------------- */
 
-static void reply_session(struct api_request *request)
+static void reply_session(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
     budget_write_json(request->session, &json, NULL);
-    api_reply_recorded(request, 200, &text);
+    request_reply_recorded(request, 200, &text);
 }
 
 struct patch {
@@ -32,14 +32,14 @@ static const struct json_field patch_fields[] = {
 };
 
 /* More money is an approver's to give; less is also the owner's to take. */
-static void patch_session_budget(struct api_request *request)
+static void patch_session_budget(struct request *request)
 {
     struct patch body = { 0 };
     struct budget_patch patch;
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0) {
-        api_fail(request, &err);
+    if (request_decode(request, &body, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     patch = (struct budget_patch){
@@ -48,7 +48,7 @@ static void patch_session_budget(struct api_request *request)
     };
     if (budget_patch_is_wider(request->session, &patch) &&
         api_check_approver(request, session_owner(request->session), &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     budget_patch(request->session, &patch);
@@ -58,9 +58,9 @@ static void patch_session_budget(struct api_request *request)
 /* --- of an owner ----------------------------------------------------------------------------- */
 
 /* The caller, or whom an approver means. */
-static int find_owner(const struct api_request *request, const char **out_owner, struct error *err)
+static int find_owner(const struct request *request, const char **out_owner, struct error *err)
 {
-    const char *named = api_parameter(request, "owner");
+    const char *named = request_parameter(request, "owner");
 
     *out_owner = named ? named : request->owner;
     if (!named || str_equal(named, request->owner))
@@ -68,22 +68,22 @@ static int find_owner(const struct api_request *request, const char **out_owner,
     return api_check_approver(request, named, err);
 }
 
-static void reply_owner(struct api_request *request, const char *owner)
+static void reply_owner(struct request *request, const char *owner)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
     budget_write_owner_json(request->core->budgets, owner, &json, NULL);
-    api_reply_recorded(request, 200, &text);
+    request_reply_recorded(request, 200, &text);
 }
 
-static void get_owner_budget(struct api_request *request)
+static void get_owner_budget(struct request *request)
 {
     const char *owner;
     struct error err = { 0 };
 
     if (find_owner(request, &owner, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         reply_owner(request, owner);
 }
@@ -92,15 +92,15 @@ static const struct json_field owner_fields[] = {
     { "cap_usd", JSON_KIND_NUMBER, 0, .required = true, .maximum = MONEY_MAXIMUM_USD },
 };
 
-static void patch_owner_budget(struct api_request *request)
+static void patch_owner_budget(struct request *request)
 {
     const char *owner;
     double cap_usd = 0;
     struct error err = { 0 };
 
-    if (api_decode(request, &cap_usd, &err) < 0 || find_owner(request, &owner, &err) < 0 ||
+    if (request_decode(request, &cap_usd, &err) < 0 || find_owner(request, &owner, &err) < 0 ||
         api_check_approver(request, owner, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     budget_set_owner_cap(request->core->budgets, owner, money_from_usd(cap_usd));
@@ -109,12 +109,12 @@ static void patch_owner_budget(struct api_request *request)
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static const struct api_parameter owner_parameters[] = {
+static const struct route_parameter owner_parameters[] = {
     { "owner", "string", "approvers only: of this owner" },
     { 0 },
 };
 
-static const struct api_answer session_answers[] = {
+static const struct route_answer session_answers[] = {
     { 200, "{auto_approve, cap_usd, spent_usd, reserved_usd, remaining_usd, approved_flavors, "
            "meter, owner}" },
     { 400, "a field is unknown, of the wrong type or out of range" },
@@ -124,7 +124,7 @@ static const struct api_answer session_answers[] = {
     { 0 },
 };
 
-static const struct api_answer owner_answers[] = {
+static const struct route_answer owner_answers[] = {
     { 200, "{owner, cap_usd, spent_usd, reserved_usd, remaining_usd}" },
     { 400, "a field is unknown, of the wrong type or out of range" },
     { 403, "approver_required" },
@@ -133,16 +133,17 @@ static const struct api_answer owner_answers[] = {
 
 #define BUDGET "/api/v1/sessions/{session}/budget"
 
-const struct api_route api_budget_routes[] = {
+const struct route api_budget_routes[] = {
     { HTTP_GET, BUDGET, reply_session, "What the session may spend and has spent",
-      .session = API_LIVE_SESSION, .approvers = true, .answers = session_answers },
+      .session = ROUTE_LIVE_SESSION, .approvers = true, .answers = session_answers },
     { HTTP_PATCH, BUDGET, patch_session_budget, "Change its cap and its automatic approval",
-      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .approvers = true, .fields = patch_fields,
-      .field_count = ARRAY_LENGTH(patch_fields), .answers = session_answers },
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .approvers = true,
+      .fields = patch_fields, .field_count = ARRAY_LENGTH(patch_fields),
+      .answers = session_answers },
     { HTTP_GET, "/api/v1/budget", get_owner_budget, "What the sessions of an owner have spent",
       .parameters = owner_parameters, .answers = owner_answers },
     { HTTP_PATCH, "/api/v1/budget", patch_owner_budget, "Change the cap of an owner; 0 is none",
-      .body = API_JSON_BODY, .fields = owner_fields, .field_count = ARRAY_LENGTH(owner_fields),
+      .body = ROUTE_JSON_BODY, .fields = owner_fields, .field_count = ARRAY_LENGTH(owner_fields),
       .parameters = owner_parameters, .answers = owner_answers },
     { 0 },
 };

@@ -13,13 +13,12 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/metrics.h"
 #include "core/run/rules.h"
-#include "wire/sse.h"
+#include "face/events.h"
 
 #include <string.h>
 
-enum { HEARTBEAT_US = 15 * 1000 * 1000, RESULTS_MAXIMUM = 32 * 1024 * 1024 };
+enum { RESULTS_MAXIMUM = 32 * 1024 * 1024 };
 
 /* Head and tail of a stream. */
 struct capture {
@@ -28,15 +27,15 @@ struct capture {
 };
 
 struct answer {
-    struct api_request *request;
+    struct request *request;
     struct context_run *run; /* borrowed until it is done */
-    bool is_stream, has_started, cancels, is_truncated;
+    bool is_stream, cancels, is_truncated;
     size_t half; /* of what is captured of a stream */
     struct capture captures[2];
     struct buffer unfinished[2]; /* the beginning of a character */
     struct buffer results;       /* JSON values with commas between them */
     char *error_json;            /* owned; NULL without one */
-    struct timer heartbeat;
+    struct event_answer events;  /* with is_stream */
 };
 
 struct fields {
@@ -61,34 +60,16 @@ static void answer_free(struct answer *answer)
         buffer_fini(&answer->unfinished[i]);
     }
     buffer_fini(&answer->results);
-    timer_stop(&answer->heartbeat);
+    event_answer_fini(&answer->events);
     free(answer->error_json);
     free(answer);
 }
 
 /* --- as events ------------------------------------------------------------------------------- */
 
-static void start_stream(struct answer *answer)
-{
-    if (answer->has_started)
-        return;
-    answer->has_started = true;
-    metrics_add(answer->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
-    api_stream_start(answer->request);
-}
-
-static void send_event(struct answer *answer, const char *name, const void *data, size_t length)
-{
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
-
-    start_stream(answer);
-    if (sse_write(&text, NULL, name, data, length) == 0)
-        http_respond_write(answer->request->exchange, text.data, text.length);
-}
-
 static void send_text(struct answer *answer, size_t stream, const void *data, size_t length)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     if (length == 0)
@@ -96,7 +77,7 @@ static void send_text(struct answer *answer, size_t stream, const void *data, si
     json_begin_object(&json, NULL);
     json_put_bytes(&json, "text", data, length);
     json_end_object(&json);
-    send_event(answer, stream == 1 ? "stderr" : "stdout", text.data, text.length);
+    event_answer_send(&answer->events, stream == 1 ? "stderr" : "stdout", text.data, text.length);
 }
 
 static void send_output(struct answer *answer, size_t stream, const void *data, size_t length)
@@ -118,19 +99,9 @@ static void flush_output(struct answer *answer)
     }
 }
 
-static void on_heartbeat(struct timer *timer)
-{
-    struct answer *answer = container_of(timer, struct answer, heartbeat);
-
-    start_stream(answer);
-    if (http_respond_pending(answer->request->exchange) == 0)
-        http_respond_write(answer->request->exchange, ":\n\n", 3);
-    timer_arm_in(&answer->heartbeat, HEARTBEAT_US);
-}
-
 static void on_drain(struct http_exchange *exchange)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct answer *answer = request->on_gone ? request->state : NULL;
 
     if (answer)
@@ -218,17 +189,17 @@ static void send_done(struct answer *answer, const struct context_run *run)
 
     flush_output(answer);
     if (run->state == RUN_CRASHED && answer->error_json)
-        send_event(answer, "error", answer->error_json, strlen(answer->error_json));
+        event_answer_send(&answer->events, "error", answer->error_json, strlen(answer->error_json));
     json_begin_object(&json, NULL);
     put_end(&json, run);
     json_end_object(&json);
-    send_event(answer, "done", text.data, text.length);
+    event_answer_send(&answer->events, "done", text.data, text.length);
     http_respond_end(answer->request->exchange);
 }
 
 static void reply(struct answer *answer, const struct context_run *run)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     scoped(free) char *results = NULL;
 
@@ -241,7 +212,7 @@ static void reply(struct answer *answer, const struct context_run *run)
     json_put_raw(&json, "error", answer->error_json ? answer->error_json : "null");
     json_put_bool(&json, "truncated", answer->is_truncated);
     json_end_object(&json);
-    api_reply(answer->request, 200, &text);
+    request_reply(answer->request, 200, &text);
 }
 
 static void note_crash(struct answer *answer, const struct context_run *run)
@@ -265,7 +236,7 @@ static bool has_room(const struct context_run *run)
 {
     const struct answer *answer = run->user;
 
-    return !answer->is_stream || http_respond_pending(answer->request->exchange) < HTTP_HIGH_WATER;
+    return !answer->is_stream || event_answer_has_room(&answer->events);
 }
 
 static void on_output(struct context_run *run, bool is_stderr, const void *data, size_t length)
@@ -290,7 +261,7 @@ static void on_message(struct context_run *run, const char *type, const json_t *
     text = json_dumps(message, JSON_COMPACT);
     if (answer->is_stream && text) {
         flush_output(answer);
-        send_event(answer, type, text, strlen(text));
+        event_answer_send(&answer->events, type, text, strlen(text));
     } else if (text) {
         free(answer->error_json);
         answer->error_json = steal_ptr(&text);
@@ -312,8 +283,8 @@ static void on_done(struct context_run *run)
     answer->request->on_gone = NULL;
     if (run->state == RUN_CRASHED)
         note_crash(answer, run);
-    if (run->state == RUN_FAILED && !answer->has_started)
-        api_fail(answer->request, &run->err);
+    if (run->state == RUN_FAILED && !answer->events.has_started)
+        request_fail(answer->request, &run->err);
     else if (answer->is_stream)
         send_done(answer, run);
     else
@@ -329,7 +300,7 @@ static const struct context_handler run_handler = {
     .on_done = on_done,
 };
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     struct answer *answer = request->state;
 
@@ -337,10 +308,10 @@ static void on_gone(struct api_request *request)
     answer_free(answer);
 }
 
-static struct answer *answer_new(struct api_request *request, const struct fields *fields)
+static struct answer *answer_new(struct request *request, const struct fields *fields)
 {
     struct answer *answer = xnew(struct answer);
-    const char *accept = api_header(request, "accept");
+    const char *accept = request_header(request, "accept");
 
     answer->request = request;
     answer->is_stream = accept && strstr(accept, "text/event-stream");
@@ -352,31 +323,30 @@ static struct answer *answer_new(struct api_request *request, const struct field
         answer->captures[i].tail = BUFFER_INIT(answer->half);
         answer->unfinished[i] = BUFFER_INIT(DRIVER_INPUT_MAXIMUM + 8);
     }
-    timer_init(&answer->heartbeat, request->core->loop, on_heartbeat);
     return answer;
 }
 
-void api_run_context(struct api_request *request, struct context *context)
+void api_run_context(struct request *request, struct context *context)
 {
     struct fields fields = { .timeout_ms = -1, .cancel_on_disconnect = true };
     struct answer *answer;
     struct error err = { 0 };
 
-    if (api_decode(request, &fields, &err) < 0) {
-        api_fail(request, &err);
+    if (request_decode(request, &fields, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     answer = answer_new(request, &fields);
     answer->run = context_run_start(context, fields.code, strlen(fields.code), fields.timeout_ms,
                                     &run_handler, answer, &err);
     if (!answer->run) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         answer_free(answer);
         return;
     }
     if (answer->is_stream) {
         http_respond_on_drain(request->exchange, on_drain);
-        timer_arm_in(&answer->heartbeat, HEARTBEAT_US);
+        event_answer_init(&answer->events, request);
     }
     request->state = answer;
     request->on_gone = on_gone;

@@ -6,39 +6,39 @@
 
 #include <string.h>
 
-static void context_reply(struct api_request *request, int status, const struct context *context)
+static void context_reply(struct request *request, int status, const struct context *context)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     context_write_json(context, &json, NULL);
-    api_reply(request, status, &text);
+    request_reply(request, status, &text);
 }
 
-struct context *api_find_context(struct api_request *request)
+struct context *api_find_context(struct request *request)
 {
-    struct context *context = context_find(request->session, api_path(request, "context"));
+    struct context *context = context_find(request->session, request_path(request, "context"));
     struct error err = { 0 };
 
     if (context)
         return context;
     error_named(&err, ERR_NOT_FOUND, "context_not_found",
-                "context \"%.60s\" not found in session %s", api_path(request, "context"),
+                "context \"%.60s\" not found in session %s", request_path(request, "context"),
                 request->session_id);
-    api_fail(request, &err);
+    request_fail(request, &err);
     return NULL;
 }
 
 /* --- starting: the answer comes when the interpreter is there --------------------------------- */
 
 struct start {
-    struct api_request *request;
+    struct request *request;
     struct context_run *run;
     int status;
     bool is_new; /* removed again when it cannot be started */
 };
 
-static void on_start_gone(struct api_request *request)
+static void on_start_gone(struct request *request)
 {
     struct start *start = request->state;
 
@@ -66,7 +66,7 @@ static void start_failure(const struct context_run *run, struct error *err)
 static void on_start_done(struct context_run *run)
 {
     struct start *start = run->user;
-    struct api_request *request = start->request;
+    struct request *request = start->request;
     struct context *context = run->context;
     struct error err = { 0 };
 
@@ -75,7 +75,7 @@ static void on_start_done(struct context_run *run)
         context_reply(request, start->status, context);
     } else {
         start_failure(run, &err);
-        api_fail(request, &err);
+        request_fail(request, &err);
         if (start->is_new && run->state != RUN_CANCELLED)
             context_remove(context);
     }
@@ -87,7 +87,7 @@ static const struct context_handler start_handler = {
     .on_done = on_start_done,
 };
 
-static void start_interpreter(struct api_request *request, struct context *context, int status,
+static void start_interpreter(struct request *request, struct context *context, int status,
                               bool is_new)
 {
     struct start *start = xnew(struct start);
@@ -96,7 +96,7 @@ static void start_interpreter(struct api_request *request, struct context *conte
     *start = (struct start){ .request = request, .status = status, .is_new = is_new };
     start->run = context_run_start(context, NULL, 0, -1, &start_handler, start, &err);
     if (!start->run) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         free(start);
         return;
     }
@@ -115,15 +115,15 @@ static const struct json_field context_fields[] = {
     { "env", JSON_KIND_TEXT_MAP, offsetof(struct fields, env) },
 };
 
-static void post_context(struct api_request *request)
+static void post_context(struct request *request)
 {
     struct fields fields = { .language = "python" };
     scoped(free) char *env = NULL;
     struct context *context;
     struct error err = { 0 };
 
-    if (api_decode(request, &fields, &err) < 0) {
-        api_fail(request, &err);
+    if (request_decode(request, &fields, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     env = json_to_text(fields.env);
@@ -131,14 +131,14 @@ static void post_context(struct api_request *request)
     if (context)
         start_interpreter(request, context, 201, true);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- the rest -------------------------------------------------------------------------------- */
 
-static void get_contexts(struct api_request *request)
+static void get_contexts(struct request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     const struct context *context;
 
@@ -148,10 +148,10 @@ static void get_contexts(struct api_request *request)
         context_write_json(context, &json, NULL);
     json_end_array(&json);
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void get_context(struct api_request *request)
+static void get_context(struct request *request)
 {
     struct context *context = api_find_context(request);
 
@@ -159,7 +159,7 @@ static void get_context(struct api_request *request)
         context_reply(request, 200, context);
 }
 
-static void delete_context(struct api_request *request)
+static void delete_context(struct request *request)
 {
     struct context *context = api_find_context(request);
 
@@ -169,7 +169,7 @@ static void delete_context(struct api_request *request)
     context_remove(context);
 }
 
-static void post_interrupt(struct api_request *request)
+static void post_interrupt(struct request *request)
 {
     struct context *context = api_find_context(request);
     struct error err = { 0 };
@@ -177,12 +177,12 @@ static void post_interrupt(struct api_request *request)
     if (!context)
         return;
     if (context_interrupt(context, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         context_reply(request, 200, context);
 }
 
-static void post_restart(struct api_request *request)
+static void post_restart(struct request *request)
 {
     struct context *context = api_find_context(request);
 
@@ -192,7 +192,7 @@ static void post_restart(struct api_request *request)
     start_interpreter(request, context, 200, false);
 }
 
-static void post_run(struct api_request *request)
+static void post_run(struct request *request)
 {
     struct context *context = api_find_context(request);
 
@@ -205,7 +205,7 @@ static void post_run(struct api_request *request)
 #define CONTEXTS "/api/v1/sessions/{session}/contexts"
 #define CONTEXT CONTEXTS "/{context}"
 
-static const struct api_answer start_answers[] = {
+static const struct route_answer start_answers[] = {
     { 201, "the context; its interpreter runs" },
     { 400, "unsupported_language, or a field is unknown or of the wrong type" },
     { 404, "session_not_found: unknown, or somebody else's" },
@@ -215,20 +215,20 @@ static const struct api_answer start_answers[] = {
     { 0 },
 };
 
-static const struct api_answer list_answers[] = {
+static const struct route_answer list_answers[] = {
     { 200, "{contexts}" },
     { 404, "session_not_found: unknown, or somebody else's" },
     { 0 },
 };
 
-static const struct api_answer context_answers[] = {
+static const struct route_answer context_answers[] = {
     { 200, "the context" },
     { 404, "session_not_found or context_not_found" },
     { 409, "it cannot be done in the state it is in" },
     { 0 },
 };
 
-static const struct api_answer run_answers[] = {
+static const struct route_answer run_answers[] = {
     { 200, "{state, stdout, stderr, results, error, …}; with Accept: text/event-stream the events "
            "stdout, stderr, display, result, error and done" },
     { 400, "a field is unknown, of the wrong type or out of range" },
@@ -238,23 +238,23 @@ static const struct api_answer run_answers[] = {
     { 0 },
 };
 
-const struct api_route api_context_routes[] = {
+const struct route api_context_routes[] = {
     { HTTP_POST, CONTEXTS, post_context, "Start an interpreter that keeps its state",
-      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .fields = context_fields,
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = context_fields,
       .field_count = ARRAY_LENGTH(context_fields), .answers = start_answers },
-    { HTTP_GET, CONTEXTS, get_contexts, "The contexts of a session", .session = API_LIVE_SESSION,
+    { HTTP_GET, CONTEXTS, get_contexts, "The contexts of a session", .session = ROUTE_LIVE_SESSION,
       .answers = list_answers },
-    { HTTP_GET, CONTEXT, get_context, "One context", .session = API_LIVE_SESSION,
+    { HTTP_GET, CONTEXT, get_context, "One context", .session = ROUTE_LIVE_SESSION,
       .answers = context_answers },
     { HTTP_DELETE, CONTEXT, delete_context, "Remove a context and what runs in it",
-      .session = API_LIVE_SESSION, .answers = context_answers },
+      .session = ROUTE_LIVE_SESSION, .answers = context_answers },
     { HTTP_POST, CONTEXT "/interrupt", post_interrupt,
-      "Interrupt the code that runs; the interpreter stays", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .answers = context_answers },
+      "Interrupt the code that runs; the interpreter stays", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .answers = context_answers },
     { HTTP_POST, CONTEXT "/restart", post_restart, "Replace the interpreter by a new one",
-      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .answers = context_answers },
-    { HTTP_POST, CONTEXT "/run", post_run, "Run code in a context", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .fields = context_run_fields,
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .answers = context_answers },
+    { HTTP_POST, CONTEXT "/run", post_run, "Run code in a context", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .fields = context_run_fields,
       .field_count = ARRAY_LENGTH(context_run_fields), .answers = run_answers },
     { 0 },
 };

@@ -35,7 +35,7 @@ static const struct json_field patch_fields[] = {
     { "keep_files", JSON_KIND_BOOL, PATCH(keep_files), .present_offset = PATCH(has_keep_files) },
 };
 
-static void patch_session(struct api_request *request)
+static void patch_session(struct request *request)
 {
     struct patch body = { .timeout_ms = -1, .idle_timeout_ms = -1, .max_lifetime_ms = -1 };
     scoped(free) char *labels = NULL;
@@ -43,15 +43,15 @@ static void patch_session(struct api_request *request)
     struct session_patch patch;
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0 ||
+    if (request_decode(request, &body, &err) < 0 ||
         check_variables("secrets", body.secrets, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     if (body.on_timeout && !str_equal(body.on_timeout, "kill") &&
         !str_equal(body.on_timeout, "pause")) {
         error_named(&err, ERR_INVALID, "invalid_field", "on_timeout must be kill or pause");
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     labels = json_to_text(body.labels);
@@ -70,7 +70,7 @@ static void patch_session(struct api_request *request)
                                                             : TIMEOUT_KILL,
     };
     if (session_patch(request->session, &patch, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         session_reply_recorded(request, 200, request->session);
 }
@@ -87,31 +87,31 @@ static const struct json_field keepalive_fields[] = {
 };
 
 /* Without a timeout the lease begins anew with the one that the session has. */
-static void post_keepalive(struct api_request *request)
+static void post_keepalive(struct request *request)
 {
     struct keepalive body = { .timeout_ms = session_timeout_ms(request->session) };
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0 ||
+    if (request_decode(request, &body, &err) < 0 ||
         session_keepalive(request->session, body.timeout_ms, body.exact, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         session_reply_recorded(request, 200, request->session);
 }
 
 /* --- pause and sandbox ----------------------------------------------------------------------- */
 
-static bool refuse_any_field(struct api_request *request)
+static bool refuse_any_field(struct request *request)
 {
     struct error err = { 0 };
 
-    if (api_decode(request, NULL, &err) == 0)
+    if (request_decode(request, NULL, &err) == 0)
         return false;
-    api_fail(request, &err);
+    request_fail(request, &err);
     return true;
 }
 
-static void post_pause(struct api_request *request)
+static void post_pause(struct request *request)
 {
     struct session_call *call;
 
@@ -121,7 +121,7 @@ static void post_pause(struct api_request *request)
     session_pause(request->session, &call->op, session_call_changed);
 }
 
-static void post_resume(struct api_request *request)
+static void post_resume(struct request *request)
 {
     struct session_call *call;
 
@@ -131,7 +131,7 @@ static void post_resume(struct api_request *request)
     session_resume(request->session, &call->op, session_call_changed);
 }
 
-static void post_teardown(struct api_request *request)
+static void post_teardown(struct request *request)
 {
     if (refuse_any_field(request))
         return;
@@ -171,9 +171,9 @@ static const int choice_statuses[] = {
 };
 
 /* The approval, or the session; each with what happened in plain words. */
-static void choice_reply(struct api_request *request, const struct flavor_change_answer *answer)
+static void choice_reply(struct request *request, const struct flavor_change_answer *answer)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
@@ -183,23 +183,23 @@ static void choice_reply(struct api_request *request, const struct flavor_change
         session_write_fields(request->session, &json);
     json_put_text(&json, "message", answer->message);
     json_end_object(&json);
-    api_reply_recorded(request, choice_statuses[answer->outcome], &text);
+    request_reply_recorded(request, choice_statuses[answer->outcome], &text);
 }
 
-static void post_sandbox(struct api_request *request)
+static void post_sandbox(struct request *request)
 {
     struct replacement body = { 0 };
     struct flavor_change_answer answer;
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0 ||
+    if (request_decode(request, &body, &err) < 0 ||
         flavor_change_make(request->session,
                            &(struct flavor_change_request){ .flavor = body.flavor,
                                                             .limits = asked_limits(&body),
                                                             .principal = request->principal,
                                                             .on_behalf_of = request->on_behalf_of },
                            &answer, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         choice_reply(request, &answer);
 }
@@ -214,7 +214,7 @@ struct removal_item {
 };
 
 struct removal {
-    struct api_request *request;
+    struct request *request;
     struct removal_item *items; /* owned */
     size_t count, left;
     struct buffer skipped; /* JSON objects with commas between */
@@ -230,7 +230,7 @@ static void removal_free(struct removal *removal)
 
 static void removal_reply(struct removal *removal)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
@@ -246,7 +246,7 @@ static void removal_reply(struct removal *removal)
             continue;
         json_begin_object(&json, NULL);
         json_put_text(&json, "id", removal->items[i].op.id);
-        api_write_error(&json, "error", &removal->items[i].op.err);
+        request_write_error(&json, "error", &removal->items[i].op.err);
         json_end_object(&json);
         json_end_object(&json);
     }
@@ -255,7 +255,7 @@ static void removal_reply(struct removal *removal)
     json_put_raw(&json, "skipped", buffer_text(&removal->skipped));
     json_put_bool(&json, "dry_run", removal->dry_run);
     json_end_object(&json);
-    api_reply(removal->request, 200, &text);
+    request_reply(removal->request, 200, &text);
 }
 
 static void on_removed(struct session_op *op)
@@ -264,7 +264,7 @@ static void on_removed(struct session_op *op)
 
     if (--removal->left > 0)
         return;
-    if (!api_finish(removal->request))
+    if (!request_finish(removal->request))
         removal_reply(removal);
     removal_free(removal);
 }
@@ -314,7 +314,7 @@ static void remove_chosen(struct removal *removal)
 {
     struct core *core = removal->request->core;
 
-    api_begin(removal->request);
+    request_begin(removal->request);
     removal->left = removal->count + 1;
     for (size_t i = 0; i < removal->count; i++) {
         struct removal_item *item = &removal->items[i];
@@ -327,13 +327,13 @@ static void remove_chosen(struct removal *removal)
     }
     removal->left--;
     if (removal->left == 0) {
-        (void)api_finish(removal->request);
+        (void)request_finish(removal->request);
         removal_reply(removal);
         removal_free(removal);
     }
 }
 
-static void delete_sessions(struct api_request *request)
+static void delete_sessions(struct request *request)
 {
     scoped(session_filter_fini) struct session_filter filter = { 0 };
     int64_t idle_ms = -1;
@@ -342,15 +342,15 @@ static void delete_sessions(struct api_request *request)
     struct error err = { 0 };
 
     if (api_read_filter(request, &filter, &err) < 0 ||
-        api_parameter_bool(request, "dry_run", &dry_run, &err) < 0 ||
-        api_parameter_ms(request, "idle_longer_than", INT64_MAX / 2000, &idle_ms, &err) < 0) {
-        api_fail(request, &err);
+        request_parameter_bool(request, "dry_run", &dry_run, &err) < 0 ||
+        request_parameter_ms(request, "idle_longer_than", INT64_MAX / 2000, &idle_ms, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     removal = xnew(struct removal);
     removal->request = request;
     removal->dry_run = dry_run;
-    removal->skipped = BUFFER_INIT(API_REPLY_MAXIMUM);
+    removal->skipped = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     buffer_append_byte(&removal->skipped, '[');
     if (!session_filter_is_ended(&filter))
         choose_sessions(removal, &filter, idle_ms);
@@ -364,7 +364,7 @@ static void delete_sessions(struct api_request *request)
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static const struct api_parameter removal_parameters[] = {
+static const struct route_parameter removal_parameters[] = {
     { "label", "string", "name=value; may be repeated, all have to match" },
     { "state", "string", "open, paused or ending" },
     { "idle_longer_than", "string", "only those not used for this long" },
@@ -373,12 +373,12 @@ static const struct api_parameter removal_parameters[] = {
     { 0 },
 };
 
-static const struct api_answer removal_answers[] = {
+static const struct route_answer removal_answers[] = {
     { 200, "{destroyed, failed, skipped}: all of them are gone" },
     { 0 },
 };
 
-static const struct api_answer changed_answers[] = {
+static const struct route_answer changed_answers[] = {
     { 200, "the session" },
     { 400, "a field is unknown, of the wrong type or out of range" },
     { 404, "session_not_found: unknown, or somebody else's" },
@@ -387,7 +387,7 @@ static const struct api_answer changed_answers[] = {
     { 0 },
 };
 
-static const struct api_answer sandbox_answers[] = {
+static const struct route_answer sandbox_answers[] = {
     { 200, "the session, with a message: nothing changes" },
     { 202, "the session, with a message: the sandbox is being made; or the approval, with kind "
            "approval: somebody has to decide" },
@@ -399,7 +399,7 @@ static const struct api_answer sandbox_answers[] = {
     { 0 },
 };
 
-static const struct api_answer accepted_answers[] = {
+static const struct route_answer accepted_answers[] = {
     { 202, "the session; the sandbox changes meanwhile" },
     { 400, "a field is unknown, of the wrong type or out of range" },
     { 404, "session_not_found: unknown, or somebody else's" },
@@ -409,27 +409,27 @@ static const struct api_answer accepted_answers[] = {
 
 #define SESSION "/api/v1/sessions/{session}"
 
-const struct api_route api_control_routes[] = {
+const struct route api_control_routes[] = {
     { HTTP_DELETE, "/api/v1/sessions", delete_sessions,
       "End all sessions of the caller that match; answers when they are gone",
       .parameters = removal_parameters, .answers = removal_answers },
-    { HTTP_PATCH, SESSION, patch_session, "Change labels, clocks and policy", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .fields = patch_fields,
+    { HTTP_PATCH, SESSION, patch_session, "Change labels, clocks and policy",
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = patch_fields,
       .field_count = ARRAY_LENGTH(patch_fields), .answers = changed_answers },
     { HTTP_POST, SESSION "/keepalive", post_keepalive,
       "The lease ends at now plus timeout; never earlier than before unless exact",
-      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .fields = keepalive_fields,
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = keepalive_fields,
       .field_count = ARRAY_LENGTH(keepalive_fields), .answers = changed_answers },
-    { HTTP_POST, SESSION "/pause", post_pause, "Freeze its sandbox", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .answers = changed_answers },
-    { HTTP_POST, SESSION "/resume", post_resume, "Let its sandbox go on", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .answers = changed_answers },
+    { HTTP_POST, SESSION "/pause", post_pause, "Freeze its sandbox", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .answers = changed_answers },
+    { HTTP_POST, SESSION "/resume", post_resume, "Let its sandbox go on", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .answers = changed_answers },
     { HTTP_POST, SESSION "/sandbox", post_sandbox,
-      "Make the sandbox, or ask for one of another flavor", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .fields = replacement_fields,
+      "Make the sandbox, or ask for one of another flavor", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .fields = replacement_fields,
       .field_count = ARRAY_LENGTH(replacement_fields), .answers = sandbox_answers },
     { HTTP_POST, SESSION "/sandbox/teardown", post_teardown,
       "Remove the sandbox and keep the session; the next use makes a new one",
-      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .answers = accepted_answers },
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .answers = accepted_answers },
     { 0 },
 };

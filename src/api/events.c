@@ -4,24 +4,25 @@
  */
 
 #include "core/events.h"
-#include "api/request.h"
+#include "api/private.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/metrics.h"
+#include "face/events.h"
 #include "service/event_page.h"
 #include "wire/sse.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { PAGE = 200, PAGE_BYTES = 256 * 1024, HEARTBEAT_US = 15 * 1000 * 1000 };
+enum { PAGE = 200, PAGE_BYTES = 256 * 1024 };
 
 struct event_reader {
-    struct api_request *request; /* NULL when the client has left */
-    struct core *core;           /* borrowed */
+    struct request *request; /* NULL when the client has left */
+    struct core *core;       /* borrowed */
     struct events_watcher watcher;
     struct event_page page;
-    struct timer heartbeat;
+    struct event_answer answer;
+    struct timer end;         /* ends the answer outside of the callback of an event */
     char session_id[ID_SIZE]; /* "" for all */
     char *owner;              /* owned; NULL for any */
     uint64_t last;            /* number of the last one sent */
@@ -33,18 +34,20 @@ struct event_reader {
 static void reader_free(struct event_reader *reader)
 {
     events_unwatch(&reader->watcher);
-    timer_stop(&reader->heartbeat);
+    event_answer_fini(&reader->answer);
+    timer_stop(&reader->end);
     free(reader->owner);
     free(reader);
 }
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     struct event_reader *reader = request->state;
 
     reader->request = NULL;
     events_unwatch(&reader->watcher);
-    timer_stop(&reader->heartbeat);
+    event_answer_fini(&reader->answer);
+    timer_stop(&reader->end);
     if (!reader->is_reading)
         reader_free(reader);
 }
@@ -86,7 +89,7 @@ static void read_page(struct event_reader *reader);
 
 static void end_answer(struct event_reader *reader)
 {
-    struct api_request *request = reader->request;
+    struct request *request = reader->request;
 
     http_respond_end(request->exchange);
     request->on_gone = NULL;
@@ -143,51 +146,47 @@ static void on_event(struct events_watcher *watcher, const struct event_record *
     else
         send_event(reader, event);
     if (!reader->follows)
-        timer_arm_in(&reader->heartbeat, 0); /* watchers do not go while they are being told */
+        timer_arm_in(&reader->end, 0); /* watchers do not go while they are being called */
 }
 
 static void on_drain(struct http_exchange *exchange)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct event_reader *reader = request->state;
 
     if (request->on_gone && reader->is_behind)
         read_page(reader);
 }
 
-static void on_heartbeat(struct timer *timer)
+/* What is still in the store ends the answer when it was read: on_page(). */
+static void on_end(struct timer *timer)
 {
-    struct event_reader *reader = container_of(timer, struct event_reader, heartbeat);
+    struct event_reader *reader = container_of(timer, struct event_reader, end);
 
-    if (!reader->follows && !reader->is_reading && !reader->is_behind) {
+    if (!reader->is_reading && !reader->is_behind)
         end_answer(reader);
-        return;
-    }
-    if (http_respond_pending(reader->request->exchange) == 0)
-        http_respond_write(reader->request->exchange, ":\n\n", 3);
-    timer_arm_in(&reader->heartbeat, HEARTBEAT_US);
 }
 
 /* --- beginning ------------------------------------------------------------------------------- */
 
-static int read_start(const struct api_request *request, uint64_t *out_after, struct error *err)
+static int read_start(const struct request *request, uint64_t *out_after, struct error *err)
 {
-    const char *id = api_header(request, "last-event-id");
+    const char *id = request_header(request, "last-event-id");
 
     if (id && str_to_u64(id, out_after) < 0)
         return error_named(err, ERR_INVALID, "invalid_header",
                            "Last-Event-ID must be the number of an event");
-    return api_parameter_u64(request, "after", INT64_MAX, out_after, err);
+    return request_parameter_u64(request, "after", INT64_MAX, out_after, err);
 }
 
-static void begin(struct api_request *request, const char *session_id, uint64_t after, bool follows)
+static void begin(struct request *request, const char *session_id, uint64_t after, bool follows)
 {
     struct event_reader *reader;
     struct error err = { 0 };
 
     if (read_start(request, &after, &err) < 0 ||
-        api_parameter_bool(request, "follow", &follows, &err) < 0) {
-        api_fail(request, &err);
+        request_parameter_bool(request, "follow", &follows, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     reader = xnew(struct event_reader);
@@ -200,47 +199,46 @@ static void begin(struct api_request *request, const char *session_id, uint64_t 
     memcpy(reader->watcher.session_id, reader->session_id, sizeof(reader->session_id));
     reader->watcher.owner = reader->owner;
     reader->watcher.on_event = on_event;
-    timer_init(&reader->heartbeat, request->core->loop, on_heartbeat);
+    timer_init(&reader->end, request->core->loop, on_end);
     request->state = reader;
     request->on_gone = on_gone;
-    metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_on_drain(request->exchange, on_drain);
-    api_stream_start(request);
+    event_answer_init(&reader->answer, request);
+    event_answer_start(&reader->answer);
     if (reader->follows) {
         events_watch(request->core->events, &reader->watcher);
-        timer_arm_in(&reader->heartbeat, HEARTBEAT_US);
     }
     read_page(reader);
 }
 
-static void get_events(struct api_request *request)
+static void get_events(struct request *request)
 {
     begin(request, "", events_last(request->core->events), true);
 }
 
 /* All that happened to the session, and for a live one what will. */
-static void get_session_events(struct api_request *request)
+static void get_session_events(struct request *request)
 {
     begin(request, request->session_id, 0, request->session != NULL);
 }
 
-static const struct api_parameter parameters[] = {
+static const struct route_parameter parameters[] = {
     { "after", "integer", "only events behind this number, as with Last-Event-ID" },
     { "follow", "boolean", "0 ends the answer with what has happened so far" },
     { 0 },
 };
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "text/event-stream; the id of an event is its number" },
     { 404, "session_not_found: unknown, or somebody else's" },
     { 0 },
 };
 
-const struct api_route api_event_routes[] = {
+const struct route api_event_routes[] = {
     { HTTP_GET, "/api/v1/events", get_events, "What happens to the caller's sessions",
       .parameters = parameters, .answers = answers },
     { HTTP_GET, "/api/v1/sessions/{session}/events", get_session_events,
-      "What happened to the session, and happens", .session = API_ANY_SESSION,
+      "What happened to the session, and happens", .session = ROUTE_ANY_SESSION,
       .parameters = parameters, .answers = answers },
     { 0 },
 };

@@ -42,7 +42,7 @@ static const struct json_field fields[] = {
 };
 
 struct answer {
-    struct api_request *request;
+    struct request *request;
     struct execute_body body;
     char *env, *secrets; /* owned; of the body, as text */
     struct execute execute;
@@ -56,7 +56,7 @@ static void answer_free(struct answer *answer)
     free(answer);
 }
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     answer_free(request->state);
 }
@@ -175,7 +175,7 @@ static void reply(struct answer *answer)
     const struct execution_facts *facts = execution_facts(execution);
     size_t capture = (size_t)answer->request->core->parts.config->exec.output_capture_bytes;
     int64_t wall_us = facts->started.boot_us ? facts->ended.boot_us - facts->started.boot_us : 0;
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     scoped(free) char *warning = execution_warning(execution);
     char reset_reason[END_TEXT_SIZE];
@@ -195,7 +195,7 @@ static void reply(struct answer *answer)
                   end_reason_text_or_null(&facts->reset_reason, reset_reason));
     put_session(execute, &json);
     json_end_object(&json);
-    api_reply(answer->request, 200, &text);
+    request_reply(answer->request, 200, &text);
 }
 
 /* --- the run --------------------------------------------------------------------------------- */
@@ -205,7 +205,7 @@ static void on_done(struct execute *execute)
     struct answer *answer = container_of(execute, struct answer, execute);
 
     if (execute->err.code)
-        api_fail(answer->request, &execute->err);
+        request_fail(answer->request, &execute->err);
     else
         reply(answer);
     finish(answer);
@@ -213,7 +213,7 @@ static void on_done(struct execute *execute)
 
 static void start(struct answer *answer, struct session *session)
 {
-    struct api_request *request = answer->request;
+    struct request *request = answer->request;
     const struct execute_body *body = &answer->body;
     struct execute_request wanted = {
         .session = session,
@@ -233,20 +233,20 @@ static void start(struct answer *answer, struct session *session)
 
     if (execute_start(&answer->execute, request->core, &wanted, on_done, &err) == 0)
         return;
-    api_fail(request, &err);
+    request_fail(request, &err);
     finish(answer);
 }
 
-static void on_found(struct api_request *request)
+static void on_found(struct request *request)
 {
     start(request->state, request->session);
 }
 
-static int read_body(struct api_request *request, struct execute_body *body, struct error *err)
+static int read_body(struct request *request, struct execute_body *body, struct error *err)
 {
     body->timeout_ms = execute_default_timeout_ms(request->core);
     body->cancel_on_disconnect = true;
-    if (api_decode(request, body, err) < 0)
+    if (request_decode(request, body, err) < 0)
         return -1;
     if (!*body->code)
         return error_named(err, ERR_INVALID, "invalid_field", "code must not be empty");
@@ -260,14 +260,14 @@ static int read_body(struct api_request *request, struct execute_body *body, str
     return language_check(body->language, err);
 }
 
-static void post_execute(struct api_request *request)
+static void post_execute(struct request *request)
 {
     struct answer *answer = xnew(struct answer);
     struct error err = { 0 };
 
     if (read_body(request, &answer->body, &err) < 0) {
         free(answer);
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     answer->request = request;
@@ -276,12 +276,12 @@ static void post_execute(struct api_request *request)
     request->state = answer;
     request->on_gone = on_gone;
     if (answer->body.session_id)
-        api_find_session(request, answer->body.session_id, API_LIVE_SESSION, on_found);
+        request_find_session(request, answer->body.session_id, ROUTE_LIVE_SESSION, on_found);
     else
         start(answer, NULL);
 }
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "{stdout, stderr, exit_code, state, execution_id, duration_seconds, session_id, "
            "session_ended, session_ttl_remaining, session_files, output_files}; state is timeout "
            "when it was "
@@ -295,9 +295,9 @@ static const struct api_answer answers[] = {
     { 0 },
 };
 
-const struct api_route api_execute_routes[] = {
+const struct route api_execute_routes[] = {
     { HTTP_POST, "/api/v1/execute", post_execute, "Run code in a session, which is made on demand",
-      .body = API_JSON_BODY, .fields = fields, .field_count = ARRAY_LENGTH(fields),
+      .body = ROUTE_JSON_BODY, .fields = fields, .field_count = ARRAY_LENGTH(fields),
       .answers = answers },
     { 0 },
 };

@@ -32,7 +32,7 @@ const struct json_field execution_fields[EXECUTION_FIELDS] = {
     { "cancel_on_disconnect", JSON_KIND_BOOL, FIELD(cancel_on_disconnect) },
 };
 
-const struct api_extra execution_extras[] = {
+const struct route_extra execution_extras[] = {
     { "stdin", "{\"type\":[\"string\",\"boolean\"],\"description\":\"all of its input, or true: "
                "the input comes through the stdin route\"}" },
     { "tty", "{\"type\":[\"boolean\",\"object\"],\"properties\":{\"cols\":{\"type\":\"integer\"},"
@@ -49,10 +49,9 @@ static const struct json_field size_fields[] = {
     { "rows", JSON_KIND_INT, offsetof(struct size, rows), .minimum = 1, .maximum = 10000 },
 };
 
-static int read_tty(struct api_request *request, struct execution_request *wanted,
-                    struct error *err)
+static int read_tty(struct request *request, struct execution_request *wanted, struct error *err)
 {
-    scoped(json_decref) json_t *tty = api_take_field(request, "tty");
+    scoped(json_decref) json_t *tty = request_take_field(request, "tty");
     struct size size = { .columns = 80, .rows = 24 };
 
     if (!tty || json_is_false(tty))
@@ -69,9 +68,9 @@ static int read_tty(struct api_request *request, struct execution_request *wante
     return 0;
 }
 
-static int read_stdin(struct api_request *request, struct execution_body *body, struct error *err)
+static int read_stdin(struct request *request, struct execution_body *body, struct error *err)
 {
-    json_t *given = body->any_stdin = api_take_field(request, "stdin");
+    json_t *given = body->any_stdin = request_take_field(request, "stdin");
 
     if (!given || json_is_false(given))
         return 0;
@@ -98,14 +97,14 @@ static const char **list_texts(const json_t *list)
 
 /* Who gives a key comes back for the execution, and who starts one in the background does not wait
  * for it. Everybody else stops what they started by leaving. */
-static bool cancels_by_leaving(const struct api_request *request, const struct fields *fields)
+static bool cancels_by_leaving(const struct request *request, const struct fields *fields)
 {
     return json_is_boolean(json_object_get(request->body, "cancel_on_disconnect"))
                ? fields->cancel_on_disconnect
                : !fields->background && str_is_empty(fields->key);
 }
 
-int execution_body_read(struct api_request *request, struct execution_body *body, struct error *err)
+int execution_body_read(struct request *request, struct execution_body *body, struct error *err)
 {
     struct fields fields = { .timeout_ms = -1 };
     struct execution_request *wanted = &body->request;

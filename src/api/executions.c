@@ -12,21 +12,21 @@ enum { PAGE_DEFAULT = 100, PAGE_MAXIMUM = 1000, PAGE_BYTES = 1024 * 1024 };
 
 /* --- answers --------------------------------------------------------------------------------- */
 
-void execution_reply(struct api_request *request, int status, const struct found_execution *found)
+void execution_reply(struct request *request, int status, const struct found_execution *found)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     found_execution_write_json(found, &json, NULL, true);
-    api_reply(request, status, &text);
+    request_reply(request, status, &text);
 }
 
-static struct found_execution live(const struct api_request *request, struct execution *execution)
+static struct found_execution live(const struct request *request, struct execution *execution)
 {
     return (struct found_execution){ .core = request->core, .live = execution };
 }
 
-static void reply_live(struct api_request *request, int status, struct execution *execution)
+static void reply_live(struct request *request, int status, struct execution *execution)
 {
     struct found_execution found = live(request, execution);
 
@@ -36,10 +36,10 @@ static void reply_live(struct api_request *request, int status, struct execution
 /* --- finding one ----------------------------------------------------------------------------- */
 
 struct search {
-    struct api_request *request;
+    struct request *request;
     struct execution_search search;
     api_execution_fn *on_found;
-    api_handler_fn *on_none;
+    request_fn *on_none;
 };
 
 static void on_found(struct execution_search *base, const struct found_execution *found)
@@ -53,11 +53,11 @@ static void on_found(struct execution_search *base, const struct found_execution
 static void on_searched(struct execution_search *base)
 {
     struct search *search = container_of(base, struct search, search);
-    struct api_request *request = search->request;
+    struct request *request = search->request;
 
-    if (!api_finish(request) && !base->was_found) {
+    if (!request_finish(request) && !base->was_found) {
         if (base->err.code)
-            api_fail(request, &base->err);
+            request_fail(request, &base->err);
         else
             search->on_none(request);
     }
@@ -66,8 +66,8 @@ static void on_searched(struct execution_search *base)
 }
 
 /* By id or by key, in the session of the request. */
-static void search_store(struct api_request *request, const char *id, const char *key,
-                         api_execution_fn *then, api_handler_fn *on_none)
+static void search_store(struct request *request, const char *id, const char *key,
+                         api_execution_fn *then, request_fn *on_none)
 {
     struct search *search = xnew(struct search);
 
@@ -76,23 +76,23 @@ static void search_store(struct api_request *request, const char *id, const char
     search->on_none = on_none;
     search->search.on_found = on_found;
     search->search.done = on_searched;
-    api_begin(request);
+    request_begin(request);
     execution_search_start(&search->search, request->core, request->session_id, id, key);
 }
 
-static void fail_unknown(struct api_request *request)
+static void fail_unknown(struct request *request)
 {
     struct error err = { 0 };
 
     error_named(&err, ERR_NOT_FOUND, "execution_not_found",
-                "execution \"%.60s\" not found in session %s", api_path(request, "execution"),
+                "execution \"%.60s\" not found in session %s", request_path(request, "execution"),
                 request->session_id);
-    api_fail(request, &err);
+    request_fail(request, &err);
 }
 
-void api_find_execution(struct api_request *request, api_execution_fn *then)
+void api_find_execution(struct request *request, api_execution_fn *then)
 {
-    const char *id = api_path(request, "execution");
+    const char *id = request_path(request, "execution");
     struct found_execution found;
 
     if (!id_is_valid(id, ID_EXECUTION)) {
@@ -110,7 +110,7 @@ void api_find_execution(struct api_request *request, api_execution_fn *then)
 
 /* What a request holds of an execution while it waits for it. */
 struct wait {
-    struct api_request *request;
+    struct request *request;
     struct execution_wait wait;
     int status;
     bool cancels;
@@ -130,7 +130,7 @@ static bool waits_for_its_turn(const struct execution *execution)
     return facts->state == EXECUTION_QUEUED && facts->kind == EXECUTION_FOREGROUND;
 }
 
-static void on_wait_gone(struct api_request *request)
+static void on_wait_gone(struct request *request)
 {
     struct wait *wait = request->state;
     struct execution *execution = wait->wait.execution;
@@ -143,18 +143,18 @@ static void on_wait_gone(struct api_request *request)
 static void on_wait_over(struct execution_wait *base)
 {
     struct wait *wait = container_of(base, struct wait, wait);
-    struct api_request *request = wait->request;
+    struct request *request = wait->request;
     const struct execution_facts *facts = execution_facts(base->execution);
 
     if (wait->status == 201 && facts->start_error.code)
-        api_fail(request, &facts->start_error);
+        request_fail(request, &facts->start_error);
     else
         reply_live(request, wait->status, base->execution);
     request->on_gone = NULL;
     wait_free(wait);
 }
 
-static struct wait *wait_for(struct api_request *request, struct execution *execution, int status,
+static struct wait *wait_for(struct request *request, struct execution *execution, int status,
                              int64_t wait_ms)
 {
     struct wait *wait = xnew(struct wait);
@@ -167,8 +167,8 @@ static struct wait *wait_for(struct api_request *request, struct execution *exec
     return wait;
 }
 
-void execution_reply_when_ended(struct api_request *request, struct execution *execution,
-                                int status, int64_t wait_ms)
+void execution_reply_when_ended(struct request *request, struct execution *execution, int status,
+                                int64_t wait_ms)
 {
     if (wait_ms == 0 || execution_state_is_final(execution_facts(execution)->state))
         reply_live(request, status, execution);
@@ -180,7 +180,7 @@ void execution_reply_when_ended(struct api_request *request, struct execution *e
 
 /* A background execution is promised only when it is recorded. */
 struct promise {
-    struct api_request *request;
+    struct request *request;
     struct execution *execution; /* a reference */
     struct recorded recorded;
 };
@@ -189,9 +189,9 @@ static void on_promised(struct recorded *recorded)
 {
     struct promise *promise = container_of(recorded, struct promise, recorded);
 
-    if (!api_finish(promise->request)) {
+    if (!request_finish(promise->request)) {
         if (recorded->err->code)
-            api_fail(promise->request, recorded->err);
+            request_fail(promise->request, recorded->err);
         else
             reply_live(promise->request, 201, promise->execution);
     }
@@ -199,25 +199,25 @@ static void on_promised(struct recorded *recorded)
     free(promise);
 }
 
-static void reply_when_recorded(struct api_request *request, struct execution *execution)
+static void reply_when_recorded(struct request *request, struct execution *execution)
 {
     struct promise *promise = xnew(struct promise);
 
     promise->request = request;
     promise->execution = execution;
     execution_ref(execution);
-    api_begin(request);
+    request_begin(request);
     recorded_wait(&promise->recorded, request->core, on_promised);
 }
 
-static bool wants_events(const struct api_request *request)
+static bool wants_events(const struct request *request)
 {
-    const char *accept = api_header(request, "accept");
+    const char *accept = request_header(request, "accept");
 
     return accept && strstr(accept, "text/event-stream");
 }
 
-static void follow_up(struct api_request *request, struct execution *execution, bool background,
+static void follow_up(struct request *request, struct execution *execution, bool background,
                       bool cancels, int status)
 {
     bool waits = !background;
@@ -225,7 +225,7 @@ static void follow_up(struct api_request *request, struct execution *execution, 
 
     if (wants_events(request)) {
         execution_stream(request, execution, cancels);
-    } else if (api_parameter_bool(request, "wait", &waits, &err) == 0 && !waits) {
+    } else if (request_parameter_bool(request, "wait", &waits, &err) == 0 && !waits) {
         reply_when_recorded(request, execution);
     } else if (execution_state_is_final(execution_facts(execution)->state)) {
         reply_live(request, status, execution);
@@ -234,7 +234,7 @@ static void follow_up(struct api_request *request, struct execution *execution, 
     }
 }
 
-static void start(struct api_request *request)
+static void start(struct request *request)
 {
     scoped(execution_body_fini) struct execution_body body = { 0 };
     struct execution *execution = NULL;
@@ -245,13 +245,13 @@ static void start(struct api_request *request)
         execution =
             start_execution(request->core, request->session_id, &body.request, &is_repeated, &err);
     if (!execution)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         follow_up(request, execution, body.request.background,
                   body.cancel_on_disconnect && !is_repeated, is_repeated ? 200 : 201);
 }
 
-static void on_repeated(struct api_request *request, const struct found_execution *found)
+static void on_repeated(struct request *request, const struct found_execution *found)
 {
     if (found->live)
         follow_up(request, found->live, found_execution_is_background(found), false, 200);
@@ -259,14 +259,14 @@ static void on_repeated(struct api_request *request, const struct found_executio
         execution_reply(request, 200, found);
 }
 
-static void post_execution(struct api_request *request)
+static void post_execution(struct request *request)
 {
     const char *key = json_string_value(json_object_get(request->body, "key"));
     bool waits;
     struct error err = { 0 };
 
-    if (api_parameter_bool(request, "wait", &waits, &err) < 0)
-        api_fail(request, &err);
+    if (request_parameter_bool(request, "wait", &waits, &err) < 0)
+        request_fail(request, &err);
     else if (str_is_empty(key))
         start(request);
     else
@@ -275,26 +275,26 @@ static void post_execution(struct api_request *request)
 
 /* --- looking --------------------------------------------------------------------------------- */
 
-static void show(struct api_request *request, const struct found_execution *found)
+static void show(struct request *request, const struct found_execution *found)
 {
     int64_t wait_ms = 0;
     struct error err = { 0 };
 
     if (!found->live)
         execution_reply(request, 200, found);
-    else if (api_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0)
-        api_fail(request, &err);
+    else if (request_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0)
+        request_fail(request, &err);
     else
         execution_reply_when_ended(request, found->live, 200, wait_ms);
 }
 
-static void get_execution(struct api_request *request)
+static void get_execution(struct request *request)
 {
     api_find_execution(request, show);
 }
 
 struct listing {
-    struct api_request *request;
+    struct request *request;
     struct execution_page page;
     char *state; /* owned */
     struct buffer text;
@@ -314,53 +314,53 @@ static bool on_listed(struct execution_page *page, const struct found_execution 
 static void on_page(struct execution_page *page)
 {
     struct listing *listing = container_of(page, struct listing, page);
-    struct api_request *request = listing->request;
+    struct request *request = listing->request;
     char cursor[32];
 
-    if (!api_finish(request)) {
+    if (!request_finish(request)) {
         snprintf(cursor, sizeof(cursor), "%llu", (unsigned long long)page->next);
         json_end_array(&listing->json);
         json_put_text(&listing->json, "next_cursor", page->has_more ? cursor : NULL);
         json_end_object(&listing->json);
         if (page->err.code)
-            api_fail(request, &page->err);
+            request_fail(request, &page->err);
         else
-            api_reply(request, 200, &listing->text);
+            request_reply(request, 200, &listing->text);
     }
     buffer_fini(&listing->text);
     free(listing->state);
     free(listing);
 }
 
-static void get_executions(struct api_request *request)
+static void get_executions(struct request *request)
 {
-    const char *state = api_parameter(request, "state");
+    const char *state = request_parameter(request, "state");
     struct execution_page page = {
         .limit = PAGE_DEFAULT, .limit_bytes = PAGE_BYTES, .on_execution = on_listed, .done = on_page
     };
     struct listing *listing;
     struct error err = { 0 };
 
-    if (api_parameter_u64(request, "limit", PAGE_MAXIMUM, &page.limit, &err) < 0 ||
-        api_parameter_u64(request, "cursor", INT64_MAX, &page.behind, &err) < 0) {
-        api_fail(request, &err);
+    if (request_parameter_u64(request, "limit", PAGE_MAXIMUM, &page.limit, &err) < 0 ||
+        request_parameter_u64(request, "cursor", INT64_MAX, &page.behind, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     listing = xnew(struct listing);
     listing->request = request;
     listing->page = page;
     listing->page.state = listing->state = state ? xstrdup(state) : NULL;
-    listing->text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    listing->text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     listing->json = JSON_WRITER(&listing->text);
     json_begin_object(&listing->json, NULL);
     json_begin_array(&listing->json, "executions");
-    api_begin(request);
+    request_begin(request);
     execution_page_start(&listing->page, request->core, request->session_id);
 }
 
 /* --- cancelling ------------------------------------------------------------------------------ */
 
-static void cancel(struct api_request *request, const struct found_execution *found)
+static void cancel(struct request *request, const struct found_execution *found)
 {
     int64_t wait_ms = WAIT_MAXIMUM_MS;
     struct error err = { 0 };
@@ -369,15 +369,15 @@ static void cancel(struct api_request *request, const struct found_execution *fo
         execution_reply(request, 200, found);
         return;
     }
-    if (api_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
-        api_fail(request, &err);
+    if (request_parameter_ms(request, "wait", WAIT_MAXIMUM_MS, &wait_ms, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     execution_cancel(found->live);
     execution_reply_when_ended(request, found->live, 200, wait_ms);
 }
 
-static void delete_execution(struct api_request *request)
+static void delete_execution(struct request *request)
 {
     api_find_execution(request, cancel);
 }
@@ -386,24 +386,24 @@ static void delete_execution(struct api_request *request)
 
 #define EXECUTIONS "/api/v1/sessions/{session}/executions"
 
-static const struct api_parameter start_parameters[] = {
+static const struct route_parameter start_parameters[] = {
     { "wait", "boolean", "answer when it has ended (default), or at once as with background" },
     { 0 },
 };
 
-static const struct api_parameter wait_parameters[] = {
+static const struct route_parameter wait_parameters[] = {
     { "wait", "string", "seconds to wait for the end" },
     { 0 },
 };
 
-static const struct api_parameter list_parameters[] = {
+static const struct route_parameter list_parameters[] = {
     { "state", "string", "queued, running, exited, timeout, output_limit, cancelled or crashed" },
     { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
     { "cursor", "string", "next_cursor of the page before" },
     { 0 },
 };
 
-static const struct api_answer start_answers[] = {
+static const struct route_answer start_answers[] = {
     { 201, "the execution: ended with its output, or with background as it stands; with Accept: "
            "text/event-stream a live stream" },
     { 200, "the execution that this key has started already" },
@@ -418,28 +418,29 @@ static const struct api_answer start_answers[] = {
     { 0 },
 };
 
-static const struct api_answer list_answers[] = {
+static const struct route_answer list_answers[] = {
     { 200, "{executions, next_cursor}, the newest first" },
     { 404, "session_not_found: unknown, or somebody else's" },
     { 0 },
 };
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "the execution, with head and tail of its output" },
     { 404, "session_not_found, execution_not_found" },
     { 0 },
 };
 
-const struct api_route api_execution_routes[] = {
-    { HTTP_POST, EXECUTIONS, post_execution, "Run a program in the session", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .fields = execution_fields, .field_count = EXECUTION_FIELDS,
-      .extras = execution_extras, .parameters = start_parameters, .answers = start_answers },
+const struct route api_execution_routes[] = {
+    { HTTP_POST, EXECUTIONS, post_execution, "Run a program in the session",
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = execution_fields,
+      .field_count = EXECUTION_FIELDS, .extras = execution_extras, .parameters = start_parameters,
+      .answers = start_answers },
     { HTTP_GET, EXECUTIONS, get_executions, "Executions of the session, the newest first",
-      .session = API_ANY_SESSION, .parameters = list_parameters, .answers = list_answers },
+      .session = ROUTE_ANY_SESSION, .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, EXECUTIONS "/{execution}", get_execution, "One execution",
-      .session = API_ANY_SESSION, .parameters = wait_parameters, .answers = answers },
+      .session = ROUTE_ANY_SESSION, .parameters = wait_parameters, .answers = answers },
     { HTTP_DELETE, EXECUTIONS "/{execution}", delete_execution,
       "Cancel it: TERM to its whole tree, KILL after a grace; answers when it has ended",
-      .session = API_ANY_SESSION, .parameters = wait_parameters, .answers = answers },
+      .session = ROUTE_ANY_SESSION, .parameters = wait_parameters, .answers = answers },
     { 0 },
 };

@@ -2,23 +2,23 @@
 
 /* What the routes of executions share. */
 
-#include "api/request.h"
+#include "api/private.h"
 #include "service/executions.h"
 
 enum { WAIT_MAXIMUM_MS = 3600 * 1000 };
 
 /* Finds the execution of the route; 404 is answered otherwise. */
-typedef void api_execution_fn(struct api_request *request, const struct found_execution *found);
-void api_find_execution(struct api_request *request, api_execution_fn *on_found);
+typedef void api_execution_fn(struct request *request, const struct found_execution *found);
+void api_find_execution(struct request *request, api_execution_fn *on_found);
 
-void execution_reply(struct api_request *request, int status, const struct found_execution *found);
+void execution_reply(struct request *request, int status, const struct found_execution *found);
 
 /* Answers with the execution when it has ended or the time is over (negative: never). */
-void execution_reply_when_ended(struct api_request *request, struct execution *execution,
-                                int status, int64_t wait_ms);
+void execution_reply_when_ended(struct request *request, struct execution *execution, int status,
+                                int64_t wait_ms);
 
 /* As live events: see executions_stream.c. With `cancels`, the client's leaving cancels it. */
-void execution_stream(struct api_request *request, struct execution *execution, bool cancels);
+void execution_stream(struct request *request, struct execution *execution, bool cancels);
 
 /* The body of a request as an execution_request; texts are borrowed from the body, the rest is
  * released by execution_body_fini(). */
@@ -31,8 +31,7 @@ struct execution_body {
     bool cancel_on_disconnect;
 };
 
-int execution_body_read(struct api_request *request, struct execution_body *body,
-                        struct error *err);
+int execution_body_read(struct request *request, struct execution_body *body, struct error *err);
 void execution_body_fini(struct execution_body *body);
 
 static inline void scoped_execution_body_fini(struct execution_body *body)
@@ -42,4 +41,4 @@ static inline void scoped_execution_body_fini(struct execution_body *body)
 
 enum { EXECUTION_FIELDS = 14 };
 extern const struct json_field execution_fields[EXECUTION_FIELDS];
-extern const struct api_extra execution_extras[];
+extern const struct route_extra execution_extras[];

@@ -15,33 +15,32 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/core.h"
-#include "core/metrics.h"
+#include "face/events.h"
 #include "service/cursor.h"
 #include "wire/base64.h"
-#include "wire/sse.h"
 
 #include <string.h>
 
-enum { PIECE_BYTES = 32 * 1024, HEARTBEAT_US = 15 * 1000 * 1000 };
+enum { PIECE_BYTES = 32 * 1024 };
 
 static const char *const stream_names[STREAM_COUNT] = { "stdout", "stderr" };
 
 struct event_stream {
-    struct api_request *request;
+    struct request *request;
     struct cursor cursor;
-    struct timer heartbeat;
+    struct event_answer answer;
     bool started;
     bool cancels;
 };
 
 static void stream_free(struct event_stream *events, bool vanished)
 {
-    timer_stop(&events->heartbeat);
+    event_answer_fini(&events->answer);
     cursor_close(&events->cursor, vanished);
     free(events);
 }
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     struct event_stream *events = request->state;
 
@@ -50,21 +49,13 @@ static void on_gone(struct api_request *request)
     stream_free(events, true);
 }
 
-static void send_event(struct event_stream *events, const char *name, struct buffer *data)
-{
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
-
-    if (sse_write(&text, NULL, name, data->data, data->length) == 0)
-        http_respond_write(events->request->exchange, text.data, text.length);
-}
-
 static void send_execution(struct event_stream *events, const char *name)
 {
-    scoped(buffer_fini) struct buffer data = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&data);
 
     execution_write_json(events->cursor.execution, &json, NULL, false);
-    send_event(events, name, &data);
+    event_answer_send(&events->answer, name, data.data, data.length);
 }
 
 /* --- bytes ----------------------------------------------------------------------------------- */
@@ -79,7 +70,7 @@ static void put_base64(struct json_writer *json, const uint8_t *bytes, size_t le
 static void send_bytes(struct event_stream *events, unsigned stream, const uint8_t *bytes,
                        size_t length)
 {
-    scoped(buffer_fini) struct buffer data = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer data = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&data);
 
     json_begin_object(&json, NULL);
@@ -89,7 +80,7 @@ static void send_bytes(struct event_stream *events, unsigned stream, const uint8
     else
         put_base64(&json, bytes, length);
     json_end_object(&json);
-    send_event(events, stream_names[stream], &data);
+    event_answer_send(&events->answer, stream_names[stream], data.data, data.length);
 }
 
 /* The stream goes on at `end`. */
@@ -103,7 +94,7 @@ static void send_gap(struct event_stream *events, unsigned stream, uint64_t end)
     json_put_int(&json, "start", (int64_t)events->cursor.offsets[stream]);
     json_put_int(&json, "end", (int64_t)end);
     json_end_object(&json);
-    send_event(events, "gap", &data);
+    event_answer_send(&events->answer, "gap", data.data, data.length);
     events->cursor.offsets[stream] = end;
 }
 
@@ -152,11 +143,6 @@ static bool send_next(struct event_stream *events)
     return is_sent;
 }
 
-static bool has_room(const struct event_stream *events)
-{
-    return http_respond_pending(events->request->exchange) < HTTP_HIGH_WATER;
-}
-
 /* What came and could not be kept. */
 static void send_last_gaps(struct event_stream *events)
 {
@@ -177,7 +163,7 @@ static void pump(struct event_stream *events)
         events->started = true;
         send_execution(events, "started");
     }
-    while (progress && has_room(events))
+    while (progress && event_answer_has_room(&events->answer))
         progress = send_next(events);
     cursor_advance(&events->cursor);
     if (progress || cursor_is_live(&events->cursor))
@@ -196,23 +182,13 @@ static void on_change(struct cursor *cursor)
 
 static void on_drain(struct http_exchange *exchange)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
 
     if (request->on_gone)
         pump(request->state);
 }
 
-static void on_heartbeat(struct timer *timer)
-{
-    struct event_stream *events = container_of(timer, struct event_stream, heartbeat);
-    struct http_exchange *exchange = events->request->exchange;
-
-    if (http_respond_pending(exchange) == 0)
-        http_respond_write(exchange, ":\n\n", 3);
-    timer_arm_in(&events->heartbeat, HEARTBEAT_US);
-}
-
-void execution_stream(struct api_request *request, struct execution *execution, bool cancels)
+void execution_stream(struct request *request, struct execution *execution, bool cancels)
 {
     struct event_stream *events = xnew(struct event_stream);
 
@@ -222,15 +198,13 @@ void execution_stream(struct api_request *request, struct execution *execution, 
     cursor_open(&events->cursor,
                 &(struct found_execution){ .core = request->core, .live = execution }, CURSOR_BOTH);
     cursor_follow(&events->cursor);
-    timer_init(&events->heartbeat, request->core->loop, on_heartbeat);
-    timer_arm_in(&events->heartbeat, HEARTBEAT_US);
     request->state = events;
     request->on_gone = on_gone;
 
-    metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_header(request->exchange, "X-Sandglass-Execution-Id",
                         execution_facts(execution)->id);
     http_respond_on_drain(request->exchange, on_drain);
-    api_stream_start(request);
+    event_answer_init(&events->answer, request);
+    event_answer_start(&events->answer);
     pump(events);
 }

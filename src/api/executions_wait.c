@@ -15,12 +15,12 @@ enum {
 };
 
 struct wait {
-    struct api_request *request;
+    struct request *request;
     struct condition condition;
     struct found_execution found; /* its record is valid only while the wait begins */
 };
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     struct wait *wait = request->state;
 
@@ -49,29 +49,28 @@ static void write_answer(const struct wait *wait, struct json_writer *json)
 static void on_over(struct condition *condition)
 {
     struct wait *wait = container_of(condition, struct wait, condition);
-    struct api_request *request = wait->request;
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct request *request = wait->request;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     write_answer(wait, &json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
     request->on_gone = NULL;
     on_gone(request);
 }
 
 /* --- what was asked -------------------------------------------------------------------------- */
 
-static int read_wish(const struct api_request *request, struct condition_wish *wish,
-                     struct error *err)
+static int read_wish(const struct request *request, struct condition_wish *wish, struct error *err)
 {
     uint64_t port = 0;
 
-    *wish = (struct condition_wish){ .text = api_parameter(request, "output"),
-                                     .stream = api_parameter(request, "stream"),
+    *wish = (struct condition_wish){ .text = request_parameter(request, "output"),
+                                     .stream = request_parameter(request, "stream"),
                                      .timeout_ms = TIMEOUT_DEFAULT_MS };
-    if (api_parameter_u64(request, "port", PORT_MAXIMUM, &port, err) < 0 ||
-        api_parameter_u64(request, "offset", INT64_MAX, &wish->offset, err) < 0 ||
-        api_parameter_ms(request, "timeout", WAIT_MAXIMUM_MS, &wish->timeout_ms, err) < 0)
+    if (request_parameter_u64(request, "port", PORT_MAXIMUM, &port, err) < 0 ||
+        request_parameter_u64(request, "offset", INT64_MAX, &wish->offset, err) < 0 ||
+        request_parameter_ms(request, "timeout", WAIT_MAXIMUM_MS, &wish->timeout_ms, err) < 0)
         return -1;
     wish->port = (unsigned)port;
     if (!wish->text == !wish->port)
@@ -85,14 +84,14 @@ static int read_wish(const struct api_request *request, struct condition_wish *w
     return 0;
 }
 
-static void on_found(struct api_request *request, const struct found_execution *found)
+static void on_found(struct request *request, const struct found_execution *found)
 {
     struct condition_wish wish;
     struct wait *wait;
     struct error err = { 0 };
 
     if (read_wish(request, &wish, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     wait = xnew(struct wait);
@@ -103,12 +102,12 @@ static void on_found(struct api_request *request, const struct found_execution *
     condition_start(&wait->condition, found, &wish, on_over);
 }
 
-static void get_wait(struct api_request *request)
+static void get_wait(struct request *request)
 {
     api_find_execution(request, on_found);
 }
 
-static const struct api_parameter wait_parameters[] = {
+static const struct route_parameter wait_parameters[] = {
     { "output", "string", "a text that the program writes" },
     { "stream", "string", "stdout or stderr: where the text is looked for; both by default" },
     { "offset", "integer", "the text is looked for from here on" },
@@ -117,7 +116,7 @@ static const struct api_parameter wait_parameters[] = {
     { 0 },
 };
 
-static const struct api_answer wait_answers[] = {
+static const struct route_answer wait_answers[] = {
     { 200, "{met, reason, stream, offset, waited_seconds, execution}; reason is timeout or ended "
            "when it is not met" },
     { 400, "a parameter is unknown or out of range" },
@@ -125,9 +124,9 @@ static const struct api_answer wait_answers[] = {
     { 0 },
 };
 
-const struct api_route api_wait_routes[] = {
+const struct route api_wait_routes[] = {
     { HTTP_GET, "/api/v1/sessions/{session}/executions/{execution}/wait", get_wait,
-      "Wait until an execution has written a text or a port is served", .session = API_ANY_SESSION,
-      .parameters = wait_parameters, .answers = wait_answers },
+      "Wait until an execution has written a text or a port is served",
+      .session = ROUTE_ANY_SESSION, .parameters = wait_parameters, .answers = wait_answers },
     { 0 },
 };

@@ -14,8 +14,7 @@
 
 /* --- out ------------------------------------------------------------------------------------- */
 
-static void put_range_header(struct api_request *request, uint64_t start, uint64_t end,
-                             uint64_t size)
+static void put_range_header(struct request *request, uint64_t start, uint64_t end, uint64_t size)
 {
     char text[80];
 
@@ -34,7 +33,7 @@ static void fail_range(struct file_call *call, uint64_t size)
     error_named(&err, ERR_INVALID, "range_not_satisfiable",
                 "the range lies outside of the file, which has %llu bytes",
                 (unsigned long long)size);
-    api_fail(call->request, &err);
+    request_fail(call->request, &err);
 }
 
 static void send_file(struct file_call *call, int status, uint64_t start, uint64_t end)
@@ -49,9 +48,9 @@ static void send_file(struct file_call *call, int status, uint64_t start, uint64
 }
 
 /* With If-Range the range is for one version only. */
-static bool range_applies(const struct api_request *request, const char *etag)
+static bool range_applies(const struct request *request, const char *etag)
 {
-    const char *version = api_header(request, "if-range");
+    const char *version = request_header(request, "if-range");
 
     return !version || str_equal(version, etag);
 }
@@ -59,8 +58,8 @@ static bool range_applies(const struct api_request *request, const char *etag)
 static void on_opened_for_reading(struct file_call *call)
 {
     const struct protocol_stat *stat = &call->operation.result.file.stat;
-    struct api_request *request = call->request;
-    const char *known = api_header(request, "if-none-match");
+    struct request *request = call->request;
+    const char *known = request_header(request, "if-none-match");
     uint64_t start = 0, end = stat->size;
     char etag[ETAG_SIZE];
     int range;
@@ -78,7 +77,7 @@ static void on_opened_for_reading(struct file_call *call)
         return;
     }
     range = range_applies(request, etag)
-                ? file_range(api_header(request, "range"), stat->size, &start, &end)
+                ? file_range(request_header(request, "range"), stat->size, &start, &end)
                 : 0;
     if (range < 0) {
         fail_range(call, stat->size);
@@ -96,7 +95,7 @@ static void start_get(struct file_call *call)
                  on_opened_for_reading);
 }
 
-static void get_file(struct api_request *request)
+static void get_file(struct request *request)
 {
     struct error err = { 0 };
     const char *path = file_path(request, &err);
@@ -104,7 +103,7 @@ static void get_file(struct api_request *request)
     if (path)
         file_call_begin(request, path, NULL, start_get);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- in -------------------------------------------------------------------------------------- */
@@ -117,7 +116,7 @@ static void on_committed(struct file_call *call)
     free(steal_ptr(&call->temporary));
     file_write_json(&json, NULL, call->path, strlen(call->path), &call->operation.result.file.stat);
     json_end_object(&json);
-    api_reply(call->request, 201, &text);
+    request_reply(call->request, 201, &text);
 }
 
 static void commit(struct file_call *call)
@@ -152,7 +151,7 @@ static void fail_upload(struct file_call *call, int number)
 
 static void on_upload_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct file_call *call = request->state;
 
     if (call->fd < 0)
@@ -176,9 +175,9 @@ static void on_opened_for_writing(struct file_call *call)
         http_exchange_stream_body(call->request->exchange, on_upload_data);
 }
 
-static int read_mode(const struct api_request *request, uint32_t *out_mode, struct error *err)
+static int read_mode(const struct request *request, uint32_t *out_mode, struct error *err)
 {
-    const char *text = api_parameter(request, "mode");
+    const char *text = request_parameter(request, "mode");
     unsigned mode = 0;
     int used = 0;
 
@@ -206,7 +205,7 @@ static void fail_precondition(struct file_call *call, const char *why)
     struct error err = { 0 };
 
     error_named(&err, ERR_CONFLICT, "precondition_failed", "%.200s %s", call->path, why);
-    api_fail(call->request, &err);
+    request_fail(call->request, &err);
 }
 
 /* If-Match: what is replaced is looked at now, and again when it is. */
@@ -216,7 +215,7 @@ static void on_stat_for_match(struct file_call *call)
     char etag[ETAG_SIZE];
 
     file_etag(stat, etag);
-    if (!file_etag_is_in(api_header(call->request, "if-match"), etag)) {
+    if (!file_etag_is_in(request_header(call->request, "if-match"), etag)) {
         fail_precondition(call, "has changed");
         return;
     }
@@ -261,14 +260,14 @@ static void look_before(struct file_call *call, file_call_fn *next,
 static void start_put(struct file_call *call)
 {
     const struct http_head *head = http_exchange_head(call->request->exchange);
-    const char *unless = api_header(call->request, "if-none-match");
+    const char *unless = request_header(call->request, "if-none-match");
     bool sync = false;
 
-    (void)api_parameter_bool(call->request, "fsync", &sync, NULL);
+    (void)request_parameter_bool(call->request, "fsync", &sync, NULL);
     call->flags = sync ? FILE_SYNC : 0;
     if (head->content_length > 0 && (uint64_t)head->content_length > largest_upload(call)) {
         file_call_fail(call, EFBIG, call->path);
-    } else if (api_header(call->request, "if-match")) {
+    } else if (request_header(call->request, "if-match")) {
         look_before(call, on_stat_for_match, on_nothing_to_match);
     } else if (unless && str_equal(unless, "*")) {
         call->flags |= FILE_NO_REPLACE;
@@ -278,7 +277,7 @@ static void start_put(struct file_call *call)
     }
 }
 
-static void put_file(struct api_request *request)
+static void put_file(struct request *request)
 {
     struct error err = { 0 };
     const char *path = file_path(request, &err);
@@ -286,17 +285,17 @@ static void put_file(struct api_request *request)
     bool sync;
 
     if (path && read_mode(request, &mode, &err) == 0 &&
-        api_parameter_bool(request, "fsync", &sync, &err) == 0)
+        request_parameter_bool(request, "fsync", &sync, &err) == 0)
         file_call_begin(request, path, NULL, start_put);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- remove ---------------------------------------------------------------------------------- */
 
 static void reply_done(struct file_call *call)
 {
-    api_reply_empty_object(call->request, 200);
+    request_reply_empty_object(call->request, 200);
 }
 
 static void start_delete(struct file_call *call)
@@ -304,22 +303,22 @@ static void start_delete(struct file_call *call)
     struct agent_file file = { .kind = FILE_REMOVE, .user = "", .path = call->path };
     bool recursive = false;
 
-    (void)api_parameter_bool(call->request, "recursive", &recursive, NULL);
+    (void)request_parameter_bool(call->request, "recursive", &recursive, NULL);
     if (recursive)
         file.flags = FILE_TREE;
     file_call_do(call, &file, reply_done);
 }
 
-static void delete_file(struct api_request *request)
+static void delete_file(struct request *request)
 {
     struct error err = { 0 };
     const char *path = file_path(request, &err);
     bool recursive;
 
-    if (path && api_parameter_bool(request, "recursive", &recursive, &err) == 0)
+    if (path && request_parameter_bool(request, "recursive", &recursive, &err) == 0)
         file_call_begin(request, path, NULL, start_delete);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- stat and list --------------------------------------------------------------------------- */
@@ -331,7 +330,7 @@ static void on_stat(struct file_call *call)
 
     file_write_json(&json, NULL, call->path, strlen(call->path), &call->operation.result.file.stat);
     json_end_object(&json);
-    api_reply(call->request, 200, &text);
+    request_reply(call->request, 200, &text);
 }
 
 static void start_stat(struct file_call *call)
@@ -339,22 +338,22 @@ static void start_stat(struct file_call *call)
     struct agent_file file = { .kind = FILE_STAT, .user = "", .path = call->path };
     bool follow = true;
 
-    (void)api_parameter_bool(call->request, "follow", &follow, NULL);
+    (void)request_parameter_bool(call->request, "follow", &follow, NULL);
     if (!follow)
         file.flags = FILE_NO_FOLLOW;
     file_call_do(call, &file, on_stat);
 }
 
-static void get_stat(struct api_request *request)
+static void get_stat(struct request *request)
 {
     struct error err = { 0 };
     const char *path = file_path(request, &err);
     bool follow;
 
-    if (path && api_parameter_bool(request, "follow", &follow, &err) == 0)
+    if (path && request_parameter_bool(request, "follow", &follow, &err) == 0)
         file_call_begin(request, path, NULL, start_stat);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 static void write_page(struct file_call *call, struct json_writer *json, const size_t *places,
@@ -363,8 +362,8 @@ static void write_page(struct file_call *call, struct json_writer *json, const s
     uint64_t limit = 10000, skip = 0;
     struct protocol_entry_view entry;
 
-    (void)api_parameter_u64(call->request, "limit", 100000, &limit, NULL);
-    (void)api_parameter_u64(call->request, "cursor", INT64_MAX, &skip, NULL);
+    (void)request_parameter_u64(call->request, "limit", 100000, &limit, NULL);
+    (void)request_parameter_u64(call->request, "cursor", INT64_MAX, &skip, NULL);
     json_begin_array(json, "entries");
     for (size_t i = skip < count ? (size_t)skip : count; i < count && i - skip < limit; i++) {
         size_t at = places[i];
@@ -383,7 +382,7 @@ static void write_page(struct file_call *call, struct json_writer *json, const s
 static void on_list(struct listing *listing)
 {
     struct file_call *call = container_of(listing, struct file_call, listing);
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     scoped(free) size_t *places = NULL;
     struct json_writer json = JSON_WRITER(&text);
     size_t count;
@@ -392,7 +391,7 @@ static void on_list(struct listing *listing)
         if (listing->sys_errno)
             file_call_fail(call, listing->sys_errno, call->path);
         else
-            api_fail(call->request, &listing->err);
+            request_fail(call->request, &listing->err);
         return;
     }
     places = listing_sort(listing, &count);
@@ -400,29 +399,29 @@ static void on_list(struct listing *listing)
     write_page(call, &json, places, count);
     json_put_bool(&json, "truncated", listing_cut(listing) != 0);
     json_end_object(&json);
-    api_reply(call->request, 200, &text);
+    request_reply(call->request, 200, &text);
 }
 
 static void start_list(struct file_call *call)
 {
     uint64_t depth = 1;
 
-    (void)api_parameter_u64(call->request, "depth", PROTOCOL_MAX_DEPTH, &depth, NULL);
+    (void)request_parameter_u64(call->request, "depth", PROTOCOL_MAX_DEPTH, &depth, NULL);
     listing_start(&call->listing, call->request->core->loop, call->hold.agent, "", call->path,
                   (unsigned)depth, on_list);
 }
 
-static void get_list(struct api_request *request)
+static void get_list(struct request *request)
 {
-    const char *path = api_parameter(request, "path");
+    const char *path = request_parameter(request, "path");
     uint64_t number;
     struct error err = { 0 };
 
     if ((path && !file_path(request, &err)) ||
-        api_parameter_u64(request, "depth", PROTOCOL_MAX_DEPTH, &number, &err) < 0 ||
-        api_parameter_u64(request, "limit", 100000, &number, &err) < 0 ||
-        api_parameter_u64(request, "cursor", INT64_MAX, &number, &err) < 0)
-        api_fail(request, &err);
+        request_parameter_u64(request, "depth", PROTOCOL_MAX_DEPTH, &number, &err) < 0 ||
+        request_parameter_u64(request, "limit", 100000, &number, &err) < 0 ||
+        request_parameter_u64(request, "cursor", INT64_MAX, &number, &err) < 0)
+        request_fail(request, &err);
     else
         file_call_begin(request, path ? path : ".", NULL, start_list);
 }
@@ -461,13 +460,13 @@ static int check_path(const char *field, const char *path, struct error *err)
     return error_named(err, ERR_INVALID, "invalid_field", "%s must not be empty", field);
 }
 
-static void post_mkdir(struct api_request *request)
+static void post_mkdir(struct request *request)
 {
     struct path_body body = { 0 };
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0 || check_path("path", body.path, &err) < 0)
-        api_fail(request, &err);
+    if (request_decode(request, &body, &err) < 0 || check_path("path", body.path, &err) < 0)
+        request_fail(request, &err);
     else
         file_call_begin(request, body.path, NULL, start_mkdir);
 }
@@ -485,45 +484,45 @@ static void start_move(struct file_call *call)
                  reply_done);
 }
 
-static void post_move(struct api_request *request)
+static void post_move(struct request *request)
 {
     struct path_body body = { 0 };
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0 || check_path("from", body.from, &err) < 0 ||
+    if (request_decode(request, &body, &err) < 0 || check_path("from", body.from, &err) < 0 ||
         check_path("to", body.to, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         file_call_begin(request, body.from, body.to, start_move);
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static const struct api_parameter get_parameters[] = {
+static const struct route_parameter get_parameters[] = {
     { "path", "string", "of the file; relative ones begin in the workspace" },
     { 0 },
 };
 
-static const struct api_parameter put_parameters[] = {
+static const struct route_parameter put_parameters[] = {
     { "path", "string", "of the file; relative ones begin in the workspace" },
     { "mode", "string", "octal permissions; by default those of the file it replaces, or 0644" },
     { "fsync", "boolean", "1: on the disk before it is answered" },
     { 0 },
 };
 
-static const struct api_parameter delete_parameters[] = {
+static const struct route_parameter delete_parameters[] = {
     { "path", "string", "of the file; relative ones begin in the workspace" },
     { "recursive", "boolean", "a directory with all that is in it" },
     { 0 },
 };
 
-static const struct api_parameter stat_parameters[] = {
+static const struct route_parameter stat_parameters[] = {
     { "path", "string", "of the file; relative ones begin in the workspace" },
     { "follow", "boolean", "0: of a symbolic link itself" },
     { 0 },
 };
 
-static const struct api_parameter list_parameters[] = {
+static const struct route_parameter list_parameters[] = {
     { "path", "string", "of the directory; the workspace by default" },
     { "depth", "integer", "1 (default) is the directory's own entries" },
     { "limit", "integer", "at most this many entries, 10000 by default" },
@@ -531,7 +530,7 @@ static const struct api_parameter list_parameters[] = {
     { 0 },
 };
 
-static const struct api_answer get_answers[] = {
+static const struct route_answer get_answers[] = {
     { 200, "the bytes of the file, with its ETag" },
     { 206, "the Range that was asked for" },
     { 304, "If-None-Match names what it is" },
@@ -541,7 +540,7 @@ static const struct api_answer get_answers[] = {
     { 0 },
 };
 
-static const struct api_answer put_answers[] = {
+static const struct route_answer put_answers[] = {
     { 201, "the file is there, whole" },
     { 404, "session_not_found, not_a_directory" },
     { 409, "is_a_directory, file_exists" },
@@ -551,7 +550,7 @@ static const struct api_answer put_answers[] = {
     { 0 },
 };
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "done, or what it says" },
     { 403, "permission_denied" },
     { 404, "session_not_found, file_not_found" },
@@ -561,23 +560,23 @@ static const struct api_answer answers[] = {
 
 #define FILES "/api/v1/sessions/{session}/files"
 
-const struct api_route api_file_routes[] = {
-    { HTTP_GET, FILES, get_file, "A file", .session = API_LIVE_SESSION,
+const struct route api_file_routes[] = {
+    { HTTP_GET, FILES, get_file, "A file", .session = ROUTE_LIVE_SESSION,
       .parameters = get_parameters, .answers = get_answers },
     { HTTP_PUT, FILES, put_file, "Write a file: parents are made, and it is replaced at once",
-      .body = API_BYTES_BODY, .session = API_LIVE_SESSION, .parameters = put_parameters,
+      .body = ROUTE_BYTES_BODY, .session = ROUTE_LIVE_SESSION, .parameters = put_parameters,
       .answers = put_answers },
-    { HTTP_DELETE, FILES, delete_file, "Remove a file", .session = API_LIVE_SESSION,
+    { HTTP_DELETE, FILES, delete_file, "Remove a file", .session = ROUTE_LIVE_SESSION,
       .parameters = delete_parameters, .answers = answers },
-    { HTTP_GET, FILES "/stat", get_stat, "What a path is", .session = API_LIVE_SESSION,
+    { HTTP_GET, FILES "/stat", get_stat, "What a path is", .session = ROUTE_LIVE_SESSION,
       .parameters = stat_parameters, .answers = answers },
-    { HTTP_GET, FILES "/list", get_list, "What is in a directory", .session = API_LIVE_SESSION,
+    { HTTP_GET, FILES "/list", get_list, "What is in a directory", .session = ROUTE_LIVE_SESSION,
       .parameters = list_parameters, .answers = answers },
     { HTTP_POST, FILES "/mkdir", post_mkdir, "Make a directory and its parents",
-      .body = API_JSON_BODY, .session = API_LIVE_SESSION, .fields = mkdir_fields,
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = mkdir_fields,
       .field_count = ARRAY_LENGTH(mkdir_fields), .answers = answers },
-    { HTTP_POST, FILES "/move", post_move, "Move a file or directory", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .fields = move_fields, .field_count = ARRAY_LENGTH(move_fields),
-      .answers = answers },
+    { HTTP_POST, FILES "/move", post_move, "Move a file or directory", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .fields = move_fields,
+      .field_count = ARRAY_LENGTH(move_fields), .answers = answers },
     { 0 },
 };

@@ -8,7 +8,7 @@
 #include "agent/agent.h"
 #include "agent/files.h"
 #include "agent/listing.h"
-#include "api/request.h"
+#include "api/private.h"
 
 struct file_call;
 typedef void file_call_fn(struct file_call *call);
@@ -16,7 +16,7 @@ typedef void file_call_fn(struct file_call *call);
 /* One request about files: a use of the session, and one operation of init after another. It goes
  * when the exchange is over. */
 struct file_call {
-    struct api_request *request;
+    struct request *request;
     struct session_hold hold;
     bool in_use;
     struct agent_request operation;
@@ -39,7 +39,7 @@ struct file_call {
 };
 
 /* Begins: `start` is called when the sandbox is there. */
-void file_call_begin(struct api_request *request, const char *path, const char *second,
+void file_call_begin(struct request *request, const char *path, const char *second,
                      file_call_fn *start);
 
 /* One operation on call->path; failure is answered, success goes on with `next`. */
@@ -52,7 +52,7 @@ void file_write_json(struct json_writer *json, const char *key, const char *path
                      size_t path_length, const struct protocol_stat *stat);
 
 /* The path that the query names; NULL with an error. */
-const char *file_path(const struct api_request *request, struct error *err);
+const char *file_path(const struct request *request, struct error *err);
 
 /* A bytes=START-END header for a file of `size`: 1 when there is one range, 0 when the whole file
  * is meant, -1 when it lies outside. */

@@ -79,9 +79,9 @@ void file_write_entry(struct json_writer *json, const struct protocol_entry_view
     json_end_object(json);
 }
 
-const char *file_path(const struct api_request *request, struct error *err)
+const char *file_path(const struct request *request, struct error *err)
 {
-    const char *path = api_parameter(request, "path");
+    const char *path = request_parameter(request, "path");
 
     if (!str_is_empty(path) && strlen(path) < PROTOCOL_MAX_PATH)
         return path;
@@ -150,7 +150,7 @@ static void abandon_upload(struct file_call *call)
     agent_cancel(&call->operation);
 }
 
-static void file_call_free(struct api_request *request)
+static void file_call_free(struct request *request)
 {
     struct file_call *call = request->state;
 
@@ -177,7 +177,7 @@ static void on_ready(struct session_hold *hold)
     }
     if (!hold->err.code)
         error_named(&hold->err, ERR_BACKEND, "backend", "the sandbox cannot be reached");
-    api_fail(call->request, &hold->err);
+    request_fail(call->request, &hold->err);
 }
 
 static void on_lost(struct session_hold *hold)
@@ -194,10 +194,10 @@ static void on_lost(struct session_hold *hold)
     end_reason_text(&hold->lost, reason);
     error_named(&err, ERR_BACKEND, "sandbox_lost", "the sandbox went away meanwhile: %s", reason);
     err.retryable = true;
-    api_fail(call->request, &err);
+    request_fail(call->request, &err);
 }
 
-void file_call_begin(struct api_request *request, const char *path, const char *second,
+void file_call_begin(struct request *request, const char *path, const char *second,
                      file_call_fn *start)
 {
     struct file_call *call = xnew(struct file_call);
@@ -218,7 +218,7 @@ void file_call_fail(struct file_call *call, int number, const char *path)
     struct error err = { 0 };
 
     file_error(&err, number, path);
-    api_fail(call->request, &err);
+    request_fail(call->request, &err);
 }
 
 static void on_done(struct agent_request *operation)
@@ -233,7 +233,7 @@ static void on_done(struct agent_request *operation)
     else if (operation->sys_errno)
         file_call_fail(call, operation->sys_errno, call->path);
     else
-        api_fail(call->request, &operation->err);
+        request_fail(call->request, &operation->err);
 }
 
 void file_call_do(struct file_call *call, const struct agent_file *file, file_call_fn *next)

@@ -88,11 +88,11 @@ static void fail_count(struct file_call *call, size_t count)
     error_hint(&err, count ? "give more of the text around it, or replace_all"
                            : "read the file again: spaces and line ends count");
     json_begin_object(&json, NULL);
-    api_write_error(&json, "error", &err);
+    request_write_error(&json, "error", &err);
     json_put_int(&json, "count", (int64_t)count);
     json_end_object(&json);
     json_end_object(&json);
-    api_reply(call->request, 409, &text);
+    request_reply(call->request, 409, &text);
 }
 
 /* --- the steps -------------------------------------------------------------------------------- */
@@ -105,13 +105,13 @@ static void on_committed(struct file_writer *writer)
     struct json_writer json = JSON_WRITER(&text);
 
     if (writer->err.code) {
-        api_fail(call->request, &writer->err);
+        request_fail(call->request, &writer->err);
         return;
     }
     file_write_json(&json, NULL, call->path, strlen(call->path), &writer->stat);
     json_put_int(&json, "replacements", (int64_t)edit->count);
     json_end_object(&json);
-    api_reply(call->request, 200, &text);
+    request_reply(call->request, 200, &text);
 }
 
 static void on_opened(struct file_writer *writer)
@@ -120,7 +120,7 @@ static void on_opened(struct file_writer *writer)
     struct protocol_version expected = file_version(&edit->reader.stat);
 
     if (writer->err.code || write_replaced(edit) < 0)
-        api_fail(edit->call->request, &writer->err);
+        request_fail(edit->call->request, &writer->err);
     else
         file_writer_commit(writer, FILE_EXPECT, &expected, on_committed);
 }
@@ -131,7 +131,7 @@ static void on_read(struct file_reader *reader)
     struct file_call *call = edit->call;
 
     if (reader->err.code) {
-        api_fail(call->request, &reader->err);
+        request_fail(call->request, &reader->err);
         return;
     }
     edit->count = count_matches(&reader->content, edit->body.old);
@@ -145,7 +145,7 @@ static void start_edit(struct file_call *call)
 {
     struct edit *edit = xnew(struct edit);
 
-    (void)api_decode(call->request, &edit->body, NULL);
+    (void)request_decode(call->request, &edit->body, NULL);
     edit->call = call;
     call->extra = edit;
     call->release = release;
@@ -162,18 +162,18 @@ static int check_body(const struct edit_body *body, struct error *err)
     return 0;
 }
 
-static void post_edit(struct api_request *request)
+static void post_edit(struct request *request)
 {
     struct edit_body body = { 0 };
     struct error err = { 0 };
 
-    if (api_decode(request, &body, &err) < 0 || check_body(&body, &err) < 0)
-        api_fail(request, &err);
+    if (request_decode(request, &body, &err) < 0 || check_body(&body, &err) < 0)
+        request_fail(request, &err);
     else
         file_call_begin(request, body.path, NULL, start_edit);
 }
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "the file as it is now, and replacements" },
     { 404, "session_not_found, file_not_found" },
     { 409, "match_count: error.count says how often the text is there; is_a_directory, is_a_link" },
@@ -182,10 +182,10 @@ static const struct api_answer answers[] = {
     { 0 },
 };
 
-const struct api_route api_edit_routes[] = {
+const struct route api_edit_routes[] = {
     { HTTP_POST, "/api/v1/sessions/{session}/files/edit", post_edit,
-      "Replace a text that a file has exactly once", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .fields = fields, .field_count = ARRAY_LENGTH(fields),
+      "Replace a text that a file has exactly once", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .fields = fields, .field_count = ARRAY_LENGTH(fields),
       .answers = answers },
     { 0 },
 };

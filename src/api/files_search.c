@@ -19,17 +19,17 @@ enum {
 
 /* --- both ------------------------------------------------------------------------------------- */
 
-static bool is_on(const struct api_request *request, const char *name)
+static bool is_on(const struct request *request, const char *name)
 {
     bool value = false;
 
-    (void)api_parameter_bool(request, name, &value, NULL);
+    (void)request_parameter_bool(request, name, &value, NULL);
     return value;
 }
 
-static uint64_t number_or(const struct api_request *request, const char *name, uint64_t fallback)
+static uint64_t number_or(const struct request *request, const char *name, uint64_t fallback)
 {
-    (void)api_parameter_u64(request, name, INT32_MAX, &fallback, NULL);
+    (void)request_parameter_u64(request, name, INT32_MAX, &fallback, NULL);
     return fallback;
 }
 
@@ -41,15 +41,15 @@ static void fail_search(struct file_call *call)
         file_call_fail(call, listing->sys_errno,
                        listing->sys_errno == EBADMSG ? call->second : call->path);
     else
-        api_fail(call->request, &listing->err);
+        request_fail(call->request, &listing->err);
 }
 
 /* The path and pattern of the query, checked; NULL with an error. */
-static const char *read_pattern(const struct api_request *request, uint64_t limit,
+static const char *read_pattern(const struct request *request, uint64_t limit,
                                 const char **out_path, struct error *err)
 {
-    const char *pattern = api_parameter(request, "pattern");
-    const char *path = api_parameter(request, "path");
+    const char *pattern = request_parameter(request, "pattern");
+    const char *path = request_parameter(request, "path");
     uint64_t number = 1;
 
     if (str_is_empty(pattern) || strlen(pattern) >= PROTOCOL_MAX_PATH) {
@@ -59,7 +59,7 @@ static const char *read_pattern(const struct api_request *request, uint64_t limi
     }
     if (path && !file_path(request, err))
         return NULL;
-    if (api_parameter_u64(request, "limit", limit, &number, err) < 0)
+    if (request_parameter_u64(request, "limit", limit, &number, err) < 0)
         return NULL;
     if (number == 0) {
         error_named(err, ERR_INVALID, "invalid_parameter", "parameter limit must not be 0");
@@ -69,13 +69,13 @@ static const char *read_pattern(const struct api_request *request, uint64_t limi
     return pattern;
 }
 
-static int check_switches(const struct api_request *request, const char *const *names,
+static int check_switches(const struct request *request, const char *const *names,
                           struct error *err)
 {
     bool value;
 
     for (; *names; names++)
-        if (api_parameter_bool(request, *names, &value, err) < 0)
+        if (request_parameter_bool(request, *names, &value, err) < 0)
             return -1;
     return 0;
 }
@@ -103,7 +103,7 @@ static bool is_overfull(const struct listing *listing)
 static void on_globbed(struct listing *listing)
 {
     struct file_call *call = container_of(listing, struct file_call, listing);
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     scoped(free) size_t *places = NULL;
     struct json_writer json = JSON_WRITER(&text);
     uint64_t limit = number_or(call->request, "limit", GLOB_DEFAULT);
@@ -127,7 +127,7 @@ static void on_globbed(struct listing *listing)
     json_put_bool(&json, "truncated",
                   count > limit || is_overfull(listing) || listing_cut(listing) != 0);
     json_end_object(&json);
-    api_reply(call->request, 200, &text);
+    request_reply(call->request, 200, &text);
 }
 
 static void start_glob(struct file_call *call)
@@ -145,7 +145,7 @@ static void start_glob(struct file_call *call)
                        on_globbed);
 }
 
-static void get_glob(struct api_request *request)
+static void get_glob(struct request *request)
 {
     static const char *const switches[] = { "hidden", NULL };
     struct error err = { 0 };
@@ -156,7 +156,7 @@ static void get_glob(struct api_request *request)
         check_glob("pattern", pattern, &err) == 0)
         file_call_begin(request, path, pattern, start_glob);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- grep ------------------------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static void fail_expression(struct file_call *call, const struct protocol_note_v
     error_named(&err, ERR_INVALID, "invalid_pattern", "the expression is malformed: %.*s",
                 (int)last->fixed.text_length, last->text);
     error_hint(&err, "it is a POSIX extended regular expression; fixed=1 takes it as plain text");
-    api_fail(call->request, &err);
+    request_fail(call->request, &err);
 }
 
 static void write_lines(const struct listing *listing, struct json_writer *json)
@@ -212,7 +212,7 @@ static void write_lines(const struct listing *listing, struct json_writer *json)
 static void on_searched(struct listing *listing)
 {
     struct file_call *call = container_of(listing, struct file_call, listing);
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     struct protocol_note_view last;
     struct error err = { 0 };
@@ -224,7 +224,7 @@ static void on_searched(struct listing *listing)
     if (listing->err.code) { /* the search has a bound on its time, and ends without a last word */
         error_named(&err, ERR_TIMEOUT, "search_too_expensive", "the search took too long");
         error_hint(&err, "search fewer files (path, glob) or with a simpler expression");
-        api_fail(call->request, &err);
+        request_fail(call->request, &err);
         return;
     }
     last = last_note(listing);
@@ -238,18 +238,18 @@ static void on_searched(struct listing *listing)
     json_put_int(&json, "files_skipped", (int64_t)last.fixed.amount);
     json_put_bool(&json, "truncated", last.fixed.flags & NOTE_CUT);
     json_end_object(&json);
-    api_reply(call->request, 200, &text);
+    request_reply(call->request, 200, &text);
 }
 
 static void start_grep(struct file_call *call)
 {
-    const struct api_request *request = call->request;
+    const struct request *request = call->request;
     struct agent_file file = {
         .kind = FILE_GREP,
         .user = "",
         .path = call->path,
         .second = call->second,
-        .third = api_parameter(request, "glob"),
+        .third = request_parameter(request, "glob"),
         .flags = (is_on(request, "hidden") ? FILE_HIDDEN : 0) |
                  (is_on(request, "fixed") ? FILE_FIXED : 0) |
                  (is_on(request, "ignore_case") ? FILE_IGNORE_CASE : 0),
@@ -260,26 +260,26 @@ static void start_grep(struct file_call *call)
     listing_start_file(&call->listing, request->core->loop, call->hold.agent, &file, on_searched);
 }
 
-static void get_grep(struct api_request *request)
+static void get_grep(struct request *request)
 {
     static const char *const switches[] = { "hidden", "fixed", "ignore_case", NULL };
     struct error err = { 0 };
     const char *path;
     const char *pattern = read_pattern(request, GREP_LIMIT, &path, &err);
-    const char *glob = api_parameter(request, "glob");
+    const char *glob = request_parameter(request, "glob");
     uint64_t context;
 
     if (pattern && check_switches(request, switches, &err) == 0 &&
-        api_parameter_u64(request, "context", PROTOCOL_MAX_CONTEXT, &context, &err) == 0 &&
+        request_parameter_u64(request, "context", PROTOCOL_MAX_CONTEXT, &context, &err) == 0 &&
         (!glob || check_glob("glob", glob, &err) == 0))
         file_call_begin(request, path, pattern, start_grep);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static const struct api_parameter glob_parameters[] = {
+static const struct route_parameter glob_parameters[] = {
     { "pattern", "string", "relative to path: *, ?, [a-z] inside a name, ** for any directories" },
     { "path", "string", "where to begin; the workspace by default" },
     { "limit", "integer", "entries, 1000 by default, 10000 at most" },
@@ -287,7 +287,7 @@ static const struct api_parameter glob_parameters[] = {
     { 0 },
 };
 
-static const struct api_parameter grep_parameters[] = {
+static const struct route_parameter grep_parameters[] = {
     { "pattern", "string", "a POSIX extended regular expression" },
     { "path", "string", "the directory to search; the workspace by default" },
     { "glob", "string", "only files whose path matches; without a slash: whose name matches" },
@@ -299,14 +299,14 @@ static const struct api_parameter grep_parameters[] = {
     { 0 },
 };
 
-static const struct api_answer glob_answers[] = {
+static const struct route_answer glob_answers[] = {
     { 200, "{entries, truncated}, sorted by path" },
     { 400, "invalid_pattern" },
     { 404, "session_not_found, file_not_found, not_a_directory" },
     { 0 },
 };
 
-static const struct api_answer grep_answers[] = {
+static const struct route_answer grep_answers[] = {
     { 200, "{lines:[{path, line, text, match, cut?}], matches, files_skipped, truncated}" },
     { 400, "invalid_pattern" },
     { 404, "session_not_found, file_not_found, not_a_directory" },
@@ -316,10 +316,10 @@ static const struct api_answer grep_answers[] = {
 
 #define FILES "/api/v1/sessions/{session}/files"
 
-const struct api_route api_search_routes[] = {
+const struct route api_search_routes[] = {
     { HTTP_GET, FILES "/glob", get_glob, "Files by a pattern of their paths",
-      .session = API_LIVE_SESSION, .parameters = glob_parameters, .answers = glob_answers },
+      .session = ROUTE_LIVE_SESSION, .parameters = glob_parameters, .answers = glob_answers },
     { HTTP_GET, FILES "/grep", get_grep, "Lines of files that match an expression",
-      .session = API_LIVE_SESSION, .parameters = grep_parameters, .answers = grep_answers },
+      .session = ROUTE_LIVE_SESSION, .parameters = grep_parameters, .answers = grep_answers },
     { 0 },
 };

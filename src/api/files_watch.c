@@ -5,8 +5,9 @@
 
 #include "api/files.h"
 #include "base/alloc.h"
-#include "core/metrics.h"
+#include "core/core.h"
 #include "core/sandbox/sandbox.h"
+#include "face/events.h"
 #include "wire/sse.h"
 
 #include <errno.h>
@@ -15,20 +16,20 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-enum { PIECE = 32 * 1024, HEARTBEAT_US = 15 * 1000 * 1000 };
+enum { PIECE = 32 * 1024 };
 
 struct watch {
     struct file_call *call;
     struct io_watch pipe; /* its fd is owned; -1 without */
     struct buffer bytes;
-    struct timer heartbeat;
+    struct event_answer answer;
 };
 
 static void release(struct file_call *call)
 {
     struct watch *watch = call->extra;
 
-    timer_stop(&watch->heartbeat);
+    event_answer_fini(&watch->answer);
     io_watch_stop(&watch->pipe);
     fd_close(watch->pipe.fd);
     buffer_fini(&watch->bytes);
@@ -97,7 +98,7 @@ static bool take_notes(struct watch *watch)
 /* How the session or its sandbox ended, as far as it is known by now. */
 static void send_end(struct watch *watch)
 {
-    const struct api_request *request = watch->call->request;
+    const struct request *request = watch->call->request;
     const struct session *session = map_get(&request->core->sessions_by_id, request->session_id);
     const struct end_reason *why = !session ? NULL
                                    : session_end_reason(session)->kind != END_NONE
@@ -128,7 +129,7 @@ static void on_notes(struct io_watch *pipe, unsigned events UNUSED)
         buffer_advance(&watch->bytes, (size_t)count);
     if (count <= 0 || !take_notes(watch)) {
         io_watch_stop(pipe);
-        timer_stop(&watch->heartbeat);
+        event_answer_fini(&watch->answer);
         send_end(watch);
         http_respond_end(exchange);
         return;
@@ -139,45 +140,33 @@ static void on_notes(struct io_watch *pipe, unsigned events UNUSED)
 
 static void on_drain(struct http_exchange *exchange)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct file_call *call = request->state;
     struct watch *watch = call->extra;
 
     io_watch_start(&watch->pipe, request->core->loop, watch->pipe.fd, IO_READ, on_notes);
 }
 
-static void on_heartbeat(struct timer *timer)
-{
-    struct watch *watch = container_of(timer, struct watch, heartbeat);
-    struct http_exchange *exchange = watch->call->request->exchange;
-
-    if (http_respond_pending(exchange) == 0)
-        http_respond_write(exchange, ":\n\n", 3);
-    timer_arm_in(&watch->heartbeat, HEARTBEAT_US);
-}
-
 static void on_opened(struct file_call *call)
 {
-    struct api_request *request = call->request;
+    struct request *request = call->request;
     struct watch *watch = xnew(struct watch);
 
     watch->call = call;
     watch->bytes = BUFFER_INIT(4 * PIECE);
     watch->pipe.fd = call->operation.result.file.fd;
-    timer_init(&watch->heartbeat, request->core->loop, on_heartbeat);
+    event_answer_init(&watch->answer, request);
     call->extra = watch;
     call->release = release;
     session_hold_end(&call->hold);
     call->in_use = false;
 
-    metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_on_drain(request->exchange, on_drain);
-    api_stream_start(request);
+    event_answer_start(&watch->answer);
     if (request->is_head) {
-        http_respond_end(request->exchange);
+        event_answer_end(&watch->answer);
         return;
     }
-    timer_arm_in(&watch->heartbeat, HEARTBEAT_US);
     io_watch_start(&watch->pipe, request->core->loop, watch->pipe.fd, IO_READ, on_notes);
 }
 
@@ -186,32 +175,32 @@ static void start_watch(struct file_call *call)
     struct agent_file file = { .kind = FILE_WATCH, .user = "", .path = call->path };
     bool recursive = false;
 
-    (void)api_parameter_bool(call->request, "recursive", &recursive, NULL);
+    (void)request_parameter_bool(call->request, "recursive", &recursive, NULL);
     if (recursive)
         file.flags = FILE_RECURSIVE;
     file_call_do(call, &file, on_opened);
 }
 
-static void get_watch(struct api_request *request)
+static void get_watch(struct request *request)
 {
-    const char *path = api_parameter(request, "path");
+    const char *path = request_parameter(request, "path");
     struct error err = { 0 };
     bool recursive;
 
     if ((path && !file_path(request, &err)) ||
-        api_parameter_bool(request, "recursive", &recursive, &err) < 0)
-        api_fail(request, &err);
+        request_parameter_bool(request, "recursive", &recursive, &err) < 0)
+        request_fail(request, &err);
     else
         file_call_begin(request, path ? path : ".", NULL, start_watch);
 }
 
-static const struct api_parameter parameters[] = {
+static const struct route_parameter parameters[] = {
     { "path", "string", "of the directory; the workspace by default" },
     { "recursive", "boolean", "1: the directories inside too, 1024 at most" },
     { 0 },
 };
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "text/event-stream: watching, then created, modified, written, deleted, moved_from, "
            "moved_to, attributes, overflow; end with the reason" },
     { 404, "session_not_found, file_not_found, not_a_directory" },
@@ -219,9 +208,9 @@ static const struct api_answer answers[] = {
     { 0 },
 };
 
-const struct api_route api_watch_routes[] = {
+const struct route api_watch_routes[] = {
     { HTTP_GET, "/api/v1/sessions/{session}/files/watch", get_watch,
-      "Changes of files, as they happen", .session = API_LIVE_SESSION, .parameters = parameters,
+      "Changes of files, as they happen", .session = ROUTE_LIVE_SESSION, .parameters = parameters,
       .answers = answers },
     { 0 },
 };

@@ -8,7 +8,7 @@
  */
 
 #include "service/history.h"
-#include "api/request.h"
+#include "api/private.h"
 #include "base/alloc.h"
 #include "base/mask.h"
 #include "base/str.h"
@@ -34,8 +34,8 @@ struct entry {
 };
 
 struct history {
-    struct api_request *request; /* NULL when the client has left */
-    struct api *api;             /* borrowed */
+    struct request *request; /* NULL when the client has left */
+    struct core *core;       /* borrowed */
     struct past_session past;
     struct event_page page;
     struct execution_search search;
@@ -74,7 +74,7 @@ static void history_free(struct history *history)
     free(history);
 }
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     struct history *history = request->state;
 
@@ -92,7 +92,7 @@ static void finish(struct history *history)
 
 static void fail(struct history *history, const struct error *err)
 {
-    struct api_request *request = history->request;
+    struct request *request = history->request;
     bool is_lines = history->is_lines;
     struct error failure = *err;
 
@@ -100,7 +100,7 @@ static void fail(struct history *history, const struct error *err)
     if (is_lines)
         http_exchange_abort(request->exchange); /* an answer that is cut off does not look whole */
     else
-        api_fail(request, &failure);
+        request_fail(request, &failure);
 }
 
 /* Whether to go on with what the store has answered. */
@@ -152,8 +152,8 @@ static void on_execution(struct execution_search *search, const struct found_exe
     struct history *history = container_of(search, struct history, search);
 
     if (history->request)
-        past_session_write_execution(&history->past, history->api->parts.core, found->record,
-                                     &history->json, "execution", history->with_output);
+        past_session_write_execution(&history->past, history->core, found->record, &history->json,
+                                     "execution", history->with_output);
 }
 
 static void on_execution_done(struct execution_search *search)
@@ -178,7 +178,7 @@ static bool write_entry(struct history *history)
         history->is_reading = true;
         history->search =
             (struct execution_search){ .on_found = on_execution, .done = on_execution_done };
-        execution_search_start(&history->search, history->api->parts.core, history->session_id,
+        execution_search_start(&history->search, history->core, history->session_id,
                                entry->execution_id, NULL);
         return false;
     }
@@ -234,7 +234,7 @@ static void read_page(struct history *history)
                                          .after = history->after,
                                          .limit = (uint32_t)history->limit,
                                          .limit_bytes = PAGE_BYTES };
-    event_page_read(&history->page, history->api->parts.core);
+    event_page_read(&history->page, history->core);
 }
 
 static void end_document(struct history *history)
@@ -247,7 +247,7 @@ static void end_document(struct history *history)
     json_end_array(json);
     json_put_text(json, "next_cursor", history->has_more ? cursor : NULL);
     json_end_object(json);
-    api_reply(history->request, 200, &history->text);
+    request_reply(history->request, 200, &history->text);
     finish(history);
 }
 
@@ -286,7 +286,7 @@ static void go_on(struct history *history)
 
 static void on_drain(struct http_exchange *exchange)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct history *history = request->state;
 
     if (request->on_gone && history->is_waiting)
@@ -297,7 +297,7 @@ static void on_drain(struct http_exchange *exchange)
 
 static void start_lines(struct history *history)
 {
-    struct api_request *request = history->request;
+    struct request *request = history->request;
 
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_on_drain(request->exchange, on_drain);
@@ -331,18 +331,18 @@ static void on_session(struct past_session *past)
         start(history);
 }
 
-static bool wants_lines(const struct api_request *request)
+static bool wants_lines(const struct request *request)
 {
-    const char *accept = api_header(request, "accept");
-    const char *format = api_parameter(request, "format");
+    const char *accept = request_header(request, "accept");
+    const char *format = request_parameter(request, "format");
 
     return format ? str_equal(format, "jsonl") : accept && strstr(accept, "application/x-ndjson");
 }
 
-static int read_parameters(const struct api_request *request, struct history *history,
+static int read_parameters(const struct request *request, struct history *history,
                            struct error *err)
 {
-    const char *format = api_parameter(request, "format");
+    const char *format = request_parameter(request, "format");
 
     history->is_lines = wants_lines(request);
     history->limit = history->is_lines ? PAGE_OF_LINES : PAGE_DEFAULT;
@@ -350,12 +350,12 @@ static int read_parameters(const struct api_request *request, struct history *hi
     if (format && !str_equal(format, "json") && !str_equal(format, "jsonl"))
         return error_named(err, ERR_INVALID, "invalid_parameter",
                            "parameter format must be json or jsonl");
-    if (history->is_lines && api_parameter(request, "limit"))
+    if (history->is_lines && request_parameter(request, "limit"))
         return error_named(err, ERR_INVALID, "invalid_parameter",
                            "parameter limit is for pages; JSON lines are all there is");
-    if (api_parameter_u64(request, "cursor", INT64_MAX, &history->after, err) < 0 ||
-        api_parameter_u64(request, "limit", PAGE_MAXIMUM, &history->limit, err) < 0 ||
-        api_parameter_bool(request, "output", &history->with_output, err) < 0)
+    if (request_parameter_u64(request, "cursor", INT64_MAX, &history->after, err) < 0 ||
+        request_parameter_u64(request, "limit", PAGE_MAXIMUM, &history->limit, err) < 0 ||
+        request_parameter_bool(request, "output", &history->with_output, err) < 0)
         return -1;
     if (history->limit == 0)
         return error_named(err, ERR_INVALID, "invalid_parameter",
@@ -363,20 +363,20 @@ static int read_parameters(const struct api_request *request, struct history *hi
     return 0;
 }
 
-static void get_history(struct api_request *request)
+static void get_history(struct request *request)
 {
     struct history *history = xnew(struct history);
     struct error err = { 0 };
 
     if (read_parameters(request, history, &err) < 0) {
         free(history);
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     history->request = request;
-    history->api = request->api;
+    history->core = request->core;
     history->entries = xcalloc(history->limit, sizeof(*history->entries));
-    history->text = BUFFER_INIT(history->is_lines ? LINE_MAXIMUM : API_REPLY_MAXIMUM);
+    history->text = BUFFER_INIT(history->is_lines ? LINE_MAXIMUM : REQUEST_REPLY_MAXIMUM);
     history->json = JSON_WRITER(&history->text);
     memcpy(history->session_id, request->session_id, sizeof(history->session_id));
     request->state = history;
@@ -390,7 +390,7 @@ static void get_history(struct api_request *request)
     past_session_read(&history->past, request->core, history->session_id, on_session);
 }
 
-static const struct api_parameter parameters[] = {
+static const struct route_parameter parameters[] = {
     { "cursor", "integer", "only what came behind this, as next_cursor has it" },
     { "limit", "integer", "entries in a page; 100 unless given, 1000 at most" },
     { "output", "boolean", "0 leaves out what programs wrote" },
@@ -398,7 +398,7 @@ static const struct api_parameter parameters[] = {
     { 0 },
 };
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "{session, entries, next_cursor}; an entry is an event, with the execution that has "
            "ended. As application/x-ndjson: {session}, then the entries" },
     { 400, "a parameter is unknown or out of range" },
@@ -406,9 +406,9 @@ static const struct api_answer answers[] = {
     { 0 },
 };
 
-const struct api_route api_history_routes[] = {
+const struct route api_history_routes[] = {
     { HTTP_GET, "/api/v1/sessions/{session}/history", get_history,
       "All that is kept of a session: events, what was run and what came of it",
-      .session = API_ANY_SESSION, .parameters = parameters, .answers = answers },
+      .session = ROUTE_ANY_SESSION, .parameters = parameters, .answers = answers },
     { 0 },
 };

@@ -21,7 +21,7 @@ enum { PIECE = 256 * 1024, LIST_MAXIMUM = 16 * 1024 * 1024 };
 
 struct reading {
     struct job job;
-    struct api_request *request;
+    struct request *request;
     int fd;     /* owned; the archive */
     char *path; /* owned; the file that is wanted, NULL for a list */
 
@@ -126,7 +126,7 @@ static void read_archive(struct job *job)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static void send_part(struct api_request *request, int fd, const char *type, uint64_t offset,
+static void send_part(struct request *request, int fd, const char *type, uint64_t offset,
                       uint64_t size)
 {
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
@@ -138,7 +138,7 @@ static void send_part(struct api_request *request, int fd, const char *type, uin
 
 static void answer_file(struct reading *reading)
 {
-    struct api_request *request = reading->request;
+    struct request *request = reading->request;
     struct error err = { 0 };
 
     if (reading->is_found) {
@@ -152,7 +152,7 @@ static void answer_file(struct reading *reading)
         error_named(&err, ERR_NOT_FOUND, "file_not_found", "no file \"%.200s\" was kept",
                     reading->path);
     error_hint(&err, "GET /api/v1/sessions/%s/kept lists what was kept", request->session_id);
-    api_fail(request, &err);
+    request_fail(request, &err);
 }
 
 static void answer_list(struct reading *reading)
@@ -165,7 +165,7 @@ static void answer_list(struct reading *reading)
     json_put_time(&reading->json, "kept_at",
                   status.st_mtim.tv_sec * 1000000 + status.st_mtim.tv_nsec / 1000);
     json_end_object(&reading->json);
-    api_reply(reading->request, 200, &reading->list);
+    request_reply(reading->request, 200, &reading->list);
 }
 
 static void on_read(struct job *job)
@@ -173,11 +173,11 @@ static void on_read(struct job *job)
     struct reading *reading = container_of(job, struct reading, job);
     struct error err = { 0 };
 
-    if (!api_finish(reading->request)) {
+    if (!request_finish(reading->request)) {
         if (reading->problem || reading->list.overflowed) {
             error_named(&err, ERR_INTERNAL, "archive_damaged", "the archive cannot be read: %s",
                         reading->problem ? reading->problem : "it has too many members");
-            api_fail(reading->request, &err);
+            request_fail(reading->request, &err);
         } else if (reading->path) {
             answer_file(reading);
         } else {
@@ -189,7 +189,7 @@ static void on_read(struct job *job)
 
 /* --- routes ----------------------------------------------------------------------------------- */
 
-static int open_archive(struct api_request *request)
+static int open_archive(struct request *request)
 {
     char name[ARCHIVE_NAME_SIZE];
     struct error err = { 0 };
@@ -202,11 +202,11 @@ static int open_archive(struct api_request *request)
     error_named(&err, ERR_NOT_FOUND, "nothing_kept", "nothing was kept of session %s",
                 request->session_id);
     error_hint(&err, "its files are kept when a sandbox ends and keep_files is on");
-    api_fail(request, &err);
+    request_fail(request, &err);
     return -1;
 }
 
-static void read_kept(struct api_request *request, const char *path)
+static void read_kept(struct request *request, const char *path)
 {
     int fd = open_archive(request);
     struct reading *reading;
@@ -222,7 +222,7 @@ static void read_kept(struct api_request *request, const char *path)
     json_begin_object(&reading->json, NULL);
     json_begin_array(&reading->json, "files");
     reading->job = (struct job){ .run = read_archive, .done = on_read };
-    api_begin(request);
+    request_begin(request);
     if (request->core->parts.worker) {
         worker_submit(request->core->parts.worker, &reading->job);
         return;
@@ -231,12 +231,12 @@ static void read_kept(struct api_request *request, const char *path)
     on_read(&reading->job);
 }
 
-static void get_kept(struct api_request *request)
+static void get_kept(struct request *request)
 {
     read_kept(request, NULL);
 }
 
-static void get_kept_file(struct api_request *request)
+static void get_kept_file(struct request *request)
 {
     char clean[TAR_PATH_SIZE];
     struct error err = { 0 };
@@ -247,12 +247,12 @@ static void get_kept_file(struct api_request *request)
     if (path && problem)
         error_named(&err, ERR_INVALID, "invalid_parameter", "parameter path: %s", problem);
     if (err.code)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         read_kept(request, clean);
 }
 
-static void get_kept_archive(struct api_request *request)
+static void get_kept_archive(struct request *request)
 {
     scoped(fd_close) int fd = open_archive(request);
     struct stat status;
@@ -261,18 +261,18 @@ static void get_kept_archive(struct api_request *request)
         send_part(request, fd, "application/x-tar", 0, (uint64_t)status.st_size);
 }
 
-static const struct api_parameter file_parameters[] = {
+static const struct route_parameter file_parameters[] = {
     { "path", "string", "as the list has it: relative to the workspace" },
     { 0 },
 };
 
-static const struct api_answer list_answers[] = {
+static const struct route_answer list_answers[] = {
     { 200, "{files: [{path, type, size, modified}], bytes, kept_at}" },
     { 404, "session_not_found, or nothing_kept" },
     { 0 },
 };
 
-static const struct api_answer file_answers[] = {
+static const struct route_answer file_answers[] = {
     { 200, "its bytes" },
     { 400, "the path leads out of the workspace" },
     { 404, "session_not_found, nothing_kept or file_not_found" },
@@ -280,7 +280,7 @@ static const struct api_answer file_answers[] = {
     { 0 },
 };
 
-static const struct api_answer archive_answers[] = {
+static const struct route_answer archive_answers[] = {
     { 200, "application/x-tar" },
     { 404, "session_not_found, or nothing_kept" },
     { 0 },
@@ -288,12 +288,12 @@ static const struct api_answer archive_answers[] = {
 
 #define KEPT "/api/v1/sessions/{session}/kept"
 
-const struct api_route api_kept_routes[] = {
+const struct route api_kept_routes[] = {
     { HTTP_GET, KEPT, get_kept, "The files that were kept when a sandbox ended",
-      .session = API_ANY_SESSION, .answers = list_answers },
+      .session = ROUTE_ANY_SESSION, .answers = list_answers },
     { HTTP_GET, KEPT "/archive", get_kept_archive, "All of them as a tar",
-      .session = API_ANY_SESSION, .answers = archive_answers },
-    { HTTP_GET, KEPT "/file", get_kept_file, "One of them", .session = API_ANY_SESSION,
+      .session = ROUTE_ANY_SESSION, .answers = archive_answers },
+    { HTTP_GET, KEPT "/file", get_kept_file, "One of them", .session = ROUTE_ANY_SESSION,
       .parameters = file_parameters, .answers = file_answers },
     { 0 },
 };

@@ -1,6 +1,6 @@
 /* The OpenAPI document, made of the tables that requests are matched and decoded by. */
 
-#include "api/request.h"
+#include "api/private.h"
 #include "base/str.h"
 
 #include <ctype.h>
@@ -34,12 +34,12 @@ static const char *kind_schema(enum json_kind kind)
     return "{}";
 }
 
-static void put_fields(struct json_writer *json, const struct api_route *route)
+static void put_fields(struct json_writer *json, const struct route *route)
 {
     json_begin_object(json, "properties");
     for (size_t i = 0; i < route->field_count; i++)
         json_put_raw(json, route->fields[i].name, kind_schema(route->fields[i].kind));
-    for (const struct api_extra *extra = route->extras; extra && extra->name; extra++)
+    for (const struct route_extra *extra = route->extras; extra && extra->name; extra++)
         json_put_raw(json, extra->name, extra->schema);
     json_end_object(json);
     json_begin_array(json, "required");
@@ -50,11 +50,11 @@ static void put_fields(struct json_writer *json, const struct api_route *route)
     json_end_array(json);
 }
 
-static void put_body(struct json_writer *json, const struct api_route *route)
+static void put_body(struct json_writer *json, const struct route *route)
 {
-    bool is_json = route->body == API_JSON_BODY || route->body == API_MESSAGE_BODY;
+    bool is_json = route->body == ROUTE_JSON_BODY || route->body == ROUTE_MESSAGE_BODY;
 
-    if (route->body == API_NO_BODY)
+    if (route->body == ROUTE_NO_BODY)
         return;
     json_begin_object(json, "requestBody");
     json_begin_object(json, "content");
@@ -62,7 +62,7 @@ static void put_body(struct json_writer *json, const struct api_route *route)
     json_begin_object(json, "schema");
     json_put_text(json, "type", is_json ? "object" : "string");
     if (is_json) {
-        json_put_bool(json, "additionalProperties", route->body == API_MESSAGE_BODY);
+        json_put_bool(json, "additionalProperties", route->body == ROUTE_MESSAGE_BODY);
         put_fields(json, route);
     } else {
         json_put_text(json, "format", "binary");
@@ -88,7 +88,7 @@ static void put_parameter(struct json_writer *json, const char *name, const char
     json_end_object(json);
 }
 
-static void put_parameters(struct json_writer *json, const struct api_route *route)
+static void put_parameters(struct json_writer *json, const struct route *route)
 {
     const char *place = route->path;
 
@@ -101,15 +101,15 @@ static void put_parameters(struct json_writer *json, const struct api_route *rou
                       str_equal(name, "session") ? "its id, or key:KEY" : "its id");
         place++;
     }
-    for (const struct api_parameter *row = route->parameters; row && row->name; row++)
+    for (const struct route_parameter *row = route->parameters; row && row->name; row++)
         put_parameter(json, row->name, "query", row->type, row->help);
     json_end_array(json);
 }
 
-static void put_answers(struct json_writer *json, const struct api_route *route)
+static void put_answers(struct json_writer *json, const struct route *route)
 {
     json_begin_object(json, "responses");
-    for (const struct api_answer *answer = route->answers; answer->status; answer++) {
+    for (const struct route_answer *answer = route->answers; answer->status; answer++) {
         char status[16];
 
         snprintf(status, sizeof(status), "%d", answer->status);
@@ -124,7 +124,7 @@ static void put_answers(struct json_writer *json, const struct api_route *route)
     json_end_object(json);
 }
 
-static void put_operation(struct json_writer *json, const struct api_route *route)
+static void put_operation(struct json_writer *json, const struct route *route)
 {
     char method[16];
     size_t i = 0;
@@ -140,36 +140,28 @@ static void put_operation(struct json_writer *json, const struct api_route *rout
     json_end_object(json);
 }
 
-static bool is_first_of_path(const struct api_route *route)
+static bool is_first_of_path(const struct faces *faces, const struct route *route)
 {
-    const struct api_route *other;
-    size_t position = 0;
-
-    while (api_next_route(&position, &other)) {
-        if (str_equal(other->path, route->path))
-            return other == route;
+    for (size_t i = 0; i < faces->route_count; i++) {
+        if (str_equal(faces->routes[i]->path, route->path))
+            return faces->routes[i] == route;
     }
     return false;
 }
 
-static void put_path(struct json_writer *json, const char *path)
+static void put_path(const struct faces *faces, struct json_writer *json, const char *path)
 {
-    const struct api_route *route;
-    size_t position = 0;
-
     json_begin_object(json, path);
-    while (api_next_route(&position, &route)) {
-        if (str_equal(route->path, path))
-            put_operation(json, route);
+    for (size_t i = 0; i < faces->route_count; i++) {
+        if (str_equal(faces->routes[i]->path, path))
+            put_operation(json, faces->routes[i]);
     }
     json_end_object(json);
 }
 
-void api_make_openapi(struct buffer *out)
+void api_make_openapi(const struct faces *faces, struct buffer *out)
 {
     struct json_writer json = JSON_WRITER(out);
-    const struct api_route *route;
-    size_t position = 0;
 
     json_begin_object(&json, NULL);
     json_put_text(&json, "openapi", "3.1.0");
@@ -177,9 +169,9 @@ void api_make_openapi(struct buffer *out)
                  "{\"title\":\"Sandglass\",\"version\":\"" SANDGLASS_VERSION
                  "\",\"license\":{\"name\":\"Apache-2.0\",\"identifier\":\"Apache-2.0\"}}");
     json_begin_object(&json, "paths");
-    while (api_next_route(&position, &route)) {
-        if (is_first_of_path(route))
-            put_path(&json, route->path);
+    for (size_t i = 0; i < faces->route_count; i++) {
+        if (is_first_of_path(faces, faces->routes[i]))
+            put_path(faces, &json, faces->routes[i]->path);
     }
     json_end_object(&json);
     json_put_raw(&json, "components",

@@ -24,12 +24,12 @@ enum {
 };
 
 struct reader {
-    struct api_request *request;
+    struct request *request;
     struct cursor cursor;
     bool follows;
 };
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     struct reader *reader = request->state;
 
@@ -39,7 +39,7 @@ static void on_gone(struct api_request *request)
 
 static void finish(struct reader *reader, bool complete)
 {
-    struct api_request *request = reader->request;
+    struct request *request = reader->request;
 
     if (complete)
         http_respond_end(request->exchange);
@@ -118,7 +118,7 @@ static void on_change(struct cursor *cursor)
 
 static void on_drain(struct http_exchange *exchange)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
 
     if (request->on_gone)
         pump(request->state);
@@ -126,7 +126,7 @@ static void on_drain(struct http_exchange *exchange)
 
 /* --- beginning ------------------------------------------------------------------------------- */
 
-static void put_number_header(struct api_request *request, const char *name, uint64_t number)
+static void put_number_header(struct request *request, const char *name, uint64_t number)
 {
     char text[24];
 
@@ -151,13 +151,13 @@ static void note_gap(struct reader *reader)
 
 static int read_range(struct reader *reader, struct error *err)
 {
-    const struct api_request *request = reader->request;
+    const struct request *request = reader->request;
     struct cursor *cursor = &reader->cursor;
     uint64_t length = combined_output_length(&cursor->output), limit = UINT64_MAX;
 
-    if (api_parameter_u64(request, "offset", INT64_MAX, &cursor->offset, err) < 0 ||
-        api_parameter_u64(request, "limit", INT64_MAX, &limit, err) < 0 ||
-        api_parameter_bool(request, "follow", &reader->follows, err) < 0)
+    if (request_parameter_u64(request, "offset", INT64_MAX, &cursor->offset, err) < 0 ||
+        request_parameter_u64(request, "limit", INT64_MAX, &limit, err) < 0 ||
+        request_parameter_bool(request, "follow", &reader->follows, err) < 0)
         return -1;
     if (request->is_head || !cursor_is_live(cursor))
         reader->follows = false;
@@ -173,7 +173,7 @@ static int read_range(struct reader *reader, struct error *err)
 
 static void begin(struct reader *reader)
 {
-    struct api_request *request = reader->request;
+    struct request *request = reader->request;
     struct cursor *cursor = &reader->cursor;
     bool is_in_gap;
 
@@ -189,10 +189,10 @@ static void begin(struct reader *reader)
     pump(reader);
 }
 
-static int read_streams(struct api_request *request, enum cursor_streams *out_streams,
+static int read_streams(struct request *request, enum cursor_streams *out_streams,
                         struct error *err)
 {
-    const char *stream = api_parameter(request, "stream");
+    const char *stream = request_parameter(request, "stream");
 
     if (!stream || str_equal(stream, "stdout"))
         *out_streams = CURSOR_STDOUT;
@@ -224,7 +224,7 @@ static int open_reader(struct reader *reader, const struct found_execution *foun
     return -1;
 }
 
-static void on_found(struct api_request *request, const struct found_execution *found)
+static void on_found(struct request *request, const struct found_execution *found)
 {
     struct reader *reader = xnew(struct reader);
     struct error err = { 0 };
@@ -242,17 +242,17 @@ static void on_found(struct api_request *request, const struct found_execution *
     cursor_close(&reader->cursor, false);
     free(reader);
     if (err.code)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         http_respond(request->exchange, 200, "application/octet-stream", "", 0);
 }
 
-static void get_output(struct api_request *request)
+static void get_output(struct request *request)
 {
     api_find_execution(request, on_found);
 }
 
-static const struct api_parameter parameters[] = {
+static const struct route_parameter parameters[] = {
     { "stream", "string", "stdout (default), stderr, or merged: both in the order they came" },
     { "offset", "integer", "from this byte on, counted from the first one the program wrote" },
     { "limit", "integer", "at most this many bytes" },
@@ -260,7 +260,7 @@ static const struct api_parameter parameters[] = {
     { 0 },
 };
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "raw bytes; X-Sandglass-Gap: START-END names bytes that were dropped from the middle, "
            "or could not be kept, and are left out" },
     { 404, "session_not_found, execution_not_found" },
@@ -268,9 +268,9 @@ static const struct api_answer answers[] = {
     { 0 },
 };
 
-const struct api_route api_output_routes[] = {
+const struct route api_output_routes[] = {
     { HTTP_GET, "/api/v1/sessions/{session}/executions/{execution}/output", get_output,
-      "What the program wrote, as raw bytes", .session = API_ANY_SESSION, .parameters = parameters,
-      .answers = answers },
+      "What the program wrote, as raw bytes", .session = ROUTE_ANY_SESSION,
+      .parameters = parameters, .answers = answers },
     { 0 },
 };

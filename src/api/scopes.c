@@ -6,7 +6,7 @@
  */
 
 #include "core/session/scopes.h"
-#include "api/request.h"
+#include "api/private.h"
 #include "auth/caller.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -18,7 +18,7 @@
 enum { NAME_MAXIMUM = 200, HEARTBEAT_US = 15 * 1000 * 1000 };
 
 struct scope {
-    struct api_request *request;
+    struct request *request;
     struct scope_lease lease;
     struct timer heartbeat;
 };
@@ -31,7 +31,7 @@ static const struct json_field fields[] = {
     { "owner", JSON_KIND_TEXT, offsetof(struct scope_body, owner), .max_length = NAME_MAXIMUM },
 };
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     struct scope *scope = request->state;
 
@@ -61,12 +61,12 @@ static bool is_header_value(const char *name)
     return length > 0 && name[0] != ' ' && name[length - 1] != ' ';
 }
 
-static int find_name(const struct api_request *request, char minted[ID_SIZE], const char **out_name,
+static int find_name(const struct request *request, char minted[ID_SIZE], const char **out_name,
                      struct error *err)
 {
     struct scope_body body = { 0 };
 
-    if (api_decode(request, &body, err) < 0)
+    if (request_decode(request, &body, err) < 0)
         return -1;
     if (body.owner && !is_header_value(body.owner))
         return error_named(err, ERR_INVALID, "invalid_field",
@@ -78,10 +78,10 @@ static int find_name(const struct api_request *request, char minted[ID_SIZE], co
 }
 
 /* Whose sessions a request with this name in its attribution header is about; allocated. */
-static int find_owner(const struct api_request *request, const char *name, char **out_owner,
+static int find_owner(const struct request *request, const char *name, char **out_owner,
                       struct error *err)
 {
-    if (request->api->parts.config->auth.mode == AUTH_MODE_NONE) {
+    if (request->faces->parts.config->auth.mode == AUTH_MODE_NONE) {
         *out_owner = xstrdup(name);
         return 0;
     }
@@ -109,7 +109,7 @@ static void reply(struct scope *scope, const char *name)
     http_respond_write(exchange, line.data, line.length);
 }
 
-static void post_scope(struct api_request *request)
+static void post_scope(struct request *request)
 {
     char minted[ID_SIZE];
     const char *name = NULL;
@@ -119,12 +119,12 @@ static void post_scope(struct api_request *request)
 
     if (find_name(request, minted, &name, &err) < 0 ||
         find_owner(request, name, &owner, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     scope = xnew(struct scope);
     if (scope_lease_take(&scope->lease, request->core->scopes, owner, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         free(scope);
         return;
     }
@@ -136,7 +136,7 @@ static void post_scope(struct api_request *request)
     reply(scope, name);
 }
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 201,
       "{\"owner\"} in its first line; held open: the owner's sessions end with the connection" },
     { 400, "invalid_field" },
@@ -145,9 +145,9 @@ static const struct api_answer answers[] = {
     { 0 },
 };
 
-const struct api_route api_scope_routes[] = {
+const struct route api_scope_routes[] = {
     { HTTP_POST, "/api/v1/scopes", post_scope,
-      "An owner, minted or given, whose sessions end with this connection", .body = API_JSON_BODY,
+      "An owner, minted or given, whose sessions end with this connection", .body = ROUTE_JSON_BODY,
       .fields = fields, .field_count = ARRAY_LENGTH(fields), .answers = answers },
     { 0 },
 };

@@ -18,7 +18,7 @@ char *json_to_text(const json_t *value)
     return value ? json_dumps(value, JSON_COMPACT) : NULL;
 }
 
-static void write_session(struct api_request *request, const struct session *session,
+static void write_session(struct request *request, const struct session *session,
                           struct buffer *text)
 {
     struct json_writer json = JSON_WRITER(text);
@@ -28,48 +28,48 @@ static void write_session(struct api_request *request, const struct session *ses
     session_write_json(session, &json, NULL);
 }
 
-void session_reply(struct api_request *request, int status, const struct session *session)
+void session_reply(struct request *request, int status, const struct session *session)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
 
     write_session(request, session, &text);
-    api_reply(request, status, &text);
+    request_reply(request, status, &text);
 }
 
-void session_reply_recorded(struct api_request *request, int status, const struct session *session)
+void session_reply_recorded(struct request *request, int status, const struct session *session)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
 
     write_session(request, session, &text);
-    api_reply_recorded(request, status, &text);
+    request_reply_recorded(request, status, &text);
 }
 
-struct session_call *session_call_new(struct api_request *request)
+struct session_call *session_call_new(struct request *request)
 {
     struct session_call *call = xnew(struct session_call);
 
     call->request = request;
-    api_begin(request);
+    request_begin(request);
     return call;
 }
 
 /* The operation is over: its request is failed, or answered by `reply`. */
 static void session_call_end(struct session_op *op,
-                             void (*reply)(struct api_request *, const struct session_op *))
+                             void (*reply)(struct request *, const struct session_op *))
 {
     struct session_call *call = container_of(op, struct session_call, op);
-    struct api_request *request = call->request;
+    struct request *request = call->request;
 
-    if (!api_finish(request)) {
+    if (!request_finish(request)) {
         if (op->err.code)
-            api_fail(request, &op->err);
+            request_fail(request, &op->err);
         else
             reply(request, op);
     }
     free(call);
 }
 
-static void reply_done(struct api_request *request, const struct session_op *op)
+static void reply_done(struct request *request, const struct session_op *op)
 {
     session_reply(request, op->created ? 201 : 200, op->session);
 }
@@ -79,7 +79,7 @@ void session_call_done(struct session_op *op)
     session_call_end(op, reply_done);
 }
 
-static void reply_changed(struct api_request *request, const struct session_op *op)
+static void reply_changed(struct request *request, const struct session_op *op)
 {
     session_reply_recorded(request, 200, op->session);
 }
@@ -91,13 +91,13 @@ void session_call_changed(struct session_op *op)
 
 /* --- the final record ------------------------------------------------------------------------ */
 
-static void reply_ended(struct api_request *request, const struct session_op *op)
+static void reply_ended(struct request *request, const struct session_op *op)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     session_record_write_json(op->record, &json, NULL);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
 void session_call_ended(struct session_op *op)
@@ -206,12 +206,13 @@ int check_variables(const char *field, const json_t *variables, struct error *er
     return 0;
 }
 
-static int read_create(struct api_request *request, struct create *create,
+static int read_create(struct request *request, struct create *create,
                        struct session_request *wanted, struct error *err)
 {
     int network = -1, on_timeout = -1;
 
-    if (api_decode(request, create, err) < 0 || check_template(create->template_name, err) < 0 ||
+    if (request_decode(request, create, err) < 0 ||
+        check_template(create->template_name, err) < 0 ||
         choose("network", create->network, network_names, &network, err) < 0 ||
         choose("on_timeout", create->on_timeout, timeout_names, &on_timeout, err) < 0 ||
         check_labels(create->labels, err) < 0 || check_variables("env", create->env, err) < 0 ||
@@ -223,7 +224,7 @@ static int read_create(struct api_request *request, struct create *create,
         .owner = request->owner,
         .on_behalf_of = request->on_behalf_of,
         .key = create->key,
-        .idempotency_key = api_header(request, "idempotency-key"),
+        .idempotency_key = request_header(request, "idempotency-key"),
         .template_name = create->template_name,
         .flavor = create->flavor,
         .backend = create->backend,
@@ -247,7 +248,7 @@ static int read_create(struct api_request *request, struct create *create,
     return 0;
 }
 
-static void post_session(struct api_request *request)
+static void post_session(struct request *request)
 {
     struct create create = { .timeout_ms = -1, .idle_timeout_ms = -1, .max_lifetime_ms = -1 };
     scoped(free) char *labels = NULL;
@@ -258,7 +259,7 @@ static void post_session(struct api_request *request)
     struct error err = { 0 };
 
     if (read_create(request, &create, &wanted, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     wanted.labels_json = labels = json_to_text(create.labels);
@@ -271,9 +272,9 @@ static void post_session(struct api_request *request)
 /* --- one ------------------------------------------------------------------------------------- */
 
 /* One that has ended is not there for use any more, and still there to be looked at. */
-static void show_session(struct api_request *request)
+static void show_session(struct request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
 
     if (request->session) {
         session_read_report(request->session);
@@ -281,36 +282,36 @@ static void show_session(struct api_request *request)
         return;
     }
     buffer_append_text(&text, request->ended_json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
 static void on_session_measured(void *user)
 {
-    struct api_request *request = user;
+    struct request *request = user;
 
-    if (!api_finish(request))
-        api_find_session(request, request->session_id, API_ANY_SESSION, show_session);
+    if (!request_finish(request))
+        request_find_session(request, request->session_id, ROUTE_ANY_SESSION, show_session);
 }
 
-static void get_session(struct api_request *request)
+static void get_session(struct request *request)
 {
     struct usage_round *round;
     struct error err = { 0 };
     bool usage = false;
 
-    if (api_parameter_bool(request, "usage", &usage, &err) < 0) {
-        api_fail(request, &err);
+    if (request_parameter_bool(request, "usage", &usage, &err) < 0) {
+        request_fail(request, &err);
     } else if (!usage || !request->session) {
         show_session(request);
     } else {
         round = usage_begin(request->core);
         usage_add(round, session_sandbox(request->session));
-        api_begin(request);
+        request_begin(request);
         usage_end(round, on_session_measured, request);
     }
 }
 
-static void delete_session(struct api_request *request)
+static void delete_session(struct request *request)
 {
     struct session_call *call;
 
@@ -324,7 +325,7 @@ static void delete_session(struct api_request *request)
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static const struct api_parameter list_parameters[] = {
+static const struct route_parameter list_parameters[] = {
     { "label", "string", "name=value; may be repeated, all have to match" },
     { "state", "string", "open, paused, ending or ended; without it all live ones" },
     { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
@@ -334,12 +335,12 @@ static const struct api_parameter list_parameters[] = {
     { 0 },
 };
 
-static const struct api_parameter session_parameters[] = {
+static const struct route_parameter session_parameters[] = {
     { "usage", "boolean", "1 measures what the sandbox uses now; else usage is as last measured" },
     { 0 },
 };
 
-static const struct api_answer create_answers[] = {
+static const struct route_answer create_answers[] = {
     { 201, "the new session" },
     { 200, "the session that this key or Idempotency-Key has made already" },
     { 400, "a field is unknown, of the wrong type or out of range" },
@@ -348,28 +349,28 @@ static const struct api_answer create_answers[] = {
     { 0 },
 };
 
-static const struct api_answer session_answers[] = {
+static const struct route_answer session_answers[] = {
     { 200, "the session; of one that has ended the final record, until retention" },
     { 404, "session_not_found: unknown, or somebody else's" },
     { 0 },
 };
 
-static const struct api_answer list_answers[] = {
+static const struct route_answer list_answers[] = {
     { 200, "{sessions, next_cursor, total, max_sessions}" },
     { 0 },
 };
 
-const struct api_route api_session_routes[] = {
+const struct route api_session_routes[] = {
     { HTTP_POST, "/api/v1/sessions", post_session, "Open a session, or the one with this key",
-      .body = API_JSON_BODY, .fields = create_fields, .field_count = ARRAY_LENGTH(create_fields),
+      .body = ROUTE_JSON_BODY, .fields = create_fields, .field_count = ARRAY_LENGTH(create_fields),
       .answers = create_answers },
     { HTTP_GET, "/api/v1/sessions", api_list_sessions, "The caller's sessions",
       .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, "/api/v1/sessions/{session}", get_session,
-      "A session by id or key:KEY, with its sandbox and clocks", .session = API_ANY_SESSION,
+      "A session by id or key:KEY, with its sandbox and clocks", .session = ROUTE_ANY_SESSION,
       .parameters = session_parameters, .answers = session_answers },
     { HTTP_DELETE, "/api/v1/sessions/{session}", delete_session,
-      "End a session; answers when its sandbox is gone", .session = API_ANY_SESSION,
+      "End a session; answers when its sandbox is gone", .session = ROUTE_ANY_SESSION,
       .answers = session_answers },
     { 0 },
 };

@@ -2,7 +2,7 @@
 
 /* What the routes of sessions share: filters, and answers with a session. */
 
-#include "api/request.h"
+#include "api/private.h"
 #include "service/sessions.h"
 
 enum {
@@ -15,24 +15,24 @@ int check_variables(const char *field, const json_t *variables, struct error *er
 
 /* Which sessions the parameters label, state and owner of a request mean; its texts are borrowed
  * from the request. */
-int api_read_filter(const struct api_request *request, struct session_filter *filter,
+int api_read_filter(const struct request *request, struct session_filter *filter,
                     struct error *err);
 
 /* GET /sessions */
-void api_list_sessions(struct api_request *request);
+void api_list_sessions(struct request *request);
 
-void session_reply(struct api_request *request, int status, const struct session *session);
+void session_reply(struct request *request, int status, const struct session *session);
 
 /* The same when what was changed is in the store: for everything that changes a session. */
-void session_reply_recorded(struct api_request *request, int status, const struct session *session);
+void session_reply_recorded(struct request *request, int status, const struct session *session);
 
 /* An operation of session.h whose end is the answer: 200 with the session, or the error. */
 struct session_call {
     struct session_op op;
-    struct api_request *request;
+    struct request *request;
 };
 
-struct session_call *session_call_new(struct api_request *request);
+struct session_call *session_call_new(struct request *request);
 void session_call_done(struct session_op *op);
 void session_call_changed(struct session_op *op); /* the same, with session_reply_recorded() */
 

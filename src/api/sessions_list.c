@@ -15,7 +15,7 @@ enum {
 
 /* --- filters --------------------------------------------------------------------------------- */
 
-static int read_labels(const struct api_request *request, struct session_filter *filter,
+static int read_labels(const struct request *request, struct session_filter *filter,
                        struct error *err)
 {
     for (size_t i = 0; i < request->parameter_count; i++) {
@@ -28,10 +28,10 @@ static int read_labels(const struct api_request *request, struct session_filter 
     return 0;
 }
 
-static int read_state(const struct api_request *request, struct session_filter *filter,
+static int read_state(const struct request *request, struct session_filter *filter,
                       struct error *err)
 {
-    const char *state = api_parameter(request, "state");
+    const char *state = request_parameter(request, "state");
 
     for (unsigned i = 0; state && i < SESSION_STATES; i++) {
         if (str_equal(state, session_state_name((enum session_state)i)))
@@ -45,20 +45,20 @@ static int read_state(const struct api_request *request, struct session_filter *
 
 /* Whose sessions are asked for; NULL for everybody's. An administrator means their own, too, unless
  * the request says otherwise. */
-static const char *wanted_owner(const struct api_request *request)
+static const char *wanted_owner(const struct request *request)
 {
-    const char *owner = api_may_name_owner(request) ? api_parameter(request, "owner") : NULL;
+    const char *owner = request_may_name_owner(request) ? request_parameter(request, "owner")
+                                                        : NULL;
 
     if (!owner)
         return request->owner;
     return str_equal(owner, "*") ? NULL : owner;
 }
 
-int api_read_filter(const struct api_request *request, struct session_filter *filter,
-                    struct error *err)
+int api_read_filter(const struct request *request, struct session_filter *filter, struct error *err)
 {
     *filter = (struct session_filter){ .owner = wanted_owner(request) };
-    if (api_parameter(request, "owner") && !api_may_name_owner(request)) {
+    if (request_parameter(request, "owner") && !request_may_name_owner(request)) {
         error_named(err, ERR_FORBIDDEN, "forbidden",
                     "only an operator may ask for another owner's sessions");
         return error_hint(err, "the role admin may, and without authentication root and the user "
@@ -73,7 +73,7 @@ int api_read_filter(const struct api_request *request, struct session_filter *fi
 /* --- list ------------------------------------------------------------------------------------ */
 
 struct listing {
-    struct api_request *request;
+    struct request *request;
     struct session_page page;
     struct buffer text;
     struct json_writer json;
@@ -98,7 +98,7 @@ static bool on_session(struct session_page *page, const struct found_session *fo
 
 static void reply(struct listing *listing)
 {
-    struct api_request *request = listing->request;
+    struct request *request = listing->request;
     const struct session_page *page = &listing->page;
     struct json_writer *json = &listing->json;
 
@@ -108,53 +108,53 @@ static void reply(struct listing *listing)
     json_put_int(json, "max_sessions",
                  shares_cap(request->core->shares, request->owner, SHARE_SESSIONS));
     json_end_object(json);
-    api_reply(request, 200, &listing->text);
+    request_reply(request, 200, &listing->text);
 }
 
 static void on_page(struct session_page *page)
 {
     struct listing *listing = container_of(page, struct listing, page);
 
-    if (!api_finish(listing->request)) {
+    if (!request_finish(listing->request)) {
         if (page->err.code)
-            api_fail(listing->request, &page->err);
+            request_fail(listing->request, &page->err);
         else
             reply(listing);
     }
     listing_free(listing);
 }
 
-static int read_page(struct api_request *request, struct session_page *page, struct error *err)
+static int read_page(struct request *request, struct session_page *page, struct error *err)
 {
-    *page = (struct session_page){ .cursor = api_parameter(request, "cursor"),
+    *page = (struct session_page){ .cursor = request_parameter(request, "cursor"),
                                    .limit = PAGE_DEFAULT,
                                    .limit_bytes = PAGE_BYTES,
                                    .on_session = on_session,
                                    .done = on_page };
     if (api_read_filter(request, &page->filter, err) < 0 ||
-        api_parameter_u64(request, "limit", PAGE_MAXIMUM, &page->limit, err) < 0)
+        request_parameter_u64(request, "limit", PAGE_MAXIMUM, &page->limit, err) < 0)
         return -1;
     if (!session_page_knows_cursor(page))
         return error_named(err, ERR_INVALID, "invalid_parameter",
                            "parameter cursor must be the next_cursor of a page before");
-    return api_parameter_bool(request, "usage", &page->measures, err);
+    return request_parameter_bool(request, "usage", &page->measures, err);
 }
 
-void api_list_sessions(struct api_request *request)
+void api_list_sessions(struct request *request)
 {
     struct listing *listing = xnew(struct listing);
     struct error err = { 0 };
 
     listing->request = request;
     if (read_page(request, &listing->page, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         listing_free(listing);
         return;
     }
-    listing->text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    listing->text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     listing->json = JSON_WRITER(&listing->text);
     json_begin_object(&listing->json, NULL);
     json_begin_array(&listing->json, "sessions");
-    api_begin(request);
+    request_begin(request);
     session_page_start(&listing->page, request->core);
 }

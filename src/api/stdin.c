@@ -12,7 +12,7 @@
 enum { HELD_MAXIMUM = 1024 * 1024 };
 
 /* The execution of the route, if it is in memory; answers otherwise: it has ended long ago. */
-static struct execution *live_execution(struct api_request *request,
+static struct execution *live_execution(struct request *request,
                                         const struct found_execution *found)
 {
     struct error err = { 0 };
@@ -21,7 +21,7 @@ static struct execution *live_execution(struct api_request *request,
         return found->live;
     error_named(&err, ERR_CONFLICT, "execution_not_running", "execution %s is %s",
                 found_execution_id(found), found_execution_state(found));
-    api_fail(request, &err);
+    request_fail(request, &err);
     return NULL;
 }
 
@@ -29,7 +29,7 @@ static struct execution *live_execution(struct api_request *request,
 
 /* Bytes on their way: what the program's pipe does not take yet is held, and the client waits. */
 struct feed {
-    struct api_request *request;
+    struct request *request;
     struct execution *execution; /* a reference */
     struct execution_watcher watcher;
     struct buffer held;
@@ -38,7 +38,7 @@ struct feed {
     bool is_all; /* the client has sent everything */
 };
 
-static void feed_release(struct api_request *request)
+static void feed_release(struct request *request)
 {
     struct feed *feed = request->state;
 
@@ -51,15 +51,15 @@ static void feed_release(struct api_request *request)
 
 static void feed_fail(struct feed *feed, const struct error *err)
 {
-    struct api_request *request = feed->request;
+    struct request *request = feed->request;
 
-    api_fail(request, err);
+    request_fail(request, err);
     feed_release(request);
 }
 
 static void feed_reply(struct feed *feed)
 {
-    struct api_request *request = feed->request;
+    struct request *request = feed->request;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(1024);
     struct json_writer json = JSON_WRITER(&text);
 
@@ -67,7 +67,7 @@ static void feed_reply(struct feed *feed)
     json_put_int(&json, "written", (int64_t)feed->written);
     json_put_bool(&json, "closed", feed->ends);
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
     feed_release(request);
 }
 
@@ -106,7 +106,7 @@ static void on_feed_change(struct execution_watcher *watcher)
 
 static void on_feed_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct feed *feed = request->state;
     struct error err = { 0 };
     ssize_t taken = 0;
@@ -136,7 +136,7 @@ static void on_feed_data(struct http_exchange *exchange, const uint8_t *data, si
     http_exchange_pause_body(exchange);
 }
 
-static void on_stdin(struct api_request *request, const struct found_execution *found)
+static void on_stdin(struct request *request, const struct found_execution *found)
 {
     struct execution *execution = live_execution(request, found);
     struct feed *feed;
@@ -145,9 +145,9 @@ static void on_stdin(struct api_request *request, const struct found_execution *
 
     if (!execution)
         return;
-    if (api_parameter_bool(request, "eof", &ends, &err) < 0 ||
+    if (request_parameter_bool(request, "eof", &ends, &err) < 0 ||
         execution_write_stdin(execution, NULL, 0, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     feed = xnew(struct feed);
@@ -162,7 +162,7 @@ static void on_stdin(struct api_request *request, const struct found_execution *
     http_exchange_stream_body(request->exchange, on_feed_data);
 }
 
-static void post_stdin(struct api_request *request)
+static void post_stdin(struct request *request)
 {
     api_find_execution(request, on_stdin);
 }
@@ -177,7 +177,7 @@ static const struct json_field signal_fields[] = {
     { "tree", JSON_KIND_BOOL, offsetof(struct signal_body, tree) },
 };
 
-static const struct api_extra signal_extras[] = {
+static const struct route_extra signal_extras[] = {
     { "signal", "{\"type\":[\"string\",\"integer\"],\"description\":\"SIGTERM, TERM or 15\"}" },
     { 0 },
 };
@@ -210,24 +210,24 @@ static int read_signal(const json_t *given, int *out_number, struct error *err)
     return 0;
 }
 
-static void on_signal(struct api_request *request, const struct found_execution *found)
+static void on_signal(struct request *request, const struct found_execution *found)
 {
     struct execution *execution = live_execution(request, found);
-    scoped(json_decref) json_t *given = api_take_field(request, "signal");
+    scoped(json_decref) json_t *given = request_take_field(request, "signal");
     struct signal_body body = { 0 };
     int number = 0;
     struct error err = { 0 };
 
     if (!execution)
         return;
-    if (api_decode(request, &body, &err) < 0 || read_signal(given, &number, &err) < 0 ||
+    if (request_decode(request, &body, &err) < 0 || read_signal(given, &number, &err) < 0 ||
         execution_signal(execution, number, body.tree, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
-        api_reply_empty_object(request, 200);
+        request_reply_empty_object(request, 200);
 }
 
-static void post_signal(struct api_request *request)
+static void post_signal(struct request *request)
 {
     api_find_execution(request, on_signal);
 }
@@ -245,7 +245,7 @@ static const struct json_field resize_fields[] = {
       .maximum = 10000 },
 };
 
-static void on_resize(struct api_request *request, const struct found_execution *found)
+static void on_resize(struct request *request, const struct found_execution *found)
 {
     struct execution *execution = live_execution(request, found);
     struct resize_body body = { 0 };
@@ -253,33 +253,33 @@ static void on_resize(struct api_request *request, const struct found_execution 
 
     if (!execution)
         return;
-    if (api_decode(request, &body, &err) < 0 ||
+    if (request_decode(request, &body, &err) < 0 ||
         execution_resize(execution, (unsigned)body.columns, (unsigned)body.rows, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
-        api_reply_empty_object(request, 200);
+        request_reply_empty_object(request, 200);
 }
 
-static void post_resize(struct api_request *request)
+static void post_resize(struct request *request)
 {
     api_find_execution(request, on_resize);
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
 
-static const struct api_parameter stdin_parameters[] = {
+static const struct route_parameter stdin_parameters[] = {
     { "eof", "boolean", "close its input behind these bytes" },
     { 0 },
 };
 
-static const struct api_answer stdin_answers[] = {
+static const struct route_answer stdin_answers[] = {
     { 200, "{written, closed}: the program's pipe has taken all of it" },
     { 404, "session_not_found, execution_not_found" },
     { 409, "execution_not_running, no_stdin, stdin_closed" },
     { 0 },
 };
 
-static const struct api_answer answers[] = {
+static const struct route_answer answers[] = {
     { 200, "done" },
     { 400, "a field is unknown, of the wrong type or out of range" },
     { 404, "session_not_found, execution_not_found" },
@@ -289,16 +289,16 @@ static const struct api_answer answers[] = {
 
 #define EXECUTION "/api/v1/sessions/{session}/executions/{execution}"
 
-const struct api_route api_input_routes[] = {
-    { HTTP_POST, EXECUTION "/stdin", post_stdin, "Bytes for its input", .body = API_BYTES_BODY,
-      .session = API_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
-    { HTTP_PUT, EXECUTION "/stdin", post_stdin, "As POST", .body = API_BYTES_BODY,
-      .session = API_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
+const struct route api_input_routes[] = {
+    { HTTP_POST, EXECUTION "/stdin", post_stdin, "Bytes for its input", .body = ROUTE_BYTES_BODY,
+      .session = ROUTE_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
+    { HTTP_PUT, EXECUTION "/stdin", post_stdin, "As POST", .body = ROUTE_BYTES_BODY,
+      .session = ROUTE_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
     { HTTP_POST, EXECUTION "/signal", post_signal, "Send it a signal, or its whole tree",
-      .body = API_JSON_BODY, .session = API_ANY_SESSION, .fields = signal_fields,
+      .body = ROUTE_JSON_BODY, .session = ROUTE_ANY_SESSION, .fields = signal_fields,
       .field_count = ARRAY_LENGTH(signal_fields), .extras = signal_extras, .answers = answers },
     { HTTP_POST, EXECUTION "/resize", post_resize, "Change the size of its terminal",
-      .body = API_JSON_BODY, .session = API_ANY_SESSION, .fields = resize_fields,
+      .body = ROUTE_JSON_BODY, .session = ROUTE_ANY_SESSION, .fields = resize_fields,
       .field_count = ARRAY_LENGTH(resize_fields), .answers = answers },
     { 0 },
 };

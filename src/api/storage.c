@@ -6,7 +6,7 @@
  */
 
 #include "core/session/storage.h"
-#include "api/request.h"
+#include "api/private.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -18,9 +18,9 @@
 
 enum { LIST_MAXIMUM = 16 * 1024 * 1024, VALID_MAXIMUM_S = 366 * 24 * 3600 };
 
-static int64_t now_wall_s(const struct api_request *request)
+static int64_t now_wall_s(const struct request *request)
 {
-    return clock_wall_us(loop_clock(request->api->parts.loop)) / 1000000;
+    return clock_wall_us(loop_clock(request->faces->parts.loop)) / 1000000;
 }
 
 /* --- documents ------------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static void put_entry(void *user, const struct storage_entry *entry)
     json_end_object(json);
 }
 
-static void reply_list(struct api_request *request)
+static void reply_list(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(LIST_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
@@ -46,21 +46,21 @@ static void reply_list(struct api_request *request)
     storage_list(request->core->storage, request->session_id, put_entry, &json);
     json_end_array(&json);
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void refuse_unknown(struct api_request *request, const char *name)
+static void refuse_unknown(struct request *request, const char *name)
 {
     struct error err = { 0 };
 
     error_named(&err, ERR_NOT_FOUND, "file_not_found", "no file \"%.200s\" is stored", name);
     error_hint(&err, "GET /api/v1/sessions/ID/storage lists the stored files");
-    api_fail(request, &err);
+    request_fail(request, &err);
 }
 
 /* A browser saves it instead of showing it: whatever a program has stored must not run as a page of
  * this daemon. */
-static void reply_file(struct api_request *request, const char *session_id, const char *name)
+static void reply_file(struct request *request, const char *session_id, const char *name)
 {
     struct storage_entry entry;
     scoped(fd_close) int fd = storage_open(request->core->storage, session_id, name, &entry);
@@ -79,14 +79,14 @@ static void reply_file(struct api_request *request, const char *session_id, cons
 }
 
 /* {name, size, url, expires_at}; size is left out when it is negative. */
-static void reply_url(struct api_request *request, int status, const char *name, int64_t size,
+static void reply_url(struct request *request, int status, const char *name, int64_t size,
                       int64_t expires_wall_s)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(16 * 1024);
     struct json_writer json = JSON_WRITER(&text);
     scoped(free) char *path =
         storage_sign_url(request->core->storage, request->session_id, name, expires_wall_s);
-    scoped(free) char *url = xasprintf("%s%s", request->api->parts.config->storage.url, path);
+    scoped(free) char *url = xasprintf("%s%s", request->faces->parts.config->storage.url, path);
 
     json_begin_object(&json, NULL);
     json_put_text(&json, "name", name);
@@ -95,18 +95,18 @@ static void reply_url(struct api_request *request, int status, const char *name,
     json_put_text(&json, "url", url);
     json_put_time(&json, "expires_at", expires_wall_s * 1000000);
     json_end_object(&json);
-    api_reply(request, status, &text);
+    request_reply(request, status, &text);
 }
 
-static void get_file(struct api_request *request)
+static void get_file(struct request *request)
 {
-    reply_file(request, request->session_id, api_path(request, "name"));
+    reply_file(request, request->session_id, request_path(request, "name"));
 }
 
 /* --- programs -------------------------------------------------------------------------------- */
 
 struct upload {
-    struct api_request *request;   /* borrowed */
+    struct request *request;       /* borrowed */
     struct storage_upload *stored; /* owned; NULL once it is being finished */
     char *name;                    /* owned */
 };
@@ -118,7 +118,7 @@ static void upload_free(struct upload *upload)
     free(upload);
 }
 
-static void on_upload_gone(struct api_request *request)
+static void on_upload_gone(struct request *request)
 {
     struct upload *upload = request->state;
 
@@ -130,13 +130,13 @@ static void on_upload_gone(struct api_request *request)
 static void on_stored(void *user, uint64_t size, const struct error *err)
 {
     struct upload *upload = user;
-    struct api_request *request = upload->request;
-    int64_t valid_s = request->api->parts.config->storage.valid_for_ms / 1000;
+    struct request *request = upload->request;
+    int64_t valid_s = request->faces->parts.config->storage.valid_for_ms / 1000;
 
-    if (!api_finish(request)) {
+    if (!request_finish(request)) {
         request->state = NULL;
         if (err)
-            api_fail(request, err);
+            request_fail(request, err);
         else
             reply_url(request, 201, upload->name, (int64_t)size, now_wall_s(request) + valid_s);
     }
@@ -145,28 +145,28 @@ static void on_stored(void *user, uint64_t size, const struct error *err)
 
 static void on_upload_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
 {
-    struct api_request *request = http_exchange_user(exchange);
+    struct request *request = http_exchange_user(exchange);
     struct upload *upload = request->state;
     struct error err = { 0 };
 
     if (!upload || !upload->stored)
         return;
     if (length == 0) {
-        api_begin(request);
+        request_begin(request);
         storage_upload_finish(steal_ptr(&upload->stored), on_stored, upload);
     } else if (storage_upload_write(upload->stored, data, length, &err) < 0) {
         upload_free(upload);
         request->state = NULL;
-        api_fail(request, &err);
+        request_fail(request, &err);
     }
 }
 
-static void put_stored(struct api_request *request)
+static void put_stored(struct request *request)
 {
     const struct execution *execution =
         storage_find_execution(request->core, http_exchange_peer(request->exchange)->member);
     const struct http_head *head = http_exchange_head(request->exchange);
-    const char *name = api_path(request, "name");
+    const char *name = request_path(request, "name");
     struct storage_upload *stored = NULL;
     struct upload *upload;
     struct error err = { 0 };
@@ -176,7 +176,7 @@ static void put_stored(struct api_request *request)
                                       head->content_length > 0 ? (uint64_t)head->content_length : 0,
                                       &err);
     if (!stored) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     upload = xnew(struct upload);
@@ -199,26 +199,26 @@ static const struct json_field url_fields[] = {
       .maximum = VALID_MAXIMUM_S },
 };
 
-static void delete_file(struct api_request *request)
+static void delete_file(struct request *request)
 {
-    const char *name = api_path(request, "name");
+    const char *name = request_path(request, "name");
 
     if (storage_remove(request->core->storage, request->session_id, name))
-        api_reply_empty_object(request, 200);
+        request_reply_empty_object(request, 200);
     else
         refuse_unknown(request, name);
 }
 
-static void post_url(struct api_request *request)
+static void post_url(struct request *request)
 {
-    struct wish wish = { .valid_ms = request->api->parts.config->storage.valid_for_ms };
-    const char *name = api_path(request, "name");
+    struct wish wish = { .valid_ms = request->faces->parts.config->storage.valid_for_ms };
+    const char *name = request_path(request, "name");
     struct storage_entry entry;
     struct error err = { 0 };
     scoped(fd_close) int fd = -1;
 
-    if (api_decode(request, &wish, &err) < 0 || vault_open(request->core->vault, &err) < 0) {
-        api_fail(request, &err);
+    if (request_decode(request, &wish, &err) < 0 || vault_open(request->core->vault, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     fd = storage_open(request->core->storage, request->session_id, name, &entry);
@@ -231,15 +231,15 @@ static void post_url(struct api_request *request)
 
 /* --- everybody with a URL -------------------------------------------------------------------- */
 
-static void get_shared(struct api_request *request)
+static void get_shared(struct request *request)
 {
-    const char *session_id = api_path(request, "id");
-    const char *name = api_path(request, "name");
-    const char *signature = api_parameter(request, "signature");
+    const char *session_id = request_path(request, "id");
+    const char *name = request_path(request, "name");
+    const char *signature = request_parameter(request, "signature");
     struct error err = { 0 };
     uint64_t expires_s = 0;
 
-    if (signature && api_parameter_u64(request, "expires", INT64_MAX, &expires_s, &err) == 0 &&
+    if (signature && request_parameter_u64(request, "expires", INT64_MAX, &expires_s, &err) == 0 &&
         vault_open(request->core->vault, &err) == 0 &&
         storage_url_is_signed(request->core->storage, session_id, name, (int64_t)expires_s,
                               signature)) {
@@ -249,12 +249,12 @@ static void get_shared(struct api_request *request)
     err = (struct error){ 0 };
     error_named(&err, ERR_NOT_FOUND, "url_not_found", "this URL was not given out, or has expired");
     error_hint(&err, "POST /api/v1/sessions/ID/storage/NAME/url gives a new one");
-    api_fail(request, &err);
+    request_fail(request, &err);
 }
 
 /* --- tables ---------------------------------------------------------------------------------- */
 
-static const struct api_answer put_answers[] = {
+static const struct route_answer put_answers[] = {
     { 201, "{name, size, url, expires_at}: the file is on the disk" },
     { 400, "invalid_name" },
     { 403, "execution_ended, or not a program in a sandbox" },
@@ -263,36 +263,36 @@ static const struct api_answer put_answers[] = {
     { 0 },
 };
 
-static const struct api_answer list_answers[] = {
+static const struct route_answer list_answers[] = {
     { 200, "{files: [{name, size, modified}]}" },
     { 0 },
 };
 
-static const struct api_answer file_answers[] = {
+static const struct route_answer file_answers[] = {
     { 200, "its bytes" },
     { 404, "file_not_found" },
     { 0 },
 };
 
-static const struct api_answer delete_answers[] = {
+static const struct route_answer delete_answers[] = {
     { 200, "{}" },
     { 404, "file_not_found" },
     { 0 },
 };
 
-static const struct api_answer url_answers[] = {
+static const struct route_answer url_answers[] = {
     { 201, "{name, size, url, expires_at}: whoever has the url may read the file until then" },
     { 404, "file_not_found" },
     { 0 },
 };
 
-static const struct api_answer shared_answers[] = {
+static const struct route_answer shared_answers[] = {
     { 200, "its bytes" },
     { 404, "url_not_found: not given out, or expired; file_not_found: removed meanwhile" },
     { 0 },
 };
 
-static const struct api_parameter shared_parameters[] = {
+static const struct route_parameter shared_parameters[] = {
     { "expires", "integer", "seconds since 1970" },
     { "signature", "string", "of session, name and expires" },
     { 0 },
@@ -300,25 +300,25 @@ static const struct api_parameter shared_parameters[] = {
 
 #define STORED "/api/v1/sessions/{session}/storage"
 
-const struct api_route api_storage_routes[] = {
+const struct route api_storage_routes[] = {
     { HTTP_PUT, "/storage/{name}", put_stored,
       "Inside a sandbox, over its storage socket: store a file of the session",
-      .body = API_BYTES_BODY, .access = API_PROGRAMS, .answers = put_answers },
+      .body = ROUTE_BYTES_BODY, .access = ROUTE_PROGRAMS, .answers = put_answers },
     { HTTP_GET, "/storage/{name}", get_file, "Inside a sandbox: read a stored file of the session",
-      .access = API_PROGRAMS, .answers = file_answers },
+      .access = ROUTE_PROGRAMS, .answers = file_answers },
     { HTTP_GET, "/storage", reply_list, "Inside a sandbox: the stored files of the session",
-      .access = API_PROGRAMS, .answers = list_answers },
+      .access = ROUTE_PROGRAMS, .answers = list_answers },
     { HTTP_GET, STORED, reply_list, "The files that programs of the session have stored",
-      .session = API_ANY_SESSION, .answers = list_answers },
-    { HTTP_GET, STORED "/{name}", get_file, "One of them", .session = API_ANY_SESSION,
+      .session = ROUTE_ANY_SESSION, .answers = list_answers },
+    { HTTP_GET, STORED "/{name}", get_file, "One of them", .session = ROUTE_ANY_SESSION,
       .answers = file_answers },
-    { HTTP_DELETE, STORED "/{name}", delete_file, "Remove one of them", .session = API_ANY_SESSION,
-      .answers = delete_answers },
+    { HTTP_DELETE, STORED "/{name}", delete_file, "Remove one of them",
+      .session = ROUTE_ANY_SESSION, .answers = delete_answers },
     { HTTP_POST, STORED "/{name}/url", post_url, "A URL with which anybody can read it",
-      .body = API_JSON_BODY, .session = API_ANY_SESSION, .fields = url_fields,
+      .body = ROUTE_JSON_BODY, .session = ROUTE_ANY_SESSION, .fields = url_fields,
       .field_count = ARRAY_LENGTH(url_fields), .answers = url_answers },
     { HTTP_GET, "/api/v1/shared/{id}/{name}", get_shared, "A stored file, by such a URL",
-      .access = API_ANYBODY, .any_origin = true, .parameters = shared_parameters,
+      .access = ROUTE_ANYBODY, .any_origin = true, .parameters = shared_parameters,
       .answers = shared_answers },
     { 0 },
 };

@@ -1,6 +1,6 @@
 /* What the daemon tells about itself. */
 
-#include "api/request.h"
+#include "api/private.h"
 #include "auth/auth.h"
 #include "base/alloc.h"
 #include "base/str.h"
@@ -25,7 +25,7 @@ static void put_confinement(struct json_writer *json, const struct api_confineme
     json_end_object(json);
 }
 
-static void get_health(struct api_request *request)
+static void get_health(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
     struct json_writer json = JSON_WRITER(&text);
@@ -34,15 +34,15 @@ static void get_health(struct api_request *request)
     json_begin_object(&json, NULL);
     json_put_text(&json, "status", "ok");
     json_put_text(&json, "version", SANDGLASS_VERSION);
-    json_put_text(&json, "instance", request->api->parts.config->instance);
+    json_put_text(&json, "instance", request->faces->parts.config->instance);
     json_put_double(&json, "uptime_seconds",
-                    (double)(now_us - request->api->parts.started_at) / 1e6);
-    put_confinement(&json, &request->api->parts.confinement);
+                    (double)(now_us - api_of(request)->parts.started_at) / 1e6);
+    put_confinement(&json, &api_of(request)->parts.confinement);
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void get_ready(struct api_request *request)
+static void get_ready(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
     struct json_writer json = JSON_WRITER(&text);
@@ -54,35 +54,35 @@ static void get_ready(struct api_request *request)
         error_named(&err, ERR_UNAVAILABLE, "not_ready",
                     "the daemon is still looking at what an earlier one left");
     else if (backends_check_ready(request->core, &err) == 0)
-        (void)auth_check(request->api->parts.auth, &err);
+        (void)auth_check(request->faces->parts.auth, &err);
     if (err.code) {
         err.retryable = true;
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     json_begin_object(&json, NULL);
     json_put_text(&json, "status", "ready");
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void get_metrics(struct api_request *request)
+static void get_metrics(struct request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
 
     metrics_write(request->core, &text);
     http_respond(request->exchange, 200, "text/plain; version=0.0.4; charset=utf-8", text.data,
                  text.length);
 }
 
-static void get_openapi(struct api_request *request)
+static void get_openapi(struct request *request)
 {
-    struct api *api = request->api;
+    struct api *api = api_of(request);
 
     if (!api->openapi) {
-        struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+        struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
 
-        api_make_openapi(&text);
+        api_make_openapi(request->faces, &text);
         api->openapi = buffer_steal_text(&text);
     }
     http_respond(request->exchange, 200, "application/json", api->openapi, strlen(api->openapi));
@@ -93,7 +93,7 @@ static const char *auth_mode_name(int mode)
     return mode == AUTH_MODE_KEYS ? "keys" : mode == AUTH_MODE_JWT ? "jwt" : "none";
 }
 
-static void get_whoami(struct api_request *request)
+static void get_whoami(struct request *request)
 {
     const struct http_peer *peer = http_exchange_peer(request->exchange);
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
@@ -106,46 +106,46 @@ static void get_whoami(struct api_request *request)
     json_begin_array(&json, "roles");
     role_for_each(role, request->roles) json_put_text(&json, NULL, role_name(role));
     json_end_array(&json);
-    json_put_text(&json, "auth_mode", auth_mode_name(request->api->parts.config->auth.mode));
+    json_put_text(&json, "auth_mode", auth_mode_name(request->faces->parts.config->auth.mode));
     json_put_text(&json, "peer", peer->address);
     if (peer->is_unix)
         json_put_int(&json, "uid", peer->uid);
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void get_keys(struct api_request *request)
+static void get_keys(struct request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
-    auth_write_keys(request->api->parts.auth, &json);
-    api_reply(request, 200, &text);
+    auth_write_keys(request->faces->parts.auth, &json);
+    request_reply(request, 200, &text);
 }
 
-static void get_capacity(struct api_request *request)
+static void get_capacity(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
     capacity_write_json(request->core->capacity, request->owner, &json, NULL);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void get_backends(struct api_request *request)
+static void get_backends(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
     backends_write_json(request->core, &json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void get_templates(struct api_request *request)
+static void get_templates(struct request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
-    const char *usual = request->api->parts.config->sandbox.template_name;
+    const char *usual = request->faces->parts.config->sandbox.template_name;
     size_t count;
     char **names = templates_list(request->core, &count);
 
@@ -160,41 +160,41 @@ static void get_templates(struct api_request *request)
     json_end_array(&json);
     json_end_object(&json);
     templates_free(names, count);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void get_flavors(struct api_request *request)
+static void get_flavors(struct request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
     flavors_write_json(request->core, &json, "flavors");
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static const struct api_answer answers[] = { { 200, "what it says" }, { 0 } };
-static const struct api_answer ready_answers[] = {
+static const struct route_answer answers[] = { { 200, "what it says" }, { 0 } };
+static const struct route_answer ready_answers[] = {
     { 200, "requests are served" },
     { 503, "not_ready, shutting_down, launcher_unavailable, store_failing, keys_unreadable, "
            "issuer_unavailable, disk_full" },
     { 0 },
 };
 
-const struct api_route api_system_routes[] = {
+const struct route api_system_routes[] = {
     { HTTP_GET, "/healthz", get_health, "The daemon lives", .answers = answers,
-      .access = API_ANYBODY },
+      .access = ROUTE_ANYBODY },
     { HTTP_GET, "/readyz", get_ready, "The daemon takes work", .answers = ready_answers,
-      .access = API_ANYBODY },
+      .access = ROUTE_ANYBODY },
     { HTTP_GET, "/metrics", get_metrics, "Counters, in the text format of Prometheus",
-      .answers = answers, .access = API_ADMINS },
+      .answers = answers, .access = ROUTE_ADMINS },
     { HTTP_GET, "/openapi.json", get_openapi, "This document", .answers = answers,
-      .access = API_ANYBODY },
+      .access = ROUTE_ANYBODY },
     { HTTP_GET, "/api/v1/whoami", get_whoami, "Who the daemon takes the caller for",
       .answers = answers },
     { HTTP_GET, "/api/v1/keys", get_keys, "API keys and when each was last used",
-      .answers = answers, .access = API_ADMINS },
+      .answers = answers, .access = ROUTE_ADMINS },
     { HTTP_GET, "/api/v1/capacity", get_capacity, "Slots for sandboxes, and the caller's share",
       .answers = answers },
     { HTTP_GET, "/api/v1/backends", get_backends, "What builds sandboxes, and what it can do",

@@ -3,7 +3,7 @@
  * to do in the end is to send something there.
  */
 
-#include "api/request.h"
+#include "api/private.h"
 #include "api/sessions.h"
 #include "base/alloc.h"
 #include "core/session/teardown_token.h"
@@ -31,12 +31,12 @@ static const struct json_field fields[] = {
     { "grace", JSON_KIND_SECONDS, offsetof(struct wish, grace_ms), .maximum = GRACE_MAXIMUM_S },
 };
 
-static int64_t now_wall_s(const struct api_request *request)
+static int64_t now_wall_s(const struct request *request)
 {
-    return clock_wall_us(loop_clock(request->api->parts.loop)) / 1000000;
+    return clock_wall_us(loop_clock(request->faces->parts.loop)) / 1000000;
 }
 
-static void reply_token(struct api_request *request, const struct teardown_token *token)
+static void reply_token(struct request *request, const struct teardown_token *token)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(4096);
     struct json_writer json = JSON_WRITER(&text);
@@ -51,19 +51,19 @@ static void reply_token(struct api_request *request, const struct teardown_token
     json_put_time(&json, "expires_at", token->expires_wall_s * 1000000);
     json_put_double(&json, "grace", (double)token->grace_ms / 1000);
     json_end_object(&json);
-    api_reply_recorded(request, 201, &text);
+    request_reply_recorded(request, 201, &text);
 }
 
 /* Whoever asks for it shows the session to somebody: a teardown that is in its grace was that of a
  * page which is back. */
-static void post_token(struct api_request *request)
+static void post_token(struct request *request)
 {
     struct wish wish = { .valid_ms = VALID_DEFAULT_MS, .grace_ms = GRACE_DEFAULT_MS };
     struct teardown_token token;
     struct error err = { 0 };
 
-    if (api_decode(request, &wish, &err) < 0 || vault_open(request->core->vault, &err) < 0) {
-        api_fail(request, &err);
+    if (request_decode(request, &wish, &err) < 0 || vault_open(request->core->vault, &err) < 0) {
+        request_fail(request, &err);
         return;
     }
     token.expires_wall_s = now_wall_s(request) + wish.valid_ms / 1000;
@@ -76,19 +76,19 @@ static void post_token(struct api_request *request)
 
 /* --- its use ---------------------------------------------------------------------------------- */
 
-static void refuse(struct api_request *request)
+static void refuse(struct request *request)
 {
     struct error err = { 0 };
 
     error_named(&err, ERR_NOT_FOUND, "token_not_found",
                 "this URL was not given out, or has expired");
     error_hint(&err, "POST /api/v1/sessions/ID/teardown-token gives one");
-    api_fail(request, &err);
+    request_fail(request, &err);
 }
 
 /* The answer is the same whether there was something to tear down or not: the page is gone before
  * it comes, and whoever else has the URL learns nothing. What the page sent along is not read. */
-static void post_teardown(struct api_request *request)
+static void post_teardown(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(256);
     struct json_writer json = JSON_WRITER(&text);
@@ -97,7 +97,7 @@ static void post_teardown(struct api_request *request)
     struct error err = { 0 };
 
     if (vault_open(request->core->vault, &err) < 0 ||
-        !teardown_token_read(&token, request->core->vault, api_path(request, "token"),
+        !teardown_token_read(&token, request->core->vault, request_path(request, "token"),
                              now_wall_s(request))) {
         refuse(request);
         return;
@@ -109,12 +109,12 @@ static void post_teardown(struct api_request *request)
     json_begin_object(&json, NULL);
     json_put_text(&json, "status", "teardown_requested");
     json_end_object(&json);
-    api_reply_recorded(request, 202, &text);
+    request_reply_recorded(request, 202, &text);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static const struct api_answer token_answers[] = {
+static const struct route_answer token_answers[] = {
     { 201,
       "{session_id, url, expires_at, grace}: whoever POSTs anything to the url until then tears "
       "the sandbox down" },
@@ -124,7 +124,7 @@ static const struct api_answer token_answers[] = {
     { 0 },
 };
 
-static const struct api_answer teardown_answers[] = {
+static const struct route_answer teardown_answers[] = {
     { 202, "the sandbox goes when the grace is over, unless the session is used or asked for a new "
            "token meanwhile, or before this one was used, or this one was used for an earlier "
            "sandbox" },
@@ -132,13 +132,13 @@ static const struct api_answer teardown_answers[] = {
     { 0 },
 };
 
-const struct api_route api_teardown_routes[] = {
+const struct route api_teardown_routes[] = {
     { HTTP_POST, "/api/v1/sessions/{session}/teardown-token", post_token,
-      "A URL with which a page that is being closed tears the sandbox down", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .fields = fields, .field_count = ARRAY_LENGTH(fields),
-      .answers = token_answers },
+      "A URL with which a page that is being closed tears the sandbox down",
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = fields,
+      .field_count = ARRAY_LENGTH(fields), .answers = token_answers },
     { HTTP_POST, TEARDOWN_PATH "{token}", post_teardown,
       "Tear down by such a URL: no credentials, headers or content type needed",
-      .access = API_ANYBODY, .any_origin = true, .answers = teardown_answers },
+      .access = ROUTE_ANYBODY, .any_origin = true, .answers = teardown_answers },
     { 0 },
 };

@@ -8,64 +8,45 @@
  * A client that leaves has interrupted its call.
  */
 
-#include "api/request.h"
+#include "api/private.h"
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/metrics.h"
+#include "face/events.h"
 #include "tools/tool.h"
-#include "wire/sse.h"
 
 #include <string.h>
 
-enum { HEARTBEAT_US = 15 * 1000 * 1000, UNFINISHED_MAXIMUM = 256 * 1024 };
+enum { UNFINISHED_MAXIMUM = 256 * 1024 };
 
 struct answer {
-    struct api_request *request;
+    struct request *request;
     struct tool_call call;
-    bool is_stream, has_started;
-    struct buffer unfinished; /* output whose last character is not whole */
-    struct timer heartbeat;
+    bool is_stream;
+    struct buffer unfinished;   /* output whose last character is not whole */
+    struct event_answer events; /* with is_stream */
 };
 
 static void answer_free(struct answer *answer)
 {
-    timer_stop(&answer->heartbeat);
+    event_answer_fini(&answer->events);
     buffer_fini(&answer->unfinished);
     tool_call_fini(&answer->call);
     free(answer);
 }
 
-static void on_gone(struct api_request *request)
+static void on_gone(struct request *request)
 {
     answer_free(request->state);
 }
 
 /* --- as events ------------------------------------------------------------------------------- */
 
-static void start_stream(struct answer *answer)
-{
-    if (answer->has_started)
-        return;
-    answer->has_started = true;
-    metrics_add(answer->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
-    api_stream_start(answer->request);
-}
-
-static void send_event(struct answer *answer, const char *name, const struct buffer *json)
-{
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
-
-    start_stream(answer);
-    if (sse_write(&text, NULL, name, json->data, json->length) == 0)
-        http_respond_write(answer->request->exchange, text.data, text.length);
-}
-
-/* Who reads too slowly misses some of the output, never the result. */
+/* A client that reads too slowly misses some of the output, never the result. */
 static void on_progress(struct tool_call *call, const char *bytes, size_t length)
 {
     struct answer *answer = container_of(call, struct answer, call);
     struct buffer *output = &answer->unfinished;
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     size_t whole;
 
@@ -77,17 +58,7 @@ static void on_progress(struct tool_call *call, const char *bytes, size_t length
     json_put_bytes(&json, "text", output->data, whole);
     json_end_object(&json);
     buffer_consume(output, whole);
-    send_event(answer, "output", &text);
-}
-
-static void on_heartbeat(struct timer *timer)
-{
-    struct answer *answer = container_of(timer, struct answer, heartbeat);
-
-    start_stream(answer);
-    if (http_respond_pending(answer->request->exchange) == 0)
-        http_respond_write(answer->request->exchange, ":\n\n", 3);
-    timer_arm_in(&answer->heartbeat, HEARTBEAT_US);
+    event_answer_send(&answer->events, "output", text.data, text.length);
 }
 
 /* --- a call ---------------------------------------------------------------------------------- */
@@ -95,24 +66,24 @@ static void on_heartbeat(struct timer *timer)
 static void on_done(struct tool_call *call)
 {
     struct answer *answer = container_of(call, struct answer, call);
-    struct api_request *request = answer->request;
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    struct request *request = answer->request;
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
     request->on_gone = NULL;
     tool_result_write_json(&call->result, &json, NULL);
     if (answer->is_stream) {
-        send_event(answer, "result", &text);
+        event_answer_send(&answer->events, "result", text.data, text.length);
         http_respond_end(request->exchange);
     } else {
-        api_reply(request, 200, &text);
+        request_reply(request, 200, &text);
     }
     answer_free(answer);
 }
 
-static const struct tool *find_tool(const struct api_request *request, struct error *err)
+static const struct tool *find_tool(const struct request *request, struct error *err)
 {
-    const char *name = api_path(request, "tool");
+    const char *name = request_path(request, "tool");
     const struct tool *tool = tool_find(name);
 
     if (tool)
@@ -122,9 +93,9 @@ static const struct tool *find_tool(const struct api_request *request, struct er
     return NULL;
 }
 
-static int check_call(const struct api_request *request, const struct tool *tool, struct error *err)
+static int check_call(const struct request *request, const struct tool *tool, struct error *err)
 {
-    const char *client = api_parameter(request, "client");
+    const char *client = request_parameter(request, "client");
 
     if (tool->needs_session && !*request->session_id) {
         error_named(err, ERR_INVALID, "session_needed", "%s works in a session", tool->name);
@@ -136,9 +107,9 @@ static int check_call(const struct api_request *request, const struct tool *tool
     return tool_check(tool, request->body, err);
 }
 
-static void start_call(struct api_request *request, const struct tool *tool)
+static void start_call(struct request *request, const struct tool *tool)
 {
-    const char *accept = api_header(request, "accept");
+    const char *accept = request_header(request, "accept");
     struct answer *answer = xnew(struct answer);
     struct tool_request wanted = {
         .tool = tool,
@@ -147,24 +118,23 @@ static void start_call(struct api_request *request, const struct tool *tool)
         .on_behalf_of = request->on_behalf_of,
         .any_owner = request->any_owner,
         .session = *request->session_id ? request->session_id : NULL,
-        .client = api_parameter(request, "client"),
+        .client = request_parameter(request, "client"),
     };
 
     answer->request = request;
     answer->is_stream = accept && strstr(accept, "text/event-stream");
     answer->unfinished = BUFFER_INIT(UNFINISHED_MAXIMUM);
     answer->call.on_done = on_done;
-    timer_init(&answer->heartbeat, request->core->loop, on_heartbeat);
     if (answer->is_stream) {
         answer->call.on_progress = on_progress;
-        timer_arm_in(&answer->heartbeat, HEARTBEAT_US);
+        event_answer_init(&answer->events, request);
     }
     request->state = answer;
     request->on_gone = on_gone;
-    tool_call_start(request->api->tools, &answer->call, &wanted);
+    tool_call_start(api_of(request)->parts.tools, &answer->call, &wanted);
 }
 
-static void post_tool(struct api_request *request)
+static void post_tool(struct request *request)
 {
     struct error err = { 0 };
     const struct tool *tool = find_tool(request, &err);
@@ -172,14 +142,14 @@ static void post_tool(struct api_request *request)
     if (tool && check_call(request, tool, &err) == 0)
         start_call(request, tool);
     else
-        api_fail(request, &err);
+        request_fail(request, &err);
 }
 
 /* --- the rest -------------------------------------------------------------------------------- */
 
-static void get_tools(struct api_request *request)
+static void get_tools(struct request *request)
 {
-    scoped(buffer_fini) struct buffer text = BUFFER_INIT(API_REPLY_MAXIMUM);
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     const struct tool *tool;
 
@@ -189,27 +159,28 @@ static void get_tools(struct api_request *request)
         tool_write_json(tool, &json, NULL);
     json_end_array(&json);
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static void post_interrupt(struct api_request *request)
+static void post_interrupt(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(1024);
     struct json_writer json = JSON_WRITER(&text);
 
     json_begin_object(&json, NULL);
-    json_put_int(&json, "interrupted", tools_interrupt(request->api->tools, request->session_id));
+    json_put_int(&json, "interrupted",
+                 tools_interrupt(api_of(request)->parts.tools, request->session_id));
     json_end_object(&json);
-    api_reply(request, 200, &text);
+    request_reply(request, 200, &text);
 }
 
-static const struct api_parameter call_parameters[] = {
+static const struct route_parameter call_parameters[] = {
     { "client", "string",
       "whose shell and interpreter it is: each client of a session has its own" },
     { 0 },
 };
 
-static const struct api_answer call_answers[] = {
+static const struct route_answer call_answers[] = {
     { 200, "{content, is_error, structured}: also when the tool failed; with Accept: "
            "text/event-stream the events output and result" },
     { 400, "an argument is missing, unknown, of the wrong type or out of range" },
@@ -219,28 +190,28 @@ static const struct api_answer call_answers[] = {
     { 0 },
 };
 
-static const struct api_answer list_answers[] = {
+static const struct route_answer list_answers[] = {
     { 200, "{tools:[{name, title, description, annotations, needs_session, input_schema}]}" },
     { 0 },
 };
 
-static const struct api_answer interrupt_answers[] = {
+static const struct route_answer interrupt_answers[] = {
     { 200, "{interrupted}: how many calls there were; the sandbox stays" },
     { 404, "session_not_found: unknown, or somebody else's" },
     { 410, "session_ended: with the reason and the final record" },
     { 0 },
 };
 
-const struct api_route api_tool_routes[] = {
+const struct route api_tool_routes[] = {
     { HTTP_GET, "/api/v1/tools", get_tools, "The tools of a model, with their JSON schemas",
       .answers = list_answers },
     { HTTP_POST, "/api/v1/tools/{tool}", post_tool, "Call a tool that finds its session itself",
-      .body = API_JSON_BODY, .parameters = call_parameters, .answers = call_answers },
+      .body = ROUTE_JSON_BODY, .parameters = call_parameters, .answers = call_answers },
     { HTTP_POST, "/api/v1/sessions/{session}/tools/{tool}", post_tool,
-      "Call a tool; the body has its arguments", .body = API_JSON_BODY, .session = API_LIVE_SESSION,
-      .parameters = call_parameters, .answers = call_answers },
+      "Call a tool; the body has its arguments", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .parameters = call_parameters, .answers = call_answers },
     { HTTP_POST, "/api/v1/sessions/{session}/interrupt", post_interrupt,
-      "Interrupt all tool calls of a session; the sandbox stays", .body = API_JSON_BODY,
-      .session = API_LIVE_SESSION, .answers = interrupt_answers },
+      "Interrupt all tool calls of a session; the sandbox stays", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .answers = interrupt_answers },
     { 0 },
 };

@@ -15,12 +15,15 @@
 #include "daemon/place.h"
 #include "daemon/preflight.h"
 #include "daemon/privileges.h"
+#include "face/face.h"
 #include "loop/loop.h"
 #include "loop/worker.h"
+#include "mcp/mcp.h"
 #include "net/http_server.h"
 #include "net/tls.h"
 #include "store/lock.h"
 #include "store/store.h"
+#include "tools/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +65,10 @@ struct daemon {
     struct core *core;
     struct auth *auth;
     struct audit *audit;
+    struct tools *tools;
+    struct mcp *mcp;
     struct api *api;
+    struct faces *faces;
     struct tls *tls;
     struct http_server *server;
     struct http_server *storage_server; /* for programs in sandboxes; NULL without storage */
@@ -122,7 +128,7 @@ static void daemon_stop(struct daemon *daemon, bool destroy)
              kv("sessions", daemon->core->sessions_by_id.count),
              kv("sandboxes", daemon->core->sandboxes_by_id.count));
     http_server_drain(daemon->server);
-    api_tell_shutdown(daemon->api, destroy);
+    faces_tell_shutdown(daemon->faces, destroy);
     core_stop(daemon->core, destroy, daemon->config.shutdown.timeout_ms, on_core_stopped, daemon);
 }
 
@@ -396,6 +402,29 @@ static struct api_confinement describe_confinement(const struct daemon *daemon)
                                      .missing = confinement->missing };
 }
 
+/* The first that fits a request answers it; the last one is for all paths. */
+static void open_faces(struct daemon *daemon)
+{
+    struct face_entry faces[3] = { 0 };
+
+    daemon->tools = tools_new(daemon->core);
+    daemon->mcp = mcp_new(&(struct mcp_parts){ .loop = daemon->loop,
+                                               .config = &daemon->config,
+                                               .core = daemon->core,
+                                               .tools = daemon->tools });
+    daemon->api = api_new(&(struct api_parts){ .tools = daemon->tools,
+                                               .confinement = describe_confinement(daemon),
+                                               .started_at = clock_wall_us(&clock_system) });
+    faces[0] = (struct face_entry){ &mcp_face, daemon->mcp };
+    faces[1] = (struct face_entry){ &api_face, daemon->api };
+    daemon->faces = faces_new(&(struct faces_parts){ .loop = daemon->loop,
+                                                     .config = &daemon->config,
+                                                     .core = daemon->core,
+                                                     .auth = daemon->auth,
+                                                     .audit = daemon->audit,
+                                                     .faces = faces });
+}
+
 /* Without power: everything that strangers can talk to. */
 static int start_parts(struct daemon *daemon, struct error *err)
 {
@@ -412,13 +441,7 @@ static int start_parts(struct daemon *daemon, struct error *err)
                                                   .state_path = daemon->config.state_dir,
                                                   .on_storage = on_storage,
                                                   .storage_context = daemon });
-    daemon->api = api_new(&(struct api_parts){ .loop = daemon->loop,
-                                               .config = &daemon->config,
-                                               .core = daemon->core,
-                                               .auth = daemon->auth,
-                                               .audit = daemon->audit,
-                                               .confinement = describe_confinement(daemon),
-                                               .started_at = clock_wall_us(&clock_system) });
+    open_faces(daemon);
     return 0;
 }
 
@@ -445,12 +468,13 @@ static int bind_everywhere(struct daemon *daemon, struct error *err)
     struct http_server_limits limits = server_limits(&daemon->config);
 
     local_token_forget(daemon->state_dir);
-    daemon->server = http_server_new(daemon->loop, &limits, api_handle, daemon->api);
+    daemon->server = http_server_new(daemon->loop, &limits, faces_handle, daemon->faces);
     if (daemon->config.storage.enabled) {
         struct http_server_limits inside = limits;
 
         inside.connections = STORAGE_CONNECTIONS;
-        daemon->storage_server = http_server_new(daemon->loop, &inside, api_handle, daemon->api);
+        daemon->storage_server =
+            http_server_new(daemon->loop, &inside, faces_handle, daemon->faces);
     }
     http_server_set_tls(daemon->server, daemon->tls);
     for (size_t i = 0; i < daemon->config.listen.count; i++) {
@@ -545,7 +569,10 @@ static void daemon_fini(struct daemon *daemon)
     if (daemon->lock >= 0)
         local_token_forget(daemon->state_dir);
     auth_free(daemon->auth);
+    faces_free(daemon->faces);
     api_free(daemon->api);
+    mcp_free(daemon->mcp);
+    tools_free(daemon->tools);
     core_free(daemon->core);
     tls_free(daemon->tls);
     audit_close(daemon->audit);

@@ -70,7 +70,7 @@ static int make_room(struct mcp *mcp, struct error *err)
                        MCP_CLIENTS_MAXIMUM);
 }
 
-struct mcp_client *mcp_client_new(struct mcp *mcp, const struct identity *caller,
+struct mcp_client *mcp_client_new(struct mcp *mcp, const struct caller_identity *caller,
                                   const char *prefix, const char *id, struct error *err)
 {
     struct mcp_client *client;
@@ -111,7 +111,8 @@ static void interrupt_lost_calls(struct session *session)
         (void)context_interrupt(context, NULL);
 }
 
-struct mcp_client *mcp_client_find(struct mcp *mcp, const struct identity *caller, const char *id)
+struct mcp_client *mcp_client_find(struct mcp *mcp, const struct caller_identity *caller,
+                                   const char *id)
 {
     struct mcp_client *client = map_get(&mcp->clients, id);
     struct session *session;

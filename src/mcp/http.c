@@ -37,7 +37,7 @@ static struct mcp_stream_options read_accept(const struct http_exchange *http)
 
 struct arrival {
     struct mcp *mcp;
-    const struct identity *caller;
+    const struct caller_identity *caller;
     struct http_exchange *http;
     struct jsonrpc_message message;
 };
@@ -193,7 +193,7 @@ static struct mcp_exchange *post_stateful(struct arrival *arrival)
                   "the header Mcp-Session-Id is missing: send initialize first", NULL);
 }
 
-struct mcp_exchange *mcp_post(struct mcp *mcp, const struct identity *caller,
+struct mcp_exchange *mcp_post(struct mcp *mcp, const struct caller_identity *caller,
                               struct http_exchange *http, const void *body, size_t length)
 {
     struct arrival arrival = { .mcp = mcp, .caller = caller, .http = http };
@@ -213,7 +213,7 @@ struct mcp_exchange *mcp_post(struct mcp *mcp, const struct identity *caller,
 
 /* --- GET and DELETE -------------------------------------------------------------------------- */
 
-static struct mcp_client *find_client(struct mcp *mcp, const struct identity *caller,
+static struct mcp_client *find_client(struct mcp *mcp, const struct caller_identity *caller,
                                       struct http_exchange *http)
 {
     const char *id = header(http, "mcp-session-id");
@@ -230,7 +230,7 @@ static struct mcp_client *find_client(struct mcp *mcp, const struct identity *ca
     return NULL;
 }
 
-struct mcp_exchange *mcp_get(struct mcp *mcp, const struct identity *caller,
+struct mcp_exchange *mcp_get(struct mcp *mcp, const struct caller_identity *caller,
                              struct http_exchange *http)
 {
     const char *last = header(http, "last-event-id");
@@ -279,7 +279,7 @@ static void on_client_ended(void *user)
     mcp_respond(goodbye->mcp, goodbye->exchange.http, 204, NULL, 0);
 }
 
-struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct identity *caller,
+struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct caller_identity *caller,
                                 struct http_exchange *http)
 {
     struct mcp_client *client = find_client(mcp, caller, http);

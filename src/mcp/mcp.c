@@ -11,18 +11,18 @@
 
 /* --- who ------------------------------------------------------------------------------------- */
 
-void mcp_identity_set(struct identity *copy, const struct identity *identity)
+void mcp_identity_set(struct caller_identity *copy, const struct caller_identity *identity)
 {
-    *copy = (struct identity){ .owner = xstrdup(identity->owner),
-                               .on_behalf_of = xstrdup(identity->on_behalf_of),
-                               .any_owner = identity->any_owner };
+    *copy = (struct caller_identity){ .owner = xstrdup(identity->owner),
+                                      .on_behalf_of = xstrdup(identity->on_behalf_of),
+                                      .any_owner = identity->any_owner };
 }
 
-void mcp_identity_fini(struct identity *copy)
+void mcp_identity_fini(struct caller_identity *copy)
 {
     free((char *)copy->owner);
     free((char *)copy->on_behalf_of);
-    *copy = (struct identity){ 0 };
+    *copy = (struct caller_identity){ 0 };
 }
 
 /* --- what an earlier daemon had -------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 /*
  * The MCP server: the tools of src/tools, for every client that speaks the Model Context Protocol.
  *
+ *     face.c       its face: the routes of /mcp
  *     http.c       streamable HTTP at /mcp: which message is whose, in both eras of the protocol
  *     stream.c     the answer to one HTTP request: JSON, or events that can be taken up again
  *     pipe.c       one connection with a message in each line, for `sandglass mcp` on stdio
@@ -23,7 +24,6 @@
  */
 
 #include "base/error.h"
-#include "service/identity.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,6 +31,7 @@
 
 struct config;
 struct core;
+struct face;
 struct http_exchange;
 struct loop;
 struct mcp;
@@ -43,34 +44,10 @@ struct mcp_parts {
     struct tools *tools;
 };
 
+/* Its context is the server. */
+extern const struct face mcp_face;
+
 struct mcp *mcp_new(const struct mcp_parts *parts);
 
 /* Forgets the clients; their sessions are left as they are. NULL is fine. No exchange is open. */
 void mcp_free(struct mcp *mcp);
-
-/* An HTTP exchange that is the server's to answer: from one of the functions below, which may
- * return NULL when there is nothing more to be told, to mcp_exchange_gone(). */
-struct mcp_exchange;
-
-struct mcp_exchange *mcp_post(struct mcp *mcp, const struct identity *caller,
-                              struct http_exchange *http, const void *body, size_t length);
-struct mcp_exchange *mcp_get(struct mcp *mcp, const struct identity *caller,
-                             struct http_exchange *http);
-struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct identity *caller,
-                                struct http_exchange *http);
-
-/* The name of the protocol that a GET can upgrade to: a message in each line, both ways. */
-#define MCP_UPGRADE "mcp-lines"
-
-/* Whether this GET asks for that. Then, with what mcp_pipe() returns, the caller answers 101 and
- * hands over what comes. NULL with an error when there are too many. */
-bool mcp_wants_pipe(const struct http_exchange *http);
-struct mcp_exchange *mcp_pipe(struct mcp *mcp, const struct identity *caller,
-                              struct http_exchange *http, struct error *err);
-
-/* Of a pipe: bytes came (length 0 is the end of them); what was written has been taken. */
-void mcp_exchange_data(struct mcp_exchange *exchange, const uint8_t *data, size_t length);
-void mcp_exchange_drained(struct mcp_exchange *exchange);
-
-/* The exchange is over. NULL is fine. */
-void mcp_exchange_gone(struct mcp_exchange *exchange);

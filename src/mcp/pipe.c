@@ -94,8 +94,8 @@ static bool check_meta(struct pipe *pipe, const struct jsonrpc_message *message)
 static void take_request(struct pipe *pipe, const struct jsonrpc_message *message)
 {
     struct mcp_client *client = pipe->client;
-    const struct identity caller = { client->identity.owner, client->identity.on_behalf_of,
-                                     client->identity.any_owner };
+    const struct caller_identity caller = { client->identity.owner, client->identity.on_behalf_of,
+                                            client->identity.any_owner };
     struct mcp_source source = {
         .mcp = pipe->mcp,
         .client = client,
@@ -200,7 +200,7 @@ bool mcp_wants_pipe(const struct http_exchange *http)
 }
 
 /* The daemon was replaced, and the client has come back. */
-static struct mcp_client *find_client(struct mcp *mcp, const struct identity *caller,
+static struct mcp_client *find_client(struct mcp *mcp, const struct caller_identity *caller,
                                       const char *id)
 {
     struct mcp_client *client;
@@ -213,7 +213,7 @@ static struct mcp_client *find_client(struct mcp *mcp, const struct identity *ca
     return client && !client->channel ? client : NULL;
 }
 
-struct mcp_exchange *mcp_pipe(struct mcp *mcp, const struct identity *caller,
+struct mcp_exchange *mcp_pipe(struct mcp *mcp, const struct caller_identity *caller,
                               struct http_exchange *http, struct error *err)
 {
     const struct http_head *head = http_exchange_head(http);

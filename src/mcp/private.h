@@ -10,6 +10,7 @@
 #include "loop/loop.h"
 #include "mcp/mcp.h"
 #include "net/http_server.h"
+#include "service/identity.h"
 #include "tools/tool.h"
 #include "wire/jsonrpc.h"
 
@@ -59,8 +60,8 @@ struct mcp {
 /* --- who ------------------------------------------------------------------------------------- */
 
 /* A copy, whose texts are its own. */
-void mcp_identity_set(struct identity *copy, const struct identity *identity);
-void mcp_identity_fini(struct identity *copy);
+void mcp_identity_set(struct caller_identity *copy, const struct caller_identity *identity);
+void mcp_identity_fini(struct caller_identity *copy);
 
 /* --- where messages go ----------------------------------------------------------------------- */
 
@@ -103,7 +104,7 @@ struct mcp_client {
     struct mcp *mcp; /* borrowed */
     struct list node;
     char id[ID_SIZE];
-    struct identity identity;
+    struct caller_identity identity;
     const char *version;         /* what `initialize` has agreed on; NULL before */
     struct mcp_channel *channel; /* borrowed: of a client on a pipe; NULL over HTTP */
     struct list requests;        /* struct mcp_request */
@@ -120,12 +121,13 @@ struct mcp_client {
 
 /* NULL when there are too many. `prefix` is one of the two kinds of ids; `id` is taken up again, or
  * NULL for a new one. */
-struct mcp_client *mcp_client_new(struct mcp *mcp, const struct identity *caller,
+struct mcp_client *mcp_client_new(struct mcp *mcp, const struct caller_identity *caller,
                                   const char *prefix, const char *id, struct error *err);
 
 /* The caller's own client with this id; after a restart of the daemon one of which a session is
  * left is known again. NULL otherwise. */
-struct mcp_client *mcp_client_find(struct mcp *mcp, const struct identity *caller, const char *id);
+struct mcp_client *mcp_client_find(struct mcp *mcp, const struct caller_identity *caller,
+                                   const char *id);
 
 /* Something came from it: its time begins anew. */
 void mcp_client_touch(struct mcp_client *client);
@@ -163,7 +165,7 @@ struct mcp_request {
     struct mcp *mcp;             /* borrowed */
     struct mcp_client *client;   /* borrowed; NULL for one that stands alone */
     struct mcp_channel *channel; /* borrowed */
-    struct identity identity;
+    struct caller_identity identity;
     const char *version; /* of the protocol */
     bool is_stateless;   /* from 2026-07-28 on */
     char *id;            /* owned: JSON */
@@ -180,7 +182,7 @@ struct mcp_request {
 struct mcp_source {
     struct mcp *mcp;
     struct mcp_client *client; /* NULL: none */
-    const struct identity *caller;
+    const struct caller_identity *caller;
     struct mcp_channel *channel;
     bool is_stateless;
 };
@@ -302,3 +304,32 @@ void mcp_streams_end(struct mcp_client *client);
 /* A whole answer in JSON. */
 void mcp_respond(struct mcp *mcp, struct http_exchange *http, int status, const void *text,
                  size_t length);
+
+/* --- HTTP exchanges: http.c, pipe.c, for face.c ------------------------------------------------- */
+
+/* An HTTP exchange that is the server's to answer: from one of the functions below, which may
+ * return NULL when there is nothing more to be told, to mcp_exchange_gone(). */
+struct mcp_exchange;
+
+struct mcp_exchange *mcp_post(struct mcp *mcp, const struct caller_identity *caller,
+                              struct http_exchange *http, const void *body, size_t length);
+struct mcp_exchange *mcp_get(struct mcp *mcp, const struct caller_identity *caller,
+                             struct http_exchange *http);
+struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct caller_identity *caller,
+                                struct http_exchange *http);
+
+/* The name of the protocol that a GET can upgrade to: a message in each line, both ways. */
+#define MCP_UPGRADE "mcp-lines"
+
+/* Whether this GET asks for that. Then, with what mcp_pipe() returns, the caller answers 101 and
+ * hands over what comes. NULL with an error when there are too many. */
+bool mcp_wants_pipe(const struct http_exchange *http);
+struct mcp_exchange *mcp_pipe(struct mcp *mcp, const struct caller_identity *caller,
+                              struct http_exchange *http, struct error *err);
+
+/* Of a pipe: bytes came (length 0 is the end of them); what was written has been taken. */
+void mcp_exchange_data(struct mcp_exchange *exchange, const uint8_t *data, size_t length);
+void mcp_exchange_drained(struct mcp_exchange *exchange);
+
+/* The exchange is over. NULL is fine. */
+void mcp_exchange_gone(struct mcp_exchange *exchange);

@@ -21,7 +21,7 @@ int find_refuse(const char *reference, struct error *err)
                        reference);
 }
 
-struct session *find_live_session(struct core *core, const struct identity *identity,
+struct session *find_live_session(struct core *core, const struct caller_identity *identity,
                                   const char *reference, struct error *err)
 {
     struct session *session = session_find(core, identity->owner, identity->any_owner, reference);
@@ -72,8 +72,8 @@ static bool may_be_a_session(const char *reference)
 }
 
 void find_ended_session(struct ended_session *ended, struct core *core,
-                        const struct identity *identity, const char *reference, int64_t began_us,
-                        find_ended_fn *done)
+                        const struct caller_identity *identity, const char *reference,
+                        int64_t began_us, find_ended_fn *done)
 {
     bool by_key = str_starts_with(reference, "key:");
 

@@ -26,7 +26,7 @@ struct core;
 struct session;
 
 /* NULL with the error of a session that is not there; `err` may be NULL. */
-struct session *find_live_session(struct core *core, const struct identity *identity,
+struct session *find_live_session(struct core *core, const struct caller_identity *identity,
                                   const char *reference, struct error *err);
 
 /* Fills in that error; always -1. */
@@ -52,7 +52,7 @@ struct ended_session {
 
 /* `began_us` is when the request came, by the clock of the loop. */
 void find_ended_session(struct ended_session *ended, struct core *core,
-                        const struct identity *identity, const char *reference, int64_t began_us,
-                        find_ended_fn *done);
+                        const struct caller_identity *identity, const char *reference,
+                        int64_t began_us, find_ended_fn *done);
 
 void ended_session_fini(struct ended_session *ended);

@@ -167,11 +167,11 @@ void tool_fail_error(struct tool_call *call, const struct error *err)
 
 /* --- the beginning --------------------------------------------------------------------------- */
 
-struct identity tool_identity(const struct tool_call *call)
+struct caller_identity tool_identity(const struct tool_call *call)
 {
-    return (struct identity){ .owner = call->owner,
-                              .on_behalf_of = call->on_behalf_of,
-                              .any_owner = call->any_owner };
+    return (struct caller_identity){ .owner = call->owner,
+                                     .on_behalf_of = call->on_behalf_of,
+                                     .any_owner = call->any_owner };
 }
 
 struct session *tool_session(const struct tool_call *call)
@@ -248,7 +248,7 @@ static void on_begin(struct deferred *deferred)
 static void begin(struct tool_call *call, const char *reference)
 {
     struct core *core = call->tools->core;
-    struct identity identity = tool_identity(call);
+    struct caller_identity identity = tool_identity(call);
     struct session *session = NULL;
     struct error err = { 0 };
 

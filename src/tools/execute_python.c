@@ -300,7 +300,7 @@ static struct python *python_new(struct tool_call *call)
 static int find_session(struct tool_call *call, struct session **out_session, struct error *err)
 {
     const char *named = tool_text(call, "session_id");
-    struct identity identity = tool_identity(call);
+    struct caller_identity identity = tool_identity(call);
 
     if (!str_is_empty(named) && session_check_enabled(call->tools->core, err) < 0)
         return -1;

@@ -149,7 +149,7 @@ static void create_session(struct tool_call *call)
 static void destroy_session(struct tool_call *call)
 {
     const char *id = tool_text(call, "session_id");
-    struct identity identity = tool_identity(call);
+    struct caller_identity identity = tool_identity(call);
     struct session *session;
     struct error err = { 0 };
 

@@ -29,7 +29,7 @@ int64_t tool_integer(const struct tool_call *call, const char *name);
 bool tool_boolean(const struct tool_call *call, const char *name);
 
 /* For whom the call acts. */
-struct identity tool_identity(const struct tool_call *call);
+struct caller_identity tool_identity(const struct tool_call *call);
 
 /* The session while it lives, NULL afterwards. */
 struct session *tool_session(const struct tool_call *call);

@@ -2,6 +2,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "mcp/mcp.h"
+#include "tools/tool.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -17,6 +19,23 @@
 #include <unistd.h>
 
 enum { TURNS = 2000 };
+
+static void open_faces(struct front *front)
+{
+    struct world *world = &front->world;
+    struct face_entry faces[3] = { 0 };
+
+    front->tools = tools_new(world->core);
+    front->mcp = mcp_new(&(struct mcp_parts){ .loop = world->loop,
+                                              .config = &world->config,
+                                              .core = world->core,
+                                              .tools = front->tools });
+    front->api = api_new(&(struct api_parts){ .tools = front->tools });
+    faces[0] = (struct face_entry){ &mcp_face, front->mcp };
+    faces[1] = (struct face_entry){ &api_face, front->api };
+    front->faces = faces_new(&(struct faces_parts){
+        .loop = world->loop, .config = &world->config, .core = world->core, .faces = faces });
+}
 
 void front_start(struct front *front)
 {
@@ -35,10 +54,9 @@ void front_start(struct front *front)
     front->world.config.exec.output_spool_bytes = 1024 * 1024;
     front->world.config.instance = (char *)"test";
     world_start(&front->world);
-    front->api = api_new(&(struct api_parts){
-        .loop = front->world.loop, .config = &front->world.config, .core = front->world.core });
+    open_faces(front);
     front->server =
-        http_server_new(front->world.loop, &http_server_default_limits, api_handle, front->api);
+        http_server_new(front->world.loop, &http_server_default_limits, faces_handle, front->faces);
     address = xasprintf("unix:%s/socket", front->path);
     assert(http_server_listen(front->server, address, &err) == 0);
     assert(http_server_listen(front->server, "127.0.0.1:0", &err) == 0);
@@ -50,7 +68,10 @@ void front_stop(struct front *front)
 
     http_server_free(front->server);
     world_settle(&front->world);
+    faces_free(front->faces);
     api_free(front->api);
+    mcp_free(front->mcp);
+    tools_free(front->tools);
     world_fini(&front->world);
     fake_programs_clear();
     fd_close(front->world.state_dir);

@@ -5,7 +5,7 @@
  * TCP, and a plain client that sends what it is told and waits for the answer.
  */
 
-#include "api/request.h"
+#include "api/private.h"
 #include "harness/fake_programs.h"
 #include "harness/world.h"
 #include "net/http_server.h"
@@ -15,7 +15,10 @@
 struct front {
     struct world world;
     char path[64];
+    struct tools *tools;
+    struct mcp *mcp;
     struct api *api;
+    struct faces *faces;
     struct http_server *server;
 };
 

@@ -33,21 +33,21 @@ static int teardown(void **state)
 
 static void every_route_is_described_and_none_is_there_twice(void **state)
 {
-    const struct api_route *route, *other;
-    size_t position = 0, count = 0;
+    const struct faces *faces = front.faces;
+    size_t count = faces->route_count;
 
     (void)state;
-    while (api_next_route(&position, &route)) {
-        size_t rest = position;
+    for (size_t i = 0; i < count; i++) {
+        const struct route *route = faces->routes[i];
 
-        count++;
         assert_non_null(route->handle);
         assert_non_null(route->summary);
         assert_non_null(route->answers);
         assert_int_equal(strstr(route->path, "{session}") != NULL,
-                         route->session != API_NO_SESSION);
-        while (api_next_route(&rest, &other))
-            assert_false(other->method == route->method && str_equal(other->path, route->path));
+                         route->session != ROUTE_NO_SESSION);
+        for (size_t k = i + 1; k < count; k++)
+            assert_false(faces->routes[k]->method == route->method &&
+                         str_equal(faces->routes[k]->path, route->path));
     }
     assert_true(count > 30);
 }
@@ -56,12 +56,11 @@ static void the_openapi_document_has_every_route(void **state)
 {
     scoped(answer_fini) struct answer answer = call(&front, "GET", "/openapi.json", "", NULL);
     json_t *paths = json_object_get(answer.json, "paths");
-    const struct api_route *route;
-    size_t position = 0;
 
     (void)state;
     assert_int_equal(answer.status, 200);
-    while (api_next_route(&position, &route)) {
+    for (size_t i = 0; i < front.faces->route_count; i++) {
+        const struct route *route = front.faces->routes[i];
         scoped(free) char *method = xstrdup(http_method_name(route->method));
         json_t *operation;
 
@@ -91,7 +90,8 @@ static void every_kind_of_failure_has_its_status(void **state)
     (void)state;
     assert_int_equal(ARRAY_LENGTH(table), ERR_CODES - 1);
     for (size_t i = 0; i < ARRAY_LENGTH(table); i++)
-        assert_int_equal(api_status(table[i].code), table[i].status);
+        assert_int_equal(request_status_of(&(struct error){ .code = table[i].code }),
+                         table[i].status);
 }
 
 /* --- finding the route ----------------------------------------------------------------------- */
@@ -247,14 +247,14 @@ static char *fill_path(const char *pattern, const char *session)
 static void every_route_of_a_session_is_404_for_a_stranger(void **state)
 {
     struct session *session = world_open_simple(&front.world, "ann", "mine");
-    const struct api_route *route;
-    size_t position = 0, tried = 0;
+    size_t tried = 0;
 
     (void)state;
-    while (api_next_route(&position, &route)) {
+    for (size_t k = 0; k < front.faces->route_count; k++) {
+        const struct route *route = front.faces->routes[k];
         static const char *const strangers[] = { "", "X-Sandglass-On-Behalf-Of: bob\r\n" };
 
-        if (route->session == API_NO_SESSION)
+        if (route->session == ROUTE_NO_SESSION)
             continue;
         for (size_t i = 0; i < ARRAY_LENGTH(strangers); i++) {
             scoped(free) char *path = fill_path(route->path, session_id(session));

@@ -12,9 +12,11 @@
 
 #define UNKNOWN "ses_00000000000000000000000000"
 
-static const struct identity ann = { .owner = "ann", .on_behalf_of = "" };
-static const struct identity bob = { .owner = "bob", .on_behalf_of = "" };
-static const struct identity admin = { .owner = "root", .on_behalf_of = "", .any_owner = true };
+static const struct caller_identity ann = { .owner = "ann", .on_behalf_of = "" };
+static const struct caller_identity bob = { .owner = "bob", .on_behalf_of = "" };
+static const struct caller_identity admin = { .owner = "root",
+                                              .on_behalf_of = "",
+                                              .any_owner = true };
 
 static int setup(void **state)
 {
@@ -48,8 +50,8 @@ static void on_done(struct ended_session *ended)
     result->took_us = loop_now_us(result->world->loop) - ended->began_us;
 }
 
-static void search(struct world *world, const struct identity *identity, const char *reference,
-                   struct result *result)
+static void search(struct world *world, const struct caller_identity *identity,
+                   const char *reference, struct result *result)
 {
     *result = (struct result){ .world = world };
     find_ended_session(&result->ended, world->core, identity, reference, loop_now_us(world->loop),

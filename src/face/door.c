@@ -1,12 +1,12 @@
 /* The front door: from where a request comes, who makes it, and whether he may. */
 
-#include "api/request.h"
 #include "auth/auth.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/run/execution.h"
 #include "core/session/storage.h"
+#include "face/request.h"
 #include "service/backends.h"
 
 #include <stdlib.h>
@@ -41,12 +41,12 @@ static size_t host_length(const char *host)
 }
 
 /* A name that resolves to us but is not ours may be in the hands of a stranger's web page. */
-static int check_host(const struct api_request *request, struct error *err)
+static int check_host(const struct request *request, struct error *err)
 {
     const char *host = http_head_header(http_exchange_head(request->exchange), "host");
 
     if (http_exchange_peer(request->exchange)->is_unix || !host ||
-        is_our_name(request->api->parts.config, host, host_length(host)))
+        is_our_name(request->faces->parts.config, host, host_length(host)))
         return 0;
     error_named(err, ERR_FORBIDDEN, "host_not_allowed", "the Host \"%.100s\" is not this daemon",
                 host);
@@ -55,10 +55,10 @@ static int check_host(const struct api_request *request, struct error *err)
 }
 
 /* A page of ours may use us; one of another origin, or of none ("null"), may not. */
-static int check_origin(const struct api_request *request, struct error *err)
+static int check_origin(const struct request *request, struct error *err)
 {
     const struct http_head *head = http_exchange_head(request->exchange);
-    bool has_tls = !str_is_empty(request->api->parts.config->tls.certificate);
+    bool has_tls = !str_is_empty(request->faces->parts.config->tls.certificate);
     const char *scheme = has_tls ? "https://" : "http://";
     const char *origin = http_head_header(head, "origin");
     const char *host = http_head_header(head, "host");
@@ -78,7 +78,7 @@ static bool changes_something(const struct http_head *head)
 
 /* Browsers send no Origin with some requests of a page, a form without a body say, but they tell
  * whose page it was. Programs send no such header. */
-static int check_fetch_site(const struct api_request *request, struct error *err)
+static int check_fetch_site(const struct request *request, struct error *err)
 {
     const struct http_head *head = http_exchange_head(request->exchange);
     const char *site = http_head_header(head, "sec-fetch-site");
@@ -93,10 +93,10 @@ static int check_fetch_site(const struct api_request *request, struct error *err
 /* --- programs in sandboxes ------------------------------------------------------------------- */
 
 /* Programs of direct sandboxes use the host's loopback: whoever it is there must be known. */
-static int check_unknown_user(const struct api_request *request, const struct http_peer *peer,
+static int check_unknown_user(const struct request *request, const struct http_peer *peer,
                               struct error *err)
 {
-    if (!peer->is_loopback || !str_equal(request->api->parts.config->sandbox.backend, "direct"))
+    if (!peer->is_loopback || !str_equal(request->faces->parts.config->sandbox.backend, "direct"))
         return 0;
     error_named(err, ERR_FORBIDDEN, "user_unknown",
                 "this host does not tell whose connection this is, and it may be a sandbox's");
@@ -104,8 +104,8 @@ static int check_unknown_user(const struct api_request *request, const struct ht
 }
 
 /* What runs in a sandbox has no business with the daemon's listeners, whatever credentials it has
- * found. A connection that init has handed over is known to be a program's (api_identify). */
-static int check_peer(const struct api_request *request, struct error *err)
+ * found. A connection that init has handed over is known to be a program's (request_identify). */
+static int check_peer(const struct request *request, struct error *err)
 {
     const struct http_peer *peer = http_exchange_peer(request->exchange);
 
@@ -119,7 +119,7 @@ static int check_peer(const struct api_request *request, struct error *err)
                        "programs in a sandbox may not use the daemon");
 }
 
-int api_check_source(const struct api_request *request, struct error *err)
+int request_check_source(const struct request *request, struct error *err)
 {
     if (check_peer(request, err) < 0 || check_host(request, err) < 0)
         return -1;
@@ -130,12 +130,12 @@ int api_check_source(const struct api_request *request, struct error *err)
 
 /* --- who ------------------------------------------------------------------------------------- */
 
-static bool has_authentication(const struct api_request *request)
+static bool has_authentication(const struct request *request)
 {
-    return request->api->parts.config->auth.mode != AUTH_MODE_NONE;
+    return request->faces->parts.config->auth.mode != AUTH_MODE_NONE;
 }
 
-static void take_caller(struct api_request *request, struct caller *caller)
+static void take_caller(struct request *request, struct caller *caller)
 {
     request->owner = steal_ptr(&caller->owner);
     request->principal = steal_ptr(&caller->principal);
@@ -145,7 +145,7 @@ static void take_caller(struct api_request *request, struct caller *caller)
     request->any_owner = has_authentication(request) && request->roles & ROLE_ADMIN;
 }
 
-static void take_nobody(struct api_request *request)
+static void take_nobody(struct request *request)
 {
     request->owner = xstrdup("");
     request->principal = xstrdup("");
@@ -153,19 +153,19 @@ static void take_nobody(struct api_request *request)
 }
 
 /* RFC 6750: what to authenticate with, and whether something was wrong with it. */
-static void refuse(struct api_request *request, const struct error *err)
+static void refuse(struct request *request, const struct error *err)
 {
     if (err->code == ERR_UNAUTHORIZED)
         http_respond_header(request->exchange, "WWW-Authenticate",
                             str_equal(err->name, "credentials_missing")
                                 ? "Bearer realm=\"sandglass\""
                                 : "Bearer realm=\"sandglass\", error=\"invalid_token\"");
-    api_fail(request, err);
+    request_fail(request, err);
 }
 
-static int check_access(const struct api_request *request, struct error *err)
+static int check_access(const struct request *request, struct error *err)
 {
-    if (!request->route || request->route->access != API_ADMINS || !has_authentication(request) ||
+    if (!request->route || request->route->access != ROUTE_ADMINS || !has_authentication(request) ||
         request->roles & ROLE_ADMIN)
         return 0;
     return error_named(err, ERR_FORBIDDEN, "admin_required",
@@ -176,38 +176,38 @@ static int check_access(const struct api_request *request, struct error *err)
 
 struct wait {
     struct auth_waiter waiter;
-    struct api_request *request;
-    api_handler_fn *then;
+    struct request *request;
+    request_fn *then;
 };
 
-static void identify(struct api_request *request, api_handler_fn *then, bool may_wait);
+static void identify(struct request *request, request_fn *then, bool may_wait);
 
 static void on_ready(struct auth_waiter *waiter)
 {
     struct wait *wait = container_of(waiter, struct wait, waiter);
-    struct api_request *request = wait->request;
-    api_handler_fn *then = wait->then;
+    struct request *request = wait->request;
+    request_fn *then = wait->then;
 
     free(wait);
-    if (!api_finish(request))
+    if (!request_finish(request))
         identify(request, then, false);
 }
 
-static void start_waiting(struct api_request *request, api_handler_fn *then)
+static void start_waiting(struct request *request, request_fn *then)
 {
     struct wait *wait = xnew(struct wait);
 
     wait->request = request;
     wait->then = then;
-    api_begin(request);
-    auth_wait(request->api->parts.auth, &wait->waiter, on_ready);
+    request_begin(request);
+    auth_wait(request->faces->parts.auth, &wait->waiter, on_ready);
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static void identify(struct api_request *request, api_handler_fn *then, bool may_wait)
+static void identify(struct request *request, request_fn *then, bool may_wait)
 {
-    struct auth *auth = request->api->parts.auth;
+    struct auth *auth = request->faces->parts.auth;
     scoped(caller_fini) struct caller caller = { 0 };
     struct error err = { 0 };
 
@@ -229,18 +229,18 @@ static void identify(struct api_request *request, api_handler_fn *then, bool may
         return;
     }
     if (auth_admit(auth, &caller, &err) < 0) {
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     take_caller(request, &caller);
     if (check_access(request, &err) < 0)
-        api_fail(request, &err);
+        request_fail(request, &err);
     else
         then(request);
 }
 
 /* A program in a sandbox is known by the execution that it belongs to, while that runs. */
-static void identify_program(struct api_request *request, api_handler_fn *then)
+static void identify_program(struct request *request, request_fn *then)
 {
     const struct http_peer *peer = http_exchange_peer(request->exchange);
     const struct execution *execution = storage_find_execution(request->core, peer->member);
@@ -250,7 +250,7 @@ static void identify_program(struct api_request *request, api_handler_fn *then)
         take_nobody(request);
         error_named(&err, ERR_FORBIDDEN, "execution_ended",
                     "the execution that this program belongs to has ended");
-        api_fail(request, &err);
+        request_fail(request, &err);
         return;
     }
     request->owner = xstrdup(session_owner(execution_session(execution)));
@@ -261,18 +261,18 @@ static void identify_program(struct api_request *request, api_handler_fn *then)
     then(request);
 }
 
-static bool is_program(const struct api_request *request)
+static bool is_program(const struct request *request)
 {
     return http_exchange_peer(request->exchange)->member[0] != '\0';
 }
 
 /* Programs have routes of their own, which nobody else sees. */
-static bool is_wrong_side(const struct api_request *request)
+static bool is_wrong_side(const struct request *request)
 {
-    return request->route && (request->route->access == API_PROGRAMS) != is_program(request);
+    return request->route && (request->route->access == ROUTE_PROGRAMS) != is_program(request);
 }
 
-static void refuse_side(struct api_request *request)
+static void refuse_side(struct request *request)
 {
     struct error err = { 0 };
 
@@ -280,10 +280,10 @@ static void refuse_side(struct api_request *request)
     error_named(&err, ERR_NOT_FOUND, "route_not_found", "there is no such route on this socket");
     error_hint(&err, "programs in a sandbox PUT and GET /storage/NAME over SANDGLASS_STORAGE; "
                      "everything else is for the listeners of the daemon");
-    api_fail(request, &err);
+    request_fail(request, &err);
 }
 
-void api_identify(struct api_request *request, api_handler_fn *then)
+void request_identify(struct request *request, request_fn *then)
 {
     if (is_wrong_side(request)) {
         refuse_side(request);
@@ -293,7 +293,7 @@ void api_identify(struct api_request *request, api_handler_fn *then)
         identify_program(request, then);
         return;
     }
-    if (request->route && request->route->access == API_ANYBODY) {
+    if (request->route && request->route->access == ROUTE_ANYBODY) {
         take_nobody(request);
         then(request);
         return;

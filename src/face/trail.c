@@ -1,7 +1,8 @@
 /* What was asked for, and what ended, for the audit log. */
 
+#include "face/trail.h"
+
 #include "audit/audit.h"
-#include "api/sessions.h"
 #include "audit/redact.h"
 #include "auth/credentials.h"
 #include "base/alloc.h"
@@ -13,6 +14,7 @@
 #include "core/output/spool.h"
 #include "core/run/execution.h"
 #include "core/session/secrets.h"
+#include "face/request.h"
 #include "service/event_page.h"
 
 #include <stdlib.h>
@@ -22,8 +24,8 @@ enum { LINE_MAXIMUM = 256 * 1024, TARGET_MAXIMUM = 2048, OUTPUT_MAXIMUM = 32 * 1
 
 enum { RECOVERED_PAGE = 10000 };
 
-struct api_audit {
-    struct api *api; /* borrowed */
+struct audit_trail {
+    struct faces *faces; /* borrowed */
     struct events_watcher watcher;
 
     /* What the store knows and the log of a killed daemon does not. */
@@ -36,23 +38,23 @@ struct api_audit {
 };
 
 /* The members of an object that the writer has begun are handed over without its brace. */
-static void write_line(struct api *api, struct buffer *text)
+static void write_line(struct faces *faces, struct buffer *text)
 {
     if (!text->overflowed)
         buffer_consume(text, 1);
-    audit_write(api->parts.audit, text);
+    audit_write(faces->parts.audit, text);
 }
 
 /* --- requests -------------------------------------------------------------------------------- */
 
-static bool changes_something(const struct api_request *request)
+static bool changes_something(const struct request *request)
 {
     return request->route && request->route->method != HTTP_GET;
 }
 
-/* Of strangers only wrong credentials are noted, of which there is a limit: nobody fills the disk
- * who does not say who he is. */
-static bool is_noted(const struct api_request *request)
+/* Of strangers only wrong credentials are noted, of which there is a limit: a
+ * stranger cannot fill the disk. */
+static bool is_noted(const struct request *request)
 {
     if (request->owner)
         return changes_something(request);
@@ -61,7 +63,7 @@ static bool is_noted(const struct api_request *request)
             http_head_header(http_exchange_head(request->exchange), "x-api-key"));
 }
 
-static void put_caller(struct json_writer *json, const struct api_request *request)
+static void put_caller(struct json_writer *json, const struct request *request)
 {
     char peer[PEER_NAME_SIZE];
 
@@ -88,7 +90,7 @@ static char *unescaped(const char *target)
 
     for (char *plus = strchr(spaced, '?'); plus && (plus = strchr(plus, '+'));)
         *plus = ' ';
-    api_unescape(spaced, strlen(spaced), decoded);
+    request_unescape(spaced, strlen(spaced), decoded);
     return decoded;
 }
 
@@ -105,7 +107,7 @@ static void put_masked_target(struct json_writer *json, const struct mask *secre
     json_put_bytes(json, "target", told, strnlen(told, TARGET_MAXIMUM));
 }
 
-static void put_target(struct json_writer *json, const struct api_request *request)
+static void put_target(struct json_writer *json, const struct request *request)
 {
     const struct http_head *head = http_exchange_head(request->exchange);
 
@@ -118,45 +120,52 @@ static void put_target(struct json_writer *json, const struct api_request *reque
     json_put_text(json, "session", *request->session_id ? request->session_id : NULL);
 }
 
+static char *given_secrets(const struct request *request)
+{
+    const json_t *secrets = json_object_get(request->body, "secrets");
+
+    return secrets ? json_dumps(secrets, JSON_COMPACT) : NULL;
+}
+
 /* Of the session that is meant, if it is the caller's, and of the request itself. */
-static struct mask *find_secrets(const struct api_request *request)
+static struct mask *find_secrets(const struct request *request)
 {
     const char *in_body = json_string_value(json_object_get(request->body, "session_id"));
-    const char *in_path = request->route->session ? api_path(request, "session") : NULL;
+    const char *in_path = request->route->session ? request_path(request, "session") : NULL;
     const char *reference = in_path ? in_path : in_body;
-    scoped(free) char *given = json_to_text(json_object_get(request->body, "secrets"));
-    struct identity identity = api_identity(request);
+    scoped(free) char *given = given_secrets(request);
+    struct caller_identity identity = request_identity(request);
     const struct session *session =
         reference ? find_live_session(request->core, &identity, reference, NULL) : NULL;
 
     return secrets_join(session ? session_secrets(session) : NULL, given);
 }
 
-void api_audit_begin(struct api_request *request)
+void audit_trail_begin(struct request *request)
 {
-    if (request->api->audit && changes_something(request))
+    if (request->faces->trail && changes_something(request))
         request->secrets = find_secrets(request);
 }
 
-void api_audit_body(struct api_request *request)
+void audit_trail_body(struct request *request)
 {
     struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
 
-    if (!request->api->audit || !changes_something(request))
+    if (!request->faces->trail || !changes_something(request))
         return;
     mask_free(request->secrets);
     request->secrets = find_secrets(request);
-    redact_body(request->body, request->secrets, request->api->parts.config->audit.code, &text);
+    redact_body(request->body, request->secrets, request->faces->parts.config->audit.code, &text);
     request->audited = buffer_steal_text(&text);
 }
 
-void api_audit_request(struct api_request *request)
+void audit_trail_request(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
-    int64_t took_us = loop_now_us(request->api->parts.loop) - request->began_us;
+    int64_t took_us = loop_now_us(request->faces->parts.loop) - request->began_us;
 
-    if (!request->api->audit || !is_noted(request))
+    if (!request->faces->trail || !is_noted(request))
         return;
     json_begin_object(&json, NULL);
     json_put_text(&json, "type", request->owner ? "request" : "wrong_credentials");
@@ -167,7 +176,7 @@ void api_audit_request(struct api_request *request)
         json_put_raw(&json, "body", request->audited);
     json_put_int(&json, "status", http_exchange_status(request->exchange));
     json_put_double(&json, "seconds", (double)took_us / 1e6);
-    write_line(request->api, &text);
+    write_line(request->faces, &text);
 }
 
 /* --- what ended ------------------------------------------------------------------------------ */
@@ -182,11 +191,12 @@ static void put_stream(struct json_writer *json, const char *name, const struct 
         put_masked(json, name, secrets, text.data, text.length);
 }
 
-static void put_output(struct json_writer *json, struct api *api, const struct event_record *event)
+static void put_output(struct json_writer *json, struct faces *faces,
+                       const struct event_record *event)
 {
     scoped(json_decref) json_t *data = json_read(event->data_json, strlen(event->data_json), NULL);
     const char *id = json_string_value(json_object_get(data, "execution_id"));
-    struct execution *execution = id ? execution_find(api->parts.core, event->session_id, id)
+    struct execution *execution = id ? execution_find(faces->parts.core, event->session_id, id)
                                      : NULL;
 
     if (!execution)
@@ -209,7 +219,7 @@ static bool is_audited(const char *type)
     return false;
 }
 
-static void write_event(struct api *api, const struct event_record *event, bool is_recovered)
+static void write_event(struct faces *faces, const struct event_record *event, bool is_recovered)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(LINE_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
@@ -224,106 +234,106 @@ static void write_event(struct api *api, const struct event_record *event, bool 
     json_put_text(&json, "owner", event->owner);
     json_put_text(&json, "session", event->session_id);
     json_put_raw(&json, "data", str_is_empty(event->data_json) ? "{}" : event->data_json);
-    if (is_execution && api->parts.config->audit.output && !str_is_empty(event->data_json))
-        put_output(&json, api, event);
-    write_line(api, &text);
+    if (is_execution && faces->parts.config->audit.output && !str_is_empty(event->data_json))
+        put_output(&json, faces, event);
+    write_line(faces, &text);
 }
 
 static void on_event(struct events_watcher *watcher, const struct event_record *event)
 {
-    struct api_audit *audit = container_of(watcher, struct api_audit, watcher);
+    struct audit_trail *trail = container_of(watcher, struct audit_trail, watcher);
 
-    if (!audit->is_catching_up)
-        audit_covers(audit->api->parts.audit, event->sequence);
+    if (!trail->is_catching_up)
+        audit_covers(trail->faces->parts.audit, event->sequence);
     if (is_audited(event->type))
-        write_event(audit->api, event, false);
+        write_event(trail->faces, event, false);
 }
 
 /* --- after a kill ---------------------------------------------------------------------------- */
 
 static void on_missing(struct event_page *page, const struct event_record *event)
 {
-    struct api_audit *audit = container_of(page, struct api_audit, missing);
+    struct audit_trail *trail = container_of(page, struct audit_trail, missing);
 
-    audit->in_page++;
-    audit->position = event->sequence;
-    if (event->sequence > audit->last)
+    trail->in_page++;
+    trail->position = event->sequence;
+    if (event->sequence > trail->last)
         return; /* of this daemon */
-    audit_covers(audit->api->parts.audit, event->sequence);
+    audit_covers(trail->faces->parts.audit, event->sequence);
     if (!is_audited(event->type))
         return;
-    write_event(audit->api, event, true);
-    audit->recovered++;
+    write_event(trail->faces, event, true);
+    trail->recovered++;
 }
 
-static void read_missing(struct api_audit *audit);
+static void read_missing(struct audit_trail *trail);
 
-static void caught_up(struct api_audit *audit)
+static void caught_up(struct audit_trail *trail)
 {
-    struct api *api = audit->api;
+    struct faces *faces = trail->faces;
 
-    audit->is_catching_up = false;
-    audit_covers(api->parts.audit, events_last(api->parts.core->events));
-    if (audit->recovered)
+    trail->is_catching_up = false;
+    audit_covers(faces->parts.audit, events_last(faces->parts.core->events));
+    if (trail->recovered)
         log_warn("the audit log lacked what happened before the daemon was killed; it was added",
-                 kv("lines", audit->recovered));
-    audit_start(api->parts.audit, audit->recovered);
+                 kv("lines", trail->recovered));
+    audit_start(faces->parts.audit, trail->recovered);
 }
 
 static void on_missing_read(struct event_page *page)
 {
-    struct api_audit *audit = container_of(page, struct api_audit, missing);
+    struct audit_trail *trail = container_of(page, struct audit_trail, missing);
 
     if (page->err.code)
         log_error("the store cannot tell what the audit log lacks", kv("error", page->err.message));
-    else if (audit->in_page == RECOVERED_PAGE && audit->position < audit->last)
-        read_missing(audit);
+    else if (trail->in_page == RECOVERED_PAGE && trail->position < trail->last)
+        read_missing(trail);
     else
-        caught_up(audit);
+        caught_up(trail);
 }
 
-static void read_missing(struct api_audit *audit)
+static void read_missing(struct audit_trail *trail)
 {
-    audit->in_page = 0;
-    audit->missing = (struct event_page){ .on_event = on_missing,
+    trail->in_page = 0;
+    trail->missing = (struct event_page){ .on_event = on_missing,
                                           .done = on_missing_read,
-                                          .after = audit->position,
+                                          .after = trail->position,
                                           .limit = RECOVERED_PAGE };
-    event_page_read(&audit->missing, audit->api->parts.core);
+    event_page_read(&trail->missing, trail->faces->parts.core);
 }
 
 /* The store answers in order: the first page is written before anything of this daemon. */
-static void catch_up(struct api_audit *audit)
+static void catch_up(struct audit_trail *trail)
 {
-    struct audit_left left = audit_left(audit->api->parts.audit);
+    struct audit_left left = audit_left(trail->faces->parts.audit);
 
-    audit->last = events_last(audit->api->parts.core->events);
-    audit->position = left.event;
-    audit->is_catching_up = true;
-    if (left.was_interrupted && left.event < audit->last)
-        read_missing(audit);
+    trail->last = events_last(trail->faces->parts.core->events);
+    trail->position = left.event;
+    trail->is_catching_up = true;
+    if (left.was_interrupted && left.event < trail->last)
+        read_missing(trail);
     else
-        caught_up(audit);
+        caught_up(trail);
 }
 
-struct api_audit *api_audit_new(struct api *api)
+struct audit_trail *audit_trail_new(struct faces *faces)
 {
-    struct api_audit *audit;
+    struct audit_trail *trail;
 
-    if (!api->parts.audit)
+    if (!faces->parts.audit)
         return NULL;
-    audit = xnew(struct api_audit);
-    audit->api = api;
-    audit->watcher.on_event = on_event;
-    events_overhear(api->parts.core->events, &audit->watcher);
-    catch_up(audit);
-    return audit;
+    trail = xnew(struct audit_trail);
+    trail->faces = faces;
+    trail->watcher.on_event = on_event;
+    events_overhear(faces->parts.core->events, &trail->watcher);
+    catch_up(trail);
+    return trail;
 }
 
-void api_audit_free(struct api_audit *audit)
+void audit_trail_free(struct audit_trail *trail)
 {
-    if (!audit)
+    if (!trail)
         return;
-    events_unwatch(&audit->watcher);
-    free(audit);
+    events_unwatch(&trail->watcher);
+    free(trail);
 }

@@ -1,14 +1,16 @@
-#include "api/request.h"
+#include "face/request.h"
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "core/core.h"
 #include "core/metrics.h"
+#include "service/recorded.h"
 
 #include <string.h>
 
 /* --- what was asked -------------------------------------------------------------------------- */
 
-const char *api_parameter(const struct api_request *request, const char *name)
+const char *request_parameter(const struct request *request, const char *name)
 {
     for (size_t i = 0; i < request->parameter_count; i++) {
         if (strcmp(request->parameters[i].name, name) == 0)
@@ -23,10 +25,10 @@ static int refuse_parameter(const char *name, const char *wanted, struct error *
                        wanted);
 }
 
-int api_parameter_u64(const struct api_request *request, const char *name, uint64_t maximum,
-                      uint64_t *out_value, struct error *err)
+int request_parameter_u64(const struct request *request, const char *name, uint64_t maximum,
+                          uint64_t *out_value, struct error *err)
 {
-    const char *text = api_parameter(request, name);
+    const char *text = request_parameter(request, name);
     uint64_t value;
 
     if (!text)
@@ -40,10 +42,10 @@ int api_parameter_u64(const struct api_request *request, const char *name, uint6
     return 0;
 }
 
-int api_parameter_bool(const struct api_request *request, const char *name, bool *out_value,
-                       struct error *err)
+int request_parameter_bool(const struct request *request, const char *name, bool *out_value,
+                           struct error *err)
 {
-    const char *text = api_parameter(request, name);
+    const char *text = request_parameter(request, name);
 
     if (!text)
         return 0;
@@ -56,10 +58,10 @@ int api_parameter_bool(const struct api_request *request, const char *name, bool
     return 0;
 }
 
-int api_parameter_ms(const struct api_request *request, const char *name, int64_t maximum_ms,
-                     int64_t *out_ms, struct error *err)
+int request_parameter_ms(const struct request *request, const char *name, int64_t maximum_ms,
+                         int64_t *out_ms, struct error *err)
 {
-    const char *text = api_parameter(request, name);
+    const char *text = request_parameter(request, name);
     int64_t ms;
 
     if (!text)
@@ -70,18 +72,18 @@ int api_parameter_ms(const struct api_request *request, const char *name, int64_
     return 0;
 }
 
-const char *api_header(const struct api_request *request, const char *name)
+const char *request_header(const struct request *request, const char *name)
 {
     return http_head_header(http_exchange_head(request->exchange), name);
 }
 
-int api_decode(const struct api_request *request, void *out, struct error *err)
+int request_decode(const struct request *request, void *out, struct error *err)
 {
     return json_decode(request->body, request->route->fields, request->route->field_count, out,
                        err);
 }
 
-json_t *api_take_field(struct api_request *request, const char *name)
+json_t *request_take_field(struct request *request, const char *name)
 {
     json_t *value = json_object_get(request->body, name);
 
@@ -97,13 +99,13 @@ json_t *api_take_field(struct api_request *request, const char *name)
 
 /* --- answers --------------------------------------------------------------------------------- */
 
-static void reply(struct api_request *request, int status, const void *body, size_t length)
+static void reply(struct request *request, int status, const void *body, size_t length)
 {
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, (unsigned)status / 100, 1);
     http_respond(request->exchange, status, "application/json", body, length);
 }
 
-void api_reply(struct api_request *request, int status, struct buffer *json)
+void request_reply(struct request *request, int status, struct buffer *json)
 {
     static const char too_large[] =
         "{\"error\":{\"code\":\"internal\",\"message\":\"the answer is too large\",\"hint\":\"\","
@@ -117,8 +119,43 @@ void api_reply(struct api_request *request, int status, struct buffer *json)
         reply(request, status, json->data, json->length);
 }
 
-void api_reply_empty_object(struct api_request *request, int status)
+void request_reply_empty_object(struct request *request, int status)
 {
     if (request->exchange)
         reply(request, status, "{}\n", 3);
+}
+
+/* --- answers that come when what they tell is recorded ------------------------------------------ */
+
+struct durable {
+    struct request *request;
+    struct recorded recorded;
+    int status;
+    struct buffer text;
+};
+
+static void on_recorded(struct recorded *recorded)
+{
+    struct durable *durable = container_of(recorded, struct durable, recorded);
+
+    if (!request_finish(durable->request)) {
+        if (recorded->err->code)
+            request_fail(durable->request, recorded->err);
+        else
+            request_reply(durable->request, durable->status, &durable->text);
+    }
+    buffer_fini(&durable->text);
+    free(durable);
+}
+
+void request_reply_recorded(struct request *request, int status, struct buffer *json)
+{
+    struct durable *durable = xnew(struct durable);
+
+    durable->request = request;
+    durable->status = status;
+    durable->text = *json;
+    *json = (struct buffer){ 0 };
+    request_begin(request);
+    recorded_wait(&durable->recorded, request->core, on_recorded);
 }
