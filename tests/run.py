@@ -29,6 +29,12 @@ BUILDS = [
 # What does not change with the build: clients and pages that are not ours or not in C, and the launcher, which is linked against another libc.
 ONCE = [f"tests/e2e/test_{name}.py" for name in ("mcp_official", "used_again", "pytest_plugin", "chat_page", "packages", "bench")]
 
+# Folders whose files the analyzer follows path by path, in CI too: they parse what strangers send, or hold privileges. Never init, whose
+# system calls are inline assembly: the analyzer takes everything that the kernel writes there for garbage.
+ANALYZED = ("src/auth/", "src/launcher/", "src/net/", "src/wire/")
+# Not unix.Malloc, which does not follow our intrusive lists: ASan looks for that.
+ANALYZER = ",clang-analyzer-core.*,clang-analyzer-deadcode.*,clang-analyzer-unix.*,-clang-analyzer-unix.Malloc"
+
 FUZZ_SECONDS = 3
 END_TO_END_WORKERS = 4  # most of their time is waiting
 SANITIZER_ENVIRONMENT = {
@@ -173,6 +179,19 @@ def run_fuzzers(tally, directory):
               f"-artifact_prefix={directory}/", str(fresh), *([str(corpus)] if corpus.is_dir() else [])])
 
 
+def run_tidy(tally, directory, everything=False):
+    """clang-tidy over all of src/ by the list of a clang build: .clang-tidy has the checks and their reasons."""
+    begin = time.monotonic()
+    sources = run(["git", "ls-files", "src/**.c"]).stdout.split()
+    deep = [path for path in sources if path.startswith(ANALYZED) or everything and not path.startswith("src/init/")]
+    for name, paths, checks in (("clang-tidy", sources, ""), ("clang-tidy analyzer", deep, "--checks=-*" + ANALYZER)):
+        command = ["xargs", "-P", "2", "-n", "8", "clang-tidy", "-p", str(directory), "--quiet", *([checks] if checks else [])]
+        result = run(command, input="\n".join(paths))
+        found = "\n".join(line for line in result.stdout.splitlines() if re.search(r": (warning|error): ", line))
+        tally.add(name, "passed" if result.returncode == 0 else "failed", found or result.stdout[-4000:])
+    print(f"clang-tidy: {len(sources)} files, {time.monotonic() - begin:.0f} s", flush=True)
+
+
 def run_in_machine(tally, directory):
     """The native backend on a kernel with version 2 of control groups: minutes, because the machine is emulated."""
     begin = time.monotonic()
@@ -227,6 +246,7 @@ class Later(threading.Thread):
                 self.tally.add(f"build {name}", "failed", repr(problem))
             self.is_built[name].set()
         if self.directories.get("fuzz"):
+            run_tidy(self.tally, self.directories["fuzz"])
             run_fuzzers(self.tally, self.directories["fuzz"])
 
     def directory(self, name):
@@ -268,6 +288,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="one build, no sanitizers, no fuzzing")
     parser.add_argument("-k", default="", metavar="WORD", help="only tests whose name has WORD in it")
     parser.add_argument("--qemu", action="store_true", help="only the tests in an emulated machine, which nothing else runs")
+    parser.add_argument("--analyze", action="store_true", help="only clang-tidy, with the analyzer over every file")
     parser.add_argument("--faults", action="store_true", help="only the fault sweep, which nothing else runs")
     options = parser.parse_args()
     tally = Tally()
@@ -275,7 +296,11 @@ def main():
     # Whoever starts us in the background has SIGINT ignored, and so would everything that we start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin = time.monotonic()
-    if options.qemu or options.faults:
+    if options.analyze:
+        directory = build(tally, *BUILDS[2][:4])
+        if directory:
+            run_tidy(tally, directory, everything=True)
+    elif options.qemu or options.faults:
         directory = build(tally, *BUILDS[0][:4])
         if directory and options.qemu:
             run_in_machine(tally, directory)

@@ -53,7 +53,7 @@ enum chain_check {
 
 /* Checks a line without its newline. The `first` of a log is number 1 or has CHAIN_CONTINUED. The
  * chain moves on when the line has the form of one, so that one bad line is one finding. */
-enum chain_check chain_check_line(struct chain *chain, const char *line, size_t length, bool first);
+enum chain_check chain_check_line(struct chain *chain, const char *text, size_t length, bool first);
 
 /* What a good line says, from its "type" on. */
 const char *chain_line_members(const char *line);

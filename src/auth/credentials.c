@@ -57,7 +57,7 @@ static char *bearer_token(const char *value)
 static int read_token(struct credentials *credentials, const struct http_head *head,
                       struct error *err)
 {
-    const char *authorization, *api_key;
+    const char *authorization = NULL, *api_key = NULL;
     scoped(free) char *other = NULL;
 
     if (single_header(head, "authorization", &authorization, err) < 0 ||

@@ -35,6 +35,6 @@ enum jwt_result {
     JWT_UNKNOWN_KEY, /* no such key: perhaps the issuer has a new one */
 };
 
-enum jwt_result jwt_check(const char *token, const struct jwk_set *keys,
+enum jwt_result jwt_check(const char *text, const struct jwk_set *keys,
                           const struct jwt_policy *policy, int64_t now_us, struct jwt_claims *out,
                           struct error *err);

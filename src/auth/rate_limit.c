@@ -5,6 +5,7 @@
 #include "base/list.h"
 #include "base/map.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -39,6 +40,7 @@ struct rate_limit *rate_limit_new(const struct clock *clock, double per_second, 
 
 static void bucket_forget(struct rate_limit *limit, struct bucket *bucket)
 {
+    assert(bucket);
     map_remove(&limit->by_name, bucket->name);
     list_remove(&bucket->node);
     free(bucket->name);

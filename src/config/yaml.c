@@ -368,15 +368,23 @@ static int read_root(struct reader *reader, struct error *err)
     return error_set(err, ERR_INVALID, "the file must be a mapping of settings");
 }
 
+static int read_events(struct reader *reader, unsigned count, struct error *err)
+{
+    while (count--)
+        if (read_event(reader, err) < 0)
+            return -1;
+    return 0;
+}
+
 /* Stream start, at most one document, stream end. */
 static int read_stream(struct reader *reader, struct error *err)
 {
-    if (read_event(reader, err) < 0 || read_event(reader, err) < 0)
+    if (read_events(reader, 2, err) < 0)
         return -1;
     if (reader->event.type == YAML_STREAM_END_EVENT)
         return 0;
-    if (read_event(reader, err) < 0 || read_root(reader, err) < 0 || read_event(reader, err) < 0 ||
-        read_event(reader, err) < 0)
+    if (read_event(reader, err) < 0 || read_root(reader, err) < 0 ||
+        read_events(reader, 2, err) < 0)
         return -1;
     if (reader->event.type != YAML_STREAM_END_EVENT)
         return error_set(err, ERR_INVALID, "the file has more than one document");

@@ -131,7 +131,7 @@ static long check_path(const char *path)
 {
     int fd;
 
-    if (strncmp(path, "/proc/", 6))
+    if (strncmp(path, "/proc/", 6) != 0)
         return 0;
     fd = sys_open(AT_FDCWD, path, O_PATH, 0, 0);
     sys_close(fd);

@@ -8,4 +8,4 @@
 
 struct job;
 
-void payload_run(void *job) __attribute__((noreturn));
+void payload_run(void *argument) __attribute__((noreturn));

@@ -52,4 +52,4 @@ struct tree_entry {
 };
 
 /* Marks the descendants of `root` in entries sorted by pid; returns how many of them are alive. */
-unsigned tree_mark(struct tree_entry *entries, size_t count, int root);
+unsigned tree_mark(struct tree_entry *sorted, size_t count, int root);

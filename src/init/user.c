@@ -57,7 +57,7 @@ bool user_match_passwd(const char *line, size_t length, const struct user_query 
         return false;
     if (query->name) {
         if ((size_t)(fields[0].end - fields[0].text) != query->name_length ||
-            memcmp(fields[0].text, query->name, query->name_length))
+            memcmp(fields[0].text, query->name, query->name_length) != 0)
             return false;
     } else if (uid != query->uid) {
         return false;

@@ -101,7 +101,7 @@ static uid_t ask_kernel(const struct question *question)
 
 static uid_t user_of_tcp(int fd, const struct address *address)
 {
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = { 0 };
     socklen_t length = sizeof(own);
     struct question question;
 

@@ -349,9 +349,9 @@ static void emit_checks(struct emitter *emitter)
 
 static void emit_results(struct emitter *emitter)
 {
-    for (uint8_t verdict = 0; verdict < CHECKED; verdict++) {
-        aim_branches(emitter, verdict);
-        emit_result(emitter->filter, verdict);
+    for (unsigned verdict = 0; verdict < CHECKED; verdict++) {
+        aim_branches(emitter, (uint8_t)verdict);
+        emit_result(emitter->filter, (uint8_t)verdict);
     }
 }
 

@@ -77,7 +77,7 @@ int budget_reserve(struct session *session, struct error *err);
 
 /* What the session had cannot be paid for any more: whether it may have it again is asked, and the
  * question stays pending until a person has decided. */
-void budget_ask_to_continue(struct session *session, const char *flavor, const char *why);
+void budget_ask_to_continue(struct session *session, const char *name, const char *why);
 
 /* What is held is for this sandbox. */
 void budget_bind(struct session *session, const char *sandbox_id);

@@ -189,7 +189,7 @@ static int refuse(struct capacity *capacity, const struct capacity_owner *owner,
     error_named(err, ERR_LIMIT, "capacity",
                 "no sandbox is free: you hold %zu of %lld, all together hold %zu of %lld",
                 owner->held, (long long)config->capacity.max_per_owner, capacity->held,
-                (long long)(config->capacity.max_sandboxes + config->capacity.burst));
+                (long long)config->capacity.max_sandboxes + config->capacity.burst);
     err->retryable = true;
     return error_hint(err, "end a session, or try again in about %lld s", retry_s);
 }

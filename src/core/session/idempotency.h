@@ -28,6 +28,6 @@ void idempotency_remember(struct idempotency *idempotency, const struct session_
 void idempotency_forget_session(struct idempotency *idempotency, const char *session_id);
 
 /* At start, from the store. */
-void idempotency_restore(struct idempotency *idempotency, const struct document_record *record);
+void idempotency_restore(struct idempotency *idempotency, const struct document_record *document);
 
 #define IDEMPOTENCY_KIND "idempotency"
