@@ -25,9 +25,8 @@ int api_check_approver(const struct request *request, const char *owner, struct 
 {
     if (api_is_approver(request, owner))
         return 0;
-    error_named(err, ERR_FORBIDDEN, "approver_required",
-                "this is only for those with the role approver");
-    return error_hint(err, "ask somebody who has it; sandglass approvals ls shows what waits");
+    error_named(err, ERR_FORBIDDEN, "approver_required", "this needs the role approver");
+    return error_hint(err, "ask an approver; 'sandglass approvals ls' lists pending approvals");
 }
 
 static bool may_see(const struct request *request, const struct approval *approval)
@@ -44,8 +43,8 @@ static struct approval *find(struct request *request)
 
     if (approval && may_see(request, approval))
         return approval;
-    error_named(&err, ERR_NOT_FOUND, "approval_not_found", "there is no approval \"%.80s\"", id);
-    error_hint(&err, "GET /api/v1/approvals lists those that you may see");
+    error_named(&err, ERR_NOT_FOUND, "approval_not_found", "approval \"%.80s\" not found", id);
+    error_hint(&err, "GET /api/v1/approvals lists the approvals that you may see");
     request_fail(request, &err);
     return NULL;
 }
@@ -207,7 +206,7 @@ static int check_decision(const struct decision *body, struct error *err)
                            "once and session cannot both be true: choose one");
     if (!approve && body->session)
         return error_named(err, ERR_INVALID, "invalid_field",
-                           "session goes with decision approve; what is denied is denied once");
+                           "session is valid with decision approve only; a denial applies once");
     return 0;
 }
 
@@ -247,7 +246,7 @@ static void post_approval(struct request *request)
 
 static const struct route_parameter list_parameters[] = {
     { "state", "string", "pending (default), approved, denied, expired, cancelled or all" },
-    { "session", "string", "only those of this session" },
+    { "session", "string", "approvals of this session only" },
     { 0 },
 };
 
@@ -269,7 +268,7 @@ static const struct route_answer get_answers[] = {
 };
 
 static const struct route_answer post_answers[] = {
-    { 200, "the approval, decided; approved, its sandbox is being made" },
+    { 200, "the decided approval; if approved, its sandbox is being created" },
     { 400, "a field is unknown, missing or of the wrong type" },
     { 403, "approver_required" },
     { 404, "approval_not_found: unknown, or not for the caller" },
@@ -279,11 +278,12 @@ static const struct route_answer post_answers[] = {
 };
 
 const struct route api_approval_routes[] = {
-    { HTTP_GET, "/api/v1/approvals", get_approvals, "What waits for a decision",
-      .parameters = list_parameters, .answers = list_answers },
-    { HTTP_GET, "/api/v1/approvals/{approval}", get_approval, "One approval; may wait for its end",
-      .parameters = wait_parameters, .answers = get_answers },
-    { HTTP_POST, "/api/v1/approvals/{approval}", post_approval, "Approve or deny it",
+    { HTTP_GET, "/api/v1/approvals", get_approvals, "List approvals", .parameters = list_parameters,
+      .answers = list_answers },
+    { HTTP_GET, "/api/v1/approvals/{approval}", get_approval,
+      "Read an approval; can wait for the decision", .parameters = wait_parameters,
+      .answers = get_answers },
+    { HTTP_POST, "/api/v1/approvals/{approval}", post_approval, "Approve or deny a request",
       .body = ROUTE_JSON_BODY, .fields = decision_fields,
       .field_count = ARRAY_LENGTH(decision_fields), .answers = post_answers },
     { 0 },

@@ -353,7 +353,7 @@ static void read_notes(struct archive *archive)
     if (notes_are_whole(archive))
         answer(archive);
     else if (count <= 0)
-        fail(archive, ERR_BACKEND, "backend", "the sandbox broke off while it unpacked");
+        fail(archive, ERR_BACKEND, "backend", "the sandbox stopped while unpacking");
 }
 
 static void on_stream(struct io_watch *watch, unsigned events)
@@ -413,7 +413,7 @@ static bool inflate_piece(struct archive *archive)
         (void)inflateReset(&archive->zlib);
     result = inflate(&archive->zlib, Z_NO_FLUSH);
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
-        fail(archive, ERR_INVALID, "invalid_archive", "the body is not what gzip has made");
+        fail(archive, ERR_INVALID, "invalid_archive", "the body is not valid gzip");
         return false;
     }
     archive->gzip_is_ended = result == Z_STREAM_END;
@@ -424,7 +424,7 @@ static bool inflate_piece(struct archive *archive)
     if (!is_bomb(archive))
         return true;
     fail(archive, ERR_TOO_LARGE, "archive_too_large",
-         "the body is compressed more than an archive should be");
+         "the compression ratio of the body is too high");
     return false;
 }
 
@@ -535,7 +535,7 @@ static int check_encoding(const struct request *request, struct error *err)
     if (!encoding || strcasecmp(encoding, "gzip") == 0 || strcasecmp(encoding, "identity") == 0)
         return 0;
     return error_named(err, ERR_INVALID, "unsupported_media_type",
-                       "Content-Encoding is gzip or nothing, not %.40s", encoding);
+                       "Content-Encoding must be gzip or absent, not %.40s", encoding);
 }
 
 static void put_archive(struct request *request)
@@ -552,19 +552,19 @@ static void put_archive(struct request *request)
 /* --- the table -------------------------------------------------------------------------------- */
 
 static const struct route_parameter parameters[] = {
-    { "path", "string", "of the directory; relative ones begin in the workspace" },
+    { "path", "string", "path of the directory; a relative one starts in the workspace" },
     { 0 },
 };
 
 static const struct route_answer get_answers[] = {
-    { 200, "a tar, with Content-Encoding gzip if Accept-Encoding has it" },
+    { 200, "a tar archive, with Content-Encoding gzip if Accept-Encoding allows it" },
     { 404, "session_not_found, file_not_found, not_a_directory" },
     { 0 },
 };
 
 static const struct route_answer put_answers[] = {
     { 200, "{unpacked, bytes, refused:[{path, reason}], refused_truncated}" },
-    { 400, "invalid_archive; members before the damage are there, whole" },
+    { 400, "invalid_archive; members before the damage are unpacked completely" },
     { 409, "not_a_directory" },
     { 413, "archive_too_large" },
     { 415, "unsupported_media_type" },
@@ -575,9 +575,10 @@ static const struct route_answer put_answers[] = {
 #define ARCHIVE "/api/v1/sessions/{session}/archive"
 
 const struct route api_archive_routes[] = {
-    { HTTP_GET, ARCHIVE, get_archive, "A directory as a tar", .session = ROUTE_LIVE_SESSION,
-      .parameters = parameters, .answers = get_answers },
-    { HTTP_PUT, ARCHIVE, put_archive, "Unpack a tar into a directory", .body = ROUTE_BYTES_BODY,
-      .session = ROUTE_LIVE_SESSION, .parameters = parameters, .answers = put_answers },
+    { HTTP_GET, ARCHIVE, get_archive, "Read a directory as a tar archive",
+      .session = ROUTE_LIVE_SESSION, .parameters = parameters, .answers = get_answers },
+    { HTTP_PUT, ARCHIVE, put_archive, "Unpack a tar archive into a directory",
+      .body = ROUTE_BYTES_BODY, .session = ROUTE_LIVE_SESSION, .parameters = parameters,
+      .answers = put_answers },
     { 0 },
 };

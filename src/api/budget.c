@@ -110,7 +110,7 @@ static void patch_owner_budget(struct request *request)
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct route_parameter owner_parameters[] = {
-    { "owner", "string", "approvers only: of this owner" },
+    { "owner", "string", "budget of this owner; approvers only" },
     { 0 },
 };
 
@@ -118,8 +118,8 @@ static const struct route_answer session_answers[] = {
     { 200, "{auto_approve, cap_usd, spent_usd, reserved_usd, remaining_usd, approved_flavors, "
            "meter, owner}" },
     { 400, "a field is unknown, of the wrong type or out of range" },
-    { 403, "approver_required: only an approver allows more than before" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 403, "approver_required: only an approver may raise a limit" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 410, "session_ended: its final record has spent_usd" },
     { 0 },
 };
@@ -134,15 +134,15 @@ static const struct route_answer owner_answers[] = {
 #define BUDGET "/api/v1/sessions/{session}/budget"
 
 const struct route api_budget_routes[] = {
-    { HTTP_GET, BUDGET, reply_session, "What the session may spend and has spent",
+    { HTTP_GET, BUDGET, reply_session, "Read the budget of a session",
       .session = ROUTE_LIVE_SESSION, .approvers = true, .answers = session_answers },
-    { HTTP_PATCH, BUDGET, patch_session_budget, "Change its cap and its automatic approval",
-      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .approvers = true,
-      .fields = patch_fields, .field_count = ARRAY_LENGTH(patch_fields),
-      .answers = session_answers },
-    { HTTP_GET, "/api/v1/budget", get_owner_budget, "What the sessions of an owner have spent",
+    { HTTP_PATCH, BUDGET, patch_session_budget,
+      "Change the cap and the automatic approval of a session", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .approvers = true, .fields = patch_fields,
+      .field_count = ARRAY_LENGTH(patch_fields), .answers = session_answers },
+    { HTTP_GET, "/api/v1/budget", get_owner_budget, "Read the budget of an owner",
       .parameters = owner_parameters, .answers = owner_answers },
-    { HTTP_PATCH, "/api/v1/budget", patch_owner_budget, "Change the cap of an owner; 0 is none",
+    { HTTP_PATCH, "/api/v1/budget", patch_owner_budget, "Change the cap of an owner; 0: no cap",
       .body = ROUTE_JSON_BODY, .fields = owner_fields, .field_count = ARRAY_LENGTH(owner_fields),
       .parameters = owner_parameters, .answers = owner_answers },
     { 0 },

@@ -208,7 +208,7 @@ static void post_run(struct request *request)
 static const struct route_answer start_answers[] = {
     { 201, "the context; its interpreter runs" },
     { 400, "unsupported_language, or a field is unknown or of the wrong type" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 409, "language_unavailable or context_crashed: the interpreter could not be started" },
     { 410, "session_ended: with the reason and the final record" },
     { 429, "too_many_contexts" },
@@ -217,14 +217,14 @@ static const struct route_answer start_answers[] = {
 
 static const struct route_answer list_answers[] = {
     { 200, "{contexts}" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 0 },
 };
 
 static const struct route_answer context_answers[] = {
     { 200, "the context" },
     { 404, "session_not_found or context_not_found" },
-    { 409, "it cannot be done in the state it is in" },
+    { 409, "not possible in its current state" },
     { 0 },
 };
 
@@ -233,25 +233,25 @@ static const struct route_answer run_answers[] = {
            "stdout, stderr, display, result, error and done" },
     { 400, "a field is unknown, of the wrong type or out of range" },
     { 404, "session_not_found or context_not_found" },
-    { 409, "it cannot be done in the state the session is in" },
-    { 429, "too_many_runs: so many wait for this context already" },
+    { 409, "not possible in the current state of the session" },
+    { 429, "too_many_runs: too many runs wait for this context" },
     { 0 },
 };
 
 const struct route api_context_routes[] = {
-    { HTTP_POST, CONTEXTS, post_context, "Start an interpreter that keeps its state",
+    { HTTP_POST, CONTEXTS, post_context, "Start a context: an interpreter that keeps its state",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = context_fields,
       .field_count = ARRAY_LENGTH(context_fields), .answers = start_answers },
-    { HTTP_GET, CONTEXTS, get_contexts, "The contexts of a session", .session = ROUTE_LIVE_SESSION,
-      .answers = list_answers },
-    { HTTP_GET, CONTEXT, get_context, "One context", .session = ROUTE_LIVE_SESSION,
+    { HTTP_GET, CONTEXTS, get_contexts, "List the contexts of a session",
+      .session = ROUTE_LIVE_SESSION, .answers = list_answers },
+    { HTTP_GET, CONTEXT, get_context, "Read a context", .session = ROUTE_LIVE_SESSION,
       .answers = context_answers },
-    { HTTP_DELETE, CONTEXT, delete_context, "Remove a context and what runs in it",
+    { HTTP_DELETE, CONTEXT, delete_context, "Remove a context and the code that runs in it",
       .session = ROUTE_LIVE_SESSION, .answers = context_answers },
     { HTTP_POST, CONTEXT "/interrupt", post_interrupt,
-      "Interrupt the code that runs; the interpreter stays", .body = ROUTE_JSON_BODY,
+      "Interrupt the running code; the interpreter stays", .body = ROUTE_JSON_BODY,
       .session = ROUTE_LIVE_SESSION, .answers = context_answers },
-    { HTTP_POST, CONTEXT "/restart", post_restart, "Replace the interpreter by a new one",
+    { HTTP_POST, CONTEXT "/restart", post_restart, "Restart the interpreter of a context",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .answers = context_answers },
     { HTTP_POST, CONTEXT "/run", post_run, "Run code in a context", .body = ROUTE_JSON_BODY,
       .session = ROUTE_LIVE_SESSION, .fields = context_run_fields,

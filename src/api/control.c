@@ -365,44 +365,44 @@ static void delete_sessions(struct request *request)
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct route_parameter removal_parameters[] = {
-    { "label", "string", "name=value; may be repeated, all have to match" },
+    { "label", "string", "name=value; may be repeated, all must match" },
     { "state", "string", "open, paused or ending" },
-    { "idle_longer_than", "string", "only those not used for this long" },
-    { "dry_run", "boolean", "only tell which" },
-    { "owner", "string", "administrators only: sessions of this owner" },
+    { "idle_longer_than", "string", "sessions not used for this long only" },
+    { "dry_run", "boolean", "list the matching sessions, end none" },
+    { "owner", "string", "sessions of this owner; administrators only" },
     { 0 },
 };
 
 static const struct route_answer removal_answers[] = {
-    { 200, "{destroyed, failed, skipped}: all of them are gone" },
+    { 200, "{destroyed, failed, skipped}: the destroyed ones are gone" },
     { 0 },
 };
 
 static const struct route_answer changed_answers[] = {
     { 200, "the session" },
     { 400, "a field is unknown, of the wrong type or out of range" },
-    { 404, "session_not_found: unknown, or somebody else's" },
-    { 409, "it cannot be done in the state it is in" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
+    { 409, "not possible in its current state" },
     { 410, "session_ended: with the reason and the final record" },
     { 0 },
 };
 
 static const struct route_answer sandbox_answers[] = {
     { 200, "the session, with a message: nothing changes" },
-    { 202, "the session, with a message: the sandbox is being made; or the approval, with kind "
-           "approval: somebody has to decide" },
+    { 202, "the session, with a message: the sandbox is being created; or the approval, with kind "
+           "approval: a decision is needed" },
     { 400, "a field is unknown, of the wrong type or out of range; flavor_unknown, "
            "flavor_unavailable" },
-    { 404, "session_not_found: unknown, or somebody else's" },
-    { 409, "sandbox_chosen: the one that was chosen has to be torn down first" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
+    { 409, "sandbox_chosen: the chosen sandbox must be torn down first" },
     { 410, "session_ended: with the reason and the final record" },
     { 0 },
 };
 
 static const struct route_answer accepted_answers[] = {
-    { 202, "the session; the sandbox changes meanwhile" },
+    { 202, "the session; its sandbox is changing" },
     { 400, "a field is unknown, of the wrong type or out of range" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 410, "session_ended: with the reason and the final record" },
     { 0 },
 };
@@ -411,7 +411,7 @@ static const struct route_answer accepted_answers[] = {
 
 const struct route api_control_routes[] = {
     { HTTP_DELETE, "/api/v1/sessions", delete_sessions,
-      "End all sessions of the caller that match; answers when they are gone",
+      "End all matching sessions of the caller; answers when they are gone",
       .parameters = removal_parameters, .answers = removal_answers },
     { HTTP_PATCH, SESSION, patch_session, "Change labels, clocks and policy",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = patch_fields,
@@ -420,16 +420,16 @@ const struct route api_control_routes[] = {
       "The lease ends at now plus timeout; never earlier than before unless exact",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = keepalive_fields,
       .field_count = ARRAY_LENGTH(keepalive_fields), .answers = changed_answers },
-    { HTTP_POST, SESSION "/pause", post_pause, "Freeze its sandbox", .body = ROUTE_JSON_BODY,
-      .session = ROUTE_LIVE_SESSION, .answers = changed_answers },
-    { HTTP_POST, SESSION "/resume", post_resume, "Let its sandbox go on", .body = ROUTE_JSON_BODY,
-      .session = ROUTE_LIVE_SESSION, .answers = changed_answers },
+    { HTTP_POST, SESSION "/pause", post_pause, "Freeze the sandbox of a session",
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .answers = changed_answers },
+    { HTTP_POST, SESSION "/resume", post_resume, "Resume the sandbox of a session",
+      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .answers = changed_answers },
     { HTTP_POST, SESSION "/sandbox", post_sandbox,
-      "Make the sandbox, or ask for one of another flavor", .body = ROUTE_JSON_BODY,
+      "Start the sandbox, or request one of another flavor", .body = ROUTE_JSON_BODY,
       .session = ROUTE_LIVE_SESSION, .fields = replacement_fields,
       .field_count = ARRAY_LENGTH(replacement_fields), .answers = sandbox_answers },
     { HTTP_POST, SESSION "/sandbox/teardown", post_teardown,
-      "Remove the sandbox and keep the session; the next use makes a new one",
+      "Remove the sandbox and keep the session; the next use starts a new one",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .answers = accepted_answers },
     { 0 },
 };

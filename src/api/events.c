@@ -223,22 +223,22 @@ static void get_session_events(struct request *request)
 }
 
 static const struct route_parameter parameters[] = {
-    { "after", "integer", "only events behind this number, as with Last-Event-ID" },
-    { "follow", "boolean", "0 ends the answer with what has happened so far" },
+    { "after", "integer", "events after this number only, as with Last-Event-ID" },
+    { "follow", "boolean", "0 ends the answer after the past events" },
     { 0 },
 };
 
 static const struct route_answer answers[] = {
     { 200, "text/event-stream; the id of an event is its number" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 0 },
 };
 
 const struct route api_event_routes[] = {
-    { HTTP_GET, "/api/v1/events", get_events, "What happens to the caller's sessions",
+    { HTTP_GET, "/api/v1/events", get_events, "Events of the caller's sessions",
       .parameters = parameters, .answers = answers },
     { HTTP_GET, "/api/v1/sessions/{session}/events", get_session_events,
-      "What happened to the session, and happens", .session = ROUTE_ANY_SESSION,
-      .parameters = parameters, .answers = answers },
+      "Events of a session, past and live", .session = ROUTE_ANY_SESSION, .parameters = parameters,
+      .answers = answers },
     { 0 },
 };

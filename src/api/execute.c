@@ -291,13 +291,13 @@ static const struct route_answer answers[] = {
     { 404, "session_not_found" },
     { 410, "session_ended" },
     { 429, "capacity, too_many_executions" },
-    { 502, "the sandbox could not be made" },
+    { 502, "the sandbox could not be created" },
     { 0 },
 };
 
 const struct route api_execute_routes[] = {
-    { HTTP_POST, "/api/v1/execute", post_execute, "Run code in a session, which is made on demand",
-      .body = ROUTE_JSON_BODY, .fields = fields, .field_count = ARRAY_LENGTH(fields),
-      .answers = answers },
+    { HTTP_POST, "/api/v1/execute", post_execute,
+      "Run code in a session, which is created on demand", .body = ROUTE_JSON_BODY,
+      .fields = fields, .field_count = ARRAY_LENGTH(fields), .answers = answers },
     { 0 },
 };

@@ -33,8 +33,8 @@ const struct json_field execution_fields[EXECUTION_FIELDS] = {
 };
 
 const struct route_extra execution_extras[] = {
-    { "stdin", "{\"type\":[\"string\",\"boolean\"],\"description\":\"all of its input, or true: "
-               "the input comes through the stdin route\"}" },
+    { "stdin", "{\"type\":[\"string\",\"boolean\"],\"description\":\"the complete input, or true: "
+               "the input is sent to the stdin route\"}" },
     { "tty", "{\"type\":[\"boolean\",\"object\"],\"properties\":{\"cols\":{\"type\":\"integer\"},"
              "\"rows\":{\"type\":\"integer\"}},\"description\":\"a terminal instead of pipes\"}" },
     { 0 },
@@ -79,7 +79,7 @@ static int read_stdin(struct request *request, struct execution_body *body, stru
         return 0;
     }
     if (!json_is_string(given))
-        return error_named(err, ERR_INVALID, "invalid_field", "stdin must be a text or true");
+        return error_named(err, ERR_INVALID, "invalid_field", "stdin must be a string or true");
     body->request.stdin_data = json_string_value(given);
     body->request.stdin_length = json_string_length(given);
     return 0;

@@ -387,7 +387,8 @@ static void delete_execution(struct request *request)
 #define EXECUTIONS "/api/v1/sessions/{session}/executions"
 
 static const struct route_parameter start_parameters[] = {
-    { "wait", "boolean", "answer when it has ended (default), or at once as with background" },
+    { "wait", "boolean",
+      "answer when the execution has ended (default), or at once as with background" },
     { 0 },
 };
 
@@ -399,28 +400,28 @@ static const struct route_parameter wait_parameters[] = {
 static const struct route_parameter list_parameters[] = {
     { "state", "string", "queued, running, exited, timeout, output_limit, cancelled or crashed" },
     { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
-    { "cursor", "string", "next_cursor of the page before" },
+    { "cursor", "string", "next_cursor of the previous page" },
     { 0 },
 };
 
 static const struct route_answer start_answers[] = {
-    { 201, "the execution: ended with its output, or with background as it stands; with Accept: "
-           "text/event-stream a live stream" },
-    { 200, "the execution that this key has started already" },
+    { 201, "the ended execution with its output; with background, its current state; with Accept: "
+           "text/event-stream, a live stream" },
+    { 200, "the execution already started with this key" },
     { 400, "a field is unknown, of the wrong type or out of range; unsupported_language" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 409, "generation_moved, paused, sandbox_crashed" },
     { 410, "session_ended" },
     { 413, "arguments or input too large" },
     { 429, "capacity, too_many_executions" },
-    { 502, "the sandbox could not be made" },
+    { 502, "the sandbox could not be created" },
     { 504, "the sandbox was not ready in time" },
     { 0 },
 };
 
 static const struct route_answer list_answers[] = {
-    { 200, "{executions, next_cursor}, the newest first" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 200, "{executions, next_cursor}, newest first" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 0 },
 };
 
@@ -431,16 +432,16 @@ static const struct route_answer answers[] = {
 };
 
 const struct route api_execution_routes[] = {
-    { HTTP_POST, EXECUTIONS, post_execution, "Run a program in the session",
-      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = execution_fields,
-      .field_count = EXECUTION_FIELDS, .extras = execution_extras, .parameters = start_parameters,
-      .answers = start_answers },
-    { HTTP_GET, EXECUTIONS, get_executions, "Executions of the session, the newest first",
+    { HTTP_POST, EXECUTIONS, post_execution, "Run a program in a session", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .fields = execution_fields, .field_count = EXECUTION_FIELDS,
+      .extras = execution_extras, .parameters = start_parameters, .answers = start_answers },
+    { HTTP_GET, EXECUTIONS, get_executions, "List the executions of a session, newest first",
       .session = ROUTE_ANY_SESSION, .parameters = list_parameters, .answers = list_answers },
-    { HTTP_GET, EXECUTIONS "/{execution}", get_execution, "One execution",
+    { HTTP_GET, EXECUTIONS "/{execution}", get_execution, "Read an execution",
       .session = ROUTE_ANY_SESSION, .parameters = wait_parameters, .answers = answers },
     { HTTP_DELETE, EXECUTIONS "/{execution}", delete_execution,
-      "Cancel it: TERM to its whole tree, KILL after a grace; answers when it has ended",
+      "Cancel an execution: TERM to its process tree, KILL after a grace period; answers when it "
+      "has ended",
       .session = ROUTE_ANY_SESSION, .parameters = wait_parameters, .answers = answers },
     { 0 },
 };

@@ -74,10 +74,11 @@ static int read_wish(const struct request *request, struct condition_wish *wish,
         return -1;
     wish->port = (unsigned)port;
     if (!wish->text == !wish->port)
-        return error_named(err, ERR_INVALID, "invalid_parameter", "give one of output and port");
+        return error_named(err, ERR_INVALID, "invalid_parameter",
+                           "give exactly one of output and port");
     if (wish->text && (!*wish->text || strlen(wish->text) > TEXT_MAXIMUM))
         return error_named(err, ERR_INVALID, "invalid_parameter",
-                           "output must be a text of at most %d bytes", TEXT_MAXIMUM);
+                           "output must be a string of at most %d bytes", TEXT_MAXIMUM);
     if (wish->stream && !str_equal(wish->stream, "stdout") && !str_equal(wish->stream, "stderr"))
         return error_named(err, ERR_INVALID, "invalid_parameter",
                            "stream must be stdout or stderr");
@@ -108,17 +109,17 @@ static void get_wait(struct request *request)
 }
 
 static const struct route_parameter wait_parameters[] = {
-    { "output", "string", "a text that the program writes" },
-    { "stream", "string", "stdout or stderr: where the text is looked for; both by default" },
-    { "offset", "integer", "the text is looked for from here on" },
-    { "port", "integer", "a TCP port that somebody listens on inside the sandbox" },
+    { "output", "string", "text to wait for in the output of the program" },
+    { "stream", "string", "stream to search: stdout or stderr; both by default" },
+    { "offset", "integer", "byte offset at which the search starts" },
+    { "port", "integer", "TCP port to wait for: a program inside the sandbox listens on it" },
     { "timeout", "string", "seconds to wait, 30 by default and an hour at most" },
     { 0 },
 };
 
 static const struct route_answer wait_answers[] = {
-    { 200, "{met, reason, stream, offset, waited_seconds, execution}; reason is timeout or ended "
-           "when it is not met" },
+    { 200, "{met, reason, stream, offset, waited_seconds, execution}; if not met, reason is "
+           "timeout or ended" },
     { 400, "a parameter is unknown or out of range" },
     { 404, "session_not_found or execution_not_found" },
     { 0 },
@@ -126,7 +127,7 @@ static const struct route_answer wait_answers[] = {
 
 const struct route api_wait_routes[] = {
     { HTTP_GET, "/api/v1/sessions/{session}/executions/{execution}/wait", get_wait,
-      "Wait until an execution has written a text or a port is served",
+      "Wait until an execution has written a text or a port accepts connections",
       .session = ROUTE_ANY_SESSION, .parameters = wait_parameters, .answers = wait_answers },
     { 0 },
 };

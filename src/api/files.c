@@ -499,41 +499,42 @@ static void post_move(struct request *request)
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct route_parameter get_parameters[] = {
-    { "path", "string", "of the file; relative ones begin in the workspace" },
+    { "path", "string", "path of the file; a relative one starts in the workspace" },
     { 0 },
 };
 
 static const struct route_parameter put_parameters[] = {
-    { "path", "string", "of the file; relative ones begin in the workspace" },
+    { "path", "string", "path of the file; a relative one starts in the workspace" },
     { "mode", "string", "octal permissions; by default those of the file it replaces, or 0644" },
-    { "fsync", "boolean", "1: on the disk before it is answered" },
+    { "fsync", "boolean", "1: flush the file to disk before the answer" },
     { 0 },
 };
 
 static const struct route_parameter delete_parameters[] = {
-    { "path", "string", "of the file; relative ones begin in the workspace" },
-    { "recursive", "boolean", "a directory with all that is in it" },
+    { "path", "string", "path of the file; a relative one starts in the workspace" },
+    { "recursive", "boolean", "1: remove a directory with its contents" },
     { 0 },
 };
 
 static const struct route_parameter stat_parameters[] = {
-    { "path", "string", "of the file; relative ones begin in the workspace" },
-    { "follow", "boolean", "0: of a symbolic link itself" },
+    { "path", "string", "path of the file; a relative one starts in the workspace" },
+    { "follow", "boolean", "0: describe a symbolic link itself" },
     { 0 },
 };
 
 static const struct route_parameter list_parameters[] = {
-    { "path", "string", "of the directory; the workspace by default" },
-    { "depth", "integer", "1 (default) is the directory's own entries" },
+    { "path", "string", "path of the directory; the workspace by default" },
+    { "depth", "integer",
+      "levels of directories; 1 (default): the entries of the directory itself" },
     { "limit", "integer", "at most this many entries, 10000 by default" },
-    { "cursor", "integer", "next_cursor of the page before" },
+    { "cursor", "integer", "next_cursor of the previous page" },
     { 0 },
 };
 
 static const struct route_answer get_answers[] = {
     { 200, "the bytes of the file, with its ETag" },
-    { 206, "the Range that was asked for" },
-    { 304, "If-None-Match names what it is" },
+    { 206, "the requested Range" },
+    { 304, "not modified: the file matches If-None-Match" },
     { 404, "session_not_found, file_not_found" },
     { 409, "is_a_directory, not_a_file" },
     { 416, "range_not_satisfiable" },
@@ -541,17 +542,17 @@ static const struct route_answer get_answers[] = {
 };
 
 static const struct route_answer put_answers[] = {
-    { 201, "the file is there, whole" },
+    { 201, "the file is written completely" },
     { 404, "session_not_found, not_a_directory" },
     { 409, "is_a_directory, file_exists" },
     { 412, "precondition_failed (If-Match, If-None-Match: *)" },
-    { 413, "file_too_large: more than the sandbox's disk, told before the body is read" },
+    { 413, "file_too_large: larger than the sandbox's disk, reported before the body is read" },
     { 507, "no_space" },
     { 0 },
 };
 
 static const struct route_answer answers[] = {
-    { 200, "done, or what it says" },
+    { 200, "done" },
     { 403, "permission_denied" },
     { 404, "session_not_found, file_not_found" },
     { 409, "file_exists, directory_not_empty, is_a_directory" },
@@ -563,16 +564,17 @@ static const struct route_answer answers[] = {
 const struct route api_file_routes[] = {
     { HTTP_GET, FILES, get_file, "A file", .session = ROUTE_LIVE_SESSION,
       .parameters = get_parameters, .answers = get_answers },
-    { HTTP_PUT, FILES, put_file, "Write a file: parents are made, and it is replaced at once",
+    { HTTP_PUT, FILES, put_file,
+      "Write a file: creates parent directories and replaces the file atomically",
       .body = ROUTE_BYTES_BODY, .session = ROUTE_LIVE_SESSION, .parameters = put_parameters,
       .answers = put_answers },
     { HTTP_DELETE, FILES, delete_file, "Remove a file", .session = ROUTE_LIVE_SESSION,
       .parameters = delete_parameters, .answers = answers },
-    { HTTP_GET, FILES "/stat", get_stat, "What a path is", .session = ROUTE_LIVE_SESSION,
+    { HTTP_GET, FILES "/stat", get_stat, "Describe a path", .session = ROUTE_LIVE_SESSION,
       .parameters = stat_parameters, .answers = answers },
-    { HTTP_GET, FILES "/list", get_list, "What is in a directory", .session = ROUTE_LIVE_SESSION,
+    { HTTP_GET, FILES "/list", get_list, "List a directory", .session = ROUTE_LIVE_SESSION,
       .parameters = list_parameters, .answers = answers },
-    { HTTP_POST, FILES "/mkdir", post_mkdir, "Make a directory and its parents",
+    { HTTP_POST, FILES "/mkdir", post_mkdir, "Create a directory and its parents",
       .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = mkdir_fields,
       .field_count = ARRAY_LENGTH(mkdir_fields), .answers = answers },
     { HTTP_POST, FILES "/move", post_move, "Move a file or directory", .body = ROUTE_JSON_BODY,

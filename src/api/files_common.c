@@ -192,7 +192,7 @@ static void on_lost(struct session_hold *hold)
         return;
     }
     end_reason_text(&hold->lost, reason);
-    error_named(&err, ERR_BACKEND, "sandbox_lost", "the sandbox went away meanwhile: %s", reason);
+    error_named(&err, ERR_BACKEND, "sandbox_lost", "the sandbox ended during the call: %s", reason);
     err.retryable = true;
     request_fail(call->request, &err);
 }

@@ -83,8 +83,8 @@ static void fail_count(struct file_call *call, size_t count)
     struct json_writer json = JSON_WRITER(&text);
     struct error err = { 0 };
 
-    error_named(&err, ERR_CONFLICT, "match_count", "%.200s has the old text %zu times, not once",
-                call->path, count);
+    error_named(&err, ERR_CONFLICT, "match_count",
+                "%.200s contains the old text %zu times, not once", call->path, count);
     error_hint(&err, count ? "give more of the text around it, or replace_all"
                            : "read the file again: spaces and line ends count");
     json_begin_object(&json, NULL);
@@ -176,15 +176,15 @@ static void post_edit(struct request *request)
 static const struct route_answer answers[] = {
     { 200, "the file as it is now, and replacements" },
     { 404, "session_not_found, file_not_found" },
-    { 409, "match_count: error.count says how often the text is there; is_a_directory, is_a_link" },
-    { 412, "precondition_failed: it was changed meanwhile" },
+    { 409, "match_count: error.count is the number of matches; is_a_directory, is_a_link" },
+    { 412, "precondition_failed: the file was changed in the meantime" },
     { 413, "file_too_large: over 16 MiB" },
     { 0 },
 };
 
 const struct route api_edit_routes[] = {
     { HTTP_POST, "/api/v1/sessions/{session}/files/edit", post_edit,
-      "Replace a text that a file has exactly once", .body = ROUTE_JSON_BODY,
+      "Replace a text that occurs exactly once in a file", .body = ROUTE_JSON_BODY,
       .session = ROUTE_LIVE_SESSION, .fields = fields, .field_count = ARRAY_LENGTH(fields),
       .answers = answers },
     { 0 },

@@ -86,7 +86,7 @@ static int check_glob(const char *name, const char *pattern, struct error *err)
 
     if (glob_parse(&glob, pattern, false) == 0)
         return 0;
-    error_named(err, ERR_INVALID, "invalid_pattern", "parameter %s is not a pattern of paths",
+    error_named(err, ERR_INVALID, "invalid_pattern", "parameter %s is not a valid path pattern",
                 name);
     return error_hint(err, "it is relative to path, has neither . nor .. as a component, and every "
                            "[ has its ]");
@@ -281,9 +281,9 @@ static void get_grep(struct request *request)
 
 static const struct route_parameter glob_parameters[] = {
     { "pattern", "string", "relative to path: *, ?, [a-z] inside a name, ** for any directories" },
-    { "path", "string", "where to begin; the workspace by default" },
+    { "path", "string", "directory to start in; the workspace by default" },
     { "limit", "integer", "entries, 1000 by default, 10000 at most" },
-    { "hidden", "boolean", "1: names that begin with a dot are matched as any other" },
+    { "hidden", "boolean", "1: match names that begin with a dot too" },
     { 0 },
 };
 
@@ -317,9 +317,9 @@ static const struct route_answer grep_answers[] = {
 #define FILES "/api/v1/sessions/{session}/files"
 
 const struct route api_search_routes[] = {
-    { HTTP_GET, FILES "/glob", get_glob, "Files by a pattern of their paths",
+    { HTTP_GET, FILES "/glob", get_glob, "Find files by a path pattern",
       .session = ROUTE_LIVE_SESSION, .parameters = glob_parameters, .answers = glob_answers },
-    { HTTP_GET, FILES "/grep", get_grep, "Lines of files that match an expression",
+    { HTTP_GET, FILES "/grep", get_grep, "Search files for lines that match an expression",
       .session = ROUTE_LIVE_SESSION, .parameters = grep_parameters, .answers = grep_answers },
     { 0 },
 };

@@ -195,8 +195,8 @@ static void get_watch(struct request *request)
 }
 
 static const struct route_parameter parameters[] = {
-    { "path", "string", "of the directory; the workspace by default" },
-    { "recursive", "boolean", "1: the directories inside too, 1024 at most" },
+    { "path", "string", "path of the directory; the workspace by default" },
+    { "recursive", "boolean", "1: watch subdirectories too, 1024 at most" },
     { 0 },
 };
 
@@ -209,8 +209,7 @@ static const struct route_answer answers[] = {
 };
 
 const struct route api_watch_routes[] = {
-    { HTTP_GET, "/api/v1/sessions/{session}/files/watch", get_watch,
-      "Changes of files, as they happen", .session = ROUTE_LIVE_SESSION, .parameters = parameters,
-      .answers = answers },
+    { HTTP_GET, "/api/v1/sessions/{session}/files/watch", get_watch, "Follow changes of files",
+      .session = ROUTE_LIVE_SESSION, .parameters = parameters, .answers = answers },
     { 0 },
 };

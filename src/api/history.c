@@ -351,8 +351,9 @@ static int read_parameters(const struct request *request, struct history *histor
         return error_named(err, ERR_INVALID, "invalid_parameter",
                            "parameter format must be json or jsonl");
     if (history->is_lines && request_parameter(request, "limit"))
-        return error_named(err, ERR_INVALID, "invalid_parameter",
-                           "parameter limit is for pages; JSON lines are all there is");
+        return error_named(
+            err, ERR_INVALID, "invalid_parameter",
+            "parameter limit applies to pages only; format jsonl returns everything");
     if (request_parameter_u64(request, "cursor", INT64_MAX, &history->after, err) < 0 ||
         request_parameter_u64(request, "limit", PAGE_MAXIMUM, &history->limit, err) < 0 ||
         request_parameter_bool(request, "output", &history->with_output, err) < 0)
@@ -391,24 +392,24 @@ static void get_history(struct request *request)
 }
 
 static const struct route_parameter parameters[] = {
-    { "cursor", "integer", "only what came behind this, as next_cursor has it" },
-    { "limit", "integer", "entries in a page; 100 unless given, 1000 at most" },
-    { "output", "boolean", "0 leaves out what programs wrote" },
+    { "cursor", "integer", "entries after this cursor only: next_cursor of the previous page" },
+    { "limit", "integer", "entries per page; 100 by default, 1000 at most" },
+    { "output", "boolean", "0 leaves out the output of programs" },
     { "format", "string", "json (pages), or jsonl: everything, a line for each entry" },
     { 0 },
 };
 
 static const struct route_answer answers[] = {
-    { 200, "{session, entries, next_cursor}; an entry is an event, with the execution that has "
+    { 200, "{session, entries, next_cursor}; an entry is an event, with the execution if one has "
            "ended. As application/x-ndjson: {session}, then the entries" },
     { 400, "a parameter is unknown or out of range" },
-    { 404, "session_not_found: unknown, somebody else's, or its retention is over" },
+    { 404, "session_not_found: unknown, owned by another principal, or its retention is over" },
     { 0 },
 };
 
 const struct route api_history_routes[] = {
     { HTTP_GET, "/api/v1/sessions/{session}/history", get_history,
-      "All that is kept of a session: events, what was run and what came of it",
+      "Read the recorded history of a session: events, executions and their results",
       .session = ROUTE_ANY_SESSION, .parameters = parameters, .answers = answers },
     { 0 },
 };

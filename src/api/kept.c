@@ -149,9 +149,9 @@ static void answer_file(struct reading *reading)
         error_named(&err, ERR_CONFLICT, "is_a_directory", "\"%.200s\" is a directory",
                     reading->path);
     else
-        error_named(&err, ERR_NOT_FOUND, "file_not_found", "no file \"%.200s\" was kept",
-                    reading->path);
-    error_hint(&err, "GET /api/v1/sessions/%s/kept lists what was kept", request->session_id);
+        error_named(&err, ERR_NOT_FOUND, "file_not_found",
+                    "file \"%.200s\" is not among the kept files", reading->path);
+    error_hint(&err, "GET /api/v1/sessions/%s/kept lists the kept files", request->session_id);
     request_fail(request, &err);
 }
 
@@ -176,7 +176,7 @@ static void on_read(struct job *job)
     if (!request_finish(reading->request)) {
         if (reading->problem || reading->list.overflowed) {
             error_named(&err, ERR_INTERNAL, "archive_damaged", "the archive cannot be read: %s",
-                        reading->problem ? reading->problem : "it has too many members");
+                        reading->problem ? reading->problem : "the archive has too many members");
             request_fail(reading->request, &err);
         } else if (reading->path) {
             answer_file(reading);
@@ -199,9 +199,9 @@ static int open_archive(struct request *request)
     fd = openat(request->core->parts.state_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0)
         return fd;
-    error_named(&err, ERR_NOT_FOUND, "nothing_kept", "nothing was kept of session %s",
+    error_named(&err, ERR_NOT_FOUND, "nothing_kept", "no files of session %s were kept",
                 request->session_id);
-    error_hint(&err, "its files are kept when a sandbox ends and keep_files is on");
+    error_hint(&err, "files are kept at the end of a sandbox if keep_files is on");
     request_fail(request, &err);
     return -1;
 }
@@ -262,7 +262,7 @@ static void get_kept_archive(struct request *request)
 }
 
 static const struct route_parameter file_parameters[] = {
-    { "path", "string", "as the list has it: relative to the workspace" },
+    { "path", "string", "path relative to the workspace, as listed" },
     { 0 },
 };
 
@@ -289,9 +289,9 @@ static const struct route_answer archive_answers[] = {
 #define KEPT "/api/v1/sessions/{session}/kept"
 
 const struct route api_kept_routes[] = {
-    { HTTP_GET, KEPT, get_kept, "The files that were kept when a sandbox ended",
+    { HTTP_GET, KEPT, get_kept, "List the files kept at the end of a sandbox",
       .session = ROUTE_ANY_SESSION, .answers = list_answers },
-    { HTTP_GET, KEPT "/archive", get_kept_archive, "All of them as a tar",
+    { HTTP_GET, KEPT "/archive", get_kept_archive, "Read all kept files as a tar archive",
       .session = ROUTE_ANY_SESSION, .answers = archive_answers },
     { HTTP_GET, KEPT "/file", get_kept_file, "One of them", .session = ROUTE_ANY_SESSION,
       .parameters = file_parameters, .answers = file_answers },

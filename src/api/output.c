@@ -163,7 +163,7 @@ static int read_range(struct reader *reader, struct error *err)
         reader->follows = false;
     if (!reader->follows && cursor->offset > length)
         return error_named(err, ERR_INVALID, "offset_beyond_end",
-                           "offset %llu is behind the end of the output, which has %llu bytes",
+                           "offset %llu is beyond the end of the output, which has %llu bytes",
                            (unsigned long long)cursor->offset, (unsigned long long)length);
     cursor->end = limit > UINT64_MAX - cursor->offset ? UINT64_MAX : cursor->offset + limit;
     if (!reader->follows)
@@ -253,16 +253,17 @@ static void get_output(struct request *request)
 }
 
 static const struct route_parameter parameters[] = {
-    { "stream", "string", "stdout (default), stderr, or merged: both in the order they came" },
-    { "offset", "integer", "from this byte on, counted from the first one the program wrote" },
+    { "stream", "string", "stdout (default), stderr, or merged: both in the order of writing" },
+    { "offset", "integer",
+      "start at this byte, counted from the first byte that the program wrote" },
     { "limit", "integer", "at most this many bytes" },
-    { "follow", "boolean", "go on until the program has ended" },
+    { "follow", "boolean", "follow the output until the program has ended" },
     { 0 },
 };
 
 static const struct route_answer answers[] = {
-    { 200, "raw bytes; X-Sandglass-Gap: START-END names bytes that were dropped from the middle, "
-           "or could not be kept, and are left out" },
+    { 200, "raw bytes; X-Sandglass-Gap: START-END reports bytes that were dropped from the middle "
+           "or could not be kept" },
     { 404, "session_not_found, execution_not_found" },
     { 416, "offset_beyond_end" },
     { 0 },
@@ -270,7 +271,7 @@ static const struct route_answer answers[] = {
 
 const struct route api_output_routes[] = {
     { HTTP_GET, "/api/v1/sessions/{session}/executions/{execution}/output", get_output,
-      "What the program wrote, as raw bytes", .session = ROUTE_ANY_SESSION,
+      "Read the output of a program as raw bytes", .session = ROUTE_ANY_SESSION,
       .parameters = parameters, .answers = answers },
     { 0 },
 };

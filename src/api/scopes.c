@@ -90,7 +90,7 @@ static int find_owner(const struct request *request, const char *name, char **ou
         return 0;
     }
     error_named(err, ERR_FORBIDDEN, "delegate_required",
-                "a scope is an owner of its own, which needs the role delegate");
+                "a scope has an owner of its own, which needs the role delegate");
     return error_hint(err, "without it, label the sessions and DELETE /api/v1/sessions?label=…");
 }
 
@@ -137,8 +137,8 @@ static void post_scope(struct request *request)
 }
 
 static const struct route_answer answers[] = {
-    { 201,
-      "{\"owner\"} in its first line; held open: the owner's sessions end with the connection" },
+    { 201, "{\"owner\"} in the first line; the owner's sessions end with the connection, which "
+           "stays open" },
     { 400, "invalid_field" },
     { 403, "delegate_required" },
     { 409, "scope_taken: another scope holds this owner" },
@@ -147,7 +147,8 @@ static const struct route_answer answers[] = {
 
 const struct route api_scope_routes[] = {
     { HTTP_POST, "/api/v1/scopes", post_scope,
-      "An owner, minted or given, whose sessions end with this connection", .body = ROUTE_JSON_BODY,
-      .fields = fields, .field_count = ARRAY_LENGTH(fields), .answers = answers },
+      "Open a scope: an owner, new or given, whose sessions end with this connection",
+      .body = ROUTE_JSON_BODY, .fields = fields, .field_count = ARRAY_LENGTH(fields),
+      .answers = answers },
     { 0 },
 };

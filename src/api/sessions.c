@@ -167,7 +167,8 @@ static int check_template(const char *name, struct error *err)
 {
     if (!name || (path_is_plain_name(name) && *name != '.'))
         return 0;
-    return error_named(err, ERR_INVALID, "invalid_field", "template \"%.64s\" is not a name", name);
+    return error_named(err, ERR_INVALID, "invalid_field", "template \"%.64s\" is not a valid name",
+                       name);
 }
 
 static int check_labels(const json_t *labels, struct error *err)
@@ -182,7 +183,7 @@ static int check_labels(const json_t *labels, struct error *err)
     {
         if (!*name || strlen(name) > 64 || strpbrk(name, "=\n"))
             return error_named(err, ERR_INVALID, "invalid_field",
-                               "labels: \"%.64s\" is not a name for a label", name);
+                               "labels: \"%.64s\" is not a valid label name", name);
     }
     return 0;
 }
@@ -197,7 +198,7 @@ int check_variables(const char *field, const json_t *variables, struct error *er
     {
         if (!*name || strchr(name, '='))
             return error_named(err, ERR_INVALID, "invalid_field",
-                               "%s: \"%.64s\" is not a name for a variable", field, name);
+                               "%s: \"%.64s\" is not a valid variable name", field, name);
         bytes += strlen(name) + json_string_length(value) + 2;
     }
     if (bytes > ENVIRONMENT_MAXIMUM)
@@ -326,23 +327,25 @@ static void delete_session(struct request *request)
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct route_parameter list_parameters[] = {
-    { "label", "string", "name=value; may be repeated, all have to match" },
-    { "state", "string", "open, paused, ending or ended; without it all live ones" },
+    { "label", "string", "name=value; may be repeated, all must match" },
+    { "state", "string", "open, paused, ending or ended; default: all live sessions" },
     { "limit", "integer", "at most this many, 100 by default and 1000 at most" },
-    { "cursor", "string", "next_cursor of the page before" },
-    { "owner", "string", "operators only: sessions of this owner, * for all owners" },
-    { "usage", "boolean", "1 measures what the sandboxes use now; else usage is as last measured" },
+    { "cursor", "string", "next_cursor of the previous page" },
+    { "owner", "string", "sessions of this owner, * for all owners; operators only" },
+    { "usage", "boolean",
+      "1: measure the usage of the sandboxes now; default: the last measurement" },
     { 0 },
 };
 
 static const struct route_parameter session_parameters[] = {
-    { "usage", "boolean", "1 measures what the sandbox uses now; else usage is as last measured" },
+    { "usage", "boolean",
+      "1: measure the usage of the sandbox now; default: the last measurement" },
     { 0 },
 };
 
 static const struct route_answer create_answers[] = {
     { 201, "the new session" },
-    { 200, "the session that this key or Idempotency-Key has made already" },
+    { 200, "the session already created with this key or Idempotency-Key" },
     { 400, "a field is unknown, of the wrong type or out of range" },
     { 409, "parameters_differ: the key belongs to a session with other limits" },
     { 429, "capacity: no sandbox is free" },
@@ -350,8 +353,8 @@ static const struct route_answer create_answers[] = {
 };
 
 static const struct route_answer session_answers[] = {
-    { 200, "the session; of one that has ended the final record, until retention" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 200, "the session; the final record of an ended one, until retention ends" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 0 },
 };
 
@@ -361,13 +364,14 @@ static const struct route_answer list_answers[] = {
 };
 
 const struct route api_session_routes[] = {
-    { HTTP_POST, "/api/v1/sessions", post_session, "Open a session, or the one with this key",
-      .body = ROUTE_JSON_BODY, .fields = create_fields, .field_count = ARRAY_LENGTH(create_fields),
+    { HTTP_POST, "/api/v1/sessions", post_session,
+      "Create a session, or return the one with this key", .body = ROUTE_JSON_BODY,
+      .fields = create_fields, .field_count = ARRAY_LENGTH(create_fields),
       .answers = create_answers },
-    { HTTP_GET, "/api/v1/sessions", api_list_sessions, "The caller's sessions",
+    { HTTP_GET, "/api/v1/sessions", api_list_sessions, "List the caller's sessions",
       .parameters = list_parameters, .answers = list_answers },
     { HTTP_GET, "/api/v1/sessions/{session}", get_session,
-      "A session by id or key:KEY, with its sandbox and clocks", .session = ROUTE_ANY_SESSION,
+      "Read a session by id or key:KEY, with its sandbox and clocks", .session = ROUTE_ANY_SESSION,
       .parameters = session_parameters, .answers = session_answers },
     { HTTP_DELETE, "/api/v1/sessions/{session}", delete_session,
       "End a session; answers when its sandbox is gone", .session = ROUTE_ANY_SESSION,

@@ -60,9 +60,9 @@ int api_read_filter(const struct request *request, struct session_filter *filter
     *filter = (struct session_filter){ .owner = wanted_owner(request) };
     if (request_parameter(request, "owner") && !request_may_name_owner(request)) {
         error_named(err, ERR_FORBIDDEN, "forbidden",
-                    "only an operator may ask for another owner's sessions");
-        return error_hint(err, "the role admin may, and without authentication root and the user "
-                               "that the daemon runs as");
+                    "only an operator may list another owner's sessions");
+        return error_hint(err, "operators are callers with the role admin or, without "
+                               "authentication, root and the user of the daemon");
     }
     if (read_labels(request, filter, err) == 0 && read_state(request, filter, err) == 0)
         return 0;
@@ -136,7 +136,7 @@ static int read_page(struct request *request, struct session_page *page, struct 
         return -1;
     if (!session_page_knows_cursor(page))
         return error_named(err, ERR_INVALID, "invalid_parameter",
-                           "parameter cursor must be the next_cursor of a page before");
+                           "parameter cursor must be the next_cursor of an earlier page");
     return request_parameter_bool(request, "usage", &page->measures, err);
 }
 

@@ -129,7 +129,7 @@ static void on_feed_data(struct http_exchange *exchange, const uint8_t *data, si
     if ((size_t)taken == length)
         return;
     if (buffer_append(&feed->held, data + taken, length - (size_t)taken) < 0) {
-        error_named(&err, ERR_INTERNAL, "internal", "more input than was asked for");
+        error_named(&err, ERR_INTERNAL, "internal", "more input than announced");
         feed_fail(feed, &err);
         return;
     }
@@ -268,12 +268,12 @@ static void post_resize(struct request *request)
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct route_parameter stdin_parameters[] = {
-    { "eof", "boolean", "close its input behind these bytes" },
+    { "eof", "boolean", "close the input after these bytes" },
     { 0 },
 };
 
 static const struct route_answer stdin_answers[] = {
-    { 200, "{written, closed}: the program's pipe has taken all of it" },
+    { 200, "{written, closed}: the program's pipe has accepted all bytes" },
     { 404, "session_not_found, execution_not_found" },
     { 409, "execution_not_running, no_stdin, stdin_closed" },
     { 0 },
@@ -290,14 +290,16 @@ static const struct route_answer answers[] = {
 #define EXECUTION "/api/v1/sessions/{session}/executions/{execution}"
 
 const struct route api_input_routes[] = {
-    { HTTP_POST, EXECUTION "/stdin", post_stdin, "Bytes for its input", .body = ROUTE_BYTES_BODY,
-      .session = ROUTE_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
+    { HTTP_POST, EXECUTION "/stdin", post_stdin, "Write to the input of an execution",
+      .body = ROUTE_BYTES_BODY, .session = ROUTE_ANY_SESSION, .parameters = stdin_parameters,
+      .answers = stdin_answers },
     { HTTP_PUT, EXECUTION "/stdin", post_stdin, "As POST", .body = ROUTE_BYTES_BODY,
       .session = ROUTE_ANY_SESSION, .parameters = stdin_parameters, .answers = stdin_answers },
-    { HTTP_POST, EXECUTION "/signal", post_signal, "Send it a signal, or its whole tree",
-      .body = ROUTE_JSON_BODY, .session = ROUTE_ANY_SESSION, .fields = signal_fields,
+    { HTTP_POST, EXECUTION "/signal", post_signal,
+      "Send a signal to an execution, or to its process tree", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_ANY_SESSION, .fields = signal_fields,
       .field_count = ARRAY_LENGTH(signal_fields), .extras = signal_extras, .answers = answers },
-    { HTTP_POST, EXECUTION "/resize", post_resize, "Change the size of its terminal",
+    { HTTP_POST, EXECUTION "/resize", post_resize, "Resize the terminal of an execution",
       .body = ROUTE_JSON_BODY, .session = ROUTE_ANY_SESSION, .fields = resize_fields,
       .field_count = ARRAY_LENGTH(resize_fields), .answers = answers },
     { 0 },

@@ -53,7 +53,7 @@ static void refuse_unknown(struct request *request, const char *name)
 {
     struct error err = { 0 };
 
-    error_named(&err, ERR_NOT_FOUND, "file_not_found", "no file \"%.200s\" is stored", name);
+    error_named(&err, ERR_NOT_FOUND, "file_not_found", "stored file \"%.200s\" not found", name);
     error_hint(&err, "GET /api/v1/sessions/ID/storage lists the stored files");
     request_fail(request, &err);
 }
@@ -247,7 +247,7 @@ static void get_shared(struct request *request)
         return;
     }
     err = (struct error){ 0 };
-    error_named(&err, ERR_NOT_FOUND, "url_not_found", "this URL was not given out, or has expired");
+    error_named(&err, ERR_NOT_FOUND, "url_not_found", "this URL is unknown or has expired");
     error_hint(&err, "POST /api/v1/sessions/ID/storage/NAME/url gives a new one");
     request_fail(request, &err);
 }
@@ -255,7 +255,7 @@ static void get_shared(struct request *request)
 /* --- tables ---------------------------------------------------------------------------------- */
 
 static const struct route_answer put_answers[] = {
-    { 201, "{name, size, url, expires_at}: the file is on the disk" },
+    { 201, "{name, size, url, expires_at}: the file is on disk" },
     { 400, "invalid_name" },
     { 403, "execution_ended, or not a program in a sandbox" },
     { 413, "file_too_large" },
@@ -281,20 +281,21 @@ static const struct route_answer delete_answers[] = {
 };
 
 static const struct route_answer url_answers[] = {
-    { 201, "{name, size, url, expires_at}: whoever has the url may read the file until then" },
+    { 201,
+      "{name, size, url, expires_at}: the url gives read access to the file until expires_at" },
     { 404, "file_not_found" },
     { 0 },
 };
 
 static const struct route_answer shared_answers[] = {
     { 200, "its bytes" },
-    { 404, "url_not_found: not given out, or expired; file_not_found: removed meanwhile" },
+    { 404, "url_not_found: unknown or expired; file_not_found: removed in the meantime" },
     { 0 },
 };
 
 static const struct route_parameter shared_parameters[] = {
     { "expires", "integer", "seconds since 1970" },
-    { "signature", "string", "of session, name and expires" },
+    { "signature", "string", "signature of session, name and expires" },
     { 0 },
 };
 
@@ -302,22 +303,23 @@ static const struct route_parameter shared_parameters[] = {
 
 const struct route api_storage_routes[] = {
     { HTTP_PUT, "/storage/{name}", put_stored,
-      "Inside a sandbox, over its storage socket: store a file of the session",
+      "Inside a sandbox, over its storage socket: store a file in the session",
       .body = ROUTE_BYTES_BODY, .access = ROUTE_PROGRAMS, .answers = put_answers },
     { HTTP_GET, "/storage/{name}", get_file, "Inside a sandbox: read a stored file of the session",
       .access = ROUTE_PROGRAMS, .answers = file_answers },
-    { HTTP_GET, "/storage", reply_list, "Inside a sandbox: the stored files of the session",
+    { HTTP_GET, "/storage", reply_list, "Inside a sandbox: list the stored files of the session",
       .access = ROUTE_PROGRAMS, .answers = list_answers },
-    { HTTP_GET, STORED, reply_list, "The files that programs of the session have stored",
+    { HTTP_GET, STORED, reply_list, "List the stored files of a session",
       .session = ROUTE_ANY_SESSION, .answers = list_answers },
     { HTTP_GET, STORED "/{name}", get_file, "One of them", .session = ROUTE_ANY_SESSION,
       .answers = file_answers },
     { HTTP_DELETE, STORED "/{name}", delete_file, "Remove one of them",
       .session = ROUTE_ANY_SESSION, .answers = delete_answers },
-    { HTTP_POST, STORED "/{name}/url", post_url, "A URL with which anybody can read it",
-      .body = ROUTE_JSON_BODY, .session = ROUTE_ANY_SESSION, .fields = url_fields,
-      .field_count = ARRAY_LENGTH(url_fields), .answers = url_answers },
-    { HTTP_GET, "/api/v1/shared/{id}/{name}", get_shared, "A stored file, by such a URL",
+    { HTTP_POST, STORED "/{name}/url", post_url,
+      "Create a URL that gives read access to a stored file", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_ANY_SESSION, .fields = url_fields, .field_count = ARRAY_LENGTH(url_fields),
+      .answers = url_answers },
+    { HTTP_GET, "/api/v1/shared/{id}/{name}", get_shared, "Read a stored file by its URL",
       .access = ROUTE_ANYBODY, .any_origin = true, .parameters = shared_parameters,
       .answers = shared_answers },
     { 0 },

@@ -52,7 +52,7 @@ static void get_ready(struct request *request)
         error_named(&err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
     else if (request->core->recovery)
         error_named(&err, ERR_UNAVAILABLE, "not_ready",
-                    "the daemon is still looking at what an earlier one left");
+                    "the daemon is still recovering the sandboxes of an earlier one");
     else if (backends_check_ready(request->core, &err) == 0)
         (void)auth_check(request->faces->parts.auth, &err);
     if (err.code) {
@@ -183,24 +183,25 @@ static const struct route_answer ready_answers[] = {
 };
 
 const struct route api_system_routes[] = {
-    { HTTP_GET, "/healthz", get_health, "The daemon lives", .answers = answers,
+    { HTTP_GET, "/healthz", get_health, "Liveness of the daemon", .answers = answers,
       .access = ROUTE_ANYBODY },
-    { HTTP_GET, "/readyz", get_ready, "The daemon takes work", .answers = ready_answers,
+    { HTTP_GET, "/readyz", get_ready, "Readiness of the daemon", .answers = ready_answers,
       .access = ROUTE_ANYBODY },
-    { HTTP_GET, "/metrics", get_metrics, "Counters, in the text format of Prometheus",
+    { HTTP_GET, "/metrics", get_metrics, "Metrics, in the text format of Prometheus",
       .answers = answers, .access = ROUTE_ADMINS },
     { HTTP_GET, "/openapi.json", get_openapi, "This document", .answers = answers,
       .access = ROUTE_ANYBODY },
-    { HTTP_GET, "/api/v1/whoami", get_whoami, "Who the daemon takes the caller for",
+    { HTTP_GET, "/api/v1/whoami", get_whoami, "Identity and roles of the caller",
       .answers = answers },
-    { HTTP_GET, "/api/v1/keys", get_keys, "API keys and when each was last used",
+    { HTTP_GET, "/api/v1/keys", get_keys, "List API keys and when each was last used",
       .answers = answers, .access = ROUTE_ADMINS },
     { HTTP_GET, "/api/v1/capacity", get_capacity, "Slots for sandboxes, and the caller's share",
       .answers = answers },
-    { HTTP_GET, "/api/v1/backends", get_backends, "What builds sandboxes, and what it can do",
+    { HTTP_GET, "/api/v1/backends", get_backends, "The backend and its capabilities",
       .answers = answers },
-    { HTTP_GET, "/api/v1/templates", get_templates, "What file systems are made of",
+    { HTTP_GET, "/api/v1/templates", get_templates, "List the templates of file systems",
       .answers = answers },
-    { HTTP_GET, "/api/v1/flavors", get_flavors, "Sizes of sandboxes", .answers = answers },
+    { HTTP_GET, "/api/v1/flavors", get_flavors, "List the flavors of sandboxes",
+      .answers = answers },
     { 0 },
 };

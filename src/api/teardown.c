@@ -80,8 +80,7 @@ static void refuse(struct request *request)
 {
     struct error err = { 0 };
 
-    error_named(&err, ERR_NOT_FOUND, "token_not_found",
-                "this URL was not given out, or has expired");
+    error_named(&err, ERR_NOT_FOUND, "token_not_found", "this URL is unknown or has expired");
     error_hint(&err, "POST /api/v1/sessions/ID/teardown-token gives one");
     request_fail(request, &err);
 }
@@ -115,30 +114,29 @@ static void post_teardown(struct request *request)
 /* --- the table -------------------------------------------------------------------------------- */
 
 static const struct route_answer token_answers[] = {
-    { 201,
-      "{session_id, url, expires_at, grace}: whoever POSTs anything to the url until then tears "
-      "the sandbox down" },
+    { 201, "{session_id, url, expires_at, grace}: a POST to the url before expires_at tears the "
+           "sandbox down" },
     { 400, "a field is unknown, of the wrong type or out of range" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 410, "session_ended: with the reason and the final record" },
     { 0 },
 };
 
 static const struct route_answer teardown_answers[] = {
-    { 202, "the sandbox goes when the grace is over, unless the session is used or asked for a new "
-           "token meanwhile, or before this one was used, or this one was used for an earlier "
-           "sandbox" },
-    { 404, "token_not_found: not given out by this daemon, or expired" },
+    { 202, "accepted: the sandbox is removed after the grace period, unless the session is used or "
+           "gets a new token before that. Ignored if the session got a newer token before, or if "
+           "the token was used for an earlier sandbox" },
+    { 404, "token_not_found: not issued by this daemon, or expired" },
     { 0 },
 };
 
 const struct route api_teardown_routes[] = {
     { HTTP_POST, "/api/v1/sessions/{session}/teardown-token", post_token,
-      "A URL with which a page that is being closed tears the sandbox down",
-      .body = ROUTE_JSON_BODY, .session = ROUTE_LIVE_SESSION, .fields = fields,
-      .field_count = ARRAY_LENGTH(fields), .answers = token_answers },
+      "Create a URL with which a closing web page tears the sandbox down", .body = ROUTE_JSON_BODY,
+      .session = ROUTE_LIVE_SESSION, .fields = fields, .field_count = ARRAY_LENGTH(fields),
+      .answers = token_answers },
     { HTTP_POST, TEARDOWN_PATH "{token}", post_teardown,
-      "Tear down by such a URL: no credentials, headers or content type needed",
-      .access = ROUTE_ANYBODY, .any_origin = true, .answers = teardown_answers },
+      "Tear down by URL: no credentials, headers or content type needed", .access = ROUTE_ANYBODY,
+      .any_origin = true, .answers = teardown_answers },
     { 0 },
 };

@@ -88,8 +88,8 @@ static const struct tool *find_tool(const struct request *request, struct error 
 
     if (tool)
         return tool;
-    error_named(err, ERR_NOT_FOUND, "tool_not_found", "there is no tool \"%.60s\"", name);
-    error_hint(err, "GET /api/v1/tools lists them");
+    error_named(err, ERR_NOT_FOUND, "tool_not_found", "unknown tool \"%.60s\"", name);
+    error_hint(err, "GET /api/v1/tools lists the tools");
     return NULL;
 }
 
@@ -98,7 +98,7 @@ static int check_call(const struct request *request, const struct tool *tool, st
     const char *client = request_parameter(request, "client");
 
     if (tool->needs_session && !*request->session_id) {
-        error_named(err, ERR_INVALID, "session_needed", "%s works in a session", tool->name);
+        error_named(err, ERR_INVALID, "session_needed", "%s needs a session", tool->name);
         return error_hint(err, "POST /api/v1/sessions/{id}/tools/%s", tool->name);
     }
     if (client && strlen(client) > 128)
@@ -176,12 +176,12 @@ static void post_interrupt(struct request *request)
 
 static const struct route_parameter call_parameters[] = {
     { "client", "string",
-      "whose shell and interpreter it is: each client of a session has its own" },
+      "name of the client: each client of a session has its own shell and interpreter" },
     { 0 },
 };
 
 static const struct route_answer call_answers[] = {
-    { 200, "{content, is_error, structured}: also when the tool failed; with Accept: "
+    { 200, "{content, is_error, structured}, even if the tool failed; with Accept: "
            "text/event-stream the events output and result" },
     { 400, "an argument is missing, unknown, of the wrong type or out of range" },
     { 404, "session_not_found or tool_not_found" },
@@ -196,19 +196,19 @@ static const struct route_answer list_answers[] = {
 };
 
 static const struct route_answer interrupt_answers[] = {
-    { 200, "{interrupted}: how many calls there were; the sandbox stays" },
-    { 404, "session_not_found: unknown, or somebody else's" },
+    { 200, "{interrupted}: the number of interrupted calls; the sandbox stays" },
+    { 404, "session_not_found: unknown, or owned by another principal" },
     { 410, "session_ended: with the reason and the final record" },
     { 0 },
 };
 
 const struct route api_tool_routes[] = {
-    { HTTP_GET, "/api/v1/tools", get_tools, "The tools of a model, with their JSON schemas",
+    { HTTP_GET, "/api/v1/tools", get_tools, "List the tools for models, with their JSON schemas",
       .answers = list_answers },
     { HTTP_POST, "/api/v1/tools/{tool}", post_tool, "Call a tool that finds its session itself",
       .body = ROUTE_JSON_BODY, .parameters = call_parameters, .answers = call_answers },
     { HTTP_POST, "/api/v1/sessions/{session}/tools/{tool}", post_tool,
-      "Call a tool; the body has its arguments", .body = ROUTE_JSON_BODY,
+      "Call a tool; the body holds its arguments", .body = ROUTE_JSON_BODY,
       .session = ROUTE_LIVE_SESSION, .parameters = call_parameters, .answers = call_answers },
     { HTTP_POST, "/api/v1/sessions/{session}/interrupt", post_interrupt,
       "Interrupt all tool calls of a session; the sandbox stays", .body = ROUTE_JSON_BODY,

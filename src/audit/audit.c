@@ -117,7 +117,7 @@ static int find_end(struct audit *audit, struct error *err)
     length = tail.length - 1 - length;
     tail.data[tail.length - 1] = '\0';
     if (chain_check_line(&audit->chain, last, length, false) == CHAIN_MALFORMED)
-        log_error("the audit log does not end in a line of its own; it goes on with a new chain",
+        log_error("the audit log does not end with a valid line; starting a new chain",
                   kv("file", audit->path));
     return 0;
 }
@@ -160,7 +160,7 @@ static int write_text(struct audit *audit, struct error *err)
         return 0;
     error_sys(err, "write the audit log");
     if (size < 0 || ftruncate(audit->fd, size) < 0)
-        error_wrap(err, "half a line is left");
+        error_wrap(err, "an incomplete line is left");
     return -1;
 }
 
@@ -170,7 +170,7 @@ static void write_head(struct audit *audit)
 
     chain_write_head(&audit->chain, &text);
     if (pwrite(audit->head, text.data, text.length, 0) != (ssize_t)text.length)
-        error_sys(&audit->err, "write how far the audit log goes");
+        error_sys(&audit->err, "record the end of the audit log");
 }
 
 static void format_batch(struct audit *audit, struct chain *chain)

@@ -111,7 +111,7 @@ static int load_keys(struct auth *auth, struct error *err)
     auth->keys = fresh;
     forget_all(auth);
     if (fresh.damaged_count)
-        log_warn("lines of the file of keys cannot be read", kv("count", fresh.damaged_count));
+        log_warn("lines of the key file are invalid", kv("count", fresh.damaged_count));
     log_info("keys", kv("count", fresh.count));
     return 0;
 }
@@ -131,7 +131,7 @@ static void lose_keys(struct auth *auth, const struct error *err)
 {
     key_set_fini(&auth->keys);
     forget_all(auth);
-    log_error("no key is valid until the file of keys can be read", kv("error", err->message));
+    log_error("no key is valid until the key file can be read", kv("error", err->message));
 }
 
 static void look_at_keys(struct auth *auth)
@@ -147,7 +147,7 @@ static void look_at_keys(struct auth *auth)
     if (after == before)
         return;
     if (after == FILE_STALE)
-        log_error("keys stay as they were for a moment", kv("error", err.message));
+        log_error("the keys were not reloaded; trying again", kv("error", err.message));
     else if (after == FILE_LOST)
         lose_keys(auth, &err);
 }
@@ -191,7 +191,7 @@ static enum auth_result no_issuer(struct auth *auth, struct error *err)
         return AUTH_WAIT;
     auth->retry_after_ms = auth->parts.config->auth.jwt.cooldown_ms;
     return error_named(err, ERR_UNAVAILABLE, "issuer_unavailable",
-                       "the keys of the issuer of tokens cannot be had");
+                       "the keys of the token issuer are not available");
 }
 
 static enum auth_result check_token(struct auth *auth, const char *token, const char *digest,
@@ -287,7 +287,7 @@ static enum auth_result check_stranger(struct auth *auth, const char *token, con
 
     if (!rate_limit_allows(auth->failures, peer, &auth->retry_after_ms))
         return error_named(err, ERR_LIMIT, "too_many_failures",
-                           "too many wrong credentials came from this address");
+                           "too many failed authentications from this address");
     result = (by_key ? check_key : check_token)(auth, token, digest, now_us, out, err);
     if (result == AUTH_REFUSED && err->code == ERR_UNAUTHORIZED) {
         (void)rate_limit_take(auth->failures, peer, &auth->retry_after_ms);
@@ -336,7 +336,7 @@ static enum auth_result check_local(struct auth *auth, const struct credentials 
     peer_name(peer, name);
     if (!rate_limit_take(auth->failures, name, &auth->retry_after_ms))
         return error_named(err, ERR_LIMIT, "too_many_failures",
-                           "too many wrong credentials came from this address");
+                           "too many failed authentications from this address");
     return refuse_wrong(err);
 }
 
@@ -372,7 +372,7 @@ int auth_admit(struct auth *auth, const struct caller *caller, struct error *err
     if (!auth || !*caller->principal ||
         rate_limit_take(auth->requests, caller->principal, &auth->retry_after_ms))
         return 0;
-    return error_named(err, ERR_LIMIT, "rate_limited", "more than %lld requests in a second",
+    return error_named(err, ERR_LIMIT, "rate_limited", "more than %lld requests per second",
                        (long long)auth->parts.config->http.rate_limit);
 }
 

@@ -35,8 +35,7 @@ static int single_header(const struct http_head *head, const char *name, const c
         if (strcmp(head->headers[i].name, name) != 0)
             continue;
         if (value)
-            return error_named(err, ERR_INVALID, "invalid_header", "%s is there more than once",
-                               name);
+            return error_named(err, ERR_INVALID, "invalid_header", "duplicate header %s", name);
         value = head->headers[i].value;
     }
     *out_value = value;
@@ -67,7 +66,7 @@ static int read_token(struct credentials *credentials, const struct http_head *h
     other = api_key ? trimmed(api_key) : NULL;
     if (credentials->token && other && strcmp(credentials->token, other) != 0)
         return error_named(err, ERR_INVALID, "invalid_header",
-                           "Authorization and X-API-Key say different things");
+                           "Authorization and X-API-Key differ");
     if (!credentials->token)
         credentials->token = steal_ptr(&other);
     return 0;
@@ -83,7 +82,7 @@ static int read_attribution(struct credentials *credentials, const struct http_h
     credentials->on_behalf_of = trimmed(value ? value : "");
     if (!owner_is_valid(credentials->on_behalf_of))
         return error_named(err, ERR_INVALID, "invalid_header",
-                           "X-Sandglass-On-Behalf-Of has to be UTF-8 of at most %d bytes, without "
+                           "X-Sandglass-On-Behalf-Of must be UTF-8 of at most %d bytes, without "
                            "control characters",
                            OWNER_MAXIMUM);
     return 0;

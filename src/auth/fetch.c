@@ -44,7 +44,7 @@ static int split(const char *url, char **out_server, char **out_target, struct e
     host += 3;
     length = strcspn(host, "/?#");
     if (memchr(host, '@', length))
-        return error_set(err, ERR_INVALID, "an address with a password in it is not taken");
+        return error_set(err, ERR_INVALID, "a URL with a password is not accepted");
     *out_server = xstrndup(url, (size_t)(host - url) + length);
     *out_target = xasprintf("%s%.*s", host[length] == '/' ? "" : "/",
                             (int)strcspn(host + length, "#"), host + length);

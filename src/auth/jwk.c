@@ -172,13 +172,13 @@ struct jwk_set *jwk_set_parse(const void *text, size_t length, struct error *err
         return NULL;
     keys = json_object_get(document, "keys");
     if (!json_is_array(keys) || json_array_size(keys) > SET_MAXIMUM) {
-        error_set(err, ERR_INVALID, "there is no list of keys");
+        error_set(err, ERR_INVALID, "it has no list of keys");
         return NULL;
     }
     set = xnew(struct jwk_set);
     json_array_foreach(keys, index, object) jwk_add(set, object);
     if (set->count == 0) {
-        error_set(err, ERR_INVALID, "there is no key for RS256, ES256 or EdDSA");
+        error_set(err, ERR_INVALID, "it has no key for RS256, ES256 or EdDSA");
         return NULL;
     }
     return steal_ptr(&set);

@@ -86,7 +86,8 @@ static void look_at_file(struct jwks *jwks)
         return;
     after = file_watch_settle(&jwks->file, load_file(jwks, &err) == 0, now_us);
     if (after == FILE_STALE && before != after)
-        log_error("keys of the issuer stay as they were for a moment", kv("error", err.message));
+        log_error("the keys of the issuer were not reloaded; trying again",
+                  kv("error", err.message));
     if (after == FILE_LOST && before != after)
         log_error("no token is valid until the keys of the issuer can be read",
                   kv("error", err.message));

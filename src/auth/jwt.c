@@ -154,7 +154,7 @@ static int check_times(const json_t *payload, const struct jwt_policy *policy, i
     int64_t not_before_us = 0;
 
     if (read_time(payload, "exp", out_expires_us) != 1)
-        return refuse(err, "token_invalid", "the token does not say when it expires");
+        return refuse(err, "token_invalid", "the token has no expiry time");
     if (now_us >= *out_expires_us + policy->skew_us)
         return refuse(err, "token_expired", "the token has expired");
     if (read_time(payload, "nbf", &not_before_us) < 0 || now_us + policy->skew_us < not_before_us)
@@ -211,11 +211,11 @@ static int check_claims(const json_t *payload, const struct jwt_policy *policy, 
     if (!str_equal(text_of(payload, "iss"), policy->issuer))
         return refuse(err, "token_issuer", "the token is from another issuer");
     if (!is_for_audience(json_object_get(payload, "aud"), policy->audience))
-        return refuse(err, "token_audience", "the token is for somebody else");
+        return refuse(err, "token_audience", "the token is for another audience");
     if (check_times(payload, policy, now_us, &expires_us, err) < 0)
         return -1;
     if (str_is_empty(subject) || !owner_is_valid(subject))
-        return refuse(err, "token_invalid", "the token does not say who its subject is");
+        return refuse(err, "token_invalid", "the token has no subject");
     *out = (struct jwt_claims){
         .subject = xstrdup(subject),
         .roles = ROLE_USER | read_roles(json_object_get(payload, policy->roles_claim)),

@@ -99,7 +99,7 @@ static int check_unknown_user(const struct request *request, const struct http_p
     if (!peer->is_loopback || !str_equal(request->faces->parts.config->sandbox.backend, "direct"))
         return 0;
     error_named(err, ERR_FORBIDDEN, "user_unknown",
-                "this host does not tell whose connection this is, and it may be a sandbox's");
+                "the peer of this connection cannot be identified and could be a sandbox");
     return error_hint(err, "use the unix socket of the daemon");
 }
 
@@ -168,8 +168,7 @@ static int check_access(const struct request *request, struct error *err)
     if (!request->route || request->route->access != ROUTE_ADMINS || !has_authentication(request) ||
         request->roles & ROLE_ADMIN)
         return 0;
-    return error_named(err, ERR_FORBIDDEN, "admin_required",
-                       "this is only for those with the role admin");
+    return error_named(err, ERR_FORBIDDEN, "admin_required", "this needs the role admin");
 }
 
 /* --- waiting for the keys to check with ------------------------------------------------------ */
@@ -221,7 +220,7 @@ static void identify(struct request *request, request_fn *then, bool may_wait)
             return;
         }
         error_named(&err, ERR_UNAVAILABLE, "issuer_unavailable",
-                    "the keys of the issuer of tokens cannot be had");
+                    "the keys of the token issuer are not available");
         refuse(request, &err);
         return;
     case AUTH_REFUSED:
@@ -277,9 +276,9 @@ static void refuse_side(struct request *request)
     struct error err = { 0 };
 
     take_nobody(request);
-    error_named(&err, ERR_NOT_FOUND, "route_not_found", "there is no such route on this socket");
-    error_hint(&err, "programs in a sandbox PUT and GET /storage/NAME over SANDGLASS_STORAGE; "
-                     "everything else is for the listeners of the daemon");
+    error_named(&err, ERR_NOT_FOUND, "route_not_found", "unknown route on this socket");
+    error_hint(&err, "programs in a sandbox PUT and GET /storage/NAME over SANDGLASS_STORAGE; all "
+                     "other routes need a listener of the daemon");
     request_fail(request, &err);
 }
 

@@ -170,8 +170,8 @@ static int check_parameters(const struct request *request, struct error *err)
                                "this route has no parameter \"%.60s\"", name);
         for (size_t k = 0; k < i; k++) {
             if (strcmp(request->parameters[k].name, name) == 0 && strcmp(name, "label") != 0)
-                return error_named(err, ERR_INVALID, "invalid_query",
-                                   "parameter \"%s\" is there more than once", name);
+                return error_named(err, ERR_INVALID, "invalid_query", "duplicate parameter \"%s\"",
+                                   name);
         }
     }
     return 0;
@@ -190,12 +190,12 @@ static int check_content_type(const struct request *request, struct error *err)
         return 0;
     if (request->route->body == ROUTE_JSON_BODY && http_head_header(head, "content-encoding"))
         return error_named(err, ERR_INVALID, "unsupported_media_type",
-                           "a JSON body cannot have a Content-Encoding here");
+                           "a JSON body must not have a Content-Encoding");
     if (request->route->body == ROUTE_BYTES_BODY && head->method == HTTP_PUT)
         return 0;
     if (type && length == strlen(wanted) && strncasecmp(type, wanted, length) == 0)
         return 0;
-    error_named(err, ERR_INVALID, "unsupported_media_type", "the body has to be %s, not %.60s",
+    error_named(err, ERR_INVALID, "unsupported_media_type", "the body must be %s, not %.60s",
                 wanted, type ? type : "without a type");
     return error_hint(err, "send the header Content-Type: %s", wanted);
 }
@@ -237,10 +237,11 @@ static int find_route(struct request *request, struct error *err)
         break;
     case ROUTE_NO_METHOD:
         http_respond_header(request->exchange, "Allow", buffer_text(&allow));
-        return error_named(err, ERR_INVALID, "method_not_allowed", "%s is not for %.200s",
-                           http_method_name(head->method), head->path);
+        return error_named(err, ERR_INVALID, "method_not_allowed",
+                           "method %s is not allowed for %.200s", http_method_name(head->method),
+                           head->path);
     }
-    error_named(err, ERR_NOT_FOUND, "route_not_found", "there is no route %.200s", head->path);
+    error_named(err, ERR_NOT_FOUND, "route_not_found", "unknown route %.200s", head->path);
     return error_hint(err, "GET /openapi.json lists all of them");
 }
 

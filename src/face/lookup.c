@@ -27,7 +27,7 @@ struct lookup {
 static void fail_lookup(struct request *request, struct error *err)
 {
     if (err->code == ERR_NOT_FOUND)
-        error_hint(err, "GET /api/v1/sessions lists the sessions that are yours");
+        error_hint(err, "GET /api/v1/sessions lists your sessions");
     request_fail(request, err);
 }
 

@@ -68,7 +68,7 @@ static int parse_query(struct request *request, const char *query, struct error 
         if (at == REQUEST_PARAMETERS)
             return error_named(err, ERR_INVALID, "invalid_query", "the query is too long");
         if (memchr(name.data, 0, name.length) || memchr(value.data, 0, value.length))
-            return error_named(err, ERR_INVALID, "invalid_query", "the query has a NUL in it");
+            return error_named(err, ERR_INVALID, "invalid_query", "the query contains a NUL");
         if (!may_be_any_bytes(buffer_text(&name)) &&
             !str_is_utf8((const char *)value.data, value.length))
             return error_named(err, ERR_INVALID, "invalid_query",
@@ -86,7 +86,7 @@ int request_parse_target(struct request *request, const char *target, const char
                          struct error *err)
 {
     if (parse_path(request, target) < 0)
-        return error_named(err, ERR_NOT_FOUND, "route_not_found", "there is no such route");
+        return error_named(err, ERR_NOT_FOUND, "route_not_found", "unknown route");
     return parse_query(request, query, err);
 }
 

@@ -275,8 +275,9 @@ static void caught_up(struct audit_trail *trail)
     trail->is_catching_up = false;
     audit_covers(faces->parts.audit, events_last(faces->parts.core->events));
     if (trail->recovered)
-        log_warn("the audit log lacked what happened before the daemon was killed; it was added",
-                 kv("lines", trail->recovered));
+        log_warn(
+            "the audit log lacked the last records before the daemon was killed; they were added",
+            kv("lines", trail->recovered));
     audit_start(faces->parts.audit, trail->recovered);
 }
 
@@ -285,7 +286,8 @@ static void on_missing_read(struct event_page *page)
     struct audit_trail *trail = container_of(page, struct audit_trail, missing);
 
     if (page->err.code)
-        log_error("the store cannot tell what the audit log lacks", kv("error", page->err.message));
+        log_error("the store cannot be read for records that the audit log lacks",
+                  kv("error", page->err.message));
     else if (trail->in_page == RECOVERED_PAGE && trail->position < trail->last)
         read_missing(trail);
     else

@@ -21,11 +21,11 @@ enum {
 static const struct tool_argument session_arguments[] = {
     { .name = "session_id",
       .kind = TOOL_TEXT,
-      .description = "Work in this session instead of the one of this connection.",
+      .description = "Work in this session instead of the session of this connection.",
       .max_length = 300 },
     { .name = "key",
       .kind = TOOL_TEXT,
-      .description = "Work in the session with this name, which is made if there is none.",
+      .description = "Work in the session with this name, which is created if necessary.",
       .max_length = 256 },
     { 0 },
 };
@@ -110,7 +110,7 @@ static void put_text(struct json_writer *json, const char *text)
 static void put_session(struct json_writer *json, const struct call *call)
 {
     scoped(free) char *text = xasprintf(
-        "[session] id=%s → pass it as session_id to go on in this session", call->session_id);
+        "[session] id=%s → pass it as session_id to continue in this session", call->session_id);
 
     put_text(json, text);
 }
@@ -379,7 +379,7 @@ static int take_reference(struct call *call, const struct tool_argument *row, co
     if (!json_is_string(value) || json_string_length(value) > row->max_length ||
         json_string_length(value) == 0)
         return error_named(err, ERR_INVALID, "invalid_field",
-                           "%s must be a text of at most %zu bytes", row->name, row->max_length);
+                           "%s must be a string of at most %zu bytes", row->name, row->max_length);
     *out = json_string_value(value);
     if (!takes(call->tool, row->name))
         json_object_del(call->arguments, row->name);
@@ -442,7 +442,7 @@ static int read_params(struct call *call, struct error *err)
 
     call->tool = name ? tool_find(name) : NULL;
     if (!call->tool)
-        return error_set(err, ERR_INVALID, "there is no tool \"%.60s\"; tools/list has them all",
+        return error_set(err, ERR_INVALID, "unknown tool \"%.60s\"; tools/list lists the tools",
                          name ? name : "");
     if (arguments && !json_is_object(arguments))
         return error_set(err, ERR_INVALID, "arguments must be an object");
@@ -450,7 +450,7 @@ static int read_params(struct call *call, struct error *err)
     call->token = token ? jsonrpc_token(token) : NULL;
     if (token && !call->token)
         return error_set(err, ERR_INVALID,
-                         "progressToken must be a whole number or a text of at most %d bytes",
+                         "progressToken must be a whole number or a string of at most %d bytes",
                          JSONRPC_ID_MAXIMUM);
     return 0;
 }

@@ -66,7 +66,7 @@ static int make_room(struct mcp *mcp, struct error *err)
             return 0;
         }
     }
-    return error_named(err, ERR_LIMIT, "too_many_clients", "there are %d MCP clients already",
+    return error_named(err, ERR_LIMIT, "too_many_clients", "the limit of %d MCP clients is reached",
                        MCP_CLIENTS_MAXIMUM);
 }
 
@@ -90,7 +90,7 @@ struct mcp_client *mcp_client_new(struct mcp *mcp, const struct caller_identity 
     timer_init(&client->idle, mcp->parts.loop, on_idle);
     map_put(&mcp->clients, client->id, client);
     mcp_client_touch(client);
-    log_info("mcp client came", kv("client", client->id), kv("owner", client->identity.owner));
+    log_info("mcp client connected", kv("client", client->id), kv("owner", client->identity.owner));
     return client;
 }
 
@@ -286,7 +286,7 @@ struct mcp_farewell *mcp_client_end(struct mcp_client *client, mcp_done_fn *done
     struct mcp_request *request, *following;
     struct mcp_farewell *farewell;
 
-    log_info("mcp client left", kv("client", client->id));
+    log_info("mcp client disconnected", kv("client", client->id));
     list_for_each_safe (request, following, &client->requests, node)
         mcp_request_drop(request);
     farewell = end_sessions(client);

@@ -103,27 +103,27 @@ static void delete_mcp(struct request *request)
 static const struct route_answer post_answers[] = {
     { 200, "the answer to a request, as JSON or as text/event-stream" },
     { 202, "a notification was taken" },
-    { 400, "a JSON-RPC error: not a message, Mcp-Session-Id missing, headers that do not fit" },
+    { 400, "a JSON-RPC error: invalid message, missing Mcp-Session-Id, or mismatched headers" },
     { 404, "a JSON-RPC error: the MCP session has ended; send initialize again" },
     { 0 },
 };
 
 static const struct route_answer get_answers[] = {
-    { 101, "Upgrade: mcp-lines: a message in each line, both ways; what the client makes ends with "
-           "the connection" },
-    { 200, "text/event-stream; Last-Event-ID takes up an answer that was cut off" },
+    { 101, "Upgrade: mcp-lines: one message per line, both ways; the sessions of the client end "
+           "with the connection" },
+    { 200, "text/event-stream; Last-Event-ID resumes an interrupted answer" },
     { 404, "the MCP session has ended" },
     { 0 },
 };
 
 static const struct route_answer delete_answers[] = {
-    { 204, "the MCP session has ended, and its sandbox is gone" },
-    { 404, "there is no such MCP session" },
+    { 204, "the MCP session has ended and its sandbox is removed" },
+    { 404, "unknown MCP session" },
     { 0 },
 };
 
 static const struct route routes[] = {
-    { HTTP_POST, "/mcp", post_mcp, "A message of the Model Context Protocol (JSON-RPC)",
+    { HTTP_POST, "/mcp", post_mcp, "Send a message of the Model Context Protocol (JSON-RPC)",
       .body = ROUTE_MESSAGE_BODY, .answers = post_answers },
     { HTTP_GET, "/mcp", get_mcp, "Messages of the MCP server", .answers = get_answers },
     { HTTP_DELETE, "/mcp", delete_mcp, "End an MCP session", .answers = delete_answers },

@@ -164,7 +164,7 @@ static struct mcp_exchange *post_of_client(struct arrival *arrival, const char *
 
     if (!client || client->channel)
         return refuse(arrival, 404, MCP_SESSION_NOT_FOUND,
-                      "there is no such MCP session: send initialize again", NULL);
+                      "unknown MCP session: send initialize again", NULL);
     if (!agree_again(arrival, client)) {
         scoped(free) char *data =
             mcp_version_data(header(arrival->http, "mcp-protocol-version"), false);
@@ -223,7 +223,7 @@ static struct mcp_client *find_client(struct mcp *mcp, const struct caller_ident
         return client;
     if (id)
         fail(mcp, http, 404, NULL, MCP_SESSION_NOT_FOUND,
-             "there is no such MCP session: send initialize again", NULL);
+             "unknown MCP session: send initialize again", NULL);
     else
         fail(mcp, http, 400, NULL, JSONRPC_INVALID_REQUEST, "the header Mcp-Session-Id is missing",
              NULL);
@@ -251,7 +251,7 @@ struct mcp_exchange *mcp_get(struct mcp *mcp, const struct caller_identity *call
         return mcp_stream_exchange(stream);
     if (last)
         fail(mcp, http, 400, NULL, JSONRPC_INVALID_REQUEST,
-             "what followed this Last-Event-ID is not kept any more", NULL);
+             "the messages after this Last-Event-ID are not kept any more", NULL);
     else
         fail(mcp, http, 429, NULL, JSONRPC_INVALID_REQUEST, "too many streams at once", NULL);
     return NULL;

@@ -50,7 +50,7 @@ static void put_capabilities(struct json_writer *json)
 int mcp_initialize_check(const json_t *params, struct error *err)
 {
     if (!json_is_string(json_object_get(params, "protocolVersion")))
-        return error_set(err, ERR_INVALID, "protocolVersion must be a text such as \"%s\"",
+        return error_set(err, ERR_INVALID, "protocolVersion must be a string such as \"%s\"",
                          versions[0]);
     return 0;
 }

@@ -20,7 +20,7 @@
 /* The key and the label that tell whose a session is. */
 #define MCP_KEY "mcp:"
 #define MCP_LABEL TOOL_CLIENT_LABEL
-#define MCP_END_DETAIL "its MCP client left"
+#define MCP_END_DETAIL "its MCP client disconnected"
 
 enum {
     MCP_CLIENTS_MAXIMUM = 1000,

@@ -188,15 +188,15 @@ static int find_objection(const struct mcp_source *source, const struct jsonrpc_
     struct mcp_client *client = source->client;
 
     if (!method) {
-        error_set(err, ERR_INVALID, "there is no method %.60s", message->method);
+        error_set(err, ERR_INVALID, "unknown method %.60s", message->method);
         return JSONRPC_METHOD_NOT_FOUND;
     }
     if (client && mcp_request_find(client, message->id)) {
-        error_set(err, ERR_INVALID, "a request with this id is under way");
+        error_set(err, ERR_INVALID, "a request with this id is in progress");
         return JSONRPC_INVALID_REQUEST;
     }
     if (client && is_crowded(client)) {
-        error_set(err, ERR_LIMIT, "%d requests are under way: wait for one of them",
+        error_set(err, ERR_LIMIT, "%d requests are in progress: wait for one of them",
                   MCP_REQUESTS_MAXIMUM);
         return JSONRPC_INVALID_REQUEST;
     }

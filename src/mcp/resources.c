@@ -65,10 +65,9 @@ void mcp_resources_templates(struct mcp_request *request)
     json_begin_object(&result.json, NULL);
     json_put_text(&result.json, "uriTemplate", SCHEME "{session_id}/{+path}");
     json_put_text(&result.json, "name", "file");
-    json_put_text(
-        &result.json, "description",
-        "A file of a session: its path relative to the working folder, or an absolute one "
-        "with its slash.");
+    json_put_text(&result.json, "description",
+                  "A file of a session: its path relative to the working directory, or an absolute "
+                  "path with its slash.");
     json_end_object(&result.json);
     json_end_array(&result.json);
     mcp_result_send(&result, request);
@@ -194,7 +193,7 @@ static void on_lost(struct session_hold *hold)
     struct reading *reading = container_of(hold, struct reading, hold);
 
     reading->in_use = false;
-    fail(reading->request, JSONRPC_INTERNAL_ERROR, "the sandbox went away meanwhile");
+    fail(reading->request, JSONRPC_INTERNAL_ERROR, "the sandbox ended during the call");
 }
 
 static int hex_value(char digit)
@@ -248,11 +247,11 @@ void mcp_resources_read(struct mcp_request *request)
     struct error err = { 0 };
 
     if (!mcp_param_text(request, "uri")) {
-        mcp_request_fail(request, JSONRPC_INVALID_PARAMS, "uri must be a text", NULL);
+        mcp_request_fail(request, JSONRPC_INVALID_PARAMS, "uri must be a string", NULL);
         return;
     }
     if (parse_uri(mcp_param_text(request, "uri"), &id, &path) < 0) {
-        fail_not_found(request, "there is no such resource; they are " SCHEME "SESSION/PATH");
+        fail_not_found(request, "unknown resource; resources are " SCHEME "SESSION/PATH");
         return;
     }
     session = find_live_session(request->mcp->parts.core, &request->identity, id, &err);

@@ -55,7 +55,7 @@ static int check_readable(const char *what, const char *path, struct error *err)
         return 0;
     error_set(err, ERR_INVALID, "read %s %s: %s", what, path, strerror(failure));
     return failure == EACCES
-               ? error_hint(err, "uid %u has to be able to read it", (unsigned)geteuid())
+               ? error_hint(err, "uid %u must be able to read it", (unsigned)geteuid())
                : -1;
 }
 
