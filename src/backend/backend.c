@@ -43,7 +43,7 @@ static int check_id(const char *id, struct error *err)
 {
     *err = (struct error){ 0 };
     if (!id || !id_is_valid(id, ID_SANDBOX))
-        return error_set(err, ERR_INVALID, "\"%s\" is no id of a sandbox", id ? id : "");
+        return error_set(err, ERR_INVALID, "\"%s\" is not a sandbox id", id ? id : "");
     return 0;
 }
 
@@ -71,7 +71,8 @@ static int check_spec(const struct sandbox_spec *spec, struct error *err)
     /* A path can only be that of the settings, which the implementation knows. */
     if (!str_is_empty(spec->template_name) && spec->template_name[0] != '/' &&
         !path_is_plain_name(spec->template_name))
-        return error_set(err, ERR_INVALID, "\"%s\" is no name of a template", spec->template_name);
+        return error_set(err, ERR_INVALID, "\"%s\" is not a valid template name",
+                         spec->template_name);
     return 0;
 }
 
@@ -177,17 +178,16 @@ int backend_check_limits(const struct backend *backend, const struct sandbox_lim
         { "disk", asked->disk_bytes && !in_force.disk_bytes,
           "its sandboxes have the files of the host", "use a daemon with the backend native" },
         { "memory", asked->memory_bytes && !in_force.memory_bytes,
-          "no memory control group is the daemon's",
-          "run the daemon as root or with a delegated control group" },
-        { "cpus", asked->cpu_millis && !in_force.cpu_millis, "no cpu control group is the daemon's",
-          "run the daemon as root or with a delegated control group" },
+          "the daemon has no memory cgroup", "run the daemon as root or with a delegated cgroup" },
+        { "cpus", asked->cpu_millis && !in_force.cpu_millis, "the daemon has no cpu cgroup",
+          "run the daemon as root or with a delegated cgroup" },
     };
 
     for (size_t i = 0; i < ARRAY_LENGTH(limits); i++) {
         if (!limits[i].is_lost)
             continue;
         error_named(err, ERR_INVALID, "backend_unable",
-                    "%s: the backend %s cannot limit that here: %s", limits[i].name,
+                    "%s: the backend %s cannot limit it on this host: %s", limits[i].name,
                     backend->ops->name, limits[i].why);
         return error_hint(err, "leave %s out, or %s", limits[i].name, limits[i].remedy);
     }

@@ -99,7 +99,7 @@ int keeper_start(struct keeper *keeper, const struct launcher_options *options, 
 
     *keeper = (struct keeper){ .socket = -1 };
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return error_sys(err, "make a socket pair");
+        return error_sys(err, "create a socket pair");
     keeper->pid = fork();
     if (keeper->pid == 0) {
         become_keeper(pair[1]);

@@ -277,7 +277,7 @@ void launched_create(struct backend *backend, const struct sandbox_spec *spec,
     call->limits = spec->limits;
     memcpy(message.id, call->id, sizeof(message.id));
     if (!name_template(launched, spec->template_name, message.template_name)) {
-        error_named(&op->err, ERR_CONFLICT, "template_unknown", "there is no template \"%s\"",
+        error_named(&op->err, ERR_CONFLICT, "template_unknown", "unknown template \"%s\"",
                     spec->template_name);
         loop_defer(backend->loop, &call->refusal, on_refuse);
         return;
@@ -309,7 +309,7 @@ int launched_connect(struct backend *backend, const char *id, struct error *err)
              launched->state_dir, id);
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return error_sys(err, "make a socket");
+        return error_sys(err, "create a socket");
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
         bool is_closed = errno == ECONNREFUSED; /* init has it open as long as it lives */
 

@@ -81,7 +81,7 @@ static void answer(struct launcher *launcher, const struct launch_reply *reply, 
     struct launcher_call *call = find_call(launcher, reply->header.tag);
 
     if (!reply->header.tag)
-        log_warn("sandboxes are not made ahead; trying again", kv("step", reply->step),
+        log_warn("sandboxes are not prepared in advance; trying again", kv("step", reply->step),
                  kv("error", strerror(reply->error)));
     if (!call) {
         fd_close(pidfd);
@@ -120,8 +120,8 @@ static void give_up(struct launcher *launcher)
 {
     launcher->state = LAUNCHER_LOST;
     io_watch_stop(&launcher->keeper_watch);
-    log_error("the launcher cannot be replaced: its keeper is gone, too. Restart the daemon; "
-              "until then no sandbox can be made or removed");
+    log_error("the launcher cannot be replaced: its keeper has died, too. Restart the daemon; "
+              "until then no sandbox can be created or removed");
 }
 
 static void ask_later(struct launcher *launcher)

@@ -34,7 +34,7 @@ static int seal_bytes(const char *name, const unsigned char *begin, const unsign
     if (fd < 0 && errno == EINVAL) /* a kernel that does not know the flag makes it executable */
         fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
-        return error_sys(err, "make a memory file");
+        return error_sys(err, "create a memory file");
     if (fd_write_all(fd, begin, (size_t)(end - begin)) < 0)
         return error_sys(err, "write %s", name);
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
@@ -81,7 +81,7 @@ int launcher_process_start(const char *state_path, pid_t *out_pid, struct error 
     if (state < 0)
         return error_sys(err, "open %s", state_path);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return error_sys(err, "make a socket pair");
+        return error_sys(err, "create a socket pair");
     ours = pair[0];
     theirs = pair[1];
     *out_pid = fork();

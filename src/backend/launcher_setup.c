@@ -57,7 +57,7 @@ static int send_mount(int socket, const struct config_mount *mount, struct error
         return error_sys(err, "sandbox.mounts: open %s", mount->host_path);
     snprintf(message.path, sizeof(message.path), "%s", mount->path);
     if (strlen(mount->path) >= sizeof(message.path) || !launch_path_is_valid(message.path))
-        return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is no path for a mount",
+        return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is not a valid mount point",
                          mount->path);
     return exchange(socket, LAUNCH_MOUNT, &message, sizeof(message), fd, &reply, err);
 }

@@ -23,10 +23,10 @@ struct none_backend {
 
 static int disabled(struct error *err)
 {
-    error_named(err, ERR_UNAVAILABLE, "sandboxes_disabled", "sandboxes are disabled here");
+    error_named(err, ERR_UNAVAILABLE, "sandboxes_disabled", "sandboxes are disabled");
     if (err)
         err->retryable = false;
-    return error_hint(err, "set sandbox.backend to something other than none");
+    return error_hint(err, "set sandbox.backend to another value than none");
 }
 
 static void on_answer(struct deferred *deferred)

@@ -19,7 +19,7 @@ struct backend *backend_open(const char *name, const struct backend_options *opt
         if (str_equal(implementations[i].name, name))
             return implementations[i].open(options, err);
     }
-    error_set(err, ERR_INVALID, "there is no backend \"%s\"", name);
+    error_set(err, ERR_INVALID, "unknown backend \"%s\"", name);
     error_hint(err, "use native, direct or none");
     return NULL;
 }

@@ -25,7 +25,7 @@ static struct launched_sandbox *find(struct launched_backend *backend, const cha
     struct launched_sandbox *sandbox = map_get(&backend->sandboxes, id);
 
     if (!sandbox)
-        error_set(err, ERR_NOT_FOUND, "sandbox %s is not known here", id);
+        error_set(err, ERR_NOT_FOUND, "unknown sandbox %s", id);
     return sandbox;
 }
 
@@ -126,10 +126,11 @@ int report_check_required(const struct config *config, enum launch_mode mode,
     for (size_t i = 0; i < wanted->count; i++) {
         if (can_be_in_force(wanted->items[i], mode, host, config))
             continue;
-        error_named(err, ERR_UNAVAILABLE, "isolation_missing",
-                    "sandbox.require names \"%s\", which the backend %s cannot give here",
-                    wanted->items[i], mode == LAUNCH_NATIVE ? "native" : "direct");
-        return error_hint(err, "'sandglass doctor' shows what this host allows; take it out of "
+        error_named(
+            err, ERR_UNAVAILABLE, "isolation_missing",
+            "sandbox.require names \"%s\", which the backend %s cannot provide on this host",
+            wanted->items[i], mode == LAUNCH_NATIVE ? "native" : "direct");
+        return error_hint(err, "'sandglass doctor' shows what this host supports; remove it from "
                                "sandbox.require only where its absence is acceptable");
     }
     return 0;
@@ -151,9 +152,10 @@ int report_require(struct launched_backend *backend, const char *id, struct erro
         if (is_in_force(wanted->items[i], &sandbox->made, &view))
             continue;
         error_named(err, ERR_BACKEND, "isolation_missing",
-                    "sandbox.require names \"%s\", which is not in force here", wanted->items[i]);
+                    "sandbox.require names \"%s\", which is not in force on this host",
+                    wanted->items[i]);
         err->retryable = false;
-        return error_hint(err, "sandglass doctor shows what this host allows");
+        return error_hint(err, "'sandglass doctor' shows what this host supports");
     }
     return 0;
 }
@@ -209,9 +211,8 @@ static void put_boundary(struct json_writer *writer, const struct launched_backe
                  ? "files are confined by Landlock, the network and other processes are not"
                  : "files, the network and other processes are not confined",
              made->own_ids ? ""
-                           : "; other processes have its user id too: this daemon and its "
-                             "sandboxes refuse its connections, other services of that user do "
-                             "not");
+                           : "; other processes share its user id: this daemon and its sandboxes "
+                             "refuse its connections, other services of that user do not");
     json_put_text(writer, "boundary", text);
 }
 

@@ -53,8 +53,8 @@ static int check_required(const struct confinement *confinement, struct error *e
         return 0;
     error_named(err, ERR_INVALID, "confinement_missing",
                 "daemon.confine is required, and this host lacks %s", confinement->missing);
-    return error_hint(err, "'sandglass doctor' tells how to get it; with daemon.confine: auto the "
-                           "daemon goes on without");
+    return error_hint(err, "'sandglass doctor' shows how to enable it; with daemon.confine: auto "
+                           "the daemon starts without it");
 }
 
 /* The filter comes last: it refuses nothing that Landlock needs, but what it refuses is told. */
@@ -90,8 +90,7 @@ static void tell_refused(struct confine_watch *watch, int number)
         return;
     watch->seen[place / 64] |= (uint64_t)1 << (place % 64);
     name = seccomp_syscall_resolve_num_arch(seccomp_arch_native(), number);
-    log_error("refused a system call that the daemon does not make: somebody may have taken it "
-              "over",
+    log_error("refused a system call that the daemon never makes: an attacker may control it",
               kv("call", name ? name : "unknown"), kv("number", number));
     free(name);
 }

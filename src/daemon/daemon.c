@@ -95,14 +95,14 @@ static void on_core_stopped(struct core *core UNUSED, const struct error *err, v
     if (daemon->state == DAEMON_LEAVING)
         return;
     if (err)
-        log_error("not everything could be ended", kv("error", err->message));
+        log_error("some sessions could not be ended", kv("error", err->message));
     leave(daemon, err ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
 /* Asked once more, by somebody who does not want to wait. */
 static void stop_at_once(struct daemon *daemon, bool destroy)
 {
-    log_warn("stopping at once; what is left goes on, and the next daemon takes it over",
+    log_warn("stopping at once; remaining sandboxes continue, and the next daemon takes them over",
              kv("sessions", daemon->core->sessions_by_id.count),
              kv("sandboxes", daemon->core->sandboxes_by_id.count),
              kv("state_dir", daemon->config.state_dir), kv("remove_with", "sandglass sweep"));
@@ -122,8 +122,8 @@ static void daemon_stop(struct daemon *daemon, bool destroy)
         return;
     }
     daemon->state = DAEMON_STOPPING;
-    log_info(destroy ? "stopping: all sessions end"
-                     : "stopping: sandboxes go on, and the next daemon takes them over",
+    log_info(destroy ? "stopping: ending all sessions"
+                     : "stopping: sandboxes continue, and the next daemon takes them over",
              kv("shutdown.policy", destroy ? "destroy" : "keep"),
              kv("sessions", daemon->core->sessions_by_id.count),
              kv("sandboxes", daemon->core->sandboxes_by_id.count));
@@ -148,7 +148,7 @@ static void on_hangup(struct signal_watch *watch, int signal_number UNUSED)
     struct error err = { 0 };
 
     if (daemon->tls && tls_reload(daemon->tls, &err) < 0)
-        log_error("the certificate stays as it was", kv("error", err.message));
+        log_error("the certificate was not reloaded", kv("error", err.message));
 
     auth_reload(daemon->auth);
     if (daemon->audit)
@@ -213,7 +213,7 @@ static int prepare_state(struct daemon *daemon, struct error *err)
     if (place_prepare_state(path, &daemon->identity, err) < 0) {
         error_wrap(err, "prepare the state directory");
         return *err->hint ? -1
-                          : error_hint(err, "name one that can be written: --state or state_dir");
+                          : error_hint(err, "choose a writable directory: --state or state_dir");
     }
     daemon->state_dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (daemon->state_dir < 0)
@@ -228,13 +228,13 @@ static void tell_identity(const struct daemon *daemon)
     const struct identity *identity = &daemon->identity;
 
     if (identity->kind == IDENTITY_FALLBACK)
-        log_warn("there is no such user: the daemon runs as an id that nobody has; "
-                 "scripts/install makes the user",
+        log_warn("unknown user: the daemon runs as an unassigned user id; scripts/install creates "
+                 "the user",
                  kv("user", identity->name), kv("uid", identity->uid));
     else if (identity->kind == IDENTITY_SELF && geteuid() == 0)
         log_warn("root without CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID or CAP_CHOWN, or in a user "
-                 "namespace: the daemon stays root and works as an ordinary user's does; "
-                 "see 'sandglass doctor'");
+                 "namespace: the daemon stays root and works like that of an ordinary user; see "
+                 "'sandglass doctor'");
 }
 
 /* A key is usually root's alone: it is read while we may, and by no process that is forked before.
@@ -254,7 +254,7 @@ static void tell_confinement(const struct confinement *confinement)
     if (confinement->mode == CONFINE_OFF)
         log_warn("the daemon is not confined", kv("daemon.confine", "off"));
     else if (confinement->missing[0])
-        log_warn("the daemon is confined in part: see 'sandglass doctor'",
+        log_warn("the daemon is partly confined: see 'sandglass doctor'",
                  kv("missing", confinement->missing));
     else
         log_info("the daemon is confined", kv("seccomp", confinement->seccomp),
@@ -333,7 +333,8 @@ static int open_backend(struct daemon *daemon, struct error *err)
     daemon->backend = backend_open(name, &options, err);
     if (!daemon->backend && strcmp(name, "native") == 0 &&
         daemon->config.sandbox.allow_direct_fallback) {
-        log_warn("no native sandboxes here: PROGRAMS RUN WITHOUT ISOLATION, by the direct backend",
+        log_warn("native sandboxes are not available: PROGRAMS RUN WITHOUT ISOLATION, in the "
+                 "direct backend",
                  kv("reason", err->message));
         daemon->backend = backend_open("direct", &options, err);
     }

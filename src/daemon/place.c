@@ -121,8 +121,8 @@ static int refuse(const char *path, const struct identity *identity, const char 
     error_named(err, ERR_INVALID, "directory_not_writable", "user %s cannot %s in %s", user,
                 purpose, path);
     return error_hint(err,
-                      "name a directory that does not exist yet, or run: chown %s %s; Sandglass "
-                      "does not change directories that it has not made",
+                      "choose a directory that does not exist yet, or run: chown %s %s; Sandglass "
+                      "does not change directories that it has not created",
                       user, path);
 }
 
@@ -139,7 +139,7 @@ int place_check(const char *path, const struct identity *identity, const char *p
         *strrchr(part, '/') = '\0';
     if (access(part, F_OK) < 0)
         strcpy(part, "/");
-    return may_write(part, &self) ? 0 : refuse(part, &self, "make a directory", err);
+    return may_write(part, &self) ? 0 : refuse(part, &self, "create a directory", err);
 }
 
 int place_prepare(const char *path, unsigned mode, const struct identity *identity,
@@ -332,11 +332,11 @@ static int check_is_own(const char *path, int state, struct error *err)
     for (size_t i = 0; i < ARRAY_LENGTH(emptied); i++) {
         if (faccessat(state, emptied[i], F_OK, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
-        error_named(err, ERR_CONFLICT, "state_not_ours",
-                    "%s is no state directory of Sandglass, and holds \"%s\", which would be "
-                    "emptied",
-                    path, emptied[i]);
-        return error_hint(err, "name an empty or a new directory with --state or state_dir");
+        error_named(
+            err, ERR_CONFLICT, "state_not_ours",
+            "%s is not a state directory of Sandglass, and contains \"%s\", which would be emptied",
+            path, emptied[i]);
+        return error_hint(err, "choose an empty or a new directory with --state or state_dir");
     }
     return 0;
 }

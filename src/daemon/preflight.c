@@ -30,10 +30,12 @@ static int check_template(const struct config *config, struct error *err)
 
     if (str_equal(name, "host") || is_directory(*name == '/' ? name : imported))
         return 0;
-    error_named(err, ERR_INVALID, "template_unknown", "sandbox.template: there is no \"%s\"", name);
-    return error_hint(err, *name == '/' ? "name a directory that exists, or \"host\""
-                                        : "'sandglass template ls' lists what was imported; "
-                                          "\"host\" is always there");
+    error_named(err, ERR_INVALID, "template_unknown", "sandbox.template: unknown template \"%s\"",
+                name);
+    return error_hint(
+        err, *name == '/'
+                 ? "give an existing directory, or \"host\""
+                 : "'sandglass template ls' lists the imported templates; \"host\" always exists");
 }
 
 /* Where a path inside sandboxes is on the host: its directory, and the path below that. */
@@ -98,7 +100,7 @@ static int check_python(const struct config *config, struct error *err)
     error_named(err, ERR_INVALID, "interpreter_missing",
                 "python.path: sandboxes of the template \"%s\" have no program %s",
                 config->sandbox.template_name, path);
-    return error_hint(err, "name a program that everybody may execute inside, or leave it out");
+    return error_hint(err, "give a program that every user may execute inside, or leave it out");
 }
 
 static int check_direct_ids(const struct config *config, const struct identity *identity,
@@ -118,7 +120,7 @@ static int check_direct_ids(const struct config *config, const struct identity *
             continue;
         error_named(err, ERR_INVALID, "id_not_safe", "%s: programs must not run as %s", ids[i].key,
                     ids[i].id ? "the daemon's own user" : "root");
-        return error_hint(err, "leave it out: each sandbox then has an id of its own");
+        return error_hint(err, "leave it out: each sandbox then has its own id");
     }
     return 0;
 }
@@ -129,11 +131,11 @@ static int check_direct(const struct config *config, const struct identity *iden
 {
     if (!str_equal(config->sandbox.template_name, "host"))
         return error_set(err, ERR_INVALID,
-                         "sandbox.template: the backend direct has the files of the host and no "
-                         "templates; use \"host\", or the backend native");
+                         "sandbox.template: the backend direct uses the files of the host and does "
+                         "not support templates; use \"host\", or the backend native");
     if (config->sandbox.mounts.count)
         return error_set(err, ERR_INVALID,
-                         "sandbox.mounts: the backend direct cannot mount anything; remove them, "
+                         "sandbox.mounts: the backend direct does not support mounts; remove them, "
                          "or use the backend native");
     return check_direct_ids(config, identity, err);
 }
@@ -146,7 +148,7 @@ static int check_file(const char *key, const char *path, const struct identity *
     error_sys(err, "%s: read %s", key, path);
     err->code = ERR_INVALID;
     return reader->kind == IDENTITY_NAMED
-               ? error_hint(err, "the daemon runs as user %s, who has to be able to read it",
+               ? error_hint(err, "the daemon runs as user %s, which must be able to read the file",
                             reader->name)
                : -1;
 }
@@ -181,14 +183,14 @@ static int check_audit(const struct config *config, const struct identity *ident
     directory = xstrndup(config->audit.file,
                          slash == config->audit.file ? 1 : (size_t)(slash - config->audit.file));
     if (!is_directory(directory))
-        return error_set(err, ERR_INVALID, "audit.file: there is no directory %s", directory);
+        return error_set(err, ERR_INVALID, "audit.file: directory %s does not exist", directory);
     if (access(config->audit.file, F_OK) == 0)
         return 0;
     if (place_check(directory, identity, "keep the audit log", err) == 0)
         return 0;
     error_wrap(err, "audit.file");
-    return error_hint(err, "name a file in a directory of the daemon's user, or make the file and "
-                           "give it to that user");
+    return error_hint(err, "choose a file in a directory of the daemon's user, or create the file "
+                           "and chown it to that user");
 }
 
 static unsigned first_free_port(void)
@@ -213,11 +215,11 @@ static int check_ports(const struct config *config, const struct identity *ident
         if (str_starts_with(config->listen.items[i], "unix:") || !port || port >= first)
             continue;
         error_set(err, ERR_INVALID,
-                  "listen: %s: ports below %u are for root, and the daemon does not stay root",
+                  "listen: %s: ports below %u need root, and the daemon does not stay root",
                   config->listen.items[i], first);
         return error_hint(err,
-                          "take another port and forward this one to it, or run: "
-                          "sysctl -w net.ipv4.ip_unprivileged_port_start=%u",
+                          "choose another port and forward this one to it, or run: sysctl -w "
+                          "net.ipv4.ip_unprivileged_port_start=%u",
                           port);
     }
     return 0;

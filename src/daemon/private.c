@@ -41,7 +41,7 @@ static char *temporary_directory(struct error *err)
 
     if (!mkdtemp(path)) {
         error_sys(err, "create %s", path);
-        error_hint(err, "let TMPDIR name a directory that can be written");
+        error_hint(err, "set TMPDIR to a writable directory");
         return NULL;
     }
 
@@ -143,7 +143,7 @@ int daemon_start_private(struct private_daemon *daemon, const struct daemon_sett
         return -1;
     daemon->url = xasprintf("unix:%s/run/sandglass.sock", daemon->directory);
     if (pipe2(ready, O_CLOEXEC) < 0 || pipe2(leash, O_CLOEXEC) < 0) {
-        error_sys(err, "make a pipe");
+        error_sys(err, "create a pipe");
         fd_close(ready[0]);
         fd_close(ready[1]);
         daemon_stop_private(daemon);

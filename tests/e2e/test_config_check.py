@@ -23,11 +23,11 @@ def both(work, settings):
 
 @pytest.mark.parametrize("settings, words", [
     ({"sandbox": {"require": ["seccomp", "moat"]}}, 'sandbox.require: "moat" is not one of namespaces'),
-    ({"sandbox": {"template": "nope"}}, 'sandbox.template: there is no "nope"'),
+    ({"sandbox": {"template": "nope"}}, 'sandbox.template: unknown template "nope"'),
     ({"sandbox": {"mounts": [{"host_path": "/nope", "path": "/x"}]}}, 'sandbox.mounts: "/nope" does not exist on the host'),
     ({"tls": {"certificate": "/nope", "key": "/nope"}}, "tls.certificate: read /nope: No such file"),
-    ({"audit": {"file": "/nope/audit.log"}}, "audit.file: there is no directory /nope"),
-    pytest.param({"listen": ["127.0.0.1:22"]}, "listen: 127.0.0.1:22: ports below 1024 are for root", marks=as_root),
+    ({"audit": {"file": "/nope/audit.log"}}, "audit.file: directory /nope does not exist"),
+    pytest.param({"listen": ["127.0.0.1:22"]}, "listen: 127.0.0.1:22: ports below 1024 need root", marks=as_root),
     pytest.param({"audit": {"file": "/etc/audit.log"}}, "cannot keep the audit log in /etc", marks=as_root),
 ])
 def test_what_cannot_be_is_refused_by_both(work, settings, words):
@@ -40,7 +40,7 @@ def test_what_cannot_be_is_refused_by_both(work, settings, words):
 @pytest.mark.parametrize("wall", ["namespaces", "net", "uid_range", "disk", "network"])
 def test_walls_that_are_required_and_cannot_be_had_stop_the_start(work, wall):
     _, served = both(work, {"sandbox": {"backend": "direct", "require": ["no_new_privs", wall]}})
-    assert f'sandbox.require names "{wall}", which the backend direct cannot give here' in served[0], served
+    assert f'sandbox.require names "{wall}", which the backend direct cannot provide on this host' in served[0], served
 
 
 def test_an_io_limit_that_is_required_and_not_set_stops_the_start(work):

@@ -99,7 +99,7 @@ def test_what_a_host_lacks_is_named(make_daemon, work):
     daemon.start()
     told = daemon.request("GET", "/healthz").json["confinement"]
     assert told["seccomp"] is True and told["landlock"] == 0 and "landlock" in told["missing"]
-    assert "confined in part" in daemon.log()
+    assert "partly confined" in daemon.log()
     daemon.stop()
 
     daemon.settings["daemon"] = {"confine": "required"}

@@ -229,5 +229,5 @@ def test_programs_with_the_daemon_s_user_id_cannot_use_it(make_daemon, who):
                              env={**os.environ, "SANDGLASS_URL": daemon.url})
     assert outside.returncode == 0 and sessions[1] in outside.stdout, outside
     report = daemon.api("GET", f"/sessions/{sessions[1]}", expect=200).json["sandbox"]["isolation"]
-    assert "other processes have its user id" in report["boundary"]
+    assert "other processes share its user id" in report["boundary"]
     assert daemon.execute(sessions[1], ["echo", "still there"])["stdout"] == "still there\n"

@@ -146,7 +146,7 @@ def test_limits_that_would_not_hold_are_neither_taken_nor_claimed(make_daemon, w
         answer = daemon.api("POST", "/sessions", {field: value}, expect=400)
         error = answer.json["error"]
         assert error["code"] == "backend_unable" and error["message"].startswith(field) and not error["retryable"]
-        assert "delegated control group" in error["hint"]
+        assert "delegated cgroup" in error["hint"]
     session = daemon.session()
     answer = daemon.api("POST", f"/sessions/{session}/sandbox", {"memory": "64m"}, expect=400)
     assert answer.json["error"]["code"] == "backend_unable"

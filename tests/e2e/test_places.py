@@ -113,7 +113,7 @@ def test_directories_on_the_way_can_be_passed(make_daemon, work):
 def test_a_daemon_of_another_user_takes_over(make_daemon, work):
     """The tour before the user is made, then the installed service."""
     first = make_daemon(backend="native", settings={"user": "no-such-user", "shutdown": {"policy": "keep"}})
-    assert "there is no such user" in first.log()
+    assert "unknown user" in first.log()
     session = first.session()
     assert first.execute(session, command="echo kept > file; echo done")["stdout"] == "done\n"
     stranger = first.state / "stranger"

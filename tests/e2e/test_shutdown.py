@@ -50,12 +50,12 @@ def test_a_second_signal_stops_at_once_and_says_what_stays(make_daemon, backend)
         if daemon.process.poll() is None:
             daemon.process.send_signal(signal.SIGTERM)
     assert daemon.process.wait(60) == 0
-    assert "stopping: sandboxes go on, and the next daemon takes them over" in events(daemon)
+    assert "stopping: sandboxes continue, and the next daemon takes them over" in events(daemon)
     daemon.settings["shutdown"] = {"policy": "destroy"}
     daemon.start()
     assert len(daemon.api("GET", "/sessions", expect=200).json["sessions"]) == 3
     daemon.stop()
-    assert "stopping: all sessions end" in events(daemon)
+    assert "stopping: ending all sessions" in events(daemon)
 
 
 def test_many_signals_while_sessions_end_leave_nothing_that_the_next_daemon_does_not_find(make_daemon, backend):
@@ -79,7 +79,7 @@ def test_a_signal_while_the_daemon_starts_makes_no_sandboxes(make_daemon, backen
     wait_for(lambda: daemon.process.poll() is not None or daemon.socket.exists(), "the daemon has bound its socket")
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.process.wait(60) in (0, -signal.SIGTERM)
-    assert "sandbox could not be made; trying again" not in events(daemon)[seen:]
+    assert "sandbox could not be created; trying again" not in events(daemon)[seen:]
     daemon.settings.update({"shutdown": {"policy": "destroy"}, "pool": {"size": 0}})
     daemon.start()
     assert len(daemon.api("GET", "/sessions", expect=200).json["sessions"]) == 3

@@ -217,7 +217,7 @@ def test_a_builder_that_dies_leaves_nothing_in_the_way_and_there_is_another(daem
         daemon.api("DELETE", f"/sessions/{daemon.session()}", expect=200)
     wait_for(lambda: child_of(daemon), "there is another one")
     wait_for(lambda: ahead(daemon) == 16, "what the first one was making is gone, and as many are ready as before")
-    assert daemon.log().count("sandboxes are not made ahead") == 1 and "the builder has died" in daemon.log()
+    assert daemon.log().count("sandboxes are not prepared in advance") == 1 and "the builder has died" in daemon.log()
 
 
 def test_another_builder_keeps_nothing_of_those_that_were_made(daemon):
@@ -261,9 +261,9 @@ def test_what_could_not_be_made_ahead_is_tried_again(daemon):
         pytest.skip("this file system has no immutable folders")
     try:
         os.kill(builder, signal.SIGCONT)
-        wait_for(lambda: "sandboxes are not made ahead" in daemon.log(), "it is told")
+        wait_for(lambda: "sandboxes are not prepared in advance" in daemon.log(), "it is told")
     finally:
         set_immutable(daemon.state / "ahead", False)
     wait_for(lambda: ahead(daemon) == 16, "there are as many as before", 30)
-    assert daemon.log().count("sandboxes are not made ahead") == 1
+    assert daemon.log().count("sandboxes are not prepared in advance") == 1
     assert child_of(daemon) == builder

@@ -46,7 +46,8 @@ struct backend *direct_backend_open(const struct backend_options *options, struc
     }
     host = launcher_host(options->launcher);
     if (!(host->features & LAUNCH_HAS_ROOT) && (host->features & LAUNCH_HAS_NATIVE)) {
-        error_set(err, ERR_UNAVAILABLE, "this launcher has left the host for native sandboxes");
+        error_set(err, ERR_UNAVAILABLE,
+                  "this launcher has entered its own namespaces for native sandboxes");
         error_hint(err, "set sandbox.backend to direct");
         return NULL;
     }

@@ -54,7 +54,7 @@ static int read_full(struct archive *reader, void *bytes, size_t length, struct 
         if (got < 0)
             return error_set(err, ERR_INVALID, "the archive cannot be read");
         if (got == 0)
-            return used == 0 ? 0 : error_set(err, ERR_INVALID, "the archive is cut short");
+            return used == 0 ? 0 : error_set(err, ERR_INVALID, "the archive is truncated");
         used += (size_t)got;
     }
     return 1;
@@ -68,7 +68,7 @@ static int skip(struct archive *reader, uint64_t length, struct error *err)
         size_t part = (size_t)MIN(length, (uint64_t)sizeof(bytes));
 
         if (read_full(reader, bytes, part, err) != 1)
-            return error_set(err, ERR_INVALID, "the archive is cut short");
+            return error_set(err, ERR_INVALID, "the archive is truncated");
         length -= part;
     }
     return 0;
@@ -81,7 +81,7 @@ ssize_t archive_read(struct archive *reader, void *bytes, size_t length, struct 
     if (part == 0)
         return 0;
     if (read_full(reader, bytes, part, err) != 1)
-        return error_set(err, ERR_INVALID, "the archive is cut short");
+        return error_set(err, ERR_INVALID, "the archive is truncated");
     reader->left -= part;
     return (ssize_t)part;
 }
@@ -232,7 +232,7 @@ static int read_extension(struct archive *reader, char type, uint64_t size,
     if (size > sizeof(text))
         return error_set(err, ERR_INVALID, "the archive has a header that is too long");
     if (size > 0 && read_full(reader, text, (size_t)size, err) != 1)
-        return error_set(err, ERR_INVALID, "the archive is cut short");
+        return error_set(err, ERR_INVALID, "the archive is truncated");
     if (skip(reader, -size % ARCHIVE_BLOCK, err) < 0)
         return -1;
     length = type == 'x' ? (size_t)size : strnlen(text, (size_t)size);
@@ -324,7 +324,7 @@ int archive_next(struct archive *reader, struct error *err)
         if (is_zero(&header))
             return 0;
         if (!has_checksum(&header))
-            return error_set(err, ERR_INVALID, "this is no tar archive, or it is damaged");
+            return error_set(err, ERR_INVALID, "this is not a tar archive, or it is damaged");
         if (header.type != 'x' && header.type != 'L' && header.type != 'K' && header.type != 'g')
             return fill_entry(reader, &header, &extension, err);
         if (parse_number(header.size, sizeof(header.size), &size) < 0 || size > max_size)

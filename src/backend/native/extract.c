@@ -206,7 +206,7 @@ static int make_hard_link(struct extract *extract, const struct archive_entry *e
         return error_set(err, ERR_INVALID, "%s links out of the archive", entry->name);
     source = open_inside(extract->root, target, O_PATH | O_NOFOLLOW);
     if (source < 0 || fstat(source, &status) < 0 || !S_ISREG(status.st_mode))
-        return error_set(err, ERR_INVALID, "%s links to %s, which is no file of the archive",
+        return error_set(err, ERR_INVALID, "%s links to %s, which is not a file of the archive",
                          entry->name, entry->target);
     if (tree_remove(parent, name) < 0)
         return error_sys(err, "replace %s", entry->name);

@@ -38,7 +38,7 @@ static json_t *read_document(int dir, const char *path, struct error *err)
     document = fd_read_all(fd, &text) < 0 ? NULL
                                           : json_loadb((char *)text.data, text.length, 0, NULL);
     if (!document)
-        error_set(err, ERR_INVALID, "%s of the image is no JSON", path);
+        error_set(err, ERR_INVALID, "%s of the image is not JSON", path);
     return document;
 }
 

@@ -39,11 +39,11 @@ struct backend *native_backend_open(const struct backend_options *options, struc
     host = launcher_host(options->launcher);
     if (!(host->features & LAUNCH_HAS_NATIVE)) {
         error_named(err, ERR_UNAVAILABLE, "native_unavailable",
-                    "this host allows no native sandboxes: %s: %s", host->missing,
+                    "this host does not allow native sandboxes: %s: %s", host->missing,
                     strerror(host->missing_errno));
         error_hint(err,
-                   "%s; or, where what is around it is wall enough, use --backend direct "
-                   "(sandbox.backend: direct)",
+                   "%s; or, where the surrounding host or container isolates enough, use --backend "
+                   "direct (sandbox.backend: direct)",
                    native_remedy(host->missing));
         return NULL;
     }

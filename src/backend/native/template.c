@@ -25,9 +25,9 @@ int template_check_name(const char *name, struct error *err)
     if (strlen(name) < sizeof(text))
         memcpy(text, name, strlen(name));
     if (!launch_name_is_valid(text))
-        return error_set(err, ERR_INVALID, "\"%s\" is no name for a template", name);
+        return error_set(err, ERR_INVALID, "\"%s\" is not a valid template name", name);
     if (str_equal(name, "host") || str_equal(name, "configured"))
-        return error_set(err, ERR_INVALID, "the name \"%s\" is taken", name);
+        return error_set(err, ERR_INVALID, "the template name \"%s\" is reserved", name);
     return 0;
 }
 
@@ -71,18 +71,18 @@ static int unpack(int work, int archive, struct template_info *info, struct erro
     struct extract extract = { .root = root, .owners = geteuid() == 0 };
 
     if (files < 0 || users < 0 || root < 0)
-        return error_sys(err, "make the template's folders");
+        return error_sys(err, "create the directories of the template");
     if (extract_file(&extract, archive, err) < 0)
         return -1;
     if (image_is_here(root)) {
         scoped(fd_close) int image = -1;
 
         if (renameat(files, "root", files, "image") < 0)
-            return error_sys(err, "set the image aside");
+            return error_sys(err, "rename the image");
         image = steal_fd(&root);
         root = open_folder(files, "root", 0755);
         if (root < 0)
-            return error_sys(err, "make the template's folders");
+            return error_sys(err, "create the directories of the template");
         extract = (struct extract){ .root = root, .owners = geteuid() == 0 };
         if (image_unpack(image, &extract, err) < 0)
             return -1;
@@ -111,7 +111,7 @@ int template_import(const char *state_path, const char *name, int archive,
     if (templates < 0)
         return -1;
     if (faccessat(templates, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-        return error_set(err, ERR_CONFLICT, "there is a template \"%s\" already", name);
+        return error_set(err, ERR_CONFLICT, "the template \"%s\" already exists", name);
     snprintf(info.name, sizeof(info.name), "%s", name);
     snprintf(temporary, sizeof(temporary), ".%s.%d", name, (int)getpid());
     work = open_folder(templates, temporary, 0755);
@@ -119,7 +119,7 @@ int template_import(const char *state_path, const char *name, int archive,
         return error_sys(err, "make %s/templates/%s", state_path, temporary);
     result = unpack(work, archive, &info, err);
     if (result == 0 && renameat(templates, temporary, templates, name) < 0)
-        result = error_sys(err, "name the template");
+        result = error_sys(err, "rename the template");
     if (result < 0) {
         (void)tree_remove(templates, temporary);
         return error_wrap(err, "import %s", name);
@@ -215,7 +215,7 @@ int template_remove(const char *state_path, const char *name, struct error *err)
         return -1;
     template = openat(templates, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (template <0)
-        return error_set(err, ERR_NOT_FOUND, "there is no template \"%s\"", name);
+        return error_set(err, ERR_NOT_FOUND, "unknown template \"%s\"", name);
     /* Renamed first, so that no new sandbox can begin to use it while we look. */
     snprintf(temporary, sizeof(temporary), ".%s.%d", name, (int)getpid());
     if (renameat(templates, name, templates, temporary) < 0)
