@@ -664,7 +664,7 @@ bool agent_is_untaken(const struct agent_request *request)
 static void forbid_repeating(struct error *err)
 {
     err->retryable = false;
-    error_hint(err, "the program may have begun: look for its effects before starting it again");
+    error_hint(err, "the program may have started: look for its effects before you start it again");
 }
 
 void agent_lose(struct agent *agent, enum error_code code, const char *why)
@@ -734,7 +734,7 @@ void agent_retire(struct agent *agent)
 {
     if (!agent || agent->state >= AGENT_RETIRED)
         return;
-    agent_lose(agent, ERR_BACKEND, "the connection to the sandbox was given up");
+    agent_lose(agent, ERR_BACKEND, "the connection to the sandbox was abandoned");
     agent->state = AGENT_RETIRED;
     loop_defer(agent->loop, &agent->finish, on_finish);
 }

@@ -16,13 +16,13 @@ static const struct {
     const char *name;
     const char *text;
 } failures[] = {
-    { ENOENT, ERR_NOT_FOUND, "file_not_found", "there is no such file or directory" },
+    { ENOENT, ERR_NOT_FOUND, "file_not_found", "no such file or directory" },
     { ENOTDIR, ERR_NOT_FOUND, "not_a_directory", "a part of the path is not a directory" },
     { EACCES, ERR_FORBIDDEN, "permission_denied", "permission denied" },
     { EPERM, ERR_FORBIDDEN, "permission_denied", "not permitted" },
     { EROFS, ERR_FORBIDDEN, "read_only", "the file system is read-only" },
     { EISDIR, ERR_CONFLICT, "is_a_directory", "it is a directory" },
-    { EEXIST, ERR_CONFLICT, "file_exists", "it exists already" },
+    { EEXIST, ERR_CONFLICT, "file_exists", "it already exists" },
     { ENOTEMPTY, ERR_CONFLICT, "directory_not_empty", "the directory is not empty" },
     { ETXTBSY, ERR_CONFLICT, "file_busy", "the program is being run" },
     { EBUSY, ERR_CONFLICT, "file_busy", "it is in use" },
@@ -32,12 +32,12 @@ static const struct {
     { ENODEV, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
     { ENAMETOOLONG, ERR_INVALID, "invalid_path", "the path is too long" },
     { EINVAL, ERR_INVALID, "invalid_path", "neither a regular file nor a valid path" },
-    { ESTALE, ERR_CONFLICT, "precondition_failed", "it has changed meanwhile" },
+    { ESTALE, ERR_CONFLICT, "precondition_failed", "it has changed in the meantime" },
     { EBADMSG, ERR_INVALID, "invalid_pattern", "the pattern is malformed" },
     { EFBIG, ERR_TOO_LARGE, "file_too_large", "the file is too large" },
     { ENOSPC, ERR_NO_SPACE, "no_space", "no space is left" },
     { EDQUOT, ERR_NO_SPACE, "no_space", "the quota is used up" },
-    { EAGAIN, ERR_LIMIT, "too_many_file_operations", "too many file operations at one time" },
+    { EAGAIN, ERR_LIMIT, "too_many_file_operations", "too many file operations at the same time" },
 };
 
 static int hint_at_space(struct error *err)
@@ -119,7 +119,7 @@ static void on_looked_at(struct agent_request *request)
         return;
     }
     error_named(&reader->err, ERR_CONFLICT, "is_a_link", "%.200s is a symbolic link", reader->path);
-    error_hint(&reader->err, "edit the file that it leads to: files/list tells its target");
+    error_hint(&reader->err, "edit the file that it points to: files/list shows its target");
     reader->done(reader);
 }
 

@@ -91,8 +91,8 @@ static void on_committed(struct store_ticket *ticket)
     if (ticket->err->code == ERR_NONE)
         deliver(event->events, &event->record);
     else
-        log_error("event could not be recorded and is not told", kv("type", event->record.type),
-                  kv("error", ticket->err->message));
+        log_error("event could not be recorded and is not delivered",
+                  kv("type", event->record.type), kv("error", ticket->err->message));
     pending_free(event);
 }
 

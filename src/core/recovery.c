@@ -186,7 +186,7 @@ static void reconcile(struct sandbox *sandbox)
         reconcile_made(sandbox);
         break;
     case SANDBOX_CREATING:
-        sandbox_destroy(sandbox, END_FAILED, "half made when the daemon ended");
+        sandbox_destroy(sandbox, END_FAILED, "half created when the daemon ended");
         break;
     case SANDBOX_CRASHED:
         sandbox_destroy(sandbox, END_CRASHED, lost_meanwhile.detail);

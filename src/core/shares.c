@@ -162,7 +162,7 @@ static int check(const struct shares *shares, const struct config_owner *row, co
         return refuse(kind, "you have", share->accounts[0]->held[kind], own, words[kind].setting,
                       err);
     if (share->accounts[1] && is_full(share->accounts[1]->held[kind], tree))
-        return refuse_by_row(row, kind, "you and those who belong to you have",
+        return refuse_by_row(row, kind, "you and the owners below you have",
                              share->accounts[1]->held[kind], err);
     if (is_full(shares->held[kind], total))
         return refuse(kind, "all owners together have", shares->held[kind], total,

@@ -182,7 +182,8 @@ char *vault_unseal(struct vault *vault, const char *about, const char *sealed, s
         }
         free(text);
     }
-    error_set(err, ERR_INTERNAL, "what is sealed in the record was not sealed with %s", key_name);
+    error_set(err, ERR_INTERNAL, "the sealed fields of the record were not sealed with %s",
+              key_name);
     return NULL;
 }
 

@@ -202,7 +202,7 @@ static void expire(struct approval *approval)
     int64_t minutes = (approval->expires.boot_us - approval->created.boot_us) / 60000000;
 
     finish(approval, APPROVAL_EXPIRED, NULL, NULL,
-           xasprintf("Nobody decided about the sandbox %s within %lld minutes: the approval has "
+           xasprintf("The sandbox %s was not approved within %lld minutes: the approval has "
                      "expired and nothing was changed. Ask again if it is still needed.",
                      approval->flavor, (long long)MAX(minutes, (int64_t)1)));
 }
@@ -248,7 +248,7 @@ const struct approval *approvals_ask(struct session *session, const struct confi
     if (approval && str_equal(approval->flavor, flavor->name) &&
         approval->price == flavor->price_per_hour)
         return approval;
-    approvals_cancel(session, "another sandbox was asked for");
+    approvals_cancel(session, "another sandbox was requested");
     id_make(id, ID_APPROVAL);
     approval = approval_new(approvals, id);
     memcpy(approval->session_id, session_id(session), sizeof(approval->session_id));
@@ -279,7 +279,7 @@ static int check_pending(const struct approval *approval, struct error *err)
 {
     if (approval->state == APPROVAL_PENDING)
         return 0;
-    error_named(err, ERR_CONFLICT, "approval_decided", "approval %s is %s already", approval->id,
+    error_named(err, ERR_CONFLICT, "approval_decided", "approval %s is already %s", approval->id,
                 states[approval->state]);
     return error_hint(err, "a decision is final; the session can ask again");
 }
@@ -294,7 +294,7 @@ static int check_price(const struct approval *approval, struct error *err)
     if (flavor && flavor->price_per_hour == approval->price)
         return 0;
     error_named(err, ERR_CONFLICT, "approval_outdated",
-                "the flavor \"%s\" is not for $%s an hour any more", approval->flavor,
+                "the price of the flavor \"%s\" is no longer $%s an hour", approval->flavor,
                 approval->price < 0 ? "(unknown)" : money_text(approval->price, before));
     return error_hint(err, "deny it; the session can ask again");
 }
@@ -305,14 +305,14 @@ static char *describe_decision(const struct approval_decision *decision, const c
     const char *reason = decision->reason ? decision->reason : "";
 
     if (!decision->approve)
-        return xasprintf("The sandbox %s was denied%s%s. Nothing was changed; go on with the "
-                         "sandbox there is.",
+        return xasprintf("The sandbox %s was denied%s%s. Nothing was changed; continue with the "
+                         "current sandbox.",
                          flavor, *reason ? ": " : "", reason);
-    return xasprintf(
-        "The sandbox %s was approved %s%s%s. It takes the place of the one there was%s", flavor,
-        decision->for_session ? "for this session" : "once", *reason ? ": " : "", reason,
-        keeps_files ? " and gets the files of its workspace."
-                    : ", whose files are gone: set up again what you need.");
+    return xasprintf("The sandbox %s was approved %s%s%s. It replaces the previous one%s", flavor,
+                     decision->for_session ? "for this session" : "once", *reason ? ": " : "",
+                     reason,
+                     keeps_files ? " and gets the files of its workspace."
+                                 : ", whose files are gone: set up again what you need.");
 }
 
 int approval_decide(struct approval *approval, const struct approval_decision *decision,

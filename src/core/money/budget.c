@@ -200,7 +200,7 @@ struct budget_judgement budget_judge(struct session *session, const struct confi
     if (is_granted(account, flavor->name))
         return judge_granted(account, judgement.estimated);
     if (judgement.estimated == PRICE_UNKNOWN)
-        return ask(PRICE_UNKNOWN, "its price is not known, so a person has to decide");
+        return ask(PRICE_UNKNOWN, "its price is not known, so it needs an approval");
     if (flavor->needs_approval && !account->auto_approve)
         return ask(judgement.estimated, "this flavor needs an approval");
     judgement.verdict = BUDGET_CAPPED;

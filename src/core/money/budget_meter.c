@@ -190,7 +190,7 @@ static bool renew(struct session *session, struct account *account, const struct
     }
     account_describe_lack(account, &room, amount, lack, LACK_SIZE);
     emit_exhausted(session, account, meter, lack);
-    log_info("budget exhausted; its sandbox goes", kv("session", session_id(session)),
+    log_info("budget exhausted; removing its sandbox", kv("session", session_id(session)),
              kv("why", lack));
     return false;
 }

@@ -22,15 +22,15 @@ int flavor_check(const struct core *core, const struct config_flavor *flavor, st
 {
     if (!str_is_empty(flavor->backend) && !str_equal(flavor->backend, backend_name(core))) {
         error_named(err, ERR_INVALID, "flavor_unavailable",
-                    "the flavor \"%s\" is made by the backend %s; this daemon has %s", flavor->name,
+                    "the flavor \"%s\" needs the backend %s; this daemon uses %s", flavor->name,
                     flavor->backend, backend_name(core));
-        return error_hint(err, "ask a daemon with sandbox.backend %s", flavor->backend);
+        return error_hint(err, "use a daemon with sandbox.backend %s", flavor->backend);
     }
     if (flavor->gpus > 0 && !core->parts.backend->ops->capabilities.gpus) {
         error_named(err, ERR_INVALID, "flavor_unavailable",
-                    "the flavor \"%s\" has %lld GPUs, and the backend %s cannot give any",
+                    "the flavor \"%s\" has %lld GPUs, but the backend %s does not support GPUs",
                     flavor->name, (long long)flavor->gpus, backend_name(core));
-        return error_hint(err, "take a flavor without GPUs, or a backend that has them");
+        return error_hint(err, "choose a flavor without GPUs, or a backend that supports them");
     }
     if (flavor == core->parts.config->flavors.items)
         return 0; /* nobody asks for the first: it is cut to the host */
@@ -49,8 +49,8 @@ const struct config_flavor *flavor_find(const struct core *core, const char *nam
     if (flavor)
         return flavor_check(core, flavor, err) < 0 ? NULL : flavor;
     name_all(core, &names);
-    error_named(err, ERR_INVALID, "flavor_unknown", "there is no flavor \"%.40s\"", name);
-    error_hint(err, "there are: %s", buffer_text(&names));
+    error_named(err, ERR_INVALID, "flavor_unknown", "unknown flavor \"%.40s\"", name);
+    error_hint(err, "known flavors: %s", buffer_text(&names));
     return NULL;
 }
 

@@ -92,7 +92,7 @@ void spool_note_missing(struct spool *spool)
 {
     spool->length = spool->options.recorded_bytes;
     error_named(&spool->error, ERR_NO_SPACE, "output_not_kept",
-                "%llu of %llu bytes were not kept: the spool had no room for them",
+                "%llu of %llu bytes were not kept: the spool was full",
                 (unsigned long long)(spool->length - spool->stored),
                 (unsigned long long)spool->length);
 }

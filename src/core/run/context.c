@@ -130,7 +130,7 @@ static int check_room(struct session *session, struct error *err)
         context_remove(stopped);
         return 0;
     }
-    error_named(err, ERR_LIMIT, "too_many_contexts", "session %s has %zu contexts already",
+    error_named(err, ERR_LIMIT, "too_many_contexts", "session %s already has %zu contexts",
                 session_id(session), count);
     return error_hint(err, "remove one of them");
 }
@@ -144,7 +144,7 @@ struct context *context_new(struct session *session, const char *language, const
     if (!known) {
         error_named(err, ERR_INVALID, "unsupported_language",
                     "language \"%.32s\" is not supported for contexts", language);
-        error_hint(err, "known are " LANGUAGE_NAMES);
+        error_hint(err, "known languages: " LANGUAGE_NAMES);
         return NULL;
     }
     if (check_room(session, err) < 0)
@@ -234,8 +234,8 @@ int context_interrupt(struct context *context, struct error *err)
     struct context_run *run = list_first(&context->runs, struct context_run, node);
 
     if (!context->execution || execution_facts(context->execution)->state != EXECUTION_RUNNING)
-        return error_named(err, ERR_CONFLICT, "context_not_running", "nothing runs in context %s",
-                           context->id);
+        return error_named(err, ERR_CONFLICT, "context_not_running",
+                           "context %s is not running any code", context->id);
     if (run && run->state == RUN_ACTIVE)
         run->is_interrupted = true;
     return execution_signal(context->execution, SIGINT, true, err);

@@ -390,14 +390,14 @@ static int check_run(const struct context *context, const char *code, size_t len
     size_t waiting = 0;
 
     if (code && memchr(code, 0, length))
-        return error_named(err, ERR_INVALID, "invalid_field", "code has a NUL in it");
+        return error_named(err, ERR_INVALID, "invalid_field", "code contains a NUL");
     if (length > CONTEXT_CODE_MAXIMUM)
         return error_named(err, ERR_TOO_LARGE, "code_too_large", "code is larger than %d bytes",
                            CONTEXT_CODE_MAXIMUM);
     list_for_each (run, &context->runs, node)
         waiting++;
     if (waiting >= RUNS_WAITING_MAXIMUM) {
-        error_named(err, ERR_LIMIT, "too_many_runs", "%zu runs wait for context %s already",
+        error_named(err, ERR_LIMIT, "too_many_runs", "%zu runs already wait for context %s",
                     waiting, context->id);
         err->retryable = true;
         return error_hint(err, "wait for one to end, or use another context");

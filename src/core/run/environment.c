@@ -77,9 +77,9 @@ int environment_add_json(struct environment *environment, const char *field, con
     {
         if (!*name || strchr(name, '='))
             return error_named(err, ERR_INVALID, "invalid_env",
-                               "%s: \"%.64s\" is not a name for a variable", field, name);
+                               "%s: \"%.64s\" is not a valid variable name", field, name);
         if (!json_is_string(value))
-            return error_named(err, ERR_INVALID, "invalid_env", "%s.%.64s must be a text", field,
+            return error_named(err, ERR_INVALID, "invalid_env", "%s.%.64s must be a string", field,
                                name);
         environment_set(environment, name, json_string_value(value));
     }
@@ -115,7 +115,7 @@ int environment_make(struct environment *environment, const struct session *sess
 {
     if (session_has_lost_secrets(session)) {
         error_named(err, ERR_CONFLICT, "secrets_lost",
-                    "the secrets of session %s are lost: the daemon has another key",
+                    "the secrets of session %s are lost: the key of the daemon has changed",
                     session_id(session));
         return error_hint(err, "give them again with PATCH, or open a new session");
     }

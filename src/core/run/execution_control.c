@@ -151,7 +151,7 @@ static void abandon(struct execution *execution)
                      session_state(session) == SESSION_OPEN &&
                      str_equal(sandbox_id(sandbox), execution->facts.sandbox_id);
 
-    log_warn(is_silent ? "sandbox does not answer, it is destroyed"
+    log_warn(is_silent ? "sandbox does not answer; destroying it"
                        : "execution does not confirm its end, continuing without it",
              kv("execution", execution->facts.id), kv("session", execution->facts.session_id));
     execution_begin_end(execution, run->stop.as,

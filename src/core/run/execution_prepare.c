@@ -127,7 +127,7 @@ static int use_argv(struct vector *argv, const struct execution_request *request
     for (size_t i = 0; request->argv[i]; i++) {
         if (strlen(request->argv[i]) > LONGEST_ARGUMENT)
             return error_named(err, ERR_TOO_LARGE, "argument_too_large",
-                               "argv[%zu] is larger than an argument can be (128 KiB)", i);
+                               "argv[%zu] exceeds the size limit of an argument (128 KiB)", i);
         vector_push(argv, xstrdup(request->argv[i]));
     }
     return 0;
@@ -144,9 +144,9 @@ static int check_size(const struct vector *argv, const struct environment *env, 
     if (bytes <= LONGEST_START && argv->count + env->count <= PROTOCOL_MAX_STRINGS)
         return 0;
     error_named(err, ERR_TOO_LARGE, "arguments_too_large",
-                "arguments and environment are too large together (%zu texts, %zu bytes)",
+                "arguments and environment together are too large (%zu strings, %zu bytes)",
                 argv->count + env->count, bytes);
-    return error_hint(err, "at most %d texts and %d bytes; pass more through a file or stdin",
+    return error_hint(err, "at most %d strings and %d bytes; pass more through a file or stdin",
                       PROTOCOL_MAX_STRINGS, LONGEST_START);
 }
 
@@ -158,8 +158,9 @@ static int check_kind(const struct execution_request *request, struct error *err
         return 0;
     error_named(err, ERR_INVALID, "invalid_field", "%s of argv, command and code",
                 kinds ? "give only one" : "give one");
-    return error_hint(err, "argv is a list of texts, command is shell text, code is a program in "
-                           "`language`");
+    return error_hint(
+        err,
+        "argv is a list of strings, command is a shell command, code is a program in `language`");
 }
 
 int execution_check_code(const struct core *core, const struct execution_request *request,

@@ -125,17 +125,18 @@ static int check_may_start(const struct session *session, struct error *err)
     if (session_core(session)->stopping)
         return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
     if (session_core(session)->parts.store->counts.failing) {
-        error_named(err, ERR_UNAVAILABLE, "store_failing",
-                    "records cannot be written at the moment, and nothing is started without one");
-        return error_hint(err, "look at the disk of the state directory; /readyz tells when it "
-                               "works again");
+        error_named(
+            err, ERR_UNAVAILABLE, "store_failing",
+            "records cannot be written at the moment, and no execution starts without a record");
+        return error_hint(
+            err, "check the disk of the state directory; /readyz reports when it works again");
     }
     if (session_state(session) != SESSION_OPEN && session_state(session) != SESSION_PAUSED)
         return error_named(err, ERR_GONE, "session_ended", "session %s is ending",
                            session_id(session));
     if (maximum && executions_count(session) >= maximum) {
         error_named(err, ERR_LIMIT, "too_many_executions",
-                    "session %s runs %zu executions already, which is its limit",
+                    "session %s already runs %zu executions, which is its limit",
                     session_id(session), maximum);
         err->retryable = true;
         return error_hint(err, "wait for one to end, cancel one, or raise exec.max_concurrent");
@@ -148,7 +149,7 @@ static int check_stdin(const struct execution_request *request, struct error *er
     if (!request->stdin_data || request->stdin_length <= STDIN_MAXIMUM)
         return 0;
     error_named(err, ERR_TOO_LARGE, "stdin_too_large",
-                "stdin is larger than fits in a request (%d bytes)", STDIN_MAXIMUM);
+                "stdin exceeds the size limit of a request (%d bytes)", STDIN_MAXIMUM);
     return error_hint(err, "send \"stdin\": true and stream the bytes to …/stdin");
 }
 

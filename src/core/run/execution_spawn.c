@@ -23,7 +23,7 @@ static bool begin_again(struct execution *execution)
 
     if (run_is_stopped(run) || run->spawn.repeats == MAX_REPEATS)
         return false;
-    log_debug("execution begins again: its sandbox ended before it saw it",
+    log_debug("execution starts again: its sandbox ended before it received it",
               kv("execution", execution->facts.id), kv("sandbox", execution->facts.sandbox_id));
     run->spawn.repeats++;
     agent_cancel(&run->spawn.request);
@@ -87,7 +87,7 @@ static void set_supervisor_killed(struct error *err)
     error_named(err, ERR_BACKEND, "supervisor_killed",
                 "the supervisor of the program was killed while it started the program");
     err->retryable = false;
-    error_hint(err, "the program may have begun: look for its effects before starting it again");
+    error_hint(err, "the program may have started: look for its effects before you start it again");
 }
 
 static void on_spawn_refused(struct execution *execution, const struct agent_request *request)
@@ -109,7 +109,7 @@ static void on_spawn_refused(struct execution *execution, const struct agent_req
     else {
         if (number == EAGAIN || number == ENOMEM || request->stage == STAGE_LIMIT)
             error_named(&err, ERR_LIMIT, "too_many_processes",
-                        "the sandbox can start no more processes: %s", strerror(number));
+                        "the sandbox cannot start more processes: %s", strerror(number));
         else if (number == EINTR)
             set_supervisor_killed(&err);
         else if (number == ENOSPC || number == EDQUOT)

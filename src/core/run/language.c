@@ -30,6 +30,6 @@ int language_check(const char *name, struct error *err)
     if (!name || language_find(name))
         return 0;
     error_named(err, ERR_INVALID, "unsupported_language",
-                "language \"%.32s\" is not supported; known are " LANGUAGE_NAMES, name);
+                "language \"%.32s\" is not supported; known languages: " LANGUAGE_NAMES, name);
     return error_hint(err, "use argv to run any other interpreter that the template has");
 }

@@ -149,6 +149,6 @@ int rules_check(struct core *core, const char *session_id, const char *owner,
     }
     rule_describe(rule, text, sizeof(text));
     error_named(err, ERR_FORBIDDEN, "command_blocked", "the command was blocked by %s", text);
-    return error_hint(err,
-                      "nothing was run; use another way, or ask the operator about exec.rules");
+    return error_hint(
+        err, "the command did not run; use another one, or ask the operator about exec.rules");
 }

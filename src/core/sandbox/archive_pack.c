@@ -136,7 +136,7 @@ static void complete(struct archive_work *work)
 
     io_watch_stop(&work->stream);
     if (!is_whole(work)) {
-        error_set(&work->err, ERR_BACKEND, "the sandbox broke off while it packed");
+        error_set(&work->err, ERR_BACKEND, "the sandbox stopped while packing");
         finish(work);
         return;
     }
@@ -160,7 +160,7 @@ static int check_room(struct archive_work *work)
     if (work->bytes > config->keep.max_size_bytes)
         return error_set(&work->err, ERR_TOO_LARGE, "they are larger than keep.max_size");
     if (archives->total_bytes + work->bytes > config->keep.max_total_bytes)
-        return error_set(&work->err, ERR_TOO_LARGE, "keep.max_total is used up");
+        return error_set(&work->err, ERR_TOO_LARGE, "keep.max_total is exhausted");
     return 0;
 }
 

@@ -79,7 +79,7 @@ static bool read_notes(struct archive_work *work)
         return true;
     if (count > 0)
         return false;
-    error_set(&work->err, ERR_BACKEND, "the sandbox broke off while it unpacked");
+    error_set(&work->err, ERR_BACKEND, "the sandbox stopped while unpacking");
     return true;
 }
 
@@ -104,7 +104,7 @@ static int send_piece(struct archive_work *work)
     else if (count < 0)
         error_sys(&work->err, "send the archive");
     else if (length == 0 && work->bytes < work->archive_bytes)
-        error_set(&work->err, ERR_BACKEND, "the archive has become shorter");
+        error_set(&work->err, ERR_BACKEND, "the archive became shorter while it was read");
     work->bytes += (uint64_t)MAX(count, (ssize_t)0);
     return count > 0 ? 1 : -1;
 }

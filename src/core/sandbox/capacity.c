@@ -187,7 +187,7 @@ static int refuse(struct capacity *capacity, const struct capacity_owner *owner,
     long long retry_s = (long long)capacity_retry_after_s(capacity);
 
     error_named(err, ERR_LIMIT, "capacity",
-                "no sandbox is free: you hold %zu of %lld, all together hold %zu of %lld",
+                "no sandbox is free: you hold %zu of %lld, all owners together hold %zu of %lld",
                 owner->held, (long long)config->capacity.max_per_owner, capacity->held,
                 (long long)config->capacity.max_sandboxes + config->capacity.burst);
     err->retryable = true;

@@ -177,7 +177,7 @@ static void on_look(struct timer *timer)
 
     if (shrinks && pool_yield(pool)) {
         metrics_add(pool->core->metrics, METRIC_POOL_SHRUNK, 0, 1);
-        log_info("memory is short: a member of the pool goes", kv("left", pool_ready(pool)));
+        log_info("memory is short: removing a sandbox from the pool", kv("left", pool_ready(pool)));
     } else if (!shrinks) {
         shrinks = shed_surplus(pool);
     }

@@ -99,7 +99,7 @@ static void try_again(struct sandbox *sandbox, const struct error *err)
 {
     error_keep(&sandbox->last_error, err);
     sandbox->build.failures++;
-    log_warn("sandbox could not be made; trying again", kv("sandbox", sandbox->id),
+    log_warn("sandbox could not be created; trying again", kv("sandbox", sandbox->id),
              kv("attempts", sandbox->build.failures), kv("error", err->message));
     backend_destroy(sandbox->core->parts.backend, sandbox->id,
                     sandbox_begin_op(sandbox, on_cleared));
@@ -131,9 +131,9 @@ static int check_resources(const struct sandbox *sandbox, const struct backend_o
     if (!what)
         return 0;
     error_named(err, ERR_BACKEND, "resources_differ",
-                "the sandbox came up with other %s than asked for", what);
+                "the sandbox started with other %s than requested", what);
     err->retryable = false;
-    return error_hint(err, "it was removed; another flavor may be had");
+    return error_hint(err, "it was removed; another flavor may work");
 }
 
 static void keep_made(struct sandbox *sandbox, const struct backend_op *op)

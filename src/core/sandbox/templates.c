@@ -81,7 +81,7 @@ static int refuse(const struct core *core, const char *name, struct error *err)
         buffer_appendf(&text, " and %zu more", count - NAMES_SHOWN);
     templates_free(names, count);
     error_named(err, ERR_INVALID, "template_unknown",
-                "there is no template \"%.64s\"; there are: %s", name, buffer_text(&text));
+                "unknown template \"%.64s\"; known templates: %s", name, buffer_text(&text));
     return error_hint(err, "leave template out for the default, or import it with 'sandglass "
                            "template import'");
 }

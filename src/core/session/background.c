@@ -153,7 +153,7 @@ static void keep_alive(struct session *session)
     session->background.working_since_us = since_us ? since_us : session->last_activity.boot_us;
     session->last_activity = stamp_now(session->core);
     see(session, session->sandbox);
-    log_debug("work in the background keeps a session", kv("session", session->id),
+    log_debug("background work keeps a session from being idle", kv("session", session->id),
               kv("process", session->background.worker.name));
     session_changed(session);
 }

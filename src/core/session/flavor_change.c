@@ -66,12 +66,12 @@ static int check_replaceable(const struct session *session, const char *flavor, 
     if (!session_expects_sandbox(session) || session_choice(session) == CHOICE_AUTOMATIC)
         return 0;
     error_named(err, ERR_CONFLICT, "sandbox_chosen",
-                "this session has a sandbox that was chosen (%s); it cannot be changed to %s by "
-                "asking again",
+                "the sandbox of this session was chosen explicitly (%s); it cannot be changed to "
+                "%s by another request",
                 session_flavor(session), flavor);
     return error_hint(err,
-                      "delete it first (POST /sessions/{id}/sandbox/teardown; its files are "
-                      "lost), then ask for %s",
+                      "delete it first (POST /sessions/{id}/sandbox/teardown; its files are lost), "
+                      "then request %s",
                       flavor);
 }
 
@@ -81,8 +81,8 @@ static int say_unchanged(const struct session *session, struct flavor_change_ans
 {
     out->outcome = FLAVOR_CHANGE_NONE;
     snprintf(out->message, sizeof(out->message),
-             "Nothing changes: the sandbox of this session is %s already (generation %llu). Its "
-             "files are as they were; use it.",
+             "Nothing changes: the sandbox of this session is already %s (generation %llu). Its "
+             "files are unchanged; use it.",
              session_flavor(session), (unsigned long long)session_generation(session));
     return 0;
 }
@@ -101,12 +101,12 @@ static int say_made(const struct session *session, bool replaced, const char *ol
     out->outcome = FLAVOR_CHANGE_MADE;
     if (replaced)
         snprintf(out->message, sizeof(out->message),
-                 "The sandbox %s is being made and takes the place of %s, which is destroyed. %s "
-                 "Uses wait for the new one.",
+                 "The sandbox %s is being created and replaces %s, which is destroyed. %s Calls "
+                 "wait for the new one.",
                  session_flavor(session), old, fate_of_files(session));
     else
         snprintf(out->message, sizeof(out->message),
-                 "The sandbox %s is being made; uses wait for it.%s%s", session_flavor(session),
+                 "The sandbox %s is being created; calls wait for it.%s%s", session_flavor(session),
                  session_generation(session) ? " " : "",
                  session_generation(session) ? fate_of_files(session) : "");
     return 0;
@@ -117,8 +117,8 @@ static int say_asked(const struct approval *approval, struct flavor_change_answe
     out->outcome = FLAVOR_CHANGE_ASKED;
     out->approval = approval;
     snprintf(out->message, sizeof(out->message),
-             "Somebody has to approve the sandbox %s first: %s. Nothing has changed; go on with "
-             "the sandbox there is, and look at approval %s for the decision.",
+             "The sandbox %s needs an approval first: %s. Nothing has changed; continue with the "
+             "current sandbox, and check approval %s for the decision.",
              approval->flavor, approval->question, approval->id);
     return 0;
 }
@@ -133,7 +133,7 @@ static int make(struct session *session, enum session_choice choice,
     char old[64];
 
     snprintf(old, sizeof(old), "%s", session_flavor(session));
-    approvals_cancel(session, "another sandbox was asked for");
+    approvals_cancel(session, "another sandbox was requested");
     session_replace(session, choice, flavor->name, limits);
     return say_made(session, replaced, old, out);
 }

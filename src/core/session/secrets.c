@@ -177,7 +177,7 @@ struct secrets *secrets_unseal(struct vault *vault, const char *owner, const cha
     wipe(text);
     secrets = take_document(document);
     if (!secrets)
-        error_set(err, ERR_INTERNAL, "what is sealed in the record is damaged");
+        error_set(err, ERR_INTERNAL, "the sealed fields of the record are damaged");
     else
         secrets->sealed = xstrdup(sealed);
     return secrets;

@@ -353,12 +353,12 @@ static void on_patience_over(struct timer *timer)
 
     if (sandbox && sandbox_last_error(sandbox))
         error_named(&err, ERR_TIMEOUT, "session_ending",
-                    "session %s is ending; its sandbox is not gone after %u attempts: %.200s",
+                    "session %s is ending; its sandbox could not be removed in %u attempts: %.200s",
                     session->id, sandbox_attempts(sandbox), sandbox_last_error(sandbox)->message);
     else
         error_named(&err, ERR_TIMEOUT, "session_ending",
-                    "session %s is ending; its sandbox is not gone yet", session->id);
-    error_hint(&err, "it goes on by itself: look at the session, or ask again");
+                    "session %s is ending; its sandbox is not removed yet", session->id);
+    error_hint(&err, "the daemon continues by itself: check the session, or repeat the request");
     err.retryable = true;
     session_ops_finish(&session->end_waiters, session, &err);
 }

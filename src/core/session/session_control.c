@@ -159,8 +159,8 @@ static void finish_control(struct session *session)
     struct session_op *op;
     struct error overtaken = { 0 };
 
-    error_named(&overtaken, ERR_CONFLICT, "overtaken", "session %s was %s meanwhile", session->id,
-                session->state == SESSION_PAUSED ? "paused" : "resumed");
+    error_named(&overtaken, ERR_CONFLICT, "overtaken", "session %s has been %s in the meantime",
+                session->id, session->state == SESSION_PAUSED ? "paused" : "resumed");
     timer_stop(&session->control);
     while ((op = list_first(&session->control_waiters, struct session_op, node)))
         session_op_finish(op, session, op->wanted == session->state ? NULL : &overtaken);
@@ -182,10 +182,10 @@ void session_on_control_overdue(struct timer *timer)
     const struct sandbox *sandbox = session->sandbox;
     struct error err = { 0 };
 
-    error_named(&err, ERR_TIMEOUT, "not_in_time", "session %s is to be %s, but its sandbox is %s",
+    error_named(&err, ERR_TIMEOUT, "not_in_time", "session %s cannot be %s yet: its sandbox is %s",
                 session->id, session_state_name(session->state),
                 sandbox_state_name(sandbox ? sandbox_state(sandbox) : SANDBOX_NONE));
-    error_hint(&err, "it goes on by itself: look at the session, or ask again");
+    error_hint(&err, "the daemon continues by itself: check the session, or repeat the request");
     err.retryable = true;
     session_ops_finish(&session->control_waiters, session, &err);
 }

@@ -65,7 +65,7 @@ static bool is_past_lifetime(const struct session *session, const struct session
 static void refuse_past_lifetime(const struct session *session, struct session_hold *hold)
 {
     error_named(&hold->err, ERR_GONE, "session_ending",
-                "session %s is at the end of its lifetime and takes no new work", session->id);
+                "session %s has reached its lifetime and accepts no new work", session->id);
     error_hint(&hold->err, "raise max_lifetime while its work still runs, or open a new session");
 }
 
@@ -134,7 +134,7 @@ static void refuse_backing_off(const struct session *session, struct session_hol
                     "the sandbox of session %s has crashed %u times in a row", session->id,
                     session->failures);
     if (hold->err.retryable || str_is_empty(hold->err.hint))
-        error_hint(&hold->err, "it is started again when asked in %lld s",
+        error_hint(&hold->err, "the next start is possible in %lld s",
                    (long long)(left_us + 999999) / 1000000);
 }
 
@@ -152,10 +152,10 @@ static void refuse_stuck(const struct session *session, struct session_hold *hol
     const struct sandbox *sandbox = session->sandbox;
 
     error_named(&hold->err, ERR_UNAVAILABLE, "sandbox_not_removed",
-                "the last sandbox of session %s, %s, is not gone after %u attempts: %.200s",
+                "the last sandbox of session %s, %s, could not be removed in %u attempts: %.200s",
                 session->id, sandbox_id(sandbox), sandbox_attempts(sandbox),
                 sandbox_last_error(sandbox)->message);
-    error_hint(&hold->err, "its removal is tried again by itself; a new one is started after that");
+    error_hint(&hold->err, "the daemon keeps trying to remove it and starts a new one afterwards");
     hold->err.retryable = true;
 }
 
@@ -360,9 +360,9 @@ static void describe_delay(const struct session *session, struct error *err)
         error_named(err, ERR_TIMEOUT, "not_resumed", "session %s is not resumed yet", session->id);
     else
         error_named(err, ERR_TIMEOUT, "sandbox_not_removed",
-                    "the last sandbox of session %s, %s, is not gone yet", session->id,
+                    "the last sandbox of session %s, %s, is not removed yet", session->id,
                     sandbox_id(sandbox));
-    error_hint(err, "ask again; a teardown of its sandbox makes room for a new one");
+    error_hint(err, "try again; tearing its sandbox down makes room for a new one");
     err->retryable = true;
 }
 
@@ -512,7 +512,7 @@ static void give_up_waiting(struct session *session)
     if (!list_is_empty(&session->waiting) || !sandbox || sandbox_state(sandbox) != SANDBOX_CREATING)
         return;
     if (sandbox_waits_for_slot(sandbox) && !sandbox_is_preloaded(sandbox))
-        sandbox_destroy(sandbox, END_TEARDOWN, "nobody waits for it");
+        sandbox_destroy(sandbox, END_TEARDOWN, "no request waits for it");
 }
 
 void session_hold_end(struct session_hold *hold)
@@ -692,7 +692,7 @@ void session_on_sandbox_failed(struct session *session, const struct error *err)
         error_keep(&session->start_error, err);
         count_failure(session);
         metrics_add(session->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);
-        log_warn("sandbox could not be made", kv("session", session->id),
+        log_warn("sandbox could not be created", kv("session", session->id),
                  kv("error", err->message));
     }
     session_fail_waiting(session, err);

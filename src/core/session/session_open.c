@@ -189,7 +189,7 @@ static int check_same(const struct session *session, const struct session_reques
     if (!difference)
         return 0;
     error_named(err, ERR_CONFLICT, "parameters_differ",
-                "session %s has this key and another %s than asked for", session->id, difference);
+                "session %s has this key, but another %s than requested", session->id, difference);
     return error_hint(err, "leave %s out, use another key, or delete the session first",
                       difference);
 }
@@ -212,7 +212,7 @@ static struct session *find_repeated(struct core *core, const struct session_req
             session_touch(session);
         if (!session)
             error_named(&op->err, ERR_GONE, "session_ended",
-                        "the session that this Idempotency-Key made, %s, has ended", op->id);
+                        "the session created with this Idempotency-Key, %s, has ended", op->id);
         return session;
     }
     return NULL;
@@ -264,9 +264,10 @@ static int check_flavor(const struct core *core, const char *name, struct error 
         return -1;
     if (flavor_is_free(flavor))
         return 0;
-    error_named(err, ERR_CONFLICT, "approval_required",
-                "no session begins with the flavor \"%s\": it costs something or needs an approval",
-                flavor->name);
+    error_named(
+        err, ERR_CONFLICT, "approval_required",
+        "a session cannot start with the flavor \"%s\": it has a price or needs an approval",
+        flavor->name);
     return error_hint(err,
                       "open the session without it, then POST /sessions/{id}/sandbox "
                       "{\"flavor\": \"%s\"}",
@@ -315,8 +316,8 @@ static int check_backend(const struct core *core, const struct session_request *
     if (!field)
         return backend_check_limits(core->parts.backend, &request->limits, err);
     error_named(err, ERR_INVALID, "backend_unable",
-                "%s: the backend %s cannot do that: its sandboxes have the files and the network "
-                "of the host",
+                "%s: not supported by the backend %s, whose sandboxes use the files and the "
+                "network of the host",
                 field, ops->name);
     return error_hint(err, "leave %s out, or use a daemon with the backend native", field);
 }
@@ -326,7 +327,7 @@ int session_check_enabled(const struct core *core, struct error *err)
     if (core->parts.config->sessions.enabled)
         return 0;
     error_named(err, ERR_FORBIDDEN, "sessions_disabled",
-                "sessions cannot be opened or used here: sessions.enabled is false");
+                "sessions are disabled (sessions.enabled is false)");
     return error_hint(err, "run code with POST /execute (or 'sandglass execute') and without a "
                            "session: each run has a sandbox of its own");
 }

@@ -173,8 +173,8 @@ int storage_check_name(const char *name, struct error *err)
         is_plain = (unsigned char)name[i] >= 0x20 && name[i] != 0x7f;
     if (is_plain)
         return 0;
-    error_named(err, ERR_INVALID, "invalid_name", "\"%.200s\" is not a name for a stored file",
-                name);
+    error_named(err, ERR_INVALID, "invalid_name",
+                "\"%.200s\" is not a valid name for a stored file", name);
     return error_hint(err,
                       "use a plain file name of at most %d bytes that does not begin with a dot",
                       NAME_MAXIMUM);
@@ -214,7 +214,7 @@ static int make_directory(struct storage *storage, const struct session *session
     directory_path(session->id, path);
     if ((mkdirat(state_dir, DIRECTORY, 0700) < 0 && errno != EEXIST) ||
         (mkdirat(state_dir, path, 0700) < 0 && errno != EEXIST))
-        return error_sys(err, "make the directory of stored files");
+        return error_sys(err, "create the directory of stored files");
     fd = open_directory(state_dir, session->id);
     if (fd < 0)
         return error_sys(err, "open the directory of stored files");

@@ -482,7 +482,7 @@ static void a_start_that_was_read_may_have_run(void **state)
     hang_up(stage);
     assert_true(asked.request.err.code && !asked.request.is_untaken);
     assert_false(asked.request.err.retryable);
-    assert_non_null(strstr(asked.request.err.hint, "may have begun"));
+    assert_non_null(strstr(asked.request.err.hint, "may have started"));
 }
 
 static void another_request_that_was_read_may_be_repeated(void **state)

@@ -165,7 +165,7 @@ static void starts_that_keep_failing_back_off(void **state)
         assert_false(tried.hold.err.retryable); /* whatever was said first */
     }
     assert_int_equal(fake_backend_calls(world->backend, FAKE_CREATE), 2);
-    assert_non_null(strstr(tried.hold.err.hint, "when asked in"));
+    assert_non_null(strstr(tried.hold.err.hint, "next start is possible in"));
     for (int i = 0; i < 100; i++) {
         world_advance(world, 1000);
         world_use(world, session, &tried);
