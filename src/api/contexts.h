@@ -3,7 +3,7 @@
 /* What the routes of contexts share. */
 
 #include "api/private.h"
-#include "core/run/context.h"
+#include "core/run/context/context.h"
 
 /* Runs code and answers when it has ended, or with events as they come: see context_run.c. */
 void api_run_context(struct request *request, struct context *context);

@@ -164,7 +164,7 @@ static void on_upload_data(struct http_exchange *exchange, const uint8_t *data, 
 static void put_stored(struct request *request)
 {
     const struct execution *execution =
-        storage_find_execution(request->core, http_exchange_peer(request->exchange)->member);
+        execution_find_running(request->core, http_exchange_peer(request->exchange)->member);
     const struct http_head *head = http_exchange_head(request->exchange);
     const char *name = request_path(request, "name");
     struct storage_upload *stored = NULL;

@@ -15,7 +15,7 @@
 #include "core/output/spool_shares.h"
 #include "core/recovery.h"
 #include "core/repair.h"
-#include "core/run/context.h"
+#include "core/run/context/context.h"
 #include "core/run/execution.h"
 #include "core/run/programs.h"
 #include "core/run/rules.h"
@@ -47,7 +47,8 @@ struct core *core_new(const struct core_parts *parts)
     core->loop = parts->loop;
     core->money = &session_money;
     core->observer = &session_observer;
-    core->programs = &run_programs;
+    core->programs = &run_sandbox_programs;
+    core->session_programs = &run_session_programs;
     list_init(&core->sessions);
     list_init(&core->sandboxes);
     core->metrics = xnew(struct metrics);

@@ -51,19 +51,23 @@
  *
  *     output/
  *     spool.h              the spool of one stream, readable by offset while it grows
+ *     spool_files.h        the names of its files
  *     spool_shares.h       quotas of the spool: per session, per owner, in all
  *     stream_order.h       the order in which bytes of two streams came
  *     combined_output.h    both streams as one
  *
  *     run/
  *     execution.h          one run of a program: its states, streams and end
- *     context.h            an interpreter that keeps its state between runs of code
- *     execute.h            code in one call, with the session made on demand
+ *     execution_prepare.h  what init is asked to run: arguments, environment, script
+ *     environment.h        the variables of a program: the allowlist, then settings and requests
+ *     language.h           the languages of code: interpreter, suffix, driver
  *     rules.h              patterns that commands are compared with: pass, warn, block
  *     python_zygote.h      a Python that forks instead of starting
- *     driver.h             reads what the interpreter of a context writes: output and frames
- *     file_snapshot.h      which files a run of code has changed
+ *     execute.h            code in one call, with the session made on demand
  *     ports.h              which ports programs of a sandbox listen on
+ *     programs.h           what the rooms below report to programs, and ask of them
+ *     context/context.h    an interpreter that keeps its state between runs of code
+ *     context/driver.h     reads what that interpreter writes: output and frames
  */
 
 #include "base/error.h"
@@ -96,6 +100,7 @@ struct retention;
 struct rules;
 struct sandbox_observer;
 struct sandbox_programs;
+struct session_programs;
 struct scopes;
 struct spool_shares;
 struct shares;
@@ -132,9 +137,10 @@ struct core {
     struct map sandboxes_by_id;
     struct map executions_by_id; /* known in memory: running, or recently ended */
 
-    const struct money_observer *money;      /* of budgets: core/money/observer.h */
-    const struct sandbox_observer *observer; /* of sandboxes: core/sandbox/observer.h */
-    const struct sandbox_programs *programs; /* in sandboxes: the same */
+    const struct money_observer *money;              /* of budgets: core/money/observer.h */
+    const struct sandbox_observer *observer;         /* of sandboxes: core/sandbox/observer.h */
+    const struct sandbox_programs *programs;         /* in sandboxes: the same */
+    const struct session_programs *session_programs; /* core/session/programs.h */
 
     struct approvals *approvals;        /* owned */
     struct budgets *budgets;            /* owned */

@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 #include "core/core.h"
-#include "core/run/execution.h"
+#include "core/execution_state.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"

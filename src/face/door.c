@@ -242,7 +242,7 @@ static void identify(struct request *request, request_fn *then, bool may_wait)
 static void identify_program(struct request *request, request_fn *then)
 {
     const struct http_peer *peer = http_exchange_peer(request->exchange);
-    const struct execution *execution = storage_find_execution(request->core, peer->member);
+    const struct execution *execution = execution_find_running(request->core, peer->member);
     struct error err = { 0 };
 
     if (!execution) {

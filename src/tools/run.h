@@ -6,7 +6,7 @@
  * it is longer.
  */
 
-#include "core/run/context.h"
+#include "core/run/context/context.h"
 #include "tools/work.h"
 
 /* Runs it in the interpreter of this language that belongs to the call's client; the call ends with

@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/list.h"
+#include "core/output/spool_files.h"
 #include "loop/loop.h"
 
 #include <stdint.h>
@@ -37,8 +38,6 @@ typedef void spool_changed_fn(void *context);
 
 /* So many bytes more (or less) are in the file; true when there are too many. */
 typedef bool spool_kept_fn(void *context, int64_t bytes);
-
-enum { SPOOL_NAME_SIZE = ID_SIZE + 16 };
 
 /* What happens at the cap. */
 enum spool_full {

@@ -4,7 +4,8 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/run/execution.h"
+#include "core/core.h"
+#include "core/output/spool_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -120,10 +121,8 @@ static void change(struct spool_share *share, int64_t bytes)
     share->shares->bytes += (uint64_t)bytes;
 }
 
-void spool_share_end(struct spool_share *share)
+void spool_share_end(struct spool_share *share, bool session_is_gone)
 {
-    const struct session *session;
-
     if (!share)
         return;
     if (!share->bytes) {
@@ -131,11 +130,7 @@ void spool_share_end(struct spool_share *share)
         return;
     }
     list_append(&share->session->ended, &share->session_node);
-    session = map_get(&share->shares->core->sessions_by_id, share->session->name);
-    if (session && session_is_alive(session))
-        list_append(&share->owner->ended, &share->owner_node);
-    else
-        list_append(&share->owner->gone, &share->owner_node);
+    list_append(session_is_gone ? &share->owner->gone : &share->owner->ended, &share->owner_node);
 }
 
 void spool_shares_on_session_gone(struct spool_shares *shares, const char *session_id)
@@ -169,7 +164,7 @@ uint64_t spool_shares_bytes(const struct spool_shares *shares)
 static void evict(struct spool_share *share)
 {
     log_info("output evicted", kv("execution", share->id), kv("bytes", share->bytes));
-    execution_remove_output(share->shares->core, share->id);
+    spool_files_unlink(share->shares->core->parts.state_dir, share->id);
     share_free(share);
 }
 
@@ -234,17 +229,14 @@ static void end_scan(struct spool_shares *shares)
 /* One with files of an execution that is known in memory is counted by that. */
 static void count_file(struct spool_shares *shares, const char *name)
 {
-    const char *dot = strchr(name, '.');
     struct spool_share *share;
     struct stat status;
     char id[ID_SIZE];
 
-    if (!dot || dot == name || (size_t)(dot - name) >= sizeof(id) ||
+    if (!spool_file_owner(name, id) ||
         fstatat(dirfd(shares->directory), name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
         !S_ISREG(status.st_mode))
         return;
-    memcpy(id, name, (size_t)(dot - name));
-    id[dot - name] = '\0';
     if (map_get(&shares->core->executions_by_id, id))
         return;
     share = map_get(&shares->by_id, id);
@@ -276,7 +268,8 @@ static void on_scan(struct timer *timer)
 
 void spool_shares_scan(struct spool_shares *shares)
 {
-    int fd = openat(shares->core->parts.state_dir, "output", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    int fd =
+        openat(shares->core->parts.state_dir, SPOOL_DIRECTORY, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
 
     end_scan(shares);
     shares->directory = fd < 0 ? NULL : fdopendir(fd);

@@ -32,8 +32,8 @@ struct spool_share *spool_shares_begin(struct spool_shares *shares, const char *
 /* So many bytes more, or less, are kept of it. True when it has to drop some of its own. */
 bool spool_share_add(struct spool_share *share, int64_t bytes);
 
-/* Nothing more comes: it may be evicted. NULL is fine. */
-void spool_share_end(struct spool_share *share);
+/* Nothing more comes: it may be evicted, sooner when its session is gone. NULL is fine. */
+void spool_share_end(struct spool_share *share, bool session_is_gone);
 
 /* The session is gone: its output goes before that of others. */
 void spool_shares_on_session_gone(struct spool_shares *shares, const char *session_id);

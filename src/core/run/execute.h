@@ -10,9 +10,9 @@
  * code could not be run to its end: the call is over when the sandbox is confirmed gone.
  */
 
+#include "agent/file_snapshot.h"
 #include "agent/listing.h"
 #include "core/run/execution.h"
-#include "core/run/file_snapshot.h"
 #include "core/session/session.h"
 
 /* Borrowed until the execution exists. */

@@ -11,35 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const state_names[EXECUTION_STATES] = {
-    [EXECUTION_QUEUED] = "queued",
-    [EXECUTION_RUNNING] = "running",
-    [EXECUTION_EXITED] = "exited",
-    [EXECUTION_TIMEOUT] = "timeout",
-    [EXECUTION_CANCELLED] = "cancelled",
-    [EXECUTION_CRASHED] = "crashed",
-    [EXECUTION_OUTPUT_LIMIT] = "output_limit",
-};
-
-const char *execution_state_name(enum execution_state state)
-{
-    return state_names[state];
-}
-
-enum execution_state execution_state_parse(const char *name)
-{
-    for (int state = 0; state < EXECUTION_STATES; state++) {
-        if (str_equal(state_names[state], name))
-            return (enum execution_state)state;
-    }
-    return EXECUTION_CRASHED;
-}
-
-bool execution_state_is_final(enum execution_state state)
-{
-    return state >= EXECUTION_EXITED;
-}
-
 const struct execution_facts *execution_facts(const struct execution *execution)
 {
     return &execution->facts;
@@ -333,6 +304,15 @@ struct execution *execution_find(struct core *core, const char *session_id, cons
     struct execution *execution = map_get(&core->executions_by_id, id);
 
     return execution && str_equal(execution->facts.session_id, session_id) ? execution : NULL;
+}
+
+struct execution *execution_find_running(const struct core *core, const char *id)
+{
+    struct execution *execution = map_get(&core->executions_by_id, id);
+    bool is_running = execution && execution->session &&
+                      execution->facts.state == EXECUTION_RUNNING;
+
+    return is_running ? execution : NULL;
 }
 
 struct execution *execution_find_key(const struct session *session, const char *key)

@@ -14,24 +14,10 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/list.h"
+#include "core/execution_state.h"
 #include "core/output/spool.h"
 #include "core/output/stream_order.h"
 #include "core/session/session.h"
-
-enum execution_state {
-    EXECUTION_QUEUED,
-    EXECUTION_RUNNING,
-    EXECUTION_EXITED, /* with a code or by a signal of its own */
-    EXECUTION_TIMEOUT,
-    EXECUTION_OUTPUT_LIMIT, /* stopped because it wrote more than is kept, as was asked */
-    EXECUTION_CANCELLED,
-    EXECUTION_CRASHED, /* the sandbox went, or the OOM killer took it: see reason */
-    EXECUTION_STATES
-};
-
-const char *execution_state_name(enum execution_state state);
-enum execution_state execution_state_parse(const char *name); /* CRASHED for an unknown one */
-bool execution_state_is_final(enum execution_state state);
 
 struct execution_request {
     const char *const *argv; /* exactly one of argv, command and code */
@@ -127,6 +113,9 @@ struct mask *execution_mask(const struct execution *execution);
 
 /* In memory only; NULL otherwise. */
 struct execution *execution_find(struct core *core, const char *session_id, const char *id);
+
+/* The running one with this id that a program belongs to; NULL once it has ended. */
+struct execution *execution_find_running(const struct core *core, const char *id);
 struct execution *execution_find_key(const struct session *session, const char *key);
 
 /* How many bytes were taken (0 when its pipe is full: on_change comes when there is room); -1 when
@@ -187,9 +176,6 @@ void executions_save_incomplete(struct core *core);
 
 /* For core_free(): all leave memory, nothing else happens to them. */
 void executions_drop_all(struct core *core);
-
-/* When the record is forgotten: its output goes too. */
-void execution_remove_output(struct core *core, const char *id);
 
 /* What a rule for commands says of it, allocated; NULL when none warns. */
 char *execution_warning(const struct execution *execution);

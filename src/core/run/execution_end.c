@@ -177,7 +177,7 @@ void execution_continue_end(struct execution *execution)
         return;
     }
     forget_process(execution);
-    spool_share_end(steal_ptr(&execution->output.share));
+    execution_end_share(execution);
     execution_run_free(steal_ptr(&execution->run));
     execution_unref(execution);
 }

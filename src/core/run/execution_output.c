@@ -73,6 +73,13 @@ static void on_loss(void *context)
     record_loss(&execution->output.loss->retry);
 }
 
+void execution_end_share(struct execution *execution)
+{
+    bool is_gone = !execution->session || !session_is_alive(execution->session);
+
+    spool_share_end(steal_ptr(&execution->output.share), is_gone);
+}
+
 void execution_close_outputs(struct execution *execution)
 {
     struct execution_output *output = &execution->output;
@@ -80,7 +87,7 @@ void execution_close_outputs(struct execution *execution)
     if (output->loss)
         timer_stop(&output->loss->retry);
     free(output->loss);
-    spool_share_end(output->share);
+    execution_end_share(execution);
     spool_free(output->out);
     spool_free(output->err);
     stream_order_free(output->order);
@@ -141,7 +148,7 @@ static struct spool *open_output(struct core *core, const char *id, bool is_stde
         .context = watcher,
     };
 
-    snprintf(options.name, sizeof(options.name), "output/%s.%s", id, is_stderr ? "err" : "out");
+    spool_file_name(options.name, id, is_stderr ? SPOOL_STDERR : SPOOL_STDOUT);
     return spool_new(&options);
 }
 
@@ -155,25 +162,13 @@ struct spool *execution_open_output(struct core *core, const struct execution_re
     return output;
 }
 
-void execution_remove_output(struct core *core, const char *id)
-{
-    char name[SPOOL_NAME_SIZE];
-
-    static const char *const endings[] = { "out", "err", "order" };
-
-    for (size_t i = 0; i < ARRAY_LENGTH(endings); i++) {
-        snprintf(name, sizeof(name), "output/%s.%s", id, endings[i]);
-        (void)unlinkat(core->parts.state_dir, name, 0);
-    }
-}
-
 struct stream_order *execution_open_stream_order(struct core *core, const char *id,
                                                  const struct spool *out, const struct spool *err)
 {
     uint64_t lengths[STREAM_COUNT] = { spool_length(out), spool_length(err) };
     char name[SPOOL_NAME_SIZE];
 
-    snprintf(name, sizeof(name), "output/%s.order", id);
+    spool_file_name(name, id, SPOOL_ORDER);
     return stream_order_new(core->parts.state_dir, name, lengths);
 }
 

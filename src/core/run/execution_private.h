@@ -179,6 +179,9 @@ void execution_leave_sandbox(struct execution *execution);
 void execution_open_outputs(struct execution *execution, const struct execution_record *record);
 void execution_close_outputs(struct execution *execution);
 
+/* No more output is kept of it: it may be evicted from now on. */
+void execution_end_share(struct execution *execution);
+
 /* No more comes from the program; then what is in the pipes is taken. */
 void execution_finish_outputs(struct execution *execution);
 bool execution_outputs_are(const struct execution *execution, bool (*what)(const struct spool *));

@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "core/run/context.h"
+#include "core/run/context/context.h"
 #include "core/run/execution_private.h"
 #include "core/sandbox/sandbox.h"
 #include "wire/json.h"

@@ -2,6 +2,7 @@
 
 #include "agent/agent.h"
 #include "core/core.h"
+#include "core/run/context/context.h"
 #include "core/run/execution.h"
 #include "core/run/python_zygote.h"
 #include "core/sandbox/sandbox.h"
@@ -39,11 +40,36 @@ static void on_storage(struct session *session, uint64_t number, int fd)
         fd_close(fd);
 }
 
-const struct sandbox_programs run_programs = {
+const struct sandbox_programs run_sandbox_programs = {
     .on_exited = on_exited,
     .on_process = on_process,
     .on_listed = executions_on_listed,
     .on_storage = on_storage,
     .prepare_python = warm_prepare,
     .free_python = warm_free,
+};
+
+static void end_all(struct session *session, const struct end_reason *reason)
+{
+    contexts_end_all(session, reason);
+    executions_end_all(session, reason);
+}
+
+static bool find_oldest(const struct session *session, struct session_program *out_program)
+{
+    const struct execution *execution = executions_first_busy(session);
+
+    if (!execution)
+        return false;
+    *out_program = (struct session_program){
+        .id = execution_facts(execution)->id,
+        .created_wall_us = execution_facts(execution)->created.wall_us,
+    };
+    return true;
+}
+
+const struct session_programs run_session_programs = {
+    .end_all = end_all,
+    .count = executions_count,
+    .find_oldest = find_oldest,
 };

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "core/output/spool_files.h"
 #include "core/output/spool_shares.h"
 #include "core/sandbox/workspace_archive.h"
 #include "core/session/session.h"
@@ -139,22 +140,14 @@ static void find_next(struct retention *retention)
 static void unlink_output(struct job *job)
 {
     struct retention *retention = container_of(job, struct retention, job);
-    static const char *const endings[] = { "out", "err", "order" };
 
     for (size_t i = 0; i < retention->sessions.count; i++)
         retention->kept_bytes += workspace_archive_unlink(retention->core->parts.state_dir,
                                                           retention->sessions.items[i]);
     for (size_t i = 0; i < retention->sessions.count; i++)
         storage_unlink(retention->core->parts.state_dir, retention->sessions.items[i]);
-    for (size_t i = 0; i < retention->executions.count; i++) {
-        for (size_t k = 0; k < ARRAY_LENGTH(endings); k++) {
-            char name[ID_SIZE + 16];
-
-            snprintf(name, sizeof(name), "output/%s.%s", retention->executions.items[i],
-                     endings[k]);
-            (void)unlinkat(retention->core->parts.state_dir, name, 0);
-        }
-    }
+    for (size_t i = 0; i < retention->executions.count; i++)
+        spool_files_unlink(retention->core->parts.state_dir, retention->executions.items[i]);
 }
 
 static void end_round(struct retention *retention)

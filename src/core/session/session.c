@@ -1,5 +1,7 @@
 #include "core/session/session.h"
+#include "core/session/programs.h"
 
+#include "agent/file_snapshot.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -8,9 +10,6 @@
 #include "core/metrics.h"
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
-#include "core/run/context.h"
-#include "core/run/execution.h"
-#include "core/run/file_snapshot.h"
 #include "core/sandbox/sandbox.h"
 #include "core/session/retention.h"
 #include "core/session/secrets.h"
@@ -418,8 +417,7 @@ void session_end_resume(struct session *session)
     timer_stop(&session->teardown);
     unlink_key(session);
     session_ops_finish(&session->control_waiters, session, &gone);
-    contexts_end_all(session, &session->end);
-    executions_end_all(session, &session->end);
+    session->core->session_programs->end_all(session, &session->end);
     session_serve_soon(session);
     if (session->sandbox)
         sandbox_destroy(session->sandbox, session->end.kind, session->end.detail);

@@ -6,7 +6,6 @@
 #include "config/config.h"
 #include "core/metrics.h"
 #include "core/money/budget.h"
-#include "core/run/execution.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/pool.h"
 #include "core/sandbox/sandbox.h"

@@ -1,3 +1,4 @@
+#include "core/session/programs.h"
 #include "core/session/session.h"
 
 #include "base/alloc.h"
@@ -5,7 +6,6 @@
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
 #include "core/money/flavor.h"
-#include "core/run/execution.h"
 #include "core/sandbox/sandbox.h"
 #include "core/session/background.h"
 #include "core/session/clocks.h"
@@ -200,17 +200,19 @@ static void put_usage(struct json_writer *json, const struct sandbox *sandbox)
 /* Why the idle clock does not run out. */
 static void put_kept_alive_by(struct json_writer *json, const struct session *session)
 {
-    const struct execution *execution = executions_first_busy(session);
+    const struct session_programs *programs = session->core->session_programs;
+    struct session_program oldest;
+    bool is_busy = programs->find_oldest(session, &oldest);
 
-    if (!execution && !background_works(session)) {
+    if (!is_busy && !background_works(session)) {
         json_put_null(json, "kept_alive_by");
         return;
     }
     json_begin_object(json, "kept_alive_by");
-    if (execution) {
+    if (is_busy) {
         json_put_text(json, "kind", "execution");
-        json_put_text(json, "execution_id", execution_facts(execution)->id);
-        json_put_time(json, "since", execution_facts(execution)->created.wall_us);
+        json_put_text(json, "execution_id", oldest.id);
+        json_put_time(json, "since", oldest.created_wall_us);
     } else {
         background_write_json(session, json);
     }
@@ -220,7 +222,7 @@ static void put_kept_alive_by(struct json_writer *json, const struct session *se
 static void put_executions(struct json_writer *json, const struct session *session)
 {
     json_begin_object(json, "executions");
-    json_put_int(json, "running", (int64_t)executions_count(session));
+    json_put_int(json, "running", (int64_t)session->core->session_programs->count(session));
     json_put_int(json, "total", (int64_t)session->executions_started);
     json_end_object(json);
 }

@@ -7,7 +7,6 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/core.h"
-#include "core/run/execution.h"
 #include "core/session/session.h"
 #include "core/vault.h"
 #include "loop/worker.h"
@@ -178,16 +177,6 @@ int storage_check_name(const char *name, struct error *err)
     return error_hint(err,
                       "use a plain file name of at most %d bytes that does not begin with a dot",
                       NAME_MAXIMUM);
-}
-
-struct execution *storage_find_execution(struct core *core, const char *execution_id)
-{
-    struct execution *execution = map_get(&core->executions_by_id, execution_id);
-
-    return execution && execution_session(execution) &&
-                   execution_facts(execution)->state == EXECUTION_RUNNING
-               ? execution
-               : NULL;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */

@@ -17,7 +17,6 @@
 #include <stdint.h>
 
 struct core;
-struct execution;
 struct session;
 struct storage;
 struct storage_upload;
@@ -27,9 +26,6 @@ void storage_free(struct storage *storage); /* NULL is fine */
 
 /* At start: half-written files go, the others are counted. */
 void storage_start(struct storage *storage);
-
-/* The running execution with this id that a program belongs to; NULL once it has ended. */
-struct execution *storage_find_execution(struct core *core, const char *execution_id);
 
 /* --- writing --------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
  * session's secrets are masked in it.
  */
 
-#include "core/run/context.h"
+#include "core/run/context/context.h"
 
 struct context_record;
 

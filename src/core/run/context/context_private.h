@@ -2,7 +2,7 @@
 
 /* What context.c, the object, and context_run.c, its runs, share. */
 
-#include "core/run/context.h"
+#include "core/run/context/context.h"
 
 /* Starts the execution of its driver if there is none. */
 int context_want_driver(struct context *context, struct error *err);

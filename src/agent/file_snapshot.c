@@ -1,4 +1,4 @@
-#include "core/run/file_snapshot.h"
+#include "agent/file_snapshot.h"
 
 #include "base/alloc.h"
 

@@ -3,7 +3,7 @@
 #include "base/str.h"
 #include "core/core.h"
 #include "core/output/spool.h"
-#include "core/run/context_private.h"
+#include "core/run/context/context_private.h"
 #include "core/run/language.h"
 #include "core/stamp.h"
 

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/list.h"
-#include "core/run/driver.h"
+#include "core/run/context/driver.h"
 #include "core/run/execution.h"
 #include "core/session/session.h"
 #include "loop/loop.h"

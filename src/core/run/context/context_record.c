@@ -1,4 +1,4 @@
-#include "core/run/context_record.h"
+#include "core/run/context/context_record.h"
 
 #include "base/alloc.h"
 #include "base/mask.h"

@@ -3,8 +3,8 @@
 #include "config/config.h"
 #include "core/core.h"
 #include "core/output/spool.h"
-#include "core/run/context_private.h"
-#include "core/run/context_record.h"
+#include "core/run/context/context_private.h"
+#include "core/run/context/context_record.h"
 #include "core/run/language.h"
 #include "core/run/rules.h"
 

@@ -1,4 +1,4 @@
-#include "core/run/driver.h"
+#include "core/run/context/driver.h"
 
 #include <assert.h>
 #include <ctype.h>
