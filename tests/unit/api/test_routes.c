@@ -2,7 +2,7 @@
 
 #include "client.h"
 
-#include "api/files.h"
+#include "api/files/files.h"
 #include "base/alloc.h"
 #include "base/str.h"
 

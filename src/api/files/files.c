@@ -1,6 +1,6 @@
 /* Files of a sandbox: out, in, and what is where. */
 
-#include "api/files.h"
+#include "api/files/files.h"
 
 #include "base/alloc.h"
 #include "base/fd.h"

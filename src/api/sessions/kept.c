@@ -3,7 +3,7 @@
  * is, all of it as a tar, and single files. The archive is read on a worker's thread.
  */
 
-#include "api/files.h"
+#include "api/files/files.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/metrics.h"

@@ -3,7 +3,7 @@
  * being idle, and it ends with the sandbox.
  */
 
-#include "api/files.h"
+#include "api/files/files.h"
 #include "base/alloc.h"
 #include "core/core.h"
 #include "core/sandbox/sandbox.h"

@@ -4,7 +4,7 @@
  */
 
 #include "api/private.h"
-#include "api/sessions.h"
+#include "api/sessions/sessions.h"
 #include "base/alloc.h"
 #include "core/session/teardown_token.h"
 

@@ -1,6 +1,6 @@
 /* Finding files by their paths and lines by what is in them. */
 
-#include "api/files.h"
+#include "api/files/files.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "wire/glob.h"

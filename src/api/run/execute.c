@@ -5,8 +5,8 @@
  */
 
 #include "core/run/execute.h"
-#include "api/executions.h"
-#include "api/sessions.h"
+#include "api/run/executions.h"
+#include "api/sessions/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"

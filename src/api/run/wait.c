@@ -1,6 +1,6 @@
 /* Waiting for something that an execution does: a text in its output, or a port that it serves. */
 
-#include "api/executions.h"
+#include "api/run/executions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/core.h"

@@ -17,7 +17,7 @@ void execution_reply(struct request *request, int status, const struct found_exe
 void execution_reply_when_ended(struct request *request, struct execution *execution, int status,
                                 int64_t wait_ms);
 
-/* As live events: see executions_stream.c. With `cancels`, the client's leaving cancels it. */
+/* As live events: see output_events.c. With `cancels`, the client's leaving cancels it. */
 void execution_stream(struct request *request, struct execution *execution, bool cancels);
 
 /* The body of a request as an execution_request; texts are borrowed from the body, the rest is

@@ -6,7 +6,7 @@
  * missing for the end of the output.
  */
 
-#include "api/executions.h"
+#include "api/run/executions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/core.h"

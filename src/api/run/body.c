@@ -1,5 +1,5 @@
-#include "api/executions.h"
-#include "api/sessions.h"
+#include "api/run/executions.h"
+#include "api/sessions/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 

@@ -3,7 +3,7 @@
  * changed until then. A text that is not there exactly once changes nothing.
  */
 
-#include "api/files.h"
+#include "api/files/files.h"
 #include "base/alloc.h"
 #include "base/str.h"
 

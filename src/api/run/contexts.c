@@ -1,6 +1,6 @@
-#include "api/contexts.h"
+#include "api/run/contexts.h"
 
-#include "api/sessions.h"
+#include "api/sessions/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 

@@ -1,6 +1,6 @@
 /* Input, signals and size of a running execution. */
 
-#include "api/executions.h"
+#include "api/run/executions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 

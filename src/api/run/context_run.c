@@ -8,8 +8,8 @@
  *     done             how it ended
  */
 
-#include "api/contexts.h"
-#include "api/sessions.h"
+#include "api/run/contexts.h"
+#include "api/sessions/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"

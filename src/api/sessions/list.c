@@ -1,4 +1,4 @@
-#include "api/sessions.h"
+#include "api/sessions/sessions.h"
 
 #include "base/alloc.h"
 #include "base/str.h"

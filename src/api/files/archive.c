@@ -4,7 +4,7 @@
  * more than a few pieces are in memory.
  */
 
-#include "api/files.h"
+#include "api/files/files.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/metrics.h"

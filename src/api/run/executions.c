@@ -1,4 +1,4 @@
-#include "api/executions.h"
+#include "api/run/executions.h"
 
 #include "base/alloc.h"
 #include "base/str.h"

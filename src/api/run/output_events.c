@@ -11,7 +11,7 @@
  * for longer than any other follower of the output.
  */
 
-#include "api/executions.h"
+#include "api/run/executions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/core.h"

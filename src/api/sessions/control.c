@@ -1,6 +1,6 @@
 /* Routes that change a session: policy, lease, pause, its sandbox, and the end of many at once. */
 
-#include "api/sessions.h"
+#include "api/sessions/sessions.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "core/money/approvals.h"
