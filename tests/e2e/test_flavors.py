@@ -230,7 +230,7 @@ def test_the_command_line_lists_approves_and_denies(make):
     daemon = make()
     first, second = daemon.session(), daemon.session()
     done = daemon.cli("session", "sandbox", "--flavor", "fast", first)
-    assert done.returncode == 1 and "approve" in done.stderr
+    assert done.returncode == 1 and "needs an approval" in done.stderr
     ask(daemon, second, "mystery", expect=202)
     rows = [line.split("\t") for line in daemon.cli("approvals", "ls").stdout.splitlines()]
     assert [row[1:3] for row in rows] == [["pending", first], ["pending", second]]

@@ -30,7 +30,7 @@ def test_the_one_there_is_will_do(daemon, session):
 def test_a_chosen_flavor_takes_the_place_of_the_automatic_one(daemon, session):
     ok(daemon, session, "bash", command="touch mine")
     text = ok(daemon, session, "sandbox_create", flavor="cpu-upgrade")
-    assert "takes the place of cpu-basic" in text and text.endswith("It is ready: use bash, python, read, write and edit.")
+    assert "replaces cpu-basic" in text and text.endswith("It is ready: use bash, python, read, write and edit.")
     shown = daemon.api("GET", f"/sessions/{session}").json
     assert (shown["flavor"], shown["generation"], shown["limits"]["memory_bytes"]) == ("cpu-upgrade", 2, 1 << 30)
     # It was said that files are gone: not again, and only of the shell that went with them.
@@ -52,7 +52,7 @@ def test_an_approval_is_asked_for_and_nothing_changes_until_then(daemon, session
     ok(daemon, session, "bash", command="touch mine")
     result = call(daemon, session, "sandbox_create", flavor="gpu")
     approval = result["structured"]["approval"]
-    assert not result["is_error"] and "approve" in text_of(result) and approval["state"] == "pending"
+    assert not result["is_error"] and "needs an approval" in text_of(result) and approval["state"] == "pending"
     assert ok(daemon, session, "bash", command="ls") == "mine\n"
     daemon.api("POST", f"/approvals/{approval['id']}", {"decision": "deny", "reason": "too dear"}, expect=200)
     assert ok(daemon, session, "bash", command="ls") == "mine\n"
