@@ -59,7 +59,7 @@ static struct archive *archive_new(struct file_call *call)
     archive->stream.fd = -1;
     archive->input = archive->ready = BUFFER_INIT(4 * PIECE);
     archive->notes = BUFFER_INIT(NOTES_MAXIMUM);
-    call->extra = archive;
+    file_request_of(call)->extra = archive;
     return archive;
 }
 
@@ -82,7 +82,7 @@ static void archive_free(struct archive *archive)
 
 static void release_packing(struct file_call *call)
 {
-    struct archive *archive = call->extra;
+    struct archive *archive = file_request_of(call)->extra;
 
     if (archive->has_zlib)
         (void)deflateEnd(&archive->zlib);
@@ -131,7 +131,7 @@ static void send_compressed(struct archive *archive, const uint8_t *data, size_t
         archive->zlib.next_out = piece;
         archive->zlib.avail_out = sizeof(piece);
         (void)deflate(&archive->zlib, flush);
-        http_respond_write(archive->call->request->exchange, piece,
+        http_respond_write(file_request_of(archive->call)->request->exchange, piece,
                            sizeof(piece) - archive->zlib.avail_out);
     } while (archive->zlib.avail_out == 0);
 }
@@ -139,7 +139,7 @@ static void send_compressed(struct archive *archive, const uint8_t *data, size_t
 /* A packing that broke off lacks its end, and so does the answer then. */
 static void end_packing(struct archive *archive)
 {
-    struct http_exchange *exchange = archive->call->request->exchange;
+    struct http_exchange *exchange = file_request_of(archive->call)->request->exchange;
 
     archive_close(archive);
     if (archive->zeros < TAR_END_BYTES || archive->total % 512) {
@@ -154,7 +154,7 @@ static void end_packing(struct archive *archive)
 static void on_packed(struct io_watch *watch, unsigned events UNUSED)
 {
     struct archive *archive = container_of(watch, struct archive, stream);
-    struct http_exchange *exchange = archive->call->request->exchange;
+    struct http_exchange *exchange = file_request_of(archive->call)->request->exchange;
     uint8_t piece[PIECE];
     ssize_t count = read(watch->fd, piece, sizeof(piece));
 
@@ -176,8 +176,8 @@ static void on_packed(struct io_watch *watch, unsigned events UNUSED)
 static void on_drain(struct http_exchange *exchange)
 {
     struct request *request = http_exchange_user(exchange);
-    struct file_call *call = request->state;
-    struct archive *archive = call->extra;
+    struct file_call *call = file_request_call(request);
+    struct archive *archive = file_request_of(call)->extra;
 
     if (archive->stream.fd >= 0)
         io_watch_start(&archive->stream, request->core->loop, archive->stream.fd, IO_READ,
@@ -186,7 +186,7 @@ static void on_drain(struct http_exchange *exchange)
 
 static void begin_compression(struct archive *archive)
 {
-    struct request *request = archive->call->request;
+    struct request *request = file_request_of(archive->call)->request;
 
     http_respond_header(request->exchange, "Vary", "Accept-Encoding");
     if (!accepts_gzip(request_header(request, "accept-encoding")) ||
@@ -199,10 +199,10 @@ static void begin_compression(struct archive *archive)
 
 static void on_pack_opened(struct file_call *call)
 {
-    struct request *request = call->request;
+    struct request *request = file_request_of(call)->request;
     struct archive *archive = archive_new(call);
 
-    call->release = release_packing;
+    file_request_of(call)->release = release_packing;
     archive->stream.fd = call->operation.result.file.fd;
     begin_compression(archive);
     metrics_add(request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
@@ -228,7 +228,7 @@ static void get_archive(struct request *request)
     const char *path = file_path(request, &err);
 
     if (path)
-        file_call_begin(request, path, NULL, start_pack);
+        file_request_begin(request, path, NULL, start_pack);
     else
         request_fail(request, &err);
 }
@@ -237,7 +237,7 @@ static void get_archive(struct request *request)
 
 static void release_unpacking(struct file_call *call)
 {
-    struct archive *archive = call->extra;
+    struct archive *archive = file_request_of(call)->extra;
 
     if (archive->has_zlib)
         (void)inflateEnd(&archive->zlib);
@@ -324,7 +324,7 @@ static void answer(struct archive *archive)
         json_end_object(&json);
     }
     json_end_object(&json);
-    request_reply(call->request, status_for(&err), &text);
+    request_reply(file_request_of(call)->request, status_for(&err), &text);
 }
 
 static void fail(struct archive *archive, enum error_code code, const char *name, const char *why)
@@ -334,7 +334,7 @@ static void fail(struct archive *archive, enum error_code code, const char *name
     archive->is_answered = true;
     archive_close(archive);
     error_named(&err, code, name, "%s", why);
-    request_fail(archive->call->request, &err);
+    request_fail(file_request_of(archive->call)->request, &err);
 }
 
 /* --- in: the bytes ---------------------------------------------------------------------------- */
@@ -368,8 +368,8 @@ static void on_stream(struct io_watch *watch, unsigned events)
 
 static void watch_stream(struct archive *archive, unsigned events)
 {
-    io_watch_start(&archive->stream, archive->call->request->core->loop, archive->stream.fd, events,
-                   on_stream);
+    io_watch_start(&archive->stream, file_request_of(archive->call)->request->core->loop,
+                   archive->stream.fd, events, on_stream);
 }
 
 /* Sends what is ready: 1 when all of it is sent, 0 when init takes no more now. */
@@ -454,7 +454,7 @@ static void pump(struct archive *archive)
                 return;
             }
             watch_stream(archive, IO_READ);
-            http_exchange_resume_body(archive->call->request->exchange);
+            http_exchange_resume_body(file_request_of(archive->call)->request->exchange);
             return;
         }
         if (!inflate_piece(archive))
@@ -466,8 +466,8 @@ static void pump(struct archive *archive)
 static void on_body(struct http_exchange *exchange, const uint8_t *data, size_t length)
 {
     struct request *request = http_exchange_user(exchange);
-    struct file_call *call = request->state;
-    struct archive *archive = call->extra;
+    struct file_call *call = file_request_call(request);
+    struct archive *archive = file_request_of(call)->extra;
 
     if (archive->is_answered)
         return;
@@ -488,16 +488,16 @@ static bool on_unpack_failure(struct file_call *call, int number)
     if (number != EEXIST && number != ENOTDIR)
         return false;
     error_named(&err, ERR_CONFLICT, "not_a_directory", "%.200s: it is not a directory", call->path);
-    request_fail(call->request, &err);
+    request_fail(file_request_of(call)->request, &err);
     return true;
 }
 
 static void on_unpack_opened(struct file_call *call)
 {
-    const char *encoding = request_header(call->request, "content-encoding");
+    const char *encoding = request_header(file_request_of(call)->request, "content-encoding");
     struct archive *archive = archive_new(call);
 
-    call->release = release_unpacking;
+    file_request_of(call)->release = release_unpacking;
     archive->stream.fd = call->operation.result.file.fd;
     archive->is_gzip = encoding && strcasecmp(encoding, "identity") != 0;
     if (archive->is_gzip) {
@@ -508,7 +508,7 @@ static void on_unpack_opened(struct file_call *call)
         }
     }
     watch_stream(archive, IO_READ);
-    http_exchange_stream_body(call->request->exchange, on_body);
+    http_exchange_stream_body(file_request_of(call)->request->exchange, on_body);
 }
 
 static void start_unpack(struct file_call *call)
@@ -519,7 +519,7 @@ static void start_unpack(struct file_call *call)
         .path = call->path,
         .bytes = session_limits(call->hold.session)->disk_bytes,
     };
-    const struct http_head *head = http_exchange_head(call->request->exchange);
+    const struct http_head *head = http_exchange_head(file_request_of(call)->request->exchange);
 
     call->on_failure = on_unpack_failure;
     if (file.bytes && head->content_length > 0 && (uint64_t)head->content_length > 2 * file.bytes)
@@ -544,7 +544,7 @@ static void put_archive(struct request *request)
     const char *path = file_path(request, &err);
 
     if (path && check_encoding(request, &err) == 0)
-        file_call_begin(request, path, NULL, start_unpack);
+        file_request_begin(request, path, NULL, start_unpack);
     else
         request_fail(request, &err);
 }

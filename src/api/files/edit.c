@@ -36,7 +36,7 @@ static const struct json_field fields[] = {
 
 static void release(struct file_call *call)
 {
-    struct edit *edit = call->extra;
+    struct edit *edit = file_request_of(call)->extra;
 
     file_reader_fini(&edit->reader);
     file_writer_fini(&edit->writer, call->in_use ? call->hold.agent : NULL);
@@ -92,7 +92,7 @@ static void fail_count(struct file_call *call, size_t count)
     json_put_int(&json, "count", (int64_t)count);
     json_end_object(&json);
     json_end_object(&json);
-    request_reply(call->request, 409, &text);
+    request_reply(file_request_of(call)->request, 409, &text);
 }
 
 /* --- the steps -------------------------------------------------------------------------------- */
@@ -105,13 +105,13 @@ static void on_committed(struct file_writer *writer)
     struct json_writer json = JSON_WRITER(&text);
 
     if (writer->err.code) {
-        request_fail(call->request, &writer->err);
+        request_fail(file_request_of(call)->request, &writer->err);
         return;
     }
     file_write_json(&json, NULL, call->path, strlen(call->path), &writer->stat);
     json_put_int(&json, "replacements", (int64_t)edit->count);
     json_end_object(&json);
-    request_reply(call->request, 200, &text);
+    request_reply(file_request_of(call)->request, 200, &text);
 }
 
 static void on_opened(struct file_writer *writer)
@@ -120,7 +120,7 @@ static void on_opened(struct file_writer *writer)
     struct protocol_version expected = file_version(&edit->reader.stat);
 
     if (writer->err.code || write_replaced(edit) < 0)
-        request_fail(edit->call->request, &writer->err);
+        request_fail(file_request_of(edit->call)->request, &writer->err);
     else
         file_writer_commit(writer, FILE_EXPECT, &expected, on_committed);
 }
@@ -131,7 +131,7 @@ static void on_read(struct file_reader *reader)
     struct file_call *call = edit->call;
 
     if (reader->err.code) {
-        request_fail(call->request, &reader->err);
+        request_fail(file_request_of(call)->request, &reader->err);
         return;
     }
     edit->count = count_matches(&reader->content, edit->body.old);
@@ -145,10 +145,10 @@ static void start_edit(struct file_call *call)
 {
     struct edit *edit = xnew(struct edit);
 
-    (void)request_decode(call->request, &edit->body, NULL);
+    (void)request_decode(file_request_of(call)->request, &edit->body, NULL);
     edit->call = call;
-    call->extra = edit;
-    call->release = release;
+    file_request_of(call)->extra = edit;
+    file_request_of(call)->release = release;
     file_reader_start(&edit->reader, call->hold.agent, call->path, EDIT_MAXIMUM, true, on_read);
 }
 
@@ -170,7 +170,7 @@ static void post_edit(struct request *request)
     if (request_decode(request, &body, &err) < 0 || check_body(&body, &err) < 0)
         request_fail(request, &err);
     else
-        file_call_begin(request, body.path, NULL, start_edit);
+        file_request_begin(request, body.path, NULL, start_edit);
 }
 
 static const struct route_answer answers[] = {

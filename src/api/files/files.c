@@ -29,21 +29,22 @@ static void fail_range(struct file_call *call, uint64_t size)
     char text[48];
 
     snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long)size);
-    http_respond_header(call->request->exchange, "Content-Range", text);
+    http_respond_header(file_request_of(call)->request->exchange, "Content-Range", text);
     error_named(&err, ERR_INVALID, "range_not_satisfiable",
                 "the range lies outside of the file, which has %llu bytes",
                 (unsigned long long)size);
-    request_fail(call->request, &err);
+    request_fail(file_request_of(call)->request, &err);
 }
 
 static void send_file(struct file_call *call, int status, uint64_t start, uint64_t end)
 {
-    struct http_exchange *exchange = call->request->exchange;
+    struct http_exchange *exchange = file_request_of(call)->request->exchange;
 
-    metrics_add(call->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
+    metrics_add(file_request_of(call)->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
     http_respond_start(exchange, status, "application/octet-stream", (int64_t)(end - start));
     if (end > start)
-        http_respond_write_file(exchange, call->fd, (int64_t)start, (size_t)(end - start));
+        http_respond_write_file(exchange, file_request_of(call)->fd, (int64_t)start,
+                                (size_t)(end - start));
     http_respond_end(exchange);
 }
 
@@ -58,14 +59,14 @@ static bool range_applies(const struct request *request, const char *etag)
 static void on_opened_for_reading(struct file_call *call)
 {
     const struct protocol_stat *stat = &call->operation.result.file.stat;
-    struct request *request = call->request;
+    struct request *request = file_request_of(call)->request;
     const char *known = request_header(request, "if-none-match");
     uint64_t start = 0, end = stat->size;
     char etag[ETAG_SIZE];
     int range;
 
-    call->fd = call->operation.result.file.fd;
-    if (call->fd < 0) {
+    file_request_of(call)->fd = call->operation.result.file.fd;
+    if (file_request_of(call)->fd < 0) {
         file_call_fail(call, ENXIO, call->path);
         return;
     }
@@ -101,7 +102,7 @@ static void get_file(struct request *request)
     const char *path = file_path(request, &err);
 
     if (path)
-        file_call_begin(request, path, NULL, start_get);
+        file_request_begin(request, path, NULL, start_get);
     else
         request_fail(request, &err);
 }
@@ -116,7 +117,7 @@ static void on_committed(struct file_call *call)
     free(steal_ptr(&call->temporary));
     file_write_json(&json, NULL, call->path, strlen(call->path), &call->operation.result.file.stat);
     json_end_object(&json);
-    request_reply(call->request, 201, &text);
+    request_reply(file_request_of(call)->request, 201, &text);
 }
 
 static void commit(struct file_call *call)
@@ -125,10 +126,10 @@ static void commit(struct file_call *call)
                                .user = "",
                                .path = call->path,
                                .second = call->temporary,
-                               .flags = call->flags,
-                               .expected = call->expected };
+                               .flags = file_request_of(call)->flags,
+                               .expected = file_request_of(call)->expected };
 
-    fd_close(steal_fd(&call->fd));
+    fd_close(steal_fd(&file_request_of(call)->fd));
     if (!call->in_use || !call->hold.agent)
         file_call_fail(call, EIO, call->path);
     else
@@ -145,34 +146,34 @@ static uint64_t largest_upload(const struct file_call *call)
 
 static void fail_upload(struct file_call *call, int number)
 {
-    fd_close(steal_fd(&call->fd));
+    fd_close(steal_fd(&file_request_of(call)->fd));
     file_call_fail(call, number, call->path);
 }
 
 static void on_upload_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
 {
     struct request *request = http_exchange_user(exchange);
-    struct file_call *call = request->state;
+    struct file_call *call = file_request_call(request);
 
-    if (call->fd < 0)
+    if (file_request_of(call)->fd < 0)
         return;
-    call->size += length;
+    file_request_of(call)->size += length;
     if (length == 0)
         commit(call);
-    else if (call->size > largest_upload(call))
+    else if (file_request_of(call)->size > largest_upload(call))
         fail_upload(call, EFBIG);
-    else if (fd_write_all(call->fd, data, length) < 0)
+    else if (fd_write_all(file_request_of(call)->fd, data, length) < 0)
         fail_upload(call, errno);
 }
 
 static void on_opened_for_writing(struct file_call *call)
 {
-    call->fd = call->operation.result.file.fd;
+    file_request_of(call)->fd = call->operation.result.file.fd;
     call->temporary = xstrdup(call->operation.result.file.temporary);
-    if (call->fd < 0)
+    if (file_request_of(call)->fd < 0)
         file_call_fail(call, ENXIO, call->path);
     else
-        http_exchange_stream_body(call->request->exchange, on_upload_data);
+        http_exchange_stream_body(file_request_of(call)->request->exchange, on_upload_data);
 }
 
 static int read_mode(const struct request *request, uint32_t *out_mode, struct error *err)
@@ -196,7 +197,7 @@ static void open_for_writing(struct file_call *call)
     struct agent_file file = { .kind = FILE_OPEN_WRITE, .user = "", .path = call->path };
 
     call->on_failure = NULL;
-    (void)read_mode(call->request, &file.mode, NULL);
+    (void)read_mode(file_request_of(call)->request, &file.mode, NULL);
     file_call_do(call, &file, on_opened_for_writing);
 }
 
@@ -205,7 +206,7 @@ static void fail_precondition(struct file_call *call, const char *why)
     struct error err = { 0 };
 
     error_named(&err, ERR_CONFLICT, "precondition_failed", "%.200s %s", call->path, why);
-    request_fail(call->request, &err);
+    request_fail(file_request_of(call)->request, &err);
 }
 
 /* If-Match: what is replaced is looked at now, and again when it is. */
@@ -215,12 +216,12 @@ static void on_stat_for_match(struct file_call *call)
     char etag[ETAG_SIZE];
 
     file_etag(stat, etag);
-    if (!file_etag_is_in(request_header(call->request, "if-match"), etag)) {
+    if (!file_etag_is_in(request_header(file_request_of(call)->request, "if-match"), etag)) {
         fail_precondition(call, "has changed");
         return;
     }
-    call->flags |= FILE_EXPECT;
-    call->expected = file_version(stat);
+    file_request_of(call)->flags |= FILE_EXPECT;
+    file_request_of(call)->expected = file_version(stat);
     open_for_writing(call);
 }
 
@@ -259,18 +260,18 @@ static void look_before(struct file_call *call, file_call_fn *next,
 
 static void start_put(struct file_call *call)
 {
-    const struct http_head *head = http_exchange_head(call->request->exchange);
-    const char *unless = request_header(call->request, "if-none-match");
+    const struct http_head *head = http_exchange_head(file_request_of(call)->request->exchange);
+    const char *unless = request_header(file_request_of(call)->request, "if-none-match");
     bool sync = false;
 
-    (void)request_parameter_bool(call->request, "fsync", &sync, NULL);
-    call->flags = sync ? FILE_SYNC : 0;
+    (void)request_parameter_bool(file_request_of(call)->request, "fsync", &sync, NULL);
+    file_request_of(call)->flags = sync ? FILE_SYNC : 0;
     if (head->content_length > 0 && (uint64_t)head->content_length > largest_upload(call)) {
         file_call_fail(call, EFBIG, call->path);
-    } else if (request_header(call->request, "if-match")) {
+    } else if (request_header(file_request_of(call)->request, "if-match")) {
         look_before(call, on_stat_for_match, on_nothing_to_match);
     } else if (unless && str_equal(unless, "*")) {
-        call->flags |= FILE_NO_REPLACE;
+        file_request_of(call)->flags |= FILE_NO_REPLACE;
         look_before(call, on_stat_for_absence, on_absent);
     } else {
         open_for_writing(call);
@@ -286,7 +287,7 @@ static void put_file(struct request *request)
 
     if (path && read_mode(request, &mode, &err) == 0 &&
         request_parameter_bool(request, "fsync", &sync, &err) == 0)
-        file_call_begin(request, path, NULL, start_put);
+        file_request_begin(request, path, NULL, start_put);
     else
         request_fail(request, &err);
 }
@@ -295,7 +296,7 @@ static void put_file(struct request *request)
 
 static void reply_done(struct file_call *call)
 {
-    request_reply_empty_object(call->request, 200);
+    request_reply_empty_object(file_request_of(call)->request, 200);
 }
 
 static void start_delete(struct file_call *call)
@@ -303,7 +304,7 @@ static void start_delete(struct file_call *call)
     struct agent_file file = { .kind = FILE_REMOVE, .user = "", .path = call->path };
     bool recursive = false;
 
-    (void)request_parameter_bool(call->request, "recursive", &recursive, NULL);
+    (void)request_parameter_bool(file_request_of(call)->request, "recursive", &recursive, NULL);
     if (recursive)
         file.flags = FILE_TREE;
     file_call_do(call, &file, reply_done);
@@ -316,7 +317,7 @@ static void delete_file(struct request *request)
     bool recursive;
 
     if (path && request_parameter_bool(request, "recursive", &recursive, &err) == 0)
-        file_call_begin(request, path, NULL, start_delete);
+        file_request_begin(request, path, NULL, start_delete);
     else
         request_fail(request, &err);
 }
@@ -330,7 +331,7 @@ static void on_stat(struct file_call *call)
 
     file_write_json(&json, NULL, call->path, strlen(call->path), &call->operation.result.file.stat);
     json_end_object(&json);
-    request_reply(call->request, 200, &text);
+    request_reply(file_request_of(call)->request, 200, &text);
 }
 
 static void start_stat(struct file_call *call)
@@ -338,7 +339,7 @@ static void start_stat(struct file_call *call)
     struct agent_file file = { .kind = FILE_STAT, .user = "", .path = call->path };
     bool follow = true;
 
-    (void)request_parameter_bool(call->request, "follow", &follow, NULL);
+    (void)request_parameter_bool(file_request_of(call)->request, "follow", &follow, NULL);
     if (!follow)
         file.flags = FILE_NO_FOLLOW;
     file_call_do(call, &file, on_stat);
@@ -351,7 +352,7 @@ static void get_stat(struct request *request)
     bool follow;
 
     if (path && request_parameter_bool(request, "follow", &follow, &err) == 0)
-        file_call_begin(request, path, NULL, start_stat);
+        file_request_begin(request, path, NULL, start_stat);
     else
         request_fail(request, &err);
 }
@@ -362,13 +363,13 @@ static void write_page(struct file_call *call, struct json_writer *json, const s
     uint64_t limit = 10000, skip = 0;
     struct protocol_entry_view entry;
 
-    (void)request_parameter_u64(call->request, "limit", 100000, &limit, NULL);
-    (void)request_parameter_u64(call->request, "cursor", INT64_MAX, &skip, NULL);
+    (void)request_parameter_u64(file_request_of(call)->request, "limit", 100000, &limit, NULL);
+    (void)request_parameter_u64(file_request_of(call)->request, "cursor", INT64_MAX, &skip, NULL);
     json_begin_array(json, "entries");
     for (size_t i = skip < count ? (size_t)skip : count; i < count && i - skip < limit; i++) {
         size_t at = places[i];
 
-        if (listing_next(&call->listing, &at, &entry))
+        if (listing_next(&file_request_of(call)->listing, &at, &entry))
             file_write_entry(json, &entry);
     }
     json_end_array(json);
@@ -381,7 +382,7 @@ static void write_page(struct file_call *call, struct json_writer *json, const s
 
 static void on_list(struct listing *listing)
 {
-    struct file_call *call = container_of(listing, struct file_call, listing);
+    struct file_call *call = &container_of(listing, struct file_request, listing)->call;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     scoped(free) size_t *places = NULL;
     struct json_writer json = JSON_WRITER(&text);
@@ -391,7 +392,7 @@ static void on_list(struct listing *listing)
         if (listing->sys_errno)
             file_call_fail(call, listing->sys_errno, call->path);
         else
-            request_fail(call->request, &listing->err);
+            request_fail(file_request_of(call)->request, &listing->err);
         return;
     }
     places = listing_sort(listing, &count);
@@ -399,16 +400,17 @@ static void on_list(struct listing *listing)
     write_page(call, &json, places, count);
     json_put_bool(&json, "truncated", listing_cut(listing) != 0);
     json_end_object(&json);
-    request_reply(call->request, 200, &text);
+    request_reply(file_request_of(call)->request, 200, &text);
 }
 
 static void start_list(struct file_call *call)
 {
     uint64_t depth = 1;
 
-    (void)request_parameter_u64(call->request, "depth", PROTOCOL_MAX_DEPTH, &depth, NULL);
-    listing_start(&call->listing, call->request->core->loop, call->hold.agent, "", call->path,
-                  (unsigned)depth, on_list);
+    (void)request_parameter_u64(file_request_of(call)->request, "depth", PROTOCOL_MAX_DEPTH, &depth,
+                                NULL);
+    listing_start(&file_request_of(call)->listing, file_request_of(call)->request->core->loop,
+                  call->hold.agent, "", call->path, (unsigned)depth, on_list);
 }
 
 static void get_list(struct request *request)
@@ -423,7 +425,7 @@ static void get_list(struct request *request)
         request_parameter_u64(request, "cursor", INT64_MAX, &number, &err) < 0)
         request_fail(request, &err);
     else
-        file_call_begin(request, path ? path : ".", NULL, start_list);
+        file_request_begin(request, path ? path : ".", NULL, start_list);
 }
 
 /* --- mkdir and move -------------------------------------------------------------------------- */
@@ -468,18 +470,18 @@ static void post_mkdir(struct request *request)
     if (request_decode(request, &body, &err) < 0 || check_path("path", body.path, &err) < 0)
         request_fail(request, &err);
     else
-        file_call_begin(request, body.path, NULL, start_mkdir);
+        file_request_begin(request, body.path, NULL, start_mkdir);
 }
 
 static void start_move(struct file_call *call)
 {
-    const json_t *replace = json_object_get(call->request->body, "replace");
+    const json_t *replace = json_object_get(file_request_of(call)->request->body, "replace");
 
     file_call_do(call,
                  &(struct agent_file){ .kind = FILE_MOVE,
                                        .user = "",
                                        .path = call->path,
-                                       .second = call->second,
+                                       .second = file_request_of(call)->second,
                                        .flags = json_is_true(replace) ? 0 : FILE_NO_REPLACE },
                  reply_done);
 }
@@ -493,7 +495,7 @@ static void post_move(struct request *request)
         check_path("to", body.to, &err) < 0)
         request_fail(request, &err);
     else
-        file_call_begin(request, body.from, body.to, start_move);
+        file_request_begin(request, body.from, body.to, start_move);
 }
 
 /* --- the table ------------------------------------------------------------------------------- */

@@ -1,35 +1,21 @@
 #pragma once
 
-/*
- * What the routes of files share. The daemon never opens a path inside a sandbox: init does, with
- * the sandbox's rights, and hands a descriptor over.
- */
+/* What the routes of files share: a request about files, and what files look like as JSON. */
 
-#include "agent/agent.h"
-#include "agent/files.h"
 #include "agent/listing.h"
 #include "api/private.h"
+#include "service/file_call.h"
 
-struct file_call;
-typedef void file_call_fn(struct file_call *call);
-
-/* One request about files: a use of the session, and one operation of init after another. It goes
- * when the exchange is over. */
-struct file_call {
+/* A request about files: the work, and what its route needs beside it. It goes when the exchange is
+ * over. */
+struct file_request {
+    struct file_call call;
     struct request *request;
-    struct session_hold hold;
-    bool in_use;
-    struct agent_request operation;
-    file_call_fn *next; /* after the operation, when it succeeded */
-    bool (*on_failure)(struct file_call *call, int number); /* true when it has answered; NULL */
     struct listing listing;
-
-    const char *path;   /* borrowed from the request */
-    const char *second; /* borrowed; NULL without one */
+    const char *second; /* borrowed from the request: another path; NULL without one */
 
     /* upload */
     int fd; /* owned; -1 without */
-    char *temporary;
     uint64_t size;
     uint32_t flags;
     struct protocol_version expected; /* with FILE_EXPECT */
@@ -38,13 +24,20 @@ struct file_call {
     void (*release)(struct file_call *call);
 };
 
-/* Begins: `start` is called when the sandbox is there. */
-void file_call_begin(struct request *request, const char *path, const char *second,
-                     file_call_fn *start);
+static inline struct file_request *file_request_of(struct file_call *call)
+{
+    return container_of(call, struct file_request, call);
+}
 
-/* One operation on call->path; failure is answered, success goes on with `next`. */
-void file_call_do(struct file_call *call, const struct agent_file *file, file_call_fn *next);
-void file_call_fail(struct file_call *call, int number, const char *path);
+/* The work of a request that has begun. */
+static inline struct file_call *file_request_call(const struct request *request)
+{
+    return &((struct file_request *)request->state)->call;
+}
+
+/* `start` is called when the sandbox is there; failures are answered. */
+void file_request_begin(struct request *request, const char *path, const char *second,
+                        file_call_fn *start);
 
 enum { ETAG_SIZE = 80 };
 void file_etag(const struct protocol_stat *stat, char etag[ETAG_SIZE]);

@@ -35,13 +35,13 @@ static uint64_t number_or(const struct request *request, const char *name, uint6
 
 static void fail_search(struct file_call *call)
 {
-    const struct listing *listing = &call->listing;
+    const struct listing *listing = &file_request_of(call)->listing;
 
     if (listing->sys_errno)
         file_call_fail(call, listing->sys_errno,
-                       listing->sys_errno == EBADMSG ? call->second : call->path);
+                       listing->sys_errno == EBADMSG ? file_request_of(call)->second : call->path);
     else
-        request_fail(call->request, &listing->err);
+        request_fail(file_request_of(call)->request, &listing->err);
 }
 
 /* The path and pattern of the query, checked; NULL with an error. */
@@ -102,11 +102,11 @@ static bool is_overfull(const struct listing *listing)
 
 static void on_globbed(struct listing *listing)
 {
-    struct file_call *call = container_of(listing, struct file_call, listing);
+    struct file_call *call = &container_of(listing, struct file_request, listing)->call;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     scoped(free) size_t *places = NULL;
     struct json_writer json = JSON_WRITER(&text);
-    uint64_t limit = number_or(call->request, "limit", GLOB_DEFAULT);
+    uint64_t limit = number_or(file_request_of(call)->request, "limit", GLOB_DEFAULT);
     struct protocol_entry_view entry;
     size_t count;
 
@@ -127,7 +127,7 @@ static void on_globbed(struct listing *listing)
     json_put_bool(&json, "truncated",
                   count > limit || is_overfull(listing) || listing_cut(listing) != 0);
     json_end_object(&json);
-    request_reply(call->request, 200, &text);
+    request_reply(file_request_of(call)->request, 200, &text);
 }
 
 static void start_glob(struct file_call *call)
@@ -136,13 +136,13 @@ static void start_glob(struct file_call *call)
         .kind = FILE_GLOB,
         .user = "",
         .path = call->path,
-        .second = call->second,
-        .flags = is_on(call->request, "hidden") ? FILE_HIDDEN : 0,
+        .second = file_request_of(call)->second,
+        .flags = is_on(file_request_of(call)->request, "hidden") ? FILE_HIDDEN : 0,
         .limit = GLOB_FOUND,
     };
 
-    listing_start_file(&call->listing, call->request->core->loop, call->hold.agent, &file,
-                       on_globbed);
+    listing_start_file(&file_request_of(call)->listing, file_request_of(call)->request->core->loop,
+                       call->hold.agent, &file, on_globbed);
 }
 
 static void get_glob(struct request *request)
@@ -154,7 +154,7 @@ static void get_glob(struct request *request)
 
     if (pattern && check_switches(request, switches, &err) == 0 &&
         check_glob("pattern", pattern, &err) == 0)
-        file_call_begin(request, path, pattern, start_glob);
+        file_request_begin(request, path, pattern, start_glob);
     else
         request_fail(request, &err);
 }
@@ -190,7 +190,7 @@ static void fail_expression(struct file_call *call, const struct protocol_note_v
     error_named(&err, ERR_INVALID, "invalid_pattern", "the expression is malformed: %.*s",
                 (int)last->fixed.text_length, last->text);
     error_hint(&err, "it is a POSIX extended regular expression; fixed=1 takes it as plain text");
-    request_fail(call->request, &err);
+    request_fail(file_request_of(call)->request, &err);
 }
 
 static void write_lines(const struct listing *listing, struct json_writer *json)
@@ -211,7 +211,7 @@ static void write_lines(const struct listing *listing, struct json_writer *json)
 
 static void on_searched(struct listing *listing)
 {
-    struct file_call *call = container_of(listing, struct file_call, listing);
+    struct file_call *call = &container_of(listing, struct file_request, listing)->call;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
     struct protocol_note_view last;
@@ -224,7 +224,7 @@ static void on_searched(struct listing *listing)
     if (listing->err.code) { /* the search has a bound on its time, and ends without a last word */
         error_named(&err, ERR_TIMEOUT, "search_too_expensive", "the search took too long");
         error_hint(&err, "search fewer files (path, glob) or with a simpler expression");
-        request_fail(call->request, &err);
+        request_fail(file_request_of(call)->request, &err);
         return;
     }
     last = last_note(listing);
@@ -238,17 +238,17 @@ static void on_searched(struct listing *listing)
     json_put_int(&json, "files_skipped", (int64_t)last.fixed.amount);
     json_put_bool(&json, "truncated", last.fixed.flags & NOTE_CUT);
     json_end_object(&json);
-    request_reply(call->request, 200, &text);
+    request_reply(file_request_of(call)->request, 200, &text);
 }
 
 static void start_grep(struct file_call *call)
 {
-    const struct request *request = call->request;
+    const struct request *request = file_request_of(call)->request;
     struct agent_file file = {
         .kind = FILE_GREP,
         .user = "",
         .path = call->path,
-        .second = call->second,
+        .second = file_request_of(call)->second,
         .third = request_parameter(request, "glob"),
         .flags = (is_on(request, "hidden") ? FILE_HIDDEN : 0) |
                  (is_on(request, "fixed") ? FILE_FIXED : 0) |
@@ -257,7 +257,8 @@ static void start_grep(struct file_call *call)
         .context = (uint32_t)number_or(request, "context", 0),
     };
 
-    listing_start_file(&call->listing, request->core->loop, call->hold.agent, &file, on_searched);
+    listing_start_file(&file_request_of(call)->listing, request->core->loop, call->hold.agent,
+                       &file, on_searched);
 }
 
 static void get_grep(struct request *request)
@@ -272,7 +273,7 @@ static void get_grep(struct request *request)
     if (pattern && check_switches(request, switches, &err) == 0 &&
         request_parameter_u64(request, "context", PROTOCOL_MAX_CONTEXT, &context, &err) == 0 &&
         (!glob || check_glob("glob", glob, &err) == 0))
-        file_call_begin(request, path, pattern, start_grep);
+        file_request_begin(request, path, pattern, start_grep);
     else
         request_fail(request, &err);
 }

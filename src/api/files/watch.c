@@ -27,7 +27,7 @@ struct watch {
 
 static void release(struct file_call *call)
 {
-    struct watch *watch = call->extra;
+    struct watch *watch = file_request_of(call)->extra;
 
     event_answer_fini(&watch->answer);
     io_watch_stop(&watch->pipe);
@@ -59,7 +59,7 @@ static void send_event(struct watch *watch, const char *name, struct buffer *dat
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(256 * 1024);
 
     if (sse_write(&text, NULL, name, data->data, data->length) == 0)
-        http_respond_write(watch->call->request->exchange, text.data, text.length);
+        http_respond_write(file_request_of(watch->call)->request->exchange, text.data, text.length);
 }
 
 static void send_note(struct watch *watch, const struct protocol_note_view *note)
@@ -98,7 +98,7 @@ static bool take_notes(struct watch *watch)
 /* How the session or its sandbox ended, as far as it is known by now. */
 static void send_end(struct watch *watch)
 {
-    const struct request *request = watch->call->request;
+    const struct request *request = file_request_of(watch->call)->request;
     const struct session *session = map_get(&request->core->sessions_by_id, request->session_id);
     const struct end_reason *why = !session ? NULL
                                    : session_end_reason(session)->kind != END_NONE
@@ -119,7 +119,7 @@ static void send_end(struct watch *watch)
 static void on_notes(struct io_watch *pipe, unsigned events UNUSED)
 {
     struct watch *watch = container_of(pipe, struct watch, pipe);
-    struct http_exchange *exchange = watch->call->request->exchange;
+    struct http_exchange *exchange = file_request_of(watch->call)->request->exchange;
     void *place = buffer_reserve(&watch->bytes, PIECE);
     ssize_t count = place ? read(pipe->fd, place, PIECE) : 0;
 
@@ -141,25 +141,24 @@ static void on_notes(struct io_watch *pipe, unsigned events UNUSED)
 static void on_drain(struct http_exchange *exchange)
 {
     struct request *request = http_exchange_user(exchange);
-    struct file_call *call = request->state;
-    struct watch *watch = call->extra;
+    struct file_call *call = file_request_call(request);
+    struct watch *watch = file_request_of(call)->extra;
 
     io_watch_start(&watch->pipe, request->core->loop, watch->pipe.fd, IO_READ, on_notes);
 }
 
 static void on_opened(struct file_call *call)
 {
-    struct request *request = call->request;
+    struct request *request = file_request_of(call)->request;
     struct watch *watch = xnew(struct watch);
 
     watch->call = call;
     watch->bytes = BUFFER_INIT(4 * PIECE);
     watch->pipe.fd = call->operation.result.file.fd;
     event_answer_init(&watch->answer, request);
-    call->extra = watch;
-    call->release = release;
-    session_hold_end(&call->hold);
-    call->in_use = false;
+    file_request_of(call)->extra = watch;
+    file_request_of(call)->release = release;
+    file_call_release(call);
 
     http_respond_on_drain(request->exchange, on_drain);
     event_answer_start(&watch->answer);
@@ -175,7 +174,7 @@ static void start_watch(struct file_call *call)
     struct agent_file file = { .kind = FILE_WATCH, .user = "", .path = call->path };
     bool recursive = false;
 
-    (void)request_parameter_bool(call->request, "recursive", &recursive, NULL);
+    (void)request_parameter_bool(file_request_of(call)->request, "recursive", &recursive, NULL);
     if (recursive)
         file.flags = FILE_RECURSIVE;
     file_call_do(call, &file, on_opened);
@@ -191,7 +190,7 @@ static void get_watch(struct request *request)
         request_parameter_bool(request, "recursive", &recursive, &err) < 0)
         request_fail(request, &err);
     else
-        file_call_begin(request, path ? path : ".", NULL, start_watch);
+        file_request_begin(request, path ? path : ".", NULL, start_watch);
 }
 
 static const struct route_parameter parameters[] = {

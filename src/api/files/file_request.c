@@ -129,115 +129,49 @@ int file_range(const char *header, uint64_t size, uint64_t *out_start, uint64_t 
     return 1;
 }
 
-/* --- a call ---------------------------------------------------------------------------------- */
+/* --- a request ------------------------------------------------------------------------------- */
 
-static void on_abandoned(struct agent_request *operation UNUSED)
+static void on_gone(struct request *request)
 {
-}
-
-/* Nobody waits for the answer: the temporary file goes all the same. */
-static void abandon_upload(struct file_call *call)
-{
-    struct agent_file file = { .kind = FILE_COMMIT,
-                               .user = "",
-                               .path = call->path,
-                               .second = call->temporary,
-                               .flags = FILE_ABANDON };
-
-    if (!call->temporary || !call->in_use || !call->hold.agent)
-        return;
-    agent_file(call->hold.agent, &file, &call->operation, on_abandoned);
-    agent_cancel(&call->operation);
-}
-
-static void file_call_free(struct request *request)
-{
-    struct file_call *call = request->state;
+    struct file_request *files = request->state;
 
     request->on_gone = NULL;
-    agent_cancel(&call->operation);
-    listing_fini(&call->listing);
-    abandon_upload(call);
-    if (call->release)
-        call->release(call);
-    if (call->in_use)
-        session_hold_end(&call->hold);
-    fd_close(call->fd);
-    free(call->temporary);
-    free(call);
+    listing_fini(&files->listing);
+    if (files->release)
+        files->release(&files->call);
+    file_call_fini(&files->call);
+    fd_close(files->fd);
+    free(files);
 }
 
-static void on_ready(struct session_hold *hold)
+static void on_error(struct file_call *call, const struct error *err)
 {
-    struct file_call *call = container_of(hold, struct file_call, hold);
-
-    if (!hold->err.code && hold->agent) {
-        call->next(call);
-        return;
-    }
-    if (!hold->err.code)
-        error_named(&hold->err, ERR_BACKEND, "backend", "the sandbox cannot be reached");
-    request_fail(call->request, &hold->err);
+    request_fail(file_request_of(call)->request, err);
 }
 
-static void on_lost(struct session_hold *hold)
+/* An answer that is on its way is cut off. */
+static void on_lost(struct file_call *call, const struct error *err)
 {
-    struct file_call *call = container_of(hold, struct file_call, hold);
-    struct error err = { 0 };
-    char reason[END_TEXT_SIZE];
+    struct request *request = file_request_of(call)->request;
 
-    call->in_use = false;
-    if (http_exchange_status(call->request->exchange)) { /* an answer is on its way: it is cut */
-        http_exchange_abort(call->request->exchange);
-        return;
-    }
-    end_reason_text(&hold->lost, reason);
-    error_named(&err, ERR_BACKEND, "sandbox_lost", "the sandbox ended during the call: %s", reason);
-    err.retryable = true;
-    request_fail(call->request, &err);
-}
-
-void file_call_begin(struct request *request, const char *path, const char *second,
-                     file_call_fn *start)
-{
-    struct file_call *call = xnew(struct file_call);
-
-    call->request = request;
-    call->path = path;
-    call->second = second;
-    call->fd = -1;
-    call->next = start;
-    call->in_use = true;
-    request->state = call;
-    request->on_gone = file_call_free;
-    session_hold_begin(&call->hold, request->session, 0, on_ready, on_lost);
-}
-
-void file_call_fail(struct file_call *call, int number, const char *path)
-{
-    struct error err = { 0 };
-
-    file_error(&err, number, path);
-    request_fail(call->request, &err);
-}
-
-static void on_done(struct agent_request *operation)
-{
-    struct file_call *call = container_of(operation, struct file_call, operation);
-
-    if (!operation->err.code)
-        call->next(call);
-    else if (operation->sys_errno && call->on_failure &&
-             call->on_failure(call, operation->sys_errno))
-        return;
-    else if (operation->sys_errno)
-        file_call_fail(call, operation->sys_errno, call->path);
+    if (http_exchange_status(request->exchange))
+        http_exchange_abort(request->exchange);
     else
-        request_fail(call->request, &operation->err);
+        request_fail(request, err);
 }
 
-void file_call_do(struct file_call *call, const struct agent_file *file, file_call_fn *next)
+void file_request_begin(struct request *request, const char *path, const char *second,
+                        file_call_fn *start)
 {
-    call->next = next;
-    agent_file(call->hold.agent, file, &call->operation, on_done);
+    struct file_request *files = xnew(struct file_request);
+
+    files->request = request;
+    files->second = second;
+    files->fd = -1;
+    files->call.path = path;
+    files->call.on_error = on_error;
+    files->call.on_lost = on_lost;
+    request->state = files;
+    request->on_gone = on_gone;
+    file_call_begin(&files->call, request->session, start);
 }
