@@ -20,7 +20,7 @@ void api_fail(struct request *request, const struct error *err);
 
 /* --- who decides about money: approvals.c ----------------------------------------------------- */
 
-/* With authentication the roles approver and admin decide for everybody. Without, owners decide for
+/* With authentication the roles approver and admin decide for every owner. Without, owners decide for
  * themselves, and a caller without an owner, the operator of this host, for all. */
 bool api_is_approver(const struct request *request, const char *owner);
 int api_check_approver(const struct request *request, const char *owner, struct error *err);

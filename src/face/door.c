@@ -1,4 +1,4 @@
-/* The front door: from where a request comes, who makes it, and whether he may. */
+/* The front door: where a request comes from, who makes it, and whether they may. */
 
 #include "auth/auth.h"
 #include "base/alloc.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* --- from where: nobody who was sent here by a web page is trusted --------------------------- */
+/* --- from where: a request that a web page has caused is not trusted ------------------------- */
 
 static bool name_is(const char *name, const char *host, size_t length)
 {
@@ -92,7 +92,8 @@ static int check_fetch_site(const struct request *request, struct error *err)
 
 /* --- programs in sandboxes ------------------------------------------------------------------- */
 
-/* Programs of direct sandboxes use the host's loopback: whoever it is there must be known. */
+/* Programs of direct sandboxes use the loopback of the host: the user of such a connection must be
+ * known. */
 static int check_unknown_user(const struct request *request, const struct http_peer *peer,
                               struct error *err)
 {
@@ -265,7 +266,7 @@ static bool is_program(const struct request *request)
     return http_exchange_peer(request->exchange)->member[0] != '\0';
 }
 
-/* Programs have routes of their own, which nobody else sees. */
+/* Programs have routes of their own, which other callers do not see. */
 static bool is_wrong_side(const struct request *request)
 {
     return request->route && (request->route->access == ROUTE_PROGRAMS) != is_program(request);

@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * The faces of the daemon: what callers see, each a folder and a table.
+ * The faces of the daemon: what callers see, each a directory and a table.
  *
  *     face.h       struct face, and all of them behind one server
  *     route.h      a row of a face's routes

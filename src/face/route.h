@@ -27,7 +27,7 @@ enum route_session { ROUTE_NO_SESSION, ROUTE_LIVE_SESSION, ROUTE_ANY_SESSION };
 
 /* Who may use a route. */
 enum route_access {
-    ROUTE_CALLERS,  /* everybody who is known */
+    ROUTE_CALLERS,  /* every caller who is known */
     ROUTE_ANYBODY,  /* without credentials too; there is no owner then */
     ROUTE_ADMINS,   /* where there is authentication */
     ROUTE_PROGRAMS, /* programs in a sandbox, over its storage socket, and no other caller */
@@ -63,6 +63,6 @@ struct route {
     const struct route_parameter *parameters; /* as extras */
     const struct route_answer *answers;       /* ends with status 0 */
     enum route_access access;
-    bool approvers;  /* an approver finds everybody's sessions here */
+    bool approvers;  /* an approver finds the sessions of every owner here */
     bool any_origin; /* the URL itself is the permission: any web page may use it that has it */
 };

@@ -41,7 +41,7 @@ struct call {
     const char *notice;       /* about the session, before the result; NULL without */
     bool tells_session;       /* the client has to know its id to find it again */
 
-    char *token; /* owned: JSON; NULL when nobody wants progress */
+    char *token; /* owned: JSON; NULL when the client wants no progress */
     struct buffer output;
     uint64_t written; /* bytes so far */
     struct timer progress;

@@ -101,7 +101,7 @@ static struct session *find_own_session(const struct mcp *mcp, const char *owner
     return map_get(&mcp->parts.core->sessions_by_key, key);
 }
 
-/* What an earlier daemon's calls still run: nobody waits for its answer any more, and the next call
+/* Code that an earlier daemon was asked to run: its answer is not waited for any more, and the next call
  * would have to. */
 static void interrupt_lost_calls(struct session *session)
 {
@@ -180,66 +180,66 @@ void mcp_client_free(struct mcp_client *client)
 /* --- the end --------------------------------------------------------------------------------- */
 
 /* One session that goes with its client. */
-struct parting {
+struct session_ending {
     struct session_op op;
-    struct mcp_farewell *farewell;
+    struct mcp_ending *ending;
 };
 
-struct mcp_farewell {
+struct mcp_ending {
     struct list node;
     struct mcp *mcp; /* borrowed */
     mcp_done_fn *done;
     void *user;
     struct deferred deferred;
     size_t pending, count;
-    struct parting partings[];
+    struct session_ending sessions[];
 };
 
-static void farewell_free(struct mcp_farewell *farewell)
+static void ending_free(struct mcp_ending *ending)
 {
-    for (size_t i = 0; i < farewell->count; i++)
-        session_op_cancel(&farewell->partings[i].op);
-    loop_undefer(farewell->mcp->parts.loop, &farewell->deferred);
-    list_remove(&farewell->node);
-    free(farewell);
+    for (size_t i = 0; i < ending->count; i++)
+        session_op_cancel(&ending->sessions[i].op);
+    loop_undefer(ending->mcp->parts.loop, &ending->deferred);
+    list_remove(&ending->node);
+    free(ending);
 }
 
-void mcp_farewells_free(struct mcp *mcp)
+void mcp_endings_free(struct mcp *mcp)
 {
-    struct mcp_farewell *farewell, *following;
+    struct mcp_ending *ending, *following;
 
-    list_for_each_safe (farewell, following, &mcp->farewells, node)
-        farewell_free(farewell);
+    list_for_each_safe (ending, following, &mcp->endings, node)
+        ending_free(ending);
 }
 
-void mcp_farewell_forget(struct mcp_farewell *farewell)
+void mcp_ending_forget(struct mcp_ending *ending)
 {
-    if (farewell)
-        farewell->done = NULL;
+    if (ending)
+        ending->done = NULL;
 }
 
-static void finish(struct mcp_farewell *farewell)
+static void finish(struct mcp_ending *ending)
 {
-    mcp_done_fn *done = farewell->done;
-    void *user = farewell->user;
+    mcp_done_fn *done = ending->done;
+    void *user = ending->user;
 
-    farewell_free(farewell);
+    ending_free(ending);
     if (done)
         done(user);
 }
 
 static void on_finish(struct deferred *deferred)
 {
-    finish(container_of(deferred, struct mcp_farewell, deferred));
+    finish(container_of(deferred, struct mcp_ending, deferred));
 }
 
 /* One that takes too long is told as an error, and goes on without us. */
 static void on_ended(struct session_op *op)
 {
-    struct mcp_farewell *farewell = container_of(op, struct parting, op)->farewell;
+    struct mcp_ending *ending = container_of(op, struct session_ending, op)->ending;
 
-    if (--farewell->pending == 0)
-        finish(farewell);
+    if (--ending->pending == 0)
+        finish(ending);
 }
 
 /* A daemon that stops leaves them to the next one, to which the client may come back. */
@@ -255,46 +255,46 @@ static size_t count_sessions(const struct mcp_client *client, const struct sessi
     return count;
 }
 
-static struct mcp_farewell *end_sessions(const struct mcp_client *client)
+static struct mcp_ending *end_sessions(const struct mcp_client *client)
 {
     struct core *core = client->mcp->parts.core;
     scoped(free) char *label = xasprintf(MCP_LABEL "=%s", client->id);
     scoped(session_filter_fini) struct session_filter filter = { .owner = client->identity.owner,
                                                                  .states = ~(1u << SESSION_ENDED) };
-    struct mcp_farewell *farewell;
+    struct mcp_ending *ending;
     struct session *session, *following;
     size_t count;
 
     (void)session_filter_add_label(&filter, label);
     count = count_sessions(client, &filter);
-    farewell = xcalloc(1, sizeof(struct mcp_farewell) + count * sizeof(struct parting));
-    farewell->mcp = client->mcp;
-    farewell->count = farewell->pending = count;
+    ending = xcalloc(1, sizeof(struct mcp_ending) + count * sizeof(struct session_ending));
+    ending->mcp = client->mcp;
+    ending->count = ending->pending = count;
     following = count ? session_filter_next(&filter, core, NULL) : NULL;
     for (size_t at = 0; at < count; at++) {
         session = following;
         following = session_filter_next(&filter, core, session);
-        farewell->partings[at].farewell = farewell;
-        session_end(session, END_DELETED, MCP_END_DETAIL, &farewell->partings[at].op, on_ended);
+        ending->sessions[at].ending = ending;
+        session_end(session, END_DELETED, MCP_END_DETAIL, &ending->sessions[at].op, on_ended);
     }
-    return farewell;
+    return ending;
 }
 
-struct mcp_farewell *mcp_client_end(struct mcp_client *client, mcp_done_fn *done, void *user)
+struct mcp_ending *mcp_client_end(struct mcp_client *client, mcp_done_fn *done, void *user)
 {
     struct mcp *mcp = client->mcp;
     struct mcp_request *request, *following;
-    struct mcp_farewell *farewell;
+    struct mcp_ending *ending;
 
     log_info("mcp client disconnected", kv("client", client->id));
     list_for_each_safe (request, following, &client->requests, node)
         mcp_request_drop(request);
-    farewell = end_sessions(client);
-    farewell->done = done;
-    farewell->user = user;
-    list_append(&mcp->farewells, &farewell->node);
-    if (farewell->count == 0)
-        loop_defer(mcp->parts.loop, &farewell->deferred, on_finish);
+    ending = end_sessions(client);
+    ending->done = done;
+    ending->user = user;
+    list_append(&mcp->endings, &ending->node);
+    if (ending->count == 0)
+        loop_defer(mcp->parts.loop, &ending->deferred, on_finish);
     mcp_client_free(client);
-    return farewell;
+    return ending;
 }

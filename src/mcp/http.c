@@ -257,39 +257,39 @@ struct mcp_exchange *mcp_get(struct mcp *mcp, const struct caller_identity *call
     return NULL;
 }
 
-struct goodbye {
+struct deletion {
     struct mcp_exchange exchange;
     struct mcp *mcp;
-    struct mcp_farewell *farewell;
+    struct mcp_ending *ending;
 };
 
-static void on_goodbye_gone(struct mcp_exchange *exchange)
+static void on_deletion_gone(struct mcp_exchange *exchange)
 {
-    struct goodbye *goodbye = container_of(exchange, struct goodbye, exchange);
+    struct deletion *deletion = container_of(exchange, struct deletion, exchange);
 
-    mcp_farewell_forget(goodbye->farewell);
-    free(goodbye);
+    mcp_ending_forget(deletion->ending);
+    free(deletion);
 }
 
 static void on_client_ended(void *user)
 {
-    struct goodbye *goodbye = user;
+    struct deletion *deletion = user;
 
-    goodbye->farewell = NULL;
-    mcp_respond(goodbye->mcp, goodbye->exchange.http, 204, NULL, 0);
+    deletion->ending = NULL;
+    mcp_respond(deletion->mcp, deletion->exchange.http, 204, NULL, 0);
 }
 
 struct mcp_exchange *mcp_delete(struct mcp *mcp, const struct caller_identity *caller,
                                 struct http_exchange *http)
 {
     struct mcp_client *client = find_client(mcp, caller, http);
-    struct goodbye *goodbye;
+    struct deletion *deletion;
 
     if (!client)
         return NULL;
-    goodbye = xnew(struct goodbye);
-    goodbye->exchange = (struct mcp_exchange){ .http = http, .on_gone = on_goodbye_gone };
-    goodbye->mcp = mcp;
-    goodbye->farewell = mcp_client_end(client, on_client_ended, goodbye);
-    return &goodbye->exchange;
+    deletion = xnew(struct deletion);
+    deletion->exchange = (struct mcp_exchange){ .http = http, .on_gone = on_deletion_gone };
+    deletion->mcp = mcp;
+    deletion->ending = mcp_client_end(client, on_client_ended, deletion);
+    return &deletion->exchange;
 }

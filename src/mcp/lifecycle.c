@@ -10,7 +10,8 @@ static const char *const versions[] = { "2025-11-25", "2025-06-18", "2025-03-26"
 static const char instructions[] =
     "Runs code and commands in a sandbox. All calls of this connection share one session: files "
     "and installed packages stay from call to call, until it is idle for too long. Give session_id "
-    "or key only to work in another session. Files that a tool makes are told as resource links.";
+    "or key only to work in another session. Files that a tool makes are reported as resource "
+    "links.";
 
 const char *mcp_version_find(const char *version)
 {

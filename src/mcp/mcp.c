@@ -61,9 +61,9 @@ struct mcp *mcp_new(const struct mcp_parts *parts)
 
     mcp->parts = *parts;
     list_init(&mcp->recent);
-    list_init(&mcp->strays);
+    list_init(&mcp->unbound);
     list_init(&mcp->places);
-    list_init(&mcp->farewells);
+    list_init(&mcp->endings);
     timer_init(&mcp->grace, parts->loop, on_grace_over);
     timer_arm_in(&mcp->grace, SCOPE_GRACE_US);
     return mcp;
@@ -88,9 +88,9 @@ void mcp_free(struct mcp *mcp)
         drop_all(&client->requests);
         mcp_client_free(client);
     }
-    drop_all(&mcp->strays);
+    drop_all(&mcp->unbound);
     mcp_places_free(mcp);
-    mcp_farewells_free(mcp);
+    mcp_endings_free(mcp);
     map_fini(&mcp->clients);
     free(mcp);
 }

@@ -13,11 +13,11 @@
 struct pipe {
     struct mcp_channel channel;
     struct mcp_exchange exchange;
-    struct mcp *mcp;               /* borrowed */
-    struct mcp_client *client;     /* NULL when it has ended */
-    struct mcp_farewell *farewell; /* until everything of the client is gone */
-    struct buffer line;            /* the beginning of a message */
-    bool is_skipping;              /* the rest of a line that is too long */
+    struct mcp *mcp;           /* borrowed */
+    struct mcp_client *client; /* NULL when it has ended */
+    struct mcp_ending *ending; /* until everything of the client is gone */
+    struct buffer line;        /* the beginning of a message */
+    bool is_skipping;          /* the rest of a line that is too long */
 };
 
 /* --- out ------------------------------------------------------------------------------------- */
@@ -148,7 +148,7 @@ static void on_everything_gone(void *user)
 {
     struct pipe *pipe = user;
 
-    pipe->farewell = NULL;
+    pipe->ending = NULL;
     http_respond_end(pipe->exchange.http);
 }
 
@@ -157,7 +157,7 @@ static void end_client(struct pipe *pipe)
     struct mcp_client *client = steal_ptr(&pipe->client);
 
     if (client)
-        pipe->farewell = mcp_client_end(client, on_everything_gone, pipe);
+        pipe->ending = mcp_client_end(client, on_everything_gone, pipe);
 }
 
 static void on_data(struct mcp_exchange *exchange, const uint8_t *data, size_t length)
@@ -184,7 +184,7 @@ static void on_gone(struct mcp_exchange *exchange)
     struct pipe *pipe = container_of(exchange, struct pipe, exchange);
 
     end_client(pipe);
-    mcp_farewell_forget(pipe->farewell);
+    mcp_ending_forget(pipe->ending);
     buffer_fini(&pipe->line);
     free(pipe);
 }

@@ -11,7 +11,7 @@ static bool client_is_gone(const struct mcp_place *place)
     return !*place->client_id || !map_get(&place->mcp->clients, place->client_id);
 }
 
-/* A session that nobody is going to know, or that should have gone with its client. */
+/* Ends a session that no client is going to know, or that should have ended with its client. */
 static void end_if_unwanted(const struct mcp_place *place)
 {
     bool is_bound = place->is_own || mcp_client_is_leased(place->client_id);

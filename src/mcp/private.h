@@ -49,12 +49,12 @@ struct mcp_request;
 
 struct mcp {
     struct mcp_parts parts;
-    struct map clients;    /* by id; struct mcp_client */
-    struct list recent;    /* the same, least recently used first */
-    struct list strays;    /* struct mcp_request of nobody: stateless ones */
-    struct list places;    /* struct mcp_place: sessions being opened */
-    struct timer grace;    /* for what clients on pipes left behind in an earlier daemon */
-    struct list farewells; /* struct mcp_farewell */
+    struct map clients;  /* by id; struct mcp_client */
+    struct list recent;  /* the same, least recently used first */
+    struct list unbound; /* struct mcp_request without a client: stateless ones */
+    struct list places;  /* struct mcp_place: sessions being opened */
+    struct timer grace;  /* for what clients on pipes left behind in an earlier daemon */
+    struct list endings; /* struct mcp_ending */
 };
 
 /* --- who ------------------------------------------------------------------------------------- */
@@ -135,10 +135,11 @@ void mcp_client_touch(struct mcp_client *client);
 /* Ends it with everything it has: requests, streams, its session, and all it made when it is on a
  * pipe. `done` comes from the loop when all that is gone, unless it is NULL. */
 typedef void mcp_done_fn(void *user);
-struct mcp_farewell;
-struct mcp_farewell *mcp_client_end(struct mcp_client *client, mcp_done_fn *done, void *user);
-void mcp_farewells_free(struct mcp *mcp);
-void mcp_farewell_forget(struct mcp_farewell *farewell); /* nobody waits any more; NULL is fine */
+struct mcp_ending;
+struct mcp_ending *mcp_client_end(struct mcp_client *client, mcp_done_fn *done, void *user);
+void mcp_endings_free(struct mcp *mcp);
+void mcp_ending_forget(
+    struct mcp_ending *ending); /* its end is not waited for any more; NULL is fine */
 
 /* Only the memory. */
 void mcp_client_free(struct mcp_client *client);
@@ -170,7 +171,7 @@ struct mcp_request {
     bool is_stateless;   /* from 2026-07-28 on */
     char *id;            /* owned: JSON */
     json_t *params;      /* owned; an object, or NULL */
-    struct list node;    /* of the client, or among the strays */
+    struct list node;    /* of the client, or among the unbound */
 
     /* What its method has under way; NULL without. */
     void *work;
@@ -257,7 +258,7 @@ struct mcp_place {
     struct list node;
     struct mcp *mcp; /* borrowed */
     struct session_op op;
-    mcp_place_fn *done;      /* NULL: nobody waits any more */
+    mcp_place_fn *done;      /* NULL: the result is not waited for any more */
     void *user;              /* of who waits */
     char client_id[ID_SIZE]; /* "" for one that stands alone */
     bool is_own;             /* the client's own session: it goes with it */
@@ -270,7 +271,8 @@ struct mcp_place {
 struct mcp_place *mcp_place_open(const struct mcp_request *request, const char *key,
                                  mcp_place_fn *done, void *user);
 
-/* The waiter goes; a session that is made all the same, and nobody will know, goes too. */
+/* The result is not waited for any more; a session that is made all the same is ended, because no
+ * client would know of it. */
 void mcp_place_abandon(struct mcp_place *place);
 void mcp_places_free(struct mcp *mcp);
 

@@ -213,7 +213,7 @@ void mcp_request_start(const struct mcp_source *source, const struct jsonrpc_mes
     struct error err = { 0 };
     int code = find_objection(source, message, method, &err);
 
-    list_append(source->client ? &source->client->requests : &source->mcp->strays, &request->node);
+    list_append(source->client ? &source->client->requests : &source->mcp->unbound, &request->node);
     if (source->channel->ops->begin)
         source->channel->ops->begin(source->channel, request);
     if (code)

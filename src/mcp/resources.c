@@ -1,6 +1,6 @@
 /*
  * Files of a session as resources: sandglass://SESSION/PATH, where PATH is relative to the working
- * folder, or absolute and begins with another slash. The list has what tools have told of; any file
+ * directory, or absolute and begins with another slash. The list has what tools have told of; any file
  * can be read by its address.
  */
 

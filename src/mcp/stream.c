@@ -17,7 +17,7 @@
 
 enum {
     PATIENCE_US = 500 * 1000,   /* until an answer becomes a stream */
-    KEPT_US = 60 * 1000 * 1000, /* an ended one that nobody has asked for again */
+    KEPT_US = 60 * 1000 * 1000, /* an ended one that was not asked for again */
     KEPT_STREAMS = 32,
     EVENT_ID_SIZE = 48,
 };
@@ -41,7 +41,7 @@ struct mcp_stream {
     struct list node;          /* client->streams */
     struct mcp_stream_options options;
     struct mcp_request *request;   /* borrowed; NULL when it has ended */
-    struct attachment *attachment; /* NULL while nobody is connected */
+    struct attachment *attachment; /* NULL while no client is connected */
     uint64_t number, last_event;
     struct list events; /* struct kept_event */
     struct timer timer; /* patience, then heartbeats, then the time that it is kept */
@@ -102,7 +102,7 @@ static void event_drop(struct mcp_stream *stream, struct kept_event *event)
     free(event);
 }
 
-/* The oldest go first, whoever's they are. */
+/* The oldest go first, of all clients. */
 static void make_room(struct mcp_client *client)
 {
     struct mcp_stream *stream;
@@ -181,7 +181,7 @@ static void on_timer(struct timer *timer)
     timer_arm_in(timer, MCP_HEARTBEAT_US);
 }
 
-/* Whoever comes back finds the rest; where nobody can, it is over. */
+/* A client that comes back finds the rest; where none can, the stream is over. */
 static void on_detached(struct mcp_stream *stream)
 {
     bool may_come_back = stream->client && stream->is_events && !stream->is_own;

@@ -64,7 +64,7 @@ static void on_answer(struct store_query *query)
         timer_arm_at(&ended->timer, ended->began_us + NOT_FOUND_US);
 }
 
-/* What cannot be the name of a session is nobody's: the store need not be asked. */
+/* The store need not be asked for what cannot be the name of a session. */
 static bool may_be_a_session(const char *reference)
 {
     return str_starts_with(reference, "key:") ? reference[4] != '\0'

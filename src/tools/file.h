@@ -24,7 +24,7 @@ const char *tool_mime(const void *bytes, size_t length, const char *path);
 /* The MIME type when a model can look at it as an image; NULL otherwise. */
 const char *tool_image_mime(const void *bytes, size_t length);
 
-/* Bytes that nobody can read as text. */
+/* Bytes that cannot be read as text. */
 bool tool_is_binary(const void *bytes, size_t length);
 
 struct tool_memory *tool_call_memory(const struct tool_call *call);

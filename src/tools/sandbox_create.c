@@ -86,7 +86,7 @@ static void wait_until_ready(struct tool_call *call)
     session_hold_begin(&call->hold, session, 0, on_ready, on_lost);
 }
 
-/* --- somebody decides ------------------------------------------------------------------------ */
+/* --- an approver decides --------------------------------------------------------------------- */
 
 static void put_approval(struct tool_call *call, const struct approval *approval)
 {

@@ -9,7 +9,7 @@
 
 enum { PENDING_MAXIMUM = 1024 * 1024 };
 
-/* Where the sandbox may write and nobody looks: without a namespace /tmp is the host's. */
+/* Where the sandbox may write and users do not look: without a namespace /tmp is the host's. */
 static char *make_path(const struct sandbox *sandbox, const char *name)
 {
     const struct protocol_hello *hello = agent_hello(sandbox_agent(sandbox));

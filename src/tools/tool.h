@@ -4,7 +4,7 @@
  * What a model can do with a sandbox: a closed table of tools, for routes and for the MCP server.
  *
  * A tool is a row: its name, a description written for a model, its arguments (which give both the
- * JSON schema and the checks) and how it starts. A call is embedded by whoever makes it and answers
+ * JSON schema and the checks) and how it starts. A call is embedded by its caller and answers
  * once, from the loop, with a result that is meant to be read by the model: what happened, and what
  * to do next. That something went wrong inside the sandbox is a result too, with is_error.
  *
@@ -70,7 +70,7 @@ const struct tool *tool_at(size_t place);
 const struct tool *tool_find(const char *name); /* NULL for an unknown one */
 
 /* The JSON schema of its arguments, an object that is closed. `more` are arguments that are not the
- * tool's but of whoever passes its calls on, as a table like the tool's own; NULL without. */
+ * tool's but of a face that passes its calls on, as a table like the tool's own; NULL without. */
 void tool_write_schema(const struct tool *tool, const struct tool_argument *more,
                        struct json_writer *json, const char *key);
 
@@ -115,8 +115,8 @@ struct tool_result {
 struct tool_request {
     const struct tool *tool;
     json_t *arguments;        /* object, or NULL */
-    const char *owner;        /* "" for nobody */
-    const char *on_behalf_of; /* "" for nobody */
+    const char *owner;        /* "" without one */
+    const char *on_behalf_of; /* "" without one */
     bool any_owner;           /* an administrator */
     const char *session;      /* id; NULL only for tools that do not need one */
     const char *client;       /* whose shell it is: other clients have others; NULL is one too */
@@ -131,7 +131,7 @@ struct tool_work;
 /* Embedded by the caller. */
 struct tool_call {
     /* set before tool_call_start() */
-    tool_progress_fn *on_progress; /* what a command has just written; NULL: nobody wants it */
+    tool_progress_fn *on_progress; /* what a command has just written; NULL: not wanted */
     tool_done_fn *on_done;         /* once, from the loop, never inside a call of ours */
     void *user;
 
@@ -153,7 +153,7 @@ struct tool_call {
     struct buffer text;
 };
 
-/* A wrong request is a result with is_error as well: whoever wants to tell it apart asks
+/* A wrong request is a result with is_error as well: a caller that wants to tell it apart asks
  * tool_check() first. */
 void tool_call_start(struct tools *tools, struct tool_call *call,
                      const struct tool_request *request);

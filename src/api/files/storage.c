@@ -229,7 +229,7 @@ static void post_url(struct request *request)
                   now_wall_s(request) + wish.valid_ms / 1000);
 }
 
-/* --- everybody with a URL -------------------------------------------------------------------- */
+/* --- every caller with a URL ----------------------------------------------------------------- */
 
 static void get_shared(struct request *request)
 {

@@ -34,7 +34,7 @@ static bool may_see(const struct request *request, const struct approval *approv
     return str_equal(request->owner, approval->owner) || api_is_approver(request, approval->owner);
 }
 
-/* One that is somebody else's is not there. */
+/* An approval of another owner is answered as an unknown one. */
 static struct approval *find(struct request *request)
 {
     const char *id = request_path(request, "approval");

@@ -43,7 +43,7 @@ static int read_state(const struct request *request, struct session_filter *filt
     return 0;
 }
 
-/* Whose sessions are asked for; NULL for everybody's. An administrator means their own, too, unless
+/* Whose sessions are asked for; NULL for those of every owner. An administrator means their own, too, unless
  * the request says otherwise. */
 static const char *wanted_owner(const struct request *request)
 {
