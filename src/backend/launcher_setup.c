@@ -10,9 +10,8 @@
 
 enum { SETUP_TIMEOUT_MS = 20000 };
 
-/* Nothing else can be done meanwhile. What the launcher says beside it is for a log. */
-static int exchange(int socket, enum launch_type type, void *message, size_t length, int fd,
-                    struct launch_reply *out_reply, struct error *err)
+int launcher_exchange(int socket, enum launch_type type, void *message, size_t length, int fd,
+                      struct launch_reply *out_reply, struct error *err)
 {
     struct pollfd watch = { .fd = socket, .events = POLLIN };
     struct launch_header *header = message;
@@ -44,7 +43,7 @@ static int send_template(int socket, const char *path, struct error *err)
 
     if (fd < 0)
         return error_sys(err, "sandbox.template: open %s", path);
-    return exchange(socket, LAUNCH_TEMPLATE, &message, sizeof(message), fd, &reply, err);
+    return launcher_exchange(socket, LAUNCH_TEMPLATE, &message, sizeof(message), fd, &reply, err);
 }
 
 static int send_mount(int socket, const struct config_mount *mount, struct error *err)
@@ -59,7 +58,7 @@ static int send_mount(int socket, const struct config_mount *mount, struct error
     if (strlen(mount->path) >= sizeof(message.path) || !launch_path_is_valid(message.path))
         return error_set(err, ERR_INVALID, "sandbox.mounts: \"%s\" is not a valid mount point",
                          mount->path);
-    return exchange(socket, LAUNCH_MOUNT, &message, sizeof(message), fd, &reply, err);
+    return launcher_exchange(socket, LAUNCH_MOUNT, &message, sizeof(message), fd, &reply, err);
 }
 
 /* What the operator gives to all sandboxes; only native ones can have it. */
@@ -91,12 +90,12 @@ int launcher_set_up(int socket, const struct launcher_options *options,
     if (filter < 0)
         return -1;
     launcher_process_describe(options, &setup);
-    if (exchange(socket, LAUNCH_SETUP, &setup, sizeof(setup), filter, &reply, err) < 0)
+    if (launcher_exchange(socket, LAUNCH_SETUP, &setup, sizeof(setup), filter, &reply, err) < 0)
         return -1;
     host = reply.body.host;
     host.missing[sizeof(host.missing) - 1] = '\0';
     if (send_configured(socket, options->config, host.features, err) < 0 ||
-        exchange(socket, LAUNCH_SEAL, &seal, sizeof(seal), -1, &reply, err) < 0)
+        launcher_exchange(socket, LAUNCH_SEAL, &seal, sizeof(seal), -1, &reply, err) < 0)
         return -1;
     *out_host = host;
     return 0;

@@ -4,6 +4,7 @@
 #include "launcher/launcher.h"
 #include "launcher/power.h"
 #include "launcher/probe.h"
+#include "launcher/remove_tree.h"
 #include "launcher/sys.h"
 #include "launcher/walls/clone_ns.h"
 #include "launcher/walls/landlock.h"
@@ -257,9 +258,11 @@ int launcher_setup(struct launcher *self, const struct launch_setup *setup, int 
     open_spares(self);
     open_teardown(self);
     start_network(self);
-    trash_start(&self->trash);
     self->ready = true;
-    destroys_resume(&self->destroys);
+    if (!(setup->flags & LAUNCH_SETUP_ONLY_DESTROY)) {
+        trash_start(&self->trash);
+        destroys_resume(&self->destroys);
+    }
     describe_host(self, &missing, out_host);
     return 0;
 }
@@ -282,6 +285,8 @@ void launcher_close(struct launcher *self)
         return;
     destroys_close(&self->destroys);
     spares_close(&self->spares);
+    if (context->setup.flags & LAUNCH_SETUP_ONLY_DESTROY)
+        (void)remove_content(context->state.trash);
     teardown_process_stop(&self->teardown);
     network_close(&self->walls.network);
     skeletons_sweep(context, self->walls.host.state);

@@ -67,6 +67,7 @@ struct launch_header {
 enum launch_setup_flags {
     LAUNCH_SETUP_NATIVE = 1 << 0, /* prepare the namespaces that native sandboxes grow from */
     LAUNCH_SETUP_ALLOW_PRIVATE = 1 << 1, /* network open reaches private addresses */
+    LAUNCH_SETUP_ONLY_DESTROY = 1 << 2,  /* touch nothing but what is to be destroyed; for sweep */
 };
 
 struct launch_setup {

@@ -7,7 +7,6 @@
 #include "config/config.h"
 #include "wire/json.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,12 +83,13 @@ bool sweep_has_seen(const struct sweep *sweep, const char *id)
            memmem(sweep->seen.data, sweep->seen.length, line, strlen(line)) != NULL;
 }
 
-void sweep_report_result(struct sweep *sweep, const struct sweep_item *item, int result)
+void sweep_report_result(struct sweep *sweep, const struct sweep_item *item, int result,
+                         const struct error *err)
 {
     if (result == 0)
         sweep_report(sweep, item, SWEEP_REMOVED, NULL);
     else
-        sweep_report(sweep, item, SWEEP_FAILED, strerror(errno));
+        sweep_report(sweep, item, SWEEP_FAILED, err->message);
 }
 
 bool sweep_may_remove(struct sweep *sweep, const struct sweep_item *item, int64_t age_s)
@@ -114,7 +114,7 @@ static void sweep_all(struct sweep *sweep, const struct config *config)
     sweep_state(sweep, config->state_dir);
     sweep_leased(sweep);
     sweep_private(sweep, str_is_empty(temporary) ? "/tmp" : temporary);
-    sweep_groups(sweep);
+    sweep_cgroups(sweep);
 }
 
 static void sweep_named(struct sweep *sweep, const struct text_list *states)
@@ -122,7 +122,7 @@ static void sweep_named(struct sweep *sweep, const struct text_list *states)
     for (size_t i = 0; i < states->count; i++)
         sweep_named_state(sweep, states->items[i]);
     if (sweep->instances.count)
-        sweep_groups(sweep);
+        sweep_cgroups(sweep);
 }
 
 static void scoped_sweep_fini(struct sweep *sweep)

@@ -6,9 +6,12 @@
  *
  * Only what carries our mark is ever touched, and only a mark that nobody but the user who sweeps
  * can have written: a daemon that has been taken over must not choose what root kills. Sandboxes
- * with their mark file in a state directory whose lock is free, control groups
+ * with their mark file in a state directory whose lock is free, cgroups
  * `sandglass.<instance>/sbx_…` of an instance without a living launcher, and temporary directories
  * of private daemons that are gone.
+ *
+ * Killing and removing is the launcher's work here as elsewhere (backend/launcher_sweep.h): what is here
+ * finds what is left, decides and reports.
  */
 
 #include "cli/cli.h"
@@ -44,8 +47,9 @@ void sweep_report(struct sweep *sweep, const struct sweep_item *item, enum sweep
 
 bool sweep_has_seen(const struct sweep *sweep, const char *id);
 
-/* Removed, or failed with errno. */
-void sweep_report_result(struct sweep *sweep, const struct sweep_item *item, int result);
+/* Removed, or failed with this error. */
+void sweep_report_result(struct sweep *sweep, const struct sweep_item *item, int result,
+                         const struct error *err);
 
 /* --- state directories ---------------------------------------------------------------------- */
 
@@ -58,37 +62,21 @@ void sweep_named_state(struct sweep *sweep, const char *path);
 /* Directories of private daemons in `base`, and what is in them. */
 void sweep_private(struct sweep *sweep, const char *base);
 
-/* State directories that have leased user ids on this host, for sweep_state(). */
+/* State directories that own blocks of user ids on this host, for sweep_state(). */
 void sweep_leased(struct sweep *sweep);
 
-/* --- control groups ------------------------------------------------------------------------- */
+/* Removes a directory and everything below it; never follows a link or leaves the file system. */
+int sweep_remove_tree(int parent, const char *name);
 
-/* Groups of instances that nobody serves any more and whose state directory is not known. */
-void sweep_groups(struct sweep *sweep);
+/* --- cgroups -------------------------------------------------------------------------------- */
 
-/* Kills what is in the groups of one sandbox, frozen or not, and removes them. 0 when nothing is
- * left. */
-int groups_remove(const char *instance, const char *id);
-
-/* The folder of an instance, when nothing is in it and nobody serves it. */
-void groups_remove_folder(const char *instance);
+/* Cgroups of instances without a living launcher whose state directory is not known. */
+void sweep_cgroups(struct sweep *sweep);
 
 /* --- processes ------------------------------------------------------------------------------ */
 
-enum process_kind {
-    PROCESS_GONE,     /* no such process, or another has its number */
-    PROCESS_SANDBOX,  /* init of this sandbox */
-    PROCESS_STRANGER, /* it started then, and is no sandbox of ours */
-};
-
-/* What the process of a mark is. */
-enum process_kind process_kind_of(pid_t pid, uint64_t start_time);
-
-/* Kills a process, which is certainly the sandbox that started then, and everything below it. */
-int process_remove(pid_t pid, uint64_t start_time);
-
-/* 0 when there is no such process. */
-uint64_t process_start_time(pid_t pid);
+/* Whether a process started then and is no sandbox of ours: a mark from before a reboot may name any. */
+bool process_is_stranger(pid_t pid, uint64_t start_time);
 
 /* Calls `visit` for each process until it returns false. */
 void processes_each(bool (*visit)(void *user, pid_t pid), void *user);

@@ -1,3 +1,4 @@
+#include "backend/launcher_sweep.h"
 #include "base/alloc.h"
 #include "base/id.h"
 #include "base/scoped.h"
@@ -23,7 +24,6 @@
 
 enum { TREE_DEPTH = 256 };
 
-/* Never follows a link and never leaves the file system. */
 static int remove_tree(int parent, const char *name, dev_t device, int depth)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -49,7 +49,7 @@ static int remove_tree(int parent, const char *name, dev_t device, int depth)
     return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-static int remove_below(int parent, const char *name)
+int sweep_remove_tree(int parent, const char *name)
 {
     struct stat status;
 
@@ -59,9 +59,6 @@ static int remove_below(int parent, const char *name)
 }
 
 /* --- one sandbox ----------------------------------------------------------------------------- */
-
-/* What is behind it differs between versions. */
-enum { MARK_LEAST = offsetof(struct mark, slot) };
 
 /* Nobody else can have made it, or put another in its place. */
 static bool is_own(int fd, mode_t type)
@@ -82,38 +79,39 @@ static bool read_mark(int sandboxes, const char *id, struct mark *out_mark)
 
     *out_mark = (struct mark){ 0 };
     return fd >= 0 && is_own(dir, S_IFDIR) && is_own(fd, S_IFREG) &&
-           read(fd, out_mark, sizeof(*out_mark)) >= MARK_LEAST && out_mark->magic == MARK_MAGIC &&
-           out_mark->version <= MARK_VERSION &&
+           read(fd, out_mark, sizeof(*out_mark)) == sizeof(*out_mark) &&
+           out_mark->magic == MARK_MAGIC && out_mark->version == MARK_VERSION &&
            memchr(out_mark->instance, '\0', sizeof(out_mark->instance)) &&
            strncmp(out_mark->id, id, sizeof(out_mark->id)) == 0;
 }
 
-/* The folder goes last: as long as it is there, the sandbox is found again. */
-static int remove_sandbox(int sandboxes, const struct mark *mark)
+/* Marks in one directory may be of several instances: its name is a setting. */
+static int remove_sandbox(struct launcher_sweep *launcher, const char *state,
+                          const struct mark *mark, struct error *err)
 {
-    if (groups_remove(mark->instance, mark->id) < 0)
+    if (launcher->socket >= 0 && !str_equal(launcher->instance, mark->instance))
+        launcher_sweep_stop(launcher);
+    if (launcher->socket < 0 && launcher_sweep_start(launcher, state, mark->instance, err) < 0)
         return -1;
-    if (mark->pid > 0 && process_remove(mark->pid, mark->start_time) < 0)
-        return -1;
-    return remove_below(sandboxes, mark->id);
+    return launcher_sweep_destroy(launcher, mark->id, err);
 }
 
-/* Leaves its mark, also when it stays. */
-static void sweep_sandbox(struct sweep *sweep, const char *state, int sandboxes, const char *id,
-                          int64_t age_s, struct mark *out_mark)
+static void sweep_sandbox(struct sweep *sweep, struct launcher_sweep *launcher, const char *state,
+                          int sandboxes, const char *id, int64_t age_s)
 {
     struct sweep_item item = { "sandbox", id, "", state };
+    struct error err = { 0 };
+    struct mark mark;
 
-    if (!read_mark(sandboxes, id, out_mark)) {
+    if (!read_mark(sandboxes, id, &mark)) {
         sweep_report(sweep, &item, SWEEP_SKIPPED, "it has no mark of ours");
         return;
     }
-    item.instance = out_mark->instance;
-    if (out_mark->pid > 0 &&
-        process_kind_of(out_mark->pid, out_mark->start_time) == PROCESS_STRANGER)
+    item.instance = mark.instance;
+    if (process_is_stranger(mark.pid, mark.start_time))
         sweep_report(sweep, &item, SWEEP_SKIPPED, "the process that its mark names is no sandbox");
     else if (sweep_may_remove(sweep, &item, age_s))
-        sweep_report_result(sweep, &item, remove_sandbox(sandboxes, out_mark));
+        sweep_report_result(sweep, &item, remove_sandbox(launcher, state, &mark, &err), &err);
 }
 
 /* --- one state directory --------------------------------------------------------------------- */
@@ -143,20 +141,19 @@ static void sweep_sandboxes(struct sweep *sweep, const char *path, int sandboxes
 {
     int copy = openat(sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = copy < 0 ? NULL : fdopendir(copy);
-    struct mark mark = { 0 };
+    struct launcher_sweep launcher = LAUNCHER_SWEEP_INIT;
     struct dirent *entry;
 
     while (stream && (entry = readdir(stream))) {
         if (id_is_valid(entry->d_name, ID_SANDBOX))
-            sweep_sandbox(sweep, path, sandboxes, entry->d_name, age_s, &mark);
+            sweep_sandbox(sweep, &launcher, path, sandboxes, entry->d_name, age_s);
     }
     if (stream)
         closedir(stream);
-    if (*mark.instance && !sweep->dry_run)
-        groups_remove_folder(mark.instance);
+    launcher_sweep_stop(&launcher);
 }
 
-/* Its sandboxes belong to somebody who lives: their groups are nothing to look at. */
+/* The sandboxes of a living daemon: their cgroups are not to be looked at. */
 static void note_sandboxes(struct sweep *sweep, int sandboxes)
 {
     int copy = openat(sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -255,6 +252,16 @@ static bool has_sandboxes(int state)
     return fd >= 0 && fstat(fd, &status) == 0 && status.st_nlink > 2;
 }
 
+static void remove_directory(struct sweep *sweep, const struct sweep_item *item, int base)
+{
+    struct error err = { 0 };
+    int result = sweep_remove_tree(base, item->id);
+
+    if (result < 0)
+        error_sys(&err, "remove it");
+    sweep_report_result(sweep, item, result, &err);
+}
+
 static void sweep_directory(struct sweep *sweep, const char *base, int base_fd, const char *name)
 {
     scoped(free) char *path = path_join(base, name);
@@ -278,7 +285,7 @@ static void sweep_directory(struct sweep *sweep, const char *base, int base_fd, 
     if (has_sandboxes(state) && !sweep->dry_run)
         sweep_report(sweep, &item, SWEEP_SKIPPED, "there are sandboxes in it");
     else if (sweep_may_remove(sweep, &item, age_s))
-        sweep_report_result(sweep, &item, remove_below(base_fd, name));
+        remove_directory(sweep, &item, base_fd);
 }
 
 void sweep_named_state(struct sweep *sweep, const char *path)
@@ -315,7 +322,7 @@ void sweep_private(struct sweep *sweep, const char *base)
         closedir(stream);
 }
 
-/* --- leases ---------------------------------------------------------------------------------- */
+/* --- owners of user ids ---------------------------------------------------------------------- */
 
 void sweep_leased(struct sweep *sweep)
 {

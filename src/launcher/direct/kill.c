@@ -228,9 +228,10 @@ void kill_tree(const struct context *context, struct cgroups *cgroups, const str
         (void)sys_pidfd_kill(pidfd, SIGKILL);
 }
 
-int kill_stragglers(const struct context *context, struct cgroups *cgroups, const struct mark *mark)
+int kill_stragglers(const struct context *context, struct cgroups *cgroups, const struct mark *mark,
+                    const char *id)
 {
-    int found = cgroups_kill(cgroups, mark->id);
+    int found = cgroups_kill(cgroups, id);
 
     if (found > 0)
         return found;

@@ -20,5 +20,5 @@ void kill_tree(const struct context *context, struct cgroups *cgroups, const str
                int pidfd, const char *id);
 
 /* After init has died: kills what is left and returns how many were found. */
-int kill_stragglers(const struct context *context, struct cgroups *cgroups,
-                    const struct mark *mark);
+int kill_stragglers(const struct context *context, struct cgroups *cgroups, const struct mark *mark,
+                    const char *id);

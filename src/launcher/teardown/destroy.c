@@ -125,7 +125,8 @@ static bool clean(struct destroys *destroys, struct destroy *destroy, const char
     /* What its init leaves behind is ours, and is found as long as it is not reaped. */
     if (!native)
         destroys->reap(destroys->user);
-    if (!native && kill_stragglers(destroys->context, destroys->cgroups, &destroy->mark) > 0) {
+    if (!native &&
+        kill_stragglers(destroys->context, destroys->cgroups, &destroy->mark, destroy->id) > 0) {
         *out_step = "wait for its processes to die";
         return false;
     }
