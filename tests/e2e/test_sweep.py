@@ -11,8 +11,8 @@ import pytest
 from conftest import INSTANCE, SANDGLASS, our_cgroups, our_processes, wait_for
 
 
-def sweep(*arguments, environment=None):
-    result = subprocess.run([SANDGLASS, "sweep", "--json", *map(str, arguments)], capture_output=True, text=True, timeout=60,
+def sweep(*arguments, environment=None, prefix=()):
+    result = subprocess.run([*prefix, SANDGLASS, "sweep", "--json", *map(str, arguments)], capture_output=True, text=True, timeout=60,
                             env={**os.environ, **(environment or {})})
     return result.returncode, [json.loads(line) for line in result.stdout.splitlines()]
 
@@ -60,6 +60,27 @@ def test_sandboxes_of_a_dead_daemon_are_removed(dead):
     assert our_cgroups() == []
     assert not any(is_alive(pid) for pid in dead.pids)
     assert sweep("--older-than", "0s", "--state", dead.state) == (0, [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_an_ordinary_user_sweeps_what_its_own_daemon_left(make_daemon, backend):
+    """Whose init without walls may not be looked at by the user either."""
+    user = ["setpriv", "--reuid", "1001", "--regid", "1001", "--clear-groups"]
+    daemon = make_daemon(backend=backend, start=False, prefix=user, settings={"pool": {"size": 0}})
+    for path in (daemon.directory, *daemon.directory.rglob("*")):
+        os.chown(path, 1001, 1001)
+    daemon.start()
+    session = daemon.session()
+    daemon.api("POST", f"/sessions/{session}/executions", {"command": "sleep 1000 & sleep 1000", "background": True}, expect=201)
+    wait_for(lambda: daemon.api("GET", f"/sessions/{session}").json["sandbox"]["state"] == "ready", "a sandbox")
+    pid = daemon.api("GET", f"/sessions/{session}").json["sandbox"]["pid"]
+    daemon.kill()
+    at_once = ("--older-than", "0s", "--state", daemon.state)
+    wait_for(lambda: outcomes(sweep("--dry-run", *at_once, prefix=user)[1]) == ["would_remove"], "its launcher is gone too")
+    code, found = sweep(*at_once, prefix=user)
+    assert (code, outcomes(found)) == (0, ["removed"]), found
+    assert sandboxes(daemon) == [] and not is_alive(pid)
+    daemon.start()
 
 
 def test_a_daemon_that_may_come_back_is_given_time(dead):

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,15 +73,18 @@ static bool is_zombie(pid_t pid)
     return read_stat(pid, text, &fields) && strncmp(fields, ") Z", 3) == 0;
 }
 
-/* Init runs from a file in memory that has this name, whatever the process calls itself. */
+/* Init runs from a file in memory that has this name, whatever the process calls itself. An ordinary user
+ * may not look at the program of an init without walls, which cannot be traced: pid and start time have to
+ * do then, as for the launcher. */
 static bool runs_our_program(pid_t pid)
 {
     char path[32];
     char program[64] = "";
 
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-    return readlink(path, program, sizeof(program) - 1) > 0 &&
-           str_starts_with(program, "/memfd:sandglass-");
+    if (readlink(path, program, sizeof(program) - 1) < 0)
+        return errno == EACCES || errno == EPERM;
+    return str_starts_with(program, "/memfd:sandglass-");
 }
 
 bool process_is_stranger(pid_t pid, uint64_t start_time)
