@@ -195,5 +195,5 @@ int main(void)
         cmocka_unit_test(the_uid_range_stays_clear_of_real_users),
     };
 
-    return cmocka_run_group_tests_name("launcher/check", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("wire/launch", tests, NULL, NULL);
 }
