@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 struct call {
@@ -30,25 +31,7 @@ struct launched_backend *launched_from(struct backend *backend)
     return container_of(backend, struct launched_backend, base);
 }
 
-struct backend *launched_open(const struct backend_ops *ops, enum launch_mode mode,
-                              const struct backend_options *options, struct error *err)
-{
-    struct launched_backend *launched;
-
-    if (options->config &&
-        report_check_required(options->config, mode, launcher_host(options->launcher), err) < 0)
-        return NULL;
-    launched = xnew(struct launched_backend);
-    launched->base = (struct backend){ .ops = ops, .loop = options->loop };
-    launched->launcher = options->launcher;
-    launched->config = options->config;
-    launched->state_dir = options->state_dir;
-    launched->mode = mode;
-    list_init(&launched->calls);
-    return &launched->base;
-}
-
-void launched_free(struct backend *backend)
+static void launched_free(struct backend *backend)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call;
@@ -229,8 +212,8 @@ static uint64_t disk_in_force(const struct launched_backend *launched,
 }
 
 /* Processes are counted by an rlimit where there is no control group for it. */
-struct sandbox_limits launched_limits_in_force(const struct backend *backend,
-                                               const struct sandbox_limits *limits)
+static struct sandbox_limits launched_limits_in_force(const struct backend *backend,
+                                                      const struct sandbox_limits *limits)
 {
     const struct launched_backend *launched = launched_from((struct backend *)backend);
     uint32_t features = launcher_host(launched->launcher)->features;
@@ -263,8 +246,8 @@ static void on_refuse(struct deferred *deferred)
     call_finish(container_of(deferred, struct call, refusal));
 }
 
-void launched_create(struct backend *backend, const struct sandbox_spec *spec,
-                     struct backend_op *op)
+static void launched_create(struct backend *backend, const struct sandbox_spec *spec,
+                            struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, spec->id, op, "create sandbox");
@@ -286,8 +269,8 @@ void launched_create(struct backend *backend, const struct sandbox_spec *spec,
                   on_made);
 }
 
-void launched_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
-                    struct backend_op *op)
+static void launched_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
+                           struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, sandbox->id, op, "adopt sandbox");
@@ -298,7 +281,7 @@ void launched_adopt(struct backend *backend, const struct backend_sandbox *sandb
                   on_adopted);
 }
 
-int launched_connect(struct backend *backend, const char *id, struct error *err)
+static int launched_connect(struct backend *backend, const char *id, struct error *err)
 {
     struct launched_backend *launched = launched_from(backend);
     struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -334,8 +317,8 @@ static void on_updated(struct launcher_call *base, const struct launch_reply *re
     call_finish(call);
 }
 
-void launched_update(struct backend *backend, const char *id, const struct sandbox_limits *limits,
-                     struct backend_op *op)
+static void launched_update(struct backend *backend, const char *id,
+                            const struct sandbox_limits *limits, struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, id, op, "change limits of sandbox");
@@ -347,7 +330,8 @@ void launched_update(struct backend *backend, const char *id, const struct sandb
                   on_updated);
 }
 
-void launched_freeze(struct backend *backend, const char *id, bool frozen, struct backend_op *op)
+static void launched_freeze(struct backend *backend, const char *id, bool frozen,
+                            struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, id, op, frozen ? "freeze sandbox" : "thaw sandbox");
@@ -392,7 +376,7 @@ static void on_inspected(struct launcher_call *base, const struct launch_reply *
     call_finish(call);
 }
 
-void launched_inspect(struct backend *backend, const char *id, struct backend_op *op)
+static void launched_inspect(struct backend *backend, const char *id, struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, id, op, "inspect sandbox");
@@ -413,7 +397,7 @@ static void on_destroyed(struct launcher_call *base, const struct launch_reply *
     call_finish(call);
 }
 
-void launched_destroy(struct backend *backend, const char *id, struct backend_op *op)
+static void launched_destroy(struct backend *backend, const char *id, struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, id, op, "destroy sandbox");
@@ -449,7 +433,7 @@ static void on_listed(struct launcher_call *base, const struct launch_reply *rep
         call_finish(call);
 }
 
-void launched_list(struct backend *backend, struct backend_op *op)
+static void launched_list(struct backend *backend, struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, "", op, "list sandboxes");
@@ -461,12 +445,70 @@ void launched_list(struct backend *backend, struct backend_op *op)
                   on_listed);
 }
 
-int launched_check(struct backend *backend, struct error *err)
+static int launched_check(struct backend *backend, struct error *err)
 {
     return launcher_check(launched_from(backend)->launcher, err);
 }
 
-int launched_report(struct backend *backend, const char *id, struct buffer *json, struct error *err)
+static int launched_report(struct backend *backend, const char *id, struct buffer *json,
+                           struct error *err)
 {
     return report_write(launched_from(backend), id, json, err);
+}
+
+/* Programs of a direct sandbox may write to this one directory, which they can neither remove nor make:
+ * the host can. */
+static bool direct_is_whole(struct backend *backend, const char *id)
+{
+    char path[ID_SIZE + 32];
+    struct stat status;
+
+    snprintf(path, sizeof(path), "sandboxes/%s/workspace", id);
+    return fstatat(launched_from(backend)->state_dir, path, &status, AT_SYMLINK_NOFOLLOW) == 0 ||
+           errno != ENOENT;
+}
+
+/* --- the two modes --------------------------------------------------------------------------- */
+
+#define LAUNCHED_OPERATIONS                                                                        \
+    .free = launched_free, .create = launched_create, .limits_in_force = launched_limits_in_force, \
+    .adopt = launched_adopt, .connect = launched_connect, .update = launched_update,               \
+    .freeze = launched_freeze, .inspect = launched_inspect, .destroy = launched_destroy,           \
+    .list = launched_list, .check = launched_check, .report = launched_report
+
+static const struct backend_ops operations[] = {
+    [LAUNCH_NATIVE] = { .name = "native",
+                        .capabilities = { .freeze = true,
+                                          .usage = true,
+                                          .limits = true,
+                                          .outlives_daemon = true,
+                                          .network = true,
+                                          .disk = true,
+                                          .templates = true },
+                        LAUNCHED_OPERATIONS },
+    [LAUNCH_DIRECT] = { .name = "direct",
+                        .capabilities = { .freeze = true,
+                                          .usage = true,
+                                          .limits = true,
+                                          .outlives_daemon = true },
+                        .is_whole = direct_is_whole,
+                        LAUNCHED_OPERATIONS },
+};
+
+struct backend *launched_open(enum launch_mode mode, const struct backend_options *options,
+                              struct error *err)
+{
+    struct launched_backend *launched;
+
+    if (options->config &&
+        report_check_required(options->config, mode, launcher_host(options->launcher), err) < 0)
+        return NULL;
+    launched = xnew(struct launched_backend);
+    launched->base = (struct backend){ .ops = &operations[mode], .loop = options->loop };
+    launched->launcher = options->launcher;
+    launched->config = options->config;
+    launched->state_dir = options->state_dir;
+    launched->mode = mode;
+    list_init(&launched->calls);
+    return &launched->base;
 }

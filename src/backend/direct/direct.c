@@ -1,41 +1,6 @@
 #include "backend/launched.h"
 #include "backend/registry.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
-
-/* Its programs may write to this one directory, which they can neither remove nor make: the host
- * can. */
-static bool direct_is_whole(struct backend *backend, const char *id)
-{
-    char path[ID_SIZE + 32];
-    struct stat status;
-
-    snprintf(path, sizeof(path), "sandboxes/%s/workspace", id);
-    return fstatat(launched_from(backend)->state_dir, path, &status, AT_SYMLINK_NOFOLLOW) == 0 ||
-           errno != ENOENT;
-}
-
-static const struct backend_ops direct_backend_ops = {
-    .name = "direct",
-    .capabilities = { .freeze = true, .usage = true, .limits = true, .outlives_daemon = true },
-    .free = launched_free,
-    .create = launched_create,
-    .limits_in_force = launched_limits_in_force,
-    .adopt = launched_adopt,
-    .connect = launched_connect,
-    .update = launched_update,
-    .freeze = launched_freeze,
-    .inspect = launched_inspect,
-    .destroy = launched_destroy,
-    .list = launched_list,
-    .check = launched_check,
-    .is_whole = direct_is_whole,
-    .report = launched_report,
-};
-
 struct backend *direct_backend_open(const struct backend_options *options, struct error *err)
 {
     const struct launch_host *host;
@@ -51,5 +16,5 @@ struct backend *direct_backend_open(const struct backend_options *options, struc
         error_hint(err, "set sandbox.backend to direct");
         return NULL;
     }
-    return launched_open(&direct_backend_ops, LAUNCH_DIRECT, options, err);
+    return launched_open(LAUNCH_DIRECT, options, err);
 }

@@ -2,31 +2,7 @@
 #include "backend/native/remedy.h"
 #include "backend/registry.h"
 
-#include <errno.h>
 #include <string.h>
-
-static const struct backend_ops native_backend_ops = {
-    .name = "native",
-    .capabilities = { .freeze = true,
-                      .usage = true,
-                      .limits = true,
-                      .outlives_daemon = true,
-                      .network = true,
-                      .disk = true,
-                      .templates = true },
-    .free = launched_free,
-    .create = launched_create,
-    .limits_in_force = launched_limits_in_force,
-    .adopt = launched_adopt,
-    .connect = launched_connect,
-    .update = launched_update,
-    .freeze = launched_freeze,
-    .inspect = launched_inspect,
-    .destroy = launched_destroy,
-    .list = launched_list,
-    .check = launched_check,
-    .report = launched_report,
-};
 
 struct backend *native_backend_open(const struct backend_options *options, struct error *err)
 {
@@ -47,5 +23,5 @@ struct backend *native_backend_open(const struct backend_options *options, struc
                    native_remedy(host->missing));
         return NULL;
     }
-    return launched_open(&native_backend_ops, LAUNCH_NATIVE, options, err);
+    return launched_open(LAUNCH_NATIVE, options, err);
 }
