@@ -24,7 +24,7 @@ struct chain {
     char hash[SHA256_TEXT_SIZE]; /* zeros for none */
     uint64_t event;              /* everything up to this event of the store is in the log; or
                                     CHAIN_NO_EVENT */
-    bool is_closed;              /* it is CHAIN_STOPPED: whoever wrote the log ended well */
+    bool is_closed;              /* it is CHAIN_STOPPED: the writing daemon ended well */
 };
 
 #define CHAIN_NO_EVENT UINT64_MAX

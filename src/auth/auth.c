@@ -24,7 +24,7 @@
 
 enum { KNOWN_MAXIMUM = 4096, BUCKETS_MAXIMUM = 65536, SEED_BYTES = 32 };
 
-/* Somebody whose credentials were checked. */
+/* A caller whose credentials were checked. */
 struct known {
     char digest[SHA256_TEXT_SIZE]; /* of the token, with our seed */
     char *principal;               /* owned */
@@ -126,7 +126,7 @@ static int reload_keys(struct auth *auth, struct error *err)
     return load_keys(auth, err);
 }
 
-/* Keys that were revoked since would be valid for ever, so none is. */
+/* Keys that were revoked since would stay valid, so none is. */
 static void lose_keys(struct auth *auth, const struct error *err)
 {
     key_set_fini(&auth->keys);
@@ -246,7 +246,7 @@ static void fill_caller(struct caller *out, const struct known *known, const cha
     };
 }
 
-/* Whoever has the token can read a file that only root and the daemon's user can read. */
+/* The sender of the token can read a file that only root and the daemon's user can read. */
 static bool peer_is_operator(const struct http_peer *peer)
 {
     return !peer->is_unix || peer->uid == 0 || peer->uid == geteuid();
@@ -277,7 +277,7 @@ static int refuse_missing(const struct auth *auth, struct error *err)
                       auth->parts.config->auth.jwt.issuer);
 }
 
-/* Somebody who is not known: checked unless the address has failed too often lately. */
+/* An unknown caller: checked unless the address has failed too often lately. */
 static enum auth_result check_stranger(struct auth *auth, const char *token, const char *digest,
                                        const char *peer, int64_t now_us, const struct known **out,
                                        struct error *err)

@@ -1,18 +1,19 @@
 #pragma once
 
 /*
- * Who is asking: the credentials of a request, checked, and the owner that they stand for.
+ * Authentication: checks the credentials of a request and finds the owner that they stand for.
  *
- * none   Whoever can open the unix socket may ask, and over TCP whoever can read the file with the
- *        token (local_token.h). The owner is what X-Sandglass-On-Behalf-Of says, or nobody.
+ * none   Every process that can open the unix socket may ask, and over TCP every process that can
+ *        read the file with the token (local_token.h). The owner is what X-Sandglass-On-Behalf-Of
+ *        says, or "".
  * keys   An API key (keys.h). The owner is its principal.
  * jwt    A signed token (jwt.h). The owner is its subject.
  *
  * With keys and jwt the header changes nothing, except for a principal with the role delegate: then
- * the owner is "principal/value". So that this can never be the name of somebody else, '/' and '%'
+ * the owner is "principal/value". So that this can never be the name of another principal, '/' and '%'
  * in the name of a principal are escaped in owners.
  *
- * What was found valid is remembered, so a known caller costs one hash. An address that keeps
+ * Valid credentials are remembered, so a known caller costs one hash. An address that keeps
  * sending wrong credentials has to wait; that never holds up callers who are known.
  */
 

@@ -15,8 +15,8 @@ enum { OWNER_MAXIMUM = 256 };
 
 /* All texts are owned and never NULL once it is filled. */
 struct caller {
-    char *owner;        /* whose sessions are meant; "" for nobody */
-    char *principal;    /* who has proved to be here; "" when nobody had to */
+    char *owner;        /* of the sessions that the request is about; "" for none */
+    char *principal;    /* the authenticated name; "" when authentication is off */
     char *on_behalf_of; /* what the attribution header says, whatever it is worth */
     unsigned roles;
     bool is_operator; /* without authentication: root or the daemon's own user */

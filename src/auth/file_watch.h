@@ -2,8 +2,8 @@
 
 /*
  * Whether a file has changed, looked at no more than once a second, and how long what was read of
- * it may be used. A file that is being replaced may be gone or unreadable for a moment; for longer
- * than that nobody knows any more what it says, and what was read counts no more.
+ * it may be used. A file that is being replaced may be gone or unreadable for a moment; after
+ * that its content is unknown, and what was read counts no more.
  */
 
 #include <stdbool.h>

@@ -31,7 +31,7 @@ void jwt_claims_fini(struct jwt_claims *claims);
 
 enum jwt_result {
     JWT_VALID,
-    JWT_REFUSED,     /* why is in the error; it may be told when the signature is right */
+    JWT_REFUSED, /* the error says why; it may be shown to the client when the signature is right */
     JWT_UNKNOWN_KEY, /* no such key: perhaps the issuer has a new one */
 };
 

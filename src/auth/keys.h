@@ -53,7 +53,7 @@ static inline void scoped_key_set_fini(struct key_set *set)
 /* A file that is missing has no keys. One that others may write to is refused. */
 int key_set_load(struct key_set *set, const char *path, struct error *err);
 
-/* Replaces the file, which is given to `owner` when we may (-1: left to whoever writes it). */
+/* Replaces the file, which is given to `owner` when we may (-1: left to the writing user). */
 int key_set_save(const struct key_set *set, const char *path, uid_t owner, gid_t group,
                  struct error *err);
 

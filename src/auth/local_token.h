@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * The token for TCP on this host where authentication is off: whoever can read the daemon's file
- * may use the daemon, as with its unix socket. It is made anew at each start.
+ * The token for TCP on this host where authentication is off: a process that can read the daemon's
+ * file may use the daemon, as with its unix socket. It is made anew at each start.
  *
  * There is one file for each port, STATE_DIR/token-PORT with mode 0600, so that a client sends the
  * token only to the port that the daemon has said is its own.

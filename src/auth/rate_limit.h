@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * Token buckets by name: each fills with `per_second` tokens up to `burst`, and whoever finds one
- * takes it. What is remembered is bounded: the bucket that was touched longest ago is forgotten,
- * which fills it.
+ * Token buckets by name: each fills with `per_second` tokens up to `burst`, and a request
+ * takes one if there is one. The number of buckets is bounded: the one that was touched longest ago
+ * is forgotten, which fills it.
  */
 
 #include "base/scoped.h"

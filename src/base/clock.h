@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * Time. Deadlines use boot time, which counts through a suspend and which nobody can set; wall time
+ * Time. Deadlines use boot time, which counts through a suspend and cannot be set; wall time
  * is only for showing and for records that have to survive a reboot. Tests replace both by a
  * simulated clock that stands still until it is moved.
  */

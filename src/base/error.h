@@ -16,7 +16,7 @@ enum error_code {
     ERR_INVALID,      /* the caller's input is wrong: 400 */
     ERR_UNAUTHORIZED, /* who are you: 401 */
     ERR_FORBIDDEN,    /* not for you: 403 */
-    ERR_NOT_FOUND,    /* 404, also for what belongs to somebody else */
+    ERR_NOT_FOUND,    /* 404, also for objects of another owner */
     ERR_CONFLICT,     /* wrong generation, parameters differ, wrong state: 409 */
     ERR_GONE,         /* it existed and has ended: 410 */
     ERR_TOO_LARGE,    /* 413 */

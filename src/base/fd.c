@@ -26,7 +26,7 @@ int fd_write_all(int fd, const void *data, size_t length)
         if (count < 0 && errno == EINTR)
             continue;
         if (count == 0)
-            errno = EIO; /* a device that takes nothing would be asked for ever */
+            errno = EIO; /* a device that takes nothing would be asked without end */
         if (count <= 0)
             return -1;
         at += count;

@@ -2,7 +2,7 @@
 
 /*
  * Hash map from text to pointer. Keys are borrowed: they usually live in the value. Lookups,
- * insertions and removals take constant time; the hash is seeded, so nobody can choose collisions.
+ * insertions and removals take constant time; the hash is seeded, so a client cannot choose collisions.
  */
 
 #include <stddef.h>

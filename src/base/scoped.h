@@ -2,7 +2,7 @@
 
 /*
  * Scoped release: a variable declared `scoped(release)` is given back when its scope ends, however
- * it ends. `steal_ptr()` and `steal_fd()` hand the value over to somebody else.
+ * it ends. `steal_ptr()` and `steal_fd()` hand the value over to another owner.
  *
  *     scoped(free) char *path = NULL;
  *     scoped(fd_close) int fd = -1;

@@ -57,7 +57,7 @@ static int check_required(const struct confinement *confinement, struct error *e
                            "the daemon starts without it");
 }
 
-/* The filter comes last: it refuses nothing that Landlock needs, but what it refuses is told. */
+/* The filter comes last: it refuses nothing that Landlock needs, but its refusals are reported. */
 int confine_apply(const struct config *config, struct confinement *out_confinement,
                   struct error *err)
 {

@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * The daemon's own walls. It parses what strangers send, so the day somebody finds a hole in it,
- * the process behind the hole should be worth little: no programs, no new privileges, no part of
+ * The daemon's own walls. It parses what strangers send, so on the day that an attacker finds a hole,
+ * the process behind it should be worth little: no programs, no new privileges, no part of
  * the kernel that serving HTTP does not need, no files but its own.
  *
  * Put up once, after the keeper and its launcher were forked and power was given up, and before the

@@ -46,7 +46,7 @@
  * off by the operator whom it has woken. Calls that are younger than this list do not exist for the
  * daemon: libraries try them and go on without, so that the future is not allowed by default.
  *
- * A refused call fails with EPERM and is told in the log. It does not end the daemon: should a
+ * A refused call fails with EPERM and is reported in the log. It does not end the daemon: should a
  * library try one, sessions go on.
  */
 /* clang-format off */

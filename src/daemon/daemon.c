@@ -99,7 +99,7 @@ static void on_core_stopped(struct core *core UNUSED, const struct error *err, v
     leave(daemon, err ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
-/* Asked once more, by somebody who does not want to wait. */
+/* A second signal: the operator does not want to wait. */
 static void stop_at_once(struct daemon *daemon, bool destroy)
 {
     log_warn("stopping at once; remaining sandboxes continue, and the next daemon takes them over",
@@ -261,7 +261,7 @@ static void tell_confinement(const struct confinement *confinement)
                  kv("landlock", confinement->landlock));
 }
 
-/* From here on this process is worth less to whoever takes it over. */
+/* From here on this process is worth less to an attacker who takes it over. */
 static int confine(struct daemon *daemon, struct error *err)
 {
     if (confine_apply(&daemon->config, &daemon->confinement, err) < 0)
@@ -463,7 +463,7 @@ static struct http_server_limits server_limits(const struct config *config)
     };
 }
 
-/* Before anything is made: an address that somebody else has ends the start. */
+/* Before anything is made: an address that is in use ends the start. */
 static int bind_everywhere(struct daemon *daemon, struct error *err)
 {
     struct http_server_limits limits = server_limits(&daemon->config);

@@ -80,7 +80,7 @@ static int make_directory(const char *path, unsigned mode, const struct identity
     (void)rmdir(unfinished);
     if (access(path, F_OK) < 0)
         return -1;
-    *err = (struct error){ 0 }; /* somebody else has made it at the same time */
+    *err = (struct error){ 0 }; /* another process has made it at the same time */
     return 0;
 }
 

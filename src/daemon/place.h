@@ -2,7 +2,7 @@
 
 /*
  * The directories that the daemon works in. A directory is made where it is missing; one that
- * exists keeps its owner and its mode, whoever runs the daemon. The exception is the daemon's own:
+ * exists keeps its owner and its mode, whatever user runs the daemon. The exception is the daemon's own:
  * what an earlier daemon made as another user is given to the present one.
  */
 

@@ -9,7 +9,7 @@
 
 enum { FETCH_TIMEOUT_MS = 60 * 1000, HEADERS_MAXIMUM = 64 * 1024 };
 
-/* "http://a:80/" and "a:80" are both host "a:80"; a path is nobody's host. */
+/* "http://a:80/" and "a:80" are both host "a:80"; a path is not part of the host. */
 static char *host_of(const char *url, bool is_unix)
 {
     char *host;

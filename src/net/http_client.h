@@ -5,7 +5,7 @@
  * is kept alive: one idle connection is used again. For the CLI and the backends that talk to an
  * engine. Bodies stream both ways with backpressure.
  *
- * Nobody there is ERR_UNAVAILABLE with the reason in sys_errno (ECONNREFUSED, ENOENT); an answer
+ * A server that cannot be reached is ERR_UNAVAILABLE with the reason in sys_errno (ECONNREFUSED, ENOENT); an answer
  * that is malformed or cut off is ERR_BACKEND. Callbacks come from the loop, never from inside of a
  * call of these functions.
  */
@@ -41,7 +41,7 @@ struct http_call_handler {
 };
 
 /* `body` NULL with `body_length` -1 starts a streamed (chunked) request body; see
- * http_call_write(). The target is in origin form, with escapes where needed (http_escape).
+ * http_call_write(). The target is in origin form, with escapes where needed.
  * After an answer of 101 the connection is a plain stream: on_data gets what comes,
  * http_call_write() sends, http_call_end() closes the sending half, and on_end comes when the other
  * side closes. */

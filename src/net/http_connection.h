@@ -8,7 +8,7 @@
  * the handler, so callbacks never come from inside of the call that caused them, and memory can go
  * as soon as it returns.
  *
- * How a client that left is told from one that only closed its sending half, once its request is
+ * How a client that left differs from one that only closed its sending half, once its request is
  * complete: a unix socket reports a hang-up for the first and not for the second. TCP shows both as
  * an end of input, so something is sent that does no harm: the first bytes of the answer, which are
  * always the same, or between two chunks a leading zero of the next chunk's size. A peer that is
@@ -70,10 +70,10 @@ struct http_connection {
     bool settling;
     bool broken;      /* nothing can be sent any more */
     bool peer_ended;  /* end of input */
-    bool refused;     /* over the limit: it is only told so */
+    bool refused;     /* over the limit: it gets the refusal and nothing else */
     bool lingers;     /* more may be on its way: a plain close would reset the answer */
     bool probed;      /* after the end of input */
-    bool discarding;  /* the rest of a body that nobody wants */
+    bool discarding;  /* the rest of a body that the handler does not read */
     bool again;       /* settling was cut short for the sake of others */
     size_t lead_sent; /* bytes of the next answer's head that are out already */
     size_t discarded; /* while lingering */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A body that nobody read is skipped up to this size; behind a longer one the connection closes. */
+/* A body that the handler did not read is skipped up to this size; behind a longer one the connection closes. */
 enum { SKIPPED_BYTES = 64 * 1024 };
 
 static const char lead[] = "HTTP/1.1 ";

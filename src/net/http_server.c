@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Connections over the limit that are being told so; with more of them the next is only closed. */
+/* Connections over the limit that are sent a refusal; with more of them the next is only closed. */
 enum { REFUSED_AT_ONCE = 64 };
 
 const struct http_server_limits http_server_default_limits = {

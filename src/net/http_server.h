@@ -6,7 +6,7 @@
  *
  * The handler gets the exchange when the head is complete. It reads the body (whole or as a
  * stream), and answers (whole or as a stream), now or later. Exactly one of these ends an exchange:
- * http_respond(), http_respond_end(), http_exchange_abort(), or the client's leaving, which is told
+ * http_respond(), http_respond_end(), http_exchange_abort(), or the client's leaving, which is reported
  * by on_close. After on_close the exchange is gone and must not be touched; on_close always comes,
  * once, last. No callback ever comes from inside of a call of these functions, and writing to an
  * exchange that has ended, but whose on_close has not come yet, does nothing.
@@ -67,8 +67,8 @@ int http_server_start(struct http_server *server, struct error *err);
  * net/listener.h for what happens to the socket file. */
 int http_server_listen(struct http_server *server, const char *address, struct error *err);
 
-/* Serves a connection that somebody else accepted, a unix stream socket; the descriptor is the
- * server's. `group` and `member` say who that is: see struct http_peer. With `most` connections of
+/* Serves a connection that was accepted elsewhere, a unix stream socket; the descriptor is the
+ * server's. `group` and `member` name the peer: see struct http_peer. With `most` connections of
  * the group open it is closed. */
 void http_server_adopt(struct http_server *server, int fd, const char *group, const char *member,
                        unsigned most);
@@ -93,7 +93,7 @@ struct http_peer {
     gid_t gid;        /* unix sockets only */
     bool is_inside;   /* a process of a direct sandbox, or gone: see wire/inside.h */
     char address[64]; /* "unix" or "127.0.0.1:4242" */
-    char group[64];   /* as http_server_adopt() was told; "" for connections of a listener */
+    char group[64];   /* as given to http_server_adopt(); "" for connections of a listener */
     char member[64];
 };
 

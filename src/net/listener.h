@@ -3,8 +3,8 @@
 /*
  * A listening socket. Out of descriptors, it waits a moment instead of spinning.
  *
- * A unix socket is made with mode 0660, in a directory that is made if missing. A socket file that
- * nobody answers on is replaced; anything else at its path is refused. It is unlinked with the
+ * A unix socket is made with mode 0660, in a directory that is made if missing. A socket file
+ * without a listener is replaced; anything else at its path is refused. It is unlinked with the
  * listener, but only while it is still the one that was made.
  */
 
@@ -16,7 +16,7 @@ struct listener;
 /* The descriptor is non-blocking and the callee's from now on. */
 typedef void listener_accept_fn(void *context, int fd, const struct address *peer);
 
-/* Out of descriptors with somebody waiting: close something if you can. */
+/* Out of descriptors while a client waits: close something if possible. */
 typedef void listener_exhausted_fn(void *context);
 
 struct listener_events {
@@ -25,7 +25,7 @@ struct listener_events {
     void *context; /* borrowed */
 };
 
-/* Takes the address, so that nobody else can have it; clients are refused until it is started. */
+/* Takes the address, so that no other process can have it; clients are refused until it is started. */
 struct listener *listener_bind(struct loop *loop, const struct address *address,
                                const struct listener_events *events, struct error *err);
 int listener_start(struct listener *listener, struct error *err);

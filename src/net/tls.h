@@ -3,7 +3,7 @@
 /*
  * TLS, 1.2 and newer, in front of plain streams.
  *
- * A relay stands between a client's socket and one end of a socket pair; whoever has the other end
+ * A relay stands between a client's socket and one end of a socket pair; the holder of the other end
  * reads and writes plain bytes and knows nothing of TLS. So everything that holds for a plain
  * connection (backpressure, half-closed streams, a client that left) holds here as well, for the
  * price of one more copy.

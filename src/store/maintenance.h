@@ -4,7 +4,7 @@
  * What an operator does with the database from outside: check, copy, put back, repair.
  *
  * Checking and copying need no daemon and do not disturb one that runs: they read the database and
- * the redo log beside it. Restoring and repairing are for a database that nobody has open; the
+ * the redo log beside it. Restoring and repairing are for a database that no daemon has open; the
  * caller holds the lock of the state directory.
  */
 

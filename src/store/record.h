@@ -101,7 +101,7 @@ struct change {
 
 struct change *change_new(enum store_table table, bool forget, const void *record);
 
-/* What store_lost_fn is told; allocated. */
+/* The id that store_lost_fn gets; allocated. */
 char *change_id(const struct change *change);
 
 struct change_queue {
@@ -122,5 +122,5 @@ void change_queue_free(struct change_queue *queue);
 void store_transaction_ended(struct store *store, const struct error *err,
                              struct change_queue *lost);
 
-/* Completes them in order. A failure that there is no ticket for is told to the next one. */
+/* Completes them in order. A failure without a ticket is reported to the next one. */
 void store_tickets_complete(struct store *store, struct list *tickets, const struct error *err);

@@ -164,14 +164,14 @@ void store_transaction_ended(struct store *store, const struct error *err,
 
 void store_tickets_complete(struct store *store, struct list *tickets, const struct error *err)
 {
-    struct error told = err->code != ERR_NONE ? *err : store->unheard;
+    struct error reported = err->code != ERR_NONE ? *err : store->unheard;
 
-    store->unheard = list_is_empty(tickets) ? told : (struct error){ 0 };
+    store->unheard = list_is_empty(tickets) ? reported : (struct error){ 0 };
     while (!list_is_empty(tickets)) {
         struct store_ticket *ticket = list_entry(tickets->next, struct store_ticket, node);
 
         list_remove(&ticket->node);
-        ticket->err = &told;
+        ticket->err = &reported;
         ticket->done(ticket);
     }
 }

@@ -4,19 +4,19 @@
  * The durable record of everything: what exists, what existed, and why it ended.
  *
  * Writes are ordered and do not wait: a put copies the record and returns; putting a record again
- * replaces it. store_commit() asks to be told when everything put before it is durable, or that it
+ * replaces it. A ticket of store_commit() completes when everything put before it is durable, or has
  * failed. What accumulates until the store gets to it is one transaction, so a batch of requests
  * costs one commit. Reads see every put made before them. A commit is made when everything else in
  * this turn of the loop is done (loop_defer_last): what is put until then is part of it.
  *
  * Durable comes in two grades. What is *synced* survives a power failure, as far as `sync` says;
- * that takes a flush of the disk, so it is for what somebody outside has been promised. What is
+ * that takes a flush of the disk, so it is for what a caller has been promised. What is
  * *written* survives the end of this process at any instruction, but not that of the machine: that
  * is enough for what ends with the machine anyway, such as sandboxes. Everything that is written is
  * synced a moment later.
  *
  * A transaction succeeds or fails as a whole. A failed one fails every ticket in it, and each of
- * its puts and forgets is lost: logged, counted, and told to `on_lost`. Later transactions go on as
+ * its puts and forgets is lost: logged, counted, and reported to `on_lost`. Later transactions go on as
  * if those puts had never been made, so putting the current state of such a record again repairs
  * it.
  *
@@ -130,7 +130,7 @@ typedef void store_done_fn(struct store_ticket *ticket);
 enum store_grade {
     STORE_SYNCED,
     STORE_WRITTEN,
-    STORE_WRITTEN_LAZILY, /* nobody waits for it: it may gather with what comes next */
+    STORE_WRITTEN_LAZILY, /* no caller waits for it: it may gather with what comes next */
 };
 
 /* Waits for durability; embedded by the caller, which keeps it until `done`. */
@@ -233,9 +233,9 @@ struct store {
     struct loop *loop; /* borrowed */
     struct store_load load;
     struct store_counts counts;
-    store_lost_fn *on_lost; /* NULL, or set by whoever opened it */
+    store_lost_fn *on_lost; /* NULL, or set by the owner of the store */
     void *on_lost_data;     /* for on_lost; borrowed */
-    struct error unheard;   /* the store's own: a failure that no ticket has been told of */
+    struct error unheard;   /* the store's own: a failure that no ticket has reported */
     struct log_repeat failures_logged;
 };
 
@@ -253,8 +253,8 @@ struct store *store_open_memory(const struct store_options *options);
 struct store *store_open_sqlite(const struct store_options *options, struct error *err);
 
 /* Commits what is pending and answers every ticket and query, also those that their callbacks add,
- * before it returns. For the end: from now on nothing is answered but by another drain. Whoever
- * embeds tickets and queries can be freed afterwards. NULL is fine. Not from a callback of the
+ * before it returns. For the end: from now on nothing is answered but by another drain. Objects
+ * that embed tickets and queries can be freed afterwards. NULL is fine. Not from a callback of the
  * store. */
 void store_drain(struct store *store);
 

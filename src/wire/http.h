@@ -80,7 +80,7 @@ void http_parser_free(struct http_parser *parser); /* NULL is fine */
 SCOPED_DEFINE(http_parser_free, struct http_parser);
 
 /* Reads from `data`; *out_used says how much was consumed before the event. The end of a message
- * without a body is told by the next call, which may have no data. */
+ * without a body is the event of the next call, which may have no data. */
 enum http_event http_parser_feed(struct http_parser *parser, const void *data, size_t length,
                                  size_t *out_used, const uint8_t **out_body,
                                  size_t *out_body_length);

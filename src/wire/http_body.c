@@ -44,7 +44,7 @@ static int chunk_size_byte(struct http_parser *parser, uint8_t byte)
 }
 
 /* Trailers are dropped. One that says where the message ends or for whom it is must not even be
- * there: somebody before us may have believed it. */
+ * there: a proxy before us may have believed it. */
 static bool is_framing(const struct http_parser *parser)
 {
     static const char *const names[] = { "content-length", "transfer-encoding", "host",

@@ -6,7 +6,7 @@
  *
  * The main idea is that output is never copied by init: it makes the pipes (or the terminal) of a
  * process and hands their outer ends to the daemon, keeping a duplicate. The kernel's pipe is the
- * buffer, it blocks a program whose output nobody takes, and when the daemon dies nothing is lost:
+ * buffer, it blocks a program whose output is not read, and when the daemon dies nothing is lost:
  * the next one asks with LIST and gets the same pipes again. A process is remembered until the
  * daemon says FORGET.
  *
@@ -82,7 +82,7 @@ enum protocol_start_flags {
                               before, removes it after */
     START_ZYGOTE = 1 << 3, /* it forks for others: its descriptor 4 is a socket to init */
     START_FORK = 1 << 4, /* a zygote may fork it, if there is one that can; otherwise it is started
-                            as ever */
+                            in the ordinary way */
     START_FLAGS = (1 << 5) - 1,
 };
 
@@ -230,7 +230,7 @@ enum protocol_file_kind {
     FILE_GREP,   /* second = pattern, third = a glob for the paths or "": notes through a pipe */
     FILE_PACK,   /* the directory as a tar through a pipe; third = names to leave out, see there */
     FILE_UNPACK, /* a stream socket: a tar goes in, notes about what was refused come back */
-    FILE_WATCH,  /* notes about changes through a pipe, for as long as somebody reads them */
+    FILE_WATCH,  /* notes about changes through a pipe, until the reader goes away */
     FILE_KINDS
 };
 
@@ -252,7 +252,7 @@ enum protocol_file_flags {
 /* FILE_PACK: names, or * and the end of names, with a line break between. What is left out is so at
  * every depth, a directory with all that is in it. */
 
-/* What a version of a file is told by. */
+/* Tells one version of a file from the next. */
 struct protocol_version {
     uint64_t size;
     uint64_t inode;
@@ -323,7 +323,7 @@ struct protocol_entry_view {
 
 /*
  * What comes through the pipe of FILE_GREP and FILE_WATCH and back from FILE_UNPACK: one of these
- * for each thing told, then a path and a text, without NULs. Except for FILE_WATCH the last one is
+ * for each result, then a path and a text, without NULs. Except for FILE_WATCH the last one is
  * NOTE_LAST; a pipe that ends without it was broken.
  */
 enum protocol_note_kind {
@@ -336,7 +336,7 @@ enum protocol_note_kind {
 };
 
 enum protocol_note_flags {
-    NOTE_CUT = 1 << 0, /* the text is longer, or there is more than was told */
+    NOTE_CUT = 1 << 0, /* the text is longer, or there are more results */
     NOTE_FLAGS = (1 << 1) - 1,
 };
 
@@ -369,7 +369,7 @@ static inline struct protocol_header protocol_header(enum protocol_type type, si
     };
 }
 
-/* The type of a message whose header is right, else -1. It may still be one nobody knows. */
+/* The type of a message whose header is right, else -1. It may still be an unknown one. */
 int protocol_peek(const void *message, size_t length);
 
 /* --- of any size ---------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
  * they come back by journal_return_backlog(), or journal_note_applied() says that they are there.
  *
  * The journal knows changes, grades and tickets, and no database: its owner embeds it, applies the
- * backlog and is told of everything else by a table of callbacks. All functions are for the loop.
+ * backlog and hears of everything else by a table of callbacks. All functions are for the loop.
  */
 
 #include "store/journal/redo.h"

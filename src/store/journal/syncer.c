@@ -2,8 +2,8 @@
 
 #include "base/macros.h"
 
-/* How long a write that nobody waits for may stay in memory: long enough that a busy daemon does
- * not flush for each, short enough for nobody to notice. */
+/* How long a write without a waiting ticket may stay in memory: long enough that a busy daemon does
+ * not flush for each, short enough that a power failure takes little. */
 enum { LATEST_US = 100 * 1000 };
 
 /* From the beginning of one flush to that of the next: a request alone never meets it, and of many

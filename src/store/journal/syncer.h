@@ -5,7 +5,7 @@
  *
  * A commit only hands bytes to the kernel, which survives the end of this process. Tickets that ask
  * for more wait here for a flush that begins after their commit; all that come while one is under
- * way share the next. What nobody waits for is flushed a moment later. The first flush that fails
+ * way share the next. Commits without such tickets are flushed a moment later. The first flush that fails
  * is the last: the kernel may have dropped what it could not write.
  */
 

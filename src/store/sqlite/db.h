@@ -148,7 +148,7 @@ struct damaged_row {
 };
 typedef void damaged_row_fn(void *context, const struct damaged_row *row);
 
-/* Looks at all records; each that cannot be used, or is not as it was put, is told. -1 when they
+/* Looks at all records; each that cannot be used, or is not as it was put, is reported. -1 when they
  * could not all be read. */
 int sqlite_db_find_damaged(struct sqlite_db *db, damaged_row_fn *on_damaged, void *context,
                            struct error *err);

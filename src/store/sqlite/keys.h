@@ -22,6 +22,6 @@ struct keys {
 void keys_load(struct keys *keys, sqlite3 *handle);
 void keys_fini(struct keys *keys); /* a zeroed one is fine */
 
-/* Notes what the change does to them; each has to be told, in order. Whether the database may
+/* Notes what the change does to them; called for each change, in order. Whether the database may
  * refuse it. */
 bool keys_note(struct keys *keys, const struct change *change);

@@ -3,8 +3,8 @@
 /*
  * Which ended sessions have a label, and how many there are.
  *
- * A list is what somebody can ask for: the ended sessions of an owner (scope "=OWNER") or of
- * everybody ("*"), all of them or those with one label. It knows how many sessions it has; a list
+ * A list is what a query can ask for: the ended sessions of an owner (scope "=OWNER") or of all
+ * owners ("*"), all of them or those with one label. It knows how many sessions it has; a list
  * of a label also has an entry for each. All of it is made from the records, by the view
  * `ended_labels`, and can be made anew at any time.
  */
@@ -27,7 +27,7 @@ void labels_count(struct sqlite_db *db, struct sqlite_question *question);
 /* Whether the lists say what the records say. -1 when that could not be found out. */
 int labels_check(struct sqlite_db *db, bool *out_right, struct error *err);
 
-/* Makes them anew when they are wrong, or when somebody has changed records by hand. */
+/* Makes them anew when they are wrong, or when records were changed by hand. */
 int labels_repair(struct sqlite_db *db, bool are_wrong, struct error *err);
 
 /* Fails when what they need is not there. */
