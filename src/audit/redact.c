@@ -23,7 +23,7 @@ static bool is_one_of(const char *name, const char *const *words, size_t count)
     return false;
 }
 
-bool redact_is_secret(const char *name, bool is_variable)
+static bool is_secret(const char *name, bool is_variable)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(secret_words); i++)
         if (strcasestr(name, secret_words[i]))
@@ -38,8 +38,7 @@ static json_t *redacted_variables(const json_t *variables, bool all)
     json_t *value;
 
     json_object_foreach((json_t *)variables, name, value) json_object_set_new(
-        copy, name,
-        all || redact_is_secret(name, true) ? json_string(MASK_TEXT) : json_incref(value));
+        copy, name, all || is_secret(name, true) ? json_string(MASK_TEXT) : json_incref(value));
     return copy;
 }
 
@@ -50,7 +49,7 @@ static json_t *redacted(const char *name, json_t *value, bool with_code)
 
     if ((is_environment || is_secrets) && json_is_object(value))
         return redacted_variables(value, is_secrets);
-    if (redact_is_secret(name, false))
+    if (is_secret(name, false))
         return json_string(MASK_TEXT);
     if (!with_code && is_one_of(name, code_fields, ARRAY_LENGTH(code_fields)))
         return json_string("[left out]");

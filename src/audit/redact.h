@@ -15,8 +15,6 @@
 
 struct mask;
 
-bool redact_is_secret(const char *name, bool is_variable);
-
 /* Appends the object as JSON in one line; what would be too long becomes {"bytes":N}. */
 void redact_body(const json_t *body, const struct mask *secrets, bool with_code,
                  struct buffer *out);

@@ -136,17 +136,6 @@ int str_to_u64(const char *text, uint64_t *out_value)
     return 0;
 }
 
-int str_to_i64(const char *text, int64_t *out_value)
-{
-    bool negative = *text == '-';
-    uint64_t value;
-
-    if (str_to_u64(text + negative, &value) < 0 || value > INT64_MAX)
-        return -1;
-    *out_value = negative ? -(int64_t)value : (int64_t)value;
-    return 0;
-}
-
 /* A decimal number, perhaps with a fraction, then exactly one of the units. */
 static int parse_units(const char *text, const struct unit *units, size_t count, double *out_value)
 {

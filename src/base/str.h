@@ -30,9 +30,8 @@ size_t str_utf8_unfinished(const unsigned char *text, size_t length);
 /* How many edits apart two words are, for "did you mean". */
 unsigned str_distance(const char *a, const char *b);
 
-/* Whole decimal numbers: no sign unless signed, no spaces, no overflow. 0 or -1. */
+/* A whole decimal number: no sign, no spaces, no overflow. 0 or -1. */
 int str_to_u64(const char *text, uint64_t *out_value);
-int str_to_i64(const char *text, int64_t *out_value);
 
 /* "90s", "30m", "4h", "1d", "250ms", "1.5" or "90": milliseconds. */
 int str_to_duration_ms(const char *text, int64_t *out_ms, struct error *err);

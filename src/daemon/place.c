@@ -142,8 +142,10 @@ int place_check(const char *path, const struct identity *identity, const char *p
     return may_write(part, &self) ? 0 : refuse(part, &self, "create a directory", err);
 }
 
-int place_prepare(const char *path, unsigned mode, const struct identity *identity,
-                  const char *purpose, struct error *err)
+/* Makes the directory, and those above it, if they are missing; the last one gets the mode and
+ * belongs to the identity. Fails when the identity cannot make files in it. */
+static int prepare(const char *path, unsigned mode, const struct identity *identity,
+                   const char *purpose, struct error *err)
 {
     if (make_directory(path, mode, identity, err) < 0)
         return -1;
@@ -364,9 +366,9 @@ int place_prepare_state(const char *path, const struct identity *identity, struc
         return -1;
     if (!is_in_use(state))
         hand_over_state(path, state, identity);
-    if (place_prepare(path, 0711, identity, "keep the daemon's state", err) < 0)
+    if (prepare(path, 0711, identity, "keep the daemon's state", err) < 0)
         return -1;
-    return place_prepare(output, 0700, identity, "keep output", err);
+    return prepare(output, 0700, identity, "keep output", err);
 }
 
 /* Allocated; the path is absolute. */
@@ -397,5 +399,5 @@ int place_prepare_socket(const char *socket_path, const struct identity *identit
     scoped(free) char *directory = directory_of(socket_path);
 
     hand_over_runtime(directory, strrchr(socket_path, '/') + 1, identity);
-    return place_prepare(directory, 0755, identity, "create a socket", err);
+    return prepare(directory, 0755, identity, "create a socket", err);
 }

@@ -9,17 +9,12 @@
 #include "base/error.h"
 #include "daemon/privileges.h"
 
-/* Makes the directory, and those above it, if they are missing; the last one gets the mode and
- * belongs to the identity. Fails when the identity cannot make files in it. `purpose` is what for,
- * as in "create a socket". */
-int place_prepare(const char *path, unsigned mode, const struct identity *identity,
-                  const char *purpose, struct error *err);
-
 /* The state directory, with what an earlier daemon left in it. Refuses one that holds directories
  * which the daemon would empty and that are not its own. */
 int place_prepare_state(const char *path, const struct identity *identity, struct error *err);
 
-/* As place_prepare() would find it; nothing is made. */
+/* Whether the identity can make files in a directory, or could make it; nothing is made. `purpose`
+ * is what for, as in "create a socket". */
 int place_check(const char *path, const struct identity *identity, const char *purpose,
                 struct error *err);
 int place_check_socket(const char *socket_path, const struct identity *identity, struct error *err);

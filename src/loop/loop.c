@@ -228,11 +228,6 @@ const struct clock *loop_clock(const struct loop *loop)
     return loop->clock;
 }
 
-struct event_base *loop_event_base(struct loop *loop)
-{
-    return loop->base;
-}
-
 /* The watch may be gone when its callback returns. */
 static void on_io_event(evutil_socket_t fd UNUSED, short what, void *context)
 {

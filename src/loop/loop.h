@@ -50,7 +50,6 @@ bool loop_run_deferred(struct loop *loop);
 
 int64_t loop_now_us(const struct loop *loop);
 const struct clock *loop_clock(const struct loop *loop);
-struct event_base *loop_event_base(struct loop *loop); /* for src/net only */
 
 /* --- readiness of a descriptor ------------------------------------------------------------ */
 

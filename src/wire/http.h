@@ -111,10 +111,6 @@ const char *http_head_header(const struct http_head *head, const char *name);
  * first: 1, or 0 at the end, or -1 when malformed or too long for a buffer. */
 int http_query_next(const char **query, struct buffer *name, struct buffer *value);
 
-/* A decoded query parameter into `value`, which is cleared first: 1, or 0 when absent. -1 when the
- * query is malformed or has it more than once. */
-int http_query_get(const char *query, const char *name, struct buffer *value);
-
 /* Appends the text with percent escapes, fit for a segment of a path or a value of a query; '/' is
  * escaped too. 0, or -1 when the buffer is full, which leaves it as it was. */
 int http_escape(struct buffer *buffer, const char *text);

@@ -41,21 +41,3 @@ int http_query_next(const char **query, struct buffer *name, struct buffer *valu
     }
     return query_decode(equals + 1, length - name_length - 1, value) < 0 ? -1 : 1;
 }
-
-int http_query_get(const char *query, const char *name, struct buffer *value)
-{
-    scoped(buffer_fini) struct buffer found_name = BUFFER_INIT(strlen(query) + 1);
-    scoped(buffer_fini) struct buffer found = BUFFER_INIT(strlen(query) + 1);
-    bool has_value = false;
-    int result;
-
-    buffer_clear(value);
-    while ((result = http_query_next(&query, &found_name, &found)) > 0) {
-        if (strcmp(buffer_text(&found_name), name) != 0)
-            continue;
-        if (has_value || buffer_append(value, found.data, found.length) < 0)
-            return -1;
-        has_value = true;
-    }
-    return result < 0 ? -1 : has_value;
-}
