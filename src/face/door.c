@@ -40,12 +40,13 @@ static size_t host_length(const char *host)
     return bracket ? (size_t)(bracket - host) + 1 : strcspn(host, ":");
 }
 
-/* A name that resolves to us but is not ours may be in the hands of a stranger's web page. */
+/* A name that resolves to us but is not ours may be in the hands of a stranger's web page. A face
+ * with a host of its own was found by that name. */
 static int check_host(const struct request *request, struct error *err)
 {
     const char *host = http_head_header(http_exchange_head(request->exchange), "host");
 
-    if (http_exchange_peer(request->exchange)->is_unix || !host ||
+    if (http_exchange_peer(request->exchange)->is_unix || !host || request->face->host ||
         is_our_name(request->faces->parts.config, host, host_length(host)))
         return 0;
     error_named(err, ERR_FORBIDDEN, "host_not_allowed", "the Host \"%.100s\" is not this daemon",

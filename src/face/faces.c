@@ -8,6 +8,7 @@
 #include "face/trail.h"
 #include "wire/sse.h"
 
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -34,6 +35,8 @@ struct faces *faces_new(const struct faces_parts *parts)
         faces->entries[faces->entry_count++] = *entry;
         add_routes(faces, entry->face);
     }
+    assert(faces->entry_count > 0 && !faces->entries[faces->entry_count - 1].face->prefix &&
+           !faces->entries[faces->entry_count - 1].face->host); /* a face for every request */
     faces->trail = audit_trail_new(faces);
     return faces;
 }
@@ -56,8 +59,9 @@ static bool has_prefix(const struct face *face, const char *path)
            (length == 0 || path[length] == '\0' || path[length] == '/');
 }
 
-static bool has_host(const struct face *face, const char *host)
+static bool has_host(const struct face *face, const struct http_head *head)
 {
+    const char *host = face->host ? http_head_header(head, "host") : NULL;
     size_t length = face->host ? strlen(face->host) : 0;
 
     return !face->host || (host && strncasecmp(host, face->host, length) == 0 &&
@@ -67,11 +71,10 @@ static bool has_host(const struct face *face, const char *host)
 /* The first that fits; the last one for what none does. */
 static const struct face_entry *find_face(const struct faces *faces, const struct http_head *head)
 {
-    const char *host = http_head_header(head, "host");
     size_t at = 0;
 
-    while (at + 1 < faces->entry_count && !(has_host(faces->entries[at].face, host) &&
-                                            has_prefix(faces->entries[at].face, head->path)))
+    while (at + 1 < faces->entry_count && !(has_prefix(faces->entries[at].face, head->path) &&
+                                            has_host(faces->entries[at].face, head)))
         at++;
     return &faces->entries[at];
 }
