@@ -7,6 +7,7 @@
 #include "base/macros.h"
 #include "loop/worker.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -248,6 +249,7 @@ static void write_done(struct job *job)
 {
     struct audit *audit = container_of(job, struct audit, job);
 
+    assert(audit->writing);
     audit->writing = false;
     if (audit->lost)
         audit->dropped += lines_in(&audit->batch);

@@ -275,6 +275,7 @@ static void input_load(struct http_call *call)
 
 static void input_store(struct http_call *call)
 {
+    assert(!call->answer.unparsed.length || call->answer.left <= call->answer.unparsed.length);
     if (call->answer.unparsed.length)
         buffer_consume(&call->answer.unparsed, call->answer.unparsed.length - call->answer.left);
     else
@@ -301,6 +302,7 @@ static void call_wait(struct http_call *call)
 
 static void call_settle(struct http_call *call)
 {
+    assert(!call->settling);
     call->settling = true;
     input_load(call);
     call_run(call);

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ void connection_close(struct http_connection *connection)
     fd_close(connection->socket.fd);
     list_remove(&connection->waiting);
     list_remove(&connection->link);
+    assert(connection->refused ? server->refused : server->count);
     if (connection->refused)
         server->refused--;
     else
@@ -101,6 +103,7 @@ void connection_store_input(struct http_connection *connection)
 {
     struct buffer *input = &connection->input;
 
+    assert(!input->length || connection->left <= input->length);
     if (input->length)
         buffer_consume(input, input->length - connection->left);
     else

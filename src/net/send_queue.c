@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,7 @@ void send_queue_append_file(struct send_queue *queue, int fd, int64_t offset, si
 {
     struct send_queue_part *part = xnew(struct send_queue_part);
 
+    assert(fd >= 0 && offset >= 0);
     *part = (struct send_queue_part){
         .fd = fd,
         .offset = (off_t)offset,
@@ -125,6 +127,7 @@ static enum send_queue_result flush_bytes(struct send_queue *queue, int socket)
 {
     int more = list_is_empty(&queue->parts) ? 0 : MSG_MORE;
 
+    assert(queue->pending >= queue->bytes.length - queue->sent);
     while (queue->sent < queue->bytes.length) {
         size_t left = queue->bytes.length - queue->sent;
         ssize_t sent =
@@ -154,6 +157,7 @@ static enum send_queue_result flush_file(struct send_queue *queue, struct send_q
             return result_of_errno();
         if (sent == 0)
             return SEND_QUEUE_BROKEN;
+        assert((size_t)sent <= part->left && part->left <= queue->pending);
         part->left -= (size_t)sent;
         queue->pending -= (size_t)sent;
         *budget -= (size_t)sent;

@@ -148,6 +148,7 @@ void journal_return_backlog(struct journal *journal, struct change_queue *change
 
 void journal_note_applied(struct journal *journal, uint64_t last)
 {
+    assert(last <= journal->redo.noted);
     journal->backlog.applied = MAX(journal->backlog.applied, last);
 }
 

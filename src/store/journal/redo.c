@@ -5,6 +5,7 @@
 #include "store/change_code.h"
 #include "store/journal/redo_format.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -256,6 +257,8 @@ static void clear_end(const struct redo_file *file)
 
 void redo_will_append(struct redo *redo, uint64_t settled)
 {
+    /* The database cannot have more than was appended, and every append before was noted. */
+    assert(settled <= redo->last && redo->noted == redo->last);
     redo->settled = settled;
     redo->promised = redo->flushes ? redo->flushed : redo->last;
 }
@@ -318,6 +321,7 @@ int redo_flush_run(const struct redo_flush *flush, struct error *err)
 
 void redo_note_flushed(struct redo *redo, const struct redo_flush *flush)
 {
+    assert(flush->last >= redo->flushed);
     redo->flushed = flush->last;
 }
 

@@ -2,6 +2,8 @@
 
 #include "base/macros.h"
 
+#include <assert.h>
+
 /* How long a write without a waiting ticket may stay in memory: long enough that a busy daemon does
  * not flush for each, short enough that a power failure takes little. */
 enum { LATEST_US = 100 * 1000 };
@@ -55,6 +57,7 @@ static void sync_done(struct job *job)
     struct syncer *syncer = container_of(job, struct syncer, job);
     struct list done = LIST_INIT(done);
 
+    assert(syncer->running);
     syncer->running = false;
     note_result(syncer);
     list_move_all(&syncer->syncing, &done);
@@ -114,6 +117,7 @@ void syncer_finish_here(struct syncer *syncer)
 {
     struct list done = LIST_INIT(done);
 
+    assert(!syncer->worker && !syncer->running);
     if (list_is_empty(&syncer->waiting))
         return;
     syncer->flush = redo_flush_begin(syncer->redo);

@@ -385,6 +385,7 @@ static void visit_done(struct job *job)
     bool was_copying = store->checkpoint.tasks; /* then the rest has to be copied later */
     struct list tickets = LIST_INIT(tickets);
 
+    assert(kind != VISIT_NONE);
     list_move_all(&visit->direct.tickets, &tickets);
     note_flush(store, visit->direct.flush_code);
     take_backlog(store, visit);
