@@ -6,7 +6,7 @@
  *
  * Written are ustar headers, with a pax header before those whose name or size does not fit. Read
  * are V7, ustar, pax and GNU archives. The reader takes nothing from an archive but what is asked
- * for here: no owners, no devices' numbers, no extended attributes.
+ * for here: no names of owners, no devices' numbers, no extended attributes.
  */
 
 #include <stdbool.h>
@@ -36,11 +36,12 @@ struct tar_member {
     uint32_t mode; /* 07777 */
     uint64_t size;
     int64_t modified_s;
-    const char *path; /* borrowed */
-    const char *link; /* borrowed; "" without one */
-    bool is_too_long; /* read: path or link is longer than it may be, and cut */
-    bool has_nul;     /* read: path or link has a NUL in it */
-    bool is_sparse;   /* read: the content is not the file's as it is */
+    uint64_t uid, gid; /* read; UINT64_MAX when it is not a number. Written archives name nobody */
+    const char *path;  /* borrowed */
+    const char *link;  /* borrowed; "" without one */
+    bool is_too_long;  /* read: path or link is longer than it may be, and cut */
+    bool has_nul;      /* read: path or link has a NUL in it */
+    bool is_sparse;    /* read: the content is not the file's as it is */
 };
 
 /* --- writing --------------------------------------------------------------------------------- */

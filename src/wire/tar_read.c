@@ -6,6 +6,8 @@ enum {
     NAME = 0,
     NAME_SIZE = 100,
     MODE = 100,
+    UID = 108,
+    GID = 116,
     SIZE = 124,
     MODIFIED = 136,
     CHECKSUM = 148,
@@ -17,6 +19,8 @@ enum {
     SPARSE_GOES_ON = 482,       /* in a GNU sparse header */
     SPARSE_BLOCK_GOES_ON = 504, /* in the blocks behind it */
 };
+
+static const uint64_t max_skipped = SIZE_MAX / 4;
 
 enum step { STEP_HEADER, STEP_EXTRA, STEP_SPARSE, STEP_DATA, STEP_PADDING, STEP_END, STEP_BAD };
 
@@ -207,7 +211,7 @@ static bool use_extra(struct tar_parser *parser)
                  length);
         *(parser->extra_type == 'L' ? &parser->has_path : &parser->has_link) = true;
         return true;
-    default: /* 'g' is for all members and says nothing that we ask for */
+    default:
         return true;
     }
 }
@@ -216,6 +220,12 @@ static bool use_extra(struct tar_parser *parser)
 
 static enum tar_event begin_extra(struct tar_parser *parser, char type, uint64_t size)
 {
+    /* For all members, and says nothing that is asked for: it may be of any length. */
+    if (type == 'g' && size <= max_skipped) {
+        parser->padding = (size_t)size + tar_padding(size);
+        parser->step = STEP_PADDING;
+        return TAR_NEED_MORE;
+    }
     if (size > TAR_EXTRA_SIZE)
         return fail(parser, "a header is too long");
     parser->extra_type = type;
@@ -249,15 +259,23 @@ static enum tar_event begin_member(struct tar_parser *parser, uint64_t size)
     char type = (char)block[TYPE];
     uint64_t mode = 0;
     uint64_t modified = 0;
+    uint64_t uid = UINT64_MAX;
+    uint64_t gid = UINT64_MAX;
 
     read_names(parser);
     (void)read_number(block + MODE, 8, &mode);
     (void)read_number(block + MODIFIED, 12, &modified);
+    if (!read_number(block + UID, 8, &uid))
+        uid = UINT64_MAX;
+    if (!read_number(block + GID, 8, &gid))
+        gid = UINT64_MAX;
     parser->member = (struct tar_member){
         .type = member_type(type, parser->path),
         .mode = (uint32_t)mode & 07777,
         .size = parser->has_size ? parser->size : size,
         .modified_s = modified >> 40 ? 0 : (int64_t)modified,
+        .uid = uid,
+        .gid = gid,
         .path = parser->path,
         .link = parser->link,
         .is_too_long = parser->is_too_long,

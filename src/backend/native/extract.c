@@ -1,8 +1,10 @@
 #include "backend/native/extract.h"
 
+#include "base/alloc.h"
 #include "base/macros.h"
 #include "base/scoped.h"
 #include "base/str.h"
+#include "wire/tar.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -71,7 +73,7 @@ static void remove_content(int dir)
 /* --- names --------------------------------------------------------------------------------- */
 
 /* Cleans a name: no leading or double slashes, no ".". -1 for "..", which no honest archive has. */
-static int clean_name(const char *name, char out[ARCHIVE_NAME_SIZE])
+static int clean_name(const char *name, char out[TAR_PATH_SIZE])
 {
     size_t used = 0;
 
@@ -117,7 +119,7 @@ static int open_parent(int root, char *path, const char **out_last)
     parent = open_inside(root, path, O_PATH | O_DIRECTORY);
     if (parent < 0 && errno == ENOENT) {
         const char *last;
-        char above[ARCHIVE_NAME_SIZE];
+        char above[TAR_PATH_SIZE];
         scoped(fd_close) int grandparent = -1;
 
         snprintf(above, sizeof(above), "%s", path);
@@ -129,107 +131,71 @@ static int open_parent(int root, char *path, const char **out_last)
     return parent;
 }
 
-/* --- entries ------------------------------------------------------------------------------- */
+/* --- members -------------------------------------------------------------------------------- */
 
-static void set_owner(const struct extract *extract, const struct archive_entry *entry, int parent,
+static void set_owner(const struct extract *extract, const struct tar_member *member, int parent,
                       const char *name)
 {
-    uid_t uid = entry->uid <= MAX_OWNER ? (uid_t)entry->uid : NOBODY;
-    gid_t gid = entry->gid <= MAX_OWNER ? (gid_t)entry->gid : NOBODY;
+    uid_t uid = member->uid <= MAX_OWNER ? (uid_t)member->uid : NOBODY;
+    gid_t gid = member->gid <= MAX_OWNER ? (gid_t)member->gid : NOBODY;
 
     if (extract->owners)
         (void)!fchownat(parent, name, uid, gid, AT_SYMLINK_NOFOLLOW);
 }
 
-static int write_data(struct extract *extract, struct archive *reader, int fd, struct error *err)
-{
-    char bytes[65536];
-    ssize_t got;
-
-    while ((got = archive_read(reader, bytes, sizeof(bytes), err)) > 0) {
-        extract->bytes += (uint64_t)got;
-        if (extract->bytes > max_bytes)
-            return error_set(err, ERR_TOO_LARGE, "the archive has more than 64 GB of files");
-        if (write(fd, bytes, (size_t)got) != got)
-            return error_sys(err, "write %s", reader->entry.name);
-    }
-    return got < 0 ? -1 : 0;
-}
-
-static int make_file(struct extract *extract, struct archive *reader, int parent, const char *name,
-                     struct error *err)
-{
-    const struct archive_entry *entry = &reader->entry;
-    struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = entry->modified } };
-    scoped(fd_close) int fd = -1;
-
-    if (tree_remove(parent, name) < 0)
-        return error_sys(err, "replace %s", entry->name);
-    fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return error_sys(err, "make %s", entry->name);
-    if (write_data(extract, reader, fd, err) < 0)
-        return -1;
-    set_owner(extract, entry, parent, name);
-    if (fchmod(fd, entry->mode & 0777) < 0)
-        return error_sys(err, "set the mode of %s", entry->name);
-    (void)futimens(fd, times);
-    return 0;
-}
-
-static int make_directory(struct extract *extract, const struct archive_entry *entry, int parent,
+static int make_directory(struct extract *extract, const struct tar_member *member, int parent,
                           const char *name, struct error *err)
 {
     struct stat status;
 
     if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(status.st_mode) &&
         unlinkat(parent, name, 0) < 0)
-        return error_sys(err, "replace %s", entry->name);
+        return error_sys(err, "replace %s", member->path);
     if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
-        return error_sys(err, "make %s", entry->name);
-    set_owner(extract, entry, parent, name);
-    if (fchmodat(parent, name, entry->mode & 01777, 0) < 0)
-        return error_sys(err, "set the mode of %s", entry->name);
+        return error_sys(err, "make %s", member->path);
+    set_owner(extract, member, parent, name);
+    if (fchmodat(parent, name, member->mode & 01777, 0) < 0)
+        return error_sys(err, "set the mode of %s", member->path);
     return 0;
 }
 
 /* Only to a file inside that is there already. */
-static int make_hard_link(struct extract *extract, const struct archive_entry *entry, int parent,
+static int make_hard_link(struct extract *extract, const struct tar_member *member, int parent,
                           const char *name, struct error *err)
 {
     scoped(fd_close) int source = -1;
-    char target[ARCHIVE_NAME_SIZE];
+    char target[TAR_PATH_SIZE];
     char path[32];
     struct stat status;
 
-    if (clean_name(entry->target, target) < 0)
-        return error_set(err, ERR_INVALID, "%s links out of the archive", entry->name);
+    if (clean_name(member->link, target) < 0)
+        return error_set(err, ERR_INVALID, "%s links out of the archive", member->path);
     source = open_inside(extract->root, target, O_PATH | O_NOFOLLOW);
     if (source < 0 || fstat(source, &status) < 0 || !S_ISREG(status.st_mode))
         return error_set(err, ERR_INVALID, "%s links to %s, which is not a file of the archive",
-                         entry->name, entry->target);
+                         member->path, member->link);
     if (tree_remove(parent, name) < 0)
-        return error_sys(err, "replace %s", entry->name);
+        return error_sys(err, "replace %s", member->path);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", source);
     if (linkat(AT_FDCWD, path, parent, name, AT_SYMLINK_FOLLOW) < 0)
-        return error_sys(err, "link %s", entry->name);
+        return error_sys(err, "link %s", member->path);
     return 0;
 }
 
-static int make_other(struct extract *extract, const struct archive_entry *entry, int parent,
+static int make_other(struct extract *extract, const struct tar_member *member, int parent,
                       const char *name, struct error *err)
 {
     int result;
 
     if (tree_remove(parent, name) < 0)
-        return error_sys(err, "replace %s", entry->name);
-    if (entry->kind == ARCHIVE_SYMBOLIC_LINK)
-        result = symlinkat(*entry->target ? entry->target : ".", parent, name);
+        return error_sys(err, "replace %s", member->path);
+    if (member->type == TAR_LINK)
+        result = symlinkat(*member->link ? member->link : ".", parent, name);
     else
-        result = mkfifoat(parent, name, entry->mode & 0777);
+        result = mkfifoat(parent, name, member->mode & 0777);
     if (result < 0)
-        return error_sys(err, "make %s", entry->name);
-    set_owner(extract, entry, parent, name);
+        return error_sys(err, "make %s", member->path);
+    set_owner(extract, member, parent, name);
     return 0;
 }
 
@@ -244,58 +210,172 @@ static bool take_whiteout(const struct extract *extract, int parent, const char 
     return true;
 }
 
-static int extract_entry(struct extract *extract, struct archive *reader, struct error *err)
-{
-    const struct archive_entry *entry = &reader->entry;
-    scoped(fd_close) int parent = -1;
-    char path[ARCHIVE_NAME_SIZE];
-    const char *name;
+/* One member, between TAR_MEMBER and TAR_MEMBER_END. */
+struct extraction {
+    struct extract *extract; /* borrowed */
+    const struct tar_member *member;
+    int parent; /* owned; of a file */
+    int fd;     /* owned: the file that is written; -1: the data is skipped */
+    char path[TAR_PATH_SIZE];
+    const char *name; /* the last part of it */
+};
 
-    if (clean_name(entry->name, path) < 0)
-        return error_set(err, ERR_INVALID, "\"%.200s\" leads out of the archive", entry->name);
-    if (!*path || entry->kind == ARCHIVE_OTHER)
+static void close_member(struct extraction *extraction)
+{
+    fd_close(extraction->fd);
+    fd_close(extraction->parent);
+    extraction->fd = extraction->parent = -1;
+}
+
+static int begin_file(struct extraction *extraction, struct error *err)
+{
+    if (tree_remove(extraction->parent, extraction->name) < 0)
+        return error_sys(err, "replace %s", extraction->member->path);
+    extraction->fd = openat(extraction->parent, extraction->name,
+                            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return extraction->fd < 0 ? error_sys(err, "make %s", extraction->member->path) : 0;
+}
+
+static int write_file(struct extraction *extraction, const void *piece, size_t length,
+                      struct error *err)
+{
+    struct extract *extract = extraction->extract;
+
+    if (extraction->fd < 0)
         return 0;
-    parent = open_parent(extract->root, path, &name);
-    if (parent < 0)
-        return error_sys(err, "open the directory of %s", entry->name);
-    if (take_whiteout(extract, parent, name))
+    extract->bytes += length;
+    if (extract->bytes > max_bytes)
+        return error_set(err, ERR_TOO_LARGE, "the archive has more than 64 GB of files");
+    if (write(extraction->fd, piece, length) != (ssize_t)length)
+        return error_sys(err, "write %s", extraction->member->path);
+    return 0;
+}
+
+static int end_file(struct extraction *extraction, struct error *err)
+{
+    const struct tar_member *member = extraction->member;
+    struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = member->modified_s } };
+
+    if (extraction->fd < 0)
         return 0;
-    switch (entry->kind) {
-    case ARCHIVE_FILE:
-        return make_file(extract, reader, parent, name, err);
-    case ARCHIVE_DIRECTORY:
-        return make_directory(extract, entry, parent, name, err);
-    case ARCHIVE_HARD_LINK:
-        return make_hard_link(extract, entry, parent, name, err);
-    case ARCHIVE_SYMBOLIC_LINK:
-    case ARCHIVE_FIFO:
-        return make_other(extract, entry, parent, name, err);
-    case ARCHIVE_OTHER:
+    set_owner(extraction->extract, member, extraction->parent, extraction->name);
+    if (fchmod(extraction->fd, member->mode & 0777) < 0)
+        return error_sys(err, "set the mode of %s", member->path);
+    (void)futimens(extraction->fd, times);
+    return 0;
+}
+
+static int make_member(struct extraction *extraction, struct error *err)
+{
+    const struct tar_member *member = extraction->member;
+    int parent = extraction->parent;
+    const char *name = extraction->name;
+
+    switch (member->type) {
+    case TAR_FILE:
+        return begin_file(extraction, err);
+    case TAR_DIRECTORY:
+        return make_directory(extraction->extract, member, parent, name, err);
+    case TAR_HARD_LINK:
+        return make_hard_link(extraction->extract, member, parent, name, err);
+    case TAR_LINK:
+    case TAR_FIFO:
+        return make_other(extraction->extract, member, parent, name, err);
+    case TAR_CHARACTER_DEVICE:
+    case TAR_BLOCK_DEVICE:
+    case TAR_OTHER:
         break;
     }
     return 0;
 }
 
-int extract_archive(struct extract *extract, archive_source_fn *source, void *user,
-                    struct error *err)
+static bool is_skipped(const struct tar_member *member)
 {
-    static struct archive reader;
-    int result;
-
-    archive_init(&reader, source, user);
-    while ((result = archive_next(&reader, err)) > 0) {
-        if (++extract->entries > MAX_ENTRIES)
-            return error_set(err, ERR_TOO_LARGE, "the archive has more than %d entries",
-                             MAX_ENTRIES);
-        if (extract_entry(extract, &reader, err) < 0)
-            return -1;
-    }
-    return result;
+    return member->type == TAR_CHARACTER_DEVICE || member->type == TAR_BLOCK_DEVICE ||
+           member->type == TAR_OTHER;
 }
 
-static ssize_t read_gzip(void *user, void *bytes, size_t length)
+static int begin_member(struct extraction *extraction, struct error *err)
 {
-    return gzread(user, bytes, (unsigned)MIN(length, (size_t)1 << 20));
+    const struct tar_member *member = extraction->member;
+
+    if (++extraction->extract->entries > MAX_ENTRIES)
+        return error_set(err, ERR_TOO_LARGE, "the archive has more than %d entries", MAX_ENTRIES);
+    if (member->is_too_long || member->has_nul)
+        return error_set(err, ERR_INVALID, "the archive has a malformed header");
+    if (clean_name(member->path, extraction->path) < 0)
+        return error_set(err, ERR_INVALID, "\"%.200s\" leads out of the archive", member->path);
+    if (!*extraction->path || is_skipped(member))
+        return 0;
+    extraction->parent =
+        open_parent(extraction->extract->root, extraction->path, &extraction->name);
+    if (extraction->parent < 0)
+        return error_sys(err, "open the directory of %s", member->path);
+    if (take_whiteout(extraction->extract, extraction->parent, extraction->name))
+        return 0;
+    return make_member(extraction, err);
+}
+
+/* --- the archive ----------------------------------------------------------------------------- */
+
+/* All of a piece of the archive: 1 at its end, 0 when more is to come. */
+static int feed(struct tar_parser *parser, struct extraction *extraction, const char *bytes,
+                size_t length, struct error *err)
+{
+    for (;;) {
+        const void *piece = NULL;
+        size_t piece_length = 0;
+        size_t used = 0;
+        int result = 0;
+        enum tar_event event = tar_parser_feed(parser, bytes, length, &used, &piece, &piece_length);
+
+        bytes += used;
+        length -= used;
+        switch (event) {
+        case TAR_NEED_MORE:
+            return 0;
+        case TAR_MEMBER:
+            result = begin_member(extraction, err);
+            break;
+        case TAR_DATA:
+            result = write_file(extraction, piece, piece_length, err);
+            break;
+        case TAR_MEMBER_END:
+            result = end_file(extraction, err);
+            close_member(extraction);
+            break;
+        case TAR_END:
+            return 1;
+        case TAR_BAD:
+            return error_set(err, ERR_INVALID, "the archive cannot be read: %s", parser->problem);
+        }
+        if (result < 0)
+            return -1;
+    }
+}
+
+static int extract_stream(struct extract *extract, gzFile stream, struct error *err)
+{
+    scoped(free) struct tar_parser *parser = xnew(struct tar_parser);
+    struct extraction extraction = {
+        .extract = extract, .member = &parser->member, .parent = -1, .fd = -1
+    };
+    char bytes[65536];
+    int result = 0;
+    int got;
+
+    tar_parser_init(parser);
+    do {
+        got = gzread(stream, bytes, sizeof(bytes));
+        if (got < 0)
+            result = error_set(err, ERR_INVALID, "the archive cannot be read");
+        else if (got > 0)
+            result = feed(parser, &extraction, bytes, (size_t)got, err);
+        else if (!tar_parser_is_between(parser))
+            result = error_set(err, ERR_INVALID, "the archive is truncated");
+    } while (got > 0 && result == 0);
+    close_member(&extraction);
+    return result < 0 ? -1 : 0;
 }
 
 int extract_file(struct extract *extract, int fd, struct error *err)
@@ -309,7 +389,7 @@ int extract_file(struct extract *extract, int fd, struct error *err)
         return error_sys(err, "open the archive");
     }
     /* Reads what is not compressed as it is. */
-    result = extract_archive(extract, read_gzip, stream, err);
+    result = extract_stream(extract, stream, err);
     if (gzclose_r(stream) != Z_OK && result == 0)
         result = error_set(err, ERR_INVALID, "the archive is damaged");
     return result;

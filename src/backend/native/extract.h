@@ -6,9 +6,10 @@
  * never written through.
  */
 
-#include "backend/native/archive.h"
+#include "base/error.h"
 
-#include <sys/types.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 struct extract {
     int root;       /* borrowed */
@@ -18,10 +19,7 @@ struct extract {
     uint64_t entries;
 };
 
-int extract_archive(struct extract *extract, archive_source_fn *source, void *user,
-                    struct error *err);
-
-/* A file, plain or gzipped. */
+/* A tar archive in a file, plain or gzipped. */
 int extract_file(struct extract *extract, int fd, struct error *err);
 
 /* Removes a name and everything below it. */

@@ -258,6 +258,48 @@ static void malformed_extended_headers_are_bad(void **state)
     assert_true(found.last.is_sparse);
 }
 
+static void numbers_of_owners_are_read(void **state)
+{
+    const struct tar_member member = { .type = TAR_FILE, .path = "a", .link = "" };
+
+    (void)state;
+    add(&member, "");
+    memcpy(archive.bytes + 108, "0001750\0", 8);
+    memcpy(archive.bytes + 116, "\x80\0\0\0\0\1\0\0", 8);
+    sign((unsigned char *)archive.bytes);
+    add_end();
+    read_in_pieces(100);
+    assert_int_equal(found.end, TAR_END);
+    assert_int_equal(found.last.uid, 1000);
+    assert_int_equal(found.last.gid, 65536);
+    memcpy(archive.bytes + 108, "nobody\0\0", 8);
+    sign((unsigned char *)archive.bytes);
+    read_in_pieces(100);
+    assert_int_equal(found.end, TAR_END);
+    assert_true(found.last.uid == UINT64_MAX);
+}
+
+/* It may have more to say than any parser has room for. */
+static void a_header_for_all_members_may_be_of_any_length(void **state)
+{
+    const struct tar_member member = { .type = TAR_FILE, .path = "a", .link = "", .size = 2 };
+    const size_t length = 3 * TAR_EXTRA_SIZE + 7;
+
+    (void)state;
+    add(&(struct tar_member){ .type = TAR_FILE, .path = "global", .link = "" }, "");
+    archive.bytes[156] = 'g';
+    snprintf(archive.bytes + 124, 12, "%011zo", length);
+    sign((unsigned char *)archive.bytes);
+    archive.length += length + tar_padding(length);
+    add(&member, "hi");
+    add_end();
+    read_in_pieces(1000);
+    assert_int_equal(found.end, TAR_END);
+    assert_int_equal(found.members, 1);
+    assert_string_equal(found.path, "a");
+    assert_memory_equal(found.content, "hi", 2);
+}
+
 static void the_end_is_told_from_a_cut(void **state)
 {
     (void)state;
@@ -318,6 +360,8 @@ int main(void)
         cmocka_unit_test_setup(comments_are_passed_over, reset),
         cmocka_unit_test_setup(damaged_headers_are_bad, reset),
         cmocka_unit_test_setup(malformed_extended_headers_are_bad, reset),
+        cmocka_unit_test_setup(numbers_of_owners_are_read, reset),
+        cmocka_unit_test_setup(a_header_for_all_members_may_be_of_any_length, reset),
         cmocka_unit_test_setup(the_end_is_told_from_a_cut, reset),
         cmocka_unit_test_setup(paths_that_lead_out_are_told, reset),
         cmocka_unit_test_setup(links_that_lead_out_are_told, reset),
