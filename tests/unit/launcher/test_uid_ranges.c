@@ -1,7 +1,5 @@
 #include "launcher/uid_ranges.h"
 
-#include "base/macros.h"
-
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,12 +10,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-/* There are no sandboxes on disk here. */
-int mark_read(int dir UNUSED, struct mark *out_mark UNUSED)
-{
-    return -1;
-}
 
 static struct uid_ranges ranges;
 static char directory[64];
