@@ -277,6 +277,12 @@ static void launched_adopt(struct backend *backend, const struct backend_sandbox
     struct launch_adopt message = { .pid = sandbox->pid, .start_time = sandbox->start_time };
 
     memcpy(message.id, call->id, sizeof(message.id));
+    /* The launcher takes a message with such a pid for an attack, and ends. */
+    if (sandbox->pid <= 1) {
+        error_set(&op->err, ERR_GONE, "the record of sandbox %s has no process", sandbox->id);
+        loop_defer(backend->loop, &call->refusal, on_refuse);
+        return;
+    }
     launcher_send(launched->launcher, &call->base, LAUNCH_ADOPT, &message, sizeof(message),
                   on_adopted);
 }
