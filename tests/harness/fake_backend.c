@@ -10,6 +10,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+/* Of every init. */
+enum { START_TIME = 1 };
+
 struct fake_sandbox {
     struct list node;
     char id[ID_SIZE];
@@ -27,6 +30,7 @@ struct fake_op {
     char id[ID_SIZE];
     struct sandbox_limits limits;
     bool frozen;
+    uint64_t start_time; /* adopt: of the record */
     enum error_code refused;
     bool may_pass;
     struct backend_op *op; /* borrowed */
@@ -97,7 +101,7 @@ static void fill_made(struct backend_op *op, const struct fake_sandbox *sandbox)
 {
     memcpy(op->result.made.sandbox.id, sandbox->id, sizeof(sandbox->id));
     op->result.made.sandbox.pid = 4711;
-    op->result.made.sandbox.start_time = 1;
+    op->result.made.sandbox.start_time = START_TIME;
     op->result.made.pidfd = death_of(sandbox);
     op->result.made.frozen = sandbox->frozen;
 }
@@ -106,7 +110,7 @@ static void effect_adopt(struct fake_backend *fake, struct fake_op *op)
 {
     const struct fake_sandbox *sandbox = find(fake, op->id);
 
-    if (!sandbox || sandbox->dead)
+    if (!sandbox || sandbox->dead || op->start_time != START_TIME)
         error_set(&op->op->err, ERR_GONE, "it is dead");
     else
         fill_made(op->op, sandbox);
@@ -150,6 +154,10 @@ static void effect(struct fake_backend *fake, struct fake_op *op)
     }
     switch (op->kind) {
     case FAKE_CREATE:
+        if (sandbox) {
+            error_set(&op->op->err, ERR_CONFLICT, "it exists already");
+            break;
+        }
         fill_made(op->op, add(fake, op->id, op->limits.memory_bytes));
         op->op->result.made.limits.memory_bytes = fake->given_memory;
         fake->given_memory = 0;
@@ -240,15 +248,20 @@ static void fake_create(struct backend *backend, const struct sandbox_spec *spec
 static void fake_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
                        struct backend_op *op)
 {
+    struct fake_backend *fake = fake_from(backend);
+
     submit(backend, FAKE_ADOPT, sandbox->id, NULL, false, op);
+    list_last(&fake->queue, struct fake_op, node)->start_time = sandbox->start_time;
 }
 
 static int fake_connect(struct backend *backend, const char *id, struct error *err)
 {
     const struct fake_sandbox *sandbox = find(fake_from(backend), id);
 
-    if (fake_from(backend)->refuses_connect || !sandbox || sandbox->dead)
+    if (fake_from(backend)->refuses_connect)
         return error_set(err, ERR_BACKEND, "connection refused");
+    if (!sandbox || sandbox->dead)
+        return error_set(err, ERR_GONE, "no init listens");
     return death_of(sandbox);
 }
 
