@@ -136,7 +136,7 @@ void execution_leave_sandbox(struct execution *execution)
     agent_cancel(&run->signals.request);
     run->signals.count = 0;
     if (run_holds_sandbox(run) && run->language == language_python() && run->hold.sandbox)
-        warm_prepare_soon(run->hold.sandbox);
+        python_zygote_prepare_soon(run->hold.sandbox);
     session_hold_end(&run->hold);
     execution_stdin_detach(run);
     program_fini(&run->spawn.program);

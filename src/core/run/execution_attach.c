@@ -68,6 +68,6 @@ void execution_begin_running(struct execution *execution, const struct agent_pip
     if (execution->facts.kind != EXECUTION_DRIVER)
         return;
     if (run->language == language_python())
-        warm_prepare_soon(run->hold.sandbox);
+        python_zygote_prepare_soon(run->hold.sandbox);
     session_hold_weaken(&run->hold);
 }

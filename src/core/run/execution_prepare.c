@@ -237,7 +237,7 @@ int program_prepare_zygote(struct program *program, const struct config *config,
         if (!strpbrk(module, "\"\\\n")) /* it goes between quotes */
             buffer_appendf(&text, "%s ", module);
     }
-    buffer_appendf(&text, "\"\n%s", driver_warm);
+    buffer_appendf(&text, "\"\n%s", driver_zygote);
     result = use_script(program, &argv, config, language_python(), name, buffer_text(&text),
                         text.length, err);
     program->argv = argv.items;

@@ -157,7 +157,8 @@ static void spawn(struct execution *execution)
         .script_fd = program->script_fd,
         .wants_stdin = run->input.state != INPUT_NONE,
         .terminal = execution->terminal,
-        .may_fork = !execution->terminal && warm_fits(sandbox_warm(run->hold.sandbox), program),
+        .may_fork = !execution->terminal &&
+                    python_zygote_fits(sandbox_python_zygote(run->hold.sandbox), program),
         .columns = run->size.columns,
         .rows = run->size.rows,
     };

@@ -10,7 +10,8 @@
 
 static void on_exited(struct sandbox *sandbox, uint64_t number, const struct agent_exit *end)
 {
-    if (!warm_on_exited(sandbox_warm(sandbox), number) && sandbox_session(sandbox))
+    if (!python_zygote_on_exited(sandbox_python_zygote(sandbox), number) &&
+        sandbox_session(sandbox))
         executions_on_exited(sandbox_session(sandbox), number, end);
 }
 
@@ -19,7 +20,7 @@ static void on_process(struct sandbox *sandbox, uint64_t number, const struct ag
 {
     struct session *session = sandbox_session(sandbox);
 
-    if (session && !warm_has(sandbox_warm(sandbox), number)) {
+    if (session && !python_zygote_has(sandbox_python_zygote(sandbox), number)) {
         executions_on_process(session, sandbox_agent(sandbox), number, pipes, end);
         return;
     }
@@ -45,8 +46,8 @@ const struct sandbox_programs run_sandbox_programs = {
     .on_process = on_process,
     .on_listed = executions_on_listed,
     .on_storage = on_storage,
-    .prepare_python = warm_prepare,
-    .free_python = warm_free,
+    .prepare_python = python_zygote_prepare,
+    .free_python = python_zygote_free,
 };
 
 static void end_all(struct session *session, const struct end_reason *reason)

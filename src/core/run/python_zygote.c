@@ -15,7 +15,7 @@
 
 enum { REFILL_DELAY_US = 20 * 1000 }; /* many sessions end with their first code */
 
-struct warm {
+struct python_zygote {
     struct sandbox *sandbox; /* borrowed */
     struct agent_request start;
     struct program program; /* as it was started */
@@ -25,35 +25,35 @@ struct warm {
     bool is_unavailable; /* it could not be started here: not tried again */
 };
 
-static void clear(struct warm *warm)
+static void clear(struct python_zygote *zygote)
 {
-    program_fini(&warm->program);
-    warm->number = 0;
+    program_fini(&zygote->program);
+    zygote->number = 0;
 }
 
-void warm_free(struct warm *warm)
+void python_zygote_free(struct python_zygote *zygote)
 {
-    if (!warm)
+    if (!zygote)
         return;
-    if (warm->is_starting)
-        agent_cancel(&warm->start);
-    timer_stop(&warm->refill);
-    clear(warm);
-    free(warm);
+    if (zygote->is_starting)
+        agent_cancel(&zygote->start);
+    timer_stop(&zygote->refill);
+    clear(zygote);
+    free(zygote);
 }
 
 /* --- starting --------------------------------------------------------------------------------- */
 
 static void on_started(struct agent_request *request)
 {
-    struct warm *warm = container_of(request, struct warm, start);
+    struct python_zygote *zygote = container_of(request, struct python_zygote, start);
 
-    warm->is_starting = false;
+    zygote->is_starting = false;
     if (request->err.code) {
-        log_debug("no warm Python, continuing without it", kv("sandbox", sandbox_id(warm->sandbox)),
-                  kv("error", request->err.message));
-        warm->is_unavailable = true;
-        clear(warm);
+        log_debug("no Python zygote, continuing without it",
+                  kv("sandbox", sandbox_id(zygote->sandbox)), kv("error", request->err.message));
+        zygote->is_unavailable = true;
+        clear(zygote);
         return;
     }
     fd_close(request->result.started.pipes.output); /* it has nothing to say */
@@ -67,48 +67,49 @@ static uint64_t next_number(const struct sandbox *sandbox)
     return (uint64_t)clock_wall_us(loop_clock(sandbox_core(sandbox)->loop));
 }
 
-static void start(struct warm *warm)
+static void start(struct python_zygote *zygote)
 {
-    struct sandbox *sandbox = warm->sandbox;
+    struct sandbox *sandbox = zygote->sandbox;
     char name[ID_SIZE];
     struct error err = { 0 };
     struct agent_start start = { .is_zygote = true };
 
     id_make(name, ID_EXECUTION);
-    if (program_prepare_zygote(&warm->program, sandbox_core(sandbox)->parts.config, name, &err) < 0)
+    if (program_prepare_zygote(&zygote->program, sandbox_core(sandbox)->parts.config, name, &err) <
+        0)
         return;
-    program_place_script(&warm->program, sandbox);
-    start.number = warm->number = next_number(sandbox);
-    start.argv = (const char *const *)warm->program.argv;
-    start.env = (const char *const *)warm->program.env;
-    start.user = warm->program.user;
-    start.cwd = warm->program.cwd;
-    start.script_path = warm->program.argv[1];
-    start.script_fd = warm->program.script_fd;
-    warm->is_starting = true;
-    agent_start(sandbox_agent(sandbox), &start, &warm->start, on_started);
+    program_place_script(&zygote->program, sandbox);
+    start.number = zygote->number = next_number(sandbox);
+    start.argv = (const char *const *)zygote->program.argv;
+    start.env = (const char *const *)zygote->program.env;
+    start.user = zygote->program.user;
+    start.cwd = zygote->program.cwd;
+    start.script_path = zygote->program.argv[1];
+    start.script_fd = zygote->program.script_fd;
+    zygote->is_starting = true;
+    agent_start(sandbox_agent(sandbox), &start, &zygote->start, on_started);
 }
 
 static void on_refill(struct timer *timer)
 {
-    struct warm *warm = container_of(timer, struct warm, refill);
+    struct python_zygote *zygote = container_of(timer, struct python_zygote, refill);
 
-    if (sandbox_is_usable(warm->sandbox))
-        warm_prepare(warm->sandbox);
+    if (sandbox_is_usable(zygote->sandbox))
+        python_zygote_prepare(zygote->sandbox);
 }
 
-static struct warm *warm_of(struct sandbox *sandbox)
+static struct python_zygote *zygote_of(struct sandbox *sandbox)
 {
-    struct warm *warm = sandbox_warm(sandbox);
+    struct python_zygote *zygote = sandbox_python_zygote(sandbox);
 
-    if (warm)
-        return warm;
-    warm = xnew(struct warm);
-    sandbox_set_warm(sandbox, warm);
-    warm->sandbox = sandbox;
-    warm->program = PROGRAM_INIT;
-    timer_init(&warm->refill, sandbox_core(sandbox)->loop, on_refill);
-    return warm;
+    if (zygote)
+        return zygote;
+    zygote = xnew(struct python_zygote);
+    sandbox_set_python_zygote(sandbox, zygote);
+    zygote->sandbox = sandbox;
+    zygote->program = PROGRAM_INIT;
+    timer_init(&zygote->refill, sandbox_core(sandbox)->loop, on_refill);
+    return zygote;
 }
 
 /* An init that an earlier version left may not know how. */
@@ -119,22 +120,22 @@ static bool can_fork(const struct sandbox *sandbox)
     return hello && hello->features & FEATURE_ZYGOTE;
 }
 
-void warm_prepare(struct sandbox *sandbox)
+void python_zygote_prepare(struct sandbox *sandbox)
 {
-    struct warm *warm;
+    struct python_zygote *zygote;
 
     if (!sandbox_core(sandbox)->parts.config->python.warm || !sandbox_agent(sandbox) ||
         sandbox_core(sandbox)->stopping)
         return;
-    warm = warm_of(sandbox);
-    if (!warm->number && !warm->is_unavailable && can_fork(sandbox))
-        start(warm);
+    zygote = zygote_of(sandbox);
+    if (!zygote->number && !zygote->is_unavailable && can_fork(sandbox))
+        start(zygote);
 }
 
-void warm_prepare_soon(struct sandbox *sandbox)
+void python_zygote_prepare_soon(struct sandbox *sandbox)
 {
     if (sandbox_core(sandbox)->parts.config->python.warm)
-        timer_arm_in(&warm_of(sandbox)->refill, REFILL_DELAY_US);
+        timer_arm_in(&zygote_of(sandbox)->refill, REFILL_DELAY_US);
 }
 
 /* --- using ------------------------------------------------------------------------------------ */
@@ -171,23 +172,24 @@ static bool is_covered(char **env, char **other)
     return true;
 }
 
-bool warm_fits(const struct warm *warm, const struct program *program)
+bool python_zygote_fits(const struct python_zygote *zygote, const struct program *program)
 {
-    return warm && warm->number && !warm->is_starting && program->language == language_python() &&
-           !*program->cwd && !*program->user && is_covered(program->env, warm->program.env) &&
-           is_covered(warm->program.env, program->env);
+    return zygote && zygote->number && !zygote->is_starting &&
+           program->language == language_python() && !*program->cwd && !*program->user &&
+           is_covered(program->env, zygote->program.env) &&
+           is_covered(zygote->program.env, program->env);
 }
 
-bool warm_has(const struct warm *warm, uint64_t number)
+bool python_zygote_has(const struct python_zygote *zygote, uint64_t number)
 {
-    return warm && warm->number == number;
+    return zygote && zygote->number == number;
 }
 
-bool warm_on_exited(struct warm *warm, uint64_t number)
+bool python_zygote_on_exited(struct python_zygote *zygote, uint64_t number)
 {
-    if (!warm_has(warm, number))
+    if (!python_zygote_has(zygote, number))
         return false;
-    agent_forget(sandbox_agent(warm->sandbox), number);
-    clear(warm);
+    agent_forget(sandbox_agent(zygote->sandbox), number);
+    clear(zygote);
     return true;
 }

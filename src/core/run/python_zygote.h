@@ -5,9 +5,9 @@
  * start: it forks for each script.
  *
  * It is an ordinary process of init's, which asks it for a child when an execution may come from
- * it; see init/zygote.h for how such a child becomes a process of its own, and drivers/warm.py for
- * how it runs a script as `python3 FILE` would run it. Members of the pool get one, and sandboxes
- * in which Python code has run.
+ * it; init/zygote.h says how such a child becomes a process of its own, and drivers/zygote.py runs
+ * a script as `python3 FILE` would run it. Members of the pool get one, and sandboxes in which
+ * Python code has run.
  */
 
 #include "agent/agent.h"
@@ -17,17 +17,20 @@
 
 struct program;
 struct sandbox;
-struct warm;
+struct python_zygote;
 
-void warm_prepare(struct sandbox *sandbox);      /* if python.warm says so and there is none */
-void warm_prepare_soon(struct sandbox *sandbox); /* when it has not been destroyed meanwhile */
+/* Starts one if python.warm says so and there is none. */
+void python_zygote_prepare(struct sandbox *sandbox);
+
+/* The same a little later, when the sandbox has not been destroyed meanwhile. */
+void python_zygote_prepare_soon(struct sandbox *sandbox);
 
 /* NULL is fine, here and below. The process goes with its sandbox. */
-void warm_free(struct warm *warm);
+void python_zygote_free(struct python_zygote *zygote);
 
-/* Whether it may fork what `program` says: what Python looks at when it starts has to be the same.
- */
-bool warm_fits(const struct warm *warm, const struct program *program);
+/* Whether it may fork this program: what Python looks at when it starts has to be the same. */
+bool python_zygote_fits(const struct python_zygote *zygote, const struct program *program);
 
-bool warm_has(const struct warm *warm, uint64_t number); /* it is the process of that number */
-bool warm_on_exited(struct warm *warm, uint64_t number); /* the same, and it has ended */
+/* Whether it is the process of that number; with on_exited, which has ended. */
+bool python_zygote_has(const struct python_zygote *zygote, uint64_t number);
+bool python_zygote_on_exited(struct python_zygote *zygote, uint64_t number);

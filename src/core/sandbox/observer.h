@@ -20,7 +20,7 @@ struct agent_pipes;
 struct error;
 struct sandbox;
 struct session;
-struct warm;
+struct python_zygote;
 
 /* What a session wants its sandbox to do. */
 enum sandbox_wish { WISH_RUN, WISH_FREEZE, WISH_END };
@@ -79,5 +79,5 @@ struct sandbox_programs {
 
     /* Starts a Python that waits for code, see python_zygote.h; nothing where that is off. */
     void (*prepare_python)(struct sandbox *sandbox);
-    void (*free_python)(struct warm *warm); /* NULL is fine */
+    void (*free_python)(struct python_zygote *zygote); /* NULL is fine */
 };

@@ -140,8 +140,8 @@ static void on_lull(struct timer *timer)
 }
 
 /* A Python costs more than a whole sandbox: who takes members faster than that gets them without.
- * The oldest, which goes first, is warm first; what is kept for a crowd beyond the size of the pool
- * has none. */
+ * The oldest, which goes first, has its Python first; what is kept for a crowd beyond the size of
+ * the pool has none. */
 static void on_rest(struct timer *timer)
 {
     struct pool *pool = container_of(timer, struct pool, rest);
@@ -152,9 +152,9 @@ static void on_rest(struct timer *timer)
         if (left-- == 0)
             return;
         sandbox_read_report(member);
-        if (!member->warm) {
+        if (!member->python_zygote) {
             pool->core->programs->prepare_python(member);
-            if (member->warm)
+            if (member->python_zygote)
                 timer_arm_in(&pool->rest, NEXT_WARM_US);
             return;
         }

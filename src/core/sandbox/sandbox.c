@@ -248,15 +248,15 @@ bool sandbox_is_at_rest(const struct sandbox *sandbox)
     return !sandbox->op && !sandbox->connection.request;
 }
 
-struct warm *sandbox_warm(const struct sandbox *sandbox)
+struct python_zygote *sandbox_python_zygote(const struct sandbox *sandbox)
 {
-    return sandbox->warm;
+    return sandbox->python_zygote;
 }
 
-void sandbox_set_warm(struct sandbox *sandbox, struct warm *warm)
+void sandbox_set_python_zygote(struct sandbox *sandbox, struct python_zygote *zygote)
 {
-    assert(!sandbox->warm);
-    sandbox->warm = warm;
+    assert(!sandbox->python_zygote);
+    sandbox->python_zygote = zygote;
 }
 
 struct sandbox *sandbox_next(const struct core *core, const struct sandbox *sandbox)
@@ -460,7 +460,7 @@ void sandbox_free(struct sandbox *sandbox)
     loop_undefer(core->loop, &sandbox->release);
     process_unwatch(&sandbox->process);
     workspace_archive_cancel(sandbox);
-    core->programs->free_python(sandbox->warm);
+    core->programs->free_python(sandbox->python_zygote);
     agent_free(sandbox->connection.agent);
     fd_close(sandbox->destruction.agent_fd);
     fd_close(sandbox->destruction.pidfd);

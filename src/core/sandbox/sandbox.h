@@ -42,7 +42,7 @@ bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 
 struct sandbox;
 struct session;
-struct warm;
+struct python_zygote;
 
 /* --- what is known of it: all of it may be asked at any time ---------------------------------- */
 
@@ -105,8 +105,8 @@ bool sandbox_is_busy(const struct sandbox *sandbox);
 bool sandbox_is_at_rest(const struct sandbox *sandbox);
 
 /* The Python that waits in it, see python_zygote.h; the sandbox owns it. */
-struct warm *sandbox_warm(const struct sandbox *sandbox);
-void sandbox_set_warm(struct sandbox *sandbox, struct warm *warm);
+struct python_zygote *sandbox_python_zygote(const struct sandbox *sandbox);
+void sandbox_set_python_zygote(struct sandbox *sandbox, struct python_zygote *zygote);
 
 /* The one after it among all that exist, in order of creation; the first for NULL. */
 struct sandbox *sandbox_next(const struct core *core, const struct sandbox *sandbox);

@@ -235,7 +235,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
     sandbox_set_state(sandbox, SANDBOX_DESTROYING);
     sandbox_note_left(sandbox);
     detach(sandbox);
-    sandbox->core->programs->free_python(steal_ptr(&sandbox->warm));
+    sandbox->core->programs->free_python(steal_ptr(&sandbox->python_zygote));
     if (!sandbox->workflow.running) {
         sandbox_begin_destroy(sandbox);
         return;

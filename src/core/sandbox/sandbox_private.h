@@ -111,8 +111,8 @@ struct sandbox {
     struct sandbox_connection connection;
     struct sandbox_destruction destruction;
     struct sandbox_readings readings;
-    struct archive_work *archive_work; /* owned; while its files are packed or restored */
-    struct warm *warm;                 /* owned; NULL until it was asked for */
+    struct archive_work *archive_work;   /* owned; while its files are packed or restored */
+    struct python_zygote *python_zygote; /* owned; NULL until it was asked for */
     struct deferred rest, release;
 };
 

@@ -7,4 +7,4 @@ extern const char driver_bash[];
 extern const char driver_node[];
 
 /* A Python that waits for its script. */
-extern const char driver_warm[];
+extern const char driver_zygote[];

@@ -15,9 +15,9 @@ driver_node:
     .incbin NODE_PATH
     .byte 0
 
-    .global driver_warm
-driver_warm:
-    .incbin WARM_PATH
+    .global driver_zygote
+driver_zygote:
+    .incbin ZYGOTE_PATH
     .byte 0
 
     .section .note.GNU-stack, "", %progbits
