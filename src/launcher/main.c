@@ -273,7 +273,7 @@ static void reap(struct launcher *self, int signals)
         launcher_reap(self);
 }
 
-/* The shorter of two waits; negative means for ever. */
+/* The shorter of two waits; negative means without a limit. */
 static int sooner(int a_ms, int b_ms)
 {
     if (a_ms < 0 || b_ms < 0)

@@ -198,7 +198,7 @@ int sandbox_adopt(struct launcher *launcher, const struct launch_adopt *adopt,
     *out_pidfd = state_open_process(&launcher->context.state, mark.pid, mark.start_time);
     if (*out_pidfd < 0)
         return fail_sys(fail, "open process");
-    /* A zombie has a descriptor, too, where nobody reaps it. */
+    /* A zombie that has no reaper can be opened, too. */
     if (sys_pidfd_is_dead(*out_pidfd)) {
         close(*out_pidfd);
         *out_pidfd = -1;

@@ -71,7 +71,7 @@ int state_open(struct state *state, int root, const char *instance, struct fail 
     return state->ahead < 0 ? -1 : 0;
 }
 
-/* 1: it is ours; 0: somebody else has it. */
+/* 1: the lock is ours; 0: another launcher has it. */
 static int try_lock(struct state *state)
 {
     struct flock whole = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -286,9 +286,9 @@ uint64_t state_start_time(const struct state *state, pid_t pid)
     return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* Init runs from a file in memory, which nobody but its builder can name like that; so does the child
- * that is about to become init. Where we may not look, and in one that is dying and has no file any
- * more, pid and start time have to do. */
+/* Init runs from a file in memory, which only its creator can name like that; so does the child
+ * that is about to become init. Where we may not look, and in a dying process without a file, pid
+ * and start time have to do. */
 static bool is_ours(const struct state *state, pid_t pid)
 {
     static const char prefix[] = "/memfd:sandglass-";

@@ -44,7 +44,8 @@ int state_open_sandbox(const struct state *state, const char *id);
 int mark_read(int dir, struct mark *out_mark);
 int mark_write(int dir, const struct mark *mark);
 
-/* Of a sandbox that nobody is told of any more: what is left is removed by the next launcher. */
+/* Clears the mark of a sandbox that was reported as gone: the next launcher removes what is left
+ * of it. */
 int mark_clear(int mark);
 /* It was cleared, or never written. One that cannot be read is not: it may be another version's. */
 bool mark_is_blank(int dir);
@@ -61,7 +62,7 @@ bool state_next(DIR *list, char out_id[LAUNCH_ID_SIZE]);
 typedef void state_visit_fn(void *user, const char *id);
 int state_each(const struct state *state, state_visit_fn *visit, void *user);
 
-/* Nanoseconds since boot, by the clock that start times are told by. */
+/* Nanoseconds since boot, by the clock of start times. */
 int64_t state_boot_time(void);
 
 /* The start time of our own, which lies between the two; 0 when only /proc can tell. */

@@ -28,7 +28,7 @@ static int open_block(const struct uid_blocks *blocks, uint32_t block, int flags
     return openat(blocks->dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
 }
 
-/* Whether somebody's sandboxes may still be there. In doubt they are. */
+/* Whether sandboxes of that state directory may still be there. In doubt they are. */
 static bool is_in_use(const struct uid_blocks *blocks, const char *path)
 {
     char directory[UID_BLOCKS_PATH + 16];
@@ -123,7 +123,7 @@ int uid_blocks_open(struct uid_blocks *blocks, uint32_t ranges, int state, bool 
     return 0;
 }
 
-/* Somebody else has it, or it cannot be had at all. */
+/* Another daemon has the block; other errors mean that no block can be had at all. */
 static bool is_of_others(int number)
 {
     return number == EWOULDBLOCK || number == EBUSY;

@@ -22,7 +22,7 @@ struct uid_blocks {
     char path[UID_BLOCKS_PATH]; /* of our state directory */
 };
 
-/* Without `shared`, all blocks are ours: ids of a user namespace concern nobody else. */
+/* Without `shared`, all blocks are ours: no other daemon sees the ids of a user namespace. */
 int uid_blocks_open(struct uid_blocks *blocks, uint32_t ranges, int state, bool shared,
                     struct fail *fail);
 

@@ -40,7 +40,7 @@ struct cache_entry *builder_cache_find(struct builder_cache *cache, const struct
 
         if (entry->slot != spare->slot)
             continue;
-        /* Its namespace or its cgroups are others: it was not us who completed it last. */
+        /* Another builder completed this spare last: its namespace or its cgroups are others. */
         if (entry->stamp != spare->stamp)
             cache_entry_close(entry);
         return entry;

@@ -30,7 +30,7 @@ struct builder_cache {
 void cache_entry_init(struct cache_entry *entry);
 void cache_entry_close(struct cache_entry *entry);
 
-/* What there is of this spare, or of its slot. When there is no room, all others are forgotten. */
+/* The entry of this spare, or of its slot. When the cache is full, it is emptied first. */
 struct cache_entry *builder_cache_find(struct builder_cache *cache, const struct spare *spare);
 
 void builder_cache_empty(struct builder_cache *cache);

@@ -48,7 +48,7 @@ static int fill(const struct context *context, struct directory *directory, stru
 
     directory->dir =
         sys_open_beneath(context->state.ahead, directory->name, O_RDONLY | O_DIRECTORY);
-    /* The daemon, who is somebody else, passes through to the socket of init. */
+    /* The daemon, which is another user, passes through to the socket of init. */
     if (directory->dir < 0 || fchmod(directory->dir, 0711) < 0)
         return fail_sys(fail, "open sandbox directory");
     directory->mark =
@@ -96,8 +96,9 @@ int directory_rename(const struct context *context, struct directory *directory,
     return 0;
 }
 
-/* Connections that its last init did not take are not for the next one: nobody reaches the socket
- * by its path any more. The mark of a directory that is about to get an id must not tell another. */
+/* Connections that the last init did not accept are not for the next one: the socket has no path
+ * any more by which others could come. A directory that is about to get an id must not have a
+ * mark with another. */
 int directory_renew(struct directory *directory, struct fail *fail)
 {
     int fd;

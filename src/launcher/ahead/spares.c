@@ -149,8 +149,8 @@ static bool order_sweep(struct spares *spares)
     return spares->sweeping;
 }
 
-/* What was ordered may be many, and nobody waits for it. Dead, the builder makes nothing any more,
- * and the names of what it has begun are known. */
+/* Orders may be many, and no request waits for them. A dead builder makes nothing any more, and
+ * the names of what it has begun are known. */
 static void end_builder(struct spares *spares)
 {
     struct pollfd end = { .fd = spares->builder_pidfd, .events = POLLIN };

@@ -72,7 +72,7 @@ void cgroups_sweep(struct cgroups *cgroups, const char *prefix);
 int cgroups_make(struct cgroups *cgroups, const char *id, const struct launch_limits *limits,
                  struct cgroup_entry *out_entry, struct fail *fail);
 
-/* Whether nobody is in it, where that is counted. */
+/* Whether it has no members, where the kernel counts them. */
 bool cgroups_are_empty(struct cgroups *cgroups, const char *id);
 
 /* Whether cgroups have the same limits. */

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A cgroup that everybody may look into: the daemon, who is somebody else, reads back what is in
- * force. One that is there already is fine. */
+/* A cgroup that every user may read: the daemon, which is another user, reads back what is in
+ * force. An existing one is fine. */
 int cgroup_make(int dir, const char *name);
 
 int cgroup_write_text(int dir, const char *name, const char *text);

@@ -40,8 +40,8 @@ static bool has_word(const char *list, const char *word, const char *separators)
     return false;
 }
 
-/* One of the same name may be another user's, who has a daemon of the same instance: then there are
- * none for us. */
+/* A directory of this name may belong to another user, with a daemon of the same instance name:
+ * then there are no cgroups for us. */
 static int open_base(int root, const char *instance)
 {
     char name[LAUNCH_NAME_SIZE + 16];

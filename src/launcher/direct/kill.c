@@ -21,8 +21,8 @@ bool kill_has_own_uid(const struct context *context, const struct mark *mark)
     return context->changes_ids && mark->uid >= first && mark->uid < first + LAUNCH_IDS_PER_SLOT;
 }
 
-/* One of that user's: 1 when it lives, 0 when it is a zombie, -1 when it is somebody else's. One
- * with threads is not dead with its first. */
+/* Whether a process of that user lives: 1, 0 for a zombie, -1 for a process of another user. A
+ * process with threads may live although its first thread is a zombie. */
 static int lives_as(const struct state *state, const char *pid, uid_t uid)
 {
     char path[32];
@@ -45,7 +45,8 @@ static int lives_as(const struct state *state, const char *pid, uid_t uid)
     return !strstr(text, "\nState:\tZ") || (line && strtoul(line + 10, NULL, 10) > 1);
 }
 
-/* Where nobody reaps orphans, the dead stay. What cannot be seen is taken for alive. */
+/* Without a reaper of orphans, dead processes stay as zombies. A process that cannot be read
+ * counts as alive. */
 static bool has_only_zombies(const struct state *state, uid_t uid)
 {
     int fd = openat(state->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -69,8 +70,8 @@ static bool has_only_zombies(const struct state *state, uid_t uid)
     return has_zombie && lives <= 0;
 }
 
-/* One call that no fork can slip through: kill(-1) as that user. 1 when somebody is left that has
- * still to die. */
+/* One call that no fork can slip through: kill(-1) as that user. 1 when a process is left that
+ * has still to die. */
 static int kill_by_uid(const struct state *state, uid_t uid)
 {
     pid_t child = fork();
@@ -90,8 +91,8 @@ static int kill_by_uid(const struct state *state, uid_t uid)
 
 /* --- native ------------------------------------------------------------------------------- */
 
-/* Without root, a sandbox that an earlier launcher made is in a user namespace that we have no
- * power over, but the ids are the same: who has them may signal it. */
+/* Without root, a sandbox of an earlier launcher is in a user namespace that we have no power
+ * over. A process with the same ids may signal it. */
 void kill_init(const struct context *context, int pidfd)
 {
     pid_t child;

@@ -9,7 +9,7 @@
 #include "launcher/cgroup/cgroup.h"
 #include "launcher/context.h"
 
-/* Whether a direct sandbox has a user id that nobody else has. */
+/* Whether a direct sandbox has a user id of its own. */
 bool kill_has_own_uid(const struct context *context, const struct mark *mark);
 
 /* Kills PID 1 of a native sandbox. */

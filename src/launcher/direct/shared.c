@@ -32,7 +32,7 @@ static void remove_queue(int id)
 
 static const struct {
     const char *path;
-    const char *format; /* of a line: its id, and the ids of its owner and of who made it */
+    const char *format; /* of a line: its id, and the ids of its owner and of its creator */
     void (*remove)(int id);
 } kinds[] = {
     { "/proc/sysvipc/shm", "%*d %d %*o %*u %*u %*u %*u %u %*u %u", remove_segment },
@@ -52,7 +52,7 @@ static void remove_objects(uid_t uid)
             unsigned creator;
             int id;
 
-            /* Who made it stays so, whoever owns it later. */
+            /* The creator of an object never changes; its owner may. */
             if (sscanf(line, kinds[i].format, &id, &owner, &creator) == 3 && creator == uid)
                 kinds[i].remove(id);
         }
@@ -61,7 +61,7 @@ static void remove_objects(uid_t uid)
     }
 }
 
-/* Landlock lets nobody make directories there. */
+/* Landlock keeps sandboxes from making directories there. */
 static void remove_files(uid_t uid)
 {
     int dir = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -85,7 +85,7 @@ void shared_remove(int mounts, uid_t uid)
     pid_t child = fork();
 
     if (child == 0) {
-        /* As that user, who may remove its own and nothing else. */
+        /* As that user, which may remove its own objects and nothing else. */
         if ((mounts < 0 || setns(mounts, CLONE_NEWNS) == 0) &&
             syscall(SYS_setresuid, uid, uid, uid) == 0) {
             remove_objects(uid);

@@ -21,8 +21,8 @@ static int raise_loopback(void)
     return result;
 }
 
-/* Every port may be bound: nobody but the sandbox lives here. Under pressure of memory a socket has
- * one buffer and no more: the kernel does not hold back a first one, whatever the limit says. */
+/* Every port may be bound: only the sandbox lives here. Under memory pressure a socket has one
+ * buffer and no more: the kernel gives each socket a first one whatever the limit says. */
 static void tune(int shared_proc)
 {
     static const struct {
@@ -160,7 +160,7 @@ static size_t read_fresh(const struct netns_home *home, char text[TRACES_SIZE])
 
 bool netns_is_unused(const struct netns_home *home, int netns, struct netns_traces *traces)
 {
-    static char fresh[TRACES_SIZE]; /* of one that nobody has ever used */
+    static char fresh[TRACES_SIZE]; /* of a namespace that was never used */
     static size_t fresh_length;
     char text[TRACES_SIZE];
 

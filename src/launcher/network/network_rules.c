@@ -226,7 +226,7 @@ void rules_drain(int watch)
 {
     char ignored[ANSWER_SIZE];
 
-    /* More than it could keep is told by an error, once. */
+    /* ENOBUFS reports once that messages were lost. */
     while (recv(watch, ignored, sizeof(ignored), 0) >= 0 || errno == ENOBUFS)
         ;
 }

@@ -36,7 +36,7 @@ int rules_remove_host(struct rules *rules);
 /* Watches for changes of the host's rules by others; -1 when that is not possible. */
 int rules_watch(void);
 
-/* Reads what the watch has told. */
+/* Empties the watch. */
 void rules_drain(int watch);
 
 /* In the network namespace that we are in, which is a sandbox's. `resolver` is its resolv.conf;

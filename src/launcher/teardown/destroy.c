@@ -122,7 +122,8 @@ static bool clean(struct destroys *destroys, struct destroy *destroy, const char
     bool native = destroy->mark.mode == LAUNCH_NATIVE;
     int trash;
 
-    /* What its init leaves behind is ours, and is found as long as it is not reaped. */
+    /* Processes that its init leaves behind become our children, and are found until they are
+     * reaped. */
     if (!native)
         destroys->reap(destroys->user);
     if (!native &&
@@ -155,10 +156,10 @@ static bool clean(struct destroys *destroys, struct destroy *destroy, const char
     return true;
 }
 
-/* With its first process all of one that is used again is dead, which is what is waited for; who
- * asks us for anything after that comes behind the rest. Whether an imported template is in use is
- * not asked here. Nobody asks for it again once that was told, so it is marked first as one whose
- * rest is the launcher's: ours, or the next one's. */
+/* With its first process all of a sandbox is dead, which is what the daemon waits for; its next
+ * request comes after the rest. An imported template is released later, so a sandbox with one
+ * answers later. The daemon does not ask again once it has the answer: the mark is cleared first,
+ * which makes the rest the work of this launcher, or of the next one. */
 static void note_death(struct destroys *destroys, struct destroy *destroy)
 {
     siginfo_t info;
@@ -242,8 +243,8 @@ static void kill_all(struct destroys *destroys, struct destroy *destroy)
         kill_native(destroys, destroy);
     else
         kill_tree(destroys->context, destroys->cgroups, mark, destroy->pidfd, destroy->id);
-    /* A cgroup frozen by v1 dies only when it is thawed. What is used again has never been frozen.
-     */
+    /* Members of a frozen v1 cgroup die only when it is thawed. A sandbox whose spare is
+     * reclaimed was never frozen. */
     if (destroy->spare.slot == UID_RANGE_NONE)
         (void)cgroups_freeze(destroys->cgroups, destroy->id, false, &ignored);
     if (destroy->pidfd >= 0)
@@ -328,8 +329,8 @@ void destroy_on_death(struct destroys *destroys, struct destroy *destroy)
     go_on(destroys, destroy);
 }
 
-/* Those that wait for a death are told by its descriptor: only their deadlines are looked at, and
- * not every time, because there may be thousands. */
+/* A death is reported by its descriptor: for the rest only deadlines are checked, and not every
+ * time, because there may be thousands. */
 static void check_deadlines(struct destroys *destroys, int64_t now)
 {
     struct destroy *following;

@@ -189,7 +189,7 @@ void teardown_process_stop(struct teardown_process *process)
     (void)waitpid(process->pid, NULL, 0);
 }
 
-/* What it had not removed yet are cgroups without a sandbox. */
+/* Its queue held cgroups without a sandbox: remove them by their names. */
 static void lose(struct teardown_process *process)
 {
     char names[CGROUP_NAME_SIZE];

@@ -29,7 +29,8 @@ bool disk_is_wanted(const struct disks *disks, const struct launch_limits *limit
 int disk_make(const struct disks *disks, int dir, uint64_t bytes, uint64_t inodes,
               struct fail *fail);
 
-/* Nobody needs what has not been written yet: without this, the end of a sandbox would wait for it.
- * `store` is any file of it; nothing happens when that lies in memory. */
+/* Drops what has not been written yet, which no process can read any more: otherwise the end of
+ * the sandbox would wait for it. `store` is any file of the disk; a store in memory is left
+ * alone. */
 void disk_abandon(int store);
 bool disk_is_one(int store);

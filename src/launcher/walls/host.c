@@ -116,8 +116,8 @@ static int copy_host_namespace(struct host *host, bool root, struct fail *fail)
 
 /* --- what all sandboxes share --------------------------------------------------------------- */
 
-/* Made by the one who owns it: root of the host, whose ids are mapped later, or, where they cannot
- * be, the root of all sandboxes. */
+/* Made by its owner: root of the host, whose ids are mapped later, or, where ids cannot be
+ * mapped, the root of all sandboxes. */
 static int fill_skeleton(const struct context *context, int dir, struct fail *fail)
 {
     uint32_t owner = context->ids == IDS_RANGE ? ids_first(context, 0) : 0;

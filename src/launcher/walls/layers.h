@@ -18,7 +18,7 @@ struct layers {
     char devices[LAYERS_PATH_SIZE];
     bool is_mounted;
     bool is_mapped;
-    struct stat terminals[2]; /* the directory and the file in it, as nobody has used them yet */
+    struct stat terminals[2]; /* the directory and the file in it, as they are when unused */
 };
 
 /* In a mount namespace of the caller's own, and again whenever all are to be unmounted. */

@@ -13,9 +13,10 @@ struct mount_option {
 /* A new file system, detached. The list of options ends with a zero key. */
 int mount_make(const char *type, const struct mount_option *options, uint64_t attributes);
 
-/* A procfs of one's own where that is allowed, otherwise the one given; the caller closes it. Names
- * under sys/net and sys/user exist once for each namespace, and a procfs keeps all that were ever
- * looked up in one chain: with thousands of sandboxes each further look-up takes longer. */
+/* A new procfs where that is allowed, otherwise a copy of the given one; the caller closes it.
+ * Names under sys/net and sys/user exist once for each namespace, and a procfs keeps all that
+ * were ever looked up in one chain: with thousands of sandboxes each further look-up takes
+ * longer. */
 int mount_procfs(int shared);
 
 /* A new file system, attached to a path. No value has a comma in it. */

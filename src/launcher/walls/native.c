@@ -81,8 +81,8 @@ static int native_child(struct spawn *spawn)
     const char *hostname = spawner->context->setup.hostname;
 
     spawn_reset();
-    /* The launcher's session has no terminal; one of its own would cost more than the rest. An init
-     * that others can see makes its own, which who leads a group cannot. */
+    /* A session of our own would only cost time (autogroup), and the launcher's has no terminal.
+     * A direct init calls setsid() itself and therefore must not lead a process group. */
     (void)setpgid(0, 0);
     if (setns(spawn->netns, CLONE_NEWNET) < 0)
         return fail_sys(&spawn->fail, "enter the network namespace");

@@ -39,8 +39,8 @@ uint64_t native_inodes(const struct disks *disks, const struct launch_limits *li
     return count < MIN_INODES ? MIN_INODES : least(count, UINT32_MAX / 2);
 }
 
-/* Files are memory: however many there are, some is left for the processes, so that a full disk is
- * an error to whoever writes and not somebody's death. */
+/* Files are memory: however many there are, some is left for the processes, so that a full disk
+ * is an error for the writer and does not end a process. */
 static void format_store(const struct disks *disks, const struct launch_limits *limits,
                          char size[24], char inodes[24])
 {
@@ -157,7 +157,7 @@ static int mount_overlays(struct spawn *spawn)
     return 0;
 }
 
-/* A template may have anything in the place of a mount point, a link to begin with. What is no
+/* A template may have anything where a mount point is to be, a link for example. Anything but a
  * directory is replaced: this is the sandbox's own copy of it. */
 static int make_mount_point(const char *path)
 {
@@ -249,7 +249,7 @@ static int mount_shared(struct spawn *spawn, const struct host_mount *shared)
     int result = -1;
 
     if (target >= 0 && sys_mount_setattr(tree, 0, &attributes) == 0) {
-        /* A file system that cannot do this shows owners that are nobody inside. */
+        /* A file system that cannot do this shows unmapped owners inside. */
         if (spawn->spawner->context->root)
             (void)sys_mount_setattr(tree, 0, &mapped);
         result = (int)syscall(SYS_move_mount, tree, "", target, "",
@@ -287,8 +287,9 @@ static int build_files(struct spawn *spawn)
     return 0;
 }
 
-/* The first program looks up these, and each name is new to the file systems of the sandbox: that
- * is done here, when nobody waits. What a template does not have is as quickly known. */
+/* The first program looks up these names, each of which is new to the file systems of the
+ * sandbox: looking them up here moves that out of the request. A name that a template lacks costs
+ * as little. */
 static void look_up(void)
 {
     static const char *const paths[] = {

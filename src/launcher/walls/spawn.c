@@ -105,7 +105,7 @@ static int fill_first_table(void)
     return last < 0 ? -1 : 0;
 }
 
-/* Nobody reads what we would print, and a terminal is nothing to keep. */
+/* Output of the launcher has no reader, and a terminal must not be kept open. */
 int spawn_open(void)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);

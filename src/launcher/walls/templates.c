@@ -84,8 +84,8 @@ int host_add_mount(struct host *host, const struct launch_mount *mount, int fd, 
     return result;
 }
 
-/* Imported templates are directories of the state directory. Only who has our own rights can have put
- * them there. */
+/* Imported templates are directories of the state directory. Only a process with the launcher's
+ * own rights can have written them. */
 static int open_imported(struct host *host, const char *name, struct stat *out_status,
                          struct fail *fail)
 {

@@ -29,8 +29,9 @@ static int write_at(int dir, const char *path, const char *text)
     return written < 0 ? -1 : 0;
 }
 
-/* The kernel charges inotify and the like to whoever made the namespace: that has to be somebody
- * else for each sandbox. Capabilities come back by hand, because leaving uid 0 takes them. */
+/* The kernel charges inotify and other per-user limits to the user that made the namespace, which
+ * must differ between sandboxes. Capabilities are restored by hand, because leaving uid 0 drops
+ * them. */
 static void change_owner(uid_t uid)
 {
     struct {
@@ -87,8 +88,8 @@ static _Noreturn void hold(const struct context *context, uint32_t slot, int cha
     _exit(0);
 }
 
-/* Anybody inside could write it, once, and the next owner would read it. Without root the namespace
- * of the launcher itself maps no project ids, so that nobody below it can write any. */
+/* Any process inside could write it, once, and the next owner would read it. Without root the
+ * launcher's own namespace maps no project ids, so no namespace below it can have any. */
 static int write_project_map(const struct context *context, pid_t pid, const char *map)
 {
     char path[48];
