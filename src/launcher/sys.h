@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifndef SYS_open_tree
@@ -119,6 +120,28 @@ static inline int sys_open_beneath(int dir, const char *path, int flags)
 {
     return sys_openat2(dir, path, (uint64_t)flags,
                        SYS_RESOLVE_BENEATH | SYS_RESOLVE_NO_SYMLINKS | SYS_RESOLVE_NO_MAGICLINKS);
+}
+
+/* Closes a descriptor; -1 is fine. */
+static inline void sys_close(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+/* Closes what the variable holds and leaves -1 in it. */
+static inline void sys_drop(int *fd)
+{
+    sys_close(*fd);
+    *fd = -1;
+}
+
+static inline int64_t sys_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* libc's fcntl() would set the flag once more. */

@@ -1,5 +1,6 @@
 #include "launcher/ahead/spare.h"
 
+#include "launcher/sys.h"
 #include "launcher/walls/userns.h"
 
 #include <stdio.h>
@@ -16,18 +17,11 @@ void spare_init(struct spare *spare)
                              .root = -1 };
 }
 
-static void close_fd(int *fd)
-{
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-}
-
 void spare_close(struct spare *spare)
 {
-    close_fd(&spare->userns);
-    close_fd(&spare->netns);
-    close_fd(&spare->root);
+    sys_drop(&spare->userns);
+    sys_drop(&spare->netns);
+    sys_drop(&spare->root);
     cgroup_entry_close(&spare->cgroup);
     directory_close(&spare->directory);
 }
@@ -55,7 +49,7 @@ static int complete_network(const struct spare_parts *parts, struct spare *spare
 {
     if (spare->netns >= 0 && !netns_is_unused(&parts->home, spare->netns, traces)) {
         netns_traces_close(traces);
-        close_fd(&spare->netns);
+        sys_drop(&spare->netns);
     }
     if (spare->netns < 0)
         spare->netns = netns_make(&parts->home, fail);

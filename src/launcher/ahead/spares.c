@@ -24,17 +24,9 @@ enum {
     BUILDER_LOOKS = 1000,
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void spares_wait_for_lull(struct spares *spares)
 {
-    spares->due_ms = now_ms() + REFILL_MS;
+    spares->due_ms = sys_now_ms() + REFILL_MS;
 }
 
 /* The builder of a launcher that was killed has a moment left: what it makes is to be seen below. */
@@ -77,7 +69,7 @@ void spares_start(struct spares *spares, const char *template_name)
  * before, nothing counts that fails meanwhile. */
 static void put_off(struct spares *spares, const struct fail *fail)
 {
-    int64_t now = now_ms();
+    int64_t now = sys_now_ms();
     int64_t pause_ms = (int64_t)PAUSE_MS << spares->failures;
 
     if (now < spares->again_ms)
@@ -254,7 +246,7 @@ static int sweep_due(struct spares *spares, int64_t now)
 
 int spares_turn(struct spares *spares)
 {
-    int64_t now = now_ms();
+    int64_t now = sys_now_ms();
     int spares_ms;
     int sweep_ms;
 
@@ -278,7 +270,7 @@ bool spares_sweep(struct spares *spares)
         return false;
     spares_wait_for_lull(spares);
     if (!spares->trash_since_ms)
-        spares->trash_since_ms = now_ms();
+        spares->trash_since_ms = sys_now_ms();
     return true;
 }
 

@@ -17,14 +17,6 @@ enum {
 
 static const uint64_t little_bytes = 32 << 20;
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Of the whole host, whichever namespace asks. */
 static uint64_t read_socket_bytes(const struct memory_watch *watch)
 {
@@ -166,7 +158,7 @@ static bool go_on(struct memory_watch *watch)
 
 int memory_watch_turn(struct memory_watch *watch)
 {
-    int64_t now = now_ms();
+    int64_t now = sys_now_ms();
 
     if (!(watch->cgroups->features & LAUNCH_HAS_MEMORY))
         return -1;

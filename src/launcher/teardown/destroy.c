@@ -35,14 +35,6 @@ struct destroy {
     int64_t deadline_ms;
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void add_waiter(struct destroy *destroy, const struct launch_header *request)
 {
     struct waiter *waiter;
@@ -56,7 +48,7 @@ static void add_waiter(struct destroy *destroy, const struct launch_header *requ
     waiter->next = destroy->waiters;
     destroy->waiters = waiter;
     if (destroy->is_told)
-        destroy->deadline_ms = now_ms() + GIVE_UP_MS;
+        destroy->deadline_ms = sys_now_ms() + GIVE_UP_MS;
     destroy->is_told = false;
 }
 
@@ -184,7 +176,7 @@ static void go_on(struct destroys *destroys, struct destroy *destroy)
         finish(destroys, destroy, 0, NULL);
         return;
     }
-    if (now_ms() >= destroy->deadline_ms && !destroy->is_told) {
+    if (sys_now_ms() >= destroy->deadline_ms && !destroy->is_told) {
         finish(destroys, destroy, EBUSY, step);
     } else if (destroy->pidfd < 0) {
         destroy->next_retry = destroys->retries;
@@ -282,7 +274,7 @@ void destroy_start(struct destroys *destroys, const char *id, const struct launc
         abort();
     destroy->pidfd = destroy->teardown.mounts = destroy->teardown.netns = -1;
     spare_init(&destroy->spare);
-    destroy->deadline_ms = now_ms() + GIVE_UP_MS;
+    destroy->deadline_ms = sys_now_ms() + GIVE_UP_MS;
     memcpy(destroy->id, id, sizeof(destroy->id));
     destroy->next = destroys->first;
     if (destroy->next)
@@ -349,7 +341,7 @@ int destroys_turn(struct destroys *destroys)
 {
     struct destroy *retries;
     struct destroy *following;
-    int64_t now = now_ms();
+    int64_t now = sys_now_ms();
 
     if (!destroys->first)
         return -1;

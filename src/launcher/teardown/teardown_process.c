@@ -26,12 +26,6 @@ enum {
 
 enum { JOB_FDS = 2 };
 
-static void close_fd(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-}
-
 /* --- the child ------------------------------------------------------------------------------ */
 
 struct teardown_queue {
@@ -51,7 +45,7 @@ static bool remove_one(struct teardown_queue *queue)
     struct queued_job *last = &queue->items[--queue->count];
     struct queued_job busy = *last;
 
-    close_fd(busy.what.netns);
+    sys_close(busy.what.netns);
     busy.what.netns = -1;
     if (!*busy.what.cgroup_name || cgroups_remove(queue->cgroups, busy.what.cgroup_name) == 0 ||
         ++busy.tries == TRIES_MAX)
@@ -75,7 +69,7 @@ static void keep(struct teardown_queue *queue, const struct teardown_job *what)
  * own right after it has sent them: they wait for the next message, or for a moment. */
 static void hold_mounts(struct teardown_queue *queue, int mounts)
 {
-    close_fd(queue->mounts);
+    sys_close(queue->mounts);
     queue->mounts = mounts;
 }
 
@@ -241,8 +235,8 @@ void teardown_process_take(struct teardown_process *process, const struct teardo
     taken = hand_over(process, job);
     if (!taken && process->socket >= 0 && errno != EAGAIN)
         lose(process);
-    close_fd(job->mounts);
-    close_fd(job->netns);
+    sys_close(job->mounts);
+    sys_close(job->netns);
     if (!taken && *job->cgroup_name)
         (void)cgroups_remove(process->cgroups, job->cgroup_name);
 }
