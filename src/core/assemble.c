@@ -27,7 +27,6 @@
 #include "core/session/idempotency.h"
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
-#include "core/session/session_money.h"
 #include "core/session/session_observer.h"
 #include "core/session/session_recover.h"
 #include "core/session/storage.h"

@@ -11,6 +11,8 @@
  *     shares.h             the part of a shared resource that one owner may hold
  *     ceiling.h            the most that a caller may ask for
  *     vault.h              the key of this instance, for sealing and signing
+ *     secrets.h            variables whose values are never shown
+ *     teardown_token.h     a signed URL that tears one sandbox down
  *     session_view.h       a session as other rooms see it
  *     end_reason.h         why a session or a sandbox ended
  *     stamp.h              an instant, by the wall clock and by the boot clock
@@ -45,9 +47,7 @@
  *     retention.h          when the record of an ended session goes
  *     scopes.h             owners whose sessions end when the lease on the owner is released
  *     idempotency.h        one session for one Idempotency-Key
- *     secrets.h            variables whose values are never shown
  *     storage.h            files that programs store in their session; they outlive the sandbox
- *     teardown_token.h     a signed URL that tears one sandbox down
  *
  *     output/
  *     spool.h              the spool of one stream, readable by offset while it grows

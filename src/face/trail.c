@@ -13,7 +13,7 @@
 #include "core/events.h"
 #include "core/output/spool.h"
 #include "core/run/execution.h"
-#include "core/session/secrets.h"
+#include "core/secrets.h"
 #include "face/request.h"
 #include "service/event_page.h"
 

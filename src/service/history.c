@@ -4,7 +4,7 @@
 #include "base/str.h"
 #include "core/core.h"
 #include "core/run/execution.h"
-#include "core/session/secrets.h"
+#include "core/secrets.h"
 #include "core/session/session.h"
 #include "service/find.h"
 #include "wire/json.h"

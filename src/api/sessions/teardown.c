@@ -6,7 +6,7 @@
 #include "api/private.h"
 #include "api/sessions/sessions.h"
 #include "base/alloc.h"
-#include "core/session/teardown_token.h"
+#include "core/teardown_token.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "core/core.h"
 #include "core/run/execution.h"
-#include "core/session/secrets.h"
+#include "core/secrets.h"
 #include "wire/json.h"
 #include "wire/protocol.h"
 

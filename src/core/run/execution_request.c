@@ -4,7 +4,7 @@
 #include "config/config.h"
 #include "core/run/execution_private.h"
 #include "core/run/rules.h"
-#include "core/session/secrets.h"
+#include "core/secrets.h"
 #include "core/stamp.h"
 #include "wire/json.h"
 

@@ -32,28 +32,28 @@ static bool can_look(const struct session *session)
 {
     const struct core *core = session->core;
 
-    return core->parts.config->session.background_limit_ms && session->idle_timeout_ms &&
-           core->parts.backend->ops->capabilities.usage && session->sandbox &&
-           sandbox_state(session->sandbox) == SANDBOX_READY && session->state == SESSION_OPEN &&
-           !session_is_used(session);
+    return core->parts.config->session.background_limit_ms && session->policy.idle_timeout_ms &&
+           core->parts.backend->ops->capabilities.usage && session->slot.sandbox &&
+           sandbox_state(session->slot.sandbox) == SANDBOX_READY &&
+           session->state == SESSION_OPEN && !session_is_used(session);
 }
 
 int64_t background_look_us(const struct session *session)
 {
-    if (session->background.state != BACKGROUND_UNKNOWN || !can_look(session))
+    if (session->clocks.background.state != BACKGROUND_UNKNOWN || !can_look(session))
         return -1;
-    return session->last_activity.boot_us + session->idle_timeout_ms * 1000 / 2;
+    return session->clocks.last_activity.boot_us + session->policy.idle_timeout_ms * 1000 / 2;
 }
 
 int64_t background_verdict_us(const struct session *session)
 {
-    switch (session->background.state) {
+    switch (session->clocks.background.state) {
     case BACKGROUND_LOOKING:
     case BACKGROUND_JUDGING:
         return -1;
     case BACKGROUND_SEEN:
-        return session->background.seen_us +
-               MIN(session->idle_timeout_ms * 1000 / 4, (int64_t)MOST_GAP_US);
+        return session->clocks.background.seen_us +
+               MIN(session->policy.idle_timeout_ms * 1000 / 4, (int64_t)MOST_GAP_US);
     case BACKGROUND_UNKNOWN:
     case BACKGROUND_IDLE:
         return 0;
@@ -63,12 +63,12 @@ int64_t background_verdict_us(const struct session *session)
 
 bool background_works(const struct session *session)
 {
-    return session->background.working_since_us;
+    return session->clocks.background.working_since_us;
 }
 
 void background_write_json(const struct session *session, struct json_writer *json)
 {
-    const struct session_background *background = &session->background;
+    const struct session_background *background = &session->clocks.background;
     const struct sandbox_process *worker = &background->worker;
     int64_t limit_us = session->core->parts.config->session.background_limit_ms * 1000;
     struct stamp since = { .boot_us = background->working_since_us, .wall_us = 1 };
@@ -86,12 +86,13 @@ void background_write_json(const struct session *session, struct json_writer *js
 
 void background_reset(struct session *session)
 {
-    session->background = (struct session_background){ .number = session->background.number + 1 };
+    session->clocks.background =
+        (struct session_background){ .number = session->clocks.background.number + 1 };
 }
 
 static void see(struct session *session, const struct sandbox *sandbox)
 {
-    struct session_background *background = &session->background;
+    struct session_background *background = &session->clocks.background;
 
     background->state = BACKGROUND_SEEN;
     background->usage = *sandbox_usage(sandbox);
@@ -101,9 +102,9 @@ static void see(struct session *session, const struct sandbox *sandbox)
 
 static bool has_worked(const struct session *session)
 {
-    const struct session_background *background = &session->background;
+    const struct session_background *background = &session->clocks.background;
     const struct sandbox_usage *before = &background->usage;
-    const struct sandbox_usage *now = sandbox_usage(session->sandbox);
+    const struct sandbox_usage *now = sandbox_usage(session->slot.sandbox);
     int64_t elapsed_us = loop_now_us(session->core->loop) - background->seen_us;
     int64_t least_us = MAX((int64_t)LEAST_CPU_US, elapsed_us / LEAST_PART);
 
@@ -126,8 +127,8 @@ static struct sandbox_process find_worker(const struct session *session)
     struct sandbox_process busiest = { 0 };
 
     for (size_t i = 0; i < USAGE_PROCESSES; i++) {
-        struct sandbox_process process = sandbox_usage(session->sandbox)->processes[i];
-        uint64_t before = time_before(&session->background.usage, process.pid);
+        struct sandbox_process process = sandbox_usage(session->slot.sandbox)->processes[i];
+        uint64_t before = time_before(&session->clocks.background.usage, process.pid);
 
         process.cpu_us -= MIN(before, process.cpu_us);
         if (process.pid && (process.cpu_us > busiest.cpu_us || (!busiest.pid && !before)))
@@ -138,7 +139,7 @@ static struct sandbox_process find_worker(const struct session *session)
 
 static bool may_go_on(const struct session *session)
 {
-    int64_t since_us = session->background.working_since_us;
+    int64_t since_us = session->clocks.background.working_since_us;
     int64_t limit_us = session->core->parts.config->session.background_limit_ms * 1000;
 
     return !since_us || loop_now_us(session->core->loop) - since_us < limit_us;
@@ -147,14 +148,16 @@ static bool may_go_on(const struct session *session)
 /* What was seen now is what the next look is compared with. */
 static void keep_alive(struct session *session)
 {
-    int64_t since_us = session->background.working_since_us;
+    int64_t since_us = session->clocks.background.working_since_us;
 
-    session->background.worker = find_worker(session);
-    session->background.working_since_us = since_us ? since_us : session->last_activity.boot_us;
-    session->last_activity = stamp_now(session->core);
-    see(session, session->sandbox);
-    log_debug("background work keeps a session from being idle", kv("session", session->id),
-              kv("process", session->background.worker.name));
+    session->clocks.background.worker = find_worker(session);
+    session->clocks.background.working_since_us = since_us ? since_us
+                                                           : session->clocks.last_activity.boot_us;
+    session->clocks.last_activity = stamp_now(session->core);
+    see(session, session->slot.sandbox);
+    log_debug("background work keeps a session from being idle",
+              kv("session", session->identity.id),
+              kv("process", session->clocks.background.worker.name));
     session_changed(session);
 }
 
@@ -162,16 +165,16 @@ static void on_looked(void *user)
 {
     struct look *look = user;
     struct session *session = map_get(&look->core->sessions_by_id, look->session_id);
-    struct session_background *background = session ? &session->background : NULL;
+    struct session_background *background = session ? &session->clocks.background : NULL;
 
     if (session && background->number == look->number) {
         bool judged = background->state == BACKGROUND_JUDGING;
 
         background->state = BACKGROUND_IDLE;
         if (can_look(session) && !judged)
-            see(session, session->sandbox);
+            see(session, session->slot.sandbox);
         else if (can_look(session) &&
-                 str_equal(background->sandbox_id, sandbox_id(session->sandbox)) &&
+                 str_equal(background->sandbox_id, sandbox_id(session->slot.sandbox)) &&
                  has_worked(session) && may_go_on(session))
             keep_alive(session);
         else
@@ -187,11 +190,11 @@ static void measure(struct session *session, enum background_state state)
     struct usage_round *round = usage_begin(session->core);
     struct look *look = xnew(struct look);
 
-    session->background.state = state;
+    session->clocks.background.state = state;
     look->core = session->core;
-    look->number = ++session->background.number;
-    memcpy(look->session_id, session->id, sizeof(look->session_id));
-    usage_add(round, session->sandbox);
+    look->number = ++session->clocks.background.number;
+    memcpy(look->session_id, session->identity.id, sizeof(look->session_id));
+    usage_add(round, session->slot.sandbox);
     usage_end(round, on_looked, look);
 }
 
@@ -202,7 +205,7 @@ void background_look(struct session *session)
 
 bool background_judge(struct session *session)
 {
-    if (session->background.state != BACKGROUND_SEEN || !can_look(session))
+    if (session->clocks.background.state != BACKGROUND_SEEN || !can_look(session))
         return false;
     measure(session, BACKGROUND_JUDGING);
     return true;

@@ -16,60 +16,63 @@
 /* A session that pauses when its time is over has nothing left to do once it is paused. */
 static bool has_paused_at_timeout(const struct session *session)
 {
-    return session->state == SESSION_PAUSED && session->on_timeout == TIMEOUT_PAUSE;
+    return session->state == SESSION_PAUSED && session->policy.on_timeout == TIMEOUT_PAUSE;
 }
 
 static int64_t lease_deadline(const struct session *session)
 {
-    if (!session->expires.boot_us || has_paused_at_timeout(session))
+    if (!session->clocks.expires.boot_us || has_paused_at_timeout(session))
         return -1;
-    return session->expires.boot_us;
+    return session->clocks.expires.boot_us;
 }
 
 static bool pauses_at_timeout(const struct session *session)
 {
-    return session->on_timeout == TIMEOUT_PAUSE && session->state == SESSION_OPEN &&
+    return session->policy.on_timeout == TIMEOUT_PAUSE && session->state == SESSION_OPEN &&
            session->core->parts.backend->ops->capabilities.freeze;
 }
 
 /* The idle clock takes the sandbox and not the session. */
 static bool idle_releases(const struct session *session)
 {
-    return session->approval || (session->core->parts.config->session.on_idle == IDLE_RELEASE &&
-                                 !pauses_at_timeout(session));
+    return session->money.approval ||
+           (session->core->parts.config->session.on_idle == IDLE_RELEASE &&
+            !pauses_at_timeout(session));
 }
 
 static bool has_sandbox_to_release(const struct session *session)
 {
-    return session->sandbox && sandbox_state(session->sandbox) != SANDBOX_DESTROYING;
+    return session->slot.sandbox && sandbox_state(session->slot.sandbox) != SANDBOX_DESTROYING;
 }
 
 static int64_t idle_deadline(const struct session *session)
 {
     int64_t verdict_us;
 
-    if (!session->idle_timeout_ms || session_is_used(session) || session->state == SESSION_PAUSED)
+    if (!session->policy.idle_timeout_ms || session_is_used(session) ||
+        session->state == SESSION_PAUSED)
         return -1;
     if (idle_releases(session) && !has_sandbox_to_release(session))
         return -1; /* all that it could give back is given back */
     verdict_us = background_verdict_us(session);
     if (verdict_us == -1)
         return -1;
-    return MAX(verdict_us, session->last_activity.boot_us + session->idle_timeout_ms * 1000);
+    return MAX(verdict_us,
+               session->clocks.last_activity.boot_us + session->policy.idle_timeout_ms * 1000);
 }
 
 static int64_t lifetime_end(const struct session *session)
 {
-    return session->created.boot_us + session->max_lifetime_ms * 1000;
+    return session->clocks.created.boot_us + session->policy.max_lifetime_ms * 1000;
 }
 
 static int64_t lifetime_deadline(const struct session *session)
 {
     int64_t grace_us = session->core->parts.config->session.grace_ms * 1000;
 
-    if (!session->max_lifetime_ms)
+    if (!session->policy.max_lifetime_ms)
         return -1;
-    if (session->active_holds && clocks_lifetime_is_over(session))
+    if (session->holds.active && clocks_lifetime_is_over(session))
         return lifetime_end(session) + grace_us;
     return lifetime_end(session);
 }
@@ -131,7 +134,8 @@ struct clock_deadline clocks_next(const struct session *session)
 
 bool clocks_lifetime_is_over(const struct session *session)
 {
-    return session->max_lifetime_ms && loop_now_us(session->core->loop) >= lifetime_end(session);
+    return session->policy.max_lifetime_ms &&
+           loop_now_us(session->core->loop) >= lifetime_end(session);
 }
 
 /* --- what happens when one has run out ----------------------------------------------------- */
@@ -155,7 +159,7 @@ static void run_out(struct session *session, const struct clock_row *row)
 
 static void on_deadline(struct timer *timer)
 {
-    struct session *session = container_of(timer, struct session, clock);
+    struct session *session = container_of(timer, struct session, clocks.timer);
     int64_t deadline_us;
     const struct clock_row *row = find_next(session, false, &deadline_us);
 
@@ -165,7 +169,8 @@ static void on_deadline(struct timer *timer)
         clocks_arm(session);
         return;
     }
-    log_debug("clock ran out", kv("session", session->id), kv("clock", end_kind_name(row->kind)));
+    log_debug("clock ran out", kv("session", session->identity.id),
+              kv("clock", end_kind_name(row->kind)));
     run_out(session, row);
 }
 
@@ -174,12 +179,12 @@ void clocks_arm(struct session *session)
     int64_t deadline_us;
 
     if (!find_next(session, false, &deadline_us)) {
-        timer_stop(&session->clock);
+        timer_stop(&session->clocks.timer);
         return;
     }
-    session->clock.on_expire = on_deadline;
-    if (!timer_is_armed(&session->clock) || session->clock.deadline_us != deadline_us)
-        timer_arm_at(&session->clock, deadline_us);
+    session->clocks.timer.on_expire = on_deadline;
+    if (!timer_is_armed(&session->clocks.timer) || session->clocks.timer.deadline_us != deadline_us)
+        timer_arm_at(&session->clocks.timer, deadline_us);
 }
 
 /* --- stamps -------------------------------------------------------------------------------- */
@@ -202,18 +207,20 @@ static void complete(struct stamp *stamp, const struct stamp *fallback, const st
     stamp->boot_us = MAX(stamp->boot_us, -HORIZON_US);
 }
 
-void clocks_complete_stamps(struct session *session)
+void clocks_complete_stamps(struct session *session, bool was_held)
 {
     struct stamp now = stamp_now(session->core);
 
-    complete(&session->created, &now, &now);
-    if (is_set(&session->started))
-        complete(&session->started, &session->created, &now);
-    complete(&session->last_activity,
-             is_set(&session->started) ? &session->started : &session->created, &now);
-    session->expires.boot_us = MAX(MIN(session->expires.boot_us, HORIZON_US), -HORIZON_US);
-    if (session->was_in_use && session->state != SESSION_ENDING)
-        session->last_activity = now;
+    complete(&session->clocks.created, &now, &now);
+    if (is_set(&session->clocks.started))
+        complete(&session->clocks.started, &session->clocks.created, &now);
+    complete(&session->clocks.last_activity,
+             is_set(&session->clocks.started) ? &session->clocks.started : &session->clocks.created,
+             &now);
+    session->clocks.expires.boot_us =
+        MAX(MIN(session->clocks.expires.boot_us, HORIZON_US), -HORIZON_US);
+    if (was_held && session->state != SESSION_ENDING)
+        session->clocks.last_activity = now;
 }
 
 /* --- for showing --------------------------------------------------------------------------- */
@@ -236,14 +243,14 @@ int64_t session_idle_remaining_ms(const struct session *session)
 {
     int64_t deadline_us = idle_deadline(session);
 
-    if (!session->idle_timeout_ms)
+    if (!session->policy.idle_timeout_ms)
         return -1;
-    return deadline_us == -1 ? session->idle_timeout_ms : remaining_ms(session, deadline_us);
+    return deadline_us == -1 ? session->policy.idle_timeout_ms : remaining_ms(session, deadline_us);
 }
 
 int64_t session_lifetime_remaining_ms(const struct session *session)
 {
-    return session->max_lifetime_ms ? remaining_ms(session, lifetime_end(session)) : -1;
+    return session->policy.max_lifetime_ms ? remaining_ms(session, lifetime_end(session)) : -1;
 }
 
 enum end_kind session_next_end(const struct session *session, int64_t *out_remaining_ms)

@@ -30,5 +30,5 @@ void clocks_arm(struct session *session);
 bool clocks_lifetime_is_over(const struct session *session);
 
 /* After loading: a stamp that is missing falls back to the next older one, so that every record
- * expires. */
-void clocks_complete_stamps(struct session *session);
+ * expires. The idle clock of one that was held when the daemon died begins anew. */
+void clocks_complete_stamps(struct session *session, bool was_held);

@@ -49,7 +49,7 @@ static void on_grace_over(struct timer *timer)
 
     scopes->is_settled = true;
     list_for_each_safe (session, following, &scopes->core->sessions, node) {
-        if (is_over(scopes, session->owner))
+        if (is_over(scopes, session->identity.owner))
             session_end(session, END_DELETED, "scope", NULL, NULL);
     }
 }
@@ -70,7 +70,7 @@ void scopes_start(struct scopes *scopes)
 
     scopes->is_settled = true;
     list_for_each (session, &scopes->core->sessions, node) {
-        if (owner_is_minted(session->owner))
+        if (owner_is_minted(session->identity.owner))
             scopes->is_settled = false;
     }
     if (!scopes->is_settled)
@@ -106,7 +106,7 @@ static void end_sessions(struct core *core, const char *owner)
     int64_t count = 0;
 
     list_for_each_safe (session, following, &core->sessions, node) {
-        if (!str_equal(session->owner, owner) || session->state == SESSION_ENDING)
+        if (!str_equal(session->identity.owner, owner) || session->state == SESSION_ENDING)
             continue;
         session_end(session, END_DELETED, "scope", NULL, NULL);
         count++;

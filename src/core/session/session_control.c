@@ -6,8 +6,8 @@
 #include "core/money/budget.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/sandbox.h"
+#include "core/secrets.h"
 #include "core/session/clocks.h"
-#include "core/session/secrets.h"
 #include "core/session/session_private.h"
 #include "core/stamp.h"
 #include "core/vault.h"
@@ -32,11 +32,11 @@ static int check_alive(const struct session *session, struct error *err)
 /* 0 removes the lease. */
 static void set_lease(struct session *session, int64_t timeout_ms)
 {
-    session->expires = (struct stamp){ 0 };
+    session->clocks.expires = (struct stamp){ 0 };
     if (timeout_ms) {
-        session->expires = stamp_now(session->core);
-        session->expires.boot_us += timeout_ms * 1000;
-        session->expires.wall_us += timeout_ms * 1000;
+        session->clocks.expires = stamp_now(session->core);
+        session->clocks.expires.boot_us += timeout_ms * 1000;
+        session->clocks.expires.wall_us += timeout_ms * 1000;
     }
 }
 
@@ -46,15 +46,15 @@ static int check_ceiling(const struct session *session, int64_t timeout_ms, int6
 {
     const struct core *core = session->core;
 
-    return ceiling_check(
-        core->ceiling,
-        &(struct ceiling_ask){ .owner = session->owner,
-                               .flavor = config_flavor_find(core->parts.config, session->flavor),
-                               .network = -1,
-                               .timeout_ms = timeout_ms,
-                               .idle_timeout_ms = idle_timeout_ms,
-                               .max_lifetime_ms = max_lifetime_ms },
-        err);
+    return ceiling_check(core->ceiling,
+                         &(struct ceiling_ask){
+                             .owner = session->identity.owner,
+                             .flavor = config_flavor_find(core->parts.config, session->flavor.name),
+                             .network = -1,
+                             .timeout_ms = timeout_ms,
+                             .idle_timeout_ms = idle_timeout_ms,
+                             .max_lifetime_ms = max_lifetime_ms },
+                         err);
 }
 
 int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, struct error *err)
@@ -65,7 +65,7 @@ int session_keepalive(struct session *session, int64_t timeout_ms, bool exact, s
         ((timeout_ms || exact) && check_ceiling(session, timeout_ms, -1, -1, err) < 0))
         return -1;
     session_touch(session);
-    if (!exact && (timeout_ms == 0 || session->expires.boot_us >= until_us))
+    if (!exact && (timeout_ms == 0 || session->clocks.expires.boot_us >= until_us))
         return 0;
     set_lease(session, timeout_ms);
     session_changed(session);
@@ -79,11 +79,11 @@ static int patch_secrets(struct session *session, const char *json, struct error
 
     if (vault_open(vault, err) < 0)
         return -1;
-    if (!session->secrets)
-        session->secrets = secrets_new(NULL);
-    secrets_replace(session->secrets, json);
-    secrets_seal(session->secrets, vault, session->owner);
-    session->secrets_lost = false;
+    if (!session->setup.secrets)
+        session->setup.secrets = secrets_new(NULL);
+    secrets_replace(session->setup.secrets, json);
+    secrets_seal(session->setup.secrets, vault, session->identity.owner);
+    session->setup.secrets_lost = false;
     return 0;
 }
 
@@ -93,10 +93,10 @@ int session_learn_secrets(struct session *session, const char *json, struct erro
 
     if (vault_open(vault, err) < 0)
         return -1;
-    if (!session->secrets)
-        session->secrets = secrets_new(NULL);
-    secrets_learn(session->secrets, json);
-    secrets_seal(session->secrets, vault, session->owner);
+    if (!session->setup.secrets)
+        session->setup.secrets = secrets_new(NULL);
+    secrets_learn(session->setup.secrets, json);
+    secrets_seal(session->setup.secrets, vault, session->identity.owner);
     session_changed(session);
     return 0;
 }
@@ -104,17 +104,17 @@ int session_learn_secrets(struct session *session, const char *json, struct erro
 static void patch_policy(struct session *session, const struct session_patch *patch)
 {
     if (patch->labels_json) {
-        free(session->labels_json);
-        session->labels_json = xstrdup(patch->labels_json);
+        free(session->identity.labels_json);
+        session->identity.labels_json = xstrdup(patch->labels_json);
     }
     if (patch->auto_restart >= 0)
-        session->auto_restart = patch->auto_restart;
+        session->policy.auto_restart = patch->auto_restart;
     if (patch->auto_resume >= 0)
-        session->auto_resume = patch->auto_resume;
+        session->policy.auto_resume = patch->auto_resume;
     if (patch->keep_files >= 0)
-        session->keep_files = patch->keep_files;
+        session->policy.keep_files = patch->keep_files;
     if (patch->on_timeout >= 0)
-        session->on_timeout = (enum timeout_action)patch->on_timeout;
+        session->policy.on_timeout = (enum timeout_action)patch->on_timeout;
 }
 
 int session_patch(struct session *session, const struct session_patch *patch, struct error *err)
@@ -126,13 +126,13 @@ int session_patch(struct session *session, const struct session_patch *patch, st
         return -1;
     patch_policy(session, patch);
     if (patch->timeout_ms >= 0) {
-        session->timeout_ms = patch->timeout_ms;
+        session->policy.timeout_ms = patch->timeout_ms;
         set_lease(session, patch->timeout_ms);
     }
     if (patch->idle_timeout_ms >= 0)
-        session->idle_timeout_ms = patch->idle_timeout_ms;
+        session->policy.idle_timeout_ms = patch->idle_timeout_ms;
     if (patch->max_lifetime_ms >= 0)
-        session->max_lifetime_ms = patch->max_lifetime_ms;
+        session->policy.max_lifetime_ms = patch->max_lifetime_ms;
     session_changed(session);
     clocks_arm(session);
     return 0;
@@ -143,7 +143,7 @@ int session_patch(struct session *session, const struct session_patch *patch, st
 /* The session says what is wanted and the sandbox follows; whoever asked waits until it has. */
 static bool has_converged(const struct session *session)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
 
     if (!sandbox || !sandbox_is_coming_or_up(sandbox))
         return true;
@@ -160,9 +160,9 @@ static void finish_control(struct session *session)
     struct error overtaken = { 0 };
 
     error_named(&overtaken, ERR_CONFLICT, "overtaken", "session %s has been %s in the meantime",
-                session->id, session->state == SESSION_PAUSED ? "paused" : "resumed");
-    timer_stop(&session->control);
-    while ((op = list_first(&session->control_waiters, struct session_op, node)))
+                session->identity.id, session->state == SESSION_PAUSED ? "paused" : "resumed");
+    timer_stop(&session->control.overdue);
+    while ((op = list_first(&session->control.waiters, struct session_op, node)))
         session_op_finish(op, session, op->wanted == session->state ? NULL : &overtaken);
 }
 
@@ -178,21 +178,21 @@ static void settle(struct session *session)
 
 void session_on_control_overdue(struct timer *timer)
 {
-    struct session *session = container_of(timer, struct session, control);
-    const struct sandbox *sandbox = session->sandbox;
+    struct session *session = container_of(timer, struct session, control.overdue);
+    const struct sandbox *sandbox = session->slot.sandbox;
     struct error err = { 0 };
 
     error_named(&err, ERR_TIMEOUT, "not_in_time", "session %s cannot be %s yet: its sandbox is %s",
-                session->id, session_state_name(session->state),
+                session->identity.id, session_state_name(session->state),
                 sandbox_state_name(sandbox ? sandbox_state(sandbox) : SANDBOX_NONE));
     error_hint(&err, "the daemon continues by itself: check the session, or repeat the request");
     err.retryable = true;
-    session_ops_finish(&session->control_waiters, session, &err);
+    session_ops_finish(&session->control.waiters, session, &err);
 }
 
 void session_control_settle(struct session *session)
 {
-    if (!list_is_empty(&session->control_waiters))
+    if (!list_is_empty(&session->control.waiters))
         settle(session);
 }
 
@@ -202,8 +202,8 @@ static void switch_state(struct session *session, enum session_state state)
     session_changed(session);
     clocks_arm(session);
     session_serve_soon(session);
-    if (session->sandbox)
-        sandbox_converge(session->sandbox);
+    if (session->slot.sandbox)
+        sandbox_converge(session->slot.sandbox);
     settle(session);
 }
 
@@ -213,12 +213,12 @@ static void wait_for_control(struct session *session, enum session_state wanted,
     if (!op)
         return;
     *op = (struct session_op){ .wanted = wanted };
-    session_op_join(op, session, &session->control_waiters, done);
+    session_op_join(op, session, &session->control.waiters, done);
     op->session = session;
     op->err = *err;
     if (err->code == ERR_NONE && !has_converged(session)) {
-        if (!timer_is_armed(&session->control))
-            timer_arm_in(&session->control, CONTROL_OVERDUE_US);
+        if (!timer_is_armed(&session->control.overdue))
+            timer_arm_in(&session->control.overdue, CONTROL_OVERDUE_US);
         return;
     }
     list_remove(&op->node);
@@ -243,9 +243,10 @@ void session_resume(struct session *session, struct session_op *op, session_done
     struct error err = { 0 };
 
     if (check_alive(session, &err) == 0 && session->state == SESSION_PAUSED) {
-        session->last_activity = stamp_now(session->core);
-        if (session->expires.boot_us && session->expires.boot_us <= session->last_activity.boot_us)
-            set_lease(session, session->timeout_ms);
+        session->clocks.last_activity = stamp_now(session->core);
+        if (session->clocks.expires.boot_us &&
+            session->clocks.expires.boot_us <= session->clocks.last_activity.boot_us)
+            set_lease(session, session->policy.timeout_ms);
         switch_state(session, SESSION_OPEN);
     }
     wait_for_control(session, SESSION_OPEN, op, done, &err);
@@ -254,7 +255,7 @@ void session_resume(struct session *session, struct session_op *op, session_done
 /* The sandbox is as the session wants it, or could not be made so: then the session gives in. */
 void session_on_frozen(struct session *session, const struct error *err)
 {
-    bool frozen = sandbox_state(session->sandbox) == SANDBOX_FROZEN;
+    bool frozen = sandbox_state(session->slot.sandbox) == SANDBOX_FROZEN;
     struct error failure = *err;
 
     if (failure.code == ERR_NONE) {
@@ -265,7 +266,7 @@ void session_on_frozen(struct session *session, const struct error *err)
         session_set_state(session, frozen ? SESSION_PAUSED : SESSION_OPEN);
     session_changed(session);
     clocks_arm(session);
-    session_ops_finish(&session->control_waiters, session, &failure);
+    session_ops_finish(&session->control.waiters, session, &failure);
     session_fail_waiting(session, &failure);
 }
 
@@ -273,18 +274,19 @@ void session_on_frozen(struct session *session, const struct error *err)
 
 void session_teardown(struct session *session, enum end_kind why)
 {
-    timer_stop(&session->teardown);
-    session->crashed = false;
-    session->failures = 0;
-    session->retry_at_us = 0;
-    session->wanted = session->preloads = false;
-    error_keep(&session->start_error, NULL);
+    timer_stop(&session->teardown.grace);
+    session->slot.crashed = false;
+    session->slot.failures = 0;
+    session->slot.retry_at_us = 0;
+    session->slot.demand = DEMAND_NONE;
+    error_keep(&session->slot.start_error, NULL);
     session_changed(session);
     budget_release(session);
-    if (session->sandbox && sandbox_state(session->sandbox) != SANDBOX_DESTROYING) {
-        memcpy(session->leaving_id, sandbox_id(session->sandbox), sizeof(session->leaving_id));
+    if (session->slot.sandbox && sandbox_state(session->slot.sandbox) != SANDBOX_DESTROYING) {
+        memcpy(session->slot.leaving_id, sandbox_id(session->slot.sandbox),
+               sizeof(session->slot.leaving_id));
         session_changed(session);
-        sandbox_destroy(session->sandbox, why, NULL);
+        sandbox_destroy(session->slot.sandbox, why, NULL);
     } else if (why == END_TEARDOWN)
         session_revert_choice(session); /* what was chosen has not been begun */
 }
@@ -292,17 +294,19 @@ void session_teardown(struct session *session, enum end_kind why)
 /* The record of the sandbox did not say yet that it goes: its files were being packed, say. */
 void session_teardown_resume(struct session *session)
 {
-    bool wanted = session->wanted;
+    enum sandbox_demand demand = session->slot.demand;
+    bool is_replaced = session_demands_sandbox(session);
 
-    if (!session->sandbox || !str_equal(sandbox_id(session->sandbox), session->leaving_id))
+    if (!session->slot.sandbox ||
+        !str_equal(sandbox_id(session->slot.sandbox), session->slot.leaving_id))
         return;
-    sandbox_destroy(session->sandbox, wanted ? END_REPLACED : END_TEARDOWN, NULL);
-    session->wanted = wanted;
+    sandbox_destroy(session->slot.sandbox, is_replaced ? END_REPLACED : END_TEARDOWN, NULL);
+    session->slot.demand = demand;
 }
 
 void session_on_teardown_due(struct timer *timer)
 {
-    struct session *session = container_of(timer, struct session, teardown);
+    struct session *session = container_of(timer, struct session, teardown.grace);
 
     if (session->core->recovery)
         timer_arm_in(timer, TEARDOWN_RECOVERY_US);
@@ -312,37 +316,37 @@ void session_on_teardown_due(struct timer *timer)
 
 void session_teardown_soon(struct session *session, int64_t grace_ms)
 {
-    if (check_alive(session, NULL) < 0 || timer_is_armed(&session->teardown))
+    if (check_alive(session, NULL) < 0 || timer_is_armed(&session->teardown.grace))
         return;
-    timer_arm_in(&session->teardown, grace_ms * 1000);
+    timer_arm_in(&session->teardown.grace, grace_ms * 1000);
     session_changed(session);
 }
 
 void session_teardown_cancel(struct session *session)
 {
-    if (!timer_is_armed(&session->teardown))
+    if (!timer_is_armed(&session->teardown.grace))
         return;
-    timer_stop(&session->teardown);
+    timer_stop(&session->teardown.grace);
     session_changed(session);
 }
 
 uint64_t session_new_teardown_number(struct session *session)
 {
-    session->teardown_spent = 0;
+    session->teardown.spent = 0;
     session_changed(session);
-    return ++session->teardown_number;
+    return ++session->teardown.number;
 }
 
 /* A URL that is found in a log later is worth nothing. */
 bool session_spend_teardown(struct session *session, uint64_t number)
 {
-    uint64_t spent = session->generation + 1;
+    uint64_t spent = session->slot.generation + 1;
 
-    if (number != session->teardown_number ||
-        (session->teardown_spent && session->teardown_spent != spent))
+    if (number != session->teardown.number ||
+        (session->teardown.spent && session->teardown.spent != spent))
         return false;
-    if (!session->teardown_spent) {
-        session->teardown_spent = spent;
+    if (!session->teardown.spent) {
+        session->teardown.spent = spent;
         session_changed(session);
     }
     return true;
@@ -351,12 +355,12 @@ bool session_spend_teardown(struct session *session, uint64_t number)
 /* At once: a daemon that is killed must not find the approval of one sandbox for a second one. */
 void session_revert_choice(struct session *session)
 {
-    if (session->choice == CHOICE_AUTOMATIC)
+    if (session->flavor.choice == CHOICE_AUTOMATIC)
         return;
-    session->choice = CHOICE_AUTOMATIC;
-    free(session->flavor);
-    session->flavor = xstrdup(session->base_flavor);
-    session->limits = session->base_limits;
+    session->flavor.choice = CHOICE_AUTOMATIC;
+    free(session->flavor.name);
+    session->flavor.name = xstrdup(session->flavor.base_name);
+    session->flavor.limits = session->flavor.base_limits;
     session_changed(session);
 }
 
@@ -366,10 +370,10 @@ void session_replace(struct session *session, enum session_choice choice, const 
     char *chosen = xstrdup(flavor); /* it may be the session's own */
     struct error err = { 0 };
 
-    free(session->flavor);
-    session->flavor = chosen;
-    session->limits = *limits;
-    session->choice = choice;
+    free(session->flavor.name);
+    session->flavor.name = chosen;
+    session->flavor.limits = *limits;
+    session->flavor.choice = choice;
     session_teardown(session, END_REPLACED);
     (void)budget_reserve(session, &err); /* refused: then the start is, and tells why */
     session_preload(session);

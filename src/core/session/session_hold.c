@@ -31,7 +31,30 @@ enum { OVERDUE_US = 10 * 1000 * 1000 };
 
 bool session_is_used(const struct session *session)
 {
-    return !list_is_empty(&session->holds) || !list_is_empty(&session->waiting);
+    return !list_is_empty(&session->holds.granted) || !list_is_empty(&session->holds.waiting);
+}
+
+/* --- whether a sandbox is to be made ------------------------------------------------------- */
+
+bool session_demands_sandbox(const struct session *session)
+{
+    return session->slot.demand == DEMAND_FOR_HOLDS || session->slot.demand == DEMAND_PRELOAD;
+}
+
+bool session_demands_preload(const struct session *session)
+{
+    return session->slot.demand == DEMAND_PRELOAD || session->slot.demand == DEMAND_PRELOAD_NEXT;
+}
+
+static void demand_sandbox(struct session *session)
+{
+    session->slot.demand = session_demands_preload(session) ? DEMAND_PRELOAD : DEMAND_FOR_HOLDS;
+}
+
+/* That the next one counts as preloaded is kept. */
+static void demand_no_sandbox(struct session *session)
+{
+    session->slot.demand = session_demands_preload(session) ? DEMAND_PRELOAD_NEXT : DEMAND_NONE;
 }
 
 /* --- who may use it: the first rule that applies to a waiting use decides ------------------- */
@@ -64,18 +87,19 @@ static bool is_past_lifetime(const struct session *session, const struct session
 static void refuse_past_lifetime(const struct session *session, struct session_hold *hold)
 {
     error_named(&hold->err, ERR_GONE, "session_ending",
-                "session %s has reached its lifetime and accepts no new work", session->id);
+                "session %s has reached its lifetime and accepts no new work",
+                session->identity.id);
     error_hint(&hold->err, "raise max_lifetime while its work still runs, or open a new session");
 }
 
 /* The generation that a use would get: that of the sandbox there is, or of the next one. */
 static uint64_t coming_generation(const struct session *session)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
 
     if (sandbox && sandbox_is_coming_or_up(sandbox))
         return sandbox_generation(sandbox);
-    return session->generation + 1;
+    return session->slot.generation + 1;
 }
 
 static bool is_pinned_elsewhere(const struct session *session, const struct session_hold *hold)
@@ -87,7 +111,7 @@ static void refuse_generation(const struct session *session, struct session_hold
 {
     error_named(&hold->err, ERR_CONFLICT, "generation_moved",
                 "generation %llu of session %s is gone; the next use gets generation %llu",
-                (unsigned long long)hold->generation, session->id,
+                (unsigned long long)hold->generation, session->identity.id,
                 (unsigned long long)coming_generation(session));
     error_hint(&hold->err, "its files were reset: set them up again, then use the new generation");
 }
@@ -95,43 +119,44 @@ static void refuse_generation(const struct session *session, struct session_hold
 static bool is_paused_for_good(const struct session *session,
                                const struct session_hold *hold UNUSED)
 {
-    return session->state == SESSION_PAUSED && !session->auto_resume;
+    return session->state == SESSION_PAUSED && !session->policy.auto_resume;
 }
 
 static void refuse_paused(const struct session *session, struct session_hold *hold)
 {
-    error_named(&hold->err, ERR_CONFLICT, "paused", "session %s is paused", session->id);
+    error_named(&hold->err, ERR_CONFLICT, "paused", "session %s is paused", session->identity.id);
     error_hint(&hold->err, "resume it first, or switch auto_resume on");
 }
 
 static bool is_crashed_for_good(const struct session *session,
                                 const struct session_hold *hold UNUSED)
 {
-    return session->crashed && !session->auto_restart;
+    return session->slot.crashed && !session->policy.auto_restart;
 }
 
 static void refuse_crashed(const struct session *session, struct session_hold *hold)
 {
     error_named(&hold->err, ERR_CONFLICT, "sandbox_crashed",
-                "the sandbox of session %s has crashed and auto_restart is off", session->id);
+                "the sandbox of session %s has crashed and auto_restart is off",
+                session->identity.id);
     error_hint(&hold->err, "start a new sandbox for it, tear the old one down, or delete it");
 }
 
 static bool is_backing_off(const struct session *session, const struct session_hold *hold UNUSED)
 {
-    return !session->sandbox && session->retry_at_us > loop_now_us(session->core->loop);
+    return !session->slot.sandbox && session->slot.retry_at_us > loop_now_us(session->core->loop);
 }
 
 static void refuse_backing_off(const struct session *session, struct session_hold *hold)
 {
-    int64_t left_us = session->retry_at_us - loop_now_us(session->core->loop);
+    int64_t left_us = session->slot.retry_at_us - loop_now_us(session->core->loop);
 
-    if (session->start_error)
-        hold->err = *session->start_error;
+    if (session->slot.start_error)
+        hold->err = *session->slot.start_error;
     else
         error_named(&hold->err, ERR_BACKEND, "sandbox_crashing",
-                    "the sandbox of session %s has crashed %u times in a row", session->id,
-                    session->failures);
+                    "the sandbox of session %s has crashed %u times in a row", session->identity.id,
+                    session->slot.failures);
     if (hold->err.retryable || str_is_empty(hold->err.hint))
         error_hint(&hold->err, "the next start is possible in %lld s",
                    (long long)(left_us + 999999) / 1000000);
@@ -140,7 +165,7 @@ static void refuse_backing_off(const struct session *session, struct session_hol
 /* It is tried again by itself; nobody has to wait for that. */
 static bool is_stuck(const struct session *session, const struct session_hold *hold UNUSED)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
 
     return sandbox && sandbox_state(sandbox) == SANDBOX_DESTROYING && sandbox_attempts(sandbox) &&
            sandbox_last_error(sandbox);
@@ -148,11 +173,11 @@ static bool is_stuck(const struct session *session, const struct session_hold *h
 
 static void refuse_stuck(const struct session *session, struct session_hold *hold)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
 
     error_named(&hold->err, ERR_UNAVAILABLE, "sandbox_not_removed",
                 "the last sandbox of session %s, %s, could not be removed in %u attempts: %.200s",
-                session->id, sandbox_id(sandbox), sandbox_attempts(sandbox),
+                session->identity.id, sandbox_id(sandbox), sandbox_attempts(sandbox),
                 sandbox_last_error(sandbox)->message);
     error_hint(&hold->err, "the daemon keeps trying to remove it and starts a new one afterwards");
     hold->err.retryable = true;
@@ -188,7 +213,7 @@ static bool refuse(struct session *session, struct session_hold *hold)
 /* Whether it may be evicted follows from the rest. */
 void session_update_idle(struct session *session)
 {
-    struct sandbox *sandbox = session->sandbox;
+    struct sandbox *sandbox = session->slot.sandbox;
 
     if (sandbox)
         capacity_set_idle(session->core->capacity, sandbox,
@@ -199,13 +224,13 @@ void session_update_idle(struct session *session)
 static void count_hold(struct session *session, struct session_hold *hold)
 {
     list_remove(&hold->node);
-    list_append(&session->holds, &hold->node);
+    list_append(&session->holds.granted, &hold->node);
     hold->granted = true;
-    session->active_holds++;
-    session->last_activity = stamp_now(session->core);
+    session->holds.active++;
+    session->clocks.last_activity = stamp_now(session->core);
     background_reset(session);
     session_update_idle(session);
-    if (session->active_holds == 1)
+    if (session->holds.active == 1)
         session_changed(session);
     clocks_arm(session);
 }
@@ -213,9 +238,9 @@ static void count_hold(struct session *session, struct session_hold *hold)
 static void grant(struct session *session, struct session_hold *hold)
 {
     count_hold(session, hold);
-    hold->sandbox = session->sandbox;
-    hold->agent = sandbox_agent(session->sandbox);
-    hold->generation = sandbox_generation(session->sandbox);
+    hold->sandbox = session->slot.sandbox;
+    hold->agent = sandbox_agent(session->slot.sandbox);
+    hold->generation = sandbox_generation(session->slot.sandbox);
     hold->on_ready(hold);
 }
 
@@ -224,7 +249,7 @@ static void mark_idle(struct session *session)
 {
     if (session_is_used(session) || is_over(session, NULL))
         return;
-    session->last_activity = stamp_now(session->core);
+    session->clocks.last_activity = stamp_now(session->core);
     background_reset(session);
     session_changed(session);
     clocks_arm(session);
@@ -233,7 +258,7 @@ static void mark_idle(struct session *session)
 
 void session_note_activity(struct session *session)
 {
-    session->last_activity = stamp_now(session->core);
+    session->clocks.last_activity = stamp_now(session->core);
     clocks_arm(session);
     session_changed(session);
 }
@@ -242,12 +267,12 @@ void session_note_activity(struct session *session)
 void session_touch(struct session *session)
 {
     session_teardown_cancel(session);
-    session->last_activity = stamp_now(session->core);
+    session->clocks.last_activity = stamp_now(session->core);
     background_reset(session);
     session_changed(session);
     clocks_arm(session);
-    if (session->sandbox)
-        capacity_set_idle(session->core->capacity, session->sandbox, false);
+    if (session->slot.sandbox)
+        capacity_set_idle(session->core->capacity, session->slot.sandbox, false);
     session_update_idle(session);
 }
 
@@ -280,7 +305,7 @@ static void take_waiting(struct session *session, struct list *taken)
 {
     struct session_hold *hold;
 
-    while ((hold = list_first(&session->waiting, struct session_hold, node))) {
+    while ((hold = list_first(&session->holds.waiting, struct session_hold, node))) {
         list_remove(&hold->node);
         list_append(taken, &hold->node);
     }
@@ -289,17 +314,17 @@ static void take_waiting(struct session *session, struct list *taken)
 /* One that has died, and whose death is only about to be told, is no use to anybody. */
 static bool can_grant(const struct session *session)
 {
-    return session->state == SESSION_OPEN && session->sandbox &&
-           sandbox_is_usable(session->sandbox) && !sandbox_notice_death(session->sandbox);
+    return session->state == SESSION_OPEN && session->slot.sandbox &&
+           sandbox_is_usable(session->slot.sandbox) && !sandbox_notice_death(session->slot.sandbox);
 }
 
 /* A sandbox without its workspace is no use either: the next one has it. What runs in it is left
  * alone. */
 static void check_files(struct session *session)
 {
-    struct sandbox *sandbox = session->sandbox;
+    struct sandbox *sandbox = session->slot.sandbox;
 
-    if (list_is_empty(&session->waiting) || session->active_holds || !sandbox ||
+    if (list_is_empty(&session->holds.waiting) || session->holds.active || !sandbox ||
         !sandbox_is_usable(sandbox))
         return;
     if (!backend_is_whole(session->core->parts.backend, sandbox_id(sandbox)))
@@ -322,7 +347,7 @@ static void serve(struct session *session)
         } else {
             hold->waited = true;
             list_remove(&hold->node);
-            list_append(&session->waiting, &hold->node);
+            list_append(&session->holds.waiting, &hold->node);
         }
     }
 }
@@ -330,7 +355,7 @@ static void serve(struct session *session)
 /* Those who wait are served by the sandbox there is, when it is made, thawed or reconnected. */
 static bool has_sandbox_to_wait_for(const struct session *session)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
 
     return sandbox && sandbox_is_coming_or_up(sandbox);
 }
@@ -341,25 +366,26 @@ static bool has_sandbox_to_wait_for(const struct session *session)
 /* A start has a bound of its own, as has packing its files. */
 static bool has_own_bound(const struct session *session)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
 
     return !sandbox || sandbox_state(sandbox) == SANDBOX_CREATING || sandbox_moves_files(sandbox);
 }
 
 static void describe_delay(const struct session *session, struct error *err)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
     const char *why = sandbox_last_error(sandbox) ? sandbox_last_error(sandbox)->message : NULL;
 
     if (sandbox_state(sandbox) == SANDBOX_UNKNOWN)
         error_named(err, ERR_TIMEOUT, "sandbox_unknown",
                     "sandbox %s of session %s does not answer%s%.200s", sandbox_id(sandbox),
-                    session->id, why ? ": " : "", why ? why : "");
+                    session->identity.id, why ? ": " : "", why ? why : "");
     else if (sandbox_is_up(sandbox))
-        error_named(err, ERR_TIMEOUT, "not_resumed", "session %s is not resumed yet", session->id);
+        error_named(err, ERR_TIMEOUT, "not_resumed", "session %s is not resumed yet",
+                    session->identity.id);
     else
         error_named(err, ERR_TIMEOUT, "sandbox_not_removed",
-                    "the last sandbox of session %s, %s, is not removed yet", session->id,
+                    "the last sandbox of session %s, %s, is not removed yet", session->identity.id,
                     sandbox_id(sandbox));
     error_hint(err, "try again; tearing its sandbox down makes room for a new one");
     err->retryable = true;
@@ -367,19 +393,20 @@ static void describe_delay(const struct session *session, struct error *err)
 
 static void watch_waiting(struct session *session)
 {
-    const struct session_hold *oldest = list_first(&session->waiting, struct session_hold, node);
+    const struct session_hold *oldest =
+        list_first(&session->holds.waiting, struct session_hold, node);
     int64_t now_us = loop_now_us(session->core->loop);
 
     if (!oldest || has_own_bound(session))
-        timer_stop(&session->overdue);
-    else if (!timer_is_armed(&session->overdue))
-        timer_arm_in(&session->overdue,
+        timer_stop(&session->holds.overdue);
+    else if (!timer_is_armed(&session->holds.overdue))
+        timer_arm_in(&session->holds.overdue,
                      MAX(oldest->waits_since_us + OVERDUE_US - now_us, (int64_t)OVERDUE_US / 10));
 }
 
 void session_on_overdue(struct timer *timer)
 {
-    struct session *session = container_of(timer, struct session, overdue);
+    struct session *session = container_of(timer, struct session, holds.overdue);
     int64_t begun_us = loop_now_us(session->core->loop) - OVERDUE_US;
     struct list taken = LIST_INIT(taken);
     struct session_hold *hold;
@@ -388,7 +415,7 @@ void session_on_overdue(struct timer *timer)
 
     if (!has_own_bound(session)) {
         describe_delay(session, &err);
-        list_for_each_safe (hold, following, &session->waiting, node) {
+        list_for_each_safe (hold, following, &session->holds.waiting, node) {
             if (hold->waits_since_us > begun_us)
                 continue;
             list_remove(&hold->node);
@@ -401,17 +428,18 @@ void session_on_overdue(struct timer *timer)
 
 static void on_serve(struct deferred *deferred)
 {
-    struct session *session = container_of(deferred, struct session, serve);
+    struct session *session = container_of(deferred, struct session, holds.serve);
 
     serve(session);
     if (is_over(session, NULL))
         return;
-    if (!list_is_empty(&session->waiting)) {
+    if (!list_is_empty(&session->holds.waiting)) {
         if (session->state == SESSION_PAUSED)
             session_resume(session, NULL, NULL);
-        session->wanted = session->wanted || !has_sandbox_to_wait_for(session);
+        if (!has_sandbox_to_wait_for(session))
+            demand_sandbox(session);
     }
-    if (session->wanted)
+    if (session_demands_sandbox(session))
         session_want_sandbox(session);
     watch_waiting(session);
     session_update_idle(session);
@@ -420,7 +448,7 @@ static void on_serve(struct deferred *deferred)
 
 void session_serve_soon(struct session *session)
 {
-    loop_defer(session->core->loop, &session->serve, on_serve);
+    loop_defer(session->core->loop, &session->holds.serve, on_serve);
 }
 
 void session_fail_waiting(struct session *session, const struct error *err)
@@ -442,9 +470,10 @@ void session_hold_begin(struct session_hold *hold, struct session *session, uint
         .generation = generation,
         .waits_since_us = loop_now_us(session->core->loop),
     };
-    if (!session_is_used(session) && !(session->sandbox && sandbox_is_usable(session->sandbox)))
+    if (!session_is_used(session) &&
+        !(session->slot.sandbox && sandbox_is_usable(session->slot.sandbox)))
         session_changed(session); /* it waits: a daemon that dies meanwhile leaves it in use */
-    list_append(&session->waiting, &hold->node);
+    list_append(&session->holds.waiting, &hold->node);
     session_update_idle(session);
     clocks_arm(session);
     session_serve_soon(session);
@@ -456,7 +485,7 @@ static void end_granted(struct session *session, struct session_hold *hold)
     hold->agent = NULL;
     hold->sandbox = NULL;
     if (!hold->is_weak)
-        session->active_holds--;
+        session->holds.active--;
 }
 
 void session_hold_weaken(struct session_hold *hold)
@@ -466,9 +495,9 @@ void session_hold_weaken(struct session_hold *hold)
     if (!hold->granted || hold->is_weak)
         return;
     hold->is_weak = true;
-    session->active_holds--;
+    session->holds.active--;
     list_remove(&hold->node);
-    list_append(&session->weak, &hold->node);
+    list_append(&session->holds.weak, &hold->node);
     mark_idle(session);
 }
 
@@ -476,15 +505,15 @@ void session_hold_weaken(struct session_hold *hold)
 void session_hold_restore(struct session_hold *hold, struct session *session,
                           enum hold_strength strength, session_hold_fn *on_lost)
 {
-    struct stamp last_activity = session->last_activity;
+    struct stamp last_activity = session->clocks.last_activity;
 
     *hold = (struct session_hold){ .on_lost = on_lost,
                                    .session = session,
-                                   .generation = session->generation };
+                                   .generation = session->slot.generation };
     count_hold(session, hold);
     if (strength == HOLD_WEAK)
         session_hold_weaken(hold);
-    session->last_activity = last_activity;
+    session->clocks.last_activity = last_activity;
 }
 
 void session_hold_retry(struct session_hold *hold, uint64_t generation)
@@ -497,7 +526,7 @@ void session_hold_retry(struct session_hold *hold, uint64_t generation)
     }
     hold->generation = generation;
     hold->waits_since_us = loop_now_us(session->core->loop);
-    list_append(&session->waiting, &hold->node);
+    list_append(&session->holds.waiting, &hold->node);
     session_update_idle(session);
     clocks_arm(session);
     session_serve_soon(session);
@@ -506,9 +535,10 @@ void session_hold_retry(struct session_hold *hold, uint64_t generation)
 /* Nobody waits any more for a sandbox that has not even got a slot. */
 static void give_up_waiting(struct session *session)
 {
-    struct sandbox *sandbox = session->sandbox;
+    struct sandbox *sandbox = session->slot.sandbox;
 
-    if (!list_is_empty(&session->waiting) || !sandbox || sandbox_state(sandbox) != SANDBOX_CREATING)
+    if (!list_is_empty(&session->holds.waiting) || !sandbox ||
+        sandbox_state(sandbox) != SANDBOX_CREATING)
         return;
     if (sandbox_waits_for_slot(sandbox) && !sandbox_is_preloaded(sandbox))
         sandbox_destroy(sandbox, END_TEARDOWN, "no request waits for it");
@@ -523,7 +553,7 @@ void session_hold_end(struct session_hold *hold)
     list_remove(&hold->node);
     if (hold->granted) {
         end_granted(session, hold);
-        session->failures = 0;
+        session->slot.failures = 0;
     } else {
         give_up_waiting(session);
     }
@@ -540,9 +570,9 @@ static void pay_or_revert(struct session *session)
 
     if (budget_reserve(session, &err) == 0)
         return;
-    flavor = xstrdup(session->flavor);
-    log_info("budget exhausted; the session has its first flavor again", kv("session", session->id),
-             kv("why", err.message));
+    flavor = xstrdup(session->flavor.name);
+    log_info("budget exhausted; the session has its first flavor again",
+             kv("session", session->identity.id), kv("why", err.message));
     session_revert_choice(session);
     budget_ask_to_continue(session, flavor, err.message);
 }
@@ -552,68 +582,69 @@ void session_want_sandbox(struct session *session)
     struct core *core = session->core;
     struct sandbox_order order;
 
-    session->wanted = true;
-    if (session->sandbox || core->recovery)
+    demand_sandbox(session);
+    if (session->slot.sandbox || core->recovery)
         return;
-    session->wanted = false;
+    demand_no_sandbox(session);
     if (is_over(session, NULL) || core->stopping || is_backing_off(session, NULL))
         return;
     pay_or_revert(session);
     /* After a death it is a new one: what killed the last may have hit all of the pool. */
     order = session_order(session);
-    session->preloads = false;
-    session->sandbox = session->failures ? NULL : pool_take(core->pool, &order);
-    if (session->sandbox)
-        sandbox_claim(session->sandbox, &order);
+    session->slot.demand = DEMAND_NONE;
+    session->slot.sandbox = session->slot.failures ? NULL : pool_take(core->pool, &order);
+    if (session->slot.sandbox)
+        sandbox_claim(session->slot.sandbox, &order);
     else
-        session->sandbox = sandbox_start(core, &order);
-    budget_bind(session, sandbox_id(session->sandbox));
+        session->slot.sandbox = sandbox_start(core, &order);
+    budget_bind(session, sandbox_id(session->slot.sandbox));
 }
 
 void session_preload(struct session *session)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
 
-    session->preloads = true;
+    session->slot.demand = session_demands_sandbox(session) ? DEMAND_PRELOAD : DEMAND_PRELOAD_NEXT;
     if (session->state == SESSION_OPEN && !sandbox && !clocks_lifetime_is_over(session))
         session_want_sandbox(session);
     else if (sandbox && sandbox_state(sandbox) == SANDBOX_DESTROYING)
-        session->wanted = true;
+        demand_sandbox(session);
 }
 
 bool session_expects_sandbox(const struct session *session)
 {
-    return session->wanted || (session->sandbox && sandbox_is_coming_or_up(session->sandbox));
+    return session_demands_sandbox(session) ||
+           (session->slot.sandbox && sandbox_is_coming_or_up(session->slot.sandbox));
 }
 
 void session_forgive_crash(struct session *session)
 {
-    session->crashed = false;
+    session->slot.crashed = false;
 }
 
 static void count_failure(struct session *session)
 {
     int64_t delay_us = 0;
 
-    if (session->failures < 16)
-        session->failures++;
-    if (session->failures > 1)
-        delay_us =
-            MIN((int64_t)BACKOFF_FIRST_US << (session->failures - 2), (int64_t)BACKOFF_MAXIMUM_US);
-    session->retry_at_us = loop_now_us(session->core->loop) + delay_us;
+    if (session->slot.failures < 16)
+        session->slot.failures++;
+    if (session->slot.failures > 1)
+        delay_us = MIN((int64_t)BACKOFF_FIRST_US << (session->slot.failures - 2),
+                       (int64_t)BACKOFF_MAXIMUM_US);
+    session->slot.retry_at_us = loop_now_us(session->core->loop) + delay_us;
 }
 
 /* --- what the sandbox tells ---------------------------------------------------------------- */
 
 static bool has_its_files(const struct session *session)
 {
-    return session->sandbox && sandbox_has_restored_files(session->sandbox);
+    return session->slot.sandbox && sandbox_has_restored_files(session->slot.sandbox);
 }
 
 /* Those that never became ready were not had by anybody. */
 void session_note_previous_end(struct session *session, const struct end_reason *end)
 {
-    session->previous_end = *end;
+    session->slot.previous_end = *end;
     session_changed(session);
 }
 
@@ -624,11 +655,11 @@ static void emit_reset(struct session *session)
     char reason[END_TEXT_SIZE];
 
     json_begin_object(&json, NULL);
-    json_put_int(&json, "generation", (int64_t)session->generation);
+    json_put_int(&json, "generation", (int64_t)session->slot.generation);
     json_put_text(&json, "files", has_its_files(session) ? "restored" : "lost");
     if (has_its_files(session))
-        json_put_int(&json, "from_generation", (int64_t)session->kept.generation);
-    json_put_text(&json, "reason", end_reason_text_or_null(&session->previous_end, reason));
+        json_put_int(&json, "from_generation", (int64_t)session->slot.archive.generation);
+    json_put_text(&json, "reason", end_reason_text_or_null(&session->slot.previous_end, reason));
     json_end_object(&json);
     session_emit(session, "sandbox.reset", buffer_text(&data));
     metrics_add(session->core->metrics, METRIC_SANDBOX_RESTARTS, 0, 1);
@@ -638,9 +669,9 @@ static void emit_reset(struct session *session)
  * leaves both or neither. */
 void session_set_generation(struct session *session, uint64_t generation)
 {
-    session->generation = generation;
+    session->slot.generation = generation;
     if (generation > 1) {
-        session->reset_pending = !has_its_files(session);
+        session->reset.state = has_its_files(session) ? RESET_NONE : RESET_PENDING;
         emit_reset(session);
     }
     session_changed(session);
@@ -648,14 +679,14 @@ void session_set_generation(struct session *session, uint64_t generation)
 
 void session_on_sandbox_ready(struct session *session)
 {
-    error_keep(&session->start_error, NULL);
-    session->crashed = false;
-    session->wanted = false;
-    if (!session->started.wall_us)
-        session->started = stamp_now(session->core);
-    session_set_generation(session, sandbox_generation(session->sandbox));
+    error_keep(&session->slot.start_error, NULL);
+    session->slot.crashed = false;
+    demand_no_sandbox(session);
+    if (!session->clocks.started.wall_us)
+        session->clocks.started = stamp_now(session->core);
+    session_set_generation(session, sandbox_generation(session->slot.sandbox));
     session_update_idle(session);
-    sandbox_converge(session->sandbox);
+    sandbox_converge(session->slot.sandbox);
     session_serve_soon(session);
 }
 
@@ -668,8 +699,8 @@ void session_on_sandbox_known(struct session *session)
     }
     session_teardown_resume(session);
     budget_resume(session);
-    if (session->sandbox)
-        sandbox_converge(session->sandbox);
+    if (session->slot.sandbox)
+        sandbox_converge(session->slot.sandbox);
     session_control_settle(session);
     session_serve_soon(session);
 }
@@ -677,7 +708,7 @@ void session_on_sandbox_known(struct session *session)
 /* Once: a second one in a row has another reason than chance. */
 bool session_forgives_death(struct session *session)
 {
-    if (session->failures)
+    if (session->slot.failures)
         return false;
     count_failure(session);
     return true;
@@ -686,12 +717,12 @@ bool session_forgives_death(struct session *session)
 /* Having no slot is not the sandbox's fault: it is told, not counted. */
 void session_on_sandbox_failed(struct session *session, const struct error *err)
 {
-    session->wanted = false;
+    demand_no_sandbox(session);
     if (err->code != ERR_LIMIT) {
-        error_keep(&session->start_error, err);
+        error_keep(&session->slot.start_error, err);
         count_failure(session);
         metrics_add(session->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);
-        log_warn("sandbox could not be created", kv("session", session->id),
+        log_warn("sandbox could not be created", kv("session", session->identity.id),
                  kv("error", err->message));
     }
     session_fail_waiting(session, err);
@@ -702,16 +733,16 @@ static void set_agent(struct session *session, struct list *holds)
     struct session_hold *hold;
 
     list_for_each (hold, holds, node) {
-        hold->sandbox = session->sandbox;
-        hold->agent = sandbox_agent(session->sandbox);
-        hold->generation = sandbox_generation(session->sandbox);
+        hold->sandbox = session->slot.sandbox;
+        hold->agent = sandbox_agent(session->slot.sandbox);
+        hold->generation = sandbox_generation(session->slot.sandbox);
     }
 }
 
 void session_on_sandbox_agent(struct session *session)
 {
-    set_agent(session, &session->holds);
-    set_agent(session, &session->weak);
+    set_agent(session, &session->holds.granted);
+    set_agent(session, &session->holds.weak);
 }
 
 static bool lived_shortly(const struct sandbox *sandbox)
@@ -738,20 +769,20 @@ static bool ends_choice(const struct session *session, enum end_kind kind)
 {
     if (session->state == SESSION_ENDING || kind == END_REPLACED || kind == END_FAILED)
         return false;
-    return session->choice == CHOICE_ONCE || kind == END_TEARDOWN || kind == END_BUDGET;
+    return session->flavor.choice == CHOICE_ONCE || kind == END_TEARDOWN || kind == END_BUDGET;
 }
 
 void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason)
 {
-    bool was_used = session->active_holds > 0;
+    bool was_used = session->holds.active > 0;
 
     if (reason->kind == END_CRASHED) {
-        session->crashed = true;
-        if (session->sandbox && lived_shortly(session->sandbox))
+        session->slot.crashed = true;
+        if (session->slot.sandbox && lived_shortly(session->slot.sandbox))
             count_failure(session);
     }
-    lose_holds(session, &session->holds, reason);
-    lose_holds(session, &session->weak, reason);
+    lose_holds(session, &session->holds.granted, reason);
+    lose_holds(session, &session->holds.weak, reason);
     if (ends_choice(session, reason->kind))
         session_revert_choice(session);
     if (was_used)
@@ -761,14 +792,14 @@ void session_on_sandbox_leaving(struct session *session, const struct end_reason
 
 void session_lose_restored_holds(struct session *session, const struct end_reason *reason)
 {
-    if (session->active_holds || !list_is_empty(&session->weak))
+    if (session->holds.active || !list_is_empty(&session->holds.weak))
         session_on_sandbox_leaving(session, reason);
 }
 
 void session_adopt_sandbox(struct session *session, struct sandbox *sandbox)
 {
-    assert(!session->sandbox);
-    session->sandbox = sandbox;
+    assert(!session->slot.sandbox);
+    session->slot.sandbox = sandbox;
 }
 
 void session_on_sandbox_stuck(struct session *session, const struct error *err)

@@ -1,4 +1,3 @@
-#include "core/session/programs.h"
 #include "core/session/session.h"
 
 #include "base/alloc.h"
@@ -7,9 +6,10 @@
 #include "core/money/budget.h"
 #include "core/money/flavor.h"
 #include "core/sandbox/sandbox.h"
+#include "core/secrets.h"
 #include "core/session/background.h"
 #include "core/session/clocks.h"
-#include "core/session/secrets.h"
+#include "core/session/programs.h"
 #include "core/session/session_private.h"
 #include "core/stamp.h"
 #include "wire/json.h"
@@ -42,8 +42,8 @@ static void put_labels(struct json_writer *json, const char *labels_json)
 static void put_secrets(struct json_writer *json, const struct session *session)
 {
     json_begin_array(json, "secrets");
-    if (session->secrets)
-        secrets_write_names(session->secrets->json, json);
+    if (session->setup.secrets)
+        secrets_write_names(session->setup.secrets->json, json);
     json_end_array(json);
 }
 
@@ -80,28 +80,29 @@ const char *session_network_name(const struct session *session)
 {
     if (!session->core->parts.backend->ops->capabilities.network)
         return "host";
-    return session->network == NETWORK_OPEN ? "open" : "none";
+    return session->setup.network == NETWORK_OPEN ? "open" : "none";
 }
 
 static void put_policy(struct json_writer *json, const struct session *session)
 {
     const struct backend *backend = session->core->parts.backend;
-    struct sandbox_limits limits = backend_limits_in_force(backend, &session->limits);
+    struct sandbox_limits limits = backend_limits_in_force(backend, &session->flavor.limits);
 
-    json_put_text(json, "template", session->template_name);
-    put_text_or_null(json, "flavor", session->flavor);
-    json_put_text(json, "choice", session_choice_name(session->choice));
+    json_put_text(json, "template", session->setup.template_name);
+    put_text_or_null(json, "flavor", session->flavor.name);
+    json_put_text(json, "choice", session_choice_name(session->flavor.choice));
     json_put_text(json, "backend", backend->ops->name);
     json_put_text(json, "network", session_network_name(session));
     put_limits(json, &limits);
     put_secrets(json, session);
-    put_kept(json, session->keep_files, &session->kept);
-    json_put_bool(json, "auto_restart", session->auto_restart);
-    json_put_bool(json, "auto_resume", session->auto_resume);
-    json_put_text(json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
-    put_timeout(json, "timeout", session->timeout_ms);
-    put_timeout(json, "idle_timeout", session->idle_timeout_ms);
-    put_timeout(json, "max_lifetime", session->max_lifetime_ms);
+    put_kept(json, session->policy.keep_files, &session->slot.archive);
+    json_put_bool(json, "auto_restart", session->policy.auto_restart);
+    json_put_bool(json, "auto_resume", session->policy.auto_resume);
+    json_put_text(json, "on_timeout",
+                  session->policy.on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
+    put_timeout(json, "timeout", session->policy.timeout_ms);
+    put_timeout(json, "idle_timeout", session->policy.idle_timeout_ms);
+    put_timeout(json, "max_lifetime", session->policy.max_lifetime_ms);
 }
 
 /* --- clocks -------------------------------------------------------------------------------- */
@@ -114,7 +115,7 @@ static void put_clocks(struct json_writer *json, const struct session *session)
     enum end_kind next = session_next_end(session, &left_ms);
 
     json_put_time(json, "expires_at",
-                  has_lease ? stamp_wall_us(session->core, &session->expires) : 0);
+                  has_lease ? stamp_wall_us(session->core, &session->clocks.expires) : 0);
     json_put_text(json, "expires_at_clock", has_lease ? end_kind_name(END_LEASE) : NULL);
     put_seconds(json, "time_remaining", left_ms);
     json_put_text(json, "time_remaining_clock", next == END_NONE ? NULL : end_kind_name(next));
@@ -146,14 +147,15 @@ static void put_no_clocks(struct json_writer *json)
 
 void session_read_report(const struct session *session)
 {
-    if (session->sandbox)
-        sandbox_read_report(session->sandbox);
+    if (session->slot.sandbox)
+        sandbox_read_report(session->slot.sandbox);
 }
 
 static void put_sandbox(struct json_writer *json, const struct session *session)
 {
-    const struct sandbox *sandbox = session->sandbox;
-    const struct error *last_error = sandbox ? sandbox_last_error(sandbox) : session->start_error;
+    const struct sandbox *sandbox = session->slot.sandbox;
+    const struct error *last_error = sandbox ? sandbox_last_error(sandbox)
+                                             : session->slot.start_error;
     char previous_end[END_TEXT_SIZE];
 
     json_begin_object(json, "sandbox");
@@ -161,7 +163,7 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
     json_put_text(json, "state",
                   sandbox_state_name(sandbox ? sandbox_state(sandbox) : SANDBOX_NONE));
     json_put_int(json, "generation",
-                 (int64_t)(sandbox ? sandbox_generation(sandbox) : session->generation));
+                 (int64_t)(sandbox ? sandbox_generation(sandbox) : session->slot.generation));
     if (sandbox && sandbox_pid(sandbox))
         json_put_int(json, "pid", sandbox_pid(sandbox));
     else
@@ -169,7 +171,7 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
     json_put_int(json, "attempts", sandbox ? sandbox_attempts(sandbox) : 0);
     json_put_text(json, "last_error", last_error ? last_error->message : NULL);
     json_put_text(json, "previous_end",
-                  end_reason_text_or_null(&session->previous_end, previous_end));
+                  end_reason_text_or_null(&session->slot.previous_end, previous_end));
     if (sandbox && sandbox_is_up(sandbox) && sandbox_report(sandbox))
         json_put_raw(json, "isolation", sandbox_report(sandbox));
     else
@@ -223,7 +225,7 @@ static void put_executions(struct json_writer *json, const struct session *sessi
 {
     json_begin_object(json, "executions");
     json_put_int(json, "running", (int64_t)session->core->session_programs->count(session));
-    json_put_int(json, "total", (int64_t)session->executions_started);
+    json_put_int(json, "total", (int64_t)session->run.started);
     json_end_object(json);
 }
 
@@ -233,24 +235,24 @@ static void put_identity(struct json_writer *json, const struct session *session
 {
     char reason[END_TEXT_SIZE];
 
-    json_put_text(json, "id", session->id);
-    json_put_text(json, "owner", session->owner);
-    put_text_or_null(json, "key", session->key);
-    put_text_or_null(json, "on_behalf_of", session->on_behalf_of);
-    put_labels(json, session->labels_json);
+    json_put_text(json, "id", session->identity.id);
+    json_put_text(json, "owner", session->identity.owner);
+    put_text_or_null(json, "key", session->identity.key);
+    put_text_or_null(json, "on_behalf_of", session->identity.on_behalf_of);
+    put_labels(json, session->identity.labels_json);
     json_put_text(json, "state", session_state_name(session->state));
-    if (session->end.kind != END_NONE)
-        end_reason_text(&session->end, reason);
-    json_put_text(json, "end_reason", session->end.kind == END_NONE ? NULL : reason);
-    json_put_int(json, "generation", (int64_t)session->generation);
+    if (session->ending.reason.kind != END_NONE)
+        end_reason_text(&session->ending.reason, reason);
+    json_put_text(json, "end_reason", session->ending.reason.kind == END_NONE ? NULL : reason);
+    json_put_int(json, "generation", (int64_t)session->slot.generation);
 }
 
 static void put_times(struct json_writer *json, const struct session *session)
 {
-    json_put_time(json, "created_at", session->created.wall_us);
-    json_put_time(json, "started_at", session->started.wall_us);
-    json_put_time(json, "last_activity_at", session->last_activity.wall_us);
-    json_put_time(json, "ended_at", session->ended.wall_us);
+    json_put_time(json, "created_at", session->clocks.created.wall_us);
+    json_put_time(json, "started_at", session->clocks.started.wall_us);
+    json_put_time(json, "last_activity_at", session->clocks.last_activity.wall_us);
+    json_put_time(json, "ended_at", session->clocks.ended.wall_us);
 }
 
 void session_write_fields(const struct session *session, struct json_writer *json)
@@ -260,11 +262,11 @@ void session_write_fields(const struct session *session, struct json_writer *jso
     put_times(json, session);
     put_clocks(json, session);
     put_sandbox(json, session);
-    put_usage(json, session->sandbox);
+    put_usage(json, session->slot.sandbox);
     put_executions(json, session);
     put_kept_alive_by(json, session);
     json_put_money(json, "spent_usd", budget_spent(session));
-    json_put_text(json, "approval", session->approval ? session->approval->id : NULL);
+    json_put_text(json, "approval", session->money.approval ? session->money.approval->id : NULL);
 }
 
 void session_write_json(const struct session *session, struct json_writer *json, const char *key)

@@ -1,40 +1,43 @@
-/* What a session does with the reports of its sandbox, and what it answers to its questions: the
- * table that the assembly of the core gives to core/sandbox. */
+/* What a session does with the reports of its sandbox, its budget and its approvals, and what it
+ * answers to their questions: the tables that the assembly of the core gives to the rooms below. */
 
 #include "core/session/session_observer.h"
 
+#include "base/str.h"
 #include "core/money/budget.h"
 #include "core/money/flavor.h"
+#include "core/session/clocks.h"
+#include "core/session/flavor_change.h"
 #include "core/session/session_private.h"
 
 struct sandbox_order session_order(struct session *session)
 {
     return (struct sandbox_order){
         .session = session,
-        .session_id = session->id,
-        .owner = session->owner,
-        .flavor = session->flavor,
-        .template_name = session->template_name,
-        .limits = session->limits,
-        .network = session->network,
+        .session_id = session->identity.id,
+        .owner = session->identity.owner,
+        .flavor = session->flavor.name,
+        .template_name = session->setup.template_name,
+        .limits = session->flavor.limits,
+        .network = session->setup.network,
         .gpus = flavor_gpus(session),
-        .generation = session->generation + 1,
-        .preloaded = session->preloads,
+        .generation = session->slot.generation + 1,
+        .preloaded = session_demands_preload(session),
     };
 }
 
 /* The session had it only if it became ready: then it was of the session's generation. */
 static void on_gone(struct session *session, const struct sandbox *sandbox)
 {
-    session->sandbox = NULL;
-    if (sandbox_generation(sandbox) == session->generation)
+    session->slot.sandbox = NULL;
+    if (sandbox_generation(sandbox) == session->slot.generation)
         session_note_previous_end(session, sandbox_end(sandbox));
     session_on_sandbox_gone(session);
 }
 
 static void on_archived(struct session *session, uint64_t bytes, uint64_t generation)
 {
-    session->kept = (struct session_archive){
+    session->slot.archive = (struct session_archive){
         .bytes = bytes,
         .wall_us = clock_wall_us(loop_clock(session->core->loop)),
         .generation = generation,
@@ -59,12 +62,12 @@ static enum sandbox_wish wish(const struct session *session)
 
 static bool keeps_files(const struct session *session)
 {
-    return session->keep_files;
+    return session->policy.keep_files;
 }
 
 static bool has_archive(const struct session *session)
 {
-    return session->kept.bytes > 0;
+    return session->slot.archive.bytes > 0;
 }
 
 static int64_t ends_in_ms(const struct session *session)
@@ -94,4 +97,28 @@ const struct sandbox_observer session_observer = {
     .forgives_death = session_forgives_death,
     .known_oom_kills = session_known_oom_kills,
     .ends_in_ms = ends_in_ms,
+};
+
+/* --- for core/money ---------------------------------------------------------------------------- */
+
+static void on_exhausted(struct session *session)
+{
+    session_teardown(session, END_BUDGET);
+}
+
+static enum metered_sandbox metered_sandbox(const struct session *session, const char *id)
+{
+    const struct sandbox *sandbox = session_sandbox(session);
+
+    if (!sandbox || !str_equal(sandbox_id(sandbox), id) || !sandbox_is_up(sandbox))
+        return METERED_GONE;
+    return sandbox_state(sandbox) == SANDBOX_UNKNOWN ? METERED_UNKNOWN : METERED_UP;
+}
+
+const struct money_observer session_money = {
+    .on_asked = clocks_arm,
+    .on_decided = session_note_activity,
+    .on_approved = flavor_change_apply,
+    .on_exhausted = on_exhausted,
+    .metered_sandbox = metered_sandbox,
 };

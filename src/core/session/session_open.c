@@ -9,15 +9,16 @@
 #include "core/metrics.h"
 #include "core/money/flavor.h"
 #include "core/sandbox/templates.h"
+#include "core/secrets.h"
 #include "core/session/clocks.h"
 #include "core/session/idempotency.h"
 #include "core/session/scopes.h"
-#include "core/session/secrets.h"
 #include "core/session/session_private.h"
 #include "core/stamp.h"
 #include "core/vault.h"
 #include "wire/json.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,26 +45,26 @@ static void fill_policy(struct session *session, const struct session_request *r
 {
     const struct config *config = session->core->parts.config;
     const struct ceiling *ceiling = session->core->ceiling;
-    const struct config_flavor *flavor = config_flavor_find(config, session->flavor);
-    const char *owner = session->owner;
+    const struct config_flavor *flavor = config_flavor_find(config, session->flavor.name);
+    const char *owner = session->identity.owner;
 
-    session->limits = session->base_limits =
+    session->flavor.limits = session->flavor.base_limits =
         flavor_limits(session->core, owner, flavor, &request->limits);
-    session->network = ceiling_cut_network(
+    session->setup.network = ceiling_cut_network(
         ceiling, owner, flavor,
         (enum network_mode)or_default(request->network, config->sandbox.network));
-    session->auto_restart = or_default(request->auto_restart, config->sandbox.auto_restart);
-    session->auto_resume = or_default(request->auto_resume, true);
-    session->preload = or_default(request->preload, config->session.preload);
-    session->keep_files = or_default(request->keep_files, config->keep.files);
-    session->on_timeout = (enum timeout_action)or_default(request->on_timeout, TIMEOUT_KILL);
-    session->timeout_ms =
+    session->policy.auto_restart = or_default(request->auto_restart, config->sandbox.auto_restart);
+    session->policy.auto_resume = or_default(request->auto_resume, true);
+    session->policy.preload = or_default(request->preload, config->session.preload);
+    session->policy.keep_files = or_default(request->keep_files, config->keep.files);
+    session->policy.on_timeout = (enum timeout_action)or_default(request->on_timeout, TIMEOUT_KILL);
+    session->policy.timeout_ms =
         ceiling_cut_ms(ceiling, owner, flavor, LIMIT_TIMEOUT,
                        or_default(request->timeout_ms, config->session.timeout_ms));
-    session->idle_timeout_ms =
+    session->policy.idle_timeout_ms =
         ceiling_cut_ms(ceiling, owner, flavor, LIMIT_IDLE_TIMEOUT,
                        or_default(request->idle_timeout_ms, config->session.idle_timeout_ms));
-    session->max_lifetime_ms =
+    session->policy.max_lifetime_ms =
         ceiling_cut_ms(ceiling, owner, flavor, LIMIT_LIFETIME,
                        or_default(request->max_lifetime_ms, config->session.max_lifetime_ms));
 }
@@ -75,30 +76,30 @@ static struct session *make(struct core *core, const struct session_request *req
     const struct config *config = core->parts.config;
     struct session *session = session_new(core);
 
-    id_make(session->id, ID_SESSION);
+    id_make(session->identity.id, ID_SESSION);
     session->share = *share;
-    session->owner = text_or(request->owner, "");
-    session->on_behalf_of = text_or(request->on_behalf_of, "");
-    session->key = text_or_null(request->key);
-    session->labels_json = text_or_null(request->labels_json);
-    session->env_json = text_or_null(request->env_json);
+    session->identity.owner = text_or(request->owner, "");
+    session->identity.on_behalf_of = text_or(request->on_behalf_of, "");
+    session->identity.key = text_or_null(request->key);
+    session->identity.labels_json = text_or_null(request->labels_json);
+    session->setup.env_json = text_or_null(request->env_json);
     if (request->secrets_json) {
-        session->secrets = secrets_new(request->secrets_json);
-        secrets_seal(session->secrets, core->vault, session->owner);
+        session->setup.secrets = secrets_new(request->secrets_json);
+        secrets_seal(session->setup.secrets, core->vault, session->identity.owner);
     }
-    session->template_name = text_or(request->template_name, config->sandbox.template_name);
-    session->flavor =
+    session->setup.template_name = text_or(request->template_name, config->sandbox.template_name);
+    session->flavor.name =
         text_or(request->flavor, config->flavors.count ? config->flavors.items[0].name : "");
-    session->base_flavor = xstrdup(session->flavor);
+    session->flavor.base_name = xstrdup(session->flavor.name);
     fill_policy(session, request);
-    session->created = session->last_activity = stamp_now(core);
-    if (session->timeout_ms) {
-        session->expires = session->created;
-        session->expires.boot_us += session->timeout_ms * 1000;
-        session->expires.wall_us += session->timeout_ms * 1000;
+    session->clocks.created = session->clocks.last_activity = stamp_now(core);
+    if (session->policy.timeout_ms) {
+        session->clocks.expires = session->clocks.created;
+        session->clocks.expires.boot_us += session->policy.timeout_ms * 1000;
+        session->clocks.expires.wall_us += session->policy.timeout_ms * 1000;
     }
     /* The number of an event was never given before, not even to a session that is forgotten. */
-    session->number = MAX(core->last_session_number, events_last(core->events)) + 1;
+    session->identity.number = MAX(core->last_session_number, events_last(core->events)) + 1;
     session_link(session);
     return session;
 }
@@ -126,21 +127,21 @@ static const char *find_difference(const struct session *session,
     const struct sandbox_limits *asked = &request->limits;
 
     if (!str_is_empty(request->template_name) &&
-        !str_equal(request->template_name, session->template_name))
+        !str_equal(request->template_name, session->setup.template_name))
         return "template";
-    if (!str_is_empty(request->flavor) && !str_equal(request->flavor, session->base_flavor))
+    if (!str_is_empty(request->flavor) && !str_equal(request->flavor, session->flavor.base_name))
         return "flavor";
-    if (request->network >= 0 && (enum network_mode)request->network != session->network)
+    if (request->network >= 0 && (enum network_mode)request->network != session->setup.network)
         return "network";
-    if (limit_differs(asked->memory_bytes, session->base_limits.memory_bytes))
+    if (limit_differs(asked->memory_bytes, session->flavor.base_limits.memory_bytes))
         return "memory";
-    if (limit_differs(asked->cpu_millis, session->base_limits.cpu_millis))
+    if (limit_differs(asked->cpu_millis, session->flavor.base_limits.cpu_millis))
         return "cpus";
-    if (limit_differs(asked->pids, session->base_limits.pids))
+    if (limit_differs(asked->pids, session->flavor.base_limits.pids))
         return "pids";
-    if (limit_differs(asked->disk_bytes, session->base_limits.disk_bytes))
+    if (limit_differs(asked->disk_bytes, session->flavor.base_limits.disk_bytes))
         return "disk";
-    if (request->env_json && !texts_equal(request->env_json, session->env_json))
+    if (request->env_json && !texts_equal(request->env_json, session->setup.env_json))
         return "env";
     return NULL;
 }
@@ -150,7 +151,7 @@ static int apply_changes(struct session *session, const struct session_request *
                          struct error *err)
 {
     struct session_patch patch = SESSION_PATCH_INIT;
-    const char *secrets = session->secrets ? session->secrets->json : NULL;
+    const char *secrets = session->setup.secrets ? session->setup.secrets->json : NULL;
 
     patch.labels_json = request->labels_json;
     if (request->secrets_json && !texts_equal(request->secrets_json, secrets))
@@ -166,16 +167,16 @@ static int apply_changes(struct session *session, const struct session_request *
     session_touch(session);
     if (request->timeout_ms < 0)
         return 0;
-    session->timeout_ms = request->timeout_ms;
+    session->policy.timeout_ms = request->timeout_ms;
     return session_keepalive(session, request->timeout_ms, request->timeout_ms == 0, err);
 }
 
 /* Waits with the others until its creation is durable. */
 static void join(struct session *session, struct session_op *op, session_done_fn *done)
 {
-    session_op_join(op, session, &session->open_waiters, done);
+    session_op_join(op, session, &session->record.waiters, done);
     op->session = session;
-    if (!session->durable)
+    if (session->record.state != RECORD_DURABLE)
         return;
     list_remove(&op->node);
     session_op_defer(op, session->core, done);
@@ -189,7 +190,8 @@ static int check_same(const struct session *session, const struct session_reques
     if (!difference)
         return 0;
     error_named(err, ERR_CONFLICT, "parameters_differ",
-                "session %s has this key, but another %s than requested", session->id, difference);
+                "session %s has this key, but another %s than requested", session->identity.id,
+                difference);
     return error_hint(err, "leave %s out, use another key, or delete the session first",
                       difference);
 }
@@ -238,21 +240,22 @@ static struct session *find_by_key(struct core *core, const struct session_reque
 
 static void on_created(struct store_ticket *ticket)
 {
-    struct session *session = container_of(ticket, struct session, ticket);
+    struct session *session = container_of(ticket, struct session, record.ticket);
 
+    assert(session->record.state == RECORD_NEW);
     if (ticket->err->code == ERR_NONE) {
-        session->durable = true;
-        session_ops_finish(&session->open_waiters, session, NULL);
-        session_finish_end(session);
+        session->record.state = RECORD_DURABLE;
+        session_ops_finish(&session->record.waiters, session, NULL);
+        session_end_advance(session);
         return;
     }
-    log_error("session could not be recorded", kv("session", session->id),
+    log_error("session could not be recorded", kv("session", session->identity.id),
               kv("error", ticket->err->message));
-    session->unborn = true;
-    idempotency_forget_session(session->core->idempotency, session->id);
-    session_ops_finish(&session->open_waiters, NULL, ticket->err);
+    session->record.state = RECORD_REFUSED;
+    idempotency_forget_session(session->core->idempotency, session->identity.id);
+    session_ops_finish(&session->record.waiters, NULL, ticket->err);
     session_end(session, END_FAILED, "not recorded", NULL, NULL);
-    session_finish_end(session); /* when a clock had ended it before */
+    session_end_advance(session); /* when a clock had ended it before */
 }
 
 /* What somebody has to decide about, or what costs something, is asked for by itself. */
@@ -363,16 +366,17 @@ static void create(struct core *core, const struct session_request *request, str
     session = make(core, request, &share);
     op->created = true;
     op->session = session;
-    session_op_join(op, session, &session->open_waiters, done);
-    idempotency_remember(core->idempotency, request, session->id);
+    session_op_join(op, session, &session->record.waiters, done);
+    idempotency_remember(core->idempotency, request, session->identity.id);
     metrics_add(core->metrics, METRIC_SESSIONS_CREATED, 0, 1);
     session_emit(session, "session.created", NULL);
     session_changed(session);
-    if (session->preload)
+    if (session->policy.preload)
         session_preload(session);
     clocks_arm(session);
-    log_info("session created", kv("session", session->id), kv("owner", session->owner));
-    store_commit(core->parts.store, &session->ticket, on_created);
+    log_info("session created", kv("session", session->identity.id),
+             kv("owner", session->identity.owner));
+    store_commit(core->parts.store, &session->record.ticket, on_created);
 }
 
 void session_open(struct core *core, const struct session_request *request, struct session_op *op,

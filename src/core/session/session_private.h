@@ -6,16 +6,43 @@
 #include "core/session/session_recover.h"
 #include "core/shares.h"
 
-/* Its archive of files, see workspace_archive.h; all zero without one. */
-struct session_archive {
-    uint64_t bytes;
-    int64_t wall_us;
-    uint64_t generation; /* of the sandbox that they are from */
+/* What a session is called and by whom it is found. */
+struct session_identity {
+    char id[ID_SIZE];
+    uint64_t number;                  /* the order of creation, whatever the clocks say */
+    char *owner, *key, *on_behalf_of; /* owned; key may be NULL */
+    char *labels_json;                /* owned; NULL without labels */
+    char *map_key;                    /* owned; in core->sessions_by_key, NULL when it is not */
 };
 
-/* What the idle clock knows of work that nobody waits for; see background.h. */
+/* What each of its sandboxes gets. */
+struct session_setup {
+    char *template_name; /* owned */
+    char *env_json;      /* owned; NULL without variables */
+    enum network_mode network;
+    struct secrets *secrets; /* owned; NULL without any */
+    bool secrets_lost;       /* it had some, and the key that they were sealed with is gone */
+};
+
+/* The kind of its next sandbox. */
+struct session_flavor {
+    char *name; /* owned */
+    struct sandbox_limits limits;
+    enum session_choice choice;
+    char *base_name; /* owned: the flavor when none is chosen */
+    struct sandbox_limits base_limits;
+};
+
+/* What the caller wants to happen by itself. */
+struct session_policy {
+    bool auto_restart, auto_resume, preload, keep_files;
+    enum timeout_action on_timeout;
+    int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms; /* 0: off */
+};
+
+/* What the idle clock knows of work in the background; see background.h. */
 enum background_state {
-    BACKGROUND_UNKNOWN, /* nobody has looked since the last use */
+    BACKGROUND_UNKNOWN, /* not looked at since the last hold */
     BACKGROUND_LOOKING,
     BACKGROUND_SEEN,    /* `usage` is what the next look is compared with */
     BACKGROUND_JUDGING, /* the idle clock has run out and waits for a second look */
@@ -28,96 +55,168 @@ struct session_background {
     struct sandbox_usage usage;
     char sandbox_id[ID_SIZE]; /* whose usage that is */
     int64_t seen_us;
-    int64_t working_since_us; /* 0: no work is seen */
-    struct sandbox_process
-        worker; /* with that: what worked most; without a pid where none is known */
+    int64_t working_since_us;      /* 0: no work is seen */
+    struct sandbox_process worker; /* what worked most; without a pid where none is known */
+};
+
+struct session_clocks {
+    struct stamp created, started, last_activity, expires, ended;
+    int64_t retain_until_wall_us;
+    struct timer timer; /* armed for the next of lease, idle, lifetime */
+    struct session_background background;
+};
+
+/* The record of its creation. Successors: new → durable | refused. */
+enum session_recorded {
+    RECORD_NEW,     /* the store has not answered yet */
+    RECORD_DURABLE, /* a machine that fails now finds it */
+    RECORD_REFUSED, /* it leaves no record, and ends */
+};
+
+struct session_recording {
+    enum session_recorded state;
+    struct store_ticket ticket; /* of its creation */
+    struct list waiters;        /* struct session_op waiting for that */
+    struct deferred save;
+    uint64_t event_sequence; /* of its last event */
+};
+
+/* The steps of the end, see session_end.c; each follows the one before. */
+enum end_step {
+    STEP_NONE, /* it is not ending, or recovery has not come to it yet */
+    STEP_DECIDE,
+    STEP_STOP,
+    STEP_DESTROY,
+    STEP_CREATION,
+    STEP_ENDED,
+    STEP_RECORD,
+    STEP_CONFIRM,
+    STEP_REPORT,
+    STEP_OVER
+};
+
+/* A record on its way to the store. Successors: none → asked → done | failed, failed → asked. */
+enum end_write { END_WRITE_NONE, END_WRITE_ASKED, END_WRITE_DONE, END_WRITE_FAILED };
+
+struct session_ending {
+    struct end_reason reason;
+    enum end_step step;
+    enum end_write decision_state;
+    struct store_ticket decision; /* the record that it ends */
+    enum end_write record_state;
+    struct store_ticket record; /* the record that it has ended */
+    enum store_grade record_grade;
+    struct list waiters;   /* struct session_op waiting for the end */
+    struct timer retry;    /* records the end again when the store failed */
+    struct timer patience; /* of the waiters */
+    struct deferred release;
+};
+
+/* Its archive of files, see workspace_archive.h; all zero without one. */
+struct session_archive {
+    uint64_t bytes;
+    int64_t wall_us;
+    uint64_t generation; /* of the sandbox that they are from */
+};
+
+/* Whether a sandbox is to be made as soon as the slot is empty. */
+enum sandbox_demand {
+    DEMAND_NONE,
+    DEMAND_PRELOAD_NEXT, /* no; the next one counts as preloaded */
+    DEMAND_FOR_HOLDS,    /* as long as a hold waits for it */
+    DEMAND_PRELOAD,      /* also without one */
+};
+
+/* The place of its sandbox, and what happened to the ones before. */
+struct session_slot {
+    struct sandbox *sandbox; /* owned; NULL when the slot is empty */
+    uint64_t generation;     /* of that or of the last one; 0 before the first */
+    enum sandbox_demand demand;
+    bool crashed;              /* the last one did, and has not been replaced yet */
+    unsigned failures;         /* starts and short lives in a row */
+    int64_t retry_at_us;       /* no new start before this, for that reason */
+    struct error *start_error; /* owned: why the last one could not be made; NULL if it could */
+    struct end_reason previous_end; /* of the one before; END_NONE without one */
+    char leaving_id[ID_SIZE];       /* the one that was torn down or replaced last */
+    struct session_archive archive;
+};
+
+struct session_holds {
+    struct list granted, waiting, weak; /* struct session_hold */
+    unsigned active;                    /* granted strong ones: the idle clock stands still */
+    struct timer overdue;               /* of those that wait for a sandbox that is made already */
+    struct deferred serve;
+};
+
+/* Pause and resume. */
+struct session_control {
+    struct list waiters; /* struct session_op */
+    struct timer overdue;
+};
+
+struct session_teardown {
+    struct timer grace; /* armed while a teardown is in its grace */
+    uint64_t number;    /* of the last token that was given out */
+    uint64_t spent;     /* 1 + the generation that token was used in; 0 before its use */
+};
+
+/* Successors: none → pending → reported → pending. */
+enum reset_state { RESET_NONE, RESET_PENDING, RESET_REPORTED };
+
+struct session_resets {
+    enum reset_state state;
+    struct session_reset reported; /* the last one that an execution reported */
+};
+
+/* What core/run keeps with it. */
+struct session_run {
+    struct list contexts;               /* struct context */
+    struct list executions;             /* struct execution: known in memory, oldest first */
+    uint64_t last_number;               /* of an execution */
+    uint64_t started;                   /* executions in its whole life */
+    struct file_snapshot *files_before; /* owned: after the last run of code; NULL without one */
+    char oom_sandbox_id[ID_SIZE];       /* the sandbox that `oom_kills` were seen in */
+    uint32_t oom_kills;
+};
+
+/* What core/money keeps with it. */
+struct session_purse {
+    struct approval *approval; /* borrowed; the one that it waits for, or NULL */
+    int64_t spent;             /* micro-dollars, once its account is closed */
 };
 
 struct session {
-    struct core *core; /* borrowed */
-    struct list node;  /* core->sessions */
-    char id[ID_SIZE];
-    char *owner, *key, *on_behalf_of;                      /* owned; key may be NULL */
-    char *labels_json, *env_json, *template_name, *flavor; /* owned; the two JSON may be NULL */
-    char *map_key;                                         /* owned; in core->sessions_by_key */
-    struct share share;                                    /* of the sessions of its owner */
-    struct secrets *secrets;                               /* owned; NULL without any */
-    bool secrets_lost; /* it had some, and the key that they were sealed with is gone */
-    struct sandbox_limits limits;
-    enum session_choice choice;
-    char *base_flavor;                 /* owned: what it has when nothing is chosen */
-    struct sandbox_limits base_limits; /* likewise */
-    int64_t spent;                     /* micro-dollars, once its account is closed */
-    struct approval *approval;         /* borrowed; the one that it waits for, or NULL */
-    enum network_mode network;
-    bool auto_restart, auto_resume, preload, keep_files;
-    struct session_archive kept;
-    struct session_background background;
-    enum timeout_action on_timeout;
-
+    struct core *core;  /* borrowed */
+    struct list node;   /* core->sessions */
+    struct share share; /* of the sessions of its owner */
     enum session_state state;
-    struct end_reason end;
-    uint64_t generation; /* of the sandbox it has or had last; 0 before the first */
-    int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms;
-    struct stamp created, started, last_activity, expires, ended;
-    int64_t retain_until_wall_us;
-
-    struct sandbox *sandbox; /* owned; NULL when the slot is empty */
-    struct list holds;       /* struct session_hold: granted ones */
-    struct list waiting;     /* struct session_hold: waiting for the sandbox */
-    struct list weak;        /* struct session_hold: granted, but it may be idle all the same */
-    struct list contexts;    /* struct context */
-    struct list executions;  /* struct execution: known in memory, oldest first */
-    unsigned active_holds;   /* granted uses: idle stands still while there are any */
-    uint64_t number;         /* the order of creation; whatever the clocks say */
-    uint64_t next_execution_number;
-    uint64_t executions_started;     /* in its whole life */
-    uint64_t event_sequence;         /* of its last event */
-    bool reset_pending;              /* the next execution is told that files were reset */
-    struct end_reason previous_end;  /* of the sandbox that it had before; END_NONE without one */
-    struct session_reset reset_told; /* the last one, and to whom */
-    char
-        oom_sandbox_id[ID_SIZE]; /* for executions: OOM kills that they have seen in this sandbox */
-    uint32_t oom_kills;
-
-    struct timer clock;       /* armed for the next of lease, idle, lifetime */
-    struct timer teardown;    /* armed while a teardown is in its grace */
-    uint64_t teardown_number; /* of the last URL for one that was given out */
-    uint64_t teardown_spent;  /* 1 + the generation that URL was used in; 0 before its use */
-    struct list end_waiters;  /* struct session_op waiting for the end */
-    struct file_snapshot *files_before; /* owned: after the last run of code; NULL without one */
-    struct error *start_error; /* owned: why the last sandbox could not be made; NULL if it could */
-
-    /* Private to the files session*.c. */
-    struct list open_waiters;    /* struct session_op waiting until its creation is durable */
-    struct list control_waiters; /* struct session_op waiting for pause or resume */
-    struct store_ticket ticket;  /* of its creation, later of its end */
-    struct store_ticket ending;  /* of the decision that it ends */
-    bool ending_running;         /* the store has not answered about that yet */
-    bool ending_durable;         /* it has: a machine that fails now finds it ending */
-    bool end_written;            /* its last record waits for that answer */
-    struct timer retry;          /* writes the end again when the store failed */
-    struct timer patience;       /* of those who wait for the end */
-    struct timer overdue;        /* of those who wait for a sandbox that is made already */
-    struct timer control;        /* of those who wait for pause or resume */
-    struct deferred serve, save, release;
-    bool durable;             /* its creation is committed */
-    bool unborn;              /* its creation could not be committed: it leaves no record */
-    bool wanted;              /* a sandbox is to be made as soon as the slot is empty */
-    char leaving_id[ID_SIZE]; /* the sandbox that was torn down or replaced last */
-    bool preloads;            /* that is not for a use only */
-    bool crashed;             /* the last sandbox crashed and nothing has replaced it yet */
-    bool was_in_use;          /* restored: something used it when the daemon died */
-    unsigned failures;        /* starts and short lives in a row */
-    int64_t retry_at_us;      /* no new start before this, for that reason */
+    struct session_identity identity;
+    struct session_setup setup;
+    struct session_flavor flavor;
+    struct session_policy policy;
+    struct session_clocks clocks;
+    struct session_recording record;
+    struct session_slot slot;
+    struct session_holds holds;
+    struct session_control control;
+    struct session_teardown teardown;
+    struct session_resets reset;
+    struct session_ending ending;
+    struct session_run run;
+    struct session_purse money;
 };
 
-/* --- session.c: memory, state, end ---------------------------------------------------------- */
+/* --- session.c: memory, state, record ---------------------------------------------------------- */
 
 struct session *session_new(struct core *core); /* blank; in no map yet */
 void session_link(struct session *session);     /* into the maps, under its id and key */
 void session_set_state(struct session *session, enum session_state state);
-void session_finish_end(struct session *session); /* when nothing stands in its way */
+void session_unlink(struct session *session);     /* out of the maps */
+void session_unlink_key(struct session *session); /* its key is free for the next one */
+
+/* Texts are borrowed from the session, `spec` and `reason`. */
+void session_fill_record(const struct session *session, const char *spec,
+                         char reason[END_TEXT_SIZE], struct session_record *out_record);
 void session_op_join(struct session_op *op, struct session *session, struct list *waiters,
                      session_done_fn *done);
 void session_op_finish(struct session_op *op, struct session *session, const struct error *err);
@@ -125,6 +224,13 @@ void session_ops_finish(struct list *ops, struct session *session, const struct 
 
 /* Calls op->done from the loop. */
 void session_op_defer(struct session_op *op, struct core *core, session_done_fn *done);
+
+/* --- session_end.c -------------------------------------------------------------------------- */
+
+/* A report came that may complete a step of the end; nothing happens when none has. */
+void session_end_advance(struct session *session);
+void session_on_end_retry(struct timer *timer);
+void session_on_end_patience(struct timer *timer);
 
 /* --- session_spec.c: what was asked for, as JSON -------------------------------------------- */
 
@@ -142,6 +248,10 @@ void session_touch(struct session *session);
 void session_update_idle(struct session *session);
 
 void session_on_overdue(struct timer *timer);
+
+/* One is to be made as soon as the slot is empty; the next one counts as preloaded. */
+bool session_demands_sandbox(const struct session *session);
+bool session_demands_preload(const struct session *session);
 
 /* Makes sure that a sandbox is on its way. */
 void session_want_sandbox(struct session *session);

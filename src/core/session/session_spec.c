@@ -6,8 +6,8 @@
 #include "config/config.h"
 #include "core/money/budget.h"
 #include "core/sandbox/sandbox.h"
+#include "core/secrets.h"
 #include "core/session/clocks.h"
-#include "core/session/secrets.h"
 #include "wire/json.h"
 
 #include <stdlib.h>
@@ -39,9 +39,9 @@ static const int64_t DURATION_MAXIMUM_MS = (int64_t)100 * 366 * 24 * 3600 * 1000
  * they have asked for is not wanted any more. */
 static bool wants_sandbox(const struct session *session)
 {
-    const struct sandbox *sandbox = session->sandbox;
+    const struct sandbox *sandbox = session->slot.sandbox;
 
-    return (session->wanted && session->preloads) ||
+    return session->slot.demand == DEMAND_PRELOAD ||
            (sandbox && sandbox_state(sandbox) == SANDBOX_CREATING && sandbox_is_preloaded(sandbox));
 }
 
@@ -52,20 +52,20 @@ static void put_choice(struct json_writer *json, const struct session *session)
 
     if (spent)
         json_put_int(json, "spent", spent);
-    if (session->choice == CHOICE_AUTOMATIC)
+    if (session->flavor.choice == CHOICE_AUTOMATIC)
         return;
-    json_put_text(json, "choice", session_choice_name(session->choice));
-    json_put_text(json, "base_flavor", session->base_flavor);
-    json_put_int(json, "base_memory_bytes", (int64_t)session->base_limits.memory_bytes);
-    json_put_int(json, "base_disk_bytes", (int64_t)session->base_limits.disk_bytes);
-    json_put_int(json, "base_cpu_millis", session->base_limits.cpu_millis);
-    json_put_int(json, "base_pids", session->base_limits.pids);
+    json_put_text(json, "choice", session_choice_name(session->flavor.choice));
+    json_put_text(json, "base_flavor", session->flavor.base_name);
+    json_put_int(json, "base_memory_bytes", (int64_t)session->flavor.base_limits.memory_bytes);
+    json_put_int(json, "base_disk_bytes", (int64_t)session->flavor.base_limits.disk_bytes);
+    json_put_int(json, "base_cpu_millis", session->flavor.base_limits.cpu_millis);
+    json_put_int(json, "base_pids", session->flavor.base_limits.pids);
 }
 
 /* What is in force where that is not what was asked for: an ended session is shown with it. */
 static void put_limits(struct json_writer *json, const struct session *session)
 {
-    const struct sandbox_limits *asked = &session->limits;
+    const struct sandbox_limits *asked = &session->flavor.limits;
     struct sandbox_limits in_force = backend_limits_in_force(session->core->parts.backend, asked);
 
     json_put_int(json, "memory_bytes", (int64_t)asked->memory_bytes);
@@ -87,53 +87,54 @@ char *session_spec_text(const struct session *session)
     char reason[END_TEXT_SIZE];
 
     json_begin_object(&json, NULL);
-    json_put_text(&json, "key", session->key);
-    json_put_text(&json, "template", session->template_name);
-    json_put_text(&json, "flavor", session->flavor);
+    json_put_text(&json, "key", session->identity.key);
+    json_put_text(&json, "template", session->setup.template_name);
+    json_put_text(&json, "flavor", session->flavor.name);
     put_choice(&json, session);
     json_put_text(&json, "backend", session->core->parts.backend->ops->name);
     json_put_text(&json, "network", session_network_name(session));
     put_limits(&json, session);
-    json_put_int(&json, "timeout_ms", session->timeout_ms);
-    json_put_text(&json, "on_timeout", session->on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
-    json_put_bool(&json, "auto_restart", session->auto_restart);
-    json_put_bool(&json, "auto_resume", session->auto_resume);
-    json_put_bool(&json, "preload", session->preload);
+    json_put_int(&json, "timeout_ms", session->policy.timeout_ms);
+    json_put_text(&json, "on_timeout",
+                  session->policy.on_timeout == TIMEOUT_PAUSE ? "pause" : "kill");
+    json_put_bool(&json, "auto_restart", session->policy.auto_restart);
+    json_put_bool(&json, "auto_resume", session->policy.auto_resume);
+    json_put_bool(&json, "preload", session->policy.preload);
     json_put_bool(&json, "in_use", session_is_used(session));
-    json_put_bool(&json, "reset_pending", session->reset_pending);
-    if (session->previous_end.kind != END_NONE)
+    json_put_bool(&json, "reset_pending", session->reset.state == RESET_PENDING);
+    if (session->slot.previous_end.kind != END_NONE)
         json_put_text(&json, "previous_end",
-                      end_reason_text_or_null(&session->previous_end, reason));
-    if (*session->reset_told.execution_id) {
-        json_put_text(&json, "reset_told", session->reset_told.execution_id);
+                      end_reason_text_or_null(&session->slot.previous_end, reason));
+    if (*session->reset.reported.execution_id) {
+        json_put_text(&json, "reset_told", session->reset.reported.execution_id);
         json_put_text(&json, "reset_reason",
-                      end_reason_text_or_null(&session->reset_told.reason, reason));
+                      end_reason_text_or_null(&session->reset.reported.reason, reason));
     }
-    json_put_bool(&json, "crashed", session->crashed);
+    json_put_bool(&json, "crashed", session->slot.crashed);
     json_put_bool(&json, "teardown",
-                  timer_is_armed(&session->teardown) ||
-                      (session->sandbox && sandbox_moves_files(session->sandbox) &&
-                       sandbox_state(session->sandbox) == SANDBOX_DESTROYING));
-    json_put_int(&json, "teardown_number", (int64_t)session->teardown_number);
-    json_put_int(&json, "teardown_spent", (int64_t)session->teardown_spent);
-    json_put_bool(&json, "keep_files", session->keep_files);
-    json_put_int(&json, "kept_bytes", (int64_t)session->kept.bytes);
-    json_put_int(&json, "kept_at_us", session->kept.wall_us);
-    json_put_int(&json, "kept_generation", (int64_t)session->kept.generation);
+                  timer_is_armed(&session->teardown.grace) ||
+                      (session->slot.sandbox && sandbox_moves_files(session->slot.sandbox) &&
+                       sandbox_state(session->slot.sandbox) == SANDBOX_DESTROYING));
+    json_put_int(&json, "teardown_number", (int64_t)session->teardown.number);
+    json_put_int(&json, "teardown_spent", (int64_t)session->teardown.spent);
+    json_put_bool(&json, "keep_files", session->policy.keep_files);
+    json_put_int(&json, "kept_bytes", (int64_t)session->slot.archive.bytes);
+    json_put_int(&json, "kept_at_us", session->slot.archive.wall_us);
+    json_put_int(&json, "kept_generation", (int64_t)session->slot.archive.generation);
     json_put_bool(&json, "wanted", wants_sandbox(session));
-    if (*session->leaving_id)
-        json_put_text(&json, "leaving", session->leaving_id);
-    json_put_int(&json, "number", (int64_t)session->number);
-    json_put_int(&json, "next_execution_number", (int64_t)session->next_execution_number);
-    json_put_int(&json, "executions", (int64_t)session->executions_started);
-    json_put_int(&json, "events", (int64_t)session->event_sequence);
-    if (session->env_json)
-        json_put_raw(&json, "env", session->env_json);
-    if (session->secrets) {
+    if (*session->slot.leaving_id)
+        json_put_text(&json, "leaving", session->slot.leaving_id);
+    json_put_int(&json, "number", (int64_t)session->identity.number);
+    json_put_int(&json, "next_execution_number", (int64_t)session->run.last_number);
+    json_put_int(&json, "executions", (int64_t)session->run.started);
+    json_put_int(&json, "events", (int64_t)session->record.event_sequence);
+    if (session->setup.env_json)
+        json_put_raw(&json, "env", session->setup.env_json);
+    if (session->setup.secrets) {
         json_begin_array(&json, "secrets");
-        secrets_write_names(session->secrets->json, &json);
+        secrets_write_names(session->setup.secrets->json, &json);
         json_end_array(&json);
-        json_put_text(&json, "sealed", session->secrets->sealed);
+        json_put_text(&json, "sealed", session->setup.secrets->sealed);
     }
     json_end_object(&json);
     return buffer_steal_text(&text);
@@ -221,55 +222,58 @@ static void apply_choice(struct session *session, const struct spec *spec)
 {
     for (unsigned choice = 0; choice < CHOICE_KINDS; choice++)
         if (spec->choice && str_equal(spec->choice, session_choice_name(choice)))
-            session->choice = choice;
-    session->base_limits = session->limits;
-    session->base_flavor = xstrdup(spec->base_flavor ? spec->base_flavor : session->flavor);
-    if (session->choice == CHOICE_AUTOMATIC || !spec->base_memory_bytes)
+            session->flavor.choice = choice;
+    session->flavor.base_limits = session->flavor.limits;
+    session->flavor.base_name =
+        xstrdup(spec->base_flavor ? spec->base_flavor : session->flavor.name);
+    if (session->flavor.choice == CHOICE_AUTOMATIC || !spec->base_memory_bytes)
         return;
-    session->base_limits = (struct sandbox_limits){ .memory_bytes = spec->base_memory_bytes,
-                                                    .disk_bytes = spec->base_disk_bytes,
-                                                    .cpu_millis = (uint32_t)spec->base_cpu_millis,
-                                                    .pids = (uint32_t)spec->base_pids };
+    session->flavor.base_limits =
+        (struct sandbox_limits){ .memory_bytes = spec->base_memory_bytes,
+                                 .disk_bytes = spec->base_disk_bytes,
+                                 .cpu_millis = (uint32_t)spec->base_cpu_millis,
+                                 .pids = (uint32_t)spec->base_pids };
 }
 
 static void apply_spec(struct session *session, const struct spec *spec)
 {
-    session->template_name = xstrdup(spec->template_name ? spec->template_name : "");
-    session->flavor = xstrdup(spec->flavor ? spec->flavor : "");
-    session->network = str_equal(spec->network, "open") ? NETWORK_OPEN : NETWORK_NONE;
-    session->limits = (struct sandbox_limits){ .memory_bytes = spec->memory_bytes,
-                                               .disk_bytes = spec->disk_bytes,
-                                               .cpu_millis = (uint32_t)spec->cpu_millis,
-                                               .pids = (uint32_t)spec->pids };
+    session->setup.template_name = xstrdup(spec->template_name ? spec->template_name : "");
+    session->flavor.name = xstrdup(spec->flavor ? spec->flavor : "");
+    session->setup.network = str_equal(spec->network, "open") ? NETWORK_OPEN : NETWORK_NONE;
+    session->flavor.limits = (struct sandbox_limits){ .memory_bytes = spec->memory_bytes,
+                                                      .disk_bytes = spec->disk_bytes,
+                                                      .cpu_millis = (uint32_t)spec->cpu_millis,
+                                                      .pids = (uint32_t)spec->pids };
     apply_choice(session, spec);
-    session->wanted = session->preloads = spec->wanted;
-    snprintf(session->leaving_id, sizeof(session->leaving_id), "%s",
+    session->slot.demand = spec->wanted ? DEMAND_PRELOAD : DEMAND_NONE;
+    snprintf(session->slot.leaving_id, sizeof(session->slot.leaving_id), "%s",
              spec->leaving ? spec->leaving : "");
-    session->timeout_ms = spec->timeout_ms;
-    session->on_timeout = str_equal(spec->on_timeout, "pause") ? TIMEOUT_PAUSE : TIMEOUT_KILL;
-    session->auto_restart = spec->auto_restart;
-    session->auto_resume = spec->auto_resume;
-    session->preload = spec->preload;
-    session->was_in_use = spec->in_use;
-    session->reset_pending = spec->reset_pending;
-    session->previous_end = end_reason_parse(spec->previous_end);
-    session->reset_told.reason = end_reason_parse(spec->reset_reason);
-    snprintf(session->reset_told.execution_id, sizeof(session->reset_told.execution_id), "%s",
-             spec->reset_told ? spec->reset_told : "");
-    session->crashed = spec->crashed;
-    session->teardown_number = (uint64_t)spec->teardown_number;
-    session->teardown_spent = (uint64_t)spec->teardown_spent;
-    session->keep_files = spec->keep_files;
-    session->kept = (struct session_archive){ .bytes = (uint64_t)spec->kept_bytes,
-                                              .wall_us = spec->kept_at_us,
-                                              .generation = (uint64_t)spec->kept_generation };
+    session->policy.timeout_ms = spec->timeout_ms;
+    session->policy.on_timeout = str_equal(spec->on_timeout, "pause") ? TIMEOUT_PAUSE
+                                                                      : TIMEOUT_KILL;
+    session->policy.auto_restart = spec->auto_restart;
+    session->policy.auto_resume = spec->auto_resume;
+    session->policy.preload = spec->preload;
+    session->reset.state = spec->reset_pending ? RESET_PENDING : RESET_NONE;
+    session->slot.previous_end = end_reason_parse(spec->previous_end);
+    session->reset.reported.reason = end_reason_parse(spec->reset_reason);
+    snprintf(session->reset.reported.execution_id, sizeof(session->reset.reported.execution_id),
+             "%s", spec->reset_told ? spec->reset_told : "");
+    session->slot.crashed = spec->crashed;
+    session->teardown.number = (uint64_t)spec->teardown_number;
+    session->teardown.spent = (uint64_t)spec->teardown_spent;
+    session->policy.keep_files = spec->keep_files;
+    session->slot.archive =
+        (struct session_archive){ .bytes = (uint64_t)spec->kept_bytes,
+                                  .wall_us = spec->kept_at_us,
+                                  .generation = (uint64_t)spec->kept_generation };
     if (spec->teardown)
-        timer_arm_in(&session->teardown, 0);
-    session->number = (uint64_t)spec->number;
-    session->next_execution_number = (uint64_t)spec->next_execution_number;
-    session->executions_started = (uint64_t)spec->executions;
-    session->event_sequence = (uint64_t)spec->events;
-    session->env_json = spec->env ? json_dumps(spec->env, JSON_COMPACT) : NULL;
+        timer_arm_in(&session->teardown.grace, 0);
+    session->identity.number = (uint64_t)spec->number;
+    session->run.last_number = (uint64_t)spec->next_execution_number;
+    session->run.started = (uint64_t)spec->executions;
+    session->record.event_sequence = (uint64_t)spec->events;
+    session->setup.env_json = spec->env ? json_dumps(spec->env, JSON_COMPACT) : NULL;
 }
 
 /* Without its key the session lives on, and says so when something is to be run in it. */
@@ -279,10 +283,11 @@ static void restore_secrets(struct session *session, const char *sealed)
 
     if (!sealed)
         return;
-    session->secrets = secrets_unseal(session->core->vault, session->owner, sealed, &err);
-    session->secrets_lost = !session->secrets;
-    if (session->secrets_lost)
-        log_error("the secrets of a session are lost", kv("session", session->id),
+    session->setup.secrets =
+        secrets_unseal(session->core->vault, session->identity.owner, sealed, &err);
+    session->setup.secrets_lost = !session->setup.secrets;
+    if (session->setup.secrets_lost)
+        log_error("the secrets of a session are lost", kv("session", session->identity.id),
                   kv("error", err.message));
 }
 
@@ -305,9 +310,9 @@ static void restore_state(struct session *session, const struct session_record *
                  kv("session", record->id), kv("state", record->state));
         session_changed(session);
     }
-    session->end = end_reason_parse(record->end_reason);
-    if (session->state == SESSION_ENDING && session->end.kind == END_NONE)
-        session->end.kind = END_DELETED;
+    session->ending.reason = end_reason_parse(record->end_reason);
+    if (session->state == SESSION_ENDING && session->ending.reason.kind == END_NONE)
+        session->ending.reason.kind = END_DELETED;
 }
 
 /* Zero is off; what cannot be meant takes the setting. A record that does not even say when it was
@@ -321,20 +326,22 @@ static int64_t sane_ms(const struct session_record *record, int64_t recorded_ms,
                                                                                 : recorded_ms;
 }
 
-static void restore_clocks(struct session *session, const struct session_record *record)
+static void restore_clocks(struct session *session, const struct session_record *record,
+                           bool was_held)
 {
     const struct config *config = session->core->parts.config;
 
-    session->timeout_ms = sane_ms(record, session->timeout_ms, config->session.timeout_ms);
-    session->idle_timeout_ms =
+    session->policy.timeout_ms =
+        sane_ms(record, session->policy.timeout_ms, config->session.timeout_ms);
+    session->policy.idle_timeout_ms =
         sane_ms(record, record->idle_timeout_ms, config->session.idle_timeout_ms);
-    session->max_lifetime_ms =
+    session->policy.max_lifetime_ms =
         sane_ms(record, record->max_lifetime_ms, config->session.max_lifetime_ms);
-    session->created = record->created;
-    session->started = record->started;
-    session->last_activity = record->last_activity;
-    session->expires = record->expires;
-    clocks_complete_stamps(session);
+    session->clocks.created = record->created;
+    session->clocks.started = record->started;
+    session->clocks.last_activity = record->last_activity;
+    session->clocks.expires = record->expires;
+    clocks_complete_stamps(session, was_held);
 }
 
 struct session *session_restore(struct core *core, const struct session_record *record)
@@ -349,17 +356,20 @@ struct session *session_restore(struct core *core, const struct session_record *
         log_warn("session record is damaged; continuing with defaults", kv("session", record->id),
                  kv("error", err.message));
     read_spec(record, document, &spec);
-    memcpy(session->id, record->id, sizeof(session->id));
-    session->owner = xstrdup(record->owner ? record->owner : "");
-    session->on_behalf_of = xstrdup(record->on_behalf_of ? record->on_behalf_of : "");
-    session->key = record->key ? xstrdup(record->key) : spec.key ? xstrdup(spec.key) : NULL;
-    session->labels_json = str_is_empty(record->labels_json) ? NULL : xstrdup(record->labels_json);
+    memcpy(session->identity.id, record->id, sizeof(session->identity.id));
+    session->identity.owner = xstrdup(record->owner ? record->owner : "");
+    session->identity.on_behalf_of = xstrdup(record->on_behalf_of ? record->on_behalf_of : "");
+    session->identity.key = record->key ? xstrdup(record->key)
+                            : spec.key  ? xstrdup(spec.key)
+                                        : NULL;
+    session->identity.labels_json =
+        str_is_empty(record->labels_json) ? NULL : xstrdup(record->labels_json);
     apply_spec(session, &spec);
     restore_secrets(session, spec.sealed);
     restore_state(session, record);
-    session->generation = record->generation;
-    session->durable = true;
-    restore_clocks(session, record);
+    session->slot.generation = record->generation;
+    session->record.state = RECORD_DURABLE;
+    restore_clocks(session, record, spec.in_use);
     session_link(session);
     return session;
 }

@@ -50,27 +50,27 @@ struct core *session_core(const struct session *session)
 
 const char *session_id(const struct session *session)
 {
-    return session->id;
+    return session->identity.id;
 }
 
 const char *session_owner(const struct session *session)
 {
-    return session->owner;
+    return session->identity.owner;
 }
 
 const char *session_on_behalf_of(const struct session *session)
 {
-    return session->on_behalf_of;
+    return session->identity.on_behalf_of;
 }
 
 const char *session_labels_json(const struct session *session)
 {
-    return session->labels_json;
+    return session->identity.labels_json;
 }
 
 uint64_t session_number(const struct session *session)
 {
-    return session->number;
+    return session->identity.number;
 }
 
 struct session *session_next(const struct core *core, const struct session *session)
@@ -84,57 +84,57 @@ struct session *session_next(const struct core *core, const struct session *sess
 
 const char *session_template_name(const struct session *session)
 {
-    return session->template_name;
+    return session->setup.template_name;
 }
 
 const char *session_env_json(const struct session *session)
 {
-    return session->env_json;
+    return session->setup.env_json;
 }
 
 enum network_mode session_network(const struct session *session)
 {
-    return session->network;
+    return session->setup.network;
 }
 
 bool session_keeps_files(const struct session *session)
 {
-    return session->keep_files;
+    return session->policy.keep_files;
 }
 
 const char *session_flavor(const struct session *session)
 {
-    return session->flavor;
+    return session->flavor.name;
 }
 
 const struct sandbox_limits *session_limits(const struct session *session)
 {
-    return &session->limits;
+    return &session->flavor.limits;
 }
 
 enum session_choice session_choice(const struct session *session)
 {
-    return session->choice;
+    return session->flavor.choice;
 }
 
 const char *session_base_flavor(const struct session *session)
 {
-    return session->base_flavor;
+    return session->flavor.base_name;
 }
 
 const struct sandbox_limits *session_base_limits(const struct session *session)
 {
-    return &session->base_limits;
+    return &session->flavor.base_limits;
 }
 
 struct secrets *session_secrets(const struct session *session)
 {
-    return session->secrets;
+    return session->setup.secrets;
 }
 
 bool session_has_lost_secrets(const struct session *session)
 {
-    return session->secrets_lost;
+    return session->setup.secrets_lost;
 }
 
 /* --- its life ------------------------------------------------------------------------------- */
@@ -151,135 +151,135 @@ bool session_is_alive(const struct session *session)
 
 const struct end_reason *session_end_reason(const struct session *session)
 {
-    return &session->end;
+    return &session->ending.reason;
 }
 
 bool session_is_unrecorded(const struct session *session)
 {
-    return session->unborn;
+    return session->record.state == RECORD_REFUSED;
 }
 
 int64_t session_timeout_ms(const struct session *session)
 {
-    return session->timeout_ms;
+    return session->policy.timeout_ms;
 }
 
 int64_t session_idle_timeout_ms(const struct session *session)
 {
-    return session->idle_timeout_ms;
+    return session->policy.idle_timeout_ms;
 }
 
 int64_t session_max_lifetime_ms(const struct session *session)
 {
-    return session->max_lifetime_ms;
+    return session->policy.max_lifetime_ms;
 }
 
 struct stamp session_created(const struct session *session)
 {
-    return session->created;
+    return session->clocks.created;
 }
 
 struct stamp session_last_activity(const struct session *session)
 {
-    return session->last_activity;
+    return session->clocks.last_activity;
 }
 
 struct stamp session_expires(const struct session *session)
 {
-    return session->expires;
+    return session->clocks.expires;
 }
 
 int64_t session_retain_until_wall_us(const struct session *session)
 {
-    return session->retain_until_wall_us;
+    return session->clocks.retain_until_wall_us;
 }
 
 /* --- its sandbox ---------------------------------------------------------------------------- */
 
 struct sandbox *session_sandbox(const struct session *session)
 {
-    return session->sandbox;
+    return session->slot.sandbox;
 }
 
 uint64_t session_generation(const struct session *session)
 {
-    return session->generation;
+    return session->slot.generation;
 }
 
 unsigned session_active_holds(const struct session *session)
 {
-    return session->active_holds;
+    return session->holds.active;
 }
 
 const struct error *session_start_error(const struct session *session)
 {
-    return session->start_error;
+    return session->slot.start_error;
 }
 
 const struct end_reason *session_previous_end(const struct session *session)
 {
-    return &session->previous_end;
+    return &session->slot.previous_end;
 }
 
 /* --- notes of the rooms below --------------------------------------------------------------- */
 
 uint32_t session_known_oom_kills(const struct session *session, const char *sandbox_id)
 {
-    return str_equal(session->oom_sandbox_id, sandbox_id) ? session->oom_kills : 0;
+    return str_equal(session->run.oom_sandbox_id, sandbox_id) ? session->run.oom_kills : 0;
 }
 
 void session_note_oom_kills(struct session *session, const char *sandbox_id, uint32_t kills)
 {
-    memcpy(session->oom_sandbox_id, sandbox_id, sizeof(session->oom_sandbox_id));
-    session->oom_kills = kills;
+    memcpy(session->run.oom_sandbox_id, sandbox_id, sizeof(session->run.oom_sandbox_id));
+    session->run.oom_kills = kills;
 }
 
 struct approval *session_approval(const struct session *session)
 {
-    return session->approval;
+    return session->money.approval;
 }
 
 void session_set_approval(struct session *session, struct approval *approval)
 {
-    session->approval = approval;
+    session->money.approval = approval;
 }
 
 int64_t session_spent(const struct session *session)
 {
-    return session->spent;
+    return session->money.spent;
 }
 
 void session_set_spent(struct session *session, int64_t spent)
 {
-    session->spent = spent;
+    session->money.spent = spent;
 }
 
 /* --- reports of a reset --------------------------------------------------------------------- */
 
 bool session_reset_is_pending(const struct session *session)
 {
-    return session->reset_pending;
+    return session->reset.state == RESET_PENDING;
 }
 
 const struct session_reset *session_reported_reset(const struct session *session)
 {
-    return &session->reset_told;
+    return &session->reset.reported;
 }
 
 void session_acknowledge_reset(struct session *session)
 {
-    if (!session->reset_pending)
+    if (session->reset.state != RESET_PENDING)
         return;
-    session->reset_pending = false;
+    session->reset.state = RESET_REPORTED;
     session_changed(session);
 }
 
 void session_report_reset(struct session *session, const char *execution_id)
 {
-    session->reset_told.reason = session->previous_end;
-    memcpy(session->reset_told.execution_id, execution_id,
-           sizeof(session->reset_told.execution_id));
-    session->reset_pending = false;
+    session->reset.reported.reason = session->slot.previous_end;
+    memcpy(session->reset.reported.execution_id, execution_id,
+           sizeof(session->reset.reported.execution_id));
+    session->reset.state = RESET_REPORTED;
     session_changed(session);
 }
 
@@ -287,12 +287,12 @@ void session_report_reset(struct session *session, const char *execution_id)
 
 struct list *session_executions(const struct session *session)
 {
-    return (struct list *)&session->executions;
+    return (struct list *)&session->run.executions;
 }
 
 struct list *session_contexts(const struct session *session)
 {
-    return (struct list *)&session->contexts;
+    return (struct list *)&session->run.contexts;
 }
 
 /* Time moves on: a later daemon that has lost the record does not repeat a number either. */
@@ -300,25 +300,24 @@ uint64_t session_new_execution_number(struct session *session)
 {
     int64_t now_us = clock_wall_us(loop_clock(session->core->loop));
 
-    session->next_execution_number =
-        MAX(session->next_execution_number + 1, now_us > 0 ? (uint64_t)now_us : 1);
-    return session->next_execution_number;
+    session->run.last_number = MAX(session->run.last_number + 1, now_us > 0 ? (uint64_t)now_us : 1);
+    return session->run.last_number;
 }
 
 void session_restore_execution_number(struct session *session, uint64_t number)
 {
-    session->next_execution_number = MAX(session->next_execution_number, number);
+    session->run.last_number = MAX(session->run.last_number, number);
 }
 
 void session_count_execution(struct session *session)
 {
-    session->executions_started++;
+    session->run.started++;
 }
 
 struct file_snapshot *session_exchange_files(struct session *session, struct file_snapshot *files)
 {
-    struct file_snapshot *before = session->files_before;
+    struct file_snapshot *before = session->run.files_before;
 
-    session->files_before = files;
+    session->run.files_before = files;
     return before;
 }

@@ -196,18 +196,18 @@ static int make_directory(struct storage *storage, const struct session *session
 {
     int state_dir = storage->core->parts.state_dir;
     char path[PATH_SIZE];
-    scoped(fd_close) int fd = open_directory(state_dir, session->id);
+    scoped(fd_close) int fd = open_directory(state_dir, session->identity.id);
 
     if (fd >= 0)
         return steal_fd(&fd);
-    directory_path(session->id, path);
+    directory_path(session->identity.id, path);
     if ((mkdirat(state_dir, DIRECTORY, 0700) < 0 && errno != EEXIST) ||
         (mkdirat(state_dir, path, 0700) < 0 && errno != EEXIST))
         return error_sys(err, "create the directory of stored files");
-    fd = open_directory(state_dir, session->id);
+    fd = open_directory(state_dir, session->identity.id);
     if (fd < 0)
         return error_sys(err, "open the directory of stored files");
-    if (write_owner(fd, session->owner ? session->owner : "", err) < 0)
+    if (write_owner(fd, session->identity.owner ? session->identity.owner : "", err) < 0)
         return -1;
     return steal_fd(&fd);
 }
@@ -236,8 +236,8 @@ static int check_count(const struct storage *storage, const struct session_share
 struct storage_upload *storage_upload_begin(struct storage *storage, const struct session *session,
                                             const char *name, uint64_t size, struct error *err)
 {
-    struct session_share *share =
-        share_of(storage, session->id, session->owner ? session->owner : "");
+    struct session_share *share = share_of(storage, session->identity.id,
+                                           session->identity.owner ? session->identity.owner : "");
     struct storage_upload *upload;
     struct stat status;
 
@@ -247,7 +247,7 @@ struct storage_upload *storage_upload_begin(struct storage *storage, const struc
     upload->storage = storage;
     upload->file = upload->directory = -1;
     upload->name = xstrdup(name);
-    snprintf(upload->session_id, sizeof(upload->session_id), "%s", session->id);
+    snprintf(upload->session_id, sizeof(upload->session_id), "%s", session->identity.id);
     snprintf(upload->part, sizeof(upload->part), PART "%" PRIu64, storage->next_part++);
     upload->directory = make_directory(storage, session, err);
     if (upload->directory >= 0) {

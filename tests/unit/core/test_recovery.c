@@ -114,9 +114,9 @@ static void everything_about_a_session_survives(void **state)
     assert_int_equal(session_limits(session)->memory_bytes, 2ULL << 30);
     assert_int_equal(session_network(session), NETWORK_OPEN);
     assert_int_equal(session_timeout_ms(session), 100000);
-    assert_int_equal(session->on_timeout, TIMEOUT_PAUSE);
-    assert_false(session->auto_restart);
-    assert_false(session->auto_resume);
+    assert_int_equal(session->policy.on_timeout, TIMEOUT_PAUSE);
+    assert_false(session->policy.auto_restart);
+    assert_false(session->policy.auto_resume);
     assert_int_equal(session_lease_remaining_ms(session), 100000);
 }
 

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/buffer.h"
 #include "base/mask.h"
-#include "core/session/secrets.h"
+#include "core/secrets.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

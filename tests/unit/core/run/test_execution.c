@@ -852,7 +852,7 @@ static void the_oom_killer_is_told_from_other_deaths(void **state)
     struct execution *execution = start_simple();
 
     (void)state;
-    session->limits.memory_bytes = 128 << 20;
+    session->flavor.limits.memory_bytes = 128 << 20;
     fake_backend_set_capabilities(world.backend, (struct backend_capabilities){ .usage = true });
     fake_backend_set_oom_kills(world.backend, sandbox_id(session_sandbox(session)), 1);
     fake_program_die(fake_programs_last(), SIGKILL);

@@ -138,11 +138,11 @@ static void check_clocks(struct schedule *schedule)
         struct clock_deadline next = clocks_next(session);
 
         if (next.kind == END_NONE) {
-            CHECK(schedule, !timer_is_armed(&session->clock));
+            CHECK(schedule, !timer_is_armed(&session->clocks.timer));
             continue;
         }
-        CHECK(schedule, timer_is_armed(&session->clock));
-        CHECK(schedule, session->clock.deadline_us == next.at_us);
+        CHECK(schedule, timer_is_armed(&session->clocks.timer));
+        CHECK(schedule, session->clocks.timer.deadline_us == next.at_us);
         CHECK(schedule, next.at_us > schedule->world.clock.boot_us);
     }
 }

@@ -156,8 +156,8 @@ static void opening_again_changes_what_can_be_changed(void **state)
     assert_int_equal(session_idle_timeout_ms(session), 7 * 1000);
     assert_int_equal(session_max_lifetime_ms(session), 8 * 3600 * 1000);
     assert_string_equal(session_labels_json(session), "{\"a\":\"b\"}");
-    assert_false(session->auto_restart);
-    assert_int_equal(session->on_timeout, TIMEOUT_PAUSE);
+    assert_false(session->policy.auto_restart);
+    assert_int_equal(session->policy.on_timeout, TIMEOUT_PAUSE);
     request.timeout_ms = 60 * 1000; /* a lease is never made shorter by that */
     assert_ptr_equal(world_open(world, &request, &opened), session);
     assert_int_equal(session_lease_remaining_ms(session), 3600 * 1000);

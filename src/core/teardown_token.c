@@ -1,4 +1,4 @@
-#include "core/session/teardown_token.h"
+#include "core/teardown_token.h"
 
 #include "base/alloc.h"
 

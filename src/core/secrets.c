@@ -1,4 +1,4 @@
-#include "core/session/secrets.h"
+#include "core/secrets.h"
 
 #include "base/alloc.h"
 #include "base/mask.h"
