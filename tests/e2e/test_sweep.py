@@ -127,8 +127,9 @@ def test_control_groups_go_when_their_state_directory_is_gone(make_daemon):
     wait_for(lambda: not any(one.startswith("sandglass-launc") for one in our_processes(daemon.directory).values()),
              "its launcher is gone too")
     shutil.rmtree(daemon.state)
-    code, found = sweep("--older-than", "0s", "--instance", INSTANCE + "-gone")
+    code, found = sweep("--older-than", "0s", "--instance", INSTANCE + "-gone", environment={"TMPDIR": str(daemon.directory)})
     assert code == 0
+    assert list(daemon.directory.glob("sandglass-sweep.*")) == []
     assert {(item["kind"], item["outcome"]) for item in found} == {("cgroup", "removed")}
     assert not is_alive(pid)
     assert our_cgroups() == []

@@ -195,9 +195,16 @@ static int start_launcher(struct instance *instance, struct error *err)
 
 static void stop_launcher(struct instance *instance)
 {
+    scoped(fd_close) int parent = -1;
+    char *name = strrchr(instance->state, '/');
+
     launcher_sweep_stop(&instance->launcher);
-    if (*instance->state)
-        (void)sweep_remove_tree(AT_FDCWD, instance->state);
+    if (!name)
+        return;
+    *name++ = '\0';
+    parent = open(*instance->state ? instance->state : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (parent >= 0)
+        (void)sweep_remove_tree(parent, name);
 }
 
 static int remove_sandbox(struct instance *instance, const char *id, struct error *err)
