@@ -236,7 +236,7 @@ def test_the_reset_says_why(make_daemon, backend):
 
     crash(daemon, session)
     told = daemon.cli("exec", session, "--", "true").stderr
-    assert "files were reset (the one before ended: crashed: signal 9)" in told
+    assert "files were reset (the previous one ended: crashed: signal 9)" in told
 
     daemon.api("POST", f"/sessions/{session}/sandbox", {"memory": "64m"}, expect=202)
     assert ok(daemon, session, "bash", command="true").startswith("[notice] The sandbox of this session was reset (reason: replaced)")
