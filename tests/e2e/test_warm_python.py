@@ -162,8 +162,7 @@ def test_signals_reach_the_script_alone(make_daemon):
 def test_a_program_that_attacks_the_one_that_waits_costs_only_time(make_daemon, signal, who):
     daemon = make_daemon()
     session = warm_session(daemon)
-    wait_for(lambda: len(pythons(daemon, session)) in (4, 7), "a warm Python")
-    victims = pythons(daemon, session)[who]
+    victims = wait_for(lambda: (found := pythons(daemon, session)) and len(found) in (4, 7) and found, "a warm Python")[who]
     numbers = " ".join(map(str, victims if isinstance(victims, list) else [victims]))
     daemon.execute(session, command=f"kill -{signal} {numbers}")
     for i in range(3):
