@@ -85,4 +85,4 @@ void faces_free(
 void faces_tell_shutdown(struct faces *faces, bool destroys);
 
 /* An http_request_fn; the context is the faces. */
-void faces_handle(void *faces, struct http_exchange *exchange);
+void faces_handle(void *context, struct http_exchange *exchange);

@@ -44,27 +44,27 @@ struct launcher {
 /* --- main.c ---------------------------------------------------------------------------------- */
 
 /* Sends an answer; `pidfd` is borrowed, -1 for none. */
-void launcher_reply(struct launcher *launcher, struct launch_reply *reply, int pidfd);
+void launcher_reply(struct launcher *self, struct launch_reply *reply, int pidfd);
 
 /* For the daemon's log: what has failed, and is tried again. */
-void launcher_report(struct launcher *launcher, const struct fail *fail);
+void launcher_report(struct launcher *self, const struct fail *fail);
 
 /* All children that have died, orphans of sandboxes included. */
-void launcher_reap(struct launcher *launcher);
+void launcher_reap(struct launcher *self);
 
 /* --- setup.c --------------------------------------------------------------------------------- */
 
 /* The parts before the setup: nothing is open. */
-void launcher_init(struct launcher *launcher);
+void launcher_init(struct launcher *self);
 
-int launcher_setup(struct launcher *launcher, const struct launch_setup *setup, int filter,
+int launcher_setup(struct launcher *self, const struct launch_setup *setup, int filter,
                    struct launch_host *out_host, struct fail *fail);
 
 /* No more templates: spares are built from here on. */
-void launcher_seal(struct launcher *launcher);
+void launcher_seal(struct launcher *self);
 
 /* The daemon is gone: takes back what only this launcher knows of. */
-void launcher_close(struct launcher *launcher);
+void launcher_close(struct launcher *self);
 
 /* --- sandbox.c: each fills the body of the answer, or fails ---------------------------------- */
 

@@ -298,7 +298,7 @@ struct mcp_stream *mcp_stream_open(struct mcp_client *client, struct http_exchan
 
 /* Goes on behind the event with this id; NULL when it is not known any more. */
 struct mcp_stream *mcp_stream_resume(struct mcp_client *client, struct http_exchange *http,
-                                     const char *event_id);
+                                     const char *text);
 
 /* The client ends. */
 void mcp_streams_end(struct mcp_client *client);

@@ -9,7 +9,7 @@ enum { WAIT_MAXIMUM_MS = 3600 * 1000 };
 
 /* Finds the execution of the route; 404 is answered otherwise. */
 typedef void api_execution_fn(struct request *request, const struct found_execution *found);
-void api_find_execution(struct request *request, api_execution_fn *on_found);
+void api_find_execution(struct request *request, api_execution_fn *then);
 
 void execution_reply(struct request *request, int status, const struct found_execution *found);
 

@@ -36,5 +36,5 @@ int flavor_change_make(struct session *session, const struct flavor_change_reque
                        struct flavor_change_answer *out, struct error *err);
 
 /* A person has approved it. ERR_CONFLICT when it cannot be now: nothing has changed then. */
-int flavor_change_apply(struct session *session, const char *flavor, enum session_choice choice,
+int flavor_change_apply(struct session *session, const char *name, enum session_choice choice,
                         struct error *err);

@@ -56,4 +56,4 @@ int rules_host_addresses(char text[RULES_ADDRESSES_SIZE]);
 /* The tables as nft reads them. -1 when the text does not fit. */
 int rules_format_host(const struct rules *rules, char *text, size_t size);
 int rules_format_sandbox(const struct rules *rules, const char *resolver, const char *addresses,
-                         char *text, size_t size);
+                         char *bytes, size_t size);
