@@ -3,6 +3,7 @@
 #include "backend/keeper.h"
 #include "backend/launcher_process.h"
 #include "base/alloc.h"
+#include "base/backoff.h"
 #include "base/log.h"
 
 #include <assert.h>
@@ -16,11 +17,11 @@ enum {
     FIRST_TIMEOUT_MS = 60 * 1000,
     FIRST_TRIES = 100,
     FIRST_PAUSE_MS = 10,
-    STABLE_US = 10 * 1000 * 1000, /* one that lived this long is replaced at once */
-    BACKOFF_FIRST_US = 100 * 1000,
-    BACKOFF_MAXIMUM_US = 10 * 1000 * 1000,
+    STABLE_US = 10 * 1000 * 1000,   /* one that lived this long is replaced at once */
     PATIENCE_US = 30 * 1000 * 1000, /* of requests while there is no launcher */
 };
+
+static const struct backoff start_backoff_us = { .first = 100 * 1000, .most = 10 * 1000 * 1000 };
 
 enum launcher_state {
     LAUNCHER_UP,
@@ -126,11 +127,9 @@ static void give_up(struct launcher *launcher)
 
 static void ask_later(struct launcher *launcher)
 {
-    int64_t delay_us = (int64_t)BACKOFF_FIRST_US << MIN(launcher->failures, 16U);
-
     launcher->failures++;
     launcher->state = LAUNCHER_BACKOFF;
-    timer_arm_in(&launcher->retry, MIN(delay_us, (int64_t)BACKOFF_MAXIMUM_US));
+    timer_arm_in(&launcher->retry, backoff_delay(&start_backoff_us, launcher->failures));
 }
 
 static bool will_pass(int number)

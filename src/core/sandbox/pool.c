@@ -1,6 +1,7 @@
 #include "core/sandbox/pool.h"
 
 #include "base/alloc.h"
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -41,6 +42,8 @@ enum {
     REST_US = 100 * 1000,
     NEXT_WARM_US = 20 * 1000,
 };
+
+static const struct backoff refill_backoff_us = { .first = 800 * 1000, .most = 30 * 1000 * 1000 };
 
 /* A host that is short of memory needs it for sandboxes that somebody uses. */
 static bool memory_is_tight(void)
@@ -359,8 +362,8 @@ void pool_on_failed(struct pool *pool, struct sandbox *sandbox, const struct err
         return;
     metrics_add(pool->core->metrics, METRIC_SANDBOX_CREATE_FAILURES, 0, 1);
     log_warn("pool could not be refilled; trying again", kv("error", err->message));
-    timer_arm_in(&pool->retry, sandbox_backoff_us(3 + pool->failures));
-    pool->failures = MIN(pool->failures + 1, 16U);
+    pool->failures++;
+    timer_arm_in(&pool->retry, backoff_delay(&refill_backoff_us, pool->failures));
 }
 
 void pool_on_leaving(struct pool *pool, struct sandbox *sandbox)

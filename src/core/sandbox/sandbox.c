@@ -16,8 +16,6 @@
 
 enum { REPORT_MAXIMUM = 64 * 1024 };
 
-enum { BACKOFF_FIRST_US = 100 * 1000, BACKOFF_MAXIMUM_US = 30 * 1000 * 1000 };
-
 #define TO(state) (1U << SANDBOX_##state)
 
 static const struct {
@@ -264,13 +262,6 @@ struct sandbox *sandbox_next(const struct core *core, const struct sandbox *sand
     const struct list *next = sandbox ? sandbox->node.next : core->sandboxes.next;
 
     return next == &core->sandboxes ? NULL : container_of(next, struct sandbox, node);
-}
-
-int64_t sandbox_backoff_us(unsigned attempts)
-{
-    unsigned doublings = MIN(attempts, 16U);
-
-    return MIN((int64_t)BACKOFF_FIRST_US << doublings, (int64_t)BACKOFF_MAXIMUM_US);
 }
 
 /* --- what is done with it -------------------------------------------------------------------- */

@@ -1,11 +1,14 @@
 #include "core/sandbox/sandbox_private.h"
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/metrics.h"
 
 #include <string.h>
+
+static const struct backoff build_backoff_us = { .first = 200 * 1000, .most = 30 * 1000 * 1000 };
 
 /* --- the turn of an owner: for backends that make one of his sandboxes after the other ---------
  */
@@ -91,7 +94,7 @@ static void on_cleared(struct backend_op *op)
         return;
     }
     sandbox->build.retry.on_expire = on_retry;
-    timer_arm_in(&sandbox->build.retry, sandbox_backoff_us(sandbox->build.failures));
+    timer_arm_in(&sandbox->build.retry, backoff_delay(&build_backoff_us, sandbox->build.failures));
 }
 
 /* The time that it has to become ready goes on: see sandbox.start_timeout. */

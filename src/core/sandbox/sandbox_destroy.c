@@ -5,12 +5,15 @@
 
 #include "core/sandbox/sandbox_private.h"
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "core/metrics.h"
 #include "core/sandbox/pool.h"
 
 #include <assert.h>
 #include <stdio.h>
+
+static const struct backoff destroy_backoff_us = { .first = 200 * 1000, .most = 30 * 1000 * 1000 };
 
 static struct sandbox *sandbox_of(struct workflow *workflow)
 {
@@ -94,7 +97,8 @@ static void try_again(struct sandbox *sandbox, const struct error *err)
     log_error("sandbox could not be destroyed; trying again", kv("sandbox", sandbox->id),
               kv("attempts", sandbox->destruction.attempts), kv("error", err->message));
     sandbox_save(sandbox);
-    timer_arm_in(&sandbox->timer, sandbox_backoff_us(sandbox->destruction.attempts));
+    timer_arm_in(&sandbox->timer,
+                 backoff_delay(&destroy_backoff_us, sandbox->destruction.attempts));
     if (sandbox->order.session)
         core->observer->on_stuck(sandbox->order.session, sandbox->last_error);
 }

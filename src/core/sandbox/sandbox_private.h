@@ -136,7 +136,6 @@ void sandbox_set_order(struct sandbox *sandbox, const struct sandbox_order *orde
 void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state);
 void sandbox_set_recorded(struct sandbox *sandbox, enum sandbox_recorded state);
 void sandbox_emit(struct sandbox *sandbox, const char *type, const char *reason); /* or NULL */
-int64_t sandbox_backoff_us(unsigned attempts);
 enum sandbox_wish sandbox_wish(const struct sandbox *sandbox); /* of its session */
 void sandbox_note_left(struct sandbox *sandbox);               /* now, unless it has left before */
 void sandbox_drop_agent_soon(struct sandbox *sandbox);

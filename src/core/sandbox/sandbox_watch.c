@@ -1,5 +1,6 @@
 #include "core/sandbox/sandbox_private.h"
 
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "core/sandbox/capacity.h"
@@ -8,7 +9,9 @@
 #include <stdio.h>
 
 /* Death is told by the pidfd; the lost connection usually comes a moment earlier. */
-enum { RECONNECT_FIRST_US = 10 * 1000, RECONNECT_MAXIMUM_US = 2 * 1000 * 1000 };
+enum { RECONNECT_FIRST_US = 10 * 1000 };
+
+static const struct backoff reconnect_backoff_us = { .first = 200 * 1000, .most = 2 * 1000 * 1000 };
 
 /* --- what init tells ----------------------------------------------------------------------- */
 
@@ -60,8 +63,7 @@ void sandbox_reconnect_soon(struct sandbox *sandbox)
     int64_t delay_us = RECONNECT_FIRST_US;
 
     if (sandbox->connection.attempts > 0)
-        delay_us =
-            MIN(sandbox_backoff_us(sandbox->connection.attempts), (int64_t)RECONNECT_MAXIMUM_US);
+        delay_us = backoff_delay(&reconnect_backoff_us, sandbox->connection.attempts);
     sandbox->connection.attempts++;
     timer_arm_in(&sandbox->timer, delay_us);
 }

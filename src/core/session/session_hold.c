@@ -1,6 +1,7 @@
 #include "core/session/session.h"
 
 #include "base/alloc.h"
+#include "base/backoff.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -20,11 +21,9 @@
 #include <stdio.h>
 
 /* Starts that fail and lives that are shorter than this make the next start wait. */
-enum {
-    SHORT_LIFE_US = 10 * 1000 * 1000,
-    BACKOFF_FIRST_US = 500 * 1000,
-    BACKOFF_MAXIMUM_US = 30 * 1000 * 1000,
-};
+enum { SHORT_LIFE_US = 10 * 1000 * 1000, FAILURES_MAXIMUM = 16 };
+
+static const struct backoff start_backoff_us = { .first = 500 * 1000, .most = 30 * 1000 * 1000 };
 
 /* How long a use waits for what is no start: an answer, a thaw, the end of the sandbox before. */
 enum { OVERDUE_US = 10 * 1000 * 1000 };
@@ -622,16 +621,14 @@ void session_forgive_crash(struct session *session)
     session->slot.crashed = false;
 }
 
+/* The start after the first failure does not wait. */
 static void count_failure(struct session *session)
 {
-    int64_t delay_us = 0;
+    struct session_slot *slot = &session->slot;
 
-    if (session->slot.failures < 16)
-        session->slot.failures++;
-    if (session->slot.failures > 1)
-        delay_us = MIN((int64_t)BACKOFF_FIRST_US << (session->slot.failures - 2),
-                       (int64_t)BACKOFF_MAXIMUM_US);
-    session->slot.retry_at_us = loop_now_us(session->core->loop) + delay_us;
+    slot->failures = MIN(slot->failures + 1, (unsigned)FAILURES_MAXIMUM);
+    slot->retry_at_us = loop_now_us(session->core->loop) +
+                        backoff_delay(&start_backoff_us, slot->failures - 1);
 }
 
 /* --- what the sandbox tells ---------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 #include "launcher/ahead/spares.h"
 
+#include "base/backoff.h"
 #include "launcher/remove_tree.h"
 #include "launcher/sys.h"
 #include "launcher/walls/disk.h"
@@ -17,12 +18,11 @@
 enum {
     REFILL_MS = 20,
     SWEEP_MS = 1000,
-    PAUSE_MS = 1000,
-    PAUSES_MAX = 6,
-    PAUSE_MAX_MS = 60 * 1000,
     BUILDER_LOOK_MS = 2,
     BUILDER_LOOKS = 1000,
 };
+
+static const struct backoff build_backoff_ms = { .first = 1000, .most = 60 * 1000 };
 
 void spares_wait_for_lull(struct spares *spares)
 {
@@ -70,15 +70,13 @@ void spares_start(struct spares *spares, const char *template_name)
 static void put_off(struct spares *spares, const struct fail *fail)
 {
     int64_t now = sys_now_ms();
-    int64_t pause_ms = (int64_t)PAUSE_MS << spares->failures;
 
     if (now < spares->again_ms)
         return;
-    spares->again_ms = now + (pause_ms < PAUSE_MAX_MS ? pause_ms : PAUSE_MAX_MS);
-    if (spares->failures == 0)
+    spares->failures++;
+    spares->again_ms = now + backoff_delay(&build_backoff_ms, spares->failures);
+    if (spares->failures == 1)
         spares->parts.report(spares->parts.builder.user, fail);
-    if (spares->failures < PAUSES_MAX)
-        spares->failures++;
 }
 
 static void close_builder(struct spares *spares)
