@@ -262,7 +262,7 @@ enum archive_packing workspace_archive_packing(const struct sandbox *sandbox)
     const struct session *session = sandbox->order.session;
 
     if (!session || !sandbox->core->observer->keeps_files(session) || !sandbox->connection.agent ||
-        sandbox_asks_backend(sandbox) || sandbox->workflow.running ||
+        sandbox_asks_backend(sandbox) || workflow_is_running(&sandbox->workflow) ||
         process_has_exited(&sandbox->process))
         return PACK_NOTHING;
     if (sandbox->state == SANDBOX_FROZEN)

@@ -238,7 +238,7 @@ bool sandbox_is_busy(const struct sandbox *sandbox)
 {
     if (sandbox->state == SANDBOX_DESTROYING)
         return sandbox_destroy_is_busy(sandbox);
-    return sandbox_asks_backend(sandbox) || sandbox->workflow.running;
+    return sandbox_asks_backend(sandbox) || workflow_is_running(&sandbox->workflow);
 }
 
 bool sandbox_is_at_rest(const struct sandbox *sandbox)

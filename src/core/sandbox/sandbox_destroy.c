@@ -171,14 +171,14 @@ static void report_gone(struct workflow *workflow)
 
 /* No step fails: the one that the backend may refuse is tried again for ever, with back-off. */
 static const struct workflow_step destroy_steps[] = {
-    { "pack its files", pack_files, NULL },
-    { "close the connection to its init", close_connection, NULL },
-    { "wait for the backend", wait_for_backend, NULL },
-    { "record that it goes", record_destroying, NULL },
-    { "destroy it at the backend", destroy_at_backend, NULL },
-    { "forget its record", forget_record, NULL },
-    { "release its slot", release_slot, NULL },
-    { "report that it is gone", report_gone, NULL },
+    { "pack its files", pack_files },
+    { "close the connection to its init", close_connection },
+    { "wait for the backend", wait_for_backend },
+    { "record that it goes", record_destroying },
+    { "destroy it at the backend", destroy_at_backend },
+    { "forget its record", forget_record },
+    { "release its slot", release_slot },
+    { "report that it is gone", report_gone },
     { 0 },
 };
 
@@ -200,7 +200,7 @@ static void on_destroy_end(struct workflow *workflow)
 
 void sandbox_begin_destroy(struct sandbox *sandbox)
 {
-    assert(sandbox->state == SANDBOX_DESTROYING && !sandbox->workflow.running);
+    assert(sandbox->state == SANDBOX_DESTROYING && !workflow_is_running(&sandbox->workflow));
     timer_stop(&sandbox->timer);
     timer_stop(&sandbox->build.retry);
     workflow_start(&sandbox->workflow, sandbox->core->loop, destroy_steps, on_destroy_end);
@@ -209,7 +209,7 @@ void sandbox_begin_destroy(struct sandbox *sandbox)
 bool sandbox_destroy_is_busy(const struct sandbox *sandbox)
 {
     return sandbox_asks_backend(sandbox) || workflow_is_at(&sandbox->workflow, record_destroying) ||
-           (sandbox->workflow.running && sandbox->workflow.steps != destroy_steps);
+           (workflow_is_running(&sandbox->workflow) && sandbox->workflow.steps != destroy_steps);
 }
 
 static void detach(struct sandbox *sandbox)
@@ -240,7 +240,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
     sandbox_note_left(sandbox);
     detach(sandbox);
     sandbox->core->programs->free_python(steal_ptr(&sandbox->python_zygote));
-    if (!sandbox->workflow.running) {
+    if (!workflow_is_running(&sandbox->workflow)) {
         sandbox_begin_destroy(sandbox);
         return;
     }

@@ -244,29 +244,29 @@ static void record_claim(struct workflow *workflow)
     record_made(sandbox_of(workflow));
 }
 
-/* What was done is undone by the one way out, sandbox_destroy(). */
+/* A start that fails is undone by sandbox_destroy(), whichever step it reached. */
 static const struct workflow_step create_steps[] = {
-    { "wait for its turn", sandbox_take_turn, NULL },
-    { "reserve a slot", reserve_slot, NULL },
-    { "wait to be built", sandbox_wait_to_build, NULL },
-    { "record the intent", record_intent, NULL },
-    { "build the sandbox", sandbox_build, NULL },
-    { "record it and connect to its init", record_and_connect, NULL },
-    { "restore its files", restore_files, NULL },
-    { "record that it has them", record_restored, NULL },
+    { "wait for its turn", sandbox_take_turn },
+    { "reserve a slot", reserve_slot },
+    { "wait to be built", sandbox_wait_to_build },
+    { "record the intent", record_intent },
+    { "build the sandbox", sandbox_build },
+    { "record it and connect to its init", record_and_connect },
+    { "restore its files", restore_files },
+    { "record that it has them", record_restored },
     { 0 },
 };
 
 static const struct workflow_step claim_steps[] = {
-    { "set its limits", set_limits, NULL },
-    { "restore its files", restore_files, NULL },
-    { "record the claim", record_claim, NULL },
+    { "set its limits", set_limits },
+    { "restore its files", restore_files },
+    { "record the claim", record_claim },
     { 0 },
 };
 
 static const struct workflow_step adopt_steps[] = {
-    { "ask the backend", ask_backend, NULL },
-    { "connect to its init", connect_to_init, NULL },
+    { "ask the backend", ask_backend },
+    { "connect to its init", connect_to_init },
     { 0 },
 };
 
@@ -283,7 +283,7 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
         agent_cancel(&sandbox->connection.request->base);
         sandbox_end_request(sandbox);
         part_done(sandbox, err);
-    } else if (sandbox->archive_work && sandbox->workflow.running) {
+    } else if (sandbox->archive_work && workflow_is_running(&sandbox->workflow)) {
         workspace_archive_cancel(sandbox);
         workflow_step_done(&sandbox->workflow, err);
     }
@@ -475,7 +475,7 @@ static void on_adopt_end(struct workflow *workflow)
 void sandbox_adopt(struct sandbox *sandbox)
 {
     assert(sandbox->state == SANDBOX_UNKNOWN && sandbox->order.session);
-    assert(!sandbox_asks_backend(sandbox) && !sandbox->workflow.running);
+    assert(!sandbox_asks_backend(sandbox) && !workflow_is_running(&sandbox->workflow));
     expect_answer(sandbox);
     workflow_start(&sandbox->workflow, sandbox->core->loop, adopt_steps, on_adopt_end);
 }

@@ -88,7 +88,7 @@ static void on_process_exit(struct process *process)
     struct error err = { 0 };
 
     error_named(&err, ERR_GONE, "sandbox_died", "its init has ended");
-    if (sandbox->workflow.running)
+    if (workflow_is_running(&sandbox->workflow))
         sandbox_abort_step(sandbox, &err);
     else if (sandbox_is_up(sandbox))
         sandbox_on_crash(sandbox);
@@ -227,7 +227,7 @@ void sandbox_converge(struct sandbox *sandbox)
     wish = sandbox_wish(sandbox);
     if (wish == WISH_FREEZE)
         sandbox_stop_asking(sandbox);
-    if (sandbox_asks_backend(sandbox) || sandbox->workflow.running)
+    if (sandbox_asks_backend(sandbox) || workflow_is_running(&sandbox->workflow))
         return;
     if (wish == WISH_FREEZE && is_awake)
         freeze = true;

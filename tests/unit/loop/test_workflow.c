@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-/* Steps 1, 2, 3 note "1", "2", "3"; their undoing notes "a", "b", "c"; the end notes ".". */
+/* Steps 1, 2, 3 note "1", "2", "3"; the end notes ".". */
 struct plan {
     struct workflow workflow;
     char trace[32];
-    char fails_at;     /* the step or undoing that reports a failure */
+    char fails_at;     /* the step that reports a failure */
     char waits_at;     /* the step that does not report its end by itself */
     char cancelled_in; /* the step during which the workflow is cancelled */
     struct error err;  /* as it was at the end */
@@ -40,7 +40,7 @@ static void play(struct workflow *workflow, char letter)
 
     plan_note(plan, letter);
     if (plan->cancelled_in == letter) {
-        error_set(&err, ERR_GONE, "nobody waits");
+        error_set(&err, ERR_GONE, "its client left");
         workflow_cancel(workflow, &err);
     }
     if (plan->waits_at == letter)
@@ -59,21 +59,11 @@ static void play(struct workflow *workflow, char letter)
 STEP(first, '1');
 STEP(second, '2');
 STEP(third, '3');
-STEP(undo_first, 'a');
-STEP(undo_second, 'b');
-STEP(undo_third, 'c');
 
 static const struct workflow_step steps[] = {
-    { "first", first, undo_first },
-    { "second", second, undo_second },
-    { "third", third, undo_third },
-    { 0 },
-};
-
-static const struct workflow_step partly_undoable[] = {
-    { "first", first, undo_first },
-    { "second", second, NULL },
-    { "third", third, NULL },
+    { "first", first },
+    { "second", second },
+    { "third", third },
     { 0 },
 };
 
@@ -81,7 +71,7 @@ static const struct workflow_step no_steps[] = { { 0 } };
 
 static void on_end(struct workflow *workflow)
 {
-    assert_false(workflow->running);
+    assert_false(workflow_is_running(workflow));
     plan_from(workflow)->err = workflow->err ? *workflow->err : (struct error){ 0 };
     plan_note(plan_from(workflow), '.');
 }
@@ -113,44 +103,26 @@ static void a_table_without_steps_ends_from_the_loop(void **state UNUSED)
     assert_string_equal(plan.trace, ".");
 }
 
-static void a_failure_undoes_the_completed_steps_in_reverse(void **state UNUSED)
+static void a_failure_ends_it_with_the_name_of_the_step(void **state UNUSED)
+{
+    struct plan plan = { .fails_at = '2' };
+
+    plan_run(&plan, steps);
+    assert_string_equal(plan.trace, "12.");
+    assert_int_equal(plan.err.code, ERR_BACKEND);
+    assert_string_equal(plan.err.message, "second: broken");
+}
+
+static void a_failure_of_the_last_step_is_an_error(void **state UNUSED)
 {
     struct plan plan = { .fails_at = '3' };
 
     plan_run(&plan, steps);
-    assert_string_equal(plan.trace, "123ba.");
-    assert_int_equal(plan.err.code, ERR_BACKEND);
+    assert_string_equal(plan.trace, "123.");
     assert_string_equal(plan.err.message, "third: broken");
 }
 
-static void a_step_without_undo_is_passed_over(void **state UNUSED)
-{
-    struct plan plan = { .fails_at = '3' };
-
-    plan_run(&plan, partly_undoable);
-    assert_string_equal(plan.trace, "123a.");
-}
-
-static void failing_at_once_undoes_nothing(void **state UNUSED)
-{
-    struct plan plan = { .fails_at = '1' };
-
-    plan_run(&plan, steps);
-    assert_string_equal(plan.trace, "1.");
-    assert_string_equal(plan.err.message, "first: broken");
-}
-
-static void a_failure_while_undoing_is_kept_and_stops_nothing(void **state UNUSED)
-{
-    struct plan plan = { .cancelled_in = '3', .fails_at = 'b' };
-
-    plan_run(&plan, steps);
-    assert_string_equal(plan.trace, "123cba.");
-    assert_int_equal(plan.err.code, ERR_GONE);
-    assert_string_equal(plan.err.message, "nobody waits; undo second: broken");
-}
-
-static void cancelling_undoes_the_running_step_once_it_has_ended(void **state UNUSED)
+static void cancelling_waits_for_the_end_of_the_running_step(void **state UNUSED)
 {
     scoped(loop_free) struct loop *loop = loop_new(&clock_system);
     struct plan plan = { .waits_at = '2' };
@@ -158,28 +130,43 @@ static void cancelling_undoes_the_running_step_once_it_has_ended(void **state UN
     workflow_start(&plan.workflow, loop, steps, on_end);
     loop_turn(loop, 0);
     workflow_cancel(&plan.workflow, NULL);
-    workflow_cancel(&plan.workflow, NULL);
+    workflow_cancel(&plan.workflow, &(struct error){ .code = ERR_GONE });
     loop_turn(loop, 0);
     assert_string_equal(plan.trace, "12");
+    assert_true(workflow_is_at(&plan.workflow, second));
     workflow_step_done(&plan.workflow, NULL);
+    assert_false(workflow_is_at(&plan.workflow, second));
+    assert_true(workflow_is_running(&plan.workflow));
     loop_turn(loop, 0);
-    assert_string_equal(plan.trace, "12ba.");
+    assert_string_equal(plan.trace, "12.");
     assert_int_equal(plan.err.code, ERR_UNAVAILABLE);
-    workflow_cancel(&plan.workflow, NULL);
-    loop_turn(loop, 0);
-    assert_string_equal(plan.trace, "12ba.");
 }
 
-static void a_step_that_fails_after_the_cancel_is_not_undone(void **state UNUSED)
+static void cancelling_one_that_has_ended_does_nothing(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct plan plan = { .fails_at = '1' };
+
+    workflow_start(&plan.workflow, loop, steps, on_end);
+    workflow_cancel(&plan.workflow, NULL);
+    loop_turn(loop, 0);
+    assert_string_equal(plan.err.message, "first: broken");
+    workflow_cancel(&plan.workflow, NULL);
+    loop_turn(loop, 0);
+    assert_string_equal(plan.trace, "1.");
+}
+
+static void the_reason_of_a_cancel_outlasts_a_failure_of_the_step(void **state UNUSED)
 {
     struct plan plan = { .cancelled_in = '2', .fails_at = '2' };
 
     plan_run(&plan, steps);
-    assert_string_equal(plan.trace, "12a.");
-    assert_string_equal(plan.err.message, "nobody waits");
+    assert_string_equal(plan.trace, "12.");
+    assert_int_equal(plan.err.code, ERR_GONE);
+    assert_string_equal(plan.err.message, "its client left");
 }
 
-static void cancelling_after_the_last_step_still_undoes_all(void **state UNUSED)
+static void cancelling_after_the_last_step_is_still_an_error(void **state UNUSED)
 {
     scoped(loop_free) struct loop *loop = loop_new(&clock_system);
     struct plan plan = { .waits_at = '3' };
@@ -189,7 +176,8 @@ static void cancelling_after_the_last_step_still_undoes_all(void **state UNUSED)
     workflow_step_done(&plan.workflow, NULL);
     workflow_cancel(&plan.workflow, NULL);
     loop_turn(loop, 0);
-    assert_string_equal(plan.trace, "123cba.");
+    assert_string_equal(plan.trace, "123.");
+    assert_int_equal(plan.err.code, ERR_UNAVAILABLE);
 }
 
 static void one_that_is_dropped_does_not_go_on(void **state UNUSED)
@@ -212,13 +200,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_run_in_order_and_the_end_has_no_error),
         cmocka_unit_test(a_table_without_steps_ends_from_the_loop),
-        cmocka_unit_test(a_failure_undoes_the_completed_steps_in_reverse),
-        cmocka_unit_test(a_step_without_undo_is_passed_over),
-        cmocka_unit_test(failing_at_once_undoes_nothing),
-        cmocka_unit_test(a_failure_while_undoing_is_kept_and_stops_nothing),
-        cmocka_unit_test(cancelling_undoes_the_running_step_once_it_has_ended),
-        cmocka_unit_test(a_step_that_fails_after_the_cancel_is_not_undone),
-        cmocka_unit_test(cancelling_after_the_last_step_still_undoes_all),
+        cmocka_unit_test(a_failure_ends_it_with_the_name_of_the_step),
+        cmocka_unit_test(a_failure_of_the_last_step_is_an_error),
+        cmocka_unit_test(cancelling_waits_for_the_end_of_the_running_step),
+        cmocka_unit_test(cancelling_one_that_has_ended_does_nothing),
+        cmocka_unit_test(the_reason_of_a_cancel_outlasts_a_failure_of_the_step),
+        cmocka_unit_test(cancelling_after_the_last_step_is_still_an_error),
         cmocka_unit_test(one_that_is_dropped_does_not_go_on),
     };
 
