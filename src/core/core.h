@@ -3,7 +3,8 @@
 /*
  * The core: sessions, their sandboxes and executions, and the rules of their lives. It is
  * single-threaded, on the loop, and knows backends and stores only by their interfaces. README.md
- * has the glossary.
+ * says which file answers which question, where the borders of the rooms are, and what our words
+ * mean.
  *
  *     core root            what all rooms share
  *     events.h             what happened, numbered, persisted, replayed
@@ -17,11 +18,12 @@
  *     end_reason.h         why a session or a sandbox ended
  *     stamp.h              an instant, by the wall clock and by the boot clock
  *
- *     core root, above all rooms
+ *     core root, above all rooms: no room includes these
+ *     metrics_text.c       the counters of all rooms, as text for Prometheus
  *     assemble.c           makes every part and sets the tables between rooms
  *     recovery.h           at start: records meet reality
- *     repair.h             puts again what a failed transaction has lost
- *     shutdown.h           core_stop(): what is under way ends first
+ *     repair.h             writes records again that a failed transaction has lost
+ *     shutdown.h           core_stop(): work that is under way ends first
  *
  *     money/
  *     flavor.h             the kinds of sandboxes, their limits and prices
