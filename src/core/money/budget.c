@@ -30,7 +30,7 @@ static int64_t still_held(const struct meter *meter, const struct stamp *now)
     return MAX(meter->held - meter_unpaid(meter, now), (int64_t)0);
 }
 
-struct sums account_sums(const struct account *account)
+struct sums budget_account_sums(const struct budget_account *account)
 {
     struct stamp now = stamp_now(account->budgets->core);
 
@@ -63,7 +63,7 @@ static struct sums tree_sums(const struct budgets *budgets, const char *root)
             sums.spent += owner->spent;
     }
     map_for_each (slot, &budgets->by_session) {
-        const struct account *account = slot->value;
+        const struct budget_account *account = slot->value;
 
         if (!is_in_tree(root, account->owner->owner))
             continue;
@@ -88,10 +88,10 @@ struct narrowest {
     int64_t left; /* INT64_MAX without a cap */
 };
 
-static struct narrowest narrowest_cap(const struct account *account)
+static struct narrowest narrowest_cap(const struct budget_account *account)
 {
     const struct budgets *budgets = account->budgets;
-    int64_t own_held = account_sums(account).held;
+    int64_t own_held = budget_account_sums(account).held;
     scoped(free) char *name = xstrdup(account->owner->owner);
     struct narrowest narrowest = { .left = INT64_MAX };
     char *slash;
@@ -117,9 +117,9 @@ int64_t budget_window_us(const struct core *core)
 
 /* --- caps ---------------------------------------------------------------------------------- */
 
-struct room account_room(const struct account *account, bool session_cap_holds)
+struct room budget_account_room(const struct budget_account *account, bool session_cap_holds)
 {
-    struct sums own = account_sums(account);
+    struct sums own = budget_account_sums(account);
 
     return (struct room){
         .session = session_cap_holds ? account->cap - own.spent : INT64_MAX,
@@ -133,8 +133,8 @@ bool room_fits(const struct room *room, int64_t amount)
 }
 
 /* "Estimated cost $4.00 exceeds the remaining $1.20 of the session's cap of $5.00" */
-void account_describe_lack(const struct account *account, const struct room *room, int64_t amount,
-                           char *text, size_t size)
+void budget_account_describe_lack(const struct budget_account *account, const struct room *room,
+                                  int64_t amount, char *text, size_t size)
 {
     bool of_session = amount > room->session;
     int64_t cap = of_session ? account->cap : narrowest_cap(account).cap;
@@ -146,7 +146,7 @@ void account_describe_lack(const struct account *account, const struct room *roo
              of_session ? "session" : "owner", money_text(cap, amounts[2]));
 }
 
-static bool is_granted(const struct account *account, const char *flavor)
+static bool is_granted(const struct budget_account *account, const char *flavor)
 {
     size_t i;
     json_t *name;
@@ -175,27 +175,29 @@ static struct budget_judgement ask(int64_t estimated, const char *why)
 }
 
 /* Approved before for this session: only the caps are in the way. */
-static struct budget_judgement judge_granted(const struct account *account, int64_t estimated)
+static struct budget_judgement judge_granted(const struct budget_account *account,
+                                             int64_t estimated)
 {
     struct budget_judgement judgement = { .verdict = BUDGET_GRANTED, .estimated = estimated };
-    struct room room = account_room(account, account->auto_approve);
+    struct room room = budget_account_room(account, account->auto_approve);
 
     if (estimated != PRICE_UNKNOWN && !room_fits(&room, estimated)) {
         judgement.verdict = BUDGET_ASK;
-        account_describe_lack(account, &room, estimated, judgement.why, sizeof(judgement.why));
+        budget_account_describe_lack(account, &room, estimated, judgement.why,
+                                     sizeof(judgement.why));
     }
     return judgement;
 }
 
 struct budget_judgement budget_judge(struct session *session, const struct config_flavor *flavor)
 {
-    struct account *account;
+    struct budget_account *account;
     struct budget_judgement judgement = { .verdict = BUDGET_FREE };
     struct room room;
 
     if (flavor_is_free(flavor))
         return judgement;
-    account = account_open(session);
+    account = budget_account_open(session);
     judgement.estimated = budget_estimate(session_core(session), flavor);
     if (is_granted(account, flavor->name))
         return judge_granted(account, judgement.estimated);
@@ -204,11 +206,11 @@ struct budget_judgement budget_judge(struct session *session, const struct confi
     if (flavor->needs_approval && !account->auto_approve)
         return ask(judgement.estimated, "this flavor needs an approval");
     judgement.verdict = BUDGET_CAPPED;
-    room = account_room(account, true);
+    room = budget_account_room(account, true);
     if (!room_fits(&room, judgement.estimated)) {
         judgement.verdict = BUDGET_ASK;
-        account_describe_lack(account, &room, judgement.estimated, judgement.why,
-                              sizeof(judgement.why));
+        budget_account_describe_lack(account, &room, judgement.estimated, judgement.why,
+                                     sizeof(judgement.why));
     }
     return judgement;
 }
@@ -216,44 +218,44 @@ struct budget_judgement budget_judge(struct session *session, const struct confi
 int budget_check_approved(struct session *session, const struct config_flavor *flavor,
                           struct error *err)
 {
-    struct account *account = account_open(session);
+    struct budget_account *account = budget_account_open(session);
     int64_t estimated = budget_estimate(session_core(session), flavor);
-    struct room room = account_room(account, account->auto_approve);
+    struct room room = budget_account_room(account, account->auto_approve);
     char lack[200];
 
     if (estimated == PRICE_UNKNOWN || room_fits(&room, estimated))
         return 0;
-    account_describe_lack(account, &room, estimated, lack, sizeof(lack));
+    budget_account_describe_lack(account, &room, estimated, lack, sizeof(lack));
     error_named(err, ERR_CONFLICT, "cap_exceeded", "%s", lack);
     return error_hint(err, "raise the cap, or switch auto_approve off, then approve it again");
 }
 
 void budget_grant(struct session *session, const char *flavor)
 {
-    struct account *account = account_open(session);
+    struct budget_account *account = budget_account_open(session);
 
     if (is_granted(account, flavor))
         return;
     json_array_append_new(account->granted, json_string(flavor));
-    account_put(account, 0);
+    budget_account_put(account, 0);
 }
 
 /* --- looking and setting ------------------------------------------------------------------- */
 
 void budget_patch(struct session *session, const struct budget_patch *patch)
 {
-    struct account *account = account_open(session);
+    struct budget_account *account = budget_account_open(session);
 
     if (patch->auto_approve >= 0)
         account->auto_approve = patch->auto_approve;
     if (patch->cap >= 0)
         account->cap = patch->cap;
-    account_put(account, 0);
+    budget_account_put(account, 0);
 }
 
 bool budget_patch_is_wider(struct session *session, const struct budget_patch *patch)
 {
-    const struct account *account = account_open(session);
+    const struct budget_account *account = budget_account_open(session);
 
     return (patch->auto_approve == 1 && !account->auto_approve) || patch->cap > account->cap ||
            (patch->auto_approve == 0 && account->auto_approve &&
@@ -262,10 +264,10 @@ bool budget_patch_is_wider(struct session *session, const struct budget_patch *p
 
 int64_t budget_spent(const struct session *session)
 {
-    const struct account *account =
-        account_find(session_core(session)->budgets, session_id(session));
+    const struct budget_account *account =
+        budget_account_find(session_core(session)->budgets, session_id(session));
 
-    return account ? account_sums(account).spent : session_spent(session);
+    return account ? budget_account_sums(account).spent : session_spent(session);
 }
 
 static void put_owner(struct json_writer *json, const char *key, const struct budgets *budgets,
@@ -306,8 +308,8 @@ static void put_meter(struct json_writer *json, const struct meter *meter)
 
 void budget_write_json(struct session *session, struct json_writer *json, const char *key)
 {
-    const struct account *account = account_open(session);
-    struct sums sums = account_sums(account);
+    const struct budget_account *account = budget_account_open(session);
+    struct sums sums = budget_account_sums(account);
     scoped(free) char *granted = json_dumps(account->granted, JSON_COMPACT);
 
     json_begin_object(json, key);

@@ -18,7 +18,7 @@ bool meter_is_running(const struct meter *meter)
     return meter->flavor && meter->started.wall_us;
 }
 
-struct account *account_find(const struct budgets *budgets, const char *session_id)
+struct budget_account *budget_account_find(const struct budgets *budgets, const char *session_id)
 {
     return map_get(&budgets->by_session, session_id);
 }
@@ -37,15 +37,15 @@ struct owner_account *owner_account_open(struct budgets *budgets, const char *ow
     return account;
 }
 
-struct account *account_open(struct session *session)
+struct budget_account *budget_account_open(struct session *session)
 {
     struct budgets *budgets = session_core(session)->budgets;
     const struct config *config = session_core(session)->parts.config;
-    struct account *account = account_find(budgets, session_id(session));
+    struct budget_account *account = budget_account_find(budgets, session_id(session));
 
     if (account)
         return account;
-    account = xnew(struct account);
+    account = xnew(struct budget_account);
     account->budgets = budgets;
     memcpy(account->session_id, session_id(session), sizeof(account->session_id));
     account->owner = owner_account_open(budgets, session_owner(session));
@@ -57,7 +57,7 @@ struct account *account_open(struct session *session)
     return account;
 }
 
-void account_free(struct account *account)
+void budget_account_free(struct budget_account *account)
 {
     if (account->timer.loop)
         timer_stop(&account->timer);
@@ -97,7 +97,7 @@ void budgets_free(struct budgets *budgets)
     if (!budgets)
         return;
     while ((account = any_value(&budgets->by_session)))
-        account_free(account);
+        budget_account_free(account);
     while ((account = any_value(&budgets->by_owner)))
         owner_account_free(budgets, account);
     map_fini(&budgets->by_session);

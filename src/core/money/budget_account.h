@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-enum { LACK_SIZE = 200 }; /* of account_describe_lack() */
+enum { LACK_SIZE = 200 }; /* of budget_account_describe_lack() */
 
 /* Of the one sandbox of a session that costs something. */
 struct meter {
@@ -27,7 +27,7 @@ struct owner_account {
     int64_t next_warning;
 };
 
-struct account {
+struct budget_account {
     struct budgets *budgets; /* borrowed */
     char session_id[ID_SIZE];
     struct owner_account *owner; /* borrowed */
@@ -42,20 +42,21 @@ struct account {
 
 struct budgets {
     struct core *core;     /* borrowed */
-    struct map by_session; /* struct account */
+    struct map by_session; /* struct budget_account */
     struct map by_owner;   /* struct owner_account */
 };
 
-struct account *account_find(const struct budgets *budgets, const char *session_id);
-struct account *account_open(struct session *session); /* makes it when there is none */
-void account_free(struct account *account);
+struct budget_account *budget_account_find(const struct budgets *budgets, const char *session_id);
+struct budget_account *
+budget_account_open(struct session *session); /* makes it when there is none */
+void budget_account_free(struct budget_account *account);
 struct owner_account *owner_account_open(struct budgets *budgets, const char *owner);
 
 void meter_clear(struct meter *meter);
 bool meter_is_running(const struct meter *meter);
 
 /* budget_record.c: expires_wall_us is 0 for one that lives. */
-void account_put(const struct account *account, int64_t expires_wall_us);
+void budget_account_put(const struct budget_account *account, int64_t expires_wall_us);
 void owner_account_put(struct budgets *budgets, const struct owner_account *account);
 
 /* --- sums and caps: budget.c ----------------------------------------------------------------- */
@@ -72,7 +73,7 @@ struct sums {
     int64_t spent, held;
 };
 
-struct sums account_sums(const struct account *account); /* as of now */
+struct sums budget_account_sums(const struct budget_account *account); /* as of now */
 
 /* What is left. What the session's own meter holds counts as left, since what is asked for takes
  * its place. */
@@ -80,9 +81,9 @@ struct room {
     int64_t session, owner; /* INT64_MAX without a cap */
 };
 
-struct room account_room(const struct account *account, bool session_cap_holds);
+struct room budget_account_room(const struct budget_account *account, bool session_cap_holds);
 bool room_fits(const struct room *room, int64_t amount);
 
 /* "estimated cost $4.00 exceeds the remaining $1.20 of the session's cap of $5.00" */
-void account_describe_lack(const struct account *account, const struct room *room, int64_t amount,
-                           char *text, size_t size);
+void budget_account_describe_lack(const struct budget_account *account, const struct room *room,
+                                  int64_t amount, char *text, size_t size);

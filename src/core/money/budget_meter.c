@@ -40,7 +40,7 @@ static void write_warning(struct buffer *data, const char *scope, int64_t spent,
     json_end_object(&json);
 }
 
-static void warn_session(struct session *session, struct account *account)
+static void warn_session(struct session *session, struct budget_account *account)
 {
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(512);
     int64_t threshold = account->next_warning;
@@ -65,7 +65,7 @@ static void warn_owner(struct budgets *budgets, struct owner_account *owner)
 }
 
 /* A sandbox that cost something has been paid in full. */
-static void emit_charged(struct session *session, const struct account *account)
+static void emit_charged(struct session *session, const struct budget_account *account)
 {
     const struct meter *meter = &account->meter;
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
@@ -81,7 +81,7 @@ static void emit_charged(struct session *session, const struct account *account)
     session_emit(session, "budget.charged", buffer_text(&data));
 }
 
-static void emit_exhausted(struct session *session, const struct account *account,
+static void emit_exhausted(struct session *session, const struct budget_account *account,
                            const struct meter *meter, const char *why)
 {
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
@@ -99,14 +99,15 @@ static void emit_exhausted(struct session *session, const struct account *accoun
 /* --- the meter ----------------------------------------------------------------------------- */
 
 /* Both documents are put at once, so that they are in one transaction. */
-static void put_both(const struct account *account)
+static void put_both(const struct budget_account *account)
 {
-    account_put(account, 0);
+    budget_account_put(account, 0);
     owner_account_put(account->budgets, account->owner);
 }
 
 /* What was used until then is spent, no longer held. */
-static void charge(struct session *session, struct account *account, const struct stamp *until)
+static void charge(struct session *session, struct budget_account *account,
+                   const struct stamp *until)
 {
     struct meter *meter = &account->meter;
     int64_t amount = meter_unpaid(meter, until);
@@ -119,12 +120,12 @@ static void charge(struct session *session, struct account *account, const struc
     warn_owner(account->budgets, account->owner);
 }
 
-static int64_t renewal_us(const struct account *account)
+static int64_t renewal_us(const struct budget_account *account)
 {
     return account->meter.until.boot_us - budget_window_us(account->budgets->core) / 20;
 }
 
-static int64_t warning_us(const struct account *account)
+static int64_t warning_us(const struct budget_account *account)
 {
     const struct meter *meter = &account->meter;
     int64_t missing = account->next_warning - account->spent + meter->charged;
@@ -138,7 +139,7 @@ static int64_t warning_us(const struct account *account)
 
 static void on_timer(struct timer *timer);
 
-static void arm(struct account *account)
+static void arm(struct budget_account *account)
 {
     struct loop *loop = account->budgets->core->loop;
 
@@ -150,7 +151,7 @@ static void arm(struct account *account)
         timer_stop(&account->timer);
 }
 
-static bool session_cap_holds(const struct session *session, const struct account *account)
+static bool session_cap_holds(const struct session *session, const struct budget_account *account)
 {
     return account->auto_approve || session_choice(session) == CHOICE_CAPPED;
 }
@@ -176,19 +177,19 @@ void budget_ask_to_continue(struct session *session, const char *name, const cha
 }
 
 /* False when a cap forbids another window. */
-static bool renew(struct session *session, struct account *account, const struct stamp *now,
+static bool renew(struct session *session, struct budget_account *account, const struct stamp *now,
                   char lack[LACK_SIZE])
 {
     struct meter *meter = &account->meter;
     int64_t amount = money_cost(meter->price, budget_window_us(session_core(session)));
-    struct room room = account_room(account, session_cap_holds(session, account));
+    struct room room = budget_account_room(account, session_cap_holds(session, account));
 
     if (room_fits(&room, amount)) {
         meter->held = amount;
         meter->until = later(*now, budget_window_us(session_core(session)));
         return true;
     }
-    account_describe_lack(account, &room, amount, lack, LACK_SIZE);
+    budget_account_describe_lack(account, &room, amount, lack, LACK_SIZE);
     emit_exhausted(session, account, meter, lack);
     log_info("budget exhausted; removing its sandbox", kv("session", session_id(session)),
              kv("why", lack));
@@ -196,7 +197,7 @@ static bool renew(struct session *session, struct account *account, const struct
 }
 
 /* Its sandbox goes, and with it what was chosen; what it had can be approved again. */
-static void run_dry(struct session *session, const struct account *account, const char *lack)
+static void run_dry(struct session *session, const struct budget_account *account, const char *lack)
 {
     scoped(free) char *flavor = xstrdup(account->meter.flavor);
 
@@ -204,7 +205,7 @@ static void run_dry(struct session *session, const struct account *account, cons
     budget_ask_to_continue(session, flavor, lack);
 }
 
-static void tick(struct session *session, struct account *account)
+static void tick(struct session *session, struct budget_account *account)
 {
     struct stamp now = stamp_now(session_core(session));
     bool goes_on = true;
@@ -224,7 +225,7 @@ static void tick(struct session *session, struct account *account)
 
 static void on_timer(struct timer *timer)
 {
-    struct account *account = container_of(timer, struct account, timer);
+    struct budget_account *account = container_of(timer, struct budget_account, timer);
     struct session *session = map_get(&account->budgets->core->sessions_by_id, account->session_id);
 
     if (session)
@@ -235,65 +236,67 @@ int budget_reserve(struct session *session, struct error *err)
 {
     const struct config_flavor *flavor =
         config_flavor_find(session_core(session)->parts.config, session_flavor(session));
-    struct account *account;
+    struct budget_account *account;
     struct room room;
     int64_t amount;
     char lack[LACK_SIZE];
 
     if (!flavor || flavor->price_per_hour <= 0)
         return 0;
-    account = account_open(session);
+    account = budget_account_open(session);
     if (account->meter.flavor)
         return 0;
     amount = budget_estimate(session_core(session), flavor);
-    room = account_room(account, session_cap_holds(session, account));
+    room = budget_account_room(account, session_cap_holds(session, account));
     if (!room_fits(&room, amount)) {
         struct meter wanted = { .flavor = flavor->name };
 
-        account_describe_lack(account, &room, amount, lack, sizeof(lack));
+        budget_account_describe_lack(account, &room, amount, lack, sizeof(lack));
         emit_exhausted(session, account, &wanted, lack);
         return error_named(err, ERR_LIMIT, "budget_exhausted", "%s", lack);
     }
     account->meter = (struct meter){ .flavor = xstrdup(flavor->name),
                                      .price = flavor->price_per_hour,
                                      .held = amount };
-    account_put(account, 0);
+    budget_account_put(account, 0);
     return 0;
 }
 
-static struct account *account_with_meter(const struct session *session)
+static struct budget_account *account_with_meter(const struct session *session)
 {
-    struct account *account = account_find(session_core(session)->budgets, session_id(session));
+    struct budget_account *account =
+        budget_account_find(session_core(session)->budgets, session_id(session));
 
     return account && account->meter.flavor ? account : NULL;
 }
 
-static struct account *account_of_sandbox(const struct session *session, const char *sandbox_id)
+static struct budget_account *account_of_sandbox(const struct session *session,
+                                                 const char *sandbox_id)
 {
-    struct account *account = account_with_meter(session);
+    struct budget_account *account = account_with_meter(session);
 
     return account && str_equal(account->meter.sandbox_id, sandbox_id) ? account : NULL;
 }
 
 void budget_bind(struct session *session, const char *sandbox_id)
 {
-    struct account *account = account_with_meter(session);
+    struct budget_account *account = account_with_meter(session);
 
     if (!account)
         return;
     snprintf(account->meter.sandbox_id, sizeof(account->meter.sandbox_id), "%s", sandbox_id);
-    account_put(account, 0);
+    budget_account_put(account, 0);
 }
 
 void budget_run(struct session *session, const char *sandbox_id)
 {
-    struct account *account = account_of_sandbox(session, sandbox_id);
+    struct budget_account *account = account_of_sandbox(session, sandbox_id);
 
     if (!account || meter_is_running(&account->meter))
         return;
     account->meter.started = stamp_now(session_core(session));
     account->meter.until = later(account->meter.started, budget_window_us(session_core(session)));
-    account_put(account, 0);
+    budget_account_put(account, 0);
     arm(account);
 }
 
@@ -303,7 +306,7 @@ static struct stamp settled_at(const struct meter *meter, const struct stamp *en
     return end->boot_us > meter->until.boot_us ? meter->until : *end;
 }
 
-static void settle(struct session *session, struct account *account, const struct stamp *end)
+static void settle(struct session *session, struct budget_account *account, const struct stamp *end)
 {
     struct stamp at = settled_at(&account->meter, end);
 
@@ -318,7 +321,7 @@ static void settle(struct session *session, struct account *account, const struc
 
 void budget_settle(struct session *session, const char *sandbox_id, const struct stamp *end)
 {
-    struct account *account = account_of_sandbox(session, sandbox_id);
+    struct budget_account *account = account_of_sandbox(session, sandbox_id);
 
     if (account)
         settle(session, account, end);
@@ -326,17 +329,18 @@ void budget_settle(struct session *session, const char *sandbox_id, const struct
 
 void budget_release(struct session *session)
 {
-    struct account *account = account_with_meter(session);
+    struct budget_account *account = account_with_meter(session);
 
     if (!account || *account->meter.sandbox_id)
         return;
     meter_clear(&account->meter);
-    account_put(account, 0);
+    budget_account_put(account, 0);
 }
 
 void budget_close(struct session *session)
 {
-    struct account *account = account_find(session_core(session)->budgets, session_id(session));
+    struct budget_account *account =
+        budget_account_find(session_core(session)->budgets, session_id(session));
     struct stamp now = stamp_now(session_core(session));
 
     if (!account)
@@ -345,8 +349,8 @@ void budget_close(struct session *session)
         settle(session, account, &now);
     session_set_spent(session, account->spent);
     if (!session_is_unrecorded(session))
-        account_put(account, session_retain_until_wall_us(session));
-    account_free(account);
+        budget_account_put(account, session_retain_until_wall_us(session));
+    budget_account_free(account);
 }
 
 /* --- after a restart ----------------------------------------------------------------------- */
@@ -362,7 +366,7 @@ void budgets_start(struct budgets *budgets)
     struct session *following;
 
     session_for_each_safe (session, following, budgets->core) {
-        struct account *account = account_with_meter(session);
+        struct budget_account *account = account_with_meter(session);
         struct stamp now = stamp_now(budgets->core);
 
         if (!account)
@@ -382,7 +386,7 @@ void budgets_start(struct budgets *budgets)
 
 void budget_resume(struct session *session)
 {
-    struct account *account = account_with_meter(session);
+    struct budget_account *account = account_with_meter(session);
 
     if (account && find_sandbox(session, &account->meter) != METERED_GONE)
         tick(session, account);

@@ -33,7 +33,7 @@ static void put_meter(struct json_writer *json, const struct meter *meter)
     json_end_object(json);
 }
 
-void account_put(const struct account *account, int64_t expires_wall_us)
+void budget_account_put(const struct budget_account *account, int64_t expires_wall_us)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(DOCUMENT_MAXIMUM);
     scoped(free) char *granted = json_dumps(account->granted, JSON_COMPACT);
@@ -79,7 +79,7 @@ void budgets_repair(struct budgets *budgets)
     struct map_slot *slot;
 
     map_for_each (slot, &budgets->by_session)
-        account_put(slot->value, 0);
+        budget_account_put(slot->value, 0);
     map_for_each (slot, &budgets->by_owner)
         owner_account_put(budgets, slot->value);
 }
@@ -128,11 +128,11 @@ static void restore_session(struct budgets *budgets, const struct document_recor
 {
     struct session *session = map_get(&budgets->core->sessions_by_id, record->id);
     const json_t *granted = json_object_get(document, "granted");
-    struct account *account;
+    struct budget_account *account;
 
     if (!session)
         return; /* it has ended; the document goes with its record */
-    account = account_open(session);
+    account = budget_account_open(session);
     account->auto_approve = json_is_true(json_object_get(document, "auto_approve"));
     get_amount(document, "cap", 0, &account->cap);
     get_amount(document, "spent", 0, &account->spent);

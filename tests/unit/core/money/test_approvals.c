@@ -180,7 +180,7 @@ static void a_teardown_before_the_chosen_one_is_begun_takes_the_choice_back(void
     world_settle(world);
     assert_null(session_sandbox(session));
     assert_string_equal(session_flavor(session), "cpu-basic");
-    assert_int_equal(account_sums(account_open(session)).held, 0);
+    assert_int_equal(budget_account_sums(budget_account_open(session)).held, 0);
 }
 
 /* --- what cannot be ------------------------------------------------------------------------ */
@@ -480,7 +480,7 @@ static void a_replacement_that_had_begun_goes_on_after_a_restart(void **state)
     assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     assert_int_equal(session_generation(session), 2);
     assert_int_equal(fake_backend_count(world->backend), 1);
-    assert_int_equal(account_sums(account_open(session)).held, 2000000);
+    assert_int_equal(budget_account_sums(budget_account_open(session)).held, 2000000);
 }
 
 static void a_teardown_that_had_begun_goes_on_after_a_restart(void **state)

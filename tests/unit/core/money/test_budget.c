@@ -74,7 +74,7 @@ static enum flavor_change_outcome choose(struct world *world, struct session *se
 
 static struct sums sums_of(struct session *session)
 {
-    return account_sums(account_open(session));
+    return budget_account_sums(budget_account_open(session));
 }
 
 static int64_t owner_spent(struct world *world, const char *owner)
@@ -424,8 +424,8 @@ static void m23_spend_and_policy_survive_a_restart(void **state)
     world_advance(world, 15 * MINUTE_MS);
     session = again(world, id);
     assert_int_equal(budget_spent(session), USD(0.50));
-    assert_false(account_open(session)->auto_approve);
-    assert_int_equal(account_open(session)->cap, USD(7.50));
+    assert_false(budget_account_open(session)->auto_approve);
+    assert_int_equal(budget_account_open(session)->cap, USD(7.50));
     assert_string_equal(session_flavor(session), "gpu");
     assert_int_equal(session_choice(session), CHOICE_SESSION);
     session_teardown(session, END_TEARDOWN);
