@@ -94,8 +94,8 @@ static uint64_t of_host(const struct ceiling *ceiling, enum config_limit limit)
 
 /* --- which limit holds ------------------------------------------------------------------------ */
 
-/* Who has set a limit. */
-enum setter { SETTER_NOBODY, SETTER_HOST, SETTER_SETTINGS, SETTER_FLAVOR, SETTER_OWNER };
+/* The origin of a limit. */
+enum setter { SETTER_NONE, SETTER_HOST, SETTER_SETTINGS, SETTER_FLAVOR, SETTER_OWNER };
 
 struct holding {
     enum setter setter;
@@ -118,7 +118,7 @@ static struct scope scope_of(const struct ceiling *ceiling, const char *owner,
 
 static void narrow(struct holding *holding, enum setter setter, uint64_t value)
 {
-    if (value && (holding->setter == SETTER_NOBODY || value < holding->value))
+    if (value && (holding->setter == SETTER_NONE || value < holding->value))
         *holding = (struct holding){ setter, value };
 }
 
@@ -131,7 +131,7 @@ static struct holding find_limit(const struct scope *scope, enum config_limit li
         narrow(&holding, SETTER_OWNER, config_ceiling_get(&scope->owner->max, limit));
     if (scope->flavor)
         narrow(&holding, SETTER_FLAVOR, config_ceiling_get(&scope->flavor->max, limit));
-    if (holding.setter == SETTER_NOBODY)
+    if (holding.setter == SETTER_NONE)
         narrow(&holding, SETTER_SETTINGS, config_ceiling_get(&ceiling->config->sandbox.max, limit));
     narrow(&holding, SETTER_HOST, of_host(ceiling, limit));
     return holding;
@@ -146,7 +146,7 @@ static struct holding find_network(const struct scope *scope)
         narrow(&holding, SETTER_OWNER, (uint64_t)scope->owner->max.network);
     if (scope->flavor)
         narrow(&holding, SETTER_FLAVOR, (uint64_t)scope->flavor->max.network);
-    if (holding.setter == SETTER_NOBODY)
+    if (holding.setter == SETTER_NONE)
         narrow(&holding, SETTER_SETTINGS, (uint64_t)scope->ceiling->config->sandbox.max.network);
     return holding;
 }
@@ -212,7 +212,7 @@ static void name_setter(const struct scope *scope, enum setter setter, const cha
         snprintf(name, NAME_SIZE, "sandbox.max.%s", limit);
         break;
     case SETTER_HOST:
-    case SETTER_NOBODY:
+    case SETTER_NONE:
         snprintf(name, NAME_SIZE, "the %s of this host", limit);
         break;
     }
@@ -238,7 +238,7 @@ static int check_one(const struct scope *scope, enum config_limit limit, uint64_
     char is[STR_UNIT_SIZE];
     char most[STR_UNIT_SIZE];
 
-    if (holding.setter == SETTER_NOBODY || asked <= holding.value)
+    if (holding.setter == SETTER_NONE || asked <= holding.value)
         return 0;
     format_amount(limit, asked, is);
     format_amount(limit, holding.value, most);
@@ -279,13 +279,13 @@ int ceiling_check(const struct ceiling *ceiling, const struct ceiling_ask *ask, 
     return check_network(&scope, ask->network, err);
 }
 
-/* --- what nobody has asked for ---------------------------------------------------------------- */
+/* --- defaults, cut to the ceiling ------------------------------------------------------------- */
 
 static uint64_t cut(const struct scope *scope, enum config_limit limit, uint64_t value)
 {
     struct holding holding = find_limit(scope, limit);
 
-    return holding.setter == SETTER_NOBODY ? value : MIN(value, holding.value);
+    return holding.setter == SETTER_NONE ? value : MIN(value, holding.value);
 }
 
 void ceiling_cut_limits(const struct ceiling *ceiling, const char *owner,

@@ -5,8 +5,8 @@
  *
  * It is sandbox.max; where the row of an owner or of a flavor says something, that holds in its
  * place, and the smaller of the two where both do. Nothing is above the size of the host, whatever
- * the settings say. What a caller asks for above it is refused with the name of the limit; what
- * comes from the settings because the caller did not ask is cut to it.
+ * the settings say. A request above it is refused with the name of the limit; a default of the
+ * settings that is above it is cut.
  */
 
 #include "backend/backend.h"
@@ -27,7 +27,7 @@ struct ceiling *ceiling_new(const struct core *core);
 void ceiling_free(struct ceiling *ceiling);                                   /* NULL is fine */
 void ceiling_set_host(struct ceiling *ceiling, const struct host_size *host); /* for tests */
 
-/* What is asked for. Limits are 0 and the rest is -1 where nothing is. */
+/* The values of a request. Where it leaves one open, a limit is 0 and any other value -1. */
 struct ceiling_ask {
     const char *owner;
     const struct config_flavor *flavor; /* NULL: no row of a flavor counts */
@@ -43,7 +43,7 @@ struct ceiling_ask {
  * host's. */
 int ceiling_check(const struct ceiling *ceiling, const struct ceiling_ask *ask, struct error *err);
 
-/* What nobody has asked for: the default, or what the ceiling leaves of it. 0 is no end. */
+/* A value that the caller left open: the default, cut to the ceiling. 0: without an end. */
 void ceiling_cut_limits(const struct ceiling *ceiling, const char *owner,
                         const struct config_flavor *flavor, struct sandbox_limits *limits);
 int64_t ceiling_cut_ms(const struct ceiling *ceiling, const char *owner,

@@ -20,7 +20,7 @@ struct pending_event {
 struct events {
     struct core *core; /* borrowed */
     uint64_t last;
-    struct list watchers; /* told when it is durable */
+    struct list watchers; /* notified when it is durable */
     struct list overhearers;
     struct list pending; /* struct pending_event, in order */
 };
@@ -66,19 +66,19 @@ static bool wants(const struct events_watcher *watcher, const struct event_recor
     return !watcher->owner || str_equal(watcher->owner, event->owner);
 }
 
-/* A watcher may go while it is told: each is moved to the list of those told before it is. */
+/* A callback may remove its watcher: each moves to the other list before its callback runs. */
 static void deliver(struct events *events, const struct event_record *event)
 {
-    struct list told = LIST_INIT(told);
+    struct list notified = LIST_INIT(notified);
     struct events_watcher *watcher;
 
     while ((watcher = list_first(&events->watchers, struct events_watcher, node))) {
         list_remove(&watcher->node);
-        list_append(&told, &watcher->node);
+        list_append(&notified, &watcher->node);
         if (wants(watcher, event))
             watcher->on_event(watcher, event);
     }
-    while ((watcher = list_first(&told, struct events_watcher, node))) {
+    while ((watcher = list_first(&notified, struct events_watcher, node))) {
         list_remove(&watcher->node);
         list_append(&events->watchers, &watcher->node);
     }
@@ -109,7 +109,7 @@ static void deliver_when_durable(struct events *events, const struct event_recor
     store_commit(events->core->parts.store, &event->ticket, on_committed);
 }
 
-/* Who begins to watch later finds it in the store. */
+/* A watcher that is added later finds the event in the store. */
 void events_emit(struct events *events, const char *session_id, const char *owner,
                  uint64_t session_sequence, const char *type, const char *data_json)
 {

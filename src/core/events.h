@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * What happened, in order. Each event has a sequence number for the instance and one for its
- * session; it is persisted before it is delivered, and replayed from any number on.
+ * Events, in the order in which they happened. Each has a sequence number for the instance and one
+ * for its session; it is persisted before it is delivered, and replayed from any number on.
  */
 
 #include "core/core.h"
@@ -33,8 +33,8 @@ void event_write_members(const struct event_record *event, struct json_writer *j
 
 void events_watch(struct events *events, struct events_watcher *watcher);
 
-/* Hears of each event when it happens, before it is durable: for what stays in this process. Its
- * callback neither watches nor unwatches. */
+/* Hears of each event when it happens, before it is durable: for uses that do not leave this
+ * process. Its callback neither watches nor unwatches. */
 void events_overhear(struct events *events, struct events_watcher *watcher);
 void events_unwatch(struct events_watcher *watcher);
 uint64_t events_last(const struct events *events);

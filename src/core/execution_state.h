@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * The states of an execution, for everybody who counts or shows them; core/run has the execution.
+ * The states of an execution, for every room that counts or shows them; core/run has the execution.
  *
  *     queued → running → exited | timeout | output_limit | cancelled | crashed
  */

@@ -167,7 +167,7 @@ static void finish_destroying(struct sandbox *sandbox)
     sandbox_resume_destroy(sandbox);
 }
 
-/* One that goes with its session needs not to be asked. */
+/* A sandbox that goes with its session is not adopted first. */
 static void reconcile_made(struct sandbox *sandbox)
 {
     const struct session *session = sandbox_session(sandbox);
@@ -290,7 +290,7 @@ static void on_sandbox(struct store_query *query, const struct sandbox_record *r
     }
 }
 
-/* Its session has ended without it: nobody will ever tell how it ended. */
+/* Its session has ended without it: no report of its end will come. */
 static void end_stray(struct core *core, const struct execution_record *record)
 {
     struct execution_record ended = *record;

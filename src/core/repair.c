@@ -38,7 +38,7 @@ static void forget_leftovers(struct repair *repair, bool again)
     }
 }
 
-/* The current state of everything that lives is put again; what it said before does not matter. */
+/* Writes the current state of everything that lives; the content of the lost writes is obsolete. */
 static void put_all(struct repair *repair)
 {
     struct core *core = repair->core;

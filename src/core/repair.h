@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * Repairs records after a failed transaction. The store reports each put that it has lost; a moment
- * later the current state of everything alive is put again, whatever the lost put said. The record
- * of a sandbox that is gone is forgotten again.
+ * Repairs records after a failed transaction. The store reports each write that it has lost; a
+ * moment later the current state of everything alive is written again, whatever the lost write
+ * contained. The record of a sandbox that is gone is removed again.
  */
 
 struct core;

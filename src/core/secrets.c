@@ -78,7 +78,7 @@ static char *list_text(json_t *list)
     return text;
 }
 
-/* Whoever still masks with the last one has a reference to it. */
+/* A reader that still masks with the mask before has a reference to it. */
 static void make_mask(struct secrets *secrets)
 {
     mask_free(secrets->mask);

@@ -3,7 +3,7 @@
 /*
  * Variables that were given as secrets. Their names are shown; their values are in the memory of
  * the daemon, in the environment of the programs that they are for, and sealed (vault.h) in the
- * session's record: nowhere else. What is shown or kept of a session goes through `mask`.
+ * session's record: nowhere else. All that is shown or kept of a session goes through `mask`.
  *
  * A session also knows the values that it had before and those of single executions, to mask them.
  */

@@ -106,7 +106,7 @@ static int64_t row_cap(const struct config_owner *row, enum config_share kind)
     return row ? row->shares[kind] : 0;
 }
 
-/* What a row says about the owner itself takes the place of the setting. */
+/* A row of the owner itself takes the place of the setting. */
 static int64_t owner_cap(const struct shares *shares, const struct config_owner *row,
                          const char *owner, enum config_share kind)
 {
@@ -127,10 +127,10 @@ static bool is_full(size_t held, int64_t cap)
 
 /* --- taking and giving ------------------------------------------------------------------------ */
 
-static int refuse(enum config_share kind, const char *who, size_t held, int64_t cap,
+static int refuse(enum config_share kind, const char *subject, size_t held, int64_t cap,
                   const char *setting, struct error *err)
 {
-    error_named(err, ERR_LIMIT, words[kind].error, "%s %zu of %lld %s (%s)", who, held,
+    error_named(err, ERR_LIMIT, words[kind].error, "%s %zu of %lld %s (%s)", subject, held,
                 (long long)cap, words[kind].noun, setting);
     if (err)
         err->retryable = true;
@@ -138,14 +138,14 @@ static int refuse(enum config_share kind, const char *who, size_t held, int64_t 
 }
 
 /* By a row of the setting owners. */
-static int refuse_by_row(const struct config_owner *row, enum config_share kind, const char *who,
-                         size_t held, struct error *err)
+static int refuse_by_row(const struct config_owner *row, enum config_share kind,
+                         const char *subject, size_t held, struct error *err)
 {
     char setting[128];
 
     snprintf(setting, sizeof(setting), "%s of \"%.60s\" in the setting owners", words[kind].row,
              row->name);
-    return refuse(kind, who, held, row_cap(row, kind), setting, err);
+    return refuse(kind, subject, held, row_cap(row, kind), setting, err);
 }
 
 static int check(const struct shares *shares, const struct config_owner *row, const char *owner,

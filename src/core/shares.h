@@ -1,10 +1,10 @@
 #pragma once
 
 /*
- * What one owner may hold of what all share: sessions, executions, terminals, open requests. Each
- * has a cap for every owner, in the settings capacity.*; a row in `owners` gives an owner another
- * one, which holds for it and all below it together. At most one owner is remembered who
- * holds nothing, so callers that make up names of owners cost no memory.
+ * Shares: the part that one owner may hold of what all owners share: sessions, executions,
+ * terminals, open requests. Each has a cap for every owner, in the settings capacity.*; a row in
+ * `owners` gives an owner another one, which holds for it and all below it together. At most one
+ * owner that holds nothing is remembered, so callers that make up names of owners cost no memory.
  *
  * Slots for sandboxes are the business of capacity.h.
  */
@@ -16,7 +16,7 @@ struct core;
 struct share_account;
 struct shares;
 
-/* Embedded by whoever holds something; zeroed before. */
+/* Embedded by the object that is counted; zeroed before. */
 struct share {
     struct shares *shares;             /* NULL: nothing is held */
     struct share_account *accounts[2]; /* of the owner, of the row that it fits */
@@ -36,5 +36,5 @@ void share_hold(struct share *share, struct shares *shares, const char *owner,
 
 void share_give(struct share *share); /* does nothing when nothing is held */
 
-/* What this owner may have; 0 without a cap. */
+/* The cap of this owner; 0 without one. */
 int64_t shares_cap(const struct shares *shares, const char *owner, enum config_share kind);

@@ -93,7 +93,7 @@ static void on_all_written(struct store_ticket *ticket)
     }
 }
 
-/* What the store has lost lately has its last chance. */
+/* The last chance for writes that the store has lost lately. */
 static void begin_writing(struct core_shutdown *shutdown)
 {
     struct core *core = shutdown->core;

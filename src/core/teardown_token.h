@@ -10,8 +10,8 @@
  * anew before the old one goes, and what the old one sends then must not take the new one's
  * sandbox. And it counts for one sandbox: that of the generation in which it was used first.
  *
- * Nothing is stored but that number and that generation: the signature is the vault's. What is not
- * signed is not even read.
+ * Nothing is stored but that number and that generation: the signature is the vault's. A text
+ * without a valid signature is not parsed.
  */
 
 #include "base/id.h"

@@ -84,16 +84,18 @@ static int read_key(const struct vault *vault, uint8_t key[KEY_BYTES], struct er
 /* Complete under its name or not there, also after a loss of power. */
 static int make_key(const struct vault *vault, uint8_t key[KEY_BYTES], struct error *err)
 {
-    scoped(fd_close) int folder = openat(vault->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped(fd_close) int directory =
+        openat(vault->state_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     scoped(fd_close) int fd = -1;
 
     (void)unlinkat(vault->state_dir, new_name, 0);
     fd = openat(vault->state_dir, new_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0 || folder < 0)
+    if (fd < 0 || directory < 0)
         return error_sys(err, "create %s", key_name);
     fill_random(key, KEY_BYTES);
     if (write(fd, key, KEY_BYTES) != KEY_BYTES || fsync(fd) < 0 ||
-        renameat(vault->state_dir, new_name, vault->state_dir, key_name) < 0 || fsync(folder) < 0)
+        renameat(vault->state_dir, new_name, vault->state_dir, key_name) < 0 ||
+        fsync(directory) < 0)
         return error_sys(err, "write %s", key_name);
     return 0;
 }
@@ -153,7 +155,7 @@ char *vault_seal(struct vault *vault, const char *about, const char *text)
     return sealed;
 }
 
-/* Padding is decoded as zeros: how many of them there are is told by the text. */
+/* Padding is decoded as zeros: the text says how many of them there are. */
 static int decode(const char *sealed, uint8_t *bytes)
 {
     size_t length = strlen(sealed);

@@ -1,12 +1,12 @@
 #pragma once
 
 /*
- * One key of this instance, and what is done with it: secrets are sealed before they go into the
+ * The key of this instance, and its two uses: secrets are sealed before they go into the
  * store, and short-lived permissions are signed.
  *
  * The key is 32 random bytes in `secret.key` of the state directory, readable by the daemon alone,
- * and is made when it is first needed. A copy of the store without that file tells no secret;
- * whoever loses the file loses what was sealed with it and nothing else.
+ * and is made when it is first needed. A copy of the store without that file reveals no
+ * secret; a loss of the file loses the sealed secrets and nothing else.
  */
 
 #include "base/error.h"
@@ -31,7 +31,7 @@ char *vault_seal(struct vault *vault, const char *about, const char *text);
 /* NULL when it was sealed with another key, about something else, or was changed. */
 char *vault_unseal(struct vault *vault, const char *about, const char *sealed, struct error *err);
 
-/* A text that nobody else can make, in lower-case hexadecimal digits. */
+/* A signature that only this instance can make, in lower-case hexadecimal digits. */
 void vault_sign(struct vault *vault, const char *about, const char *text,
                 char out[VAULT_SIGNATURE_SIZE]);
 

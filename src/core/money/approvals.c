@@ -159,7 +159,7 @@ static void tell_waiters(struct approval *approval)
     }
 }
 
-/* The session is in use as long as somebody decides about it: its idle clock begins now. */
+/* A session counts as used while its approval is pending: its idle clock begins now. */
 static void leave_session(struct approval *approval)
 {
     struct session *session = session_of(approval);
@@ -231,7 +231,7 @@ void approvals_cancel(struct session *session, const char *why)
 
 /* --- asking -------------------------------------------------------------------------------- */
 
-static char *who(const struct session *session, const char *principal)
+static char *copy_requester(const struct session *session, const char *principal)
 {
     return xstrdup(str_is_empty(principal) ? session_owner(session) : principal);
 }
@@ -253,7 +253,7 @@ const struct approval *approvals_ask(struct session *session, const struct confi
     approval = approval_new(approvals, id);
     memcpy(approval->session_id, session_id(session), sizeof(approval->session_id));
     approval->owner = xstrdup(session_owner(session));
-    approval->requested_by = who(session, origin->principal);
+    approval->requested_by = copy_requester(session, origin->principal);
     approval->on_behalf_of = xstrdup(origin->on_behalf_of ? origin->on_behalf_of : "");
     approval->flavor = xstrdup(flavor->name);
     approval->question = xstrdup(judgement->why);
@@ -284,7 +284,7 @@ static int check_pending(const struct approval *approval, struct error *err)
     return error_hint(err, "a decision is final; the session can ask again");
 }
 
-/* What was asked about is not what would be made: nobody has approved that. */
+/* The price has changed since the question: the approver has not approved the new one. */
 static int check_price(const struct approval *approval, struct error *err)
 {
     const struct config_flavor *flavor =

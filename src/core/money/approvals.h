@@ -1,14 +1,14 @@
 #pragma once
 
 /*
- * Approvals: what a person has to decide before it happens.
+ * Approvals: decisions that a person has to make before a sandbox of a flavor is made.
  *
  *     pending → approved | denied | expired | cancelled
  *
  * A session waits for one at most; the same question gets the same approval, another one takes its
  * place. Waiting holds nothing: no slot, no money, and the sandbox that the session has may be used
- * or evicted as before. Nothing happens without a decision: an approval that nobody has decided in
- * time has expired, with a result that tells so. All of it is recorded, and clocks go on over a
+ * or evicted as before. Nothing happens without a decision: an approval without a decision in time
+ * has expired, and its result says so. All of it is recorded, and clocks go on over a
  * restart. Decided ones stay readable for session.retention.
  */
 
@@ -49,7 +49,7 @@ struct approval {
     struct stamp created, expires;
     int64_t decided_wall_us;
     char *decided_by, *reason; /* "" until it is decided */
-    char *result;              /* what whoever asked is told; "" while it is pending */
+    char *result;              /* the message for the requester; "" while it is pending */
     struct timer timer;        /* its expiry; later, when it is forgotten */
     struct list waiters;       /* struct approval_waiter */
 };
@@ -72,7 +72,7 @@ const struct approval *approvals_ask(struct session *session, const struct confi
                                      const struct budget_judgement *judgement,
                                      const struct approval_origin *origin);
 
-/* What the session waits for is not wanted any more. */
+/* Withdraws the question that the session waits for, if there is one. */
 void approvals_cancel(struct session *session, const char *why);
 
 struct approval *approvals_find(const struct approvals *approvals, const char *id); /* or NULL */
@@ -84,7 +84,7 @@ const struct approval *approvals_next(const struct approvals *approvals,
 struct approval_decision {
     bool approve;
     bool for_session;   /* with approve */
-    const char *by;     /* who decides */
+    const char *by;     /* the approver */
     const char *reason; /* NULL without one */
 };
 
@@ -92,7 +92,7 @@ struct approval_decision {
 int approval_decide(struct approval *approval, const struct approval_decision *decision,
                     struct error *err);
 
-/* Embedded by whoever waits for the decision; `done` comes once, from the loop. */
+/* Embedded by the request that waits for the decision; `done` comes once, from the loop. */
 struct approval_waiter {
     void (*done)(struct approval_waiter *waiter, const struct approval *approval);
     struct list node;

@@ -1,6 +1,6 @@
 #pragma once
 
-/* What the files of approvals share among themselves. */
+/* Private to the files of approvals. */
 
 #include "core/core.h"
 #include "core/money/approvals.h"

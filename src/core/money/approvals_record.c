@@ -73,7 +73,7 @@ static enum approval_state parse_state(const char *name)
     for (unsigned state = 0; name && state < APPROVAL_STATES; state++)
         if (str_equal(name, approval_state_name(state)))
             return state;
-    return APPROVAL_CANCELLED; /* what nobody knows is not waited for */
+    return APPROVAL_CANCELLED; /* an unknown state is not waited for */
 }
 
 /* Stamps of an earlier boot are worked out anew from the wall clock. */

@@ -14,7 +14,7 @@
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-/* What the meter has used since it was last charged. */
+/* The cost since the meter was last charged. */
 int64_t meter_unpaid(const struct meter *meter, const struct stamp *now)
 {
     int64_t total;
@@ -48,8 +48,7 @@ static bool is_in_tree(const char *root, const char *owner)
     return strncmp(root, owner, length) == 0 && (!owner[length] || owner[length] == '/');
 }
 
-/* Of an owner and all below it. What their sessions hold is counted anew each time: it cannot be
- * wrong. */
+/* Of an owner and all below it. Held amounts are summed anew each time, so the sum cannot drift. */
 static struct sums tree_sums(const struct budgets *budgets, const char *root)
 {
     struct stamp now = stamp_now(budgets->core);

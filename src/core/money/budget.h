@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * Money: what a session and its owner may spend, and what they have spent.
+ * Budgets: the amounts that a session and its owner may spend, and that they have spent.
  *
  * A sandbox whose flavor has a price has a meter in the account of its session:
  *
@@ -10,11 +10,11 @@
  *     renewed    at 95 % of the window, for another one; a refusal ends it with reason "budget"
  *     settled    with the record that says that it goes: what it used is spent, the rest is free
  *
- * Each of these is put beside the record of the sandbox that it belongs to, so both are in one
+ * Each of these is written with the record of the sandbox that it belongs to, so both are in one
  * transaction: a daemon that is killed at any moment neither loses nor repeats a charge. Time is
- * that of the boot clock, so it counts while the daemon is down, and setting the wall clock costs
- * nobody anything. What was dead when the next daemon came is charged up to the end of its window
- * at most.
+ * that of the boot clock, so it counts while the daemon is down, and setting the wall clock
+ * changes no charge. A sandbox that was dead when the next daemon came is charged up to the end of
+ * its window at most.
  *
  * Caps: that of the session holds for everything that no person has approved, and for all while
  * auto_approve is on; that of the owner holds always, for the owner and all below it: svc/ann and
@@ -42,22 +42,22 @@ void budgets_restore(struct budgets *budgets, const struct document_record *reco
 void budgets_start(struct budgets *budgets);
 void budget_resume(struct session *session);
 
-/* Puts all accounts again: the store has lost some. */
+/* Writes all accounts again: the store has lost some. */
 void budgets_repair(struct budgets *budgets);
 
 /* --- what may be had ------------------------------------------------------------------------ */
 
 enum budget_verdict {
-    BUDGET_FREE,   /* nobody has to be asked */
-    BUDGET_CAPPED, /* nobody has to be asked: it fits into the caps */
-    BUDGET_GRANTED /* approved for this session before */,
-    BUDGET_ASK, /* a person has to decide */
+    BUDGET_FREE,    /* without an approval */
+    BUDGET_CAPPED,  /* without an approval: it fits under the caps */
+    BUDGET_GRANTED, /* approved for this session before */
+    BUDGET_ASK,     /* a person has to decide */
 };
 
 struct budget_judgement {
     enum budget_verdict verdict;
     int64_t estimated; /* for one window; PRICE_UNKNOWN */
-    char why[200];     /* with BUDGET_ASK: what a person is told */
+    char why[200];     /* with BUDGET_ASK: the reason, for the approver */
 };
 
 struct budget_judgement budget_judge(struct session *session, const struct config_flavor *flavor);
@@ -75,11 +75,11 @@ void budget_grant(struct session *session, const char *flavor);
  * "budget_exhausted" when a cap forbids it. */
 int budget_reserve(struct session *session, struct error *err);
 
-/* What the session had cannot be paid for any more: whether it may have it again is asked, and the
- * question stays pending until a person has decided. */
+/* The caps do not allow another window of this flavor: asks an approver whether the session may
+ * have it again. The question stays pending until it is decided. */
 void budget_ask_to_continue(struct session *session, const char *name, const char *why);
 
-/* What is held is for this sandbox. */
+/* The amount that is held is for this sandbox. */
 void budget_bind(struct session *session, const char *sandbox_id);
 
 /* It exists from now on. Does nothing without a reservation for it, as the rest below. */
@@ -88,7 +88,7 @@ void budget_run(struct session *session, const char *sandbox_id);
 /* It has gone or goes, since `end`. */
 void budget_settle(struct session *session, const char *sandbox_id, const struct stamp *end);
 
-/* What is held for a sandbox that is not begun yet is free again. */
+/* The amount that is held for a sandbox that is not begun yet is free again. */
 void budget_release(struct session *session);
 
 /* The session has ended: its document stays as long as its record. */

@@ -1,6 +1,6 @@
 #pragma once
 
-/* What the files of budgets share among themselves: accounts, and how they are written down. */
+/* Private to the files of budgets: accounts, and their records. */
 
 #include "core/money/budget.h"
 #include "core/money/flavor.h"
@@ -66,7 +66,7 @@ int64_t budget_window_us(const struct core *core);
 /* Of one window; PRICE_UNKNOWN. */
 int64_t budget_estimate(const struct core *core, const struct config_flavor *flavor);
 
-/* What the meter has used since it was last charged. */
+/* The cost since the meter was last charged. */
 int64_t meter_unpaid(const struct meter *meter, const struct stamp *now);
 
 struct sums {
@@ -75,8 +75,8 @@ struct sums {
 
 struct sums budget_account_sums(const struct budget_account *account); /* as of now */
 
-/* What is left. What the session's own meter holds counts as left, since what is asked for takes
- * its place. */
+/* The amount that is left. The amount that the session's own meter holds counts as left: the
+ * requested sandbox takes the place of the present one. */
 struct room {
     int64_t session, owner; /* INT64_MAX without a cap */
 };

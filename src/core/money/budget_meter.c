@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The meter of a sandbox that costs something, and what is told of it. */
+/* The meter of a sandbox that costs something, and its events. */
 
 /* --- events -------------------------------------------------------------------------------- */
 
@@ -98,14 +98,14 @@ static void emit_exhausted(struct session *session, const struct budget_account 
 
 /* --- the meter ----------------------------------------------------------------------------- */
 
-/* Both documents are put at once, so that they are in one transaction. */
+/* Both documents are written in one turn, so that they are in one transaction. */
 static void put_both(const struct budget_account *account)
 {
     budget_account_put(account, 0);
     owner_account_put(account->budgets, account->owner);
 }
 
-/* What was used until then is spent, no longer held. */
+/* The cost until then is spent, no longer held. */
 static void charge(struct session *session, struct budget_account *account,
                    const struct stamp *until)
 {
@@ -300,7 +300,7 @@ void budget_run(struct session *session, const char *sandbox_id)
     arm(account);
 }
 
-/* Its window was paid for; what may have been beyond it, while nobody looked, was not promised. */
+/* Time beyond the window, without a daemon to renew it, was not reserved and is not charged. */
 static struct stamp settled_at(const struct meter *meter, const struct stamp *end)
 {
     return end->boot_us > meter->until.boot_us ? meter->until : *end;

@@ -33,7 +33,7 @@ int flavor_check(const struct core *core, const struct config_flavor *flavor, st
         return error_hint(err, "choose a flavor without GPUs, or a backend that supports them");
     }
     if (flavor == core->parts.config->flavors.items)
-        return 0; /* nobody asks for the first: it is cut to the host */
+        return 0; /* the default is not requested: it is cut to the host */
     return ceiling_check(core->ceiling,
                          &(struct ceiling_ask){ CEILING_ASK_INIT, .flavor = flavor,
                                                 .limits = flavor_own_limits(flavor) },

@@ -12,7 +12,7 @@
 struct json_writer;
 struct session;
 
-/* What is not known costs an unknown amount: a person decides. */
+/* A flavor without a known price needs an approval. */
 enum { PRICE_UNKNOWN = -1 };
 
 /* ERR_INVALID when there is none of this name, or when the backend cannot make it, with the reason;
@@ -23,16 +23,16 @@ const struct config_flavor *flavor_find(const struct core *core, const char *nam
 /* Why the backend cannot make it; 0 when it can. */
 int flavor_check(const struct core *core, const struct config_flavor *flavor, struct error *err);
 
-/* Nobody has to be asked and nothing is charged. */
+/* It needs no approval, and nothing is charged. */
 bool flavor_is_free(const struct config_flavor *flavor);
 
-/* What a sandbox of it has for this owner; what was given counts more, where it is not 0. The rest
- * is cut to the ceiling. */
+/* The limits of a sandbox of this flavor for this owner. A limit in `given` that is not 0 takes
+ * precedence; the others are cut to the ceiling. */
 struct sandbox_limits flavor_limits(const struct core *core, const char *owner,
                                     const struct config_flavor *flavor,
                                     const struct sandbox_limits *given);
 
-/* What the flavor itself says; 0 where it takes the default. */
+/* The limits in the row of the flavor; 0 where it takes the default. */
 struct sandbox_limits flavor_own_limits(const struct config_flavor *flavor);
 
 /* GPUs of the session's next sandbox. A flavor that the settings have lost has none. */

@@ -8,7 +8,7 @@
 
 #include "core/session_view.h"
 
-/* What is known of the sandbox that a meter runs for. */
+/* The sandbox that a meter runs for, as far as its state is known. */
 enum metered_sandbox {
     METERED_GONE,
     METERED_UNKNOWN, /* whether it still runs is being asked: budget_resume() follows */
