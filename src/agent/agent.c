@@ -524,22 +524,6 @@ void agent_shutdown(struct agent *agent, struct agent_request *request, agent_do
     ask_plain(agent, PROTOCOL_SHUTDOWN, request, done);
 }
 
-void agent_configure(struct agent *agent, const char *hostname, struct agent_request *request,
-                     agent_done_fn *done)
-{
-    struct error err;
-    long length;
-
-    request_open(agent, request, done, PROTOCOL_CONFIGURE, 0);
-    length = protocol_configure_encode(scratch, sizeof(scratch), request->id, hostname);
-    if (length >= 0 || agent_is_lost(agent)) {
-        request_send(agent, request, scratch, length, -1);
-        return;
-    }
-    error_named(&err, ERR_INVALID, "bad_hostname", "\"%.64s\" is not a host name", hostname);
-    fail_soon(agent, request, &err);
-}
-
 /* --- files ----------------------------------------------------------------------------------- */
 
 static int send_file(struct agent *agent, const void *bytes, size_t length, struct error *err)

@@ -136,14 +136,12 @@ void agent_close_stdin(struct agent *agent, uint64_t number);
 void agent_forget(struct agent *agent, uint64_t number);
 
 void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done);
+
+/* The daemon calls neither of these two; the tests of init do. A ping is answered once init has
+ * taken every message before it. A shutdown kills every process inside and is answered; init ends
+ * after the answer, so on_lost follows. */
 void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done);
-
-/* Kills everything inside; init ends after the answer, so on_lost follows. */
 void agent_shutdown(struct agent *agent, struct agent_request *request, agent_done_fn *done);
-
-/* The host name of a sandbox that waited in the pool. */
-void agent_configure(struct agent *agent, const char *hostname, struct agent_request *request,
-                     agent_done_fn *done);
 
 /*
  * FILE_OPEN_READ and FILE_OPEN_WRITE give a descriptor of a regular file, FILE_UNPACK one of a

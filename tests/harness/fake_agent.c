@@ -166,11 +166,6 @@ void agent_list(struct agent *agent, struct agent_request *request, agent_done_f
     submit(agent, request, done);
 }
 
-void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done)
-{
-    submit(agent, request, done);
-}
-
 void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,
                 agent_done_fn *done)
 {

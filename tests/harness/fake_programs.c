@@ -333,22 +333,6 @@ void agent_list(struct agent *agent, struct agent_request *request, agent_done_f
     submit(agent, request, done);
 }
 
-void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done)
-{
-    submit(agent, request, done);
-}
-
-void agent_shutdown(struct agent *agent, struct agent_request *request, agent_done_fn *done)
-{
-    submit(agent, request, done);
-}
-
-void agent_configure(struct agent *agent, const char *hostname UNUSED,
-                     struct agent_request *request, agent_done_fn *done)
-{
-    submit(agent, request, done);
-}
-
 void agent_file(struct agent *agent, const struct agent_file *file UNUSED,
                 struct agent_request *request, agent_done_fn *done)
 {

@@ -134,17 +134,6 @@ static void the_filter_holds_for_processes_and_not_for_init(void **state UNUSED)
     box_free(box);
 }
 
-static void what_is_no_host_name_is_refused(void **state UNUSED)
-{
-    struct box *box = the_namespace(NULL, -1);
-    struct asked asked = { 0 };
-
-    agent_configure(box->agent, "not a name", &asked.request, asked_done);
-    box_wait(box, asked.answered);
-    assert_int_equal(asked.request.err.code, ERR_INVALID);
-    box_free(box);
-}
-
 /* One that does not start: init says so by its exit code and leaves nothing. */
 static int exit_code_of(const char *const *arguments)
 {
@@ -272,7 +261,6 @@ int main(void)
         cmocka_unit_test(a_prepared_init_believes_what_it_is_told),
         cmocka_unit_test(capabilities_are_those_of_each_user_in_any_order),
         cmocka_unit_test(the_filter_holds_for_processes_and_not_for_init),
-        cmocka_unit_test(what_is_no_host_name_is_refused),
         cmocka_unit_test(what_it_does_not_understand_stops_it),
         cmocka_unit_test(an_idle_init_is_small),
         cmocka_unit_test(a_large_environment_leaves_no_memory_behind),
