@@ -20,8 +20,7 @@ static void on_data(struct http_call *call UNUSED, const uint8_t *data UNUSED, s
 {
 }
 
-/* Of an execution that has ended the conflict lasts, until its end is told to whoever sends this.
- */
+/* The conflict lasts once the execution has ended; the sender stops when it learns of that end. */
 static void on_end(struct http_call *call, const struct error *err)
 {
     struct message *message = http_call_user(call);

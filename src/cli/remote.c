@@ -190,7 +190,7 @@ json_t *reply_parse(const void *body, size_t length, struct error *err)
     return document;
 }
 
-/* What helps here, in place of hints that are for whoever writes requests. */
+/* Hints for users of the command line, in place of those for authors of requests. */
 static const char *own_hint(const char *name)
 {
     static const struct {

@@ -13,7 +13,7 @@ struct variable_args {
 };
 
 /* Three rows, without an end: `base` is where the struct stands. A secret on the command line is
- * seen by everybody on the machine, so its value may also come from our environment or a file. */
+ * seen by all users of the machine, so its value may also come from our environment or a file. */
 #define VARIABLE_OPTIONS(base)                                                                    \
     { "env",                                                                                      \
       'e',                                                                                        \

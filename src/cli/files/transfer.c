@@ -24,7 +24,7 @@ enum {
 struct progress {
     bool is_shown;
     uint64_t done;
-    uint64_t total; /* 0 when nobody knows */
+    uint64_t total; /* 0 when it is unknown */
     int64_t began_us, told_us;
 };
 

@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-/* How far it has come is told in a line on stderr while that is a terminal. */
+/* Progress is a line on stderr while that is a terminal. */
 
 /* PUT target with what `fd` has, to its end. The answer goes to `answer` unless that is NULL. */
 int transfer_send(struct cli *cli, const char *target, const char *content_type, int fd,

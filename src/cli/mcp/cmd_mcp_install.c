@@ -1,4 +1,4 @@
-/* sandglass mcp install: how MCP clients are told of us. */
+/* sandglass mcp install: adds our server to the configuration of MCP clients. */
 
 #include "base/alloc.h"
 #include "base/str.h"

@@ -112,7 +112,7 @@ static void on_out_closed(struct outlet *outlet)
     leave(container_of(outlet, struct relay, out));
 }
 
-/* Nothing is ever read there: what wakes us is that nobody is left at the other end. */
+/* Nothing is ever read there: we wake up when the other end is closed. */
 static void on_reader_gone(struct io_watch *watch, unsigned events UNUSED)
 {
     struct relay *relay = container_of(watch, struct relay, reader);
@@ -234,7 +234,7 @@ static void take_input(struct relay *relay)
 
 static void await_input(struct relay *relay);
 
-/* What was asked is still answered, as long as somebody is there to read it. */
+/* Open requests are still answered, as long as the client reads. */
 static void end_input(struct relay *relay)
 {
     io_watch_stop(&relay->in);

@@ -129,7 +129,7 @@ static int bench_measure(struct bench *bench, double seconds, struct error *err)
     return flight_burst(&bench->sandglass, BURST, &bench->burst, err);
 }
 
-/* --- what is told ---------------------------------------------------------------------------- */
+/* --- the report ------------------------------------------------------------------------------ */
 
 static void add_time(struct table *table, double us)
 {

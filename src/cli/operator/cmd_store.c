@@ -141,7 +141,7 @@ static int backup_run(struct cli *cli, const void *args, const struct option_res
     return say(cli, "backed_up", given->operands.items[0]);
 }
 
-/* Nobody else has it open as long as the lock is held. */
+/* No other process has it open as long as the lock is held. */
 static int lock_place(const struct place *place, struct stat *out_info, struct error *err)
 {
     scoped(fd_close) int dir = open(place->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -142,7 +142,7 @@ static void check_overlay(const struct doctor *doctor UNUSED, struct finding *fi
                     "cannot be mounted: %s; templates are copied instead", strerror(number));
 }
 
-/* The cgroup of this process, or the root when it is not told. */
+/* The cgroup of this process, or the root when it cannot be read. */
 static void own_cgroup(char *path, size_t size)
 {
     char line[256];

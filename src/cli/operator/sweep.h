@@ -4,7 +4,7 @@
  * What `sandglass sweep` shares: what is found is offered to sweep_may_remove(), which says whether
  * it is to go, and each thing is reported once.
  *
- * Only what carries our mark is ever touched, and only a mark that nobody but the user who sweeps
+ * Only what carries our mark is ever touched, and only a mark that no user but the one who sweeps
  * can have written: a daemon that has been taken over must not choose what root kills. Sandboxes
  * with their mark file in a state directory whose lock is free, cgroups
  * `sandglass.<instance>/sbx_…` of an instance without a living launcher, and temporary directories

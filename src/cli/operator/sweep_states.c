@@ -60,7 +60,7 @@ int sweep_remove_tree(int parent, const char *name)
 
 /* --- one sandbox ----------------------------------------------------------------------------- */
 
-/* Nobody else can have made it, or put another in its place. */
+/* No other user can have made it, or put another in its place. */
 static bool is_own(int fd, mode_t type)
 {
     struct stat status;

@@ -54,7 +54,7 @@ static void on_answer(struct http_call *call, const struct error *err)
         return;
     }
 
-    /* Refused: the program has ended or has closed its input, and nobody wants the rest. */
+    /* Refused: the program has ended or has closed its input, so the rest is dropped. */
     if (http_call_status(call) >= 400)
         feeder->ended = true;
     else

@@ -2,7 +2,7 @@
 
 /*
  * Our stdin, sent to an execution piece by piece: the next piece is read when the program's pipe
- * has taken the one before, so a program that reads slowly slows down whoever feeds us.
+ * has taken the one before, so a program that reads slowly slows down the writer of our stdin.
  */
 
 #include "cli/cli.h"

@@ -39,7 +39,7 @@ struct follower {
     bool finished;         /* and all was written, or it failed */
     struct error err;      /* ERR_NONE on success */
     follower_fn *on_finished;
-    follower_fn *on_closed; /* nobody reads our output any more; NULL: let it be */
+    follower_fn *on_closed; /* the reader of our output is gone; NULL: let it be */
 };
 
 void follower_start(struct follower *follower, struct cli *cli,
@@ -47,7 +47,7 @@ void follower_start(struct follower *follower, struct cli *cli,
                     follower_fn *on_closed);
 void follower_fini(struct follower *follower); /* safe on a zeroed one */
 
-/* 0, or -1 when our output could not be written for any other reason than that nobody reads it. */
+/* 0, or -1 when our output could not be written although its reader is there. */
 int follower_check_written(const struct follower *follower, struct error *err);
 
 /* How long a daemon may be away before its callers give up. */

@@ -1,11 +1,11 @@
 #pragma once
 
 /*
- * An outlet: our stdout or stderr as a sink that never blocks the loop, however slowly somebody
- * reads at the other end, so that signals and the other stream go on meanwhile.
+ * An outlet: our stdout or stderr as a sink that never blocks the loop, however slowly the other
+ * end is read, so that signals and the other stream go on meanwhile.
  *
  * Pipes and terminals are opened anew for this: O_NONBLOCK on the descriptor we inherited would
- * change it for everybody who shares it. Files never block, sockets are written with MSG_DONTWAIT.
+ * change it for every process that shares it. Files never block, sockets are written with MSG_DONTWAIT.
  */
 
 #include "base/buffer.h"

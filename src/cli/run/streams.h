@@ -14,5 +14,5 @@ struct streams_options {
     bool follow; /* until the program has ended */
 };
 
-/* Returns when all was written, or nobody reads it any more. */
+/* Returns when all was written, or its reader is gone. */
 int streams_copy(struct cli *cli, const struct streams_options *options, struct error *err);

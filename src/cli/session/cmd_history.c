@@ -77,7 +77,7 @@ static void append_files(struct buffer *text, const json_t *files)
                        (long long)field_int(file, "size", 0));
 }
 
-/* The short members of what an event tells, as k=v. */
+/* The short members of the data of an event, as k=v. */
 static void append_data(struct buffer *text, const json_t *data)
 {
     static const char *const told[] = { "execution_id", "context_id", "state",

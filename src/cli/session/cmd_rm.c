@@ -47,7 +47,7 @@ static bool is_gone(const struct error *err)
     return err->code == ERR_NOT_FOUND || err->code == ERR_GONE;
 }
 
-/* -1 when there is nobody to ask. */
+/* -1 when the daemon was not asked or did not answer; other failures are in `removal`. */
 static int remove_one(struct cli *cli, const char *session, bool force, json_t *removal,
                       struct error *out_err)
 {

@@ -1,4 +1,4 @@
-/* sandglass session sandbox: a sandbox of another flavor, and whoever has to approve it. */
+/* sandglass session sandbox: asks for a sandbox of another flavor, which may need an approver. */
 
 #include "base/alloc.h"
 #include "base/str.h"

@@ -50,7 +50,7 @@ static const int forwarded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
 
 struct scope {
     struct cli *cli; /* borrowed */
-    char *owner;     /* owned; NULL until the daemon has told it */
+    char *owner;     /* owned; NULL until the daemon has sent it */
 
     struct http_call *lease; /* NULL while there is none */
     struct buffer line;      /* the beginning of its answer */
@@ -269,7 +269,7 @@ static int exit_code_of(const struct scope *scope)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* As the owner, not as whoever called us. */
+/* As the owner, not as our caller. */
 static int ask_to_destroy(struct scope *scope, struct buffer *body, struct error *err)
 {
     scoped(http_client_free) struct http_client *client =

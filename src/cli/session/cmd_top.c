@@ -328,7 +328,7 @@ static int draw(struct cli *cli, const struct top_args *args, const json_t *sess
     return cli_print(cli, screen.data, screen.length);
 }
 
-/* Until the next look; true when somebody wants to leave. */
+/* Until the next look; true when the user wants to leave. */
 static bool pause_for(int64_t interval_ms)
 {
     struct pollfd keys = { .fd = isatty(STDIN_FILENO) ? STDIN_FILENO : -1, .events = POLLIN };
