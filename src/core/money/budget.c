@@ -196,6 +196,8 @@ struct budget_judgement budget_judge(struct session *session, const struct confi
 
     if (flavor_is_free(flavor))
         return judgement;
+    if (!session)
+        return (struct budget_judgement){ .verdict = BUDGET_REFUSED };
     account = budget_account_open(session);
     judgement.estimated = budget_estimate(session_core(session), flavor);
     if (is_granted(account, flavor->name))

@@ -52,6 +52,7 @@ enum budget_verdict {
     BUDGET_CAPPED,  /* without an approval: it fits under the caps */
     BUDGET_GRANTED, /* approved for this session before */
     BUDGET_ASK,     /* a person has to decide */
+    BUDGET_REFUSED, /* no session exists yet: there is no account to charge */
 };
 
 struct budget_judgement {
@@ -60,6 +61,8 @@ struct budget_judgement {
     char why[200];     /* with BUDGET_ASK: the reason, for the approver */
 };
 
+/* Whether the session may have the flavor; NULL stands for a session that is to be opened with it.
+ * The verdict is BUDGET_REFUSED for no other. */
 struct budget_judgement budget_judge(struct session *session, const struct config_flavor *flavor);
 
 /* Whether the caps allow what a person approves: ERR_CONFLICT "cap_exceeded" otherwise. */

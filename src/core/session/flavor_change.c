@@ -9,6 +9,7 @@
 #include "core/sandbox/sandbox.h"
 #include "core/session/session.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -169,6 +170,7 @@ static int make_or_ask(struct session *session, const struct flavor_change_reque
     struct budget_judgement judgement = budget_judge(session, flavor);
     struct approval_origin origin = { request->principal, request->on_behalf_of };
 
+    assert(judgement.verdict != BUDGET_REFUSED);
     if (judgement.verdict == BUDGET_ASK)
         return say_asked(approvals_ask(session, flavor, &judgement, &origin), out);
     return make(session, choice_for(session, judgement.verdict, flavor, limits), flavor, limits,

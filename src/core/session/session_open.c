@@ -7,6 +7,7 @@
 #include "core/ceiling.h"
 #include "core/events.h"
 #include "core/metrics.h"
+#include "core/money/budget.h"
 #include "core/money/flavor.h"
 #include "core/sandbox/templates.h"
 #include "core/secrets.h"
@@ -258,14 +259,14 @@ static void on_created(struct store_ticket *ticket)
     session_end_advance(session); /* when a clock had ended it before */
 }
 
-/* What somebody has to decide about, or what costs something, is asked for by itself. */
+/* A flavor that has a price or needs an approval is requested once the session exists. */
 static int check_flavor(const struct core *core, const char *name, struct error *err)
 {
     const struct config_flavor *flavor = flavor_find(core, name ? name : "", err);
 
     if (!flavor)
         return -1;
-    if (flavor_is_free(flavor))
+    if (budget_judge(NULL, flavor).verdict != BUDGET_REFUSED)
         return 0;
     error_named(
         err, ERR_CONFLICT, "approval_required",

@@ -95,6 +95,20 @@ static void set_cap(struct session *session, int64_t cap)
 
 /* --- what is charged ----------------------------------------------------------------------- */
 
+static void a_session_that_is_to_be_opened_has_free_flavors_only(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", NULL);
+
+    assert_int_equal(budget_judge(NULL, &flavors[0]).verdict, BUDGET_FREE);
+    assert_int_equal(budget_judge(session, &flavors[0]).verdict, BUDGET_FREE);
+    for (size_t i = 1; i < sizeof(flavors) / sizeof(*flavors); i++) {
+        assert_int_equal(budget_judge(NULL, &flavors[i]).verdict, BUDGET_REFUSED);
+        assert_in_set(budget_judge(session, &flavors[i]).verdict,
+                      ((LargestIntegralType[]){ BUDGET_CAPPED, BUDGET_ASK }), 2);
+    }
+}
+
 static void the_automatic_sandbox_costs_nothing(void **state)
 {
     struct world *world = *state;
@@ -588,6 +602,7 @@ static void a_charge_that_the_store_lost_is_put_again(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        TEST(a_session_that_is_to_be_opened_has_free_flavors_only),
         TEST(the_automatic_sandbox_costs_nothing),
         TEST(e14_replacing_the_automatic_sandbox_holds_the_first_hour),
         TEST(e14_a_replacement_over_the_cap_is_asked_for),
