@@ -4,6 +4,7 @@
 #include "store/memory/memory.h"
 #include "store/record.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct fake_store {
@@ -153,6 +154,38 @@ void fake_store_hold(struct store *store, bool held)
 {
     fake_from(store)->held = held;
     loop_defer_last(store->loop, &fake_from(store)->flush, on_flush);
+}
+
+void fake_store_answer(struct store *store, enum store_grade grade, enum error_code code)
+{
+    struct fake_store *fake = fake_from(store);
+    struct list tickets = LIST_INIT(tickets);
+    struct store_ticket *ticket;
+    struct store_ticket *following;
+    struct error err = { 0 };
+
+    assert(fake->held);
+    list_for_each_safe (ticket, following, &fake->tickets, node) {
+        if (ticket->grade != grade)
+            continue;
+        list_remove(&ticket->node);
+        list_append(&tickets, &ticket->node);
+    }
+    if (code == ERR_NONE)
+        apply(fake);
+    else
+        error_set(&err, code, "commit failed, as the test asked");
+    store_tickets_complete(store, &tickets, &err);
+}
+
+unsigned fake_store_waiting(struct store *store, enum store_grade grade)
+{
+    const struct store_ticket *ticket;
+    unsigned count = 0;
+
+    list_for_each (ticket, &fake_from(store)->tickets, node)
+        count += ticket->grade == grade;
+    return count;
 }
 
 void fake_store_fail_next(struct store *store, enum error_code code)

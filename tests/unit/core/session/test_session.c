@@ -447,6 +447,78 @@ static void an_end_that_cannot_be_recorded_fails_the_request_and_is_recorded_lat
     assert_string_equal(record.state, "ended");
 }
 
+/* The record of the end is asked for as written, because that of the decision will be synced. */
+static void end_with_both_records_on_their_way(struct world *world, struct ended *ended)
+{
+    struct session *session = world_open_simple(world, "ann", NULL);
+
+    fake_store_hold(world->store, true);
+    world_end(world, session, END_DELETED, ended);
+    assert_int_equal(fake_store_waiting(world->store, STORE_SYNCED), 1);
+    assert_int_equal(fake_store_waiting(world->store, STORE_WRITTEN), 1);
+}
+
+static void assert_end_is_recorded_again_as_synced(struct world *world, struct ended *ended)
+{
+    struct world_record record;
+
+    world_settle(world);
+    assert_int_equal(ended->done, 0);
+    assert_non_null(world_find(world, ended->op.id));
+    assert_int_equal(fake_store_waiting(world->store, STORE_SYNCED), 1);
+    assert_int_equal(fake_store_waiting(world->store, STORE_WRITTEN), 0);
+    fake_store_hold(world->store, false);
+    world_settle(world);
+    assert_int_equal(ended->done, 1);
+    assert_int_equal(ended->op.err.code, ERR_NONE);
+    assert_null(world_find(world, ended->op.id));
+    assert_true(world_record(world, ended->op.id, &record));
+    assert_string_equal(record.state, "ended");
+    assert_int_equal(world_events(world, ended->op.id, "session.ended"), 1);
+}
+
+static void an_end_is_synced_when_its_decision_was_lost_before_the_end_was_recorded(void **state)
+{
+    struct world *world = *state;
+    struct ended ended;
+
+    end_with_both_records_on_their_way(world, &ended);
+    fake_store_answer(world->store, STORE_SYNCED, ERR_NO_SPACE);
+    assert_int_equal(ended.done, 0);
+    fake_store_answer(world->store, STORE_WRITTEN, ERR_NONE);
+    assert_end_is_recorded_again_as_synced(world, &ended);
+}
+
+static void an_end_is_synced_when_its_decision_is_lost_after_the_end_was_recorded(void **state)
+{
+    struct world *world = *state;
+    struct ended ended;
+
+    end_with_both_records_on_their_way(world, &ended);
+    fake_store_answer(world->store, STORE_WRITTEN, ERR_NONE);
+    assert_int_equal(ended.done, 0);
+    fake_store_answer(world->store, STORE_SYNCED, ERR_NO_SPACE);
+    assert_end_is_recorded_again_as_synced(world, &ended);
+}
+
+/* Otherwise one synced record is enough: that of the decision. */
+static void an_end_whose_decision_is_synced_is_recorded_once(void **state)
+{
+    struct world *world = *state;
+    struct ended ended;
+
+    end_with_both_records_on_their_way(world, &ended);
+    fake_store_answer(world->store, STORE_WRITTEN, ERR_NONE);
+    assert_int_equal(ended.done, 0);
+    fake_store_answer(world->store, STORE_SYNCED, ERR_NONE);
+    assert_int_equal(fake_store_waiting(world->store, STORE_SYNCED), 0);
+    assert_int_equal(fake_store_waiting(world->store, STORE_WRITTEN), 0);
+    fake_store_hold(world->store, false);
+    world_settle(world);
+    assert_int_equal(ended.done, 1);
+    assert_int_equal(ended.op.err.code, ERR_NONE);
+}
+
 static void deleting_a_session_whose_sandbox_is_being_made_undoes_it(void **state)
 {
     struct world *world = *state;
@@ -795,6 +867,9 @@ int main(void)
         TEST(a_removal_that_never_works_is_tried_at_a_bounded_rate),
         TEST(a_store_that_fails_does_not_keep_the_sandbox_alive),
         TEST(an_end_that_cannot_be_recorded_fails_the_request_and_is_recorded_later),
+        TEST(an_end_is_synced_when_its_decision_was_lost_before_the_end_was_recorded),
+        TEST(an_end_is_synced_when_its_decision_is_lost_after_the_end_was_recorded),
+        TEST(an_end_whose_decision_is_synced_is_recorded_once),
         TEST(deleting_a_session_whose_sandbox_is_being_made_undoes_it),
         TEST(a_key_is_free_again_while_the_old_session_still_ends),
         TEST(an_ended_session_keeps_all_its_times),
