@@ -98,7 +98,7 @@ void spool_set_stream_order(struct spool *spool, struct stream_order *order, uns
 void spool_take(struct spool *spool, int fd, bool is_terminal)
 {
     assert(spool->source.fd < 0 && fd >= 0);
-    spool->is_terminal = spool->cannot_splice = is_terminal;
+    spool->kind = is_terminal ? SOURCE_TERMINAL : SOURCE_PIPE;
     spool->source.fd = fd;
     if (spool->is_marked)
         keep_place(spool, spool->hole_end);
@@ -119,24 +119,24 @@ void spool_finish(struct spool *spool)
 {
     int waiting = 0;
 
-    if (spool->finishing)
+    if (spool->phase != SPOOL_RUNNING)
         return;
-    spool->finishing = true;
+    spool->phase = SPOOL_FINISHING;
     if (spool->source.fd < 0) {
-        spool->finished = true;
+        spool->phase = SPOOL_FINISHED;
         return;
     }
-    if (spool->is_terminal || ioctl(spool->source.fd, FIONREAD, &waiting) < 0)
+    if (spool->kind == SOURCE_TERMINAL || ioctl(spool->source.fd, FIONREAD, &waiting) < 0)
         waiting = TERMINAL_BYTES;
     spool->finish_at = spool->length + (uint64_t)waiting;
-    if (spool->is_terminal)
+    if (spool->kind == SOURCE_TERMINAL)
         flow_stop_waiting(&spool->share); /* it has its pause behind it: it is the last one */
     spool_drain(spool);
 }
 
 bool spool_is_finished(const struct spool *spool)
 {
-    return spool->finished;
+    return spool->phase == SPOOL_FINISHED;
 }
 
 bool spool_is_closed(const struct spool *spool)

@@ -127,7 +127,7 @@ int spool_create_file(struct spool *spool)
  * that it left in the background blocks nobody for ever. */
 bool spool_is_blocking(const struct spool *spool)
 {
-    return spool->options.full == SPOOL_BLOCK && !spool->finished;
+    return spool->options.full == SPOOL_BLOCK && spool->phase != SPOOL_FINISHED;
 }
 
 /* How far the middle may be dropped: the tail stays, and what a follower has yet to read. What was

@@ -31,6 +31,21 @@ enum spool_loss {
     LOSS_ACCEPTED,
 };
 
+/* How far the output of the program is. Each phase leads to the next; a source that is closed while
+ * finishing has finished. */
+enum spool_phase {
+    SPOOL_RUNNING,
+    SPOOL_FINISHING, /* the program has ended; bytes up to finish_at are still in the pipe */
+    SPOOL_FINISHED,  /* its bytes are complete; those of a background child may follow */
+};
+
+/* How bytes leave the source. */
+enum spool_source {
+    SOURCE_PIPE,     /* by splice(2) */
+    SOURCE_COPIED,   /* a pipe that splice(2) refuses: through memory */
+    SOURCE_TERMINAL, /* through memory; it says when it has no bytes, not how many it has */
+};
+
 /* At the end of the file, as memory. */
 struct spool_room {
     char *memory; /* owned; NULL without */
@@ -60,14 +75,12 @@ struct spool {
     unsigned rests;         /* of a terminal, before it is watched again */
     struct spool_room room; /* of a terminal that writes */
     bool is_sent;           /* sockets may refer to pages of the file */
-    bool is_terminal;
-    bool cannot_splice;
-    bool is_marked; /* as being followed, by the sticky bit */
+    bool is_marked;         /* as being followed, by the sticky bit */
     bool is_grown;
     bool is_ahead;   /* marked: the file may be longer than its bytes, by zeros */
     bool is_waiting; /* for a reader: the source is not watched */
-    bool finishing;
-    bool finished;
+    enum spool_phase phase;
+    enum spool_source kind; /* of the source */
     enum spool_loss loss;
     struct error error;  /* of writing: nothing is kept any more */
     struct error unread; /* of reading */

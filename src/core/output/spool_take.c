@@ -107,7 +107,7 @@ static ssize_t take_some(struct spool *spool, size_t room)
     off_t place = (off_t)spool->stored;
     ssize_t count;
 
-    if (spool->cannot_splice)
+    if (spool->kind != SOURCE_PIPE)
         return take_by_map(spool, room);
     /* Readiness has to be real before the file is made: a program without output leaves none. */
     if (spool->error.code || (spool->file < 0 && !has_bytes(spool)) || spool_create_file(spool) < 0)
@@ -118,10 +118,10 @@ static ssize_t take_some(struct spool *spool, size_t room)
     if (count >= 0 || errno == EAGAIN || errno == EINTR)
         return count;
     if (errno == EINVAL)
-        spool->cannot_splice = true;
+        spool->kind = SOURCE_COPIED;
     else
         error_sys(&spool->error, "write the spool %s", spool->options.name);
-    return spool->cannot_splice ? take_by_map(spool, room) : take_by_copy(spool, room);
+    return spool->kind != SOURCE_PIPE ? take_by_map(spool, room) : take_by_copy(spool, room);
 }
 
 static uint64_t room_behind(const struct spool *spool, uint64_t offset)
@@ -141,7 +141,7 @@ static uint64_t follower_room(const struct spool *spool)
         return room;
     list_for_each (follower, &spool->followers, node)
         room = MIN(room, room_behind(spool, follower->offset));
-    if (spool_is_blocking(spool) && !spool->finishing)
+    if (spool_is_blocking(spool) && spool->phase == SPOOL_RUNNING)
         room = MIN(room, room_behind(spool, spool->passed));
     return room;
 }
@@ -158,7 +158,8 @@ void spool_close_source(struct spool *spool)
     timer_stop(&spool->stall);
     spool_cut_room(spool);
     fd_close(fd);
-    spool->finished = spool->finished || spool->finishing;
+    if (spool->phase == SPOOL_FINISHING)
+        spool->phase = SPOOL_FINISHED;
 }
 
 /* It has been read to its end: the file is as long as its bytes, or marked for good. */
@@ -201,7 +202,7 @@ static void grow_pipe(struct spool *spool, uint64_t taken)
     if (spool->busy_turns < BUSY_TURNS || spool->is_grown)
         return;
     spool->is_grown = true;
-    if (!spool->is_terminal)
+    if (spool->kind != SOURCE_TERMINAL)
         (void)fcntl(spool->source.fd, F_SETPIPE_SZ, PIPE_BYTES);
 }
 
@@ -213,9 +214,9 @@ static void grow_pipe(struct spool *spool, uint64_t taken)
  */
 static bool is_resting(struct spool *spool, uint64_t taken, int64_t begun_us)
 {
-    if (!spool->cannot_splice || !spool->share.flow || has_bytes(spool))
+    if (spool->kind == SOURCE_PIPE || !spool->share.flow || has_bytes(spool))
         return false;
-    if (spool->finishing && !spool->finished)
+    if (spool->phase == SPOOL_FINISHING)
         return taken && loop_now_us(spool->options.loop) - begun_us >= FLOWS_US;
     if (taken)
         spool->rests = TERMINAL_RESTS;
@@ -234,7 +235,7 @@ static int take_turn(struct spool *spool, uint64_t limit)
     uint64_t taken = 0;
     int result = 1;
 
-    if (spool->cannot_splice)
+    if (spool->kind != SOURCE_PIPE)
         limit = MIN(limit, (uint64_t)TERMINAL_TURN_BYTES);
     while (taken < limit && !is_resting(spool, taken, begun_us)) {
         ssize_t count = take_some(spool, (size_t)(limit - taken));
@@ -298,7 +299,7 @@ static void wait_for_more(struct spool *spool, uint64_t taken, int result)
 
     if (spool->source.fd < 0)
         return;
-    if (result > 0 && has_room && spool->cannot_splice)
+    if (result > 0 && has_room && spool->kind != SOURCE_PIPE)
         waits = flow_wait(&spool->share);
     if (!has_room)
         wait_for_followers(spool);
@@ -321,7 +322,7 @@ static void hold_back(struct spool *spool, uint64_t taken)
 void spool_drain(struct spool *spool)
 {
     uint64_t before = spool->length;
-    bool was_finished = spool->finished;
+    enum spool_phase phase = spool->phase;
     uint64_t room, share;
     int result;
 
@@ -343,11 +344,11 @@ void spool_drain(struct spool *spool)
     }
     if (result < 0)
         end_source(spool);
-    else if (spool->finishing && (result == 0 || spool->length >= spool->finish_at))
-        spool->finished = true;
+    else if (spool->phase == SPOOL_FINISHING && (result == 0 || spool->length >= spool->finish_at))
+        spool->phase = SPOOL_FINISHED;
     spool_keep_quota(spool);
     wait_for_more(spool, spool->length - before, result);
-    if (spool->length != before || spool->finished != was_finished || result < 0)
+    if (spool->length != before || spool->phase != phase || result < 0)
         changed(spool);
 }
 
