@@ -38,6 +38,13 @@ enum context_run_state {
     RUN_STATES
 };
 
+/* Why an active run is being stopped; the first reason stays. */
+enum context_run_stop {
+    RUN_STOP_NONE,
+    RUN_STOP_CANCELLED,
+    RUN_STOP_TIMED_OUT,
+};
+
 const char *context_run_state_name(enum context_run_state state);
 
 struct context;
@@ -84,7 +91,9 @@ struct context_run {
     struct buffer input; /* for the driver, not written yet */
     struct timer timer;
     int64_t timeout_ms, began_us;
-    bool is_interrupted, is_timed_out, is_cancelled, is_stalled;
+    enum context_run_stop stop;
+    bool is_interrupted; /* SIGINT was sent: an error that follows is its consequence */
+    bool is_stalled;
     unsigned interrupts; /* because of time or because it was cancelled */
     bool is_over[2];     /* stdout and stderr have told its end */
     enum context_run_state end;

@@ -8,6 +8,7 @@
 #include "core/run/language.h"
 #include "core/run/rules.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -249,12 +250,12 @@ static void on_driver_gone(struct context *context, struct context_run *run)
         return;
     run->exit_code = execution_facts(context->execution)->exit_code;
     context_drop_driver(context, false, cause);
-    context_run_finish(run, run->is_timed_out ? RUN_TIMEOUT : RUN_CRASHED, cause);
+    context_run_finish(run, run->stop == RUN_STOP_TIMED_OUT ? RUN_TIMEOUT : RUN_CRASHED, cause);
 }
 
 static enum context_run_state end_state(const struct context_run *run)
 {
-    if (run->is_timed_out)
+    if (run->stop == RUN_STOP_TIMED_OUT)
         return RUN_TIMEOUT;
     if (run->is_interrupted && run->end == RUN_ERROR)
         return RUN_INTERRUPTED;
@@ -320,15 +321,17 @@ static void on_timer(struct timer *timer)
     struct context *context = run->context;
 
     if (run->interrupts < INTERRUPTS) {
-        run->is_timed_out = !run->is_cancelled;
+        if (run->stop == RUN_STOP_NONE)
+            run->stop = RUN_STOP_TIMED_OUT;
         interrupt_again(run);
-        if (run->is_timed_out)
+        if (run->stop == RUN_STOP_TIMED_OUT)
             leave_behind(run);
         return;
     }
+    assert(run->stop != RUN_STOP_NONE);
     run->is_driver_killed = true;
     context_drop_driver(context, true, "a run did not end in time");
-    context_run_finish(run, run->is_timed_out ? RUN_TIMEOUT : RUN_INTERRUPTED, NULL);
+    context_run_finish(run, run->stop == RUN_STOP_TIMED_OUT ? RUN_TIMEOUT : RUN_INTERRUPTED, NULL);
 }
 
 static void on_stalled(struct spool_follower *follower)
@@ -464,9 +467,10 @@ void context_run_cancel(struct context_run *run)
         context_run_finish(run, RUN_CANCELLED, NULL);
         return;
     }
-    if (run->is_cancelled || run->is_timed_out)
+    assert(run->state == RUN_ACTIVE);
+    if (run->stop != RUN_STOP_NONE)
         return;
-    run->is_cancelled = true;
+    run->stop = RUN_STOP_CANCELLED;
     interrupt_again(run);
 }
 
