@@ -1,6 +1,6 @@
 #pragma once
 
-/* What the two halves of workspace_archive.h share. */
+/* Private to archive_pack.c, archive_restore.c and workspace_archive.c. */
 
 #include "agent/agent.h"
 #include "base/buffer.h"

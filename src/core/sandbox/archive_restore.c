@@ -14,7 +14,7 @@
 
 enum { PIECE = 64 * 1024, PIECES_PER_TURN = 16 };
 
-/* Without them the sandbox is as good as any: whoever uses it is told that its files were reset. */
+/* A sandbox without the files is ready all the same: its session reports that they were reset. */
 static void finish(struct archive_work *work)
 {
     struct sandbox *sandbox = work->sandbox;

@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * Who builds next. Only so many sandboxes are built at the same time: the backend makes one after
- * the other, and whoever asks it for hundreds would have everybody else wait for all of them. Those
- * that wait get their turns owner by owner, and those of one owner in order of arrival.
+ * Turns at building. Only BUILDS_AT_ONCE sandboxes are built at the same time: the backend makes
+ * one after the other, and an owner that asks for hundreds would make all other owners wait.
+ * Waiting sandboxes get their turns owner by owner, and those of one owner in order of arrival.
  */
 
 #include "base/list.h"

@@ -99,7 +99,7 @@ static bool has_room(const struct capacity *capacity)
     return cap == 0 || capacity->held < (size_t)cap;
 }
 
-/* Beyond the cap, for whoever could not be served otherwise. */
+/* Slots beyond the cap, for sandboxes that would have to wait or be rejected. */
 static bool has_burst(const struct capacity *capacity)
 {
     const struct config *config = capacity->core->parts.config;
@@ -224,8 +224,8 @@ static void enqueue(struct capacity *capacity, struct capacity_slot *slot)
     timer_arm_in(&slot->timeout, wait_timeout_us(capacity->core->parts.config));
 }
 
-/* That of the owner who has fewest; of several the one that came first. One whose owner has no room
- * does not hold up the others. */
+/* The slot of the owner that has fewest; of several the one that came first. A slot whose owner has
+ * no room does not hold up the others. */
 static struct capacity_slot *find_next(const struct capacity *capacity)
 {
     struct capacity_slot *slot, *next = NULL;

@@ -7,7 +7,7 @@
  *
  *     evict    the least recently used (LRU) of the sandboxes that no program holds goes; its session
  *              stays
- *     wait     for at most capacity.wait_timeout; the owner who has fewest is served first, and
+ *     wait     for at most capacity.wait_timeout; the owner that has fewest is served first, and
  *              one owner's in order of arrival
  *     reject   at once
  *
@@ -36,7 +36,7 @@ struct capacity_slot {
     bool leaving;                 /* held, and its sandbox is being destroyed */
     struct capacity_owner *owner; /* NULL for the pool */
     struct list node;             /* in the queue */
-    struct list idle;             /* among those that may be evicted, in order of their last use */
+    struct list idle; /* among those that may be evicted, by the end of their last hold */
     struct timer timeout;
 };
 
@@ -48,7 +48,7 @@ void capacity_free(struct capacity *capacity);
 int capacity_reserve(struct capacity *capacity, struct sandbox *sandbox, const char *owner,
                      struct error *err);
 
-/* Takes the slot without asking: it is in use already. For recovery. */
+/* Takes the slot whatever the caps say: the sandbox exists already. For recovery. */
 void capacity_take(struct capacity *capacity, struct sandbox *sandbox, const char *owner);
 
 /* The slot of a pool member becomes one of this owner; false when the owner has no room. */
@@ -57,7 +57,7 @@ bool capacity_transfer(struct capacity *capacity, struct sandbox *sandbox, const
 /* Gives back a held slot or a place in the queue; does nothing for others. */
 void capacity_release(struct capacity *capacity, struct sandbox *sandbox);
 
-/* Nobody uses it since now, or somebody does again: it may, or may not, be evicted. */
+/* The last strong hold has ended, or one has begun: the sandbox may, or may not, be evicted. */
 void capacity_set_idle(struct capacity *capacity, struct sandbox *sandbox, bool idle);
 
 /* It is being destroyed: its slot is free soon. */

@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * How many sandboxes are asked for at once, lately: how many the pool keeps ready follows from it,
- * and when it may make them without being in the way of those who wait.
+ * How many sandboxes were requested at once, lately. The size of the pool follows from it, and the
+ * moment at which the pool may make them without delaying sessions that wait.
  */
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ struct demand {
 
 void demand_init(struct demand *demand, unsigned processors);
 
-/* One is asked for. */
+/* A sandbox is requested. */
 void demand_note(struct demand *demand, int64_t now_us);
 
 /* Forgotten by half every five minutes; 0 when there were never many. */

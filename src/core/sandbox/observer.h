@@ -22,7 +22,7 @@ struct sandbox;
 struct session;
 struct python_zygote;
 
-/* What a session wants its sandbox to do. */
+/* The wish of a session for its sandbox. */
 enum sandbox_wish { WISH_RUN, WISH_FREEZE, WISH_END };
 
 /* Implemented by core/session; no member is NULL. */
@@ -47,7 +47,7 @@ struct sandbox_observer {
     /* --- its files, see workspace_archive.h --------------------------------------------------- */
     void (*on_archived)(struct session *session, uint64_t bytes, uint64_t generation);
 
-    /* --- for whoever follows the session ------------------------------------------------------ */
+    /* --- for clients that follow the session -------------------------------------------------- */
     void (*on_event)(struct session *session, const char *type, const char *data_json);
     void (*on_changed)(struct session *session); /* its record is to be written again */
 

@@ -19,10 +19,10 @@ struct pool {
     struct sandbox *creating; /* borrowed; one at a time */
     struct deferred refill;
     struct timer retry;
-    struct timer look;   /* at the memory, while there are members */
-    struct timer breath; /* that who has taken one needs for its first program */
-    struct timer lull;   /* since a member was taken */
-    struct timer rest;   /* since the pool has changed */
+    struct timer look;       /* at the memory, while there are members */
+    struct timer head_start; /* of the session that took a member, for its first program */
+    struct timer lull;       /* since a member was taken */
+    struct timer rest;       /* since the pool has changed */
     struct demand demand;
     bool (*memory_is_tight)(void);
     unsigned failures; /* in a row */
@@ -37,7 +37,7 @@ enum {
     LOOK_US = 10 * 1000 * 1000,
     SHRINK_US = 1000 * 1000, /* one by one: each that goes may be enough */
     LOOKED_US = 100 * 1000,
-    BREATH_US = 3000,
+    HEAD_START_US = 3000,
     LULL_US = 20 * 1000,
     REST_US = 100 * 1000,
     NEXT_WARM_US = 20 * 1000,
@@ -45,7 +45,7 @@ enum {
 
 static const struct backoff refill_backoff_us = { .first = 800 * 1000, .most = 30 * 1000 * 1000 };
 
-/* A host that is short of memory needs it for sandboxes that somebody uses. */
+/* A host that is short of memory needs it for the sandboxes of sessions. */
 static bool memory_is_tight(void)
 {
     FILE *file = fopen("/proc/meminfo", "re");
@@ -62,7 +62,8 @@ static bool memory_is_tight(void)
     return known && available_kb * 100 < total_kb * LEAST_FREE_PERCENT;
 }
 
-/* Asked for each member that is made, and told for a while: the kernel has to count for it. */
+/* Asked for each member that is made; an answer holds for a while, because the kernel has to count
+ * for it. */
 static bool memory_was_tight(void)
 {
     static int64_t looked_us;
@@ -97,7 +98,7 @@ static bool may_wait(const struct pool *pool)
 {
     size_t ready = pool_ready(pool);
 
-    if (ready && timer_is_armed(&pool->breath))
+    if (ready && timer_is_armed(&pool->head_start))
         return true;
     return timer_is_armed(&pool->lull) &&
            (ready * 2 >= (size_t)pool->core->parts.config->pool_size ||
@@ -132,9 +133,9 @@ static void on_retry(struct timer *timer)
     refill(container_of(timer, struct pool, retry));
 }
 
-static void on_breath(struct timer *timer)
+static void on_head_start_over(struct timer *timer)
 {
-    refill(container_of(timer, struct pool, breath));
+    refill(container_of(timer, struct pool, head_start));
 }
 
 static void on_lull(struct timer *timer)
@@ -142,7 +143,7 @@ static void on_lull(struct timer *timer)
     refill(container_of(timer, struct pool, lull));
 }
 
-/* A Python costs more than a whole sandbox: who takes members faster than that gets them without.
+/* A Python costs more than a whole sandbox: members that are taken faster than that have none.
  * The oldest, which goes first, has its Python first; what is kept for a crowd beyond the size of
  * the pool has none. */
 static void on_rest(struct timer *timer)
@@ -201,7 +202,7 @@ struct pool *pool_new(struct core *core)
     list_init(&pool->ready);
     timer_init(&pool->retry, core->loop, on_retry);
     timer_init(&pool->look, core->loop, on_look);
-    timer_init(&pool->breath, core->loop, on_breath);
+    timer_init(&pool->head_start, core->loop, on_head_start_over);
     timer_init(&pool->lull, core->loop, on_lull);
     timer_init(&pool->rest, core->loop, on_rest);
     demand_init(&pool->demand, (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L));
@@ -215,7 +216,7 @@ void pool_free(struct pool *pool)
         return;
     timer_stop(&pool->retry);
     timer_stop(&pool->look);
-    timer_stop(&pool->breath);
+    timer_stop(&pool->head_start);
     timer_stop(&pool->lull);
     timer_stop(&pool->rest);
     loop_undefer(pool->core->loop, &pool->refill);
@@ -233,7 +234,7 @@ void pool_stop(struct pool *pool)
     pool->active = false;
     timer_stop(&pool->retry);
     timer_stop(&pool->look);
-    timer_stop(&pool->breath);
+    timer_stop(&pool->head_start);
     timer_stop(&pool->lull);
     timer_stop(&pool->rest);
     while (pool_yield(pool))
@@ -242,8 +243,8 @@ void pool_stop(struct pool *pool)
 
 /* --- members ------------------------------------------------------------------------------- */
 
-/* Members have the default disk. One in memory is resized; an image, or who needs one, is not
- * served by what there is. */
+/* Members have the default disk. A disk in memory is resized; an image keeps its size, and a larger
+ * disk may need one. */
 static bool has_disk_for(const struct config *config, const struct sandbox_order *order)
 {
     uint64_t wanted = order->limits.disk_bytes;
@@ -279,14 +280,14 @@ static struct sandbox *first_alive(struct pool *pool)
     return member;
 }
 
-/* Whoever it is that is asked for, refilling and all else that nobody waits for is put off. */
+/* Each request delays refilling and the other work that no session waits for. */
 static void note_demand(struct pool *pool)
 {
     int64_t busy_us;
 
     demand_note(&pool->demand, now_us(pool));
     busy_us = demand_busy_us(&pool->demand, now_us(pool));
-    timer_arm_in(&pool->breath, BREATH_US);
+    timer_arm_in(&pool->head_start, HEAD_START_US);
     timer_arm_in(&pool->lull, MAX((int64_t)LULL_US, busy_us));
     timer_arm_in(&pool->rest, MAX((int64_t)REST_US, busy_us));
 }
@@ -297,7 +298,7 @@ struct sandbox *pool_take(struct pool *pool, const struct sandbox_order *order)
 
     if (!pool->core->parts.config->pool_size || !fits(pool, order))
         return NULL;
-    /* Those who get none anyway are no crowd, and nobody waits for them. */
+    /* Owners without room for another sandbox are not counted as demand. */
     if (capacity_may_have(pool->core->capacity, order->owner)) {
         note_demand(pool);
         pool_kick(pool);
@@ -344,7 +345,7 @@ void pool_on_ready(struct pool *pool, struct sandbox *sandbox)
     pool->creating = NULL;
     pool->failures = 0;
     list_append(&pool->ready, &sandbox->pool_node);
-    /* Now, when nobody waits: reading it back from the kernel takes longer than handing it over. */
+    /* Now, when no session waits: to read it from the kernel takes longer than to hand it over. */
     if (!timer_is_armed(&pool->lull))
         sandbox_read_report(sandbox);
     timer_arm_in(&pool->rest, timer_is_armed(&pool->lull) ? REST_US : NEXT_WARM_US);

@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * Ready sandboxes that belong to nobody yet: default template, limits and network, `pool.size` of
+ * Ready sandboxes without a session yet: default template, limits and network, `pool.size` of
  * them, and for some time after a crowd as many as it was, up to `pool.peak`. Identity is bound
  * when one is claimed. The pool is refilled in the background, one at a time, with back-off after
  * failures; members that die are noticed and never handed out. While memory is short it is not

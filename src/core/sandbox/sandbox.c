@@ -309,7 +309,7 @@ void sandbox_rest_soon(struct sandbox *sandbox)
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-/* What the timer is for follows from the state. */
+/* The purpose of the timer follows from the state. */
 static void on_timer(struct timer *timer)
 {
     struct sandbox *sandbox = container_of(timer, struct sandbox, timer);
@@ -486,8 +486,8 @@ void sandbox_read_report(struct sandbox *sandbox)
 
 /* --- record and events --------------------------------------------------------------------- */
 
-/* What the next daemon has to know: whether it is whole. What it does at the moment is asked from
- * the kernel and from its init. */
+/* The record tells the next daemon whether the sandbox is whole. For its state at that moment the
+ * kernel and its init are asked. */
 static enum sandbox_state recorded_state(const struct sandbox *sandbox)
 {
     bool is_whole = sandbox->state == SANDBOX_CREATING ? sandbox->record.state == RECORD_WHOLE

@@ -9,7 +9,7 @@
  *               └─────────┴───────────────────────────────────┴──→ destroying → none
  *
  * Unknown: it exists, but its init has not answered yet, after a restart of the daemon or a lost
- * connection. Its session alone is concerned: a use waits for it, for a bounded time. A sandbox
+ * connection. Its session alone is concerned: a hold waits for it, for a bounded time. A sandbox
  * that stays silent for `sandbox.silence_timeout` is taken for dead.
  *
  * Its record is written before it is made and forgotten only after it is confirmed gone. There is
@@ -117,13 +117,13 @@ bool sandbox_is_up(const struct sandbox *sandbox);
 /* It is up, or will be. */
 bool sandbox_is_coming_or_up(const struct sandbox *sandbox);
 
-/* It is of no use any more, for this cause: told as a crash, and destroyed. */
+/* It has failed, for this cause: reported as a crash, and destroyed. */
 void sandbox_crash(struct sandbox *sandbox, const char *cause);
 
-/* Looks whether its init is dead before the loop has told. Then it is crashed when this returns. */
+/* Looks whether its init is dead before the loop says so. Then it is crashed when this returns. */
 bool sandbox_notice_death(struct sandbox *sandbox);
 
-/* What is in force, read back from the kernel once, when it is up. */
+/* Reads the walls in force back from the kernel, once, when it is up. */
 void sandbox_read_report(struct sandbox *sandbox);
 
 /* For whom a sandbox is made and what it has to be. Texts are borrowed for the call. */
@@ -155,7 +155,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum end_kind kind, const char *de
 /* Makes frozen what its session wants: paused or open. */
 void sandbox_converge(struct sandbox *sandbox);
 
-/* Whether uses may be granted now. */
+/* Whether holds may be granted now. */
 bool sandbox_is_usable(const struct sandbox *sandbox);
 
 /* Writes the current state to the store (no commit). */
@@ -168,20 +168,20 @@ void sandbox_save(struct sandbox *sandbox);
 struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *order,
                                 const struct sandbox_record *record);
 
-/* One that exists without a record. */
+/* A sandbox that exists without a record. */
 struct sandbox *sandbox_restore_orphan(struct core *core, const char *id);
 
-/* One that is unknown: asks the backend whether it lives and whether it is frozen, and connects to
- * its init. Nobody has to wait for that. */
+/* A sandbox that is unknown: asks the backend whether it lives and whether it is frozen, and
+ * connects to its init. Recovery does not wait for that. */
 void sandbox_adopt(struct sandbox *sandbox);
 
 /* Goes on with destroying one whose record says so. */
 void sandbox_resume_destroy(struct sandbox *sandbox);
 
-/* Puts it again, if it has a record: the store may have lost that. */
+/* Writes its record again, if it has one: the store may have lost it. */
 void sandbox_repair(struct sandbox *sandbox);
 
-/* Closes the connection to its init now. At the end of the core, before requests to it are freed. */
+/* Closes the connection to its init now; at the end of the core, before requests are freed. */
 void sandbox_drop_agent(struct sandbox *sandbox);
 
 /* Drops it from memory without touching it. */

@@ -10,8 +10,7 @@
 
 static const struct backoff build_backoff_us = { .first = 200 * 1000, .most = 30 * 1000 * 1000 };
 
-/* --- the turn of an owner: for backends that make one of his sandboxes after the other ---------
- */
+/* --- the turn of an owner: for backends that make the sandboxes of one owner in sequence ----- */
 
 static bool is_of(const struct sandbox *sandbox, const char *owner)
 {

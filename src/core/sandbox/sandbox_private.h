@@ -1,6 +1,6 @@
 #pragma once
 
-/* What the files of sandboxes share among themselves. */
+/* The inside of a sandbox, for the files of sandbox/ only. */
 
 #include "core/sandbox/builds.h"
 #include "core/sandbox/capacity.h"
@@ -32,8 +32,8 @@ struct sandbox_build {
     unsigned failures;
 };
 
-/* What the store says of it. The record is written before it is made and forgotten after it is
- * confirmed gone:
+/* Its record in the store. It is written before the sandbox is made and forgotten after the sandbox
+ * is confirmed gone:
  *
  *     none → intent → whole → destroying → none
  *              └────────────────┴──→ none

@@ -44,7 +44,7 @@ void sandbox_on_slot(struct sandbox *sandbox, const struct error *err)
     workflow_step_done(&sandbox->workflow, err);
 }
 
-/* One of the things that a step waits for has ended. */
+/* A part of the step has ended; the step is done with its last part. */
 static void part_done(struct sandbox *sandbox, const struct error *err)
 {
     if (err && !sandbox->parts.err)
@@ -91,7 +91,7 @@ static void record_intent(struct workflow *workflow)
                     on_intent_recorded);
 }
 
-/* Before anything runs in it: a program that was told of must be found again by the next daemon. */
+/* Before anything runs in it: the next daemon has to find every program that was reported. */
 static void record_made(struct sandbox *sandbox)
 {
     sandbox_set_recorded(sandbox, RECORD_WHOLE);
@@ -167,8 +167,8 @@ static void connect_to_init(struct workflow *workflow)
         part_done(sandbox, NULL);
 }
 
-/* Side by side: nothing runs in it before both have ended. One that gets its files back is recorded
- * when it has them: until then the next daemon takes it for half made. */
+/* Side by side: nothing runs in it before both have ended. A sandbox that gets its files back is
+ * recorded when it has them: until then the next daemon takes it for half made. */
 static void record_and_connect(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
@@ -303,7 +303,7 @@ static void become_ready(struct sandbox *sandbox)
     else
         pool_on_ready(sandbox->core->pool, sandbox);
     if (sandbox->connection.agent && agent_is_lost(sandbox->connection.agent))
-        sandbox_lose_init(sandbox); /* meanwhile, when there was nobody to be told */
+        sandbox_lose_init(sandbox); /* lost before there was an observer of it */
 }
 
 void sandbox_fail(struct sandbox *sandbox, const struct error *err)
@@ -326,17 +326,17 @@ static void fail_at_once(struct sandbox *sandbox)
     sandbox_fail(sandbox, &err);
 }
 
-/* Its connection tells it before its end is known. */
-static bool tells_of_death(const struct error *err)
+/* A failing connection shows the death before the pidfd does. */
+static bool shows_death(const struct error *err)
 {
     return str_equal(err->name, "sandbox_connection_lost") || err->sys_errno == ECONNREFUSED;
 }
 
-/* That somebody killed its init, in the pool or since, says nothing about the next one. */
+/* An init that was killed, in the pool or since, says nothing about the next sandbox. */
 static bool has_died(const struct sandbox *sandbox, const struct error *err)
 {
     return sandbox->order.session &&
-           (process_has_exited(&sandbox->process) || (err && tells_of_death(err)));
+           (process_has_exited(&sandbox->process) || (err && shows_death(err)));
 }
 
 static bool forgives_death(const struct sandbox *sandbox)
@@ -385,8 +385,8 @@ void sandbox_claim(struct sandbox *sandbox, const struct sandbox_order *order)
 
 /* --- adoption ------------------------------------------------------------------------------- */
 
-/* Death is told by the pidfd, which comes later than a refused connection: a first process waits
- * for all others to die. */
+/* The pidfd reports a death later than a refused connection shows it: a first process waits for all
+ * others to die. */
 enum { DYING_US = 1000 * 1000, SILENCE_OF_ENDING_US = 10 * 1000 * 1000 };
 
 static void expect_answer(struct sandbox *sandbox)
@@ -403,7 +403,7 @@ static void expect_answer(struct sandbox *sandbox)
         timer_arm_in(&sandbox->connection.silence, patience_us);
 }
 
-/* What the backend does not answer is not the sandbox's silence. */
+/* A backend that does not answer is not a silent sandbox. */
 void sandbox_on_silence(struct timer *timer)
 {
     struct sandbox *sandbox = container_of(timer, struct sandbox, connection.silence);
@@ -426,7 +426,7 @@ static void on_answered(struct sandbox *sandbox)
     sandbox->core->programs->on_listed(sandbox->order.session);
 }
 
-/* It is known now, unless its session was paused meanwhile: then nobody has asked its init. */
+/* It is known now, unless its session was paused meanwhile: then its init was not asked. */
 static void on_adopted(struct sandbox *sandbox)
 {
     if (sandbox->state == SANDBOX_UNKNOWN && sandbox_has_init(sandbox))
@@ -437,7 +437,7 @@ static void on_adopted(struct sandbox *sandbox)
     sandbox->core->observer->on_known(sandbox->order.session);
 }
 
-/* That nobody can tell whether it lives says nothing about it: it is asked again. */
+/* A backend that cannot say whether the sandbox lives is asked again. */
 static void on_unknown(struct sandbox *sandbox, const struct error *err)
 {
     error_keep(&sandbox->last_error, err);

@@ -8,12 +8,12 @@
 
 #include <stdio.h>
 
-/* Death is told by the pidfd; the lost connection usually comes a moment earlier. */
+/* Death is reported by the pidfd; the lost connection usually comes a moment earlier. */
 enum { RECONNECT_FIRST_US = 10 * 1000 };
 
 static const struct backoff reconnect_backoff_us = { .first = 200 * 1000, .most = 2 * 1000 * 1000 };
 
-/* --- what init tells ----------------------------------------------------------------------- */
+/* --- reports of init ----------------------------------------------------------------------- */
 
 static void on_exited(struct agent *agent, uint64_t number, const struct agent_exit *end)
 {
@@ -94,7 +94,7 @@ static void on_process_exit(struct process *process)
         sandbox_on_crash(sandbox);
 }
 
-/* How it ended is told by its pidfd, soon: until then nobody uses it. */
+/* Its pidfd reports soon how it ended: until then no hold is granted. */
 bool sandbox_notice_death(struct sandbox *sandbox)
 {
     if (!process_is_dead(&sandbox->process))

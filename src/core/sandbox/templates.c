@@ -31,7 +31,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* What cannot be read has none. */
+/* A directory that cannot be read has no templates. */
 static void add_imported(struct names *names, const char *state_path)
 {
     scoped(free) char *path = path_join(state_path, "templates");

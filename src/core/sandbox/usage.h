@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * What sandboxes use: measured when somebody asks for it, never on its own. What was measured last
- * stays with the sandbox and is told with its session.
+ * The resources that sandboxes use: measured on request, never on its own. The last measurement
+ * stays with the sandbox and is shown with its session.
  */
 
 #include "backend/backend.h"
