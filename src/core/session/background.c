@@ -145,7 +145,7 @@ static bool may_go_on(const struct session *session)
     return !since_us || loop_now_us(session->core->loop) - since_us < limit_us;
 }
 
-/* What was seen now is what the next look is compared with. */
+/* The next look is compared with this one. */
 static void keep_alive(struct session *session)
 {
     int64_t since_us = session->clocks.background.working_since_us;

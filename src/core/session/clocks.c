@@ -77,7 +77,7 @@ static int64_t lifetime_deadline(const struct session *session)
     return lifetime_end(session);
 }
 
-/* What a clock does when it has run out. */
+/* The effect of a clock that has run out. */
 enum clock_effect {
     EFFECT_TIMEOUT, /* on_timeout decides: the session ends, or is paused */
     EFFECT_END,
@@ -197,7 +197,7 @@ static bool is_set(const struct stamp *stamp)
 /* Further away than any clock can run. */
 static const int64_t HORIZON_US = (int64_t)1000 * 366 * 24 * 3600 * 1000000;
 
-/* What lies in the future was stamped by a clock that was wrong: now is the best we know. */
+/* A stamp in the future was made by a clock that was wrong: now is the best estimate. */
 static void complete(struct stamp *stamp, const struct stamp *fallback, const struct stamp *now)
 {
     if (!is_set(stamp))

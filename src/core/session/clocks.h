@@ -5,7 +5,7 @@
  * instant it points at. The session's one timer is armed for the earliest.
  *
  *     lease      at `expires`, set and extended by the caller
- *     idle       idle_timeout after the end of the last use; stands still during one and while
+ *     idle       idle_timeout after the end of the last hold; stands still during one and while
  *                paused, and work in the background starts it again (background.h). While an
  *                approval is waited for, and with session.on_idle: release, it takes the sandbox
  *                and not the session
@@ -26,7 +26,7 @@ struct clock_deadline clocks_next(const struct session *session);
 /* Something the clocks depend on has changed: arms the timer again. */
 void clocks_arm(struct session *session);
 
-/* The lifetime is over: no new uses, and running ones have only the grace left. */
+/* The lifetime is over: no new holds, and those that are granted have only the grace left. */
 bool clocks_lifetime_is_over(const struct session *session);
 
 /* After loading: a stamp that is missing falls back to the next older one, so that every record

@@ -88,7 +88,7 @@ static int say_unchanged(const struct session *session, struct flavor_change_ans
     return 0;
 }
 
-/* What becomes of the files of the sandbox before. */
+/* The fate of the files of the sandbox before, for the message. */
 static const char *fate_of_files(const struct session *session)
 {
     return session_keeps_files(session)

@@ -5,10 +5,10 @@
  *
  *     nothing changes    the one that it has is as asked for
  *     it is made         the one that it has goes first, with its files; the new one is started
- *     somebody decides   an approval was asked for; until then everything stays as it is
- *     no                 with the reason, before anybody is asked
+ *     approval           an approver was asked; until the decision everything stays as it is
+ *     refusal            with the reason, before an approver is asked
  *
- * The automatic sandbox of a session may be replaced. One that was chosen stays until it is torn
+ * The automatic sandbox of a session may be replaced. A chosen sandbox stays until it is torn
  * down: asking again and again would cost money and files each time.
  */
 
@@ -20,7 +20,7 @@ struct flavor_change_request {
     const char *flavor; /* NULL: any, the one it has will do */
     struct sandbox_limits
         limits;               /* 0 where nothing is asked for; only with a flavor that is free */
-    const char *principal;    /* who asks; borrowed */
+    const char *principal;    /* the requester; borrowed */
     const char *on_behalf_of; /* as the caller says; borrowed */
 };
 

@@ -2,8 +2,8 @@
 
 /*
  * Remembers for a day which session an Idempotency-Key made, so that a request sent twice makes
- * one. In memory, and as documents in the store. The day is one of the clock that nobody sets; it
- * begins again when the machine is started anew.
+ * one. In memory, and as documents in the store. The day is measured by the boot clock; it begins
+ * again when the machine is started anew.
  */
 
 #include "core/core.h"

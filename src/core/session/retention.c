@@ -285,7 +285,7 @@ static void start_round(struct retention *retention)
                         &retention->query);
 }
 
-/* One round at a time: the end of it looks for the next. */
+/* Rounds do not overlap: the end of a round looks for the next. */
 static void on_timer(struct timer *timer)
 {
     struct retention *retention = container_of(timer, struct retention, timer);

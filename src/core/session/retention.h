@@ -2,7 +2,7 @@
 
 /*
  * The fourth clock: records of ended sessions, with their executions, events and output, go
- * when session.retention is over. One timer, armed for the first; retention is by the wall clock,
+ * when session.retention is over. Its timer is armed for the first; retention is by the wall clock,
  * because it has to hold over reboots.
  */
 

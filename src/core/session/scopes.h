@@ -1,12 +1,12 @@
 #pragma once
 
 /*
- * Scopes: an owner whose sessions end with whoever holds the lease on it.
+ * Scopes: an owner whose sessions end when the lease on that owner is released.
  *
- * Releasing a lease ends all sessions of its owner, and of nobody else. Owners that are minted for
+ * Releasing a lease ends all sessions of its owner, and of no other. Owners that are minted for
  * a scope (their last part is an id of the kind ID_SCOPE) exist only through their lease: without
- * one no session is opened for them. Leases are not recorded: those who hold one take it up again
- * when the daemon was replaced, and what nobody has claimed after SCOPE_GRACE_US is ended.
+ * one no session is opened for them. Leases are not recorded: their holders take them again when
+ * the daemon was replaced, and sessions that are not claimed within SCOPE_GRACE_US are ended.
  */
 
 #include "base/error.h"
@@ -34,7 +34,7 @@ struct scope_lease {
     char *owner;           /* owned */
 };
 
-/* ERR_CONFLICT when somebody else holds this owner. */
+/* ERR_CONFLICT when another lease on this owner is held. */
 int scope_lease_take(struct scope_lease *lease, struct scopes *scopes, const char *owner,
                      struct error *err);
 
@@ -46,5 +46,5 @@ void scope_lease_release(struct scope_lease *lease);
  * over. */
 int scopes_check_owner(const struct scopes *scopes, const char *owner, struct error *err);
 
-/* Whether the owner was minted for a scope: "scp_…" or "somebody/scp_…". */
+/* Whether the owner was minted for a scope: "scp_…" or "ann/scp_…". */
 bool owner_is_minted(const char *owner);

@@ -8,9 +8,9 @@
  *       └──┬───┘
  *        ending → ended        (ending: its sandbox is being destroyed; ended: confirmed gone)
  *
- * Live sessions are in memory; ended ones only in the store, until retention. Whoever needs the
- * sandbox holds a `struct session_hold`: it waits for a ready sandbox (making one if there is none),
- * and while any use is held the idle clock stands still. Looking is never use.
+ * Live sessions are in memory; ended ones only in the store, until retention. An operation
+ * that needs the sandbox has a `struct session_hold`: it waits for a ready sandbox (making one if
+ * there is none), and while a session is held its idle clock stands still. Reading holds nothing.
  */
 
 #include "backend/backend.h"
@@ -33,7 +33,7 @@ const char *session_network_name(const struct session *session);
 
 enum timeout_action { TIMEOUT_KILL, TIMEOUT_PAUSE };
 
-/* What the caller asked for; texts are borrowed during the call. Unset numbers are -1 (durations)
+/* A request of a caller; texts are borrowed during the call. Unset numbers are -1 (durations)
  * or 0 and take the settings' defaults. */
 struct session_request {
     const char *owner;
@@ -42,7 +42,7 @@ struct session_request {
     const char *idempotency_key; /* NULL without one */
     const char *labels_json;     /* object of texts, or NULL */
     const char *env_json;        /* object of texts, or NULL */
-    const char *secrets_json;    /* as env_json; the values are shown to nobody */
+    const char *secrets_json;    /* as env_json; the values are never shown */
     const char *template_name;
     const char *flavor;
     const char *backend;
@@ -99,15 +99,15 @@ int session_check_enabled(const struct core *core, struct error *err);
 void session_open(struct core *core, const struct session_request *request, struct session_op *op,
                   session_done_fn *done);
 
-/* By id or "key:KEY", live ones only and only the owner's; NULL otherwise. What a caller is told then,
- * and ended sessions, are the business of service/find.h. `any_owner` is for administrators. */
+/* By id or "key:KEY", live ones only and only the owner's; NULL otherwise. The error for that
+ * case, and ended sessions, are the business of service/find.h. `any_owner` is for admins. */
 struct session *session_find(struct core *core, const char *owner, bool any_owner,
                              const char *reference);
 
 /* Ends a session: executions are stopped, the sandbox is destroyed and confirmed gone, the record
  * is written; done then. Callers that come while it is ending wait for the same end and the first
- * reason stays. `op` may be NULL. What takes longer than 30 seconds is told as ERR_TIMEOUT, and
- * goes on. */
+ * reason stays. `op` may be NULL. An end that takes longer than 30 seconds is reported as
+ * ERR_TIMEOUT, and goes on. */
 void session_end(struct session *session, enum end_kind kind, const char *detail,
                  struct session_op *op, session_done_fn *done);
 
@@ -140,17 +140,17 @@ struct session_patch {
 
 int session_patch(struct session *session, const struct session_patch *patch, struct error *err);
 
-/* `op` may be NULL in both. Done when the sandbox is really frozen or thawed; ERR_CONFLICT for who
- * is overtaken by the opposite, ERR_TIMEOUT for what takes longer than 10 seconds, and goes on. */
+/* `op` may be NULL in both. Done when the sandbox is really frozen or thawed; ERR_CONFLICT for
+ * an operation that the opposite one has overtaken; ERR_TIMEOUT after 10 seconds: it goes on. */
 void session_pause(struct session *session, struct session_op *op, session_done_fn *done);
 void session_resume(struct session *session, struct session_op *op, session_done_fn *done);
 
-/* The sandbox goes (tracked until confirmed), the session stays; the next use makes a new one.
+/* The sandbox goes (tracked until confirmed), the session stays; the next hold makes a new one.
  * Idempotent. */
 void session_teardown(struct session *session, enum end_kind why);
 
-/* The same after a grace, unless the session is used or asked for meanwhile; told twice, the first
- * grace counts. It outlives the daemon. */
+/* The same after a grace, unless the session is held or asked for meanwhile; of two calls the
+ * first grace counts. It outlives the daemon. */
 void session_teardown_soon(struct session *session, int64_t grace_ms);
 void session_teardown_cancel(struct session *session);
 
@@ -181,7 +181,7 @@ uint64_t session_new_teardown_number(struct session *session);
  * never for one that was made after it. */
 bool session_spend_teardown(struct session *session, uint64_t number);
 
-/* --- use ----------------------------------------------------------------------------------- */
+/* --- holds --------------------------------------------------------------------------------- */
 
 /* The idle clock runs, and the sandbox may be evicted, while there are only weak holds. */
 enum hold_strength { HOLD_STRONG, HOLD_WEAK };
@@ -190,21 +190,21 @@ struct session_hold;
 typedef void session_hold_fn(struct session_hold *hold);
 
 struct session_hold {
-    session_hold_fn *
-        on_ready; /* err is ERR_NONE and sandbox, agent are set; or it failed and the use is over */
     session_hold_fn
-        *on_lost; /* after on_ready: the sandbox went away; `lost` says why; the use is over */
+        *on_ready; /* err is ERR_NONE and sandbox, agent are set; or it failed: the hold is over */
+    session_hold_fn
+        *on_lost; /* after on_ready: the sandbox went away; `lost` says why; the hold is over */
     struct error err;
     struct end_reason lost;
     struct session *session;
-    struct sandbox *sandbox; /* valid between on_ready and the end of the use */
+    struct sandbox *sandbox; /* valid between on_ready and the end of the hold */
     struct agent *agent;     /* its init; NULL while the connection to it is being made again */
     struct list node;
     uint64_t generation; /* the one asked for, then the one it has */
     int64_t waits_since_us;
     bool granted;
     bool is_weak;
-    bool waited; /* it had to wait: that it was refused in the end makes it no less a use */
+    bool waited; /* it had to wait: it counts as activity even if it is refused in the end */
 };
 
 /* `generation` 0: any; otherwise ERR_CONFLICT ("generation_moved") unless the sandbox has that one.
@@ -212,22 +212,22 @@ struct session_hold {
 void session_hold_begin(struct session_hold *hold, struct session *session, uint64_t generation,
                         session_hold_fn *on_ready, session_hold_fn *on_lost);
 
-/* For execution_restore(): the use of a running execution that an earlier daemon began. It counts
+/* For execution_restore(): the hold of a running execution that an earlier daemon began. It counts
  * from now on; sandbox and agent are set when its sandbox has been adopted, before
  * executions_on_process(); on_lost comes when the sandbox turns out to be dead. */
 void session_hold_restore(struct session_hold *hold, struct session *session,
                           enum hold_strength strength, session_hold_fn *on_lost);
 
-/* A granted use of something that only waits to be used: the idle clock goes on and the sandbox may
- * be evicted, but its loss is told as before. */
+/* A granted hold becomes weak: the idle clock goes on and the sandbox may be evicted, but its loss
+ * is reported as before. */
 void session_hold_weaken(struct session_hold *hold);
 
-/* After on_ready, or in on_lost: nothing was done with the sandbox. The use waits for the next one,
- * or for this one to answer again, and on_ready is called again. */
+/* After on_ready, or in on_lost: nothing was done with the sandbox. The hold waits for the next
+ * one, or for this one to answer again, and on_ready is called again. */
 void session_hold_retry(struct session_hold *hold, uint64_t generation);
 
-/* Gives up waiting, or ends the use: the idle clock starts again when it was the last. Safe on an
- * ended use. */
+/* Gives up waiting, or ends the hold: the idle clock starts again when it was the last. Safe on an
+ * ended hold. */
 void session_hold_end(struct session_hold *hold);
 
 /* --- clocks, for showing ------------------------------------------------------------------- */
@@ -244,8 +244,8 @@ enum end_kind session_next_end(const struct session *session, int64_t *out_remai
 void session_write_fields(const struct session *session, struct json_writer *json);
 void session_write_json(const struct session *session, struct json_writer *json, const char *key);
 
-/* Reads back from the kernel what walls its sandbox has, once: the document tells it from then on.
- * It takes as long as handing out a sandbox does, so it is for who asks for this session alone. */
+/* Reads the walls of its sandbox back from the kernel, once: the document shows them from then on.
+ * It takes as long as handing out a sandbox does, so it is for requests for this session alone. */
 void session_read_report(const struct session *session);
 
 /* The same shape for an ended session, from its record. */
@@ -279,7 +279,7 @@ struct session_reset {
 /* The last report. */
 const struct session_reset *session_reported_reset(const struct session *session);
 
-/* --- what run/ keeps with it ----------------------------------------------------------------- */
+/* --- for run/, which keeps these ------------------------------------------------------------- */
 
 struct list *session_executions(const struct session *session); /* in memory, oldest first */
 struct list *session_contexts(const struct session *session);

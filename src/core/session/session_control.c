@@ -140,7 +140,7 @@ int session_patch(struct session *session, const struct session_patch *patch, st
 
 /* --- pause and resume ---------------------------------------------------------------------- */
 
-/* The session says what is wanted and the sandbox follows; whoever asked waits until it has. */
+/* The session has the wanted state and the sandbox follows; operations wait until it has. */
 static bool has_converged(const struct session *session)
 {
     const struct sandbox *sandbox = session->slot.sandbox;
@@ -375,7 +375,7 @@ void session_replace(struct session *session, enum session_choice choice, const 
     session->flavor.limits = *limits;
     session->flavor.choice = choice;
     session_teardown(session, END_REPLACED);
-    (void)budget_reserve(session, &err); /* refused: then the start is, and tells why */
+    (void)budget_reserve(session, &err); /* refused: then the start is, and says why */
     session_preload(session);
     session_changed(session);
 }

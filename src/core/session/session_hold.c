@@ -25,7 +25,7 @@ enum { SHORT_LIFE_US = 10 * 1000 * 1000, FAILURES_MAXIMUM = 16 };
 
 static const struct backoff start_backoff_us = { .first = 500 * 1000, .most = 30 * 1000 * 1000 };
 
-/* How long a use waits for what is no start: an answer, a thaw, the end of the sandbox before. */
+/* How long a hold waits for anything but a start: an answer, a thaw, the end of the last sandbox. */
 enum { OVERDUE_US = 10 * 1000 * 1000 };
 
 bool session_is_used(const struct session *session)
@@ -56,7 +56,7 @@ static void demand_no_sandbox(struct session *session)
     session->slot.demand = session_demands_preload(session) ? DEMAND_PRELOAD_NEXT : DEMAND_NONE;
 }
 
-/* --- who may use it: the first rule that applies to a waiting use decides ------------------- */
+/* --- which holds are granted: the first rule that applies to a waiting hold decides ----------- */
 
 static bool is_over(const struct session *session, const struct session_hold *hold UNUSED)
 {
@@ -91,7 +91,7 @@ static void refuse_past_lifetime(const struct session *session, struct session_h
     error_hint(&hold->err, "raise max_lifetime while its work still runs, or open a new session");
 }
 
-/* The generation that a use would get: that of the sandbox there is, or of the next one. */
+/* The generation that a hold would get: that of the sandbox there is, or of the next one. */
 static uint64_t coming_generation(const struct session *session)
 {
     const struct sandbox *sandbox = session->slot.sandbox;
@@ -161,7 +161,7 @@ static void refuse_backing_off(const struct session *session, struct session_hol
                    (long long)(left_us + 999999) / 1000000);
 }
 
-/* It is tried again by itself; nobody has to wait for that. */
+/* Destroying is tried again by itself; a hold does not wait for that. */
 static bool is_stuck(const struct session *session, const struct session_hold *hold UNUSED)
 {
     const struct sandbox *sandbox = session->slot.sandbox;
@@ -243,7 +243,7 @@ static void grant(struct session *session, struct session_hold *hold)
     hold->on_ready(hold);
 }
 
-/* The last use is over: the idle clock starts again. */
+/* The last hold is over: the idle clock starts again. */
 static void mark_idle(struct session *session)
 {
     if (session_is_used(session) || is_over(session, NULL))
@@ -299,7 +299,7 @@ static void fail_all(struct session *session, struct list *holds, const struct e
     clocks_arm(session);
 }
 
-/* Callbacks may begin and end other uses, so the list is taken away before they are called. */
+/* Callbacks may begin and end other holds, so the list is taken away before they are called. */
 static void take_waiting(struct session *session, struct list *taken)
 {
     struct session_hold *hold;
@@ -310,15 +310,15 @@ static void take_waiting(struct session *session, struct list *taken)
     }
 }
 
-/* One that has died, and whose death is only about to be told, is no use to anybody. */
+/* A sandbox that has died, and whose death is not reported yet, is not granted. */
 static bool can_grant(const struct session *session)
 {
     return session->state == SESSION_OPEN && session->slot.sandbox &&
            sandbox_is_usable(session->slot.sandbox) && !sandbox_notice_death(session->slot.sandbox);
 }
 
-/* A sandbox without its workspace is no use either: the next one has it. What runs in it is left
- * alone. */
+/* A sandbox without its workspace is not granted either: the next one has it. Programs that run in
+ * it are left alone. */
 static void check_files(struct session *session)
 {
     struct sandbox *sandbox = session->slot.sandbox;
@@ -330,7 +330,7 @@ static void check_files(struct session *session)
         sandbox_crash(sandbox, "workspace removed");
 }
 
-/* Those that have to wait on are put back in their order. */
+/* Holds that have to wait longer keep their order. */
 static void serve(struct session *session)
 {
     struct list taken = LIST_INIT(taken);
@@ -351,7 +351,7 @@ static void serve(struct session *session)
     }
 }
 
-/* Those who wait are served by the sandbox there is, when it is made, thawed or reconnected. */
+/* Holds that wait get the present sandbox when it is made, thawed or reconnected. */
 static bool has_sandbox_to_wait_for(const struct session *session)
 {
     const struct sandbox *sandbox = session->slot.sandbox;
@@ -471,7 +471,7 @@ void session_hold_begin(struct session_hold *hold, struct session *session, uint
     };
     if (!session_is_used(session) &&
         !(session->slot.sandbox && sandbox_is_usable(session->slot.sandbox)))
-        session_changed(session); /* it waits: a daemon that dies meanwhile leaves it in use */
+        session_changed(session); /* it waits: a daemon that dies meanwhile leaves it held */
     list_append(&session->holds.waiting, &hold->node);
     session_update_idle(session);
     clocks_arm(session);
@@ -531,7 +531,7 @@ void session_hold_retry(struct session_hold *hold, uint64_t generation)
     session_serve_soon(session);
 }
 
-/* Nobody waits any more for a sandbox that has not even got a slot. */
+/* No hold waits any more for a sandbox that has not even got a slot. */
 static void give_up_waiting(struct session *session)
 {
     struct sandbox *sandbox = session->slot.sandbox;
@@ -561,7 +561,7 @@ void session_hold_end(struct session_hold *hold)
 
 /* --- making the sandbox -------------------------------------------------------------------- */
 
-/* What nobody can pay for any more is not made again: the session has again what it began with. */
+/* A flavor over the budget is not made again: the session returns to the one that it began with. */
 static void pay_or_revert(struct session *session)
 {
     scoped(free) char *flavor = NULL;
@@ -631,14 +631,14 @@ static void count_failure(struct session *session)
                         backoff_delay(&start_backoff_us, slot->failures - 1);
 }
 
-/* --- what the sandbox tells ---------------------------------------------------------------- */
+/* --- reports of the sandbox ---------------------------------------------------------------- */
 
 static bool has_its_files(const struct session *session)
 {
     return session->slot.sandbox && sandbox_has_restored_files(session->slot.sandbox);
 }
 
-/* Those that never became ready were not had by anybody. */
+/* A sandbox that never became ready does not count: no program has seen it. */
 void session_note_previous_end(struct session *session, const struct end_reason *end)
 {
     session->slot.previous_end = *end;
@@ -662,8 +662,8 @@ static void emit_reset(struct session *session)
     metrics_add(session->core->metrics, METRIC_SANDBOX_RESTARTS, 0, 1);
 }
 
-/* What is told of the reset and that it is to be told are put at once: a daemon that is killed
- * leaves both or neither. */
+/* The reset and the fact that it is still to be reported are written together: a daemon that is
+ * killed leaves both or neither. */
 void session_set_generation(struct session *session, uint64_t generation)
 {
     session->slot.generation = generation;
@@ -711,7 +711,7 @@ bool session_forgives_death(struct session *session)
     return true;
 }
 
-/* Having no slot is not the sandbox's fault: it is told, not counted. */
+/* The lack of a slot is reported, and not counted as a failure of the sandbox. */
 void session_on_sandbox_failed(struct session *session, const struct error *err)
 {
     demand_no_sandbox(session);
@@ -760,8 +760,8 @@ static void lose_holds(struct session *session, struct list *holds, const struct
     }
 }
 
-/* Who tears a chosen sandbox down has chosen otherwise; what was approved once is used up by any
- * end but that of a start which failed. */
+/* A caller that tears a chosen sandbox down revokes the choice; an approval for one sandbox is used
+ * up by any end but that of a start which failed. */
 static bool ends_choice(const struct session *session, enum end_kind kind)
 {
     if (session->state == SESSION_ENDING || kind == END_REPLACED || kind == END_FAILED)

@@ -179,7 +179,7 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
     json_end_object(json);
 }
 
-/* As it was last measured; nobody is made to wait for it here. */
+/* The last measurement; a request for the document does not wait for a new one. */
 static void put_usage(struct json_writer *json, const struct sandbox *sandbox)
 {
     const struct sandbox_usage *usage = sandbox ? sandbox_usage(sandbox) : NULL;

@@ -1,4 +1,4 @@
-/* What a session does with the reports of its sandbox, its budget and its approvals, and what it
+/* The session's answers to the reports of its sandbox, its budget and its approvals, and what it
  * answers to their questions: the tables that the assembly of the core gives to the rooms below. */
 
 #include "core/session/session_observer.h"

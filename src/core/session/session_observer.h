@@ -9,5 +9,5 @@
 extern const struct sandbox_observer session_observer;
 extern const struct money_observer session_money;
 
-/* What the session's next sandbox has to be. Texts are the session's. */
+/* The order for the session's next sandbox. Texts are the session's. */
 struct sandbox_order session_order(struct session *session);

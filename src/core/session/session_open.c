@@ -147,7 +147,7 @@ static const char *find_difference(const struct session *session,
     return NULL;
 }
 
-/* What can be changed is as the caller says it now; the lease is only ever made longer. */
+/* Fields that can be changed take the values of the request; the lease is only ever made longer. */
 static int apply_changes(struct session *session, const struct session_request *request,
                          struct error *err)
 {
@@ -301,7 +301,7 @@ static int check_ceiling(const struct core *core, const struct session_request *
     return ceiling_check(core->ceiling, &ask, err);
 }
 
-/* What the backend cannot do is refused, not left out in silence. */
+/* A feature that the backend lacks is refused, not silently left out. */
 static int check_backend(const struct core *core, const struct session_request *request,
                          struct error *err)
 {
@@ -353,7 +353,7 @@ static int check_request(struct core *core, const struct session_request *reques
     return request->secrets_json ? vault_open(core->vault, err) : 0;
 }
 
-/* The put of the session and the intent of its sandbox are one transaction. */
+/* The record of the session and the intent of its sandbox are one transaction. */
 static void create(struct core *core, const struct session_request *request, struct session_op *op,
                    session_done_fn *done)
 {

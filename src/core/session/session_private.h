@@ -6,7 +6,7 @@
 #include "core/session/session_recover.h"
 #include "core/shares.h"
 
-/* What a session is called and by whom it is found. */
+/* The names of a session, and the owner that can find it. */
 struct session_identity {
     char id[ID_SIZE];
     uint64_t number;                  /* the order of creation, whatever the clocks say */
@@ -15,7 +15,7 @@ struct session_identity {
     char *map_key;                    /* owned; in core->sessions_by_key, NULL when it is not */
 };
 
-/* What each of its sandboxes gets. */
+/* The setup of each of its sandboxes. */
 struct session_setup {
     char *template_name; /* owned */
     char *env_json;      /* owned; NULL without variables */
@@ -33,14 +33,14 @@ struct session_flavor {
     struct sandbox_limits base_limits;
 };
 
-/* What the caller wants to happen by itself. */
+/* The automatic actions that the caller wants. */
 struct session_policy {
     bool auto_restart, auto_resume, preload, keep_files;
     enum timeout_action on_timeout;
     int64_t timeout_ms, idle_timeout_ms, max_lifetime_ms; /* 0: off */
 };
 
-/* What the idle clock knows of work in the background; see background.h. */
+/* Work in the background, as the idle clock knows it; see background.h. */
 enum background_state {
     BACKGROUND_UNKNOWN, /* not looked at since the last hold */
     BACKGROUND_LOOKING,
@@ -168,7 +168,7 @@ struct session_resets {
     struct session_reset reported; /* the last one that an execution reported */
 };
 
-/* What core/run keeps with it. */
+/* Kept with the session for core/run. */
 struct session_run {
     struct list contexts;               /* struct context */
     struct list executions;             /* struct execution: known in memory, oldest first */
@@ -179,7 +179,7 @@ struct session_run {
     uint32_t oom_kills;
 };
 
-/* What core/money keeps with it. */
+/* Kept with the session for core/money. */
 struct session_purse {
     struct approval *approval; /* borrowed; the one that it waits for, or NULL */
     int64_t spent;             /* micro-dollars, once its account is closed */
@@ -241,7 +241,7 @@ char *session_spec_text(const struct session *session); /* the caller frees it *
 bool session_is_used(const struct session *session); /* granted or waiting holds */
 void session_fail_waiting(struct session *session, const struct error *err);
 
-/* Somebody asks for it without using it yet: the idle clock begins anew. */
+/* A request names the session without holding it yet: the idle clock begins anew. */
 void session_touch(struct session *session);
 
 /* Whether its sandbox may be evicted follows from the rest. */
@@ -249,7 +249,7 @@ void session_update_idle(struct session *session);
 
 void session_on_overdue(struct timer *timer);
 
-/* One is to be made as soon as the slot is empty; the next one counts as preloaded. */
+/* A sandbox is to be made as soon as the slot is empty; the next one counts as preloaded. */
 bool session_demands_sandbox(const struct session *session);
 bool session_demands_preload(const struct session *session);
 
@@ -261,8 +261,7 @@ void session_want_sandbox(struct session *session);
 void session_on_sandbox_ready(struct session *session);
 void session_on_sandbox_failed(struct session *session, const struct error *err);
 
-/* A member of the pool died while it became the session's: whether those who wait get another one.
- */
+/* A member of the pool died while it became the session's: whether waiting holds get another. */
 bool session_forgives_death(struct session *session);
 void session_on_sandbox_agent(struct session *session); /* its agent is another, or gone */
 void session_on_sandbox_leaving(struct session *session, const struct end_reason *reason);
@@ -286,5 +285,5 @@ void session_revert_choice(struct session *session);
 
 void session_on_control_overdue(struct timer *timer);
 
-/* The sandbox went away, or is known: who waits for pause or resume may wait no longer. */
+/* The sandbox went away, or is known: pause and resume may be complete. */
 void session_control_settle(struct session *session);

@@ -45,7 +45,7 @@ static bool wants_sandbox(const struct session *session)
            (sandbox && sandbox_state(sandbox) == SANDBOX_CREATING && sandbox_is_preloaded(sandbox));
 }
 
-/* What it began with, when it has another now; and what it has spent. */
+/* The flavor that it began with, when it has another now; and the amount that it has spent. */
 static void put_choice(struct json_writer *json, const struct session *session)
 {
     int64_t spent = budget_spent(session);
@@ -62,7 +62,7 @@ static void put_choice(struct json_writer *json, const struct session *session)
     json_put_int(json, "base_pids", session->flavor.base_limits.pids);
 }
 
-/* What is in force where that is not what was asked for: an ended session is shown with it. */
+/* The limits in force where they differ from the request: an ended session is shown with them. */
 static void put_limits(struct json_writer *json, const struct session *session)
 {
     const struct sandbox_limits *asked = &session->flavor.limits;
@@ -201,7 +201,7 @@ static struct spec spec_defaults(const struct config *config)
     };
 }
 
-/* One field at a time, so that a damaged one costs nothing but itself. Records of a later version
+/* Field by field, so that a damaged one costs nothing but itself. Records of a later version
  * may have more of them. */
 static void read_spec(const struct session_record *record, const json_t *document,
                       struct spec *spec)
@@ -302,7 +302,7 @@ static bool parse_state(const char *name, enum session_state *out_state)
     return false;
 }
 
-/* A state that nobody knows is open: its clocks end it. */
+/* An unknown state is read as open: its clocks end it. */
 static void restore_state(struct session *session, const struct session_record *record)
 {
     if (!parse_state(record->state, &session->state)) {

@@ -28,14 +28,14 @@
 
 enum { NAME_MAXIMUM = 200, OWNER_MAXIMUM = 4096, PATH_SIZE = ID_SIZE + 16 };
 
-/* What all sessions of an owner have stored. */
+/* The stored bytes of all sessions of an owner. */
 struct owner_share {
     char *owner;       /* owned */
     unsigned sessions; /* the account goes with the last of them */
     uint64_t bytes;
 };
 
-/* What a session has stored. Files being written count with what has been written. */
+/* The stored bytes of a session. Files being written count with the bytes written so far. */
 struct session_share {
     char session_id[ID_SIZE];
     struct owner_share *owner; /* borrowed */
@@ -301,8 +301,8 @@ void storage_upload_abort(struct storage_upload *upload)
 }
 
 /* The content is on the disk before the name, and the name before the answer: both are flushed on a
- * worker's thread. The name is given on the loop, where nobody else gives or takes one meanwhile,
- * so that what it replaces is counted once. */
+ * worker's thread. The name is given on the loop, where no other upload gives or takes one
+ * meanwhile, so that a replaced file is counted once. */
 static void submit(struct storage_upload *upload, job_fn *run, job_fn *done)
 {
     struct worker *worker = upload->storage->core->parts.worker;

@@ -5,8 +5,8 @@
  * sandbox and can be read, and shared by a signed URL, until the record of the session goes.
  *
  * A file is storage/SESSION/NAME in the state directory, complete under that name or not there. The
- * directory also has `.owner`, so that the bytes of an owner are known after a restart. What is
- * stored is bounded per file, session, owner and in all (settings storage.*): a file that does not
+ * directory also has `.owner`, so that the bytes of an owner are known after a restart. The bytes
+ * are bounded per file, session, owner and in all (settings storage.*): a file that does not
  * fit is refused, and nothing that is there goes for it.
  */
 
@@ -65,7 +65,7 @@ bool storage_remove(struct storage *storage, const char *session_id, const char 
 
 /* --- sharing --------------------------------------------------------------------------------- */
 
-/* The path of the URL: whoever has it may read the file until then. The vault is open. */
+/* The path of the URL: it gives access to the file until then. The vault is open. */
 char *storage_sign_url(struct storage *storage, const char *session_id, const char *name,
                        int64_t expires_wall_s);
 bool storage_url_is_signed(struct storage *storage, const char *session_id, const char *name,
