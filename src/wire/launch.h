@@ -77,7 +77,7 @@ struct launch_setup {
     uint32_t flags;
     uint32_t daemon_uid; /* who may connect to the sockets of the sandboxes */
     uint32_t daemon_gid;
-    uint32_t uid_base; /* slot n owns uid_base + n * 65536 and what follows */
+    uint32_t uid_base; /* slot n owns the ids from uid_base + n * LAUNCH_IDS_STEP on */
     uint32_t slots;
     uint32_t direct_uid; /* whom direct sandboxes run as; 0: an id of the slot's range */
     uint32_t direct_gid;
