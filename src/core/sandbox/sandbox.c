@@ -520,7 +520,7 @@ void sandbox_save(struct sandbox *sandbox)
         core->observer->on_left(sandbox->order.session, sandbox->id, &sandbox->destruction.since);
     memcpy(record.id, sandbox->id, sizeof(record.id));
     if (sandbox->order.session)
-        memcpy(record.session_id, sandbox->order.session_id, sizeof(record.session_id));
+        snprintf(record.session_id, sizeof(record.session_id), "%s", sandbox->order.session_id);
     end_reason_text(&sandbox->destruction.end, reason);
     store_put_sandbox(core->parts.store, &record);
 }
