@@ -11,6 +11,7 @@
 #include "wire/json.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
