@@ -14,7 +14,6 @@
 #include <stdlib.h>
 
 enum {
-    SHUTDOWN_LOOK_US = 5 * 1000,
     SHUTDOWN_REPEAT_US = 200 * 1000,
     SHUTDOWN_WRITES = 10, /* that fail, until what they were to write is given up */
 };
@@ -23,25 +22,30 @@ enum shutdown_state {
     SHUTDOWN_RECOVERING, /* what an earlier daemon left is not known yet */
     SHUTDOWN_ENDING,     /* operations end, with `destroy` everything */
     SHUTDOWN_WRITING,    /* the store makes the last of it durable */
+    SHUTDOWN_PAUSING,    /* the store failed: ending again soon */
     SHUTDOWN_DONE
 };
 
 struct core_shutdown {
     struct core *core; /* borrowed */
     core_done_fn *done;
-    void *user; /* borrowed */
-    struct timer look;
+    void *user;              /* borrowed */
+    struct turn_watch turns; /* the condition is looked at after each turn of the loop */
+    struct timer deadline;   /* makes sure that there is a turn then */
+    struct timer pause;
     struct store_ticket ticket;
     unsigned failed_writes;
-    int64_t deadline_us;
     enum shutdown_state state;
     bool destroy;
 };
 
 void shutdown_free(struct core_shutdown *shutdown)
 {
-    if (shutdown)
-        timer_stop(&shutdown->look);
+    if (!shutdown)
+        return;
+    turn_watch_stop(&shutdown->turns);
+    timer_stop(&shutdown->deadline);
+    timer_stop(&shutdown->pause);
     free(shutdown);
 }
 
@@ -76,6 +80,7 @@ static void shutdown_end(struct core_shutdown *shutdown, const struct error *err
 {
     assert(shutdown->state != SHUTDOWN_DONE);
     shutdown->state = SHUTDOWN_DONE;
+    turn_watch_stop(&shutdown->turns);
     shutdown->done(shutdown->core, err, shutdown->user);
 }
 
@@ -88,8 +93,8 @@ static void on_all_written(struct store_ticket *ticket)
     } else if (++shutdown->failed_writes == SHUTDOWN_WRITES) {
         shutdown_end(shutdown, ticket->err);
     } else {
-        shutdown->state = SHUTDOWN_ENDING;
-        timer_arm_in(&shutdown->look, SHUTDOWN_REPEAT_US);
+        shutdown->state = SHUTDOWN_PAUSING;
+        timer_arm_in(&shutdown->pause, SHUTDOWN_REPEAT_US);
     }
 }
 
@@ -121,23 +126,40 @@ static void begin_ending(struct core_shutdown *shutdown)
     }
 }
 
-static void on_look(struct timer *timer)
+static bool is_overdue(const struct core_shutdown *shutdown)
 {
-    struct core_shutdown *shutdown = container_of(timer, struct core_shutdown, look);
-    struct core *core = shutdown->core;
+    return loop_now_us(shutdown->core->loop) >= shutdown->deadline.deadline_us;
+}
+
+static void give_up(struct core_shutdown *shutdown)
+{
     struct error err = { 0 };
 
-    if (shutdown->state == SHUTDOWN_RECOVERING && !core->recovery)
+    error_set(&err, ERR_TIMEOUT, "%zu sandboxes were not gone in time",
+              shutdown->core->sandboxes_by_id.count);
+    shutdown_end(shutdown, &err);
+}
+
+static void on_turn(struct turn_watch *watch)
+{
+    struct core_shutdown *shutdown = container_of(watch, struct core_shutdown, turns);
+
+    if (shutdown->state == SHUTDOWN_RECOVERING && !shutdown->core->recovery)
         begin_ending(shutdown);
-    if (shutdown->state == SHUTDOWN_ENDING && is_finished(shutdown)) {
+    if (shutdown->state == SHUTDOWN_ENDING && is_finished(shutdown))
         begin_writing(shutdown);
-    } else if (loop_now_us(core->loop) >= shutdown->deadline_us) {
-        error_set(&err, ERR_TIMEOUT, "%zu sandboxes were not gone in time",
-                  core->sandboxes_by_id.count);
-        shutdown_end(shutdown, &err);
-    } else {
-        timer_arm_in(timer, SHUTDOWN_LOOK_US);
-    }
+    else if (shutdown->state <= SHUTDOWN_ENDING && is_overdue(shutdown))
+        give_up(shutdown);
+}
+
+/* What is overdue is found after the turn that this begins. */
+static void on_deadline(struct timer *timer UNUSED)
+{
+}
+
+static void on_pause_over(struct timer *timer)
+{
+    container_of(timer, struct core_shutdown, pause)->state = SHUTDOWN_ENDING;
 }
 
 void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn *done, void *user)
@@ -146,13 +168,11 @@ void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn
 
     assert(!core->shutdown);
     *shutdown =
-        (struct core_shutdown){ .core = core,
-                                .done = done,
-                                .user = user,
-                                .destroy = destroy,
-                                .deadline_us = loop_now_us(core->loop) + timeout_ms * 1000 };
+        (struct core_shutdown){ .core = core, .done = done, .user = user, .destroy = destroy };
     core->shutdown = shutdown;
     core->stopping = true;
-    timer_init(&shutdown->look, core->loop, on_look);
-    timer_arm_in(&shutdown->look, 0);
+    timer_init(&shutdown->pause, core->loop, on_pause_over);
+    timer_init(&shutdown->deadline, core->loop, on_deadline);
+    timer_arm_in(&shutdown->deadline, timeout_ms * 1000);
+    turn_watch_start(&shutdown->turns, core->loop, on_turn);
 }

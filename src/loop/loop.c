@@ -25,11 +25,12 @@ struct loop {
     struct timer_heap timers;
     uint64_t armed; /* how many times any timer was armed */
     uint64_t turns;
-    struct event wake; /* ends a wait when the first timer or wait_ms is due */
-    int64_t wake_us;   /* when that is; 0 when it is not pending */
-    struct queue soon; /* deferred calls, all borrowed */
-    struct queue late; /* those that come when the turn has nothing else to do */
-    struct queue last; /* and behind these */
+    struct event wake;             /* ends a wait when the first timer or wait_ms is due */
+    int64_t wake_us;               /* when that is; 0 when it is not pending */
+    struct queue soon;             /* deferred calls, all borrowed */
+    struct queue late;             /* those that come when the turn has nothing else to do */
+    struct queue last;             /* and behind these */
+    struct turn_watch *turn_watch; /* borrowed; NULL without one */
     bool stopping;
 };
 
@@ -178,6 +179,26 @@ void loop_turn(struct loop *loop, int64_t wait_ms)
     run_deferred(loop);
     run_timers(loop);
     run_all_deferred(loop);
+    if (loop->turn_watch) {
+        loop->turn_watch->on_turn(loop->turn_watch);
+        run_all_deferred(loop);
+    }
+}
+
+void turn_watch_start(struct turn_watch *watch, struct loop *loop, turn_fn *on_turn)
+{
+    assert(!loop->turn_watch);
+    *watch = (struct turn_watch){ .loop = loop, .on_turn = on_turn };
+    loop->turn_watch = watch;
+}
+
+void turn_watch_stop(struct turn_watch *watch)
+{
+    if (!watch->loop)
+        return;
+    assert(watch->loop->turn_watch == watch);
+    watch->loop->turn_watch = NULL;
+    watch->loop = NULL;
 }
 
 bool loop_run_deferred(struct loop *loop)

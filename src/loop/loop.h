@@ -115,6 +115,22 @@ void loop_defer_late(struct loop *loop, struct deferred *deferred, deferred_fn *
 void loop_defer_last(struct loop *loop, struct deferred *deferred, deferred_fn *call);
 void loop_undefer(struct loop *loop, struct deferred *deferred);
 
+/* --- after each turn ----------------------------------------------------------------------- */
+
+struct turn_watch;
+typedef void turn_fn(struct turn_watch *watch);
+
+struct turn_watch {
+    struct loop *loop; /* borrowed; NULL when stopped */
+    turn_fn *on_turn;
+};
+
+/* Calls `on_turn` when a turn has done everything, before the loop waits again: for a condition that
+ * many things change, and that has no counter. Calls that it defers run in the same turn. There is
+ * one such watch at a time. */
+void turn_watch_start(struct turn_watch *watch, struct loop *loop, turn_fn *on_turn);
+void turn_watch_stop(struct turn_watch *watch);
+
 /* --- signals ------------------------------------------------------------------------------- */
 
 struct signal_watch;

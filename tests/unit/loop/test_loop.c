@@ -338,6 +338,40 @@ static void a_descriptor_that_is_always_ready_has_one_callback_in_a_turn(void **
     reader_fini(&reader);
 }
 
+struct turns {
+    struct turn_watch watch;
+    struct deferred deferred;
+};
+
+static void on_turn(struct turn_watch *watch)
+{
+    struct turns *turns = container_of(watch, struct turns, watch);
+
+    note('t');
+    loop_defer(watch->loop, &turns->deferred, on_after_read);
+}
+
+static void
+a_watch_of_turns_comes_behind_everything_and_what_it_defers_runs_at_once(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct turns turns = { 0 };
+    struct reader reader;
+
+    reader_init(&reader, loop);
+    assert_int_equal(write(reader.pipe[1], "r", 1), 1);
+    turn_watch_start(&turns.watch, loop, on_turn);
+    loop_turn(loop, DEADLINE_MS);
+    assert_string_equal(trace, "rdtd");
+    loop_turn(loop, 0);
+    assert_string_equal(trace, "rdtdtd");
+    turn_watch_stop(&turns.watch);
+    turn_watch_stop(&turns.watch);
+    loop_turn(loop, 0);
+    assert_string_equal(trace, "rdtdtd");
+    reader_fini(&reader);
+}
+
 static void stopping_before_the_run_makes_it_return_at_once(void **state UNUSED)
 {
     scoped(loop_free) struct loop *loop = loop_new(&clock_system);
@@ -367,6 +401,8 @@ int main(void)
         cmocka_unit_test_setup(a_signal_ends_the_run, clear_trace),
         cmocka_unit_test_setup(a_descriptor_that_is_always_ready_has_one_callback_in_a_turn,
                                clear_trace),
+        cmocka_unit_test_setup(
+            a_watch_of_turns_comes_behind_everything_and_what_it_defers_runs_at_once, clear_trace),
         cmocka_unit_test_setup(stopping_before_the_run_makes_it_return_at_once, clear_trace),
     };
 
