@@ -46,15 +46,17 @@ struct question {
 
 static void put_host(const struct sockaddr_storage *storage, __be32 host[4], __be16 *out_port)
 {
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)storage;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)storage;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
 
     if (storage->ss_family == AF_INET) {
-        host[0] = v4->sin_addr.s_addr;
-        *out_port = v4->sin_port;
+        memcpy(&v4, storage, sizeof(v4));
+        host[0] = v4.sin_addr.s_addr;
+        *out_port = v4.sin_port;
     } else {
-        memcpy(host, &v6->sin6_addr, sizeof(v6->sin6_addr));
-        *out_port = v6->sin6_port;
+        memcpy(&v6, storage, sizeof(v6));
+        memcpy(host, &v6.sin6_addr, sizeof(v6.sin6_addr));
+        *out_port = v6.sin6_port;
     }
 }
 
