@@ -23,7 +23,8 @@ struct outgoing {
     alignas(8) char bytes[]; /* a message begins with numbers of 8 bytes */
 };
 
-/* Messages are built here: the loop has one thread, and what cannot be sent at once is copied. */
+/* Messages are built here: the loop has one thread, and a message that cannot be sent at once is
+ * copied. */
 static alignas(8) char scratch[PROTOCOL_MAX_MESSAGE];
 
 /* --- the socket ------------------------------------------------------------------------------ */
@@ -130,8 +131,8 @@ static bool socket_is_full(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS || error == ETOOMANYREFS;
 }
 
-/* Init does not listen any more. What it has said before is still to be read, and after that its
- * end: the reading side tells. */
+/* Init does not listen any more. Its earlier messages are still to be read, and after them its end:
+ * the reading side reports the loss. */
 static bool socket_is_ending(int error)
 {
     return error == EPIPE || error == ECONNRESET || error == ENOTCONN;
@@ -266,7 +267,7 @@ static void fail_soon(struct agent *agent, struct agent_request *request, const 
     loop_defer(agent->loop, &agent->finish, on_finish);
 }
 
-/* Sends what is in `bytes` for the request, or lets it fail. A length below 0 is an encoder's. */
+/* Sends `bytes` for the request, or lets the request fail. A length below 0 is an encoder's. */
 static void request_send(struct agent *agent, struct agent_request *request, const void *bytes,
                          long length, int fd)
 {
@@ -283,7 +284,7 @@ static void request_send(struct agent *agent, struct agent_request *request, con
         fail_soon(agent, request, &err);
 }
 
-/* A message that nobody waits for: it is lost with the connection. */
+/* A message without an answer: it is lost with the connection. */
 static void send_plain(struct agent *agent, const void *bytes, size_t length)
 {
     struct error ignored;
@@ -414,8 +415,8 @@ void agent_close_stdin(struct agent *agent, uint64_t number)
     tell_plain(agent, PROTOCOL_CLOSE_STDIN, number);
 }
 
-/* Nobody waits for init to forget: it is woken up for several at once, when some time has passed,
- * or before it lists what it remembers. */
+/* No request waits for init to forget: init is woken up for several processes at once, when some
+ * time has passed, or before it lists its processes. */
 struct forgets {
     struct agent *agent; /* borrowed */
     struct timer clock;
@@ -573,7 +574,7 @@ void agent_file(struct agent *agent, const struct agent_file *file, struct agent
         fail_soon(agent, request, &err);
 }
 
-/* Nobody waits for it if it was cancelled meanwhile. */
+/* A request that was cancelled meanwhile is not open any more. */
 static void fail_unsent(struct agent *agent, const struct outgoing *outgoing,
                         const struct error *err)
 {
@@ -620,8 +621,9 @@ static void close_socket(struct agent *agent)
     drop_forgets(agent);
 }
 
-/* Messages that a dead init has left: the kernel tells it once, to whoever asks first, when the
- * other end is closed; while a child of init's still has it open, they are in the queue. */
+/* Messages that a dead init has not read: when the other end is closed, the kernel reports them
+ * once, to the first call that asks; while a child of init's still has it open, they are in the
+ * queue. */
 static bool has_unread(struct agent *agent)
 {
     socklen_t length = sizeof(int);

@@ -5,8 +5,8 @@
  *
  * Requests are answered once, from the loop. When the connection breaks, every open request fails
  * with ERR_BACKEND and on_lost is called once; the owner then decides whether the sandbox is dead
- * (its pidfd says so) or has to be connected to again. Init is hostile as far as we are concerned:
- * whatever it sends is checked, and descriptors it passes are verified to be what they should be.
+ * (its pidfd says so) or has to be connected to again. The daemon treats init as hostile: every
+ * message is checked, and every descriptor is verified to be of the expected kind.
  */
 
 #include "base/error.h"
@@ -52,22 +52,22 @@ struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *h
 void agent_free(
     struct agent *agent); /* NULL is fine; no more callbacks, open requests are dropped */
 
-/* Its owner has done with it, others may have asked it: what is open fails at the end of the turn,
- * then it is freed. on_lost is not called. NULL is fine. */
+/* The owner is done with the agent, but others may have open requests: these fail at the end of the
+ * turn, then the agent is freed. on_lost is not called. NULL is fine. */
 void agent_retire(struct agent *agent);
 
-/* As agent_free(), but the connection stays for as long as the caller keeps what is returned, or is
- * -1. */
+/* As agent_free(), but returns the socket, or -1 when it is closed already: the connection stays
+ * for as long as the caller keeps the socket. */
 int agent_release(struct agent *agent);
 void *agent_user(const struct agent *agent);
 
-/* The connection has ended; its handler is told at the end of the turn. */
+/* The connection has ended; on_lost is called at the end of the turn. */
 bool agent_is_lost(const struct agent *agent);
 
-/* When init last said anything, by the loop's clock; 0 before it has. */
+/* The time of init's last message, by the loop's clock; 0 before the first. */
 int64_t agent_heard_us(const struct agent *agent);
 
-/* What init said about itself; NULL before its first message. */
+/* Init's description of itself; NULL before its first message. */
 const struct protocol_hello *agent_hello(const struct agent *agent);
 
 struct agent_request;
@@ -78,7 +78,7 @@ struct agent_request {
     agent_done_fn *done;
     struct error err;          /* ERR_NONE on success */
     bool is_untaken;           /* it failed with the connection, and init has never seen it */
-    int sys_errno;             /* what init gave, 0 otherwise */
+    int sys_errno;             /* errno from init, 0 otherwise */
     enum protocol_stage stage; /* agent_start: where it failed */
     union {
         struct {
@@ -125,8 +125,8 @@ struct agent_start {
 void agent_start(struct agent *agent, const struct agent_start *start,
                  struct agent_request *request, agent_done_fn *done);
 
-/* SIGKILL to a tree is answered when nothing of the tree is left. `request` may be NULL: then
- * nobody wants to know. */
+/* SIGKILL to a tree is answered when nothing of the tree is left. `request` may be NULL: the caller
+ * needs no answer. */
 void agent_signal(struct agent *agent, uint64_t number, int signal_number,
                   enum protocol_scope scope, struct agent_request *request, agent_done_fn *done);
 
@@ -146,8 +146,8 @@ void agent_shutdown(struct agent *agent, struct agent_request *request, agent_do
 /*
  * FILE_OPEN_READ and FILE_OPEN_WRITE give a descriptor of a regular file, FILE_UNPACK one of a
  * stream socket, on which only calls with MSG_DONTWAIT are sure not to wait, and FILE_LIST, GLOB,
- * GREP, PACK and WATCH one of a pipe: see protocol.h for what comes through it. A few are done at a
- * time, the rest wait here.
+ * GREP, PACK and WATCH one of a pipe: see protocol.h for its content. A few operations run at a
+ * time; the agent queues the others.
  */
 struct agent_file {
     enum protocol_file_kind kind;
@@ -163,9 +163,9 @@ struct agent_file {
 void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,
                 agent_done_fn *done);
 
-/* Of one that is open, when init is dead: whether it is known not to have seen it. */
+/* For an open request of a dead init: whether init is known not to have seen the request. */
 bool agent_is_untaken(const struct agent_request *request);
 
-/* The caller gives up: `done` will not come, and descriptors that still arrive are closed. What was
- * asked for happens all the same. A request that is not open is left alone. */
+/* The caller gives up: `done` will not come, and descriptors that still arrive are closed. The
+ * operation happens all the same. A request that is not open is left alone. */
 void agent_cancel(struct agent_request *request);

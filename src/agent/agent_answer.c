@@ -11,7 +11,7 @@
 
 enum { MESSAGES_PER_TURN = 64, LONGEST_ANSWER = 1024 };
 
-/* A message from init and what came with it. Descriptors that nobody takes are closed. */
+/* A message from init and its descriptors. Descriptors that are not taken are closed. */
 struct incoming {
     alignas(8) char bytes[LONGEST_ANSWER];
     size_t length;
@@ -72,7 +72,8 @@ static bool fd_is_stream_socket(int fd)
            getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
 }
 
-/* What the answer to a file operation brings along; true without one for the kinds that do not. */
+/* Whether the answer to a file operation has its descriptor; true without one for the other kinds.
+ */
 static bool fd_fits_file_kind(int fd, enum protocol_file_kind kind)
 {
     switch (kind) {
@@ -189,7 +190,7 @@ static enum error_code file_error_code(int number)
 
 /* --- one message ------------------------------------------------------------------------------ */
 
-/* Each returns -1 when init says what it should not. */
+/* Each function returns -1 when init violates the protocol. */
 typedef int handle_fn(struct agent *agent, struct incoming *incoming);
 
 static struct agent_exit exit_from(const struct protocol_end *end)
@@ -216,7 +217,7 @@ static int handle_hello(struct agent *agent, struct incoming *incoming)
     return 0;
 }
 
-/* What START is answered with; `request` is NULL when nobody waits for it any more. */
+/* The answer to START; `request` is NULL when it is not open any more. */
 static int answer_start(struct agent_request *request, struct incoming *incoming,
                         const struct protocol_header *header, uint32_t flags, int pid,
                         bool has_ended)
@@ -462,7 +463,7 @@ static int receive_message(struct agent *agent, struct incoming *incoming)
     };
     ssize_t length = recvmsg(agent->socket.fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-    /* Told once, when init ended with requests unread, and before what it had sent. */
+    /* Reported once, when init ended with requests unread, and before the messages it had sent. */
     if (length < 0 && errno == ECONNRESET) {
         agent->was_reset = true;
         length = recvmsg(agent->socket.fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -482,7 +483,7 @@ static int receive_message(struct agent *agent, struct incoming *incoming)
     return 1;
 }
 
-/* When nobody waits for an answer there hardly is another message, and if, we are told. */
+/* Without an open request another message is unlikely, and the loop would report it. */
 void agent_receive(struct agent *agent)
 {
     for (unsigned i = 0; i < MESSAGES_PER_TURN && !agent_is_lost(agent) && (!i || agent->open);

@@ -1,13 +1,14 @@
 #pragma once
 
-/* What agent.c, which asks, and agent_answer.c, which takes what init says, share. */
+/* Declarations shared by agent.c, which sends requests, and agent_answer.c, which takes init's
+ * messages. */
 
 #include "agent/agent.h"
 
 struct forgets;  /* that are not sent yet */
 struct outgoing; /* a message that the socket does not take yet */
 
-/* Each leads only to later ones. */
+/* A state leads only to later ones. */
 enum agent_state {
     AGENT_CONNECTED,
     AGENT_LOST,    /* open requests fail and on_lost is called at the end of the turn */
@@ -21,7 +22,7 @@ struct agent {
     const struct agent_handler *handler; /* borrowed */
     void *user;                          /* borrowed */
     struct io_watch socket;
-    struct deferred finish;  /* completes what cannot be completed where it failed */
+    struct deferred finish;  /* completes requests that cannot be completed where they failed */
     struct deferred release; /* frees the memory once no caller is left on the stack */
     enum agent_state state;
     struct error *loss; /* owned; NULL unless it was lost */
@@ -29,9 +30,9 @@ struct agent {
     struct protocol_hello hello;
     int64_t heard_us; /* the last message */
     uint64_t last_id;
-    uint64_t last_sent; /* request of the last message that was sent; 0 when nobody waits for it */
-    uint64_t highest_sent; /* the same, the highest of all */
-    bool was_reset; /* init has ended with messages unread: the last one that was sent, at least */
+    uint64_t last_sent;    /* request of the last message that was sent; 0 when it has no answer */
+    uint64_t highest_sent; /* the highest request of all messages that were sent */
+    bool was_reset; /* init has ended with messages unread: at least the last that was sent */
     struct agent_request *open; /* borrowed: sent or queued, oldest first */
     struct outgoing *queue;     /* owned: in the order they are to be sent */
     struct outgoing *files;     /* owned: file operations that wait for others to end */
@@ -46,11 +47,11 @@ void agent_lose(struct agent *agent, enum error_code code, const char *why);
 /* Init has said hello: a list that was asked for before is empty, or is asked for now. */
 void agent_continue_list(struct agent *agent);
 
-/* Takes it out of the open ones; NULL when there is none with this id. */
+/* Removes the request from the open ones; NULL when no open request has this id. */
 struct agent_request *agent_take(struct agent *agent, uint64_t id);
 
-/* A file operation has ended: the next one can go. */
+/* A file operation has ended: the next operation can be sent. */
 void agent_file_ended(struct agent *agent);
 
-/* Reads what init has sent. */
+/* Reads init's messages. */
 void agent_receive(struct agent *agent);

@@ -32,7 +32,7 @@ static int compare(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct file_state));
 }
 
-/* With no place to write them to, entries are only counted. */
+/* Without an array to write them to, entries are only counted. */
 static size_t collect(const struct listing *listing, int64_t since_us, struct file_state *out)
 {
     struct protocol_entry_view entry;

@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * How the files of a workspace were when a run had ended, as far as they are young enough to look
+ * The state of a workspace's files at the end of a run, for the files that are young enough to look
  * like files of the next run: time stamps of files are coarser than the time between two runs.
  */
 
@@ -9,7 +9,7 @@
 
 struct file_snapshot;
 
-/* Of the files that were changed at `since_us` or later. */
+/* A snapshot of the files that were changed at `since_us` or later. */
 struct file_snapshot *file_snapshot_new(const struct listing *listing, int64_t since_us);
 void file_snapshot_free(struct file_snapshot *snapshot); /* NULL is fine */
 

@@ -67,7 +67,7 @@ static void reader_fail(struct file_reader *reader, int number)
     reader->done(reader);
 }
 
-/* True when the operation has failed and was told. */
+/* True when the operation has failed and the failure was reported. */
 static bool reader_has_failed(struct file_reader *reader)
 {
     if (!reader->request.err.code)

@@ -1,12 +1,12 @@
 #pragma once
 
 /*
- * Files of a sandbox, for whoever works with them. The daemon never opens a path inside a sandbox:
- * init does, with the sandbox's rights, and hands a descriptor over.
+ * Files of a sandbox, read and written through its init. The daemon never opens a path inside a
+ * sandbox: init does, with the sandbox's rights, and hands a descriptor over.
  *
- * A reader takes a whole file into memory; a writer makes a new one that takes the place of an old
- * one only when it is complete. Both are embedded by the caller, call `done` once for each
- * operation, from the loop, and may be given up at any time.
+ * A reader takes a whole file into memory; a writer makes a new file that replaces the old one only
+ * when it is complete. Both are embedded by the caller, call `done` once for each operation, from
+ * the loop, and may be given up at any time.
  */
 
 #include "agent/agent.h"
@@ -16,10 +16,10 @@
 
 #include <stdbool.h>
 
-/* What init gave as errno becomes an error that names the path. */
+/* Turns an errno from init into an error that names the path. */
 int file_error(struct error *err, int number, const char *path);
 
-/* The version that the stat tells of, for FILE_EXPECT. */
+/* The version of the file that the stat describes, for FILE_EXPECT. */
 static inline struct protocol_version file_version(const struct protocol_stat *stat)
 {
     return (struct protocol_version){ stat->size, stat->inode, stat->modified_us };
@@ -31,9 +31,9 @@ struct file_reader;
 typedef void file_reader_fn(struct file_reader *reader);
 
 struct file_reader {
-    struct error err;          /* what went wrong, with the path; ERR_NONE otherwise */
-    int sys_errno;             /* 0 when that was not told by init */
-    struct protocol_stat stat; /* of what was read */
+    struct error err;          /* the failure, with the path; ERR_NONE otherwise */
+    int sys_errno;             /* 0 when init did not report the failure */
+    struct protocol_stat stat; /* of the file that was read */
     struct buffer content;     /* valid until file_reader_fini() */
 
     /* private */
@@ -43,8 +43,8 @@ struct file_reader {
     file_reader_fn *done;
 };
 
-/* A file that is larger than the maximum is ERR_TOO_LARGE. A symbolic link is told as one when
- * `refuses_links`, because a writer would replace the link and not the file. */
+/* A file that is larger than the maximum is ERR_TOO_LARGE. With `refuses_links` a symbolic link is
+ * reported as a link, because a writer would replace the link and not the file. */
 void file_reader_start(struct file_reader *reader, struct agent *agent, const char *path,
                        size_t maximum, bool refuses_links, file_reader_fn *done);
 void file_reader_fini(struct file_reader *reader);
@@ -72,12 +72,12 @@ struct file_writer {
 void file_writer_open(struct file_writer *writer, struct agent *agent, const char *path,
                       uint32_t mode, file_writer_fn *done);
 
-/* After `done` without an error. -1 with err when it does not fit. */
+/* After `done` without an error. -1 with err when the data does not fit. */
 int file_writer_add(struct file_writer *writer, const void *data, size_t length);
 
 /* Flags: FILE_NO_REPLACE, FILE_SYNC, and FILE_EXPECT with the version that is to be replaced. */
 void file_writer_commit(struct file_writer *writer, uint32_t flags,
                         const struct protocol_version *expected, file_writer_fn *done);
 
-/* What was not committed goes. The agent is NULL when there is none any more. */
+/* Removes a file that was not committed. The agent is NULL when it is gone already. */
 void file_writer_fini(struct file_writer *writer, struct agent *agent);

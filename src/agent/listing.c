@@ -145,7 +145,7 @@ struct item {
     size_t place;
 };
 
-/* A slash comes before everything else, so that a directory is followed by what is in it. */
+/* A slash comes before everything else, so that a directory is followed by its content. */
 static int compare_items(const void *left, const void *right)
 {
     const struct item *a = left, *b = right;

@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * What init tells through a pipe and has an end: the entries of a directory, or notes. What init
- * says is not trusted: a list that is malformed or too long ends as an error.
+ * A finite list that init writes to a pipe: the entries of a directory, or notes. Init is not
+ * trusted: a list that is malformed or too long ends as an error.
  */
 
 #include "agent/agent.h"
@@ -20,7 +20,7 @@ struct listing {
     struct loop *loop; /* borrowed */
     listing_done_fn *done;
     struct error err;
-    int sys_errno;       /* what init gave; 0 otherwise */
+    int sys_errno;       /* errno from init; 0 otherwise */
     bool has_notes;      /* and not entries */
     struct buffer bytes; /* the entries, valid until listing_fini() */
     struct agent_request request;
@@ -43,8 +43,8 @@ bool listing_next_note(const struct listing *listing, size_t *at,
                        struct protocol_note_view *out_note);
 
 /* Where the entries (or notes) begin, sorted by their paths; those of the same path stay in their
- * order, and a directory comes before what is in it. The caller frees it. */
+ * order, and a directory comes before its content. The caller frees it. */
 size_t *listing_sort(const struct listing *listing, size_t *out_count);
 
-/* What cut the list short, as errno; 0 when it is whole. */
+/* The errno that cut the list short; 0 when the list is whole. */
 int listing_cut(const struct listing *listing);
