@@ -239,8 +239,8 @@ void spool_unfollow(struct spool *spool, struct spool_follower *follower)
     spool_continue_source(spool);
 }
 
-/* Whether a later one has gone on where this one was: its client came back before we knew that it
- * had left. */
+/* Whether a later follower has continued at the offset of this one: its client came back before the
+ * daemon knew that it had left. */
 static bool is_resumed(const struct spool *spool, const struct spool_follower *vanished)
 {
     const struct list *node = vanished->node.next;

@@ -9,13 +9,15 @@
  * Over the cap (exec.output_spool) the middle is dropped: head and tail stay, the hole is punched
  * out of the file, and is found there again after a restart. A follower that keeps reading is
  * waited for: the pipe is not drained further than the cap ahead of it, until it has stalled for
- * exec.stall_timeout. So a reader that reads gets everything, and one that does not stops nobody
- * for long. One that vanishes, because its client or the daemon was cut off, may come back within
- * that time and finds what it has not read; the file's sticky bit tells the next daemon that
- * somebody was reading. With SPOOL_BLOCK nothing is dropped that no reader has been given: the
- * pipe is not drained further than the cap ahead of the readers, and the program waits.
+ * exec.stall_timeout. So a reader that reads gets every byte, and a reader that does not read stops
+ * the program and other readers only for that time. A reader that vanishes, because its client or
+ * the daemon was cut off, may come back within that time and finds its unread bytes; the file's
+ * sticky bit shows the next daemon that the output had a reader. With SPOOL_BLOCK no byte is
+ * dropped that no reader has been given: the pipe is not drained further than the cap ahead of the
+ * readers, and the program waits.
  *
- * Where more is kept than the owner of the output has room for (on_kept), the cap becomes smaller.
+ * When more bytes are kept than the owner of the output has room for (on_kept), the cap becomes
+ * smaller.
  *
  * When the spool cannot be written (disk full), the program is not stopped: its further bytes are
  * counted and dropped, and spool_error() says why.
@@ -36,10 +38,10 @@ struct spool;
 
 typedef void spool_changed_fn(void *context);
 
-/* So many bytes more (or less) are in the file; true when there are too many. */
+/* The file has this many bytes more (or less); true when the file has too many. */
 typedef bool spool_kept_fn(void *context, int64_t bytes);
 
-/* What happens at the cap. */
+/* The policy at the cap. */
 enum spool_full {
     SPOOL_DROP,  /* the middle is dropped */
     SPOOL_BLOCK, /* the program waits for a reader */
@@ -52,23 +54,24 @@ int spool_full_parse(const char *name); /* -1 for an unknown one */
 struct spool_options {
     struct loop *loop;          /* borrowed */
     int directory;              /* borrowed: where spool files live */
-    char name[SPOOL_NAME_SIZE]; /* of the file, may be below one folder, which is made if missing:
+    char name[SPOOL_NAME_SIZE]; /* of the file, may be in one directory, which is made if missing:
                                     "output/exe_….out" */
     uint64_t cap_bytes;
     int64_t stall_timeout_us;
     enum spool_full full;
-    uint64_t recorded_bytes; /* so much came, as its record says; 0 when that is not known */
-    bool is_new; /* there is no file of an earlier daemon: nobody has used the name before */
-    struct flows *flows;         /* borrowed: whose shares its bytes are taken in; NULL: no limit */
+    uint64_t recorded_bytes; /* bytes that came, by the record; 0 when that is not known */
+    bool is_new; /* no earlier daemon has a file of this name: it is used for the first time */
+    struct flows *flows;         /* borrowed: bytes are taken in their shares; NULL: no limit */
     const char *flow;            /* the name of its flow, borrowed for spool_new() */
     spool_changed_fn *on_change; /* new bytes, or the end; may be NULL */
     spool_kept_fn *on_kept;      /* may be NULL */
-    spool_changed_fn *on_loss;   /* see spool_accept_loss(); NULL: nobody has to know */
+    spool_changed_fn *on_loss;   /* see spool_accept_loss(); NULL: accepted at once */
     void *context;
 };
 
-/* The file has failed, and on_loss was called, once: nothing is taken until now, so that the loss
- * can be recorded before there is one. From now on bytes are counted and dropped. */
+/* The file has failed, and on_loss was called, once. No byte is taken between the failure and this
+ * call, so that the loss can be recorded before it happens. From now on bytes are counted and
+ * dropped. */
 void spool_accept_loss(struct spool *spool);
 
 /* Finds the file of an earlier daemon if there is one. */
@@ -76,19 +79,20 @@ struct spool *spool_new(const struct spool_options *options);
 void spool_free(struct spool *spool); /* NULL is fine; closes, keeps the file */
 SCOPED_DEFINE(spool_free, struct spool);
 
-/* From now on the order, which is borrowed, is told what comes; see stream_order.h. */
+/* From now on new bytes are reported to the order, which is borrowed; see stream_order.h. */
 void spool_set_stream_order(struct spool *spool, struct stream_order *order, unsigned stream);
 
 /* Starts reading from the pipe or terminal; takes over the descriptor. Continues at the file's
  * size. */
 void spool_attach(struct spool *spool, int fd);
 
-/* The same for one that is known not to block, but nothing is read before spool_finish(). */
+/* As spool_attach(), for a descriptor that is known not to block; no byte is read before
+ * spool_finish(). */
 void spool_take(struct spool *spool, int fd, bool is_terminal);
 
-/* The program has ended: what is in the pipe now is taken, then the output counts as complete, even
- * if a background child still holds the pipe. Such a child's later bytes are taken too, until the
- * pipe closes. */
+/* The program has ended: the bytes that are in the pipe now are taken, then the output counts as
+ * complete, even if a background child still holds the pipe. Such a child's later bytes are taken
+ * too, until the pipe closes. */
 void spool_finish(struct spool *spool);
 bool spool_is_finished(const struct spool *spool);
 bool spool_is_closed(
@@ -96,10 +100,10 @@ bool spool_is_closed(
 
 uint64_t spool_length(const struct spool *spool); /* bytes written by the program so far */
 
-bool spool_is_over(const struct spool *spool); /* more came than the spool keeps */
+bool spool_is_over(const struct spool *spool); /* the program wrote more than the spool keeps */
 
-/* The bytes that came and cannot be read: the dropped middle, or what could not be kept at the end.
- * With both, all from the first to the last of them. */
+/* The bytes that came and cannot be read: the dropped middle, or bytes at the end that could not be
+ * kept. With both, the range from the first to the last of them. */
 bool spool_has_hole(const struct spool *spool, uint64_t *out_start, uint64_t *out_end);
 
 /* The bytes that can be read at or after `offset`, up to the next hole or the end of the spool:
@@ -113,7 +117,8 @@ const struct error *spool_error(const struct spool *spool);
 /* Reading the spool has just failed, as errno says. */
 void spool_note_unread(struct spool *spool);
 
-/* Bytes that spool_extent() has told of; -1 when they cannot be read, which is noted. */
+/* Reads bytes of a range that spool_extent() has returned; -1 when they cannot be read, which is
+ * noted. */
 ssize_t spool_read(struct spool *spool, uint64_t start, void *bytes, size_t length);
 
 /* A descriptor of the spool for reading, borrowed; -1 while nothing was written. */
@@ -136,8 +141,8 @@ struct spool_follower {
     uint64_t start; /* where it began */
     int64_t moved_at_us;
 
-    /* It has stalled for too long and is no longer waited for: what it has not read may be dropped
-     * when this returns. May be NULL. */
+    /* The follower has stalled for too long and is no longer waited for: its unread bytes may be
+     * dropped when this returns. May be NULL. */
     void (*on_stalled)(struct spool_follower *follower);
 };
 
@@ -145,6 +150,6 @@ void spool_follow(struct spool *spool, struct spool_follower *follower, uint64_t
 void spool_follower_moved(struct spool *spool, struct spool_follower *follower, uint64_t offset);
 void spool_unfollow(struct spool *spool, struct spool_follower *follower);
 
-/* As spool_unfollow(), of one that has not read everything it wanted: its place is kept for a
- * while, until another follower comes. */
+/* As spool_unfollow(), for a follower that has not read every byte it wanted: its offset is kept
+ * for a while, until another follower comes. */
 void spool_follower_vanished(struct spool *spool, struct spool_follower *follower);

@@ -50,7 +50,7 @@ static uint64_t skip_to_character(int fd, uint64_t start)
     return skipped < (ssize_t)sizeof(bytes) ? start + (uint64_t)skipped : start;
 }
 
-/* The first bytes before and the last bytes behind what is left out; one may be empty. */
+/* The first bytes before and the last bytes behind the omitted range; either may be empty. */
 static void choose_ends(const struct spool *spool, size_t capture, uint64_t *out_head_end,
                         uint64_t *out_tail_start, uint64_t *out_tail_end)
 {

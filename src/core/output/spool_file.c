@@ -59,7 +59,7 @@ static off_t cut_room(const struct spool *spool, off_t size)
     return start + count;
 }
 
-/* What an earlier daemon wrote, with the hole that it punched. */
+/* Finds the bytes that an earlier daemon wrote, with the hole that it punched. */
 void spool_find_earlier(struct spool *spool)
 {
     off_t hole, data;
@@ -87,7 +87,7 @@ void spool_find_earlier(struct spool *spool)
     spool->passed = spool->hole_end;
 }
 
-/* The record knows of more than the file has. */
+/* The record counts more bytes than the file has. */
 void spool_note_missing(struct spool *spool)
 {
     spool->length = spool->options.recorded_bytes;
@@ -123,15 +123,16 @@ int spool_create_file(struct spool *spool)
     return spool->file < 0 ? error_sys(&spool->error, "create the spool %s", name) : 0;
 }
 
-/* Whether nothing may be lost that no reader has passed. The program's own bytes count: a child
- * that it left in the background blocks nobody for ever. */
+/* Whether bytes that no reader has passed must not be lost. The program's own bytes count: a child
+ * that it left in the background does not block the spool for ever. */
 bool spool_is_blocking(const struct spool *spool)
 {
     return spool->options.full == SPOOL_BLOCK && spool->phase != SPOOL_FINISHED;
 }
 
-/* How far the middle may be dropped: the tail stays, and what a follower has yet to read. What was
- * sent to it but perhaps not received stays too: a client that is cut off asks for it again. */
+/* How far the middle may be dropped: the tail stays, and the bytes that a follower has yet to read.
+ * Bytes that were sent to it but perhaps not received stay too: a client that is cut off asks for
+ * them again. */
 static uint64_t drop_limit(const struct spool *spool)
 {
     uint64_t tail = spool->cap_bytes - head_bytes(spool);
@@ -169,7 +170,8 @@ void spool_drop_middle(struct spool *spool)
         punch(spool, start, limit);
 }
 
-/* Half as much is kept from now on; of the head, too, unless a follower has yet to read it. */
+/* Half as many bytes are kept from now on; of the head, too, unless a follower has yet to read it.
+ */
 static void shrink(struct spool *spool)
 {
     uint64_t head, limit;

@@ -2,7 +2,7 @@
 
 /*
  * The files of an execution's output, below the state directory: output/ID.out, output/ID.err and
- * output/ID.order. Nobody else makes or takes apart these names.
+ * output/ID.order. Only spool_files.c makes and parses these names.
  */
 
 #include "base/id.h"
@@ -25,5 +25,5 @@ void spool_file_name(char name[SPOOL_NAME_SIZE], const char *execution_id, enum 
 /* The execution that a file in SPOOL_DIRECTORY belongs to; false when it belongs to none. */
 bool spool_file_owner(const char *file_name, char out_execution_id[ID_SIZE]);
 
-/* Removes all that there are. Any thread may call it. */
+/* Removes all files of the execution. Any thread may call this function. */
 void spool_files_unlink(int state_dir, const char *execution_id);

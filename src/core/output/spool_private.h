@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * What the files of spool.h share: spool.c, its life and its followers; spool_file.c, the file
- * and what is dropped from it; spool_room.c, room in it for a terminal; spool_take.c, from the
- * pipe or terminal into the file.
+ * Declarations shared by the sources of spool.h: spool.c, its life and its followers; spool_file.c,
+ * the file and the bytes dropped from it; spool_room.c, room in it for a terminal; spool_take.c,
+ * from the pipe or terminal into the file.
  */
 
 #include "core/output/spool.h"
@@ -17,17 +17,17 @@ enum {
     ON_ITS_WAY_BYTES = 8 * 1024 * 1024, /* sent to a follower, and perhaps not received */
 
     /* Sockets that bytes were sent to refer to the very pages of the file. A hole takes whole
-     * folios of the page cache away, which does them no harm, but it fills the rest of one that it
-     * cuts with zeros. None is larger than this. */
+     * folios of the page cache away, which does them no harm, but it fills the rest of a folio that
+     * it cuts with zeros. No folio is larger than this. */
     FOLIO_BYTES = 4 * 1024 * 1024,
 };
 
-/* Of bytes, when the file cannot take them any more. Until it is accepted they stay where they are.
- */
+/* The loss of bytes when the file cannot take them any more. Until the loss is accepted the bytes
+ * stay where they are. */
 enum spool_loss {
     LOSS_NONE,
     LOSS_FOUND,
-    LOSS_TOLD, /* to on_loss */
+    LOSS_TOLD, /* reported to on_loss */
     LOSS_ACCEPTED,
 };
 
@@ -59,18 +59,18 @@ struct spool {
     struct flow_source share;   /* of the turns of the loop */
     struct timer stall;         /* armed while the pipe waits for a follower */
     struct stream_order *order; /* borrowed; may be NULL */
-    unsigned stream;            /* which one it is there */
+    unsigned stream;            /* its index in the order */
     struct list followers;
     uint64_t passed;             /* by the reader that has come furthest */
-    struct spool_follower ghost; /* the place of one that vanished; not linked without one */
+    struct spool_follower ghost; /* offset of a vanished follower; not linked without one */
     int file;                    /* owned; -1 until the first byte */
     uint64_t length;             /* bytes that came */
-    uint64_t stored;     /* bytes of them that have a place in the file: all, unless it failed */
-    uint64_t hole_start; /* where the dropped middle begins and ends; both 0 without one */
+    uint64_t stored;             /* bytes of them that are in the file: all, unless it failed */
+    uint64_t hole_start;         /* where the dropped middle begins and ends; both 0 without one */
     uint64_t hole_end;
     uint64_t finish_at;  /* complete when this much has come, or the pipe is empty */
     uint64_t cap_bytes;  /* as in the options, or less */
-    uint64_t told_bytes; /* to on_kept */
+    uint64_t told_bytes; /* reported to on_kept */
     unsigned busy_turns;
     unsigned rests;         /* of a terminal, before it is watched again */
     struct spool_room room; /* of a terminal that writes */
@@ -90,16 +90,16 @@ struct spool {
 
 void spool_write_marks(const struct spool *spool); /* for the next daemon */
 
-/* What an earlier daemon wrote, with the hole that it punched. */
+/* Finds the bytes that an earlier daemon wrote, with the hole that it punched. */
 void spool_find_earlier(struct spool *spool);
 
-/* The record knows of more than the file has. */
+/* The record counts more bytes than the file has. */
 void spool_note_missing(struct spool *spool);
 
-/* 0 also when it is there already. */
+/* 0 also when the file exists already. */
 int spool_create_file(struct spool *spool);
 
-/* Whether nothing may be lost that no reader has passed. */
+/* Whether bytes that no reader has passed must not be lost. */
 bool spool_is_blocking(const struct spool *spool);
 
 void spool_drop_middle(struct spool *spool);
@@ -110,7 +110,7 @@ void spool_keep_quota(struct spool *spool);
 /* Where the next READ_BYTES of a terminal go; NULL without room. */
 char *spool_make_room(struct spool *spool);
 
-/* The file is as long as its bytes. */
+/* Cuts the file to the length of its bytes. */
 void spool_cut_room(struct spool *spool);
 
 /* --- spool_take.c --------------------------------------------------------------------------- */
@@ -120,6 +120,6 @@ void spool_watch_source(struct spool *spool);
 void spool_continue_source(struct spool *spool);
 void spool_mark_followed(struct spool *spool);
 
-/* Takes what the source has, as far as its share of the turn and its followers allow. */
+/* Takes the bytes of the source, as far as its share of the turn and its followers allow. */
 void spool_drain(struct spool *spool);
 void spool_on_served(struct flow_source *source);

@@ -7,7 +7,7 @@
 
 /*
  * Room for bytes that are yet to come, at the end of the file and in memory. It is made in big
- * steps, because a step takes the disk's time and that of everybody who waits for us.
+ * steps, because a step takes the disk's time and delays every client of the daemon.
  */
 
 static void unmap(struct spool_room *room)

@@ -168,7 +168,7 @@ static void evict(struct spool_share *share)
     share_free(share);
 }
 
-/* Of the owner that has most and can give something. */
+/* The first output to evict, of the owner that has the most bytes and can give some. */
 static struct spool_share *first_of_all(const struct spool_shares *shares)
 {
     struct spool_share *found = NULL;
@@ -226,7 +226,7 @@ static void end_scan(struct spool_shares *shares)
     timer_stop(&shares->scan);
 }
 
-/* One with files of an execution that is known in memory is counted by that. */
+/* The files of an execution that is known in memory are counted by its own share. */
 static void count_file(struct spool_shares *shares, const char *name)
 {
     struct spool_share *share;

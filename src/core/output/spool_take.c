@@ -21,7 +21,7 @@ enum {
 
 static char scratch[SCRATCH_BYTES]; /* one loop, one thread */
 
-/* What was written has its place, also when the rest cannot be. */
+/* Bytes that were written count as stored, also when the rest cannot be written. */
 static int write_all(struct spool *spool, const char *data, size_t length)
 {
     size_t done = fd_write_at(spool->file, data, length, (off_t)spool->stored);
@@ -64,7 +64,7 @@ static bool has_bytes(const struct spool *spool)
     return ioctl(spool->source.fd, FIONREAD, &count) < 0 || count > 0;
 }
 
-/* Of a terminal, this waits until the kernel has moved what is on its way. */
+/* For a terminal, this waits until the kernel has moved the bytes that are on their way. */
 static bool is_ready(const struct spool *spool)
 {
     struct pollfd ready = { .fd = spool->source.fd, .events = POLLIN };
@@ -74,8 +74,8 @@ static bool is_ready(const struct spool *spool)
 
 /*
  * Where splice cannot be used, as with terminals: bytes are read straight into the page cache of
- * the file, where they survive us, however soon we die. Room is made for them first, and what they
- * did not need is cut off when no more come.
+ * the file, where they survive us, however soon we die. Room is made for them first, and unused
+ * room is cut off when no more bytes come.
  */
 static ssize_t take_by_map(struct spool *spool, size_t room)
 {
@@ -263,7 +263,8 @@ static void changed(struct spool *spool)
         spool->options.on_change(spool->options.context);
 }
 
-/* Whether somebody follows who must not lose bytes even if the daemon goes meanwhile. */
+/* Marks whether the spool has a follower, which must not lose bytes even if the daemon ends
+ * meanwhile. */
 void spool_mark_followed(struct spool *spool)
 {
     bool followed = !list_is_empty(&spool->followers);
@@ -275,7 +276,8 @@ void spool_mark_followed(struct spool *spool)
 }
 
 /* A follower that has read everything begins to stall only when there is something to read. The
- * place of one that vanished is not kept for longer than it would be waited for. */
+ * offset of a follower that vanished is not kept for longer than the follower would be waited for.
+ */
 static void restart_stall_clocks(struct spool *spool)
 {
     int64_t now_us = loop_now_us(spool->options.loop);
@@ -291,7 +293,7 @@ static void restart_stall_clocks(struct spool *spool)
     spool_mark_followed(spool);
 }
 
-/* After a transfer: what the source waits for now. */
+/* After a transfer: sets the event that the source waits for now. */
 static void wait_for_more(struct spool *spool, uint64_t taken, int result)
 {
     bool has_room = result <= 0 || follower_room(spool);

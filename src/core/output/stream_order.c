@@ -10,7 +10,7 @@
 
 enum { STREAM_ORDER_BYTES = 8 * 1024 * 1024, PUNCH_BYTES = 1024 * 1024, NO_STREAM = -1 };
 
-/* What the file consists of: the end of a run in its stream, and which stream that is. */
+/* A record of the file: the end of a run in its stream, and which stream that is. */
 #define STREAM_BIT (1ull << 63)
 
 typedef uint64_t record;
@@ -24,7 +24,7 @@ struct stream_order {
     unsigned first;                 /* stream of the first record */
     int current;                    /* stream of the run that goes on */
     uint64_t closed[STREAM_COUNT];  /* ends of the streams in the last records */
-    uint64_t lengths[STREAM_COUNT]; /* what came */
+    uint64_t lengths[STREAM_COUNT]; /* bytes that came */
     bool is_broken;                 /* it could not be written: the order ends here */
 };
 
@@ -33,7 +33,8 @@ static unsigned stream_of(const struct stream_order *order, uint64_t index)
     return order->first ^ (index & 1);
 }
 
-/* The end of a run in its stream. What cannot be read counts as empty, and leads nowhere. */
+/* The end of a run in its stream. A record that cannot be read counts as an empty run, and leads
+ * nowhere. */
 static uint64_t end_of(const struct stream_order *order, uint64_t index)
 {
     record value = 0;
@@ -67,7 +68,7 @@ static void drop_middle(struct stream_order *order)
     order->hole_end = (start + PUNCH_BYTES) / sizeof(record);
 }
 
-/* The folder is there: both streams have bytes. */
+/* The directory exists: both streams have bytes. */
 static bool append(struct stream_order *order, unsigned stream, uint64_t end)
 {
     record value = end | (stream ? STREAM_BIT : 0);

@@ -1,17 +1,17 @@
 #pragma once
 
 /*
- * In which order the bytes of an execution's two streams came, so that they can be read as one.
+ * The order in which the bytes of an execution's two streams came, so that they can be read as one.
  *
  * Time is cut into runs: bytes of one stream with none of the other between them. When a run is
  * over, because the other stream has bytes, the end of its stream at that moment is appended to a
- * file: runs alternate, so two neighbours tell the whole state, and any place is found by
- * bisection. The run that goes on is not in the file; the sizes of the spools tell it. So there is
- * no file until both streams have bytes, and after a crash nothing is missing: one change of
- * streams at most was not written down, and it comes after the last that was.
+ * file: runs alternate, so two neighbours give the whole state, and any offset is found by
+ * bisection. The run that goes on is not in the file; it follows from the sizes of the spools. So
+ * there is no file until both streams have bytes, and after a crash nothing is missing: at most one
+ * change of streams was not written, and it comes after the last written one.
  *
- * The order is that in which the daemon found the bytes in the pipes. What a program wrote to both
- * within one turn of the loop may be told in the other order.
+ * The order is that in which the daemon found the bytes in the pipes. Bytes that a program wrote to
+ * both streams within one turn of the loop may be recorded in the other order.
  *
  * A program that changes streams without end fills STREAM_ORDER_BYTES; then the middle of the order
  * is dropped as that of a spool is, and the order of those bytes is not known any more.
@@ -28,12 +28,12 @@ struct stream_order *stream_order_new(int directory, const char *name,
                                       const uint64_t lengths[STREAM_COUNT]);
 void stream_order_free(struct stream_order *order); /* NULL is fine; keeps the file */
 
-/* Bytes of this stream came, which is now so long. */
+/* The stream has grown to this length. */
 void stream_order_took(struct stream_order *order, unsigned stream, uint64_t length);
 
 uint64_t stream_order_length(const struct stream_order *order); /* of both streams together */
 
-/* Where a byte of the merged output is. */
+/* The position of a byte of the merged output. */
 struct stream_order_place {
     unsigned stream;
     uint64_t offset;    /* in the stream */
@@ -41,7 +41,7 @@ struct stream_order_place {
     uint64_t other;     /* how far the other stream had come */
 };
 
-/* False when the byte has not come, or the order does not know any more where it is. */
+/* False when the byte has not come, or its position is not known any more. */
 bool stream_order_find(const struct stream_order *order, uint64_t merged,
                        struct stream_order_place *out_place);
 

@@ -34,14 +34,14 @@ bool environment_has(const struct environment *environment, const char *name);
 int environment_add_json(struct environment *environment, const char *field, const char *json,
                          struct error *err);
 
-/* What every program has: the allowlist and the settings. */
+/* Adds the variables of every program: the allowlist and the settings. */
 void environment_add_common(struct environment *environment, const struct config *config);
 
 int environment_add_request(struct environment *environment,
                             const struct execution_request *request, struct error *err);
 
-/* The whole environment of an execution. ERR_CONFLICT "secrets_lost" where those of the session
- * cannot be unsealed any more. */
+/* The whole environment of an execution. ERR_CONFLICT "secrets_lost" where the secrets of the
+ * session cannot be unsealed any more. */
 int environment_make(struct environment *environment, const struct session *session,
                      const struct execution_request *request, const char *execution_id,
                      struct error *err);

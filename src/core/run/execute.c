@@ -77,9 +77,9 @@ static bool is_visible(const char *path, size_t length)
     return length > 0;
 }
 
-/* By the time that the kernel keeps: unpacked files have older times of their own. Of a start we
- * hear later than it happens, on a busy machine much later: since the request, what is not as the
- * run before has left it was changed by this one. */
+/* By the time that the kernel keeps: unpacked files have older times of their own. A start is
+ * reported later than it happens, on a busy machine much later: so a file that changed since the
+ * request, and is not as the run before has left it, was changed by this run. */
 static bool is_of_the_run(const struct execute *execute, const struct protocol_entry_view *entry)
 {
     int64_t since_us = execution_facts(execute->execution)->created.wall_us - CLOCK_SLACK_US;
@@ -100,7 +100,8 @@ bool execute_next_file(const struct execute *execute, bool of_the_run, size_t *a
     return false;
 }
 
-/* What this run compares with was left by the one before, and the next compares with this. */
+/* This run compares with the files that the run before has left, and the next run with those of
+ * this one. */
 static void exchange_snapshots(struct execute *execute)
 {
     struct session *session = execute_session(execute);
@@ -290,7 +291,7 @@ int execute_start(struct execute *execute, struct core *core, const struct execu
     return 0;
 }
 
-/* The session that nobody is going to know of; NULL when there is none, or it may stay. */
+/* The session that no caller will know of; NULL when there is none, or it may stay. */
 static struct session *find_abandoned(const struct execute *execute)
 {
     switch (execute->state) {

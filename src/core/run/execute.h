@@ -2,7 +2,7 @@
 
 /*
  * Code in one call: the session is made on demand, the code runs as an execution of its own, and
- * afterwards the workspace is looked through for what the run has made or changed.
+ * afterwards the workspace is searched for files that the run has made or changed.
  *
  *     opening → running → listing → removing → over
  *
@@ -17,21 +17,21 @@
 
 /* Borrowed until the execution exists. */
 struct execute_request {
-    struct session *session; /* live; NULL: the one below is opened */
+    struct session *session; /* live; NULL: a session is opened with the fields below */
     const char *owner, *on_behalf_of;
     const char *key; /* NULL: a new session */
     const char *code, *language, *cwd;
     const char *env_json, *secrets_json;
     int64_t timeout_ms;
     bool is_ephemeral; /* the session is removed after the run; without `session` and `key` */
-    bool goes_on;      /* when nobody waits any more, in a session that was there before */
+    bool goes_on;      /* after the caller has left, in a session that existed before */
 };
 
 enum execute_state {
     EXECUTE_NEW,
     EXECUTE_OPENING,
     EXECUTE_RUNNING,
-    EXECUTE_LISTING, /* `use` holds the sandbox */
+    EXECUTE_LISTING, /* `hold` keeps the sandbox */
     EXECUTE_REMOVING,
     EXECUTE_OVER,
 };
@@ -55,10 +55,10 @@ struct execute {
     struct execution_watcher watcher;
     struct session_hold hold;
     struct listing listing;
-    struct file_snapshot *before; /* owned: what the run before has left; NULL without one */
+    struct file_snapshot *before; /* owned: files that the run before has left; NULL without one */
 };
 
-/* What is not given: exec.timeout, or a minute where that is off. */
+/* The timeout of a request that gives none: exec.timeout, or a minute where that is off. */
 int64_t execute_default_timeout_ms(const struct core *core);
 
 /* -1 with an error and nothing happens; otherwise `done` comes once, from the loop. */
@@ -66,13 +66,14 @@ int execute_start(struct execute *execute, struct core *core, const struct execu
                   execute_done_fn *done, struct error *err);
 
 /* When it is over, and at any time when the caller no longer waits: then a session that was made
- * for it ends, and code in another one is cancelled unless it was to go on. */
+ * for it ends, and code in another session is cancelled unless the request says `goes_on`. */
 void execute_fini(struct execute *execute);
 
 /* NULL when it has ended. */
 struct session *execute_session(const struct execute *execute);
 
 /* The files of the workspace after the run, hidden ones left out; with `of_the_run` only those that
- * it has made or changed. Start with *at = 0. None unless the code has ended by itself. */
+ * it has made or changed. Start with *at = 0. There are no files unless the code has ended by
+ * itself. */
 bool execute_next_file(const struct execute *execute, bool of_the_run, size_t *at,
                        struct protocol_entry_view *out_entry);

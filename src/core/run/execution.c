@@ -266,7 +266,7 @@ void execution_unwatch(struct execution_watcher *watcher)
         execution_expect_client(watcher->execution, CLIENT_PATIENCE_US);
 }
 
-/* Each is told once, and any of them may leave meanwhile. */
+/* Each watcher is called once, and any of them may leave meanwhile. */
 static void on_notify(struct deferred *deferred)
 {
     struct execution *execution = container_of(deferred, struct execution, notify);
@@ -339,7 +339,8 @@ struct execution *executions_find_number(const struct session *session, uint64_t
 
 /* --- record ----------------------------------------------------------------------------------- */
 
-/* Names of programs, folders and users come from the request, which may have secrets in them. */
+/* Names of programs, directories and users come from the request, which may have secrets in them.
+ */
 void execution_set_error(struct execution *execution, const char *text)
 {
     free(execution->facts.error);

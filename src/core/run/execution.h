@@ -5,9 +5,9 @@
  *
  *     queued → running → exited | timeout | output_limit | cancelled | crashed
  *
- * An execution is known in memory while it runs and while anybody watches it; afterwards its record
- * is in the store and its output in the spool, both readable until retention. It holds a
- * session_hold while it is queued or running, so the session is never idle meanwhile.
+ * An execution is known in memory while it runs and while it has watchers; afterwards its record is
+ * in the store and its output in the spool, both readable until retention. It holds a session_hold
+ * while it is queued or running, so the session is never idle meanwhile.
  */
 
 #include "agent/agent.h"
@@ -26,7 +26,7 @@ struct execution_request {
     size_t code_length;
     const char *language;     /* with code: "python" or "bash" */
     const char *env_json;     /* object of texts, or NULL */
-    const char *secrets_json; /* as env_json; the values are shown to nobody */
+    const char *secrets_json; /* as env_json; the values are never shown */
     const char *cwd, *user;   /* NULL: defaults */
     const char *key;          /* the caller's own id; a repeated one returns the same execution */
     const char *stdin_data;   /* whole input, then end of file; NULL without */
@@ -35,14 +35,15 @@ struct execution_request {
     bool terminal;
     unsigned columns, rows;
     bool background;
-    bool needs_client;       /* it ends when nobody watches it any more */
+    bool needs_client;       /* it ends when it has no watcher any more */
     int64_t timeout_ms;      /* -1: the setting's default; 0: none */
     uint64_t generation;     /* 0: any */
     const char *output_full; /* "drop", "block" or "stop"; NULL: the setting's */
     const char *context_id;  /* code is the driver of this context; NULL otherwise */
 };
 
-/* Whether a request with `code` could be run in a new session: asked before one is made for it. */
+/* Whether a request with `code` could be run in a new session: checked before a session is made for
+ * it. */
 int execution_check_code(const struct core *core, const struct execution_request *request,
                          struct error *err);
 
@@ -50,22 +51,22 @@ struct execution;
 struct execution_watcher;
 typedef void execution_watch_fn(struct execution_watcher *watcher);
 
-/* Told of new output, of room for input and of state changes, at the end of the turn; embedded by
- * the watcher. */
+/* on_change reports new output, room for input and state changes, at the end of the turn; embedded
+ * by the watcher. */
 struct execution_watcher {
     execution_watch_fn *on_change;
     struct execution *execution; /* borrowed, while it is linked */
     struct list node;
 };
 
-/* What an execution is to its session. */
+/* The role of an execution in its session. */
 enum execution_kind {
     EXECUTION_FOREGROUND,
     EXECUTION_BACKGROUND, /* answered at once */
     EXECUTION_DRIVER,     /* of a context: it does not keep its session from being idle */
 };
 
-/* What is known of an execution; its record has most of it. Owned by the execution, texts too. */
+/* The facts of an execution; its record has most of them. Owned by the execution, texts too. */
 struct execution_facts {
     char id[ID_SIZE], session_id[ID_SIZE], sandbox_id[ID_SIZE];
     char *key, *request_json, *error, *reason; /* may be NULL */
@@ -89,15 +90,15 @@ struct spool *execution_stdout(const struct execution *execution);
 struct spool *execution_stderr(const struct execution *execution);
 struct stream_order *execution_stream_order(const struct execution *execution);
 
-/* Those of a session that wait or run, oldest first; drivers of contexts are left out of the one
- * that keeps it from being idle, which may be NULL. */
+/* Executions of a session that wait or run, oldest first. The busy ones keep the session from being
+ * idle: drivers of contexts are not among them. The first busy one may be NULL. */
 size_t executions_count(const struct session *session);
 size_t executions_count_busy(const struct session *session);
 const struct execution *executions_first_busy(const struct session *session);
 
 /* The execution exists (queued) when this returns; NULL when the request is wrong. The reference is
- * the session's. A key that the session knows in memory returns that execution; whether an earlier
- * one is in the store is for the caller to ask first. */
+ * the session's. A key that the session knows in memory returns that execution; the caller has to
+ * look first for an earlier execution in the store. */
 struct execution *execution_start(struct session *session, const struct execution_request *request,
                                   struct error *err);
 
@@ -108,18 +109,19 @@ void execution_watch(struct execution *execution, struct execution_watcher *watc
                      execution_watch_fn *on_change);
 void execution_unwatch(struct execution_watcher *watcher);
 
-/* What has to be taken out of its output where it is not for whoever ran it; NULL for nothing. */
+/* The secrets that are masked in its output for readers other than its caller; NULL without
+ * secrets. */
 struct mask *execution_mask(const struct execution *execution);
 
 /* In memory only; NULL otherwise. */
 struct execution *execution_find(struct core *core, const char *session_id, const char *id);
 
-/* The running one with this id that a program belongs to; NULL once it has ended. */
+/* The running execution with this id, for a program that belongs to it; NULL once it has ended. */
 struct execution *execution_find_running(const struct core *core, const char *id);
 struct execution *execution_find_key(const struct session *session, const char *key);
 
-/* How many bytes were taken (0 when its pipe is full: on_change comes when there is room); -1 when
- * it has no stdin. */
+/* The number of bytes taken (0 when the pipe is full: on_change comes when it has room); -1 when
+ * the execution has no stdin. */
 ssize_t execution_write_stdin(struct execution *execution, const void *data, size_t length,
                               struct error *err);
 int execution_close_stdin(struct execution *execution, struct error *err);
@@ -146,16 +148,16 @@ void executions_on_exited(struct session *session, uint64_t number, const struct
 void executions_on_process(struct session *session, struct agent *agent, uint64_t number,
                            const struct agent_pipes *pipes, const struct agent_exit *end);
 
-/* All processes that init remembers were told; running records without one ended with the sandbox.
- */
+/* Init has reported every process that it remembers; running records without a process ended with
+ * the sandbox. */
 void executions_on_listed(struct session *session);
 
 /* At recovery: makes the running execution of a record known again, waiting for
  * executions_on_process(). */
 struct execution *execution_restore(struct session *session, const struct execution_record *record);
 
-/* The session goes: everything running ends with this reason; finished ones leave memory when
- * unwatched. */
+/* The session is ending: every running execution ends with this reason; finished executions leave
+ * memory when unwatched. */
 void executions_end_all(struct session *session, const struct end_reason *reason);
 
 /* --- afterwards ------------------------------------------------------------------------------- */
@@ -164,20 +166,21 @@ void executions_end_all(struct session *session, const struct end_reason *reason
 struct spool *execution_open_output(struct core *core, const struct execution_record *record,
                                     bool is_stderr);
 
-/* The order of both, which are not in memory either. */
+/* The order of both streams of an execution that is no longer in memory. */
 struct stream_order *execution_open_stream_order(struct core *core, const char *id,
                                                  const struct spool *out, const struct spool *err);
 
-/* The store has lost records of some: all that are not over are written again. */
+/* The store has lost records of executions: all executions that are not over are written again. */
 void executions_repair(struct core *core);
 
-/* The next daemon goes on where the output of those ends of which some was lost. */
+/* Saves the records of running executions that have lost output: the next daemon continues at the
+ * recorded end. */
 void executions_save_incomplete(struct core *core);
 
-/* For core_free(): all leave memory, nothing else happens to them. */
+/* For core_free(): all executions leave memory, nothing else happens to them. */
 void executions_drop_all(struct core *core);
 
-/* What a rule for commands says of it, allocated; NULL when none warns. */
+/* The warning of a rule for commands, allocated; NULL when no rule warns. */
 char *execution_warning(const struct execution *execution);
 
 void execution_write_json(struct execution *execution, struct json_writer *json, const char *key,

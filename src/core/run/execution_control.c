@@ -1,5 +1,5 @@
 /*
- * What is done to a program that runs: signals, the size of its terminal, stopping it.
+ * Control of a program that runs: signals, the size of its terminal, stopping it.
  *
  *     none → term → kill              it was stopped: TERM to its tree, KILL after exec.grace
  *     none → spawn → term → kill      it was stopped before init has answered
@@ -21,7 +21,7 @@ enum {
     /* On a busy machine an answer takes seconds, and others may work in the same sandbox. */
     SILENCE_US = 10 * 1000 * 1000,  /* init has said nothing at all */
     PATIENCE_US = 20 * 1000 * 1000, /* it speaks, but not of this */
-    STANDSTILL_US = 1000 * 1000,    /* we were late ourselves: what was said is not read yet */
+    STANDSTILL_US = 1000 * 1000,    /* the daemon itself was late: messages are not read yet */
 };
 
 /* --- signals ---------------------------------------------------------------------------------- */
@@ -36,8 +36,8 @@ static void on_signalled(struct agent_request *request)
         execution_send_signals(run->execution);
 }
 
-/* One at a time, in order; before it has started, and while the connection is being made again,
- * they wait. */
+/* Signals are sent one at a time, in order; they wait before the program has started, and while the
+ * connection is being made again. */
 void execution_send_signals(struct execution *execution)
 {
     struct execution_run *run = execution->run;
@@ -140,8 +140,8 @@ void execution_stop(struct execution *execution, enum execution_state as)
         execution_begin_end(execution, as, NULL);
 }
 
-/* The sandbox lives but init does not answer, or cannot kill: nothing in it can be relied on. One
- * that is frozen is silent by right. */
+/* The sandbox lives but init does not answer, or cannot kill: nothing in it can be relied on. A
+ * frozen sandbox is silent by right. */
 static void abandon(struct execution *execution)
 {
     const struct execution_run *run = execution->run;

@@ -150,8 +150,8 @@ static void forget_process(struct execution *execution)
 }
 
 /*
- * Complete output, then the end in the record and told to everybody; then, when the pipes are
- * closed and the record is durable, init may forget the process and the session lets go of it.
+ * The output is completed, then the end is recorded and watchers are called; then, when the pipes
+ * are closed and the record is durable, init may forget the process and the session lets go of it.
  */
 void execution_continue_end(struct execution *execution)
 {
@@ -312,8 +312,8 @@ void executions_on_exited(struct session *session, uint64_t number, const struct
 {
     struct execution *execution = executions_find_number(session, number);
 
-    /* One that an earlier daemon started may end before init has listed it and handed over its
-     * pipes: the list tells the end as well, and what is in the pipes comes first. */
+    /* A process that an earlier daemon started may end before init has listed it and handed over
+     * its pipes: the list reports the end as well, and the bytes in the pipes come first. */
     if (execution && execution->run && run_is_attached(execution->run))
         execution_on_exit(execution, end);
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What both a live execution and a record of one can tell. */
+/* The facts that a live execution and a record of one share. */
 struct view {
     const char *id, *session_id, *sandbox_id, *key, *request_json, *state, *reason, *error;
     uint64_t generation;

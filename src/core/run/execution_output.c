@@ -11,7 +11,7 @@
 
 enum {
     LOSS_RETRY_US = 1000 * 1000,
-    LOSS_TRIES = 5, /* then whoever waits for the program is told, and perhaps nobody else */
+    LOSS_TRIES = 5, /* then the loss is shown to clients that wait, but perhaps not recorded */
 };
 
 /* A program may succeed and its output be lost: the record says so. */

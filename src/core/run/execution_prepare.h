@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * The first of the three steps of a start: prepare, spawn, attach. A request becomes what init is
- * asked to run: arguments, environment (see environment.h) and script.
+ * The first of the three steps of a start: prepare, spawn, attach. A request becomes a program that
+ * init can run: arguments, environment (see environment.h) and script.
  */
 
 #include "base/error.h"
@@ -39,6 +39,6 @@ int program_prepare_zygote(struct program *program, const struct config *config,
 /* There is no bash: the shell text is run by /bin/sh. */
 void program_use_sh(struct program *program);
 
-/* Where the script goes depends on the sandbox. */
+/* Sets the path of the script, which depends on the sandbox. */
 void program_place_script(struct program *program, const struct sandbox *sandbox);
 void program_fini(struct program *program);

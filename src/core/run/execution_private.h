@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * Inside of executions: what execution*.c share.
+ * Inside of executions: declarations shared by execution*.c.
  *
  *     execution.c          the object: references, watchers, its record
  *     execution_request.c  a request becomes an execution
@@ -41,10 +41,10 @@ struct execution {
     bool terminal;
     bool needs_client; /* see struct execution_request */
     struct execution_output output;
-    struct execution_run *run; /* owned: what is needed only while it runs */
+    struct execution_run *run; /* owned: state that is needed only while it runs */
     unsigned references;
     struct deferred notify, release;
-    struct timer alone; /* armed while one that needs a client has none */
+    struct timer alone; /* armed while a client is needed and there is none */
 };
 
 /* --- the run: what an execution needs only while it runs -------------------------------------- */
@@ -54,7 +54,7 @@ enum run_phase {
     PHASE_WAITING,  /* for the sandbox; after a restart of the daemon, for init to list it */
     PHASE_SPAWNING, /* init has not answered yet */
     PHASE_ATTACHED, /* its streams are ours */
-    PHASE_LISTED,   /* that, and init has listed it since the connection was made again */
+    PHASE_LISTED,   /* attached, and init has listed it since the connection was made again */
     RUN_PHASES
 };
 
@@ -78,7 +78,7 @@ enum record_stage {
 enum input_state {
     INPUT_NONE, /* the program was started without stdin */
     INPUT_OPEN,
-    INPUT_ENDING, /* end of file follows what is not written yet */
+    INPUT_ENDING, /* end of file follows the input not written yet */
     INPUT_CLOSED, /* no more input is taken */
 };
 
@@ -162,27 +162,27 @@ void execution_run_free(struct execution_run *run);
 
 struct execution *execution_new(struct session *session, const char *id);
 
-/* One that needs a client is cancelled when none comes in that time. */
+/* An execution that needs a client is cancelled when no client comes in that time. */
 void execution_expect_client(struct execution *execution, int64_t patience_us);
 
-void execution_changed(struct execution *execution); /* watchers are told at the end of the turn */
+void execution_changed(struct execution *execution); /* calls watchers at the end of the turn */
 void execution_set_error(struct execution *execution, const char *text); /* secrets are masked */
 void execution_save(struct execution *execution);
 
-/* The run ends now, for the outside: nothing of it is called back any more. */
+/* The run ends now, for the outside: no callback of it is called any more. */
 void execution_leave_sandbox(struct execution *execution);
 
 /* --- execution_output.c ----------------------------------------------------------------------- */
 
-/* Both streams of a program that runs or ran; the files are found again by the id. What its record,
- * NULL without one, knows of and they do not have is lost. */
+/* Both streams of a program that runs or ran; the files are found again by the id. Bytes that the
+ * record, NULL without one, counts and the files do not have are lost. */
 void execution_open_outputs(struct execution *execution, const struct execution_record *record);
 void execution_close_outputs(struct execution *execution);
 
 /* No more output is kept of it: it may be evicted from now on. */
 void execution_end_share(struct execution *execution);
 
-/* No more comes from the program; then what is in the pipes is taken. */
+/* The program writes no more; then the bytes in the pipes are taken. */
 void execution_finish_outputs(struct execution *execution);
 bool execution_outputs_are(const struct execution *execution, bool (*what)(const struct spool *));
 uint64_t execution_output_bytes(const struct execution *execution); /* of both streams */
@@ -197,7 +197,8 @@ void execution_hold_lost(struct session_hold *hold);
 
 /* --- execution_attach.c ----------------------------------------------------------------------- */
 
-/* Init has started the process. With `has_ended` output is taken when the end is, which follows. */
+/* Init has started the process. With `has_ended` the output is taken together with the end, which
+ * follows. */
 void execution_begin_running(struct execution *execution, const struct agent_pipes *pipes,
                              bool has_ended);
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended);
@@ -221,7 +222,8 @@ void execution_send_signals(struct execution *execution);
 
 void execution_on_exit(struct execution *execution, const struct agent_exit *end);
 
-/* Ends it: output is completed, then it is recorded and everybody is told. `reason` may be NULL. */
+/* Ends the execution: output is completed, then the end is recorded and watchers are called.
+ * `reason` may be NULL. */
 void execution_begin_end(struct execution *execution, enum execution_state state,
                          const char *reason);
 

@@ -28,7 +28,7 @@ static void close_pipes(const struct agent_pipes *pipes)
 
 /*
  * It may belong to an execution that has ended and whose children still hold the pipes: then the
- * output goes on, in the same spool. Anything else has no business to run.
+ * output goes on, in the same spool. Any other process has no business to run.
  */
 struct stray {
     struct core *core; /* borrowed */
@@ -51,7 +51,7 @@ static void on_stray_killed(struct agent_request *request)
     free(stray);
 }
 
-/* One that has ended already left nothing but children that it was allowed to leave. */
+/* A process that has ended already left nothing but children that it was allowed to leave. */
 static void drop_stray(struct stray *stray)
 {
     struct session *session = map_get(&stray->core->sessions_by_id, stray->session_id);
@@ -216,7 +216,7 @@ static enum spool_full read_output_full(const struct core *core,
     return (enum spool_full)(full < 0 ? core->parts.config->exec.output_full : full);
 }
 
-/* What every execution has of its record. */
+/* Sets the facts that every execution has from its record. */
 static struct execution *restore(struct session *session, const struct execution_record *record)
 {
     struct execution *execution = execution_new(session, record->id);

@@ -20,7 +20,7 @@ enum {
 
 /* --- the request, as the record keeps it ------------------------------------------------------ */
 
-/* Of a text that is too long the beginning, without what may be the first half of a secret. */
+/* The beginning of a text that is too long, without a possible first half of a secret. */
 static void put_masked(struct json_writer *json, const char *key, const struct mask *mask,
                        const char *text, size_t maximum)
 {
@@ -153,7 +153,7 @@ static int check_stdin(const struct execution_request *request, struct error *er
     return error_hint(err, "send \"stdin\": true and stream the bytes to …/stdin");
 }
 
-/* The driver of a context is ours; what is run in it is looked at when it comes. */
+/* The driver of a context is ours; the code that runs in it is checked when it comes. */
 static int check_rules(const struct session *session, const struct execution_request *request,
                        const struct config_rule **out_warning, struct error *err)
 {
@@ -172,7 +172,7 @@ static int check_output_full(const struct execution_request *request, struct err
                        request->output_full);
 }
 
-/* What its owner holds as long as it waits or runs. */
+/* The shares that its owner holds as long as it waits or runs. */
 static int take_shares(const struct session *session, const struct execution_request *request,
                        struct share shares[2], struct error *err)
 {

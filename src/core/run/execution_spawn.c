@@ -1,6 +1,6 @@
 /*
  * The second of the three steps of a start, prepare, spawn, attach: from the sandbox that is ready
- * to init, and what init answers.
+ * to init, and init's answer.
  */
 
 #include "base/alloc.h"
@@ -15,8 +15,8 @@
 
 enum { MAX_REPEATS = 2 };
 
-/* A sandbox may be dying when it is handed out. What init has not seen has not run, and nobody is
- * to notice; what it may have begun is never run twice. */
+/* A sandbox may be dying when it is handed out. A request that init has not seen has not run, and
+ * is repeated unnoticed; a program that init may have begun is never run twice. */
 static bool begin_again(struct execution *execution)
 {
     struct execution_run *run = execution->run;
@@ -33,7 +33,7 @@ static bool begin_again(struct execution *execution)
     return true;
 }
 
-/* The sandbox is gone; what it had written is in the pipes. */
+/* The sandbox is gone; the bytes that it had written are in the pipes. */
 void execution_hold_lost(struct session_hold *hold)
 {
     struct execution_run *run = container_of(hold, struct execution_run, hold);
@@ -63,7 +63,7 @@ static void fail_spawn(struct execution *execution, const struct error *err)
     execution_begin_end(execution, EXECUTION_CRASHED, "not started");
 }
 
-/* What a shell would say and exit with. */
+/* The message and the exit code that a shell would give. */
 static void exit_unspawned(struct execution *execution, int code, const char *what, const char *why)
 {
     scoped(free) char *text = xasprintf("%s: %s", what, why);

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-static const char END_OF_TRANSMISSION = 4; /* what a terminal takes for the end of input */
+static const char END_OF_TRANSMISSION = 4; /* the character that ends the input of a terminal */
 
 static void close_pipe(struct execution_run *run)
 {
@@ -35,7 +35,7 @@ static void wait_for_room(struct execution_run *run)
                    on_stdin_ready);
 }
 
-/* What the request brought along goes first. */
+/* Input that came with the request is written first. */
 static void pump(struct execution_run *run)
 {
     while (run->input.written < run->input.data.length) {

@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * The languages that code can be written in: one table for executions with code and for contexts.
- * A new one is a row here and a driver in drivers/.
+ * The languages that code can be written in: one table for executions with code and for contexts. A
+ * new language is a row here and a driver in drivers/.
  */
 
 struct error;

@@ -1,6 +1,6 @@
 #pragma once
 
-/* Which TCP ports somebody listens on in the network of a sandbox, as the kernel tells it. */
+/* The TCP ports that have a listener in the network of a sandbox, as the kernel reports them. */
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -1,7 +1,7 @@
 #pragma once
 
 /*
- * What core/run does for the rooms below it: the side of programs of core/sandbox/observer.h
+ * The callbacks of core/run for the rooms below it: the side of programs of core/sandbox/observer.h
  * (executions, and the Python that waits for code) and that of core/session/programs.h.
  */
 

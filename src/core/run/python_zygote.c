@@ -140,7 +140,7 @@ void python_zygote_prepare_soon(struct sandbox *sandbox)
 
 /* --- using ------------------------------------------------------------------------------------ */
 
-/* What the interpreter, the loader or the C library looks at when a process starts. */
+/* The variables that the interpreter, the loader or the C library read when a process starts. */
 static bool matters_at_start(const char *variable)
 {
     static const char *const names[] = { "PATH=",  "HOME=", "TZ=", "LANG=",   "LANGUAGE=",
@@ -162,7 +162,7 @@ static bool has_variable(char **env, const char *variable)
     return false;
 }
 
-/* All that matters in the one is in the other. */
+/* Every variable of the one that matters is in the other. */
 static bool is_covered(char **env, char **other)
 {
     for (; env && *env; env++) {

@@ -4,10 +4,10 @@
  * A Python that has started and waits in a sandbox, so that no Python code there has to wait for a
  * start: it forks for each script.
  *
- * It is an ordinary process of init's, which asks it for a child when an execution may come from
- * it; init/zygote.h says how such a child becomes a process of its own, and drivers/zygote.py runs
- * a script as `python3 FILE` would run it. Members of the pool get one, and sandboxes in which
- * Python code has run.
+ * It is an ordinary process of init's, which asks it for a child when an execution may be forked
+ * from it; init/zygote.h says how such a child becomes a process of its own, and drivers/zygote.py
+ * runs a script as `python3 FILE` would run it. Members of the pool get a zygote, and so do
+ * sandboxes in which Python code has run.
  */
 
 #include "agent/agent.h"
@@ -19,18 +19,19 @@ struct program;
 struct sandbox;
 struct python_zygote;
 
-/* Starts one if python.warm says so and there is none. */
+/* Starts a zygote if python.warm says so and the sandbox has none. */
 void python_zygote_prepare(struct sandbox *sandbox);
 
-/* The same a little later, when the sandbox has not been destroyed meanwhile. */
+/* As python_zygote_prepare(), but a little later, unless the sandbox was destroyed meanwhile. */
 void python_zygote_prepare_soon(struct sandbox *sandbox);
 
 /* NULL is fine, here and below. The process goes with its sandbox. */
 void python_zygote_free(struct python_zygote *zygote);
 
-/* Whether it may fork this program: what Python looks at when it starts has to be the same. */
+/* Whether the zygote may fork this program: every input that Python reads at its start has to be
+ * the same. */
 bool python_zygote_fits(const struct python_zygote *zygote, const struct program *program);
 
-/* Whether it is the process of that number; with on_exited, which has ended. */
+/* Whether the zygote is the process of that number; with on_exited, the process has ended. */
 bool python_zygote_has(const struct python_zygote *zygote, uint64_t number);
 bool python_zygote_on_exited(struct python_zygote *zygote, uint64_t number);

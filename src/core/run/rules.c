@@ -21,7 +21,7 @@ enum { PIECE = 64 * 1024, OVERLAP = 1024, ARGUMENTS_MAXIMUM = 4 << 20 };
 struct rules {
     const struct config *config; /* borrowed */
     regex_t *patterns;           /* owned, one for each rule */
-    char *piece;                 /* owned; what is being looked at */
+    char *piece;                 /* owned; the text that is being matched */
 };
 
 struct rules *rules_new(const struct config *config)
@@ -114,7 +114,7 @@ void rule_describe(const struct config_rule *rule, char *text, size_t size)
     snprintf(text, size, "rule %s%s%s", rule->name, *rule->message ? ": " : "", rule->message);
 }
 
-/* The text itself is not told: it may be long, and secret. */
+/* The text itself is not reported: it may be long, and secret. */
 static void tell(struct core *core, const char *session_id, const char *owner,
                  const struct config_rule *rule)
 {

@@ -113,7 +113,8 @@ static struct context *add_context(struct session *session, const struct languag
     return context;
 }
 
-/* Makes room for one more: those whose interpreter is gone have nothing to lose but their cause. */
+/* Makes room for one more context: contexts whose interpreter is gone have nothing to lose but
+ * their cause. */
 static int check_room(struct session *session, struct error *err)
 {
     struct context *context, *stopped = NULL;

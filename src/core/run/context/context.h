@@ -1,13 +1,13 @@
 #pragma once
 
 /*
- * A stateful interpreter in a session: code after code in one process, so that what one run leaves
- * (variables, functions, the working directory) the next one finds.
+ * A stateful interpreter in a session: code after code in one process, so that a run finds the
+ * state (variables, functions, the working directory) that the run before has left.
  *
  * Underneath it is a background execution of a driver, see drivers/: it shows in the history, lives
  * as long as the sandbox and is found again by the next daemon. While no code runs it does not keep
- * its session from being idle. A driver that is gone, whatever took it, is replaced by the next
- * run, which is told so. Runs of one context wait for each other, in their order.
+ * its session from being idle. A driver that is gone, for any reason, is replaced by the next run,
+ * which reports it. Runs of one context wait for each other, in their order.
  */
 
 #include "base/buffer.h"
@@ -54,15 +54,15 @@ struct context_run;
 
 /* Called from the loop, never inside context_run_start(). */
 struct context_handler {
-    /* Whether more can be taken now; when it can again, context_run_resume() is called. */
+    /* Whether the handler takes more now; when it does again, it calls context_run_resume(). */
     bool (*has_room)(const struct context_run *run);
     void (*on_output)(struct context_run *run, bool is_stderr, const void *data, size_t length);
 
     /* "display", "result" or "error": as the driver said it, an object without its type. */
     void (*on_message)(struct context_run *run, const char *type, const json_t *message);
 
-    /* It has had no room for too long: context_run_leave() is expected, or it may miss something.
-     */
+    /* The handler has had no room for too long: it has to call context_run_leave(), or it may miss
+     * output. */
     void (*on_stalled)(struct context_run *run);
 
     /* Once; the run is gone when this returns. */
@@ -71,15 +71,15 @@ struct context_handler {
 
 struct context_run {
     struct context *context;               /* borrowed; NULL in on_done when it is being removed */
-    const struct context_handler *handler; /* borrowed; NULL when nobody listens */
+    const struct context_handler *handler; /* borrowed; NULL without a listener */
     void *user;
     enum context_run_state state;
-    uint64_t number;       /* in its context, from 1; 0: it only starts the interpreter */
-    int exit_code;         /* bash: of the last command; -1 without */
-    struct error err;      /* RUN_FAILED */
-    char *cause;           /* owned; why the interpreter of this run ended, or NULL */
-    char *replaced;        /* owned; why the one before it was gone when it began, or NULL */
-    bool is_driver_killed; /* it did not heed the interrupt: the next run finds a new one */
+    uint64_t number;  /* in its context, from 1; 0: it only starts the interpreter */
+    int exit_code;    /* bash: of the last command; -1 without */
+    struct error err; /* RUN_FAILED */
+    char *cause;      /* owned; why the interpreter of this run ended, or NULL */
+    char *replaced;   /* owned; why the interpreter before was gone at its beginning, or NULL */
+    bool is_driver_killed; /* its interpreter ignored the interrupt; the next run gets a new one */
     unsigned dropped;      /* messages that were too large or malformed */
     const struct config_rule *warning; /* borrowed: the rule for commands that warns, or NULL */
     int64_t duration_us;
@@ -95,7 +95,7 @@ struct context_run {
     bool is_interrupted; /* SIGINT was sent: an error that follows is its consequence */
     bool is_stalled;
     unsigned interrupts; /* because of time or because it was cancelled */
-    bool is_over[2];     /* stdout and stderr have told its end */
+    bool is_over[2];     /* stdout and stderr have reported its end */
     enum context_run_state end;
     char token[DRIVER_TOKEN_SIZE];
     struct context_record *record; /* owned; for the history; NULL when it only starts */
@@ -106,7 +106,7 @@ struct context_stream {
     struct driver_parser parser;
     struct spool_follower follower;
     uint64_t offset;
-    bool is_skipping; /* what an earlier daemon's run still writes, until the next one begins */
+    bool is_skipping; /* output of an earlier daemon's run, until the next run begins */
 };
 
 struct context {
@@ -131,15 +131,15 @@ struct context {
 struct context *context_new(struct session *session, const char *language, const char *cwd,
                             const char *env_json, struct error *err);
 
-/* The one of this name and language, made when there is none; the next daemon finds it again. */
+/* The context of this name and language, made if missing; the next daemon finds it again. */
 struct context *context_open(struct session *session, const char *language, const char *name,
                              struct error *err);
 struct context *context_find(const struct session *session, const char *id);
 
-/* Whatever runs in it is cancelled and its process tree killed. */
+/* All runs of the context are cancelled and its process tree is killed. */
 void context_remove(struct context *context);
 
-/* A new interpreter takes the place of the old one; what runs is cancelled. */
+/* A new interpreter replaces the old one; all runs of the context are cancelled. */
 void context_restart(struct context *context);
 
 /* As ^C: the code that runs ends with an error, the interpreter stays. */
@@ -152,7 +152,7 @@ struct context_run *context_run_start(struct context *context, const char *code,
                                       void *user, struct error *err);
 void context_run_resume(struct context_run *run);
 
-/* Nobody listens any more; with `cancels` it is interrupted, or does not even begin. */
+/* The listener leaves; with `cancels` the run is interrupted, or does not even begin. */
 void context_run_leave(struct context_run *run, bool cancels);
 
 /* Interrupts it, and kills the interpreter if that does not end it within exec.grace; on_done
@@ -168,4 +168,4 @@ void context_write_json(const struct context *context, struct json_writer *json,
 void context_restore(struct session *session, struct execution *execution);
 
 void contexts_end_all(struct session *session, const struct end_reason *reason);
-void contexts_drop_all(struct core *core); /* for core_free(): nobody is told */
+void contexts_drop_all(struct core *core); /* for core_free(): no callbacks */

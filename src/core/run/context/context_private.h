@@ -1,6 +1,6 @@
 #pragma once
 
-/* What context.c, the object, and context_run.c, its runs, share. */
+/* Declarations shared by context.c, the object, and context_run.c, its runs. */
 
 #include "core/run/context/context.h"
 
@@ -13,7 +13,7 @@ void context_drop_driver(struct context *context, bool cancel, const char *cause
 /* Why the driver's execution has ended, for people. */
 void context_describe_end(const struct execution *execution, char *text, size_t size);
 
-/* Something may have come from the driver. */
+/* The driver may have written output or messages. */
 void context_pump(struct context *context);
 
 void context_run_finish(struct context_run *run, enum context_run_state state, const char *cause);

@@ -69,7 +69,7 @@ void context_record_message(struct context_record *record, const char *type, con
     *place = text;
 }
 
-/* Only the beginning is kept: what may be the first half of a secret is not told. */
+/* Only the beginning is kept, without a possible first half of a secret. */
 static void put_masked(struct json_writer *json, const char *key, const struct mask *secrets,
                        const struct buffer *text)
 {

@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * What the history keeps of one run in a context: its code, the beginning of what it wrote, its
- * result and its error. It becomes an event, "context.ran", when the run ends; the values of the
- * session's secrets are masked in it.
+ * The history's record of one run in a context: its code, the beginning of its output, its result
+ * and its error. It becomes an event, "context.ran", when the run ends; the values of the session's
+ * secrets are masked in it.
  */
 
 #include "core/run/context/context.h"

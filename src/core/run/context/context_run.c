@@ -181,7 +181,7 @@ static bool take_event(struct context_run *run, size_t stream)
     return false;
 }
 
-/* Moves what the spool has into the parser; false when there is nothing. */
+/* Moves the bytes of the spool into the parser; false when there are none. */
 static bool read_more(struct context_run *run, size_t stream)
 {
     static uint8_t bytes[DRIVER_INPUT_MAXIMUM];
@@ -262,7 +262,7 @@ static enum context_run_state end_state(const struct context_run *run)
     return run->end;
 }
 
-/* What tells the end of a run may be among the bytes that could not be kept. */
+/* The message that ends a run may be among the bytes that could not be kept. */
 static bool end_without_output(struct context *context, struct context_run *run)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(context->streams); i++) {
@@ -373,7 +373,7 @@ static void on_use_ready(struct session_hold *hold)
     context_pump(context);
 }
 
-/* The driver goes with the sandbox and is told first or next. */
+/* The driver ends with the sandbox; its end is reported before or after this. */
 static void on_use_lost(struct session_hold *hold UNUSED)
 {
 }

@@ -50,7 +50,7 @@ void driver_parser_end(struct driver_parser *parser)
     parser->is_over = true;
 }
 
-/* Whether a byte at this place of a head fits. */
+/* Whether a byte fits at this index of a head. */
 static bool fits(const struct driver_parser *parser, size_t at, uint8_t byte)
 {
     if (at == 0)
