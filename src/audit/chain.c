@@ -71,6 +71,8 @@ static int line_read(struct line *line, const char *text, size_t length)
     if (!is_hash(line->previous) || line->previous[HEX] != '"')
         return -1;
     line->covered = length - HASH_MEMBER - HEX - TAIL;
+    if (text + line->covered < line->previous + HEX + 2)
+        return -1; /* no member is between the two hashes */
     line->hash = text + line->covered + HASH_MEMBER;
     if (memcmp(text + line->covered, hash_member, HASH_MEMBER) != 0 || !is_hash(line->hash) ||
         strcmp(line->hash + HEX, "\"}") != 0)

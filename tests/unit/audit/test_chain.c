@@ -52,6 +52,17 @@ static void a_log_as_it_was_written_is_good(void **state UNUSED)
     assert_int_equal(first_bad(buffer_text(&text), &result), 0);
 }
 
+static void a_line_without_members_is_malformed(void **state UNUSED)
+{
+    scoped(buffer_fini) struct buffer text = BUFFER_INIT(512);
+    struct chain chain = CHAIN_START;
+
+    buffer_appendf(&text, "{\"seq\":1,\"prev\":\"%s\",\"hash\":\"%s\"}", chain.hash, chain.hash);
+    assert_int_equal(chain_check_line(&chain, buffer_text(&text), text.length, true),
+                     CHAIN_MALFORMED);
+    assert_int_equal(chain.sequence, 0);
+}
+
 static void any_changed_byte_is_found_in_its_line(void **state UNUSED)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(8192);
@@ -135,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_log_as_it_was_written_is_good),
+        cmocka_unit_test(a_line_without_members_is_malformed),
         cmocka_unit_test(any_changed_byte_is_found_in_its_line),
         cmocka_unit_test(removed_swapped_and_repeated_lines_are_found),
         cmocka_unit_test(a_rotated_log_may_begin_anywhere_when_it_says_so),
