@@ -18,9 +18,12 @@ BUILD = pathlib.Path(os.environ.get("SANDGLASS_BUILD", ROOT / "build-gcc"))
 SANDGLASS = BUILD / "sandglass"
 BACKENDS = os.environ.get("SANDGLASS_BACKENDS", "direct native").split()  # which ones the tests for all of them run with
 
-# A suite that is started in the background, or by nohup, inherits an ignored SIGINT, and so would every program that it starts.
+# A suite that is started in the background inherits an ignored SIGINT, and one that nohup starts an ignored SIGHUP; so would every program
+# that it starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def wait_for(condition, what, seconds=30.0):
