@@ -1,5 +1,6 @@
 #include "core/run/environment.h"
 
+#include "base/alloc.h"
 #include "base/buffer.h"
 #include "core/run/execution.h"
 #include "harness/world.h"
@@ -27,7 +28,11 @@ static int setup(void **state)
 {
     static struct fixture fixture;
 
+    scoped(free) char *format =
+        xstrdup(getenv("CMOCKA_MESSAGE_OUTPUT") ? getenv("CMOCKA_MESSAGE_OUTPUT") : "STDOUT");
+
     clearenv();
+    setenv("CMOCKA_MESSAGE_OUTPUT", format, 1); /* how cmocka reports, read again for each line */
     setenv("PATH", "/daemon/bin", 1);
     setenv("LANG", "C.UTF-8", 1);
     setenv("DAEMON_TOKEN", "canary", 1);
