@@ -309,6 +309,46 @@ void agent_cancel(struct agent_request *request)
         (void)agent_take(request->agent, request->id);
 }
 
+void agent_cancel_write(struct agent_request *request, const char *path)
+{
+    size_t size = strlen(path) + 1;
+    struct given_up *given_up;
+
+    if (request->is_open && request->type == PROTOCOL_FILE && request->flags == FILE_OPEN_WRITE &&
+        !agent_is_lost(request->agent)) {
+        given_up = xmalloc(sizeof(*given_up) + size);
+        given_up->next = request->agent->given_up;
+        given_up->id = request->id;
+        memcpy(given_up->path, path, size);
+        request->agent->given_up = given_up;
+    }
+    agent_cancel(request);
+}
+
+static void on_discarded(struct agent_request *request UNUSED)
+{
+}
+
+void agent_discard(struct agent *agent, uint64_t id, const char *temporary)
+{
+    struct given_up **link = &agent->given_up;
+    scoped(free) struct given_up *found = NULL;
+    struct agent_request request;
+    struct agent_file file = { .kind = FILE_COMMIT, .flags = FILE_ABANDON, .second = temporary };
+
+    while (*link && (*link)->id != id)
+        link = &(*link)->next;
+    found = *link;
+    if (!found)
+        return;
+    *link = found->next;
+    if (!*temporary)
+        return;
+    file.path = found->path;
+    agent_file(agent, &file, &request, on_discarded);
+    agent_cancel(&request);
+}
+
 /* --- processes ------------------------------------------------------------------------------- */
 
 static uint32_t start_flags(const struct agent_start *start)
@@ -688,6 +728,12 @@ static void on_release(struct deferred *deferred)
 {
     struct agent *agent = container_of(deferred, struct agent, release);
 
+    while (agent->given_up) {
+        struct given_up *next = agent->given_up->next;
+
+        free(agent->given_up);
+        agent->given_up = next;
+    }
     free(agent->loss);
     free(agent);
 }

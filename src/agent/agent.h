@@ -169,3 +169,7 @@ bool agent_is_untaken(const struct agent_request *request);
 /* The caller gives up: `done` will not come, and descriptors that still arrive are closed. The
  * operation happens all the same. A request that is not open is left alone. */
 void agent_cancel(struct agent_request *request);
+
+/* The same for a file that may be being opened for writing at `path`: the temporary file that its
+ * answer still names is removed. */
+void agent_cancel_write(struct agent_request *request, const char *path);

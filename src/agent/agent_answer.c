@@ -374,8 +374,10 @@ static int handle_file_done(struct agent *agent, struct incoming *incoming)
         return -1;
     agent_file_ended(agent);
     request = agent_take(agent, done->header.request);
-    if (!request)
+    if (!request) {
+        agent_discard(agent, done->header.request, done->error ? "" : temporary);
         return 0;
+    }
     is_sound = file_answer_is_sound(request, done, incoming);
     if (!is_sound) {
         error_set(&request->err, ERR_BACKEND, "the sandbox answered something else");

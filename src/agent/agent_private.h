@@ -5,6 +5,13 @@
 
 #include "agent/agent.h"
 
+/* A file that was being opened for writing when its caller gave up: init will name a temporary file. */
+struct given_up {
+    struct given_up *next;
+    uint64_t id; /* of the request */
+    char path[]; /* of the file that was to be written */
+};
+
 struct forgets;  /* that are not sent yet */
 struct outgoing; /* a message that the socket does not take yet */
 
@@ -37,6 +44,7 @@ struct agent {
     struct outgoing *queue;     /* owned: in the order they are to be sent */
     struct outgoing *files;     /* owned: file operations that wait for others to end */
     struct forgets *forgets;    /* owned; NULL without */
+    struct given_up *given_up;  /* owned */
     size_t queued_bytes;
     unsigned files_in_flight;
 };
@@ -49,6 +57,9 @@ void agent_continue_list(struct agent *agent);
 
 /* Removes the request from the open ones; NULL when no open request has this id. */
 struct agent_request *agent_take(struct agent *agent, uint64_t id);
+
+/* A request that is not open any more has made this temporary file. */
+void agent_discard(struct agent *agent, uint64_t id, const char *temporary);
 
 /* A file operation has ended: the next operation can be sent. */
 void agent_file_ended(struct agent *agent);

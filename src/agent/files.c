@@ -225,7 +225,7 @@ void file_writer_fini(struct file_writer *writer, struct agent *agent)
 
     if (!writer->agent)
         return;
-    agent_cancel(&writer->request);
+    agent_cancel_write(&writer->request, writer->path);
     fd_close(steal_fd(&writer->fd));
     if (writer->temporary && agent) {
         agent_file(agent, &file, &writer->request, on_abandoned);

@@ -93,7 +93,10 @@ static void abandon_upload(struct file_call *call)
 
 void file_call_fini(struct file_call *call)
 {
-    agent_cancel(&call->operation);
+    if (call->path)
+        agent_cancel_write(&call->operation, call->path);
+    else
+        agent_cancel(&call->operation);
     abandon_upload(call);
     file_call_release(call);
     free(call->temporary);

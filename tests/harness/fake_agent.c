@@ -174,6 +174,12 @@ void agent_file(struct agent *agent, const struct agent_file *file, struct agent
     request->result.file.fd = -1;
 }
 
+void agent_cancel_write(struct agent_request *request, const char *path)
+{
+    (void)path;
+    agent_cancel(request);
+}
+
 void agent_cancel(struct agent_request *request)
 {
     struct agent_request **link;

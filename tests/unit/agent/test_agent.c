@@ -683,6 +683,35 @@ static void only_regular_files_are_taken_for_files(void **state)
     close(directory);
 }
 
+static void a_file_that_was_given_up_while_it_was_opened_leaves_nothing(void **state)
+{
+    struct stage *stage = *state;
+    struct agent_file file = { .kind = FILE_OPEN_WRITE, .path = "/dir/x" };
+    _Alignas(8) char bytes[512];
+    struct protocol_file_done done = { 0 };
+    const struct protocol_file *heard;
+    struct protocol_file_texts texts;
+    struct asked asked = { 0 };
+    long length;
+
+    greet(stage);
+    agent_file(stage->agent, &file, &asked.request, on_done);
+    done.header.request = hear(stage, PROTOCOL_FILE);
+    agent_cancel_write(&asked.request, file.path);
+    length = protocol_file_done_encode(bytes, sizeof(bytes), &done, ".sandglass-1");
+    say(stage, bytes, (size_t)length, NULL, 0);
+    assert_int_equal(asked.answers, 0);
+    length = recv(stage->init, bytes, sizeof(bytes), MSG_DONTWAIT);
+    assert_true(length > 0);
+    heard = protocol_file_decode(bytes, (size_t)length, &texts);
+    assert_non_null(heard);
+    assert_int_equal(heard->kind, FILE_COMMIT);
+    assert_int_equal(heard->flags, FILE_ABANDON);
+    assert_string_equal(texts.path, "/dir/x");
+    assert_string_equal(texts.second, ".sandglass-1");
+    assert_int_equal(stage->lost, 0);
+}
+
 /* --- its own life ----------------------------------------------------------------------------- */
 
 static void a_hangup_fails_everything_that_is_open(void **state)
@@ -957,6 +986,7 @@ int main(void)
         ON_STAGE(too_many_descriptors_are_refused_and_closed),
         ON_STAGE(an_answer_of_the_wrong_type_fails_the_request),
         ON_STAGE(only_regular_files_are_taken_for_files),
+        ON_STAGE(a_file_that_was_given_up_while_it_was_opened_leaves_nothing),
         ON_STAGE(a_hangup_fails_everything_that_is_open),
         ON_STAGE(a_cancelled_request_is_never_answered),
         ON_STAGE(it_may_be_freed_in_its_own_callback),
