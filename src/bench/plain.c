@@ -49,7 +49,7 @@ int bench_spawn_wait(int pid, struct error *err)
 
 int bench_spawn(const char *const *argv, struct error *err)
 {
-    int pid;
+    int pid = -1;
 
     if (bench_spawn_start(argv, &pid, err) < 0)
         return -1;

@@ -170,7 +170,7 @@ static int check_copy(const char *path, struct error *err)
 static int restore_run(struct cli *cli, const void *args, const struct option_result *given)
 {
     scoped(place_fini) struct place place = { 0 };
-    struct stat info;
+    struct stat info = { 0 };
     struct error err = { 0 };
     int lock;
     int result;
