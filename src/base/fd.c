@@ -53,6 +53,23 @@ size_t fd_write_at(int fd, const void *data, size_t length, off_t offset)
     return done;
 }
 
+size_t fd_read_at(int fd, void *data, size_t length, off_t offset)
+{
+    size_t done = 0;
+
+    errno = 0;
+    while (done < length) {
+        ssize_t count = pread(fd, (char *)data + done, length - done, offset + (off_t)done);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            break;
+        done += (size_t)count;
+    }
+    return done;
+}
+
 int fd_read_all(int fd, struct buffer *out)
 {
     for (;;) {

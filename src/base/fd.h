@@ -22,6 +22,10 @@ int fd_write_all(int fd, const void *data, size_t length);
  * is less than `length`, errno says why. */
 size_t fd_write_at(int fd, const void *data, size_t length, off_t offset);
 
+/* Reads at an offset of a file. The result is the number of bytes that were read; less than `length`
+ * at the end of the file, or when errno, which is 0 otherwise, says why. */
+size_t fd_read_at(int fd, void *data, size_t length, off_t offset);
+
 /* Appends to the buffer until the end of the file: 0, or -1 with errno, which is EFBIG when there is
  * more than the maximum of the buffer. What was read before a failure stays in the buffer. */
 int fd_read_all(int fd, struct buffer *out);

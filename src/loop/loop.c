@@ -25,12 +25,12 @@ struct loop {
     struct timer_heap timers;
     uint64_t armed; /* how many times any timer was armed */
     uint64_t turns;
-    struct event wake;             /* ends a wait when the first timer or wait_ms is due */
-    int64_t wake_us;               /* when that is; 0 when it is not pending */
-    struct queue soon;             /* deferred calls, all borrowed */
-    struct queue late;             /* those that come when the turn has nothing else to do */
-    struct queue last;             /* and behind these */
-    struct turn_watch *turn_watch; /* borrowed; NULL without one */
+    struct event wake;        /* ends a wait when the first timer or wait_ms is due */
+    int64_t wake_us;          /* when that is; 0 when it is not pending */
+    struct queue soon;        /* deferred calls, all borrowed */
+    struct queue late;        /* those that come when the turn has nothing else to do */
+    struct queue last;        /* and behind these */
+    struct list turn_watches; /* borrowed */
     bool stopping;
 };
 
@@ -61,6 +61,7 @@ struct loop *loop_new(const struct clock *clock)
     assert(config);
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_IGNORE_ENV);
     loop->clock = clock;
+    list_init(&loop->turn_watches);
     loop->base = event_base_new_with_config(config);
     event_config_free(config);
     assert(loop->base);
@@ -170,6 +171,22 @@ static void wait_for_events(struct loop *loop, int64_t wait_ms)
                     EVLOOP_ONCE | (delay_us == 0 ? EVLOOP_NONBLOCK : EVLOOP_NO_EXIT_ON_EMPTY));
 }
 
+/* A watch may stop itself and others, and start others. */
+static void run_turn_watches(struct loop *loop)
+{
+    struct list due;
+
+    list_init(&due);
+    list_move_all(&loop->turn_watches, &due);
+    while (!list_is_empty(&due)) {
+        struct turn_watch *watch = list_first(&due, struct turn_watch, node);
+
+        list_remove(&watch->node);
+        list_append(&loop->turn_watches, &watch->node);
+        watch->on_turn(watch);
+    }
+}
+
 void loop_turn(struct loop *loop, int64_t wait_ms)
 {
     loop->turns++;
@@ -179,25 +196,24 @@ void loop_turn(struct loop *loop, int64_t wait_ms)
     run_deferred(loop);
     run_timers(loop);
     run_all_deferred(loop);
-    if (loop->turn_watch) {
-        loop->turn_watch->on_turn(loop->turn_watch);
+    if (!list_is_empty(&loop->turn_watches)) {
+        run_turn_watches(loop);
         run_all_deferred(loop);
     }
 }
 
 void turn_watch_start(struct turn_watch *watch, struct loop *loop, turn_fn *on_turn)
 {
-    assert(!loop->turn_watch);
+    turn_watch_stop(watch);
     *watch = (struct turn_watch){ .loop = loop, .on_turn = on_turn };
-    loop->turn_watch = watch;
+    list_append(&loop->turn_watches, &watch->node);
 }
 
 void turn_watch_stop(struct turn_watch *watch)
 {
     if (!watch->loop)
         return;
-    assert(watch->loop->turn_watch == watch);
-    watch->loop->turn_watch = NULL;
+    list_remove(&watch->node);
     watch->loop = NULL;
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/scoped.h"
 
 #include <event2/event_struct.h>
@@ -123,11 +124,12 @@ typedef void turn_fn(struct turn_watch *watch);
 struct turn_watch {
     struct loop *loop; /* borrowed; NULL when stopped */
     turn_fn *on_turn;
+    struct list node; /* linked while it is started */
 };
 
 /* Calls `on_turn` when a turn has done everything, before the loop waits again: for a condition that
- * many things change, and that has no counter. Calls that it defers run in the same turn. There is
- * one such watch at a time. */
+ * many things change, and that has no counter. Calls that it defers run in the same turn. A watch
+ * that is started meanwhile waits for the next turn. */
 void turn_watch_start(struct turn_watch *watch, struct loop *loop, turn_fn *on_turn);
 void turn_watch_stop(struct turn_watch *watch);
 

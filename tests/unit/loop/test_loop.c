@@ -372,6 +372,41 @@ a_watch_of_turns_comes_behind_everything_and_what_it_defers_runs_at_once(void **
     reader_fini(&reader);
 }
 
+struct pair {
+    struct loop *loop;
+    struct turn_watch first;
+    struct turn_watch second;
+};
+
+static void on_second_turn(struct turn_watch *watch UNUSED)
+{
+    note('2');
+}
+
+static void on_first_turn(struct turn_watch *watch)
+{
+    struct pair *pair = container_of(watch, struct pair, first);
+
+    note('1');
+    turn_watch_stop(&pair->second);
+    turn_watch_stop(&pair->first);
+    turn_watch_start(&pair->second, pair->loop, on_second_turn);
+}
+
+static void a_watch_of_turns_may_stop_and_start_others(void **state UNUSED)
+{
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct pair pair = { .loop = loop };
+
+    turn_watch_start(&pair.first, loop, on_first_turn);
+    turn_watch_start(&pair.second, loop, on_second_turn);
+    loop_turn(loop, 0);
+    assert_string_equal(trace, "1");
+    loop_turn(loop, 0);
+    assert_string_equal(trace, "12");
+    turn_watch_stop(&pair.second);
+}
+
 static void stopping_before_the_run_makes_it_return_at_once(void **state UNUSED)
 {
     scoped(loop_free) struct loop *loop = loop_new(&clock_system);
@@ -403,6 +438,7 @@ int main(void)
                                clear_trace),
         cmocka_unit_test_setup(
             a_watch_of_turns_comes_behind_everything_and_what_it_defers_runs_at_once, clear_trace),
+        cmocka_unit_test_setup(a_watch_of_turns_may_stop_and_start_others, clear_trace),
         cmocka_unit_test_setup(stopping_before_the_run_makes_it_return_at_once, clear_trace),
     };
 
