@@ -52,8 +52,8 @@ static const char *check_setup(const void *message)
 
     if (!launch_name_is_valid(setup->instance) || !launch_name_is_valid(setup->hostname))
         return "name";
-    if (setup->flags &
-        ~(uint32_t)(LAUNCH_SETUP_NATIVE | LAUNCH_SETUP_ALLOW_PRIVATE | LAUNCH_SETUP_ONLY_DESTROY))
+    if (setup->flags & ~(uint32_t)(LAUNCH_SETUP_NATIVE | LAUNCH_SETUP_ALLOW_PRIVATE |
+                                   LAUNCH_SETUP_ONLY_DESTROY | LAUNCH_SETUP_RELAY))
         return "flags";
     if (setup->uid_base < LAUNCH_IDS_PER_SLOT || !setup->slots || setup->slots > MAX_SLOTS ||
         end > INT32_MAX)

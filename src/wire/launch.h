@@ -27,6 +27,7 @@ enum {
     LAUNCH_MAX_TEMPLATES = 64,
     LAUNCH_MAX_MOUNTS = 16,
     LAUNCH_PATH_SIZE = 256,
+    LAUNCH_KEY_SIZE = 32,
     LAUNCH_MAX_FILTER = 4096, /* instructions of the seccomp program, as the kernel has it */
     LAUNCH_IDS_PER_SLOT = 65536,
     /* From one slot to the next. The kernel keeps users in 128 chains, by the lowest bits of their
@@ -68,6 +69,7 @@ enum launch_setup_flags {
     LAUNCH_SETUP_NATIVE = 1 << 0, /* prepare the namespaces that native sandboxes grow from */
     LAUNCH_SETUP_ALLOW_PRIVATE = 1 << 1, /* network open reaches private addresses */
     LAUNCH_SETUP_ONLY_DESTROY = 1 << 2,  /* touch nothing but what is to be destroyed; for sweep */
+    LAUNCH_SETUP_RELAY = 1 << 3, /* every init has a relay: wire/relay_frame.h over a stream */
 };
 
 struct launch_setup {
@@ -113,6 +115,7 @@ struct launch_create {
     struct launch_limits limits;
     uint32_t mode;
     uint32_t network;
+    uint8_t key[LAUNCH_KEY_SIZE]; /* of its relay, with LAUNCH_SETUP_RELAY; else zeros */
 };
 
 struct launch_adopt {
@@ -246,6 +249,12 @@ struct launch_reply {
  * text terminated and of its alphabet, and exactly the descriptors that belong to it. NULL, or what
  * is wrong with it. */
 const char *launch_check(const void *message, size_t length, unsigned descriptors);
+
+/* Processes of a sandbox that are not its payload's: init, and its relay if it has one. */
+static inline uint32_t launch_own_processes(const struct launch_setup *setup)
+{
+    return setup->flags & LAUNCH_SETUP_RELAY ? 2 : 1;
+}
 
 /* The parts of it that both ends use. */
 bool launch_id_is_valid(const char id[LAUNCH_ID_SIZE]);

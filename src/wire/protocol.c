@@ -78,6 +78,14 @@ static const void *take_exact(const void *message, size_t length, enum protocol_
     return length == size ? take_fixed(message, length, type, size) : NULL;
 }
 
+/* The same for what a relay may have added to. */
+static const void *take_told(const void *message, size_t length, enum protocol_type type,
+                             size_t size, size_t added)
+{
+    return length == size || length == size + added ? take_fixed(message, length, type, size)
+                                                    : NULL;
+}
+
 static struct cursor cursor_after(const void *message, size_t length, size_t size)
 {
     char *start = (char *)(uintptr_t)message;
@@ -253,43 +261,66 @@ const struct protocol_file_done *protocol_file_done_decode(const void *message, 
     return done;
 }
 
-/* --- CONFIGURE ------------------------------------------------------------------------------ */
+/* --- CONNECT -------------------------------------------------------------------------------- */
 
-static bool hostname_is_sound(const char *hostname)
+static bool connect_is_sound(const struct protocol_connect *connect, const char *path)
 {
-    static const char allowed[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
-
-    return hostname[0] && strspn(hostname, allowed) == strlen(hostname);
+    if (connect->port > UINT16_MAX)
+        return false;
+    return connect->port ? !path[0] : path[0] == '/';
 }
 
-long protocol_configure_encode(void *buffer, size_t capacity, uint64_t request,
-                               const char *hostname)
+long protocol_connect_encode(void *buffer, size_t capacity, const struct protocol_connect *fixed,
+                             const char *user, const char *path)
 {
-    struct protocol_header header;
-    struct cursor cursor = cursor_for(buffer, capacity, sizeof header);
+    struct protocol_connect connect = *fixed;
+    struct cursor cursor = cursor_for(buffer, capacity, sizeof connect);
     size_t length;
 
-    if (capacity < sizeof header || !hostname_is_sound(hostname) ||
-        put_text(&cursor, hostname, PROTOCOL_MAX_HOSTNAME) < 0)
+    if (capacity < sizeof connect || !connect_is_sound(&connect, path) ||
+        put_text(&cursor, user, PROTOCOL_MAX_USER) < 0 ||
+        put_text(&cursor, path, PROTOCOL_MAX_PATH) < 0)
         return -1;
     length = (size_t)(cursor.at - (char *)buffer);
-    header = protocol_header(PROTOCOL_CONFIGURE, length, 0, request);
-    memcpy(buffer, &header, sizeof header);
+    connect.header = protocol_header(PROTOCOL_CONNECT, length, 0, fixed->header.request);
+    memcpy(buffer, &connect, sizeof connect);
     return (long)length;
 }
 
-int protocol_configure_decode(const void *message, size_t length, const char **out_hostname)
+const struct protocol_connect *protocol_connect_decode(const void *message, size_t length,
+                                                       const char **out_user, const char **out_path)
 {
-    const struct protocol_header *header =
-        take_fixed(message, length, PROTOCOL_CONFIGURE, sizeof *header);
-    struct cursor cursor = cursor_after(message, length, sizeof *header);
-    const char *hostname = header ? take_text(&cursor, PROTOCOL_MAX_HOSTNAME) : NULL;
+    const struct protocol_connect *connect =
+        take_fixed(message, length, PROTOCOL_CONNECT, sizeof *connect);
+    struct cursor cursor = cursor_after(message, length, sizeof *connect);
+    const char *user = connect ? take_text(&cursor, PROTOCOL_MAX_USER) : NULL;
+    const char *path = user ? take_text(&cursor, PROTOCOL_MAX_PATH) : NULL;
 
-    if (!hostname || cursor.at != cursor.end || !hostname_is_sound(hostname))
+    if (!path || cursor.at != cursor.end || !connect_is_sound(connect, path))
+        return NULL;
+    *out_user = user;
+    *out_path = path;
+    return connect;
+}
+
+/* --- HELLO ---------------------------------------------------------------------------------- */
+
+int protocol_hello_decode(const void *message, size_t length, struct protocol_hello *out_hello)
+{
+    const struct protocol_header *header = message;
+    size_t first_release = offsetof(struct protocol_hello, oldest);
+
+    if (length < first_release || length > PROTOCOL_MAX_MESSAGE || header->length != length ||
+        header->type != PROTOCOL_HELLO)
         return -1;
-    *out_hostname = hostname;
-    return 0;
+    if (length > first_release && length < sizeof *out_hello)
+        return -1;
+    *out_hello = (struct protocol_hello){ .oldest = 1, .newest = 1, .scratch = "/tmp/.sandglass" };
+    memcpy(out_hello, message, length < sizeof *out_hello ? length : sizeof *out_hello);
+    if (out_hello->oldest > out_hello->newest ||
+        !memchr(out_hello->scratch, 0, sizeof out_hello->scratch))
+        return -1;
+    return out_hello->scratch[0] == '/' || !out_hello->scratch[0] ? 0 : -1;
 }
 
 /* --- the entries of a list ------------------------------------------------------------------ */
@@ -423,8 +454,7 @@ const struct protocol_plain *protocol_plain_decode(const void *message, size_t l
     case PROTOCOL_CLOSE_STDIN:
     case PROTOCOL_FORGET:
     case PROTOCOL_LIST:
-    case PROTOCOL_PING:
-    case PROTOCOL_SHUTDOWN:
+    case PROTOCOL_PORTS:
         return take_exact(message, length, (enum protocol_type)type, sizeof(struct protocol_plain));
     default:
         return NULL;
@@ -445,11 +475,6 @@ const struct protocol_forget_many *protocol_forget_many_decode(const void *messa
         take_exact(message, length, PROTOCOL_FORGET_MANY, sizeof *forget);
 
     return forget && forget->count && forget->count <= PROTOCOL_MAX_FORGOTTEN ? forget : NULL;
-}
-
-const struct protocol_hello *protocol_hello_decode(const void *message, size_t length)
-{
-    return take_exact(message, length, PROTOCOL_HELLO, sizeof(struct protocol_hello));
 }
 
 static bool process_flags_are_sound(uint32_t flags)
@@ -491,14 +516,15 @@ static bool end_is_sound(const struct protocol_end *end)
 const struct protocol_exited *protocol_exited_decode(const void *message, size_t length)
 {
     const struct protocol_exited *exited =
-        take_exact(message, length, PROTOCOL_EXITED, sizeof *exited);
+        take_told(message, length, PROTOCOL_EXITED, sizeof *exited, sizeof(struct protocol_totals));
 
     return exited && exited->header.process && end_is_sound(&exited->end) ? exited : NULL;
 }
 
 const struct protocol_ran *protocol_ran_decode(const void *message, size_t length)
 {
-    const struct protocol_ran *ran = take_exact(message, length, PROTOCOL_RAN, sizeof *ran);
+    const struct protocol_ran *ran =
+        take_told(message, length, PROTOCOL_RAN, sizeof *ran, sizeof(struct protocol_totals));
 
     if (!ran || !process_flags_are_sound(ran->flags) || ran->pid <= 0 || !ran->header.request ||
         !ran->header.process)
@@ -509,12 +535,46 @@ const struct protocol_ran *protocol_ran_decode(const void *message, size_t lengt
 const struct protocol_process *protocol_process_decode(const void *message, size_t length)
 {
     const struct protocol_process *process =
-        take_exact(message, length, PROTOCOL_PROCESS, sizeof *process);
+        take_told(message, length, PROTOCOL_PROCESS, sizeof *process,
+                  sizeof(struct protocol_bases) + sizeof(struct protocol_totals));
 
     if (!process || !process_flags_are_sound(process->flags) || process->pid <= 0 ||
         process->has_exited > 1 || !process->header.process)
         return NULL;
     return !process->has_exited || end_is_sound(&process->end) ? process : NULL;
+}
+
+/* What was added begins where the message of this type ends; 0 when nothing was. */
+static size_t added_at(const void *message, size_t length)
+{
+    const struct protocol_header *header = message;
+    size_t size = header->type == PROTOCOL_EXITED ? sizeof(struct protocol_exited)
+                  : header->type == PROTOCOL_RAN  ? sizeof(struct protocol_ran)
+                                                  : sizeof(struct protocol_process);
+
+    return length > size ? size : 0;
+}
+
+const struct protocol_totals *protocol_totals_after(const void *message, size_t length)
+{
+    if (!added_at(message, length))
+        return NULL;
+    return (const void *)((const char *)message + length - sizeof(struct protocol_totals));
+}
+
+const struct protocol_bases *protocol_bases_after(const void *message, size_t length)
+{
+    const struct protocol_header *header = message;
+    size_t at = header->type == PROTOCOL_PROCESS ? added_at(message, length) : 0;
+
+    return at ? (const void *)((const char *)message + at) : NULL;
+}
+
+const struct protocol_taken *protocol_taken_decode(const void *message, size_t length)
+{
+    const struct protocol_taken *taken = take_exact(message, length, PROTOCOL_TAKEN, sizeof *taken);
+
+    return taken && taken->header.process ? taken : NULL;
 }
 
 const struct protocol_done *protocol_done_decode(const void *message, size_t length)

@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 enum {
-    PROTOCOL_VERSION = 1,
+    PROTOCOL_VERSION = 1,              /* that this tree speaks; see HELLO for others */
     PROTOCOL_MAX_MESSAGE = 160 * 1024, /* below the default send buffer of a unix socket */
     PROTOCOL_MAX_STRINGS = 4096,       /* argv and env entries together */
     PROTOCOL_MAX_FDS = 4,
@@ -34,7 +34,7 @@ enum {
     PROTOCOL_MAX_USER = 64,       /* sizes of texts, with the NUL */
     PROTOCOL_MAX_PATH = 4096,
     PROTOCOL_MAX_SCRIPT_PATH = 256,
-    PROTOCOL_MAX_HOSTNAME = 65,
+    PROTOCOL_MAX_SCRATCH = 216, /* so that a script's name fits behind it */
     PROTOCOL_MAX_TEMPORARY = 64,
     PROTOCOL_MAX_SCRIPT_BYTES = 16 * 1024 * 1024,
     PROTOCOL_MAX_DEPTH = 512,  /* of a walk through directories */
@@ -50,10 +50,9 @@ enum protocol_type {
     PROTOCOL_FORGET,      /* the end is recorded: drop the process and its pipes; → DONE */
     PROTOCOL_LIST,        /* → PROCESS for each remembered one, with its descriptors, then DONE */
     PROTOCOL_FILE,        /* one file operation → FILE_DONE, perhaps with a descriptor */
-    PROTOCOL_PING,        /* → DONE */
-    PROTOCOL_SHUTDOWN,    /* kill everything, then exit 0; → DONE before exiting */
-    PROTOCOL_CONFIGURE,   /* host name of a claimed pool member; → DONE */
-    PROTOCOL_FORGET_MANY, /* FORGET of several; → nothing */
+    PROTOCOL_FORGET_MANY = 11, /* FORGET of several; → nothing */
+    PROTOCOL_CONNECT, /* to a port or a socket inside; → FILE_DONE with a stream socket */
+    PROTOCOL_PORTS, /* → FILE_DONE with a pipe: a NOTE_PORT for each TCP port that is listened on */
 
     /* init to daemon */
     PROTOCOL_HELLO = 64, /* first message on a connection */
@@ -65,6 +64,7 @@ enum protocol_type {
     PROTOCOL_FILE_DONE,
     PROTOCOL_RAN,     /* STARTED and EXITED in one, of a process that left nothing behind */
     PROTOCOL_STORAGE, /* a connection that a program of the process made; the descriptor follows */
+    PROTOCOL_TAKEN,   /* from a bridge: so many bytes of a process's input are inside the sandbox */
 };
 
 struct protocol_header {
@@ -101,7 +101,7 @@ struct protocol_start {
 
 struct protocol_start_texts {
     const char *user;        /* name, "uid" or "uid:gid"; "" for init's default */
-    const char *cwd;         /* absolute; "" for the user's home, or init's own in direct mode */
+    const char *cwd;         /* absolute; "" for init's workspace, or the user's home without one */
     const char *script_path; /* absolute, or "" without START_SCRIPT */
     const char *const *argv; /* both end with NULL */
     const char *const *env;
@@ -141,12 +141,31 @@ struct protocol_end {
     uint32_t reserved;
 };
 
-struct protocol_exited {
+/*
+ * Where init's pipes are not the daemon's (FEATURE_STREAMS), output may still be on its way when an
+ * end is told. EXITED, RAN and PROCESS are then followed by the number of bytes that the process had
+ * written by that time, and PROCESS by the offset of the first byte that each of its streams will
+ * give. Init sends neither: the relay adds them.
+ */
+struct protocol_totals {
+    uint64_t output;
+    uint64_t errors;
+};
+
+struct protocol_bases {
+    uint64_t input; /* bytes that have reached the sandbox */
+    uint64_t output;
+    uint64_t errors;
+};
+
+struct protocol_exited { /* may be followed by struct protocol_totals */
     struct protocol_header header;
     struct protocol_end end;
 };
 
-struct protocol_ran { /* descriptors as with STARTED, or none of one that has written nothing */
+/* Descriptors as with STARTED, or none of one that has written nothing. May be followed by struct
+ * protocol_totals. */
+struct protocol_ran {
     struct protocol_header header;
     uint32_t flags;
     int32_t pid;
@@ -154,7 +173,7 @@ struct protocol_ran { /* descriptors as with STARTED, or none of one that has wr
 };
 
 /* PROCESS: as STARTED, with the end if it has come. Input that was closed is not passed: flags then
- * lack START_STDIN. */
+ * lack START_STDIN. May be followed by struct protocol_bases and struct protocol_totals. */
 struct protocol_process {
     struct protocol_header header;
     uint32_t flags;
@@ -181,7 +200,7 @@ struct protocol_resize {
     uint32_t reserved;
 };
 
-/* CLOSE_STDIN, FORGET, LIST, PING, SHUTDOWN, STORAGE */
+/* CLOSE_STDIN, FORGET, LIST, STORAGE, PORTS */
 struct protocol_plain {
     struct protocol_header header;
 };
@@ -199,14 +218,37 @@ struct protocol_done {
     uint32_t value;
 };
 
+struct protocol_taken {
+    struct protocol_header header;
+    uint64_t total; /* since the process was started */
+};
+
+/* CONNECT: fixed part, then two texts: user, path. */
+struct protocol_connect {
+    struct protocol_header header;
+    uint32_t port; /* of TCP on loopback; 0: a unix stream socket, by its path */
+    uint32_t reserved;
+};
+
 enum protocol_feature {
     FEATURE_NAMESPACE = 1 << 0, /* init is PID 1 of its own namespace */
     FEATURE_SECCOMP = 1 << 1,   /* it has a filter for what it starts */
     FEATURE_PROC = 1 << 2,      /* it sees its tree in /proc */
     FEATURE_ZYGOTE = 1 << 3,    /* it knows START_ZYGOTE and START_FORK */
     FEATURE_FORGET_MANY = 1 << 4,
+    FEATURE_CONNECT = 1 << 5, /* it knows CONNECT, PORTS, FILE_READ and FILE_WRITE */
+    /* Descriptors are of pipes and stream sockets only, made by a bridge: a terminal is a pair of
+     * pipes, input first, and no regular file is passed. TAKEN tells what has become of input. */
+    FEATURE_STREAMS = 1 << 6,
+    FEATURE_WEAK_TREES = 1 << 7, /* processes that lose their parent leave their tree */
 };
 
+/*
+ * The first message. It says which versions of the protocol init speaks, so it is itself of no
+ * version: whatever header.version is, the fields up to `newest` keep their places, and bytes after
+ * `scratch` are left alone. An init of the first release ends it before `oldest`: it speaks version
+ * 1 alone.
+ */
 struct protocol_hello {
     struct protocol_header header;
     uint32_t processes; /* remembered now */
@@ -215,6 +257,11 @@ struct protocol_hello {
     uint32_t no_new_privs;
     uint64_t capabilities; /* effective */
     uint64_t bounding;     /* the most that root among the started processes can have */
+    uint16_t oldest;       /* versions of the protocol that init speaks */
+    uint16_t newest;
+    uint32_t reserved;
+    char scratch[PROTOCOL_MAX_SCRATCH]; /* the directory for scripts and for files that users do not
+                                           look for, absolute; "" when its path is too long */
 };
 
 enum protocol_file_kind {
@@ -231,6 +278,9 @@ enum protocol_file_kind {
     FILE_PACK,   /* the directory as a tar through a pipe; third = names to leave out, see there */
     FILE_UNPACK, /* a stream socket: a tar goes in, notes about what was refused come back */
     FILE_WATCH,  /* notes about changes through a pipe, until the reader goes away */
+    FILE_READ,   /* `bytes` of a regular file from `offset` on, through a pipe */
+    FILE_WRITE, /* as OPEN_WRITE, but a stream socket: content goes in, NOTE_LAST comes back when it
+                    is all in the file, then FILE_COMMIT */
     FILE_KINDS
 };
 
@@ -269,8 +319,11 @@ struct protocol_file {
     uint32_t depth;   /* LIST, GREP: 1 is the directory's own entries; GREP: 0 is all */
     uint32_t limit;   /* GLOB, GREP: results; 0 is none */
     uint32_t context; /* GREP: lines before and after each match */
-    uint64_t bytes;   /* UNPACK: all contents together; 0 is no limit */
-    struct protocol_version expected;
+    uint64_t bytes;   /* UNPACK: all contents together, READ: at most; 0 is no limit */
+    union {
+        struct protocol_version expected; /* COMMIT with FILE_EXPECT */
+        uint64_t offset;                  /* READ: of the first byte */
+    };
 };
 
 struct protocol_file_texts {
@@ -332,6 +385,7 @@ enum protocol_note_kind {
     NOTE_CONTEXT,  /* the same for a line around a match */
     NOTE_REFUSED,  /* path: as the archive has it, text: why */
     NOTE_CHANGED,  /* number: what inotify says */
+    NOTE_PORT,     /* number: of a TCP port that is listened on */
     NOTE_KINDS
 };
 
@@ -348,7 +402,7 @@ struct protocol_note {
     uint16_t text_length;
     int32_t error;
     uint64_t number;
-    uint64_t amount; /* GREP: files that were not searched, UNPACK: bytes of contents */
+    uint64_t amount; /* GREP: files that were not searched, UNPACK, WRITE: bytes of contents */
 };
 
 struct protocol_note_view {
@@ -382,8 +436,8 @@ long protocol_file_encode(void *buffer, size_t capacity, const struct protocol_f
                           const struct protocol_file_texts *texts);
 long protocol_file_done_encode(void *buffer, size_t capacity,
                                const struct protocol_file_done *fixed, const char *temporary);
-long protocol_configure_encode(void *buffer, size_t capacity, uint64_t request,
-                               const char *hostname);
+long protocol_connect_encode(void *buffer, size_t capacity, const struct protocol_connect *fixed,
+                             const char *user, const char *path);
 long protocol_entry_encode(void *buffer, size_t capacity, const struct protocol_entry *fixed,
                            const char *path, const char *target);
 long protocol_note_encode(void *buffer, size_t capacity, const struct protocol_note *fixed,
@@ -398,7 +452,12 @@ const struct protocol_file *protocol_file_decode(const void *message, size_t len
                                                  struct protocol_file_texts *out_texts);
 const struct protocol_file_done *protocol_file_done_decode(const void *message, size_t length,
                                                            const char **out_temporary);
-int protocol_configure_decode(const void *message, size_t length, const char **out_hostname);
+const struct protocol_connect *protocol_connect_decode(const void *message, size_t length,
+                                                       const char **out_user,
+                                                       const char **out_path);
+
+/* Of any version; -1 when it is no HELLO at all. */
+int protocol_hello_decode(const void *message, size_t length, struct protocol_hello *out_hello);
 
 /* The next entry of a list: how many bytes it takes, 0 when more are needed, -1 when it is wrong.
  */
@@ -411,7 +470,6 @@ const struct protocol_signal *protocol_signal_decode(const void *message, size_t
 const struct protocol_resize *protocol_resize_decode(const void *message, size_t length);
 const struct protocol_plain *protocol_plain_decode(const void *message, size_t length);
 const struct protocol_forget_many *protocol_forget_many_decode(const void *message, size_t length);
-const struct protocol_hello *protocol_hello_decode(const void *message, size_t length);
 const struct protocol_started *protocol_started_decode(const void *message, size_t length);
 const struct protocol_failed *protocol_failed_decode(const void *message, size_t length);
 const struct protocol_exited *protocol_exited_decode(const void *message, size_t length);
@@ -419,6 +477,11 @@ const struct protocol_ran *protocol_ran_decode(const void *message, size_t lengt
 const struct protocol_process *protocol_process_decode(const void *message, size_t length);
 const struct protocol_done *protocol_done_decode(const void *message, size_t length);
 const struct protocol_plain *protocol_storage_decode(const void *message, size_t length);
+const struct protocol_taken *protocol_taken_decode(const void *message, size_t length);
+
+/* What follows an EXITED, a RAN or a PROCESS that has been decoded; NULL without. */
+const struct protocol_totals *protocol_totals_after(const void *message, size_t length);
+const struct protocol_bases *protocol_bases_after(const void *message, size_t length);
 
 /* How many descriptors come with a process of these flags. */
 static inline unsigned protocol_pipe_count(uint32_t flags)

@@ -9,6 +9,16 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* What a relay has added lies inside the message. */
+static void check_added(const char *message, size_t size)
+{
+    const char *totals = (const void *)protocol_totals_after(message, size);
+    const char *bases = (const void *)protocol_bases_after(message, size);
+
+    assert(!totals || totals + sizeof(struct protocol_totals) == message + size);
+    assert(!bases || bases + sizeof(struct protocol_bases) == totals);
+}
+
 static void check_messages(const void *message, size_t size)
 {
     const struct protocol_exited *exited = protocol_exited_decode(message, size);
@@ -16,6 +26,7 @@ static void check_messages(const void *message, size_t size)
     const struct protocol_process *process = protocol_process_decode(message, size);
     const struct protocol_ran *ran = protocol_ran_decode(message, size);
     const struct protocol_started *started = protocol_started_decode(message, size);
+    struct protocol_hello hello;
     const char *temporary;
 
     if (exited)
@@ -31,7 +42,11 @@ static void check_messages(const void *message, size_t size)
     if (protocol_file_done_decode(message, size, &temporary))
         assert(strlen(temporary) < PROTOCOL_MAX_TEMPORARY);
     (void)protocol_done_decode(message, size);
-    (void)protocol_hello_decode(message, size);
+    (void)protocol_taken_decode(message, size);
+    if (!protocol_hello_decode(message, size, &hello))
+        assert(strlen(hello.scratch) < sizeof(hello.scratch));
+    if (exited || ran || process)
+        check_added(message, size);
     if (protocol_storage_decode(message, size))
         assert(size == sizeof(struct protocol_plain));
 }

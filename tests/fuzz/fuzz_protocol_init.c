@@ -56,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static _Alignas(8) char again[PROTOCOL_MAX_MESSAGE];
     char *message = malloc(size ? size : 1);
-    const char *hostname;
+    const char *user;
+    const char *path;
 
     assert(message);
     memcpy(message, data, size);
@@ -65,8 +66,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)protocol_peek(message, size);
     check_start(message, size, again);
     check_file(message, size);
-    if (!protocol_configure_decode(message, size, &hostname))
-        check_text(hostname, message, size);
+    if (protocol_connect_decode(message, size, &user, &path)) {
+        check_text(user, message, size);
+        check_text(path, message, size);
+    }
     (void)protocol_signal_decode(message, size);
     (void)protocol_resize_decode(message, size);
     (void)protocol_plain_decode(message, size);

@@ -156,19 +156,19 @@ static void counts_that_lie_are_refused(void **state UNUSED)
 
 static void headers_that_lie_are_refused(void **state UNUSED)
 {
-    struct protocol_plain ping = { protocol_header(PROTOCOL_PING, sizeof(ping), 0, 1) };
-    struct protocol_plain wrong = ping;
+    struct protocol_plain list = { protocol_header(PROTOCOL_LIST, sizeof(list), 0, 1) };
+    struct protocol_plain wrong = list;
 
-    assert_int_equal(protocol_peek(&ping, sizeof(ping)), PROTOCOL_PING);
-    assert_non_null(protocol_plain_decode(&ping, sizeof(ping)));
-    assert_int_equal(protocol_peek(&ping, sizeof(ping) - 1), -1);
-    assert_int_equal(protocol_peek(&ping, 0), -1);
+    assert_int_equal(protocol_peek(&list, sizeof(list)), PROTOCOL_LIST);
+    assert_non_null(protocol_plain_decode(&list, sizeof(list)));
+    assert_int_equal(protocol_peek(&list, sizeof(list) - 1), -1);
+    assert_int_equal(protocol_peek(&list, 0), -1);
     wrong.header.length = 0;
     assert_int_equal(protocol_peek(&wrong, sizeof(wrong)), -1);
-    wrong = ping;
+    wrong = list;
     wrong.header.version++;
     assert_int_equal(protocol_peek(&wrong, sizeof(wrong)), -1);
-    wrong = ping;
+    wrong = list;
     wrong.header.type = PROTOCOL_START;
     assert_null(protocol_plain_decode(&wrong, sizeof(wrong)));
     wrong.header.type = PROTOCOL_DONE;
@@ -229,17 +229,99 @@ static void texts_over_their_limit_are_refused(void **state UNUSED)
     assert_int_equal(encode_start(0, longest, "", ""), -1);
 }
 
-static void host_names_have_an_alphabet(void **state UNUSED)
+static void a_connection_is_to_a_port_or_to_a_path(void **state UNUSED)
 {
-    const char *hostname;
-    long length = protocol_configure_encode(buffer, sizeof(buffer), 3, "box-1.local");
+    struct protocol_connect fixed = { .header.request = 3, .port = 8080 };
+    const char *user;
+    const char *path;
+    long length = protocol_connect_encode(buffer, sizeof(buffer), &fixed, "agent", "");
 
     assert_true(length > 0);
-    assert_int_equal(protocol_configure_decode(buffer, (size_t)length, &hostname), 0);
-    assert_string_equal(hostname, "box-1.local");
-    assert_int_equal(protocol_configure_encode(buffer, sizeof(buffer), 3, ""), -1);
-    assert_int_equal(protocol_configure_encode(buffer, sizeof(buffer), 3, "a b"), -1);
-    assert_int_equal(protocol_configure_encode(buffer, sizeof(buffer), 3, "a\n"), -1);
+    assert_int_equal(protocol_connect_decode(buffer, (size_t)length, &user, &path)->port, 8080);
+    assert_string_equal(user, "agent");
+    assert_int_equal(protocol_connect_encode(buffer, sizeof(buffer), &fixed, "", "/a"), -1);
+    fixed.port = 65536;
+    assert_int_equal(protocol_connect_encode(buffer, sizeof(buffer), &fixed, "", ""), -1);
+    fixed.port = 0;
+    assert_int_equal(protocol_connect_encode(buffer, sizeof(buffer), &fixed, "", ""), -1);
+    assert_int_equal(protocol_connect_encode(buffer, sizeof(buffer), &fixed, "", "relative"), -1);
+    length = protocol_connect_encode(buffer, sizeof(buffer), &fixed, "", "/run/app.sock");
+    assert_non_null(protocol_connect_decode(buffer, (size_t)length, &user, &path));
+    assert_string_equal(path, "/run/app.sock");
+    assert_null(protocol_connect_decode(buffer, (size_t)length - 1, &user, &path));
+}
+
+static struct protocol_hello hello_of(uint16_t oldest, uint16_t newest, size_t length)
+{
+    struct protocol_hello hello = {
+        .header = protocol_header(PROTOCOL_HELLO, length, 0, 0),
+        .processes = 7,
+        .oldest = oldest,
+        .newest = newest,
+        .scratch = "/tmp/.own",
+    };
+
+    return hello;
+}
+
+static void a_hello_of_another_release_is_understood(void **state UNUSED)
+{
+    size_t first_release = offsetof(struct protocol_hello, oldest);
+    struct protocol_hello hello = hello_of(0, 0, first_release);
+    struct protocol_hello heard;
+
+    assert_int_equal(protocol_hello_decode(&hello, first_release, &heard), 0);
+    assert_int_equal(heard.oldest, 1);
+    assert_int_equal(heard.newest, 1);
+    assert_string_equal(heard.scratch, "/tmp/.sandglass");
+
+    hello = hello_of(3, 5, sizeof(hello) + 40);
+    hello.header.version = 3;
+    memcpy(buffer, &hello, sizeof(hello));
+    assert_int_equal(protocol_hello_decode(buffer, sizeof(hello) + 40, &heard), 0);
+    assert_int_equal(heard.oldest, 3);
+    assert_int_equal(heard.newest, 5);
+    assert_int_equal(heard.processes, 7);
+    assert_string_equal(heard.scratch, "/tmp/.own");
+}
+
+static void a_hello_that_cannot_be_is_refused(void **state UNUSED)
+{
+    struct protocol_hello hello = hello_of(2, 1, sizeof(hello));
+    struct protocol_hello heard;
+
+    assert_int_equal(protocol_hello_decode(&hello, sizeof(hello), &heard), -1);
+    hello = hello_of(1, 1, sizeof(hello) - 1);
+    assert_int_equal(protocol_hello_decode(&hello, sizeof(hello) - 1, &heard), -1);
+    hello = hello_of(1, 1, sizeof(hello));
+    memset(hello.scratch, '/', sizeof(hello.scratch));
+    assert_int_equal(protocol_hello_decode(&hello, sizeof(hello), &heard), -1);
+    hello = hello_of(1, 1, sizeof(hello));
+    hello.scratch[0] = 'x';
+    assert_int_equal(protocol_hello_decode(&hello, sizeof(hello), &heard), -1);
+}
+
+static void what_a_relay_adds_is_found(void **state UNUSED)
+{
+    struct {
+        struct protocol_process process;
+        struct protocol_bases bases;
+        struct protocol_totals totals;
+    } told = {
+        .process = { .header = protocol_header(PROTOCOL_PROCESS, sizeof(told), 4, 0), .pid = 2 },
+        .bases = { 1, 2, 3 },
+        .totals = { 4, 5 },
+    };
+
+    assert_non_null(protocol_process_decode(&told, sizeof(told)));
+    assert_int_equal(protocol_bases_after(&told, sizeof(told))->errors, 3);
+    assert_int_equal(protocol_totals_after(&told, sizeof(told))->output, 4);
+    told.process.header = protocol_header(PROTOCOL_PROCESS, sizeof(told.process), 4, 0);
+    assert_non_null(protocol_process_decode(&told, sizeof(told.process)));
+    assert_null(protocol_bases_after(&told, sizeof(told.process)));
+    assert_null(protocol_totals_after(&told, sizeof(told.process)));
+    told.process.header = protocol_header(PROTOCOL_PROCESS, sizeof(told) - 8, 4, 0);
+    assert_null(protocol_process_decode(&told, sizeof(told) - 8));
 }
 
 static void ends_that_cannot_be_are_refused(void **state UNUSED)
@@ -369,7 +451,10 @@ int main(void)
         cmocka_unit_test(a_file_operation_reads_back),
         cmocka_unit_test(a_file_operation_that_makes_no_sense_is_refused),
         cmocka_unit_test(texts_over_their_limit_are_refused),
-        cmocka_unit_test(host_names_have_an_alphabet),
+        cmocka_unit_test(a_connection_is_to_a_port_or_to_a_path),
+        cmocka_unit_test(a_hello_of_another_release_is_understood),
+        cmocka_unit_test(a_hello_that_cannot_be_is_refused),
+        cmocka_unit_test(what_a_relay_adds_is_found),
         cmocka_unit_test(ends_that_cannot_be_are_refused),
         cmocka_unit_test(as_many_are_forgotten_as_fit),
         cmocka_unit_test(what_ran_left_nothing_behind),
