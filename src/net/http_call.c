@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 enum {
@@ -94,14 +95,18 @@ static void call_end(struct http_call *call)
 
 /* --- reading the answer: each step returns whether it got anywhere -------------------------- */
 
-/* A connection that had idled may have been closed by the server at the same moment. What changes
- * nothing, or nothing more when repeated, is sent once more on a fresh one. */
+bool call_may_repeat(const struct http_call *call)
+{
+    return call->request.method != HTTP_POST && call->request.method != HTTP_PATCH &&
+           call->request.again.length;
+}
+
+/* A connection that had idled may have been closed by the server at the same moment. What may be
+ * repeated is sent once more on a fresh one. */
 static bool call_retry(struct http_call *call)
 {
-    bool may_repeat = call->request.method != HTTP_POST && call->request.method != HTTP_PATCH;
-
-    if (!call->connection.reused || !may_repeat || !call->request.again.length ||
-        call->state != CALL_ASKING || !http_parser_is_idle(call->answer.parser))
+    if (!call->connection.reused || !call_may_repeat(call) || call->state != CALL_ASKING ||
+        !http_parser_is_idle(call->answer.parser))
         return false;
     io_watch_stop(&call->connection.socket);
     fd_close(steal_fd(&call->connection.socket.fd));
@@ -140,6 +145,13 @@ static void parser_expect_answer(struct http_call *call)
         http_parser_expect_no_body(call->answer.parser);
 }
 
+static void answer_become_raw(struct http_call *call)
+{
+    call_enter(call, CALL_RAW);
+    if (call->request.sending != SENDING_FAILED)
+        call->request.sending = SENDING_WANTS_ROOM;
+}
+
 static void answer_take_head(struct http_call *call)
 {
     const struct http_head *head = http_parser_head(call->answer.parser);
@@ -150,6 +162,9 @@ static void answer_take_head(struct http_call *call)
     call_enter(call, CALL_ANSWERED);
     if (call->handler.on_head)
         call->handler.on_head(call, head);
+    if (call->state == CALL_ANSWERED && call->request.upgrades && head->status == 200 &&
+        !head->chunked && head->content_length < 0)
+        answer_become_raw(call);
 }
 
 static void answer_take_end(struct http_call *call)
@@ -158,9 +173,7 @@ static void answer_take_end(struct http_call *call)
         http_parser_next(call->answer.parser);
         parser_expect_answer(call);
     } else if (call->state == CALL_ANSWERED && call->answer.status == 101) {
-        call_enter(call, CALL_RAW);
-        if (call->request.sending != SENDING_FAILED)
-            call->request.sending = SENDING_WANTS_ROOM;
+        answer_become_raw(call);
     } else {
         call_finish(call, NULL);
     }
@@ -389,6 +402,15 @@ static void put_request_head(struct buffer *head, struct http_call *call, const 
     buffer_append(head, "\r\n", 2);
 }
 
+static bool headers_upgrade(const char *const *headers)
+{
+    for (; headers && headers[0]; headers += 2) {
+        if (strcasecmp(headers[0], "Upgrade") == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool target_is_valid(const char *target)
 {
     if (*target != '/')
@@ -430,6 +452,7 @@ struct http_call *http_client_request(struct http_client *client, enum http_meth
     call->request.method = method;
     call->connection.socket.fd = -1;
     call->request.streamed = body_length < 0;
+    call->request.upgrades = headers_upgrade(extra_headers);
     call->request.sending = call->request.streamed ? SENDING_WANTS_ROOM : SENDING_ENDED;
     call->request.again = BUFFER_INIT(AGAIN_MAXIMUM);
     call->answer.unparsed = BUFFER_INIT(2 * HTTP_CALL_INPUT_BYTES);

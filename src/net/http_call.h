@@ -21,6 +21,7 @@ struct http_client {
     struct buffer headers; /* of every request, as they go out */
     struct list calls;     /* open ones, owned */
     int idle_fd;           /* owned: a connection to use again, or -1 */
+    bool fresh_posts;      /* the idle connection is for requests that may be repeated */
     int64_t timeout_ms;    /* of a fetch */
     uint8_t *scratch;      /* owned: what is read goes here first */
 };
@@ -56,6 +57,7 @@ struct call_connection {
 struct call_request {
     enum http_method method;
     bool streamed; /* the body comes by http_call_write() */
+    bool upgrades; /* asks for a plain stream */
     enum call_sending sending;
     struct send_queue queue;
     struct buffer again; /* the request, while it may have to be sent once more */
@@ -98,6 +100,9 @@ static inline bool call_is_connecting(const struct http_call *call)
 {
     return call->state == CALL_CONNECTING || call->state == CALL_BACKLOGGED;
 }
+
+/* Whether the request changes nothing, or nothing more, when it is sent once more. */
+bool call_may_repeat(const struct http_call *call);
 
 void call_free(struct http_call *call);
 

@@ -31,7 +31,8 @@ static char *name_of(const char *host)
     return xstrndup(host + skip, (end ? (size_t)(end - host) : strlen(host)) - skip);
 }
 
-struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err)
+struct http_client *http_client_new_with(struct loop *loop, const char *url,
+                                         const struct tls_files *files, struct error *err)
 {
     struct http_client *client;
     struct address address;
@@ -40,7 +41,7 @@ struct http_client *http_client_new(struct loop *loop, const char *url, struct e
     if (address_parse(&address, url, err) < 0)
         return NULL;
     if (str_starts_with(url, "https://")) {
-        tls = tls_new_client(loop, err);
+        tls = tls_new_client(loop, files, err);
         if (!tls)
             return NULL;
     }
@@ -57,6 +58,11 @@ struct http_client *http_client_new(struct loop *loop, const char *url, struct e
     client->scratch = xmalloc(HTTP_CALL_INPUT_BYTES);
     list_init(&client->calls);
     return client;
+}
+
+struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err)
+{
+    return http_client_new_with(loop, url, NULL, err);
 }
 
 void http_client_free(struct http_client *client)
@@ -78,6 +84,11 @@ void http_client_free(struct http_client *client)
 void http_client_set_timeout(struct http_client *client, int64_t timeout_ms)
 {
     client->timeout_ms = timeout_ms;
+}
+
+void http_client_set_fresh_posts(struct http_client *client)
+{
+    client->fresh_posts = true;
 }
 
 void http_client_set_header(struct http_client *client, const char *name, const char *value)

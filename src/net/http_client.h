@@ -21,6 +21,12 @@ struct http_call;
 /* "unix:PATH", "http://HOST:PORT", "https://HOST:PORT" or "HOST:PORT". The loop is borrowed. */
 struct http_client *http_client_new(struct loop *loop, const char *url, struct error *err);
 
+/* As http_client_new(); with "https://" these files are used instead of the system's. Borrowed for
+ * the call; NULL: none. */
+struct tls_files;
+struct http_client *http_client_new_with(struct loop *loop, const char *url,
+                                         const struct tls_files *files, struct error *err);
+
 /* Cancels open calls without telling them. Not from a callback of one. */
 void http_client_free(struct http_client *client);
 SCOPED_DEFINE(http_client_free, struct http_client);
@@ -30,6 +36,11 @@ void http_client_set_timeout(struct http_client *client, int64_t timeout_ms);
 
 /* Sent with every request: Authorization and the like. */
 void http_client_set_header(struct http_client *client, const char *name, const char *value);
+
+/* The server may close an idle connection at the moment a request goes out on it. What can be
+ * repeated (no POST, no PATCH, no large body) is then sent again; with this, the rest gets a new
+ * connection each time instead of failing. */
+void http_client_set_fresh_posts(struct http_client *client);
 
 struct http_call_handler {
     void (*on_head)(struct http_call *call, const struct http_head *head); /* may be NULL */
@@ -44,7 +55,8 @@ struct http_call_handler {
  * http_call_write(). The target is in origin form, with escapes where needed.
  * After an answer of 101 the connection is a plain stream: on_data gets what comes,
  * http_call_write() sends, http_call_end() closes the sending half, and on_end comes when the other
- * side closes. */
+ * side closes. The same holds for a request with the header Upgrade and an answer of 200 without a
+ * length, as older engines give it. */
 struct http_call *
 http_client_request(struct http_client *client, enum http_method method, const char *target,
                     const char *content_type, const void *body, int64_t body_length,

@@ -9,7 +9,13 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-enum { CONNECT_TIMEOUT_US = 10 * 1000 * 1000, BACKLOG_RETRY_US = 10 * 1000 };
+enum {
+    CONNECT_TIMEOUT_US = 10 * 1000 * 1000,
+    BACKLOG_RETRY_US = 10 * 1000,
+    KEEPALIVE_IDLE_S = 30, /* a server that vanished is noticed within a minute */
+    KEEPALIVE_INTERVAL_S = 10,
+    KEEPALIVE_PROBES = 3,
+};
 
 static void connect_failed(struct http_call *call, int number)
 {
@@ -29,7 +35,7 @@ static bool take_idle(struct http_call *call)
     struct http_client *client = call->client;
     char byte;
 
-    if (client->idle_fd < 0)
+    if (client->idle_fd < 0 || (client->fresh_posts && !call_may_repeat(call)))
         return false;
     if (recv(client->idle_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN) {
         call->connection.socket.fd = steal_fd(&client->idle_fd);
@@ -58,13 +64,10 @@ static void connect_succeeded(struct http_call *call)
 static void connect_try(struct http_call *call)
 {
     const struct address *address = &call->client->address;
-    int on = 1;
 
     call_enter(call, CALL_CONNECTING);
     if (connect(call->connection.socket.fd, (const struct sockaddr *)&address->storage,
                 address->length) == 0) {
-        if (!address->is_unix)
-            (void)setsockopt(call->connection.socket.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         connect_succeeded(call);
     } else if (errno == EAGAIN) {
         call_enter(call, CALL_BACKLOGGED);
@@ -88,6 +91,27 @@ static void on_connect_timer(struct timer *timer)
         connect_try(call);
 }
 
+static void set_tcp_option(int fd, int option, int value)
+{
+    (void)setsockopt(fd, IPPROTO_TCP, option, &value, sizeof(value));
+}
+
+static int client_socket(const struct http_client *client)
+{
+    int fd =
+        socket(client->address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int on = 1;
+
+    if (fd < 0 || client->address.is_unix)
+        return fd;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    set_tcp_option(fd, TCP_NODELAY, 1);
+    set_tcp_option(fd, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
+    set_tcp_option(fd, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
+    set_tcp_option(fd, TCP_KEEPCNT, KEEPALIVE_PROBES);
+    return fd;
+}
+
 void call_connect(struct http_call *call)
 {
     struct http_client *client = call->client;
@@ -99,8 +123,7 @@ void call_connect(struct http_call *call)
         call_connected(call);
         return;
     }
-    call->connection.socket.fd =
-        socket(client->address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    call->connection.socket.fd = client_socket(client);
     if (call->connection.socket.fd < 0)
         connect_failed(call, errno);
     else

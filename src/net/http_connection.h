@@ -32,6 +32,8 @@ struct http_exchange {
     struct buffer headers; /* of the answer, as they go out */
     int status;            /* of the answer; 0 before its head is written */
     int64_t answer_left;   /* bytes promised and not written yet; -1 when unknown */
+    struct io_watch pipe;  /* of http_respond_content(): its fd is owned; -1 without */
+    size_t pipe_left;      /* bytes that are still to come through it */
     bool active;           /* from the complete head to on_close */
     bool request_done;     /* all of the request has been read */
     bool request_told;     /* and its end was handed to the handler */
@@ -157,6 +159,9 @@ void exchange_tell_end(struct http_exchange *exchange);
 
 /* Ends the exchange with an error that the server found; an answer that has begun is cut. */
 void exchange_refuse(struct http_exchange *exchange, int status, const char *message);
+
+/* The pipe of http_respond_content() is not read any more. */
+void exchange_close_pipe(struct http_exchange *exchange);
 
 /* Whether what is left of the request is worth reading only to get at the next one. */
 bool exchange_rest_is_short(const struct http_exchange *exchange);

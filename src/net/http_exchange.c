@@ -44,6 +44,7 @@ void exchange_begin(struct http_exchange *exchange)
         .body = body,
         .headers = headers,
         .answer_left = -1,
+        .pipe.fd = -1,
         .active = true,
         .wants_continue = head->expect_continue,
     };
@@ -60,6 +61,7 @@ void exchange_finish(struct http_exchange *exchange)
     http_close_fn *on_close = exchange->on_close;
 
     exchange->on_close = NULL;
+    exchange_close_pipe(exchange);
     if (on_close)
         on_close(exchange);
     exchange->active = false;

@@ -3,10 +3,13 @@
 #include "net/http_connection.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* A body that the handler did not read is skipped up to this size; behind a longer one the connection closes. */
 enum { SKIPPED_BYTES = 64 * 1024 };
@@ -287,6 +290,73 @@ void http_respond_end(struct http_exchange *exchange)
         PUT_LITERAL(connection, "0\r\n\r\n");
     exchange->ended = true;
     connection_wake(connection);
+}
+
+/* --- the rest of it, from a descriptor ------------------------------------------------------ */
+
+void exchange_close_pipe(struct http_exchange *exchange)
+{
+    io_watch_stop(&exchange->pipe);
+    fd_close(steal_fd(&exchange->pipe.fd));
+}
+
+static void on_pipe(struct io_watch *watch, unsigned events UNUSED)
+{
+    struct http_exchange *exchange = container_of(watch, struct http_exchange, pipe);
+    struct http_connection *connection = exchange_connection(exchange);
+    uint8_t *bytes = connection->server->scratch;
+    ssize_t count = read(watch->fd, bytes, MIN(exchange->pipe_left, (size_t)HTTP_INPUT_BYTES));
+
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (count <= 0) { /* it was cut off, and so is the answer */
+        exchange_close_pipe(exchange);
+        http_exchange_abort(exchange);
+        return;
+    }
+    http_respond_write(exchange, bytes, (size_t)count);
+    exchange->pipe_left -= (size_t)count;
+    if (!exchange->pipe_left) {
+        exchange_close_pipe(exchange);
+        http_respond_end(exchange);
+    } else if (http_respond_pending(exchange) >= HTTP_HIGH_WATER) {
+        io_watch_stop(watch);
+    }
+}
+
+static void read_pipe(struct http_exchange *exchange)
+{
+    if (exchange->pipe.fd >= 0)
+        io_watch_start(&exchange->pipe, exchange_connection(exchange)->server->loop,
+                       exchange->pipe.fd, IO_READ, on_pipe);
+}
+
+static bool is_regular(int fd)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+void http_respond_content(struct http_exchange *exchange, int fd, int64_t offset, size_t length)
+{
+    if (exchange->ended)
+        return;
+    assert(exchange->started && exchange->pipe.fd < 0);
+    if (exchange->without_body || !length || is_regular(fd)) {
+        if (length)
+            http_respond_write_file(exchange, fd, offset, length);
+        http_respond_end(exchange);
+        return;
+    }
+    exchange->pipe.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (exchange->pipe.fd < 0) {
+        http_exchange_abort(exchange);
+        return;
+    }
+    exchange->pipe_left = length;
+    exchange->on_drain = read_pipe;
+    read_pipe(exchange);
 }
 
 size_t http_respond_pending(const struct http_exchange *exchange)

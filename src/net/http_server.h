@@ -139,6 +139,11 @@ void http_respond_write(struct http_exchange *exchange, const void *data, size_t
 /* `length` bytes of a regular file from `offset`; the descriptor is duplicated. Cheap: nothing is
  * copied to user space where the kernel allows. */
 void http_respond_write_file(struct http_exchange *exchange, int fd, int64_t offset, size_t length);
+
+/* The rest of the answer: `length` bytes from `offset` of a regular file, or the next `length` bytes
+ * of a pipe. The descriptor is duplicated. When it ends before that, the connection is closed: the
+ * client sees that the answer was cut. Nothing else may be written, and on_drain is the server's. */
+void http_respond_content(struct http_exchange *exchange, int fd, int64_t offset, size_t length);
 void http_respond_end(struct http_exchange *exchange); /* short of its length, it is cut off */
 
 /* Answers 101: from now on the connection is a plain stream. on_data gets what comes (length 0 is

@@ -79,7 +79,7 @@ int send_queue_write(struct send_queue *queue, int socket, const void *data, siz
 {
     size_t waiting = queue->bytes.length - queue->sent;
     struct iovec pieces[2] = {
-        { .iov_base = queue->bytes.data + queue->sent, .iov_len = waiting },
+        { .iov_base = waiting ? queue->bytes.data + queue->sent : NULL, .iov_len = waiting },
         { .iov_base = (void *)data, .iov_len = length },
     };
     struct msghdr message = { .msg_iov = waiting ? pieces : pieces + 1,

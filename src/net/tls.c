@@ -1,6 +1,7 @@
 #include "net/tls.h"
 
 #include "base/alloc.h"
+#include "base/str.h"
 #include "net/tls_relay.h"
 
 #include <arpa/inet.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 struct tls {
-    char *certificate; /* owned, as is all below; NULL for a client, as is the key */
+    char *certificate; /* owned, as is all below; of a client without one NULL, as is the key */
     char *key;
     SSL_CTX *context;
     struct tls_relays relays;
@@ -136,17 +137,44 @@ struct tls *tls_new(struct loop *loop, const char *certificate, const char *key,
     return tls;
 }
 
-struct tls *tls_new_client(struct loop *loop, struct error *err)
+static int client_context_trust(SSL_CTX *context, const char *ca, struct error *err)
 {
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    if (str_is_empty(ca)) {
+        (void)SSL_CTX_set_default_verify_paths(context);
+        return 0;
+    }
+    if (check_readable("the certificates of the CA", ca, err) < 0)
+        return -1;
+    if (SSL_CTX_load_verify_locations(context, ca, NULL) != 1)
+        return fail(err, "read the certificates of the CA", ca);
+    return 0;
+}
+
+static int client_load(struct tls *tls, const struct tls_files *files, struct error *err)
+{
+    if (client_context_trust(tls->context, files->ca, err) < 0)
+        return -1;
+    if (str_is_empty(files->certificate) != str_is_empty(files->key))
+        return error_set(err, ERR_INVALID, "a certificate for TLS and its key belong together");
+    if (str_is_empty(files->certificate))
+        return 0;
+    SSL_CTX_set_default_passwd_cb(tls->context, no_passphrase);
+    tls->certificate = xstrdup(files->certificate);
+    tls->key = xstrdup(files->key);
+    return context_load(tls, tls->context, err);
+}
+
+struct tls *tls_new_client(struct loop *loop, const struct tls_files *files, struct error *err)
+{
+    static const struct tls_files none = { 0 };
     struct tls *tls = tls_make(loop);
 
     tls->context = context_new(TLS_client_method(), err);
-    if (!tls->context) {
+    if (!tls->context || client_load(tls, files ? files : &none, err) < 0) {
         tls_free(tls);
         return NULL;
     }
-    (void)SSL_CTX_set_default_verify_paths(tls->context);
-    SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
     return tls;
 }
 

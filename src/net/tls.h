@@ -19,9 +19,16 @@ struct tls;
  * PEM files. The loop is borrowed. */
 struct tls *tls_new(struct loop *loop, const char *certificate, const char *key, struct error *err);
 
-/* The other side: shows nothing, and trusts those whom the system trusts (SSL_CERT_FILE and
- * SSL_CERT_DIR say others). */
-struct tls *tls_new_client(struct loop *loop, struct error *err);
+/* PEM files of a client; "" or NULL: none. */
+struct tls_files {
+    const char *ca;          /* trusted, instead of those whom the system trusts */
+    const char *certificate; /* shown to the server, with those that signed it; and its key */
+    const char *key;
+};
+
+/* The other side. Without files (NULL) it shows nothing, and trusts those whom the system trusts
+ * (SSL_CERT_FILE and SSL_CERT_DIR say others). */
+struct tls *tls_new_client(struct loop *loop, const struct tls_files *files, struct error *err);
 
 /* Ends all connections; what can be sent at once is sent. NULL is fine. */
 void tls_free(struct tls *tls);

@@ -39,6 +39,7 @@ struct relay {
     bool deaf;     /* the plain side takes nothing more, but may still have something to say */
     bool told_end; /* the plain side knows that the client has ended */
     bool lingers;  /* all is sent: what still comes is dropped until the client closes */
+    bool said_end; /* the server knows that we have ended; its side goes on */
     size_t dropped;
     struct timer timer; /* while it lingers, and while the client is not read from */
 };
@@ -100,7 +101,9 @@ static void note_failure(struct relay *relay)
 /* What OpenSSL waits for, or how it ended. */
 static void secure_blocked(struct relay *relay, int result, struct chunk *chunk)
 {
-    switch (SSL_get_error(relay->ssl, result)) {
+    int reason = SSL_get_error(relay->ssl, result);
+
+    switch (reason) {
     case SSL_ERROR_WANT_READ:
         relay->secure_wants |= IO_READ;
         return;
@@ -111,7 +114,8 @@ static void secure_blocked(struct relay *relay, int result, struct chunk *chunk)
         chunk->ended = true;
         return;
     }
-    if (!SSL_is_init_finished(relay->ssl))
+    /* In TLS 1.3 a server refuses the client's certificate when the client is done already. */
+    if (!SSL_is_init_finished(relay->ssl) || reason == SSL_ERROR_SSL)
         note_failure(relay);
     relay->broken = true;
 }
@@ -235,6 +239,39 @@ static void relay_linger(struct relay *relay)
     timer_arm_in(&relay->timer, LINGER_US);
 }
 
+/* A client may end its side alone, as long as it holds the plain end: the input of a program in a
+ * container ends before its output. */
+static bool relay_is_half_closed(const struct relay *relay)
+{
+    struct pollfd look = { .fd = relay->plain.fd };
+
+    bool has_more = !relay->in.ended || !chunk_is_empty(&relay->in);
+
+    return !SSL_is_server(relay->ssl) && has_more && !relay->deaf && poll(&look, 1, 0) >= 0 &&
+           !(look.revents & (POLLHUP | POLLERR));
+}
+
+static void relay_say_end(struct relay *relay)
+{
+    int result;
+
+    if (relay->said_end)
+        return;
+    ERR_clear_error();
+    result = SSL_shutdown(relay->ssl);
+    relay->said_end = result >= 0;
+    if (result < 0)
+        secure_blocked(relay, result, &relay->out);
+}
+
+static void relay_end(struct relay *relay)
+{
+    if (relay_is_half_closed(relay))
+        relay_say_end(relay);
+    else
+        relay_linger(relay);
+}
+
 /* --- events ---------------------------------------------------------------------------------- */
 
 static void on_secure_ready(struct io_watch *watch, unsigned events);
@@ -257,7 +294,7 @@ static void relay_settle(struct relay *relay)
     while (!relay->lingers && !relay->broken && rounds++ < ROUNDS_PER_TURN && relay_step(relay))
         ;
     if (!relay->lingers && !relay->broken && relay->out.ended && chunk_is_empty(&relay->out))
-        relay_linger(relay);
+        relay_end(relay);
     if (relay->lingers)
         relay_drop(relay);
     if (relay->broken) {
@@ -275,7 +312,7 @@ static void relay_settle(struct relay *relay)
         relay->plain_wants |= IO_WRITE;
     watch_for(relay, &relay->secure, relay->secure_wants);
     watch_for(relay, &relay->plain, relay->plain_wants);
-    if (!(relay->secure_wants & IO_READ) && !timer_is_armed(&relay->timer))
+    if ((!(relay->secure_wants & IO_READ) || relay->said_end) && !timer_is_armed(&relay->timer))
         timer_arm_in(&relay->timer, PEER_CHECK_US);
 }
 

@@ -389,6 +389,147 @@ static void a_file_comes_out_byte_for_byte(void **state)
     peer_expect(&peer, "/last");
 }
 
+/* --- content from a descriptor ------------------------------------------------------------- */
+
+/* The answer of /hold becomes `length` bytes from a pipe; its writing end comes back. */
+static int answer_from_pipe(struct fixture *fixture, size_t length)
+{
+    int ends[2];
+
+    fixture_wait(fixture, fixture->held);
+    assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    http_respond_start(fixture->held, 200, "text/plain", (int64_t)length);
+    http_respond_content(fixture->held, ends[0], 0, length);
+    close(ends[0]);
+    return ends[1];
+}
+
+static void content_of_a_file_is_the_rest_of_the_answer(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(fd_close) int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    scoped(buffer_fini) struct buffer body = BUFFER_INIT(1 << 20);
+    scoped(peer_close) struct peer peer;
+    char bytes[1000];
+
+    assert_int_equal(pread(fd, bytes, sizeof(bytes), 100), sizeof(bytes));
+    peer_open_tcp(&peer, fixture);
+    peer_send_text(&peer, GET("/hold") GET("/last"));
+    fixture_wait(fixture, fixture->held);
+    http_respond_start(fixture->held, 200, "text/plain", sizeof(bytes));
+    http_respond_content(fixture->held, fd, 100, sizeof(bytes));
+    assert_int_equal(peer_read_response(&peer, &body), 200);
+    assert_int_equal(body.length, sizeof(bytes));
+    assert_memory_equal(body.data, bytes, sizeof(bytes));
+    peer_expect(&peer, "/last");
+}
+
+static void content_of_a_pipe_is_sent_as_it_comes_and_the_connection_goes_on(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(peer_close) struct peer peer;
+    size_t files = count_open_files();
+    int pipe;
+
+    peer_open_tcp(&peer, fixture);
+    peer_send_text(&peer, GET("/hold") GET("/last"));
+    pipe = answer_from_pipe(fixture, 10);
+    peer_expect(&peer, "Content-Length: 10\r\n");
+    assert_int_equal(write(pipe, "one", 3), 3);
+    peer_expect(&peer, "one");
+    assert_non_null(fixture->held);
+    assert_int_equal(write(pipe, " two six, and more", 18), 18);
+    peer_expect(&peer, "one two si");
+    peer_expect(&peer, "/last");
+    assert_false(peer_has(&peer, "x, and more"));
+    assert_int_equal(fixture->closes, 2);
+    close(pipe);
+    assert_int_equal(count_open_files(), files + 2); /* both ends of the connection */
+}
+
+static void content_that_ends_early_cuts_the_answer(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(peer_close) struct peer peer;
+    int pipe;
+
+    peer_open_tcp(&peer, fixture);
+    peer_send_text(&peer, GET("/hold"));
+    pipe = answer_from_pipe(fixture, 10);
+    assert_int_equal(write(pipe, "123456789", 9), 9);
+    close(pipe);
+    peer_expect_end(&peer);
+    assert_true(peer_has(&peer, "\r\n\r\n123456789"));
+    assert_int_equal(peer_read_response(&peer, NULL), 0);
+    assert_null(fixture->held);
+}
+
+static void content_for_head_is_not_read(void **state)
+{
+    struct fixture *fixture = *state;
+    scoped(peer_close) struct peer peer;
+    int pipe;
+
+    peer_open_tcp(&peer, fixture);
+    peer_send_text(&peer, "HEAD /hold HTTP/1.1\r\n" H "\r\n" GET("/last"));
+    pipe = answer_from_pipe(fixture, 10);
+    peer_expect(&peer, "/last");
+    assert_true(peer_has(&peer, "Content-Length: 10\r\n"));
+    close(pipe);
+}
+
+/* The pipe stays full while the client does not read: what is in memory is bounded. */
+static void a_client_that_does_not_read_holds_the_pipe_back(void **state)
+{
+    enum { TOTAL = 16 << 20, PIECE = 4096 };
+    struct fixture *fixture = *state;
+    scoped(buffer_fini) struct buffer body = BUFFER_INIT(TOTAL);
+    scoped(peer_close) struct peer peer;
+    static uint8_t piece[PIECE];
+    size_t written = 0, most = 0;
+    int pipe;
+
+    peer_open_unix(&peer, fixture);
+    peer_send_text(&peer, GET("/hold"));
+    pipe = answer_from_pipe(fixture, TOTAL);
+    for (int idle = 0; idle < 50; idle++) {
+        while (written < TOTAL && write(pipe, piece, PIECE) == PIECE) {
+            written += PIECE;
+            idle = 0;
+        }
+        loop_turn(fixture->loop, 0);
+        most = MAX(most, http_respond_pending(fixture->held));
+    }
+    assert_true(most >= HTTP_HIGH_WATER && most <= HTTP_HIGH_WATER + (64 << 10));
+    assert_true(written < TOTAL / 4);
+    while (written < TOTAL) {
+        if (write(pipe, piece, PIECE) == PIECE)
+            written += PIECE;
+        else
+            (void)peer_poll(&peer);
+        loop_turn(fixture->loop, 0);
+    }
+    assert_int_equal(peer_read_response(&peer, &body), 200);
+    assert_int_equal(body.length, TOTAL);
+    close(pipe);
+}
+
+static void a_client_that_leaves_lets_go_of_the_pipe(void **state)
+{
+    struct fixture *fixture = *state;
+    struct peer peer;
+    size_t files = count_open_files();
+    int pipe;
+
+    peer_open_unix(&peer, fixture);
+    peer_send_text(&peer, GET("/hold"));
+    pipe = answer_from_pipe(fixture, 10);
+    peer_close(&peer);
+    fixture_wait(fixture, !fixture->held);
+    assert_int_equal(count_open_files(), files + 1);
+    close(pipe);
+}
+
 /* --- request bodies ------------------------------------------------------------------------ */
 
 static void a_big_body_streams_both_ways_unchanged(void **state)
@@ -562,6 +703,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_answer_shorter_than_promised_is_cut, start, stop),
         cmocka_unit_test_setup_teardown(an_aborted_answer_never_looks_complete, start, stop),
         cmocka_unit_test_setup_teardown(a_file_comes_out_byte_for_byte, start, stop),
+        cmocka_unit_test_setup_teardown(content_of_a_file_is_the_rest_of_the_answer, start, stop),
+        cmocka_unit_test_setup_teardown(
+            content_of_a_pipe_is_sent_as_it_comes_and_the_connection_goes_on, start, stop),
+        cmocka_unit_test_setup_teardown(content_that_ends_early_cuts_the_answer, start, stop),
+        cmocka_unit_test_setup_teardown(content_for_head_is_not_read, start, stop),
+        cmocka_unit_test_setup_teardown(a_client_that_does_not_read_holds_the_pipe_back, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_client_that_leaves_lets_go_of_the_pipe, start, stop),
         cmocka_unit_test_setup_teardown(a_big_body_streams_both_ways_unchanged, start, stop),
         cmocka_unit_test_setup_teardown(a_chunked_body_is_put_together, start, stop),
         cmocka_unit_test_setup_teardown(a_body_over_the_handlers_limit_is_413, start, stop),
