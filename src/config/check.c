@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-static bool host_is_loopback(const char *host, size_t length)
+bool host_is_loopback(const char *host, size_t length)
 {
     char text[INET6_ADDRSTRLEN] = "";
     struct in_addr address;
@@ -246,7 +246,8 @@ int config_check(const struct config *config, struct error *err)
     if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
         check_tls(config, err) < 0 || check_sandbox(config, err) < 0 ||
         check_flavors(config, err) < 0 || check_owners(config, err) < 0 ||
-        check_budget(config, err) < 0 || check_rules(config, err) < 0)
+        check_budget(config, err) < 0 || check_rules(config, err) < 0 ||
+        config_check_docker(config, err) < 0)
         return -1;
     return 0;
 }

@@ -157,6 +157,7 @@ static void config_derive(struct config *config)
     derive_listen(config);
     derive_audit(config);
     derive_flavors(config);
+    config_derive_docker(config);
 }
 
 /* --- sources -------------------------------------------------------------------------------- */
@@ -276,6 +277,37 @@ const struct config_flavor *config_flavor_find(const struct config *config, cons
         if (strcmp(config->flavors.items[i].name, name) == 0)
             return &config->flavors.items[i];
     return NULL;
+}
+
+const struct config_template *config_template_find(const struct config *config, const char *name)
+{
+    for (size_t i = 0; i < config->templates.count; i++)
+        if (str_equal(config->templates.items[i].name, name))
+            return &config->templates.items[i];
+    return NULL;
+}
+
+bool config_offers_backend(const struct config *config, const char *name)
+{
+    if (str_equal(config->sandbox.backend, name))
+        return true;
+    for (size_t i = 0; i < config->sandbox.backends.count; i++)
+        if (str_equal(config->sandbox.backends.items[i], name))
+            return true;
+    return false;
+}
+
+bool config_names_backend(const struct config *config, const char *name)
+{
+    if (config_offers_backend(config, name))
+        return true;
+    for (size_t i = 0; i < config->templates.count; i++)
+        if (str_equal(config->templates.items[i].backend, name))
+            return true;
+    for (size_t i = 0; i < config->flavors.count; i++)
+        if (str_equal(config->flavors.items[i].backend, name))
+            return true;
+    return false;
 }
 
 /* "svc" is for svc and svc/ann, "ci-*" for all that begin with "ci-". */

@@ -11,6 +11,10 @@
  * SANDGLASS_SESSION_IDLE_TIMEOUT. Unknown keys, wrong types and values out of range are refused
  * with the place where they stand.
  *
+ * Some defaults depend on the host: directories on the user, and with the backends docker and
+ * gvisor docker.host on DOCKER_HOST and docker.tls.* on DOCKER_CERT_PATH, as for other clients of
+ * the engine.
+ *
  * The file is the one that is named, else $SANDGLASS_CONFIG, else the first of
  * /etc/sandglass/sandglass.yaml and $XDG_CONFIG_HOME/sandglass/sandglass.yaml that exists, else
  * there is none and the defaults hold.
@@ -31,6 +35,8 @@ enum config_network { CONFIG_NETWORK_NONE, CONFIG_NETWORK_OPEN }; /* as enum net
 enum config_overflow { OVERFLOW_EVICT, OVERFLOW_WAIT, OVERFLOW_REJECT };
 enum config_idle { IDLE_END, IDLE_RELEASE };
 enum config_shutdown { SHUTDOWN_KEEP, SHUTDOWN_DESTROY };
+enum config_pull { PULL_NEVER, PULL_MISSING, PULL_ALWAYS };
+enum config_docker_disk { DOCKER_DISK_AUTO, DOCKER_DISK_STORAGE, DOCKER_DISK_NONE };
 enum config_confine { CONFINE_AUTO, CONFINE_REQUIRED, CONFINE_OFF };
 enum config_log_format { CONFIG_LOG_AUTO, CONFIG_LOG_TEXT, CONFIG_LOG_JSON };
 
@@ -102,6 +108,17 @@ struct config_flavor {
     struct config_ceiling max; /* where it says something: in place of sandbox.max */
 };
 
+/* What the settings say about a template; most are not named there. */
+struct config_template {
+    char *name;
+    char *backend; /* "": sandbox.backend */
+};
+
+struct config_templates {
+    struct config_template *items;
+    size_t count;
+};
+
 struct config_flavors {
     struct config_flavor *items;
     size_t count;
@@ -118,6 +135,7 @@ enum config_share {
 
 struct config_owner {
     char *name;                  /* with all below it, or with * at the end */
+    struct config_list backends; /* that its sandboxes may have; empty: all */
     struct config_ceiling max;   /* where it says something: in place of sandbox.max */
     int64_t shares[SHARE_KINDS]; /* for it and all below it together; 0: nothing is said */
 };
@@ -174,6 +192,7 @@ struct config {
 
     struct {
         char *backend;
+        struct config_list backends; /* that sessions may name besides that one */
         bool allow_direct_fallback;
         struct config_list require;
         char *template_name;
@@ -186,6 +205,7 @@ struct config {
         int64_t io_operations_per_s;
         int network; /* enum config_network */
         int seccomp; /* enum config_seccomp */
+        bool relay;
         struct config_ceiling max;
         struct config_list env_pass;
         struct config_map env_set; /* values that named a variable are already replaced */
@@ -196,6 +216,21 @@ struct config {
         int64_t direct_uid;
         int64_t direct_gid;
     } sandbox;
+
+    struct {
+        char *host;    /* "unix:///PATH" or "tcp://HOST:PORT" */
+        char *image;   /* "": templates have to be named */
+        char *network; /* of sandboxes whose network is open; "none": they have none either */
+        char *runtime; /* "": the engine's own */
+        int pull;      /* enum config_pull */
+        bool read_only;
+        int disk; /* enum config_docker_disk */
+        struct {
+            char *ca; /* "": the connection is plain */
+            char *cert;
+            char *key;
+        } tls;
+    } docker;
 
     struct {
         bool allow_private;
@@ -322,6 +357,7 @@ struct config {
 
     struct config_owners owners;
     struct config_rules rules;
+    struct config_templates templates;
     struct config_flavors flavors; /* never empty; the first is the default */
 
     char **origins; /* one for each row: "default", "FILE:LINE", "command line", … */
@@ -354,6 +390,21 @@ int config_check(const struct config *config, struct error *err);
 
 /* By name; "" is the default one. NULL when there is none. */
 const struct config_flavor *config_flavor_find(const struct config *config, const char *name);
+
+/* NULL when the settings say nothing about it. */
+const struct config_template *config_template_find(const struct config *config, const char *name);
+
+/* Whether sessions may name it: it is sandbox.backend, or one of sandbox.backends. */
+bool config_offers_backend(const struct config *config, const char *name);
+
+/* Whether sandboxes may be made with it: it is one of those, or that of a flavor or a template. */
+bool config_names_backend(const struct config *config, const char *name);
+
+/* Whether sandboxes may be made by a container engine, so that docker.* matters. */
+bool config_uses_engine(const struct config *config);
+
+/* The path in docker.host, borrowed; NULL when the engine has no unix socket. */
+const char *config_engine_socket(const struct config *config);
 
 /* In the unit of the field; 0: nothing is said. */
 uint64_t config_ceiling_get(const struct config_ceiling *ceiling, enum config_limit limit);

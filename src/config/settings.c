@@ -1,10 +1,11 @@
 #include "config/settings.h"
 
+#include "backend/names.h"
 #include "base/macros.h"
 
 #define FIELD(member) offsetof(struct config, member)
 
-#define BACKENDS CHOICES("native", "direct", "none")
+#define BACKENDS ((const char *const[]){ BACKEND_NAMES NULL })
 
 const struct setting settings[] = {
     {
@@ -150,7 +151,17 @@ const struct setting settings[] = {
         .offset = FIELD(sandbox.backend),
         .fallback = "native",
         .choices = BACKENDS,
-        .help = "Backend that isolates sandboxes.",
+        .help = "Backend of a sandbox for which no other is named.",
+    },
+    {
+        .key = "sandbox.backends",
+        .type = SETTING_LIST,
+        .offset = FIELD(sandbox.backends),
+        .fallback = "",
+        .shown_default = "sandbox.backend alone",
+        .choices = BACKENDS,
+        .help = "Further backends that a session may name. A flavor or a template may name any; a "
+                "backend that only they name is not open to other sessions.",
     },
     {
         .key = "sandbox.allow_direct_fallback",
@@ -260,6 +271,14 @@ const struct setting settings[] = {
                 "sendfile, which pass on pages of the template's files.",
     },
     {
+        .key = "sandbox.relay",
+        .type = SETTING_BOOL,
+        .offset = FIELD(sandbox.relay),
+        .fallback = "false",
+        .help = "For tests: reach native and direct sandboxes over the bridge, as those on other "
+                "machines are.",
+    },
+    {
         .key = "network.allow_private",
         .type = SETTING_BOOL,
         .offset = FIELD(network.allow_private),
@@ -337,6 +356,92 @@ const struct setting settings[] = {
         .min = 0,
         .max = 4294967294.0,
         .help = "Group id of programs in the direct backend, if the daemon is started as root.",
+    },
+    {
+        .key = "docker.host",
+        .type = SETTING_TEXT,
+        .offset = FIELD(docker.host),
+        .fallback = "unix:///var/run/docker.sock",
+        .shown_default = "$DOCKER_HOST, else unix:///var/run/docker.sock",
+        .help = "Address of the container engine, Docker or Podman: unix://PATH or "
+                "tcp://HOST:PORT. Access to it is root's power on the engine's machine, unless "
+                "the engine is rootless.",
+    },
+    {
+        .key = "docker.image",
+        .type = SETTING_TEXT,
+        .offset = FIELD(docker.image),
+        .fallback = "",
+        .help = "Image of sandboxes in the backends docker and gvisor for which no template is "
+                "named.",
+    },
+    {
+        .key = "docker.network",
+        .type = SETTING_TEXT,
+        .offset = FIELD(docker.network),
+        .fallback = "none",
+        .help = "Network of the engine that sandboxes with network open are connected to: bridge, "
+                "or the name of another one. With none they have no network.",
+    },
+    {
+        .key = "docker.runtime",
+        .type = SETTING_TEXT,
+        .offset = FIELD(docker.runtime),
+        .fallback = "",
+        .shown_default = "the engine's own; runsc for gvisor",
+        .help = "Runtime of the engine that starts the containers. gvisor takes it only if its "
+                "name has runsc or gvisor in it.",
+    },
+    {
+        .key = "docker.pull",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(docker.pull),
+        .fallback = "missing",
+        .choices = CHOICES("never", "missing", "always"),
+        .help = "When the engine pulls an image: never, if it is missing, or for each sandbox.",
+    },
+    {
+        .key = "docker.read_only",
+        .type = SETTING_BOOL,
+        .offset = FIELD(docker.read_only),
+        .fallback = "false",
+        .help = "Mount the image read-only. Programs then write to the workspace, the home "
+                "directory and /tmp only, which are kept in memory.",
+    },
+    {
+        .key = "docker.disk",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(docker.disk),
+        .fallback = "auto",
+        .choices = CHOICES("auto", "storage", "none"),
+        .help = "How files of sandboxes that are not read-only are limited: auto asks the engine's "
+                "storage driver where it is known to do that (btrfs, zfs), storage always, for "
+                "overlay2 over xfs with pquota.",
+    },
+    {
+        .key = "docker.tls.ca",
+        .type = SETTING_PATH,
+        .offset = FIELD(docker.tls.ca),
+        .fallback = "",
+        .shown_default = "ca.pem in $DOCKER_CERT_PATH",
+        .help = "File with the authorities that an engine at tcp:// is verified with. The "
+                "connection then uses TLS.",
+    },
+    {
+        .key = "docker.tls.cert",
+        .type = SETTING_PATH,
+        .offset = FIELD(docker.tls.cert),
+        .fallback = "",
+        .shown_default = "cert.pem in $DOCKER_CERT_PATH",
+        .help = "File with the certificate that the daemon presents to the engine.",
+    },
+    {
+        .key = "docker.tls.key",
+        .type = SETTING_PATH,
+        .offset = FIELD(docker.tls.key),
+        .fallback = "",
+        .shown_default = "key.pem in $DOCKER_CERT_PATH",
+        .help = "File with the private key of docker.tls.cert.",
     },
     {
         .key = "sessions.enabled",
@@ -835,6 +940,15 @@ const struct setting settings[] = {
     },
     CEILING_ROWS("sandbox.max.", FIELD(sandbox.max), "open"),
     {
+        .key = "templates",
+        .type = SETTING_ITEMS,
+        .offset = FIELD(templates),
+        .fallback = "",
+        .item = &setting_template,
+        .help = "Templates whose sandboxes need another backend than sandbox.backend: {name, "
+                "backend}.",
+    },
+    {
         .key = "flavors",
         .type = SETTING_ITEMS,
         .offset = FIELD(flavors),
@@ -852,9 +966,11 @@ const struct setting settings[] = {
         .offset = FIELD(owners),
         .fallback = "",
         .item = &setting_owner,
-        .help = "Limits of individual owners: {name, max, sessions, executions, terminals, "
-                "requests}. A name matches the owner and every owner below it (svc: also svc/ann), "
-                "or ends with * (ci-*); the longest match counts. max replaces sandbox.max for "
+        .help = "Limits of individual owners: {name, backends, max, sessions, executions, "
+                "terminals, requests}. A name matches the owner and every owner below it (svc: "
+                "also svc/ann), "
+                "or ends with * (ci-*); the longest match counts. backends lists the "
+                "backends that sandboxes of this owner may have. max replaces sandbox.max for "
                 "this owner. The other limits replace capacity.max_*_per_owner, for the owner and "
                 "every owner below it together.",
     },

@@ -104,7 +104,8 @@ struct setting {
     const char *help;
 };
 
-extern const struct setting_item setting_mount, setting_flavor, setting_owner, setting_rule;
+extern const struct setting_item setting_mount, setting_template, setting_flavor, setting_owner,
+    setting_rule;
 extern const struct setting settings[]; /* ends with a row without a key */
 extern const size_t settings_count;
 
@@ -149,6 +150,13 @@ void setting_format_range(const struct setting *setting, struct buffer *out);
 /* Reads YAML into the config; `name` is what errors and origins call it. */
 int config_read_yaml(struct config *config, const char *text, size_t length, const char *name,
                      struct error *err);
+
+/* docker.*: defaults from the environment, if a backend needs them; and that they fit together. */
+void config_derive_docker(struct config *config);
+int config_check_docker(const struct config *config, struct error *err);
+
+/* Whether only this host can reach it. */
+bool host_is_loopback(const char *host, size_t length);
 
 /* Records where a value came from. */
 void config_set_origin(struct config *config, const struct setting *setting, const char *origin);

@@ -1,8 +1,11 @@
 #include "config/settings.h"
 
+#include "backend/names.h"
+
 /* The rows of settings that are lists of mappings. */
 
 #define MOUNT_FIELD(member) offsetof(struct config_mount, member)
+#define TEMPLATE_FIELD(member) offsetof(struct config_template, member)
 #define FLAVOR_FIELD(member) offsetof(struct config_flavor, member)
 #define OWNER_FIELD(member) offsetof(struct config_owner, member)
 #define RULE_FIELD(member) offsetof(struct config_rule, member)
@@ -13,7 +16,7 @@
         .min = 1, .max = 1e6, .zero_is_off = true                                                 \
     }
 
-#define FLAVOR_BACKENDS CHOICES("", "native", "direct", "none")
+#define BACKENDS_OR_DEFAULT ((const char *const[]){ "", BACKEND_NAMES NULL })
 
 static const struct setting mount_rows[] = {
     { .key = "host_path",
@@ -30,6 +33,20 @@ static const struct setting mount_rows[] = {
       .type = SETTING_BOOL,
       .offset = MOUNT_FIELD(read_only),
       .fallback = "false" },
+    { 0 },
+};
+
+static const struct setting template_rows[] = {
+    { .key = "name",
+      .type = SETTING_TEXT,
+      .offset = TEMPLATE_FIELD(name),
+      .fallback = "",
+      .required = true },
+    { .key = "backend",
+      .type = SETTING_TEXT,
+      .offset = TEMPLATE_FIELD(backend),
+      .fallback = "",
+      .choices = BACKENDS_OR_DEFAULT },
     { 0 },
 };
 
@@ -85,7 +102,7 @@ static const struct setting flavor_rows[] = {
       .type = SETTING_TEXT,
       .offset = FLAVOR_FIELD(backend),
       .fallback = "",
-      .choices = FLAVOR_BACKENDS },
+      .choices = BACKENDS_OR_DEFAULT },
     CEILING_ROWS("max.", FLAVOR_FIELD(max), ""),
     { 0 },
 };
@@ -96,6 +113,11 @@ static const struct setting owner_rows[] = {
       .offset = OWNER_FIELD(name),
       .fallback = "",
       .required = true },
+    { .key = "backends",
+      .type = SETTING_LIST,
+      .offset = OWNER_FIELD(backends),
+      .fallback = "",
+      .choices = (const char *const[]){ BACKEND_NAMES NULL } },
     CEILING_ROWS("max.", OWNER_FIELD(max), ""),
     SHARE_ROW("sessions", SHARE_SESSIONS),
     SHARE_ROW("executions", SHARE_EXECUTIONS),
@@ -105,6 +127,7 @@ static const struct setting owner_rows[] = {
 };
 
 const struct setting_item setting_mount = { sizeof(struct config_mount), mount_rows };
+const struct setting_item setting_template = { sizeof(struct config_template), template_rows };
 const struct setting_item setting_flavor = { sizeof(struct config_flavor), flavor_rows };
 static const struct setting rule_rows[] = {
     { .key = "name",

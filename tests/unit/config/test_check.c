@@ -112,6 +112,56 @@ static void limits_fit_into_each_other(void **state UNUSED)
                    "must not exceed exec.output_spool");
 }
 
+static void the_engine_has_an_address(void **state UNUSED)
+{
+    assert_accepted("docker: {host: 'unix:///run/user/1000/docker.sock'}");
+    assert_accepted("docker: {host: 'tcp://127.0.0.1:2375'}");
+    assert_accepted("docker: {host: 'tcp://[::1]:2375'}");
+    assert_refused("docker: {host: 'unix://docker.sock'}", "is not an absolute path");
+    assert_refused("docker: {host: 'unix:/run/docker.sock'}", "neither unix://PATH nor");
+    assert_refused("docker: {host: 'unix:///0123456789012345678901234567890123456789012345678901234"
+                   "5678901234567890123456789012345678901234567890123456789'}",
+                   "too long");
+    assert_refused("docker: {host: ''}", "neither unix://PATH nor tcp://HOST:PORT");
+    assert_refused("docker: {host: /run/docker.sock}", "neither unix://PATH nor");
+    assert_refused("docker: {host: 'ssh://build@example.org'}", "neither unix://PATH nor");
+    assert_refused("docker: {host: 'tcp://127.0.0.1'}", "is not HOST:PORT");
+    assert_refused("docker: {host: 'tcp://:2375'}", "is not HOST:PORT");
+    assert_refused("docker: {host: 'tcp://127.0.0.1:0'}", "is not HOST:PORT");
+    assert_refused("docker: {host: 'tcp://127.0.0.1:65536'}", "is not HOST:PORT");
+    assert_refused("docker: {host: 'tcp://127.0.0.1:2375/v1.41'}", "is not HOST:PORT");
+    assert_refused("docker: {host: 'tcp://me@127.0.0.1:2375'}", "is not HOST:PORT");
+}
+
+static void an_engine_elsewhere_is_verified(void **state UNUSED)
+{
+    assert_refused("docker: {host: 'tcp://10.0.0.5:2376'}", "docker.tls.ca is not set");
+    assert_refused("docker: {host: 'tcp://127.0.0.1.example.com:2376'}", "is another machine");
+    assert_accepted("docker: {host: 'tcp://10.0.0.5:2376', tls: {ca: /dev/null}}");
+    assert_accepted("docker: {host: 'tcp://10.0.0.5:2376', tls: {ca: /dev/null, cert: /dev/null, "
+                    "key: /dev/null}}");
+    assert_refused("docker: {host: 'tcp://10.0.0.5:2376', tls: {ca: /dev/null, key: /dev/null}}",
+                   "must be set together");
+    assert_refused("docker: {host: 'tcp://127.0.0.1:2376', tls: {cert: /dev/null, key: "
+                   "/dev/null}}",
+                   "docker.tls.cert needs docker.tls.ca");
+    assert_refused("docker: {host: 'tcp://10.0.0.5:2376', tls: {ca: /nonexistent/ca.pem}}",
+                   "docker.tls.ca: /nonexistent/ca.pem does not exist");
+    assert_refused("docker: {tls: {ca: /dev/null}}", "docker.host is a unix socket");
+}
+
+static void sandboxes_share_no_network_of_the_host(void **state UNUSED)
+{
+    assert_accepted("docker: {network: bridge, runtime: io.containerd.runc.v2}");
+    assert_accepted("docker: {network: my_net-1.x, runtime: ''}");
+    assert_refused("docker: {network: host}", "docker.network: \"host\" would give sandboxes");
+    assert_refused("docker: {network: 'container:web'}", "the network of others");
+    assert_refused("docker: {network: ''}", "is not the name of a network");
+    assert_refused("docker: {network: 'a b'}", "is not the name of a network");
+    assert_refused("docker: {network: -x}", "is not the name of a network");
+    assert_refused("docker: {runtime: '../runsc'}", "is not the name of a runtime");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +172,9 @@ int main(void)
         cmocka_unit_test(mounts_must_exist_and_have_a_place),
         cmocka_unit_test(names_are_plain),
         cmocka_unit_test(limits_fit_into_each_other),
+        cmocka_unit_test(the_engine_has_an_address),
+        cmocka_unit_test(an_engine_elsewhere_is_verified),
+        cmocka_unit_test(sandboxes_share_no_network_of_the_host),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

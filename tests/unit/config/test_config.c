@@ -42,6 +42,9 @@ static int clear_environment(void **state UNUSED)
     unsetenv("SANDGLASS_CONFIG");
     unsetenv("SANDGLASS_SESSION_IDLE_TIMEOUT");
     unsetenv("SANDGLASS_LISTEN");
+    unsetenv("SANDGLASS_DOCKER_HOST");
+    unsetenv("DOCKER_HOST");
+    unsetenv("DOCKER_CERT_PATH");
     return 0;
 }
 
@@ -247,6 +250,86 @@ static void releasing_twice_is_fine(void **state UNUSED)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, clear_environment, clear_environment)
 
+static void assert_setting(const struct config *config, const char *key, const char *value,
+                           const char *origin)
+{
+    const struct setting *row = setting_find(settings, key);
+
+    assert_string_equal(*(char **)setting_field(row, (void *)config), value);
+    assert_string_equal(origin_of(config, key), origin);
+}
+
+static void set(struct config *config, const char *key, const char *value)
+{
+    struct error err = { 0 };
+
+    if (config_set(config, key, value, "command line", &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+/* By the field: it does not matter here which names settings accept. */
+static void load_for_backend(struct config *config, const char *backend)
+{
+    load(config, NULL);
+    free(config->sandbox.backend);
+    config->sandbox.backend = xstrdup(backend);
+    set(config, "pool.size", "3"); /* whatever is set, the rest is derived again */
+}
+
+static void the_engine_is_the_one_of_its_other_clients(void **state UNUSED)
+{
+    scoped(config_fini) struct config config = { 0 };
+
+    setenv("DOCKER_HOST", "unix:///run/user/7/docker.sock", 1);
+    load_for_backend(&config, "native");
+    assert_setting(&config, "docker.host", "unix:///var/run/docker.sock", "default");
+    config_fini(&config);
+    load_for_backend(&config, "docker");
+    assert_setting(&config, "docker.host", "unix:///run/user/7/docker.sock",
+                   "environment DOCKER_HOST");
+    set(&config, "docker.host", "unix:///x");
+    assert_setting(&config, "docker.host", "unix:///x", "command line");
+}
+
+static void a_variable_of_ours_goes_before_the_engine_s(void **state UNUSED)
+{
+    scoped(config_fini) struct config config = { 0 };
+
+    setenv("DOCKER_HOST", "unix:///a", 1);
+    setenv("SANDGLASS_DOCKER_HOST", "unix:///b", 1);
+    load_for_backend(&config, "gvisor");
+    assert_setting(&config, "docker.host", "unix:///b", "environment SANDGLASS_DOCKER_HOST");
+}
+
+static void the_engine_s_certificates_are_found(void **state UNUSED)
+{
+    scoped(config_fini) struct config config = { 0 };
+
+    setenv("DOCKER_CERT_PATH", "/certs/client", 1);
+    setenv("DOCKER_HOST", "tcp://docker:2376", 1);
+    load_for_backend(&config, "docker");
+    assert_setting(&config, "docker.tls.ca", "/certs/client/ca.pem",
+                   "environment DOCKER_CERT_PATH");
+    assert_setting(&config, "docker.tls.cert", "/certs/client/cert.pem",
+                   "environment DOCKER_CERT_PATH");
+    assert_setting(&config, "docker.tls.key", "/certs/client/key.pem",
+                   "environment DOCKER_CERT_PATH");
+    set(&config, "docker.tls.ca", "/own/ca.pem");
+    assert_setting(&config, "docker.tls.ca", "/own/ca.pem", "command line");
+    assert_setting(&config, "docker.tls.cert", "", "default");
+}
+
+static void a_unix_socket_has_no_certificates(void **state UNUSED)
+{
+    scoped(config_fini) struct config config = { 0 };
+
+    setenv("DOCKER_CERT_PATH", "/certs/client", 1);
+    setenv("DOCKER_HOST", "tcp://docker:2376", 1);
+    load_for_backend(&config, "docker");
+    set(&config, "docker.host", "unix:///run/docker.sock");
+    assert_setting(&config, "docker.tls.ca", "", "default");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +346,10 @@ int main(void)
         TEST(the_default_socket_follows_the_runtime_directory),
         TEST(default_directories_depend_on_who_runs_it),
         TEST(flavors_are_found_by_name),
+        TEST(the_engine_is_the_one_of_its_other_clients),
+        TEST(a_variable_of_ours_goes_before_the_engine_s),
+        TEST(the_engine_s_certificates_are_found),
+        TEST(a_unix_socket_has_no_certificates),
         TEST(releasing_twice_is_fine),
     };
 
