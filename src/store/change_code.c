@@ -1,17 +1,42 @@
 #include "store/change_code.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A change: its table, whether it forgets, the length of the rest, then for each field that is set
- * its place and a number, or its place and text with the NUL. */
+ * its code and a number, or its code and text with the NUL. */
 enum { HEADER_BYTES = 6, VARINT_BYTES = 10, FIELD_BYTES = 1 + VARINT_BYTES };
 enum { TEXT_BIT = 0x80 };
+
+/* Sandboxes of versions before 7 of the schema were known by three numbers. A log that such a
+ * daemon left behind may be the only place that has them. */
+enum old_handle_code { OLD_START_TIME = 7, OLD_SLOT = 8, OLD_PID = 10 };
+
+struct old_handle {
+    int64_t pid, start_time, slot;
+    char text[64]; /* as migration 7 of sqlite/schema.c writes it */
+};
 
 struct reader {
     const uint8_t *at;
     const uint8_t *end;
     bool failed;
+    struct old_handle old;
 };
+
+static size_t code_of(const struct record_type *type, size_t index)
+{
+    return type->fields[index].code ? type->fields[index].code : index;
+}
+
+static const struct record_field *field_with_code(const struct record_type *type, size_t code)
+{
+    for (size_t i = 0; i < type->field_count; i++)
+        if (code_of(type, i) == code)
+            return &type->fields[i];
+    return NULL;
+}
 
 static void set_number(const struct record_field *field, char *record, int64_t number)
 {
@@ -57,7 +82,7 @@ static uint64_t zigzag(int64_t value)
     return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
 }
 
-static int encode_text(size_t place, const char *text, struct buffer *out)
+static int encode_text(size_t code, const char *text, struct buffer *out)
 {
     size_t size = strlen(text) + 1;
     uint8_t *start, *at;
@@ -68,14 +93,14 @@ static int encode_text(size_t place, const char *text, struct buffer *out)
     if (!start)
         return -1;
     at = start;
-    *at++ = (uint8_t)(place | TEXT_BIT);
+    *at++ = (uint8_t)(code | TEXT_BIT);
     at = write_varint(at, size);
     memcpy(at, text, size);
     buffer_advance(out, (size_t)(at - start) + size);
     return 0;
 }
 
-static int encode_number(size_t place, int64_t number, struct buffer *out)
+static int encode_number(size_t code, int64_t number, struct buffer *out)
 {
     uint8_t *start;
 
@@ -84,7 +109,7 @@ static int encode_number(size_t place, int64_t number, struct buffer *out)
     start = buffer_reserve(out, FIELD_BYTES);
     if (!start)
         return -1;
-    *start = (uint8_t)place;
+    *start = (uint8_t)code;
     buffer_advance(out, (size_t)(write_varint(start + 1, zigzag(number)) - start));
     return 0;
 }
@@ -94,8 +119,9 @@ int record_encode(const struct record_type *type, const void *record, struct buf
     for (size_t i = 0; i < type->field_count; i++) {
         const struct record_field *field = &type->fields[i];
 
-        if ((record_is_text(field) ? encode_text(i, record_text(field, record), out)
-                                   : encode_number(i, record_number(field, record), out)) < 0)
+        if ((record_is_text(field)
+                 ? encode_text(code_of(type, i), record_text(field, record), out)
+                 : encode_number(code_of(type, i), record_number(field, record), out)) < 0)
             return -1;
     }
     return 0;
@@ -156,11 +182,30 @@ static void set_text(const struct record_field *field, char *record, const char 
         strcpy(place, text);
 }
 
+static void take_old_number(struct old_handle *old, size_t code, int64_t number)
+{
+    if (code == OLD_PID)
+        old->pid = number;
+    else if (code == OLD_START_TIME)
+        old->start_time = number;
+    else if (code == OLD_SLOT)
+        old->slot = number;
+}
+
+static void put_old_handle(struct old_handle *old, struct sandbox_record *sandbox)
+{
+    if (old->pid <= 0 || sandbox->handle)
+        return;
+    snprintf(old->text, sizeof(old->text), "%" PRId64 ":%" PRId64 ":%" PRId64, old->pid,
+             old->start_time, old->slot);
+    sandbox->handle = old->text;
+}
+
 static void decode_field(struct reader *reader, const struct record_type *type, char *record)
 {
     uint8_t tag = *reader->at++;
-    size_t place = tag & ~TEXT_BIT;
-    const struct record_field *field = place < type->field_count ? &type->fields[place] : NULL;
+    size_t code = tag & ~TEXT_BIT;
+    const struct record_field *field = field_with_code(type, code);
 
     if (tag & TEXT_BIT) {
         const char *text = read_text(reader);
@@ -169,9 +214,12 @@ static void decode_field(struct reader *reader, const struct record_type *type, 
             set_text(field, record, text);
     } else {
         uint64_t value = read_varint(reader);
+        int64_t number = (int64_t)(value >> 1 ^ -(value & 1));
 
         if (field && !record_is_text(field))
-            set_number(field, record, (int64_t)(value >> 1 ^ -(value & 1)));
+            set_number(field, record, number);
+        else if (!field)
+            take_old_number(&reader->old, code, number);
     }
 }
 
@@ -191,6 +239,8 @@ struct change *change_decode(const uint8_t *data, size_t length, size_t *out_use
         decode_field(&reader, &record_types[data[0]], record);
     if (reader.failed)
         return NULL;
+    if (data[0] == STORE_SANDBOXES)
+        put_old_handle(&reader.old, (struct sandbox_record *)(void *)record);
     *out_used = HEADER_BYTES + rest;
     return change_new(data[0], data[1], record);
 }

@@ -3,10 +3,10 @@
 /*
  * A put or forget as bytes, and back.
  *
- * Of each record only the fields that are set are written, each behind its place in record_types,
+ * Of each record only the fields that are set are written, each behind its code in record_types,
  * so that what one version has written another one can read: a field that it does not know is
- * skipped, one that is not there counts as not set. That holds as long as tables and fields are
- * only ever appended.
+ * skipped, one that is not there counts as not set. That holds as long as the code of a field that
+ * is gone is not given to another one.
  */
 
 #include "base/buffer.h"

@@ -14,6 +14,9 @@
 #define STAMP(struct_name, name) \
     { .column = #name "_wall_us", .kind = FIELD_I64, .offset = offsetof(struct struct_name, name.wall_us) }, \
     { .column = #name "_boot_us", .kind = FIELD_BOOT, .offset = offsetof(struct struct_name, name.boot_us) }
+#define STAMP_WITH_CODE(struct_name, name, first) \
+    { .column = #name "_wall_us", .kind = FIELD_I64, .offset = offsetof(struct struct_name, name.wall_us), .code = (first) }, \
+    { .column = #name "_boot_us", .kind = FIELD_BOOT, .offset = offsetof(struct struct_name, name.boot_us), .code = (first) + 1 }
 
 static const struct record_field session_fields[] = {
     COLUMN(session_record, id, FIELD_ID, .filter = FILTER_ID, .required = true, .indexed = true),
@@ -43,11 +46,9 @@ static const struct record_field sandbox_fields[] = {
     COLUMN(sandbox_record, end_reason, FIELD_TEXT),
     COLUMN(sandbox_record, last_error, FIELD_TEXT),
     COLUMN(sandbox_record, generation, FIELD_U64),
-    COLUMN(sandbox_record, start_time, FIELD_U64),
-    COLUMN(sandbox_record, slot, FIELD_U32),
-    COLUMN(sandbox_record, attempts, FIELD_U32),
-    COLUMN(sandbox_record, pid, FIELD_INT),
-    STAMP(sandbox_record, created),
+    COLUMN(sandbox_record, handle, FIELD_TEXT, .code = 13), /* 7, 8, 10: enum old_handle_code */
+    COLUMN(sandbox_record, attempts, FIELD_U32, .code = 9),
+    STAMP_WITH_CODE(sandbox_record, created, 11),
 };
 
 static const struct record_field execution_fields[] = {

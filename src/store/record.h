@@ -44,6 +44,7 @@ struct record_field {
     bool required;   /* a record without it is damaged */
     bool indexed;    /* an index contains it: only written when it changes */
     bool minus_one;  /* a row without a value reads as -1, because 0 means something */
+    uint8_t code;    /* its number in the redo log, which never changes; 0: its index */
 };
 
 enum { RECORD_TABLES = STORE_DOCUMENTS + 1 };
@@ -121,6 +122,9 @@ void change_queue_free(struct change_queue *queue);
 /* Shared bookkeeping of the end of a transaction: counts, logs, on_lost; frees what was lost. */
 void store_transaction_ended(struct store *store, const struct error *err,
                              struct change_queue *lost);
+
+/* What was written before cannot be relied on any more, though no transaction has failed yet. */
+void store_note_failure(struct store *store, const struct error *err);
 
 /* Completes them in order. A failure without a ticket is reported to the next one. */
 void store_tickets_complete(struct store *store, struct list *tickets, const struct error *err);

@@ -149,14 +149,20 @@ static void report_lost(struct store *store, const struct error *err, struct cha
                   kv("changes_lost", count), kv("repeated", left_out));
 }
 
+void store_note_failure(struct store *store, const struct error *err)
+{
+    store->counts.failing = true;
+    store->counts.last_failure = *err;
+}
+
 void store_transaction_ended(struct store *store, const struct error *err,
                              struct change_queue *lost)
 {
     store->counts.transactions++;
-    store->counts.failing = err->code != ERR_NONE;
+    store->counts.failing = false;
     if (err->code != ERR_NONE) {
         store->counts.failed_transactions++;
-        store->counts.last_failure = *err;
+        store_note_failure(store, err);
         report_lost(store, err, lost);
     }
     change_queue_free(lost);

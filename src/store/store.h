@@ -74,11 +74,9 @@ struct sandbox_record {
     const char *state; /* sandbox_state_name() */
     const char *end_reason;
     const char *last_error;
+    const char *handle; /* what its backend knows it by; only the backend reads it */
     uint64_t generation;
-    uint64_t start_time;
-    uint32_t slot;
     uint32_t attempts; /* of destroying */
-    pid_t pid;
     struct stamp created;
 };
 
@@ -209,7 +207,7 @@ struct store_counts {
     uint64_t failed_transactions;
     uint64_t lost; /* puts and forgets of failed transactions */
     struct error last_failure;
-    bool failing; /* the last transaction did */
+    bool failing; /* the last transaction or flush did */
 };
 
 /* A put or forget of a failed transaction; `id` is "kind/id" of a document, the sequence of an

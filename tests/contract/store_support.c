@@ -166,10 +166,8 @@ struct sandbox_record sample_sandbox(unsigned n)
         .end_reason = "crashed: oom",
         .last_error = "unmount: device busy",
         .generation = 7,
-        .start_time = 123456789012345,
-        .slot = UINT32_MAX,
+        .handle = "4194303:123456789012345:17",
         .attempts = 3,
-        .pid = 4194303,
         .created = stamp_of(n, 1),
     };
 

@@ -1,4 +1,5 @@
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "store/change_code.h"
@@ -232,7 +233,7 @@ static void read_mark(struct reading *reading)
     scoped(fd_close) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     struct redo_mark mark;
 
-    if (fd < 0 || pread(fd, &mark, sizeof(mark), 0) != sizeof(mark) ||
+    if (fd < 0 || fd_read_at(fd, &mark, sizeof(mark), 0) != sizeof(mark) ||
         mark.checksum != checksum(&mark, offsetof(struct redo_mark, checksum)) ||
         strncmp(mark.header.id, reading->expected->id, REDO_ID_SIZE) != 0)
         return;

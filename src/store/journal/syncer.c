@@ -65,7 +65,7 @@ static void sync_done(struct job *job)
         sync_soon(syncer);
     else if (syncer->dirty)
         timer_arm_in(&syncer->timer, LATEST_US);
-    if (!list_is_empty(&done))
+    if (!list_is_empty(&done) || syncer->failure.code != ERR_NONE)
         syncer->on_synced(syncer, &done, &syncer->failure);
 }
 

@@ -13,7 +13,7 @@
 
 #include <sqlite3.h>
 
-enum { STORE_SCHEMA_VERSION = 6 };
+enum { STORE_SCHEMA_VERSION = 7 };
 enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
 
 /* An ended session that does not say how long it is kept; an index has those. */

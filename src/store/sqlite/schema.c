@@ -116,6 +116,15 @@ static const char *const migrations[] = {
           "CREATE INDEX sessions_kept_for_ever ON sessions (seq) WHERE " SESSION_KEPT_FOR_EVER ";"
           "INSERT INTO meta VALUES ('lists_stale', 1);" LISTS_BY_HAND("INSERT")
               LISTS_BY_HAND("DELETE") LISTS_BY_HAND("UPDATE"),
+
+    /* A sandbox is known by a text that only its backend reads, here that of native and direct:
+     * they were all there were. Without a sum: the record is another one now. */
+    [7] = "ALTER TABLE sandboxes ADD COLUMN handle TEXT;"
+          "UPDATE sandboxes SET sum = NULL, handle = iif(pid > 0,"
+          "  pid || ':' || start_time || ':' || slot, '');"
+          "ALTER TABLE sandboxes DROP COLUMN pid;"
+          "ALTER TABLE sandboxes DROP COLUMN start_time;"
+          "ALTER TABLE sandboxes DROP COLUMN slot;",
 };
 
 _Static_assert(ARRAY_LENGTH(migrations) == STORE_SCHEMA_VERSION + 1, "a migration is missing");

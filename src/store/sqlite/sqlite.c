@@ -482,7 +482,11 @@ static struct sqlite_store *journal_store(struct journal *journal)
 
 static void on_synced(struct journal *journal, struct list *tickets, const struct error *err)
 {
-    store_tickets_complete(&journal_store(journal)->base, tickets, err);
+    struct store *store = &journal_store(journal)->base;
+
+    if (err->code != ERR_NONE)
+        store_note_failure(store, err);
+    store_tickets_complete(store, tickets, err);
 }
 
 static void start_applying(struct sqlite_store *store)

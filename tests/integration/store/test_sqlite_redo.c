@@ -696,6 +696,7 @@ static void a_key_that_was_taken_before_the_start_is_refused(void **state)
 }
 
 static unsigned flushes;
+static bool flushes_fail;
 
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
@@ -703,7 +704,29 @@ int __wrap_fdatasync(int fd);
 int __wrap_fdatasync(int fd)
 {
     __atomic_add_fetch(&flushes, 1, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&flushes_fail, __ATOMIC_RELAXED)) {
+        errno = EIO;
+        return -1;
+    }
     return __real_fdatasync(fd);
+}
+
+/* What is started next would have no record, and its caller would not hear of it. */
+static void a_flush_that_fails_is_known_at_once(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(loop_free) struct loop *loop = loop_new(&clock_system);
+    struct store_options options = { .loop = loop, .path = place->path, .sync = "full" };
+    struct store *store = store_open_sqlite(&options, &place->err);
+    struct session_record session = sample_session(1);
+
+    assert_non_null(store);
+    __atomic_store_n(&flushes_fail, true, __ATOMIC_RELAXED);
+    store_put_session(store, &session);
+    assert_int_equal(store_commit_and_wait(store), ERR_INTERNAL);
+    assert_true(store->counts.failing);
+    store_close(store);
+    __atomic_store_n(&flushes_fail, false, __ATOMIC_RELAXED);
 }
 
 /* One flush in a millisecond, however many ask for one. */
@@ -763,6 +786,7 @@ int main(void)
         place_test(a_session_with_a_key_that_is_free_need_not_wait_for_the_database),
         place_test(a_key_that_was_taken_before_the_start_is_refused),
         place_test(those_who_come_at_once_share_a_flush),
+        place_test(a_flush_that_fails_is_known_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

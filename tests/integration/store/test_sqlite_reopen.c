@@ -166,10 +166,49 @@ static void a_database_of_the_version_before_is_migrated(void **state)
     assert_int_equal(sqlite_place_number(place, "PRAGMA user_version"), STORE_SCHEMA_VERSION);
 }
 
+static void make_version(const struct sqlite_place *place, int last)
+{
+    for (int version = 1; version <= last; version++)
+        sqlite_place_exec(place, schema_migration(version));
+}
+
+/* Live, ready, dead and half made ones: a daemon is upgraded under them. */
+static void make_version_6(const struct sqlite_place *place)
+{
+    make_version(place, 6);
+    sqlite_place_exec(
+        place,
+        "INSERT INTO sandboxes (id, session_id, backend, state, generation, start_time, slot,"
+        " attempts, pid, sum) VALUES"
+        " ('sbx_a', 'ses_a', 'native', 'ready', 3, 123456789012345, 17, 2, 4711, 99),"
+        " ('sbx_b', 'ses_b', 'direct', 'frozen', 1, 5, 4294967295, 0, 2, NULL),"
+        " ('sbx_c', 'ses_c', 'native', 'creating', 1, 0, 0, 0, 0, 99),"
+        " ('sbx_d', 'ses_d', 'native', 'ready', 1, NULL, NULL, NULL, NULL, NULL)");
+    sqlite_place_exec(place, "PRAGMA user_version = 6; PRAGMA application_id = 0x5347534c");
+}
+
+static void sandboxes_of_version_6_have_handles(void **state)
+{
+    static const char *const handles[] = { "4711:123456789012345:17", "2:5:4294967295", "", "" };
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+
+    make_version_6(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found_records_ask(&found, place->store, STORE_SANDBOXES);
+    assert_int_equal(found.count, ARRAY_LENGTH(handles));
+    for (size_t i = 0; i < ARRAY_LENGTH(handles); i++)
+        assert_string_equal(found_sandbox(&found, i)->handle, handles[i]);
+    assert_string_equal(found_sandbox(&found, 0)->backend, "native");
+    assert_int_equal(found_sandbox(&found, 0)->generation, 3);
+    assert_int_equal(found_sandbox(&found, 0)->attempts, 2);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM damaged"), 0);
+    assert_int_equal(sqlite_place_number(place, "PRAGMA user_version"), STORE_SCHEMA_VERSION);
+}
+
 static void make_version_5(const struct sqlite_place *place)
 {
-    for (int version = 1; version <= 5; version++)
-        sqlite_place_exec(place, schema_migration(version));
+    make_version(place, 5);
     sqlite_place_exec(
         place,
         "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 300)"
@@ -407,6 +446,7 @@ int main(void)
         place_test(a_restart_within_a_boot_is_known_from_a_reboot),
         place_test(stamps_of_an_earlier_boot_are_worked_out_from_the_wall_clock),
         place_test(a_database_of_the_version_before_is_migrated),
+        place_test(sandboxes_of_version_6_have_handles),
         place_test(ended_sessions_of_version_5_are_found_by_label),
         place_test(lists_of_labels_follow_what_is_changed_by_hand),
         place_test(wrong_lists_of_labels_are_made_anew),

@@ -99,6 +99,41 @@ static void a_field_of_a_newer_version_is_skipped(void **state)
     free(change);
 }
 
+/* A log that a daemon of schema version 6 left behind: start time, slot, attempts, pid, creation. */
+static void a_sandbox_of_an_older_log_has_a_handle(void **state)
+{
+    static const uint8_t numbers[] = { 7, 0xac, 0x02, 8, 6, 9, 4, 10, 0xce, 0x49, 11, 10, 12, 12 };
+    struct sandbox_record sandbox = { .id = "sbx_1", .state = "ready" };
+    scoped(buffer_fini) struct buffer bytes = encode(STORE_SANDBOXES, false, &sandbox);
+    scoped(free) struct change *change = NULL;
+    const struct sandbox_record *got;
+    size_t used = 0;
+
+    (void)state;
+    buffer_append(&bytes, numbers, sizeof(numbers));
+    bytes.data[2] = (uint8_t)(bytes.data[2] + sizeof(numbers));
+    change = change_decode(bytes.data, bytes.length, &used);
+    assert_non_null(change);
+    got = (const void *)change->record;
+    assert_string_equal(got->handle, "4711:150:3");
+    assert_int_equal(got->attempts, 2);
+    assert_int_equal(got->created.wall_us, 5);
+    assert_int_equal(got->created.boot_us, 6);
+}
+
+static void a_sandbox_without_a_process_has_no_handle(void **state)
+{
+    struct sandbox_record sandbox = { .id = "sbx_1", .state = "creating", .attempts = 3 };
+    scoped(buffer_fini) struct buffer bytes = encode(STORE_SANDBOXES, false, &sandbox);
+    size_t used = 0;
+    scoped(free) struct change *change = change_decode(bytes.data, bytes.length, &used);
+    const struct sandbox_record *got = (const void *)change->record;
+
+    (void)state;
+    assert_string_equal(got->handle, "");
+    assert_int_equal(got->attempts, 3);
+}
+
 /* Whatever it is, nothing beyond it is read, which the sanitizers would tell. */
 static void what_is_cut_off_or_changed_is_survived(void **state)
 {
@@ -215,6 +250,8 @@ int main(void)
         cmocka_unit_test(a_change_comes_back_as_it_was),
         cmocka_unit_test(what_is_not_set_takes_no_room),
         cmocka_unit_test(a_field_of_a_newer_version_is_skipped),
+        cmocka_unit_test(a_sandbox_of_an_older_log_has_a_handle),
+        cmocka_unit_test(a_sandbox_without_a_process_has_no_handle),
         cmocka_unit_test(what_is_cut_off_or_changed_is_survived),
         cmocka_unit_test(of_several_puts_the_first_gets_what_the_last_says),
         cmocka_unit_test(a_forget_makes_earlier_puts_moot_and_not_later_ones),
