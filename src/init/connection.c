@@ -1,10 +1,11 @@
 #include "init/connection.h"
 
 #include "init/credentials.h"
+#include "init/dial.h"
 #include "init/init.h"
+#include "init/listener.h"
 #include "init/sys.h"
 #include "init/tree.h"
-#include "wire/inside.h"
 
 #include <errno.h>
 #include <string.h>
@@ -367,6 +368,8 @@ static bool receive_one(const struct connection_handler *handler)
     handler->on_arrival();
     if (!is_whole || handler->on_message(job, (size_t)length, fds, fd_count) < 0)
         connection_close();
+    else
+        dial_confirm();
     for (unsigned i = 0; i < fd_count; i++)
         sys_close(fds[i]);
     return job->kind != JOB_START && connection_can_receive();
@@ -381,39 +384,17 @@ void connection_receive(const struct connection_handler *handler)
 
 /* --- coming and going ----------------------------------------------------------------------- */
 
-/* Whether a process with init's ids comes from a direct sandbox, this one or another; one that is
- * gone counts as inside. A process whose limits are not ours to see has other ids, so it does not.
- */
-static bool is_inside(int pid)
+/* Without a namespace /tmp is the host's, and only the workspace may be written to. */
+static void name_scratch(char scratch[PROTOCOL_MAX_SCRATCH])
 {
-    struct rlimit own;
-    struct rlimit theirs;
-    long result;
+    static const char name[] = "/.sandglass";
+    const char *parent = settings.direct ? settings.workspace : "/tmp";
+    size_t length = strlen(parent);
 
-    if (pid == 0 || sys(prlimit64, 0, INSIDE_RESOURCE, NULL, &own) < 0)
-        return false;
-    result = sys(prlimit64, pid, INSIDE_RESOURCE, NULL, &theirs);
-    return result < 0 ? result != -EPERM : theirs.rlim_max <= own.rlim_max;
-}
-
-/* No process of a sandbox may connect. With a namespace of its own init sees the numbers of
- * those in it and 0 for all others; without one, the mark of direct sandboxes tells. */
-static bool is_welcome(int fd)
-{
-    struct ucred peer = { .pid = -1 };
-    struct ucred owner = { .pid = -1 };
-    socklen_t length = sizeof peer;
-
-    if (sys(getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
-        return false;
-    if (!settings.direct)
-        return peer.pid == 0;
-    length = sizeof owner;
-    if (sys(getsockopt, FD_LISTEN, SOL_SOCKET, SO_PEERCRED, &owner, &length) < 0)
-        return false;
-    if (peer.uid != owner.uid && peer.uid != (uid_t)sys(geteuid) && peer.uid != 0)
-        return false;
-    return peer.uid != (uid_t)sys(geteuid) || !is_inside(peer.pid);
+    if (parent[0] != '/' || length + sizeof name > PROTOCOL_MAX_SCRATCH)
+        return;
+    memcpy(scratch, parent, length);
+    memcpy(scratch + length, name, sizeof name);
 }
 
 static void say_hello(void)
@@ -421,47 +402,42 @@ static void say_hello(void)
     struct protocol_hello hello = {
         .header = protocol_header(PROTOCOL_HELLO, sizeof hello, 0, 0),
         .processes = process_count(),
-        .features = FEATURE_FORGET_MANY | (settings.direct ? 0 : FEATURE_NAMESPACE) |
+        .features = FEATURE_FORGET_MANY | FEATURE_CONNECT |
+                    (settings.direct ? 0 : FEATURE_NAMESPACE) |
                     (settings.filter ? FEATURE_SECCOMP : 0) |
-                    (settings.proc_fd >= 0 ? FEATURE_PROC | FEATURE_ZYGOTE : 0),
+                    (settings.proc_fd >= 0 ? FEATURE_PROC | FEATURE_ZYGOTE : 0) |
+                    (tree_is_weak() ? FEATURE_WEAK_TREES : 0),
         .seccomp_mode = (uint32_t)sys(prctl, PR_GET_SECCOMP, 0, 0, 0, 0),
         .no_new_privs = (uint32_t)sys(prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0),
         .capabilities = credentials_effective(),
         .bounding = settings.keep_capabilities,
+        .oldest = PROTOCOL_VERSION,
+        .newest = PROTOCOL_VERSION,
     };
 
+    name_scratch(hello.scratch);
     connection_answer(&hello, sizeof hello);
 }
 
 void connection_accept(void)
 {
-    int fd = (int)sys(accept4, FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+    int fd = listener_accept();
 
     if (fd < 0)
         return;
-    if (!is_welcome(fd)) {
-        sys_close(fd);
-        return;
-    }
     connection_close();
     connection.fd = fd;
     connection.generation++;
     say_hello();
 }
 
-/* Requests that are left unread when the socket closes would reach the daemon as an error, ahead of
- * the answer. */
-void connection_say_goodbye(uint64_t request, int error)
+int connection_dial(void)
 {
-    char byte;
-
-    if (connection.fd < 0)
-        return;
-    (void)sys(shutdown, connection.fd, SHUT_RD);
-    while (sys(recvfrom, connection.fd, &byte, sizeof byte, MSG_DONTWAIT, NULL, NULL) > 0)
-        ;
-    connection_flush();
-    connection_answer_done(0, request, error, 0);
+    if (settings.origin != ORIGIN_DIALLED || connection.fd >= 0)
+        return -1;
+    if (!dial_wait_ms())
+        connection_accept();
+    return connection.fd >= 0 ? -1 : dial_wait_ms();
 }
 
 /* Messages that were not sent are dropped: the next daemon asks by LIST. Supervisors have duplicates

@@ -20,7 +20,7 @@ struct connection {
     unsigned list_place;
     uint64_t list_request;
     size_t held_length; /* of an answer that is not sent yet; 0 when there is none */
-    char held[128];
+    char held[320];
 };
 
 extern struct connection connection;
@@ -41,10 +41,11 @@ struct connection_handler {
 };
 
 void connection_accept(void); /* and says hello */
-void connection_close(void);
 
-/* The last answer, to SHUTDOWN. */
-void connection_say_goodbye(uint64_t request, int error);
+/* Of an init that dials and has no connection: tries to get one if an attempt is due. How long to
+ * wait for the next one, in ms; -1 when there is nothing to wait for. */
+int connection_dial(void);
+void connection_close(void);
 
 /* Takes what has arrived, a bounded number of messages. */
 void connection_receive(const struct connection_handler *handler);

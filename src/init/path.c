@@ -5,6 +5,7 @@
 #include "wire/protocol.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 enum { DIRECTORY = O_PATH | O_DIRECTORY };
@@ -94,4 +95,33 @@ int path_make_directory(const char *path, unsigned mode, bool exclusive)
     }
     sys_close(dir);
     return result;
+}
+
+int path_to_address(const char *path, struct sockaddr_un *out_address)
+{
+    size_t length = strlen(path);
+
+    if (length >= sizeof out_address->sun_path)
+        return -ENAMETOOLONG;
+    *out_address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+    memcpy(out_address->sun_path, path, length);
+    return (int)(offsetof(struct sockaddr_un, sun_path) + length + 1);
+}
+
+long path_check(const char *path)
+{
+    int fd;
+
+    if (strncmp(path, "/proc/", 6) != 0)
+        return 0;
+    fd = sys_open(AT_FDCWD, path, O_PATH, 0, 0);
+    sys_close(fd);
+    return fd < 0 ? fd : 0;
+}
+
+long path_change_directory(const char *path)
+{
+    long result = path_check(path);
+
+    return result < 0 ? result : sys(chdir, path);
 }

@@ -11,25 +11,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-static bool shutting_down;
-static unsigned long long shutdown_request;
-
-bool request_is_shutdown(void)
-{
-    return shutting_down;
-}
-
-void request_begin_shutdown(unsigned long long request)
-{
-    shutting_down = true;
-    shutdown_request = request;
-}
-
-unsigned long long request_shutdown_number(void)
-{
-    return shutdown_request;
-}
-
 static void answer(const struct protocol_header *header, int error, unsigned value)
 {
     connection_answer_done(header->process, header->request, error, value);
@@ -69,6 +50,16 @@ static int handle_signal(const void *message, size_t length)
     return 0;
 }
 
+/* gVisor knows no foreground group of a terminal, and tells nobody that its size has changed. */
+static int set_size(const struct process *process, const struct winsize *size)
+{
+    int error = (int)-sys(ioctl, process->output, TIOCSWINSZ, size);
+
+    if (!error && tree_is_weak())
+        (void)tree_signal(process_root(process), SIGWINCH);
+    return error;
+}
+
 static int handle_resize(const void *message, size_t length)
 {
     const struct protocol_resize *resize = protocol_resize_decode(message, length);
@@ -84,7 +75,7 @@ static int handle_resize(const void *message, size_t length)
     else if (!(process->flags & START_TTY))
         answer(&resize->header, ENOTTY, 0);
     else
-        answer(&resize->header, (int)-sys(ioctl, process->output, TIOCSWINSZ, &size), 0);
+        answer(&resize->header, set_size(process, &size), 0);
     return 0;
 }
 
@@ -133,14 +124,8 @@ static int handle_plain(const void *message, size_t length)
     header = &plain->header;
     process = process_find(header->process);
     switch (header->type) {
-    case PROTOCOL_PING:
-        answer(header, 0, 0);
-        return 0;
     case PROTOCOL_LIST:
         list(header);
-        return 0;
-    case PROTOCOL_SHUTDOWN:
-        request_begin_shutdown(header->request);
         return 0;
     case PROTOCOL_CLOSE_STDIN:
         if (process)
@@ -153,17 +138,6 @@ static int handle_plain(const void *message, size_t length)
     default:
         return -1;
     }
-}
-
-static int handle_configure(const void *message, size_t length)
-{
-    const struct protocol_header *header = message;
-    const char *hostname;
-
-    if (protocol_configure_decode(message, length, &hostname) < 0)
-        return -1;
-    answer(header, (int)-sys(sethostname, hostname, strlen(hostname)), 0);
-    return 0;
 }
 
 int request_handle(struct job *job, size_t length, int *fds, unsigned fd_count)
@@ -182,8 +156,10 @@ int request_handle(struct job *job, size_t length, int *fds, unsigned fd_count)
         return handle_resize(message, length);
     case PROTOCOL_FILE:
         return file_begin(job, length);
-    case PROTOCOL_CONFIGURE:
-        return handle_configure(message, length);
+    case PROTOCOL_CONNECT:
+        return file_begin_connect(job, length);
+    case PROTOCOL_PORTS:
+        return file_begin_ports(job, length);
     case PROTOCOL_FORGET_MANY:
         return handle_forget_many(message, length);
     default:

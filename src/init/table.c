@@ -3,10 +3,19 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 enum { LARGE_MESSAGE = 16 * 1024 };
 
-struct settings settings = { .null_fd = -1, .proc_fd = -1, .event_fd = -1 };
+struct settings settings = {
+    .default_user = "",
+    .workspace = "",
+    .null_fd = -1,
+    .proc_fd = -1,
+    .event_fd = -1,
+};
 TABLE_OF_STATES struct process processes[PROTOCOL_MAX_PROCESSES];
 
 static struct job jobs[MAX_JOBS];
@@ -108,11 +117,23 @@ struct job *job_get_free(void)
     return NULL;
 }
 
+/* Whoever worked on this stack has left it by exec or exit, which takes back none of the marks that a
+ * sanitizer has put around variables. The next one may have its own elsewhere. */
+static void unmark_stack(struct job *job)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __asan_unpoison_memory_region(job->memory->stack, sizeof job->memory->stack);
+#else
+    (void)job;
+#endif
+}
+
 /* Memory that a large message or a long walk has used goes back to the sandbox. */
 void job_release(struct job *job)
 {
-    if (job->length > LARGE_MESSAGE || job->kind == JOB_FILE)
+    if (job->length > LARGE_MESSAGE || job->kind != JOB_START)
         (void)sys(madvise, job->memory, sizeof *job->memory, MADV_DONTNEED);
+    unmark_stack(job);
     job->kind = JOB_FREE;
     job->process = NULL;
     job->helper = 0;
@@ -121,7 +142,7 @@ void job_release(struct job *job)
 bool file_is_stream(uint32_t kind)
 {
     return kind == FILE_LIST || kind == FILE_GLOB || kind == FILE_GREP || kind == FILE_PACK ||
-           kind == FILE_UNPACK;
+           kind == FILE_UNPACK || kind == FILE_READ || kind == FILE_WRITE;
 }
 
 unsigned job_count_streams(void)
@@ -146,7 +167,7 @@ unsigned job_count_watches(void)
 struct job *job_find_helper(int pid)
 {
     for (unsigned i = 0; i < MAX_JOBS; i++)
-        if (jobs[i].kind == JOB_FILE && jobs[i].helper == pid)
+        if (jobs[i].kind > JOB_START && jobs[i].helper == pid)
             return &jobs[i];
     return NULL;
 }

@@ -19,13 +19,13 @@ bool text_to_u32(const char *text, const char *end, uint32_t maximum, uint32_t *
     return true;
 }
 
-static int hex_digit(char c)
+int text_hex_digit(char digit)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    if (digit >= 'a' && digit <= 'f')
+        return digit - 'a' + 10;
+    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
 bool text_to_hex64(const char *text, uint64_t *out_value)
@@ -36,7 +36,7 @@ bool text_to_hex64(const char *text, uint64_t *out_value)
     if (!length || length > 16)
         return false;
     for (; *text; text++) {
-        int digit = hex_digit(*text);
+        int digit = text_hex_digit(*text);
 
         if (digit < 0)
             return false;
@@ -72,14 +72,22 @@ int text_concat(char *out, size_t size, const char *head, size_t head_length, co
     return 0;
 }
 
-bool text_has_variable(const char *const *entries, const char *name)
+static bool has_variable(const char *const *entries, const char *name, size_t length)
 {
-    size_t length = strlen(name);
-
     for (; *entries; entries++)
         if (!strncmp(*entries, name, length) && (*entries)[length] == '=')
             return true;
     return false;
+}
+
+bool text_has_variable(const char *const *entries, const char *name)
+{
+    return has_variable(entries, name, strlen(name));
+}
+
+bool text_has_same_variable(const char *const *entries, const char *variable)
+{
+    return has_variable(entries, variable, strcspn(variable, "="));
 }
 
 const char *text_base_name(const char *path, size_t *out_length, size_t *out_parent_length)

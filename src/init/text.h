@@ -8,6 +8,7 @@
 
 /* A whole decimal number up to `maximum` that ends at `end`, not at a NUL. */
 bool text_to_u32(const char *text, const char *end, uint32_t maximum, uint32_t *out_value);
+int text_hex_digit(char digit);                            /* its value, or -1 */
 bool text_to_hex64(const char *text, uint64_t *out_value); /* the whole text; no prefix */
 
 enum { TEXT_NUMBER_SIZE = 24 };
@@ -20,6 +21,9 @@ int text_concat(char *out, size_t size, const char *head, size_t head_length, co
 
 /* Whether the entries, such as an environment, have one for this name. */
 bool text_has_variable(const char *const *entries, const char *name);
+
+/* Whether they have one with the name of this variable, which is NAME=VALUE. */
+bool text_has_same_variable(const char *const *entries, const char *variable);
 
 /* The last component; `out_parent_length` is what comes before it, 0 when there is no slash. NULL
  * when it is empty, "." or ".." and can therefore not be made, renamed or removed. Slashes at the

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 enum {
     MAX_ENTRIES = 32768,
@@ -75,7 +76,7 @@ bool tree_parse_is_dying(const char *text, size_t length)
            pending & 1u << (SIGKILL - 1);
 }
 
-static size_t read_stat_text(const char *name, char text[STAT_SIZE])
+static size_t read_stat_text(int proc_fd, const char *name, char text[STAT_SIZE])
 {
     char path[TEXT_NUMBER_SIZE + 8];
     long length;
@@ -83,7 +84,7 @@ static size_t read_stat_text(const char *name, char text[STAT_SIZE])
 
     if (text_concat(path, sizeof path, name, strlen(name), "/stat") < 0)
         return 0;
-    fd = sys_open(settings.proc_fd, path, O_RDONLY, 0, 0);
+    fd = sys_open_proc(proc_fd, path, O_RDONLY);
     if (fd < 0)
         return 0;
     length = sys(read, fd, text, STAT_SIZE);
@@ -91,44 +92,45 @@ static size_t read_stat_text(const char *name, char text[STAT_SIZE])
     return length > 0 ? (size_t)length : 0;
 }
 
-static bool read_stat(const char *name, int *out_parent, char *out_state)
+static bool read_stat(int proc_fd, const char *name, int *out_parent, char *out_state)
 {
     char text[STAT_SIZE];
-    size_t length = read_stat_text(name, text);
+    size_t length = read_stat_text(proc_fd, name, text);
 
     return length && tree_parse_stat(text, length, out_parent, out_state);
 }
 
-static void take_entry(const char *name)
+static bool read_entry(int proc_fd, const char *name, struct tree_entry *out_entry)
 {
-    struct tree_entry *entry = &entries[entry_count];
     uint32_t pid;
     char state;
 
-    if (entry_count == MAX_ENTRIES || !text_to_u32(name, name + strlen(name), INT32_MAX, &pid) ||
-        !read_stat(name, &entry->parent, &state))
-        return;
-    entry->pid = (int)pid;
-    entry->alive = state != 'Z' && state != 'X';
-    entry->marked = entry->spared = false;
-    entry_count++;
+    if (!text_to_u32(name, name + strlen(name), INT32_MAX, &pid) ||
+        !read_stat(proc_fd, name, &out_entry->parent, &state))
+        return false;
+    out_entry->pid = (int)pid;
+    out_entry->alive = state != 'Z' && state != 'X';
+    out_entry->marked = out_entry->spared = false;
+    return true;
 }
 
-static void take_snapshot(void)
+size_t tree_list(int proc_fd, struct tree_entry *out_entries, size_t capacity)
 {
     alignas(8) char buffer[4096];
-    int fd = sys_open(settings.proc_fd, ".", O_RDONLY | O_DIRECTORY, 0, 0);
+    int fd = sys_open_proc(proc_fd, ".", O_RDONLY | O_DIRECTORY);
+    size_t count = 0;
     long length;
 
-    entry_count = 0;
     while (fd >= 0 && (length = sys(getdents64, fd, buffer, sizeof buffer)) > 0)
         for (long at = 0; at < length;) {
             const struct sys_dirent *dirent = (const struct sys_dirent *)(buffer + at);
 
-            take_entry(dirent->name);
+            if (count < capacity)
+                count += read_entry(proc_fd, dirent->name, &out_entries[count]);
             at += dirent->length;
         }
     sys_close(fd);
+    return count;
 }
 
 static void drop_snapshot(void)
@@ -195,7 +197,7 @@ static void spare_others(int root)
 
 static unsigned look(int root)
 {
-    take_snapshot();
+    entry_count = tree_list(settings.proc_fd, entries, MAX_ENTRIES);
     spare_others(root);
     return tree_mark(entries, entry_count, root);
 }
@@ -207,6 +209,13 @@ static void signal_marked(int signal_number)
     for (size_t i = 0; i < entry_count; i++)
         if (entries[i].marked)
             (void)sys(kill, entries[i].pid, signal_number);
+}
+
+bool tree_is_weak(void)
+{
+    int is_reaper;
+
+    return sys(prctl, PR_GET_CHILD_SUBREAPER, &is_reaper, 0, 0, 0) < 0;
 }
 
 unsigned tree_count(int root)
@@ -248,7 +257,7 @@ int tree_parent(int pid)
     char state;
 
     text_from_u64((uint64_t)pid, name);
-    return read_stat(name, &parent, &state) ? parent : 0;
+    return read_stat(settings.proc_fd, name, &parent, &state) ? parent : 0;
 }
 
 int tree_parent_of_living(int pid)
@@ -260,7 +269,7 @@ int tree_parent_of_living(int pid)
     char state;
 
     text_from_u64((uint64_t)pid, name);
-    length = read_stat_text(name, text);
+    length = read_stat_text(settings.proc_fd, name, text);
     return length && tree_parse_stat(text, length, &parent, &state) &&
                    !tree_parse_is_dying(text, length)
                ? parent

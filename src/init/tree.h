@@ -14,6 +14,10 @@
 
 struct process;
 
+/* Whether the kernel has no subreapers, so that what a process leaves behind becomes init's own child.
+ * gVisor is such a kernel, and tells by that where its other gaps are to be expected. */
+bool tree_is_weak(void);
+
 /* Living descendants. */
 unsigned tree_count(int root);
 
@@ -50,6 +54,10 @@ struct tree_entry {
     bool marked;
     bool spared; /* with all that descends from it */
 };
+
+/* All processes that this /proc has, sorted by pid. Returns how many fit. It touches nothing but its
+ * arguments, so that a helper may call it too. */
+size_t tree_list(int proc_fd, struct tree_entry *out_entries, size_t capacity);
 
 /* Marks the descendants of `root` in entries sorted by pid; returns how many of them are alive. */
 unsigned tree_mark(struct tree_entry *sorted, size_t count, int root);

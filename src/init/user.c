@@ -99,6 +99,16 @@ void user_add_group(const char *line, size_t length, struct user *user)
     user->groups[user->group_count++] = gid;
 }
 
+bool user_match_group(const char *line, size_t length, const char *name, uint32_t *out_gid)
+{
+    struct field fields[4];
+
+    return split(line, length, fields, 4) == 4 &&
+           (size_t)(fields[0].end - fields[0].text) == strlen(name) &&
+           !memcmp(fields[0].text, name, strlen(name)) &&
+           text_to_u32(fields[2].text, fields[2].end, USER_MAX_ID, out_gid);
+}
+
 bool user_parse_ids(const char *text, struct user *user, bool *out_has_gid)
 {
     const char *colon = strchr(text, ':');
@@ -308,7 +318,7 @@ static void find_own(bool wants_details, struct user *user)
  * it stays locked, and is of no use any more. */
 static struct {
     atomic_bool is_locked;
-    char name[USER_NAME_SIZE];
+    char name[USER_SPEC_SIZE];
     struct version passwd;
     struct version group;
     struct user user;
@@ -358,6 +368,77 @@ static int find_by_name(const char *name, struct user *user)
     return 0;
 }
 
+/* --- as images name users --------------------------------------------------------------------- */
+
+/* A number is a group, whether or not it has a line. */
+static int find_group(const char *text, uint32_t *out_gid, struct version *out_version)
+{
+    struct line_reader reader;
+    const char *line;
+    size_t length;
+    bool found = false;
+
+    if (text_to_u32(text, text + strlen(text), USER_MAX_ID, out_gid))
+        return 0;
+    if (reader_open(&reader, GROUP) < 0)
+        return EINVAL;
+    while (!found && (line = reader_next(&reader, &length)))
+        found = user_match_group(line, length, text, out_gid);
+    sys_close(reader.fd);
+    *out_version = reader.version;
+    return found ? 0 : EINVAL;
+}
+
+/* The text without its group. */
+static int find_named(const char *spec, size_t length, struct user *user,
+                      struct version *out_version)
+{
+    struct user_query query = { .name = spec, .name_length = length };
+    bool is_number = text_to_u32(spec, spec + length, USER_MAX_ID, &query.uid);
+
+    if (is_number)
+        query.name = NULL;
+    if (find_entry(&query, user, out_version))
+        return 0;
+    user->uid = query.uid;
+    return is_number ? 0 : EINVAL;
+}
+
+static int find_by_spec(const char *spec, struct user *user)
+{
+    const char *colon = strchr(spec, ':');
+    struct version passwd = { 0 };
+    struct version group = { 0 };
+    int error;
+
+    if (recall(spec, user))
+        return 0;
+    error = find_named(spec, colon ? (size_t)(colon - spec) : strlen(spec), user, &passwd);
+    if (!error && colon) {
+        error = find_group(colon + 1, &user->gid, &group);
+        user->groups[0] = user->gid;
+        user->group_count = 1;
+    } else if (!error) {
+        find_groups(user, &group);
+    }
+    if (!error)
+        remember(spec, &passwd, &group, user);
+    return error;
+}
+
+int user_find_default(const char *spec, struct user *out_user)
+{
+    int error;
+
+    *out_user = (struct user){ 0 };
+    error = find_by_spec(spec, out_user);
+    if (!error)
+        fill_defaults(out_user);
+    return error;
+}
+
+/* --- as requests name them -------------------------------------------------------------------- */
+
 int user_find(const char *text, bool wants_details, struct user *out_user)
 {
     int error = 0;
@@ -367,6 +448,8 @@ int user_find(const char *text, bool wants_details, struct user *out_user)
         find_own(wants_details, out_user);
     else if (text[0] >= '0' && text[0] <= '9')
         error = find_by_ids(text, wants_details, out_user);
+    else if (strchr(text, ':'))
+        error = EINVAL; /* which the default user may have, and is remembered with */
     else
         error = find_by_name(text, out_user);
     if (!error)

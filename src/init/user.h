@@ -13,6 +13,7 @@
 enum {
     USER_MAX_GROUPS = 64,
     USER_NAME_SIZE = 64,
+    USER_SPEC_SIZE = 2 * USER_NAME_SIZE, /* of name:group */
     USER_PATH_SIZE = 256,
     USER_MAX_ID = 0xfffffffe, /* the last one means "no change" to the kernel */
     USER_FILE_LIMIT = 1024 * 1024,
@@ -35,6 +36,11 @@ struct user {
  * names no user. */
 int user_find(const char *text, bool wants_details, struct user *out_user);
 
+/* Fills in the default user, as images name theirs: `name`, `uid`, or one of them with `:group` or
+ * `:gid`, which is the only group then. The rules are those of container engines: a uid without an entry
+ * is a user with group 0. Returns 0, or an errno: EINVAL when it names no user or no group. */
+int user_find_default(const char *spec, struct user *out_user);
+
 /* --- pure parts, for user_find and the tests ------------------------------------------------ */
 
 struct user_query {
@@ -49,6 +55,9 @@ bool user_match_passwd(const char *line, size_t length, const struct user_query 
 
 /* Adds the group of this line when the user is a member of it. */
 void user_add_group(const char *line, size_t length, struct user *user);
+
+/* True when it is the line of the group with this name; then out_gid is set. */
+bool user_match_group(const char *line, size_t length, const char *name, uint32_t *out_gid);
 
 /* "12" or "12:34" */
 bool user_parse_ids(const char *text, struct user *user, bool *out_has_gid);

@@ -10,8 +10,10 @@
 
 struct job;
 
-/* -1 when the message is malformed; the job is busy if its kind is JOB_FILE after. */
+/* -1 when the message is malformed; the job is busy if its kind is not JOB_FREE after. */
 int file_begin(struct job *job, size_t length);
+int file_begin_connect(struct job *job, size_t length); /* PROTOCOL_CONNECT, by a helper as well */
+int file_begin_ports(struct job *job, size_t length);
 
 /* Its helper has ended; if it did not answer, init does. */
 void file_end(struct job *job);

@@ -14,8 +14,6 @@
 #include <sys/mman.h>
 
 enum {
-    RESOLVE_NO_SYMLINKS_ = 0x04,
-    RESOLVE_BENEATH_ = 0x08,
     INSIDE = RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_,
     DIRECTORY = O_PATH | O_DIRECTORY, /* INSIDE tells links apart */
     MAX_MEMBERS = 150 * 1000,

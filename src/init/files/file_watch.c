@@ -6,6 +6,7 @@
 #include "init/files/file_output.h"
 #include "init/files/file_work.h"
 #include "init/sys.h"
+#include "init/tree.h"
 
 #include <errno.h>
 #include <string.h>
@@ -16,6 +17,9 @@ enum {
               IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR | IN_DONT_FOLLOW |
               IN_EXCL_UNLINK,
 };
+
+/* gVisor says that the reader has gone to whoever asks, and wakes nobody for it. */
+enum { WEAK_LOOK_MS = 1000 };
 
 struct watching {
     union file_memory *memory;
@@ -241,6 +245,7 @@ void file_watch_write(struct file_work *work)
                     .size = sizeof memory->watch.output },
     };
     int first = (int)sys(fcntl, work->base, F_DUPFD_CLOEXEC, 0);
+    int patience_ms = tree_is_weak() ? WEAK_LOOK_MS : -1;
 
     if (watching.inotify < 0) {
         struct protocol_note failed = { .kind = NOTE_LAST, .error = -watching.inotify };
@@ -255,7 +260,7 @@ void file_watch_write(struct file_work *work)
         struct pollfd polls[] = { { .fd = watching.inotify, .events = POLLIN },
                                   { .fd = work->stream } };
 
-        if (sys(poll, polls, 2, -1) < 0)
+        if (sys(poll, polls, 2, patience_ms) < 0)
             continue;
         if (polls[1].revents & (POLLERR | POLLHUP))
             return;

@@ -58,7 +58,7 @@ int file_open_regular(int dir, const char *name, int flags, struct stat *out_sta
     return result;
 }
 
-static int do_open_read(struct file_work *work)
+int file_do_open_read(struct file_work *work)
 {
     const char *path = work->job->file_texts.path;
     struct stat status;
@@ -139,7 +139,7 @@ int file_create_temporary(int dir, char name[PROTOCOL_MAX_TEMPORARY])
     return fd;
 }
 
-static int open_write(struct file_work *work, int dir, const char *name)
+int file_do_open_write(struct file_work *work, int dir, const char *name)
 {
     int mode = choose_mode(work, dir, name);
     struct stat status;
@@ -161,7 +161,7 @@ static int do_open_write(struct file_work *work)
 {
     char name[PATH_NAME_SIZE];
     int dir = path_open_parent(work->job->file_texts.path, true, name);
-    int result = dir < 0 ? dir : open_write(work, dir, name);
+    int result = dir < 0 ? dir : file_do_open_write(work, dir, name);
 
     sys_close(dir);
     return result;
@@ -297,10 +297,9 @@ static int begin_stream(struct file_work *work, int result, file_go_on_fn *go_on
 
 int file_work_do(struct file_work *work)
 {
-    work->base = work->stream = -1;
     switch ((enum protocol_file_kind)work->job->file->kind) {
     case FILE_OPEN_READ:
-        return do_open_read(work);
+        return file_do_open_read(work);
     case FILE_OPEN_WRITE:
         return do_open_write(work);
     case FILE_COMMIT:
@@ -325,6 +324,10 @@ int file_work_do(struct file_work *work)
         return begin_stream(work, file_unpack_open(work), file_unpack_read);
     case FILE_WATCH:
         return begin_stream(work, file_open_stream(work), file_watch_write);
+    case FILE_READ:
+        return begin_stream(work, file_read_open(work), file_read_write);
+    case FILE_WRITE:
+        return begin_stream(work, file_write_open(work), file_write_read);
     case FILE_KINDS:
         break;
     }

@@ -6,6 +6,7 @@
 #include "init/files/file_walk.h"
 #include "init/init.h"
 #include "init/path.h"
+#include "init/tree.h"
 #include "wire/tar.h"
 
 #include <stdalign.h>
@@ -23,11 +24,20 @@ enum {
     FILE_NOTES_SIZE = 32 * 1024,
     FILE_WATCHES = 1024,
     FILE_WATCH_PATHS = 48 * 1024,
+    PORTS_MAX_PROCESSES = 8192, /* of a host, when a sandbox shares its network */
+    PORTS_MAX_LISTENING = 1024,
+    PORTS_TEXT_SIZE = 8 * 1024,
 };
 
 struct file_identity {
     uint64_t device;
     uint64_t inode;
+};
+
+struct port_listening {
+    uint64_t inode;
+    uint32_t port;
+    bool is_own; /* of the sandbox */
 };
 
 union file_memory {
@@ -62,6 +72,13 @@ union file_memory {
         uint32_t places[FILE_WATCHES];
         char paths[FILE_WATCH_PATHS];
     } watch;
+    char content[FILE_OUTPUT_SIZE]; /* READ and WRITE */
+    struct {
+        struct tree_entry processes[PORTS_MAX_PROCESSES];
+        struct port_listening listening[PORTS_MAX_LISTENING];
+        alignas(8) char text[PORTS_TEXT_SIZE];
+        char output[4 * 1024];
+    } ports;
 };
 
 struct file_work;
@@ -74,6 +91,7 @@ struct file_work {
     int fd;               /* for the daemon; -1 without one */
     int base;             /* the directory that the work goes on in; -1 for other kinds */
     int stream;           /* where its results go */
+    int file;             /* READ and WRITE: of the content */
     file_go_on_fn *go_on; /* after the answer; NULL when the work is done */
 };
 
@@ -92,9 +110,16 @@ int file_open_stream(struct file_work *work);
 int file_glob_open(struct file_work *work);
 int file_pack_open(struct file_work *work);
 int file_unpack_open(struct file_work *work);
+int file_read_open(struct file_work *work);
+int file_write_open(struct file_work *work);
 
 file_go_on_fn file_list_write, file_glob_write, file_grep_write, file_pack_write, file_unpack_read,
-    file_watch_write;
+    file_watch_write, file_read_write, file_write_read;
+
+/* work->fd becomes a descriptor of the regular file, or of a new one under a temporary name, and
+ * the answer its state. */
+int file_do_open_read(struct file_work *work);
+int file_do_open_write(struct file_work *work, int dir, const char *name);
 
 /* A regular file that is none of /proc, opened without ever waiting; or -errno. */
 struct stat;

@@ -71,6 +71,9 @@ static void a_variable_is_found_by_its_whole_name(void **state UNUSED)
     assert_true(text_has_variable(env, "HOMER"));
     assert_false(text_has_variable(env, "PATH"));
     assert_false(text_has_variable(env, "HOM"));
+    assert_true(text_has_same_variable(env, "HOME=/root"));
+    assert_false(text_has_same_variable(env, "HOM=/root"));
+    assert_false(text_has_same_variable(env, "PATH=/bin"));
 }
 
 static void the_last_component_is_a_name_or_nothing(void **state UNUSED)

@@ -2,6 +2,7 @@
 
 #include "base/macros.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -89,6 +90,66 @@ static void groups_are_those_that_name_the_user(void **state UNUSED)
     assert_int_equal(user.group_count, USER_MAX_GROUPS);
 }
 
+static void a_group_is_found_by_its_name(void **state UNUSED)
+{
+    static const char *const bad[] = {
+        "",           "staff",          "staff:x:50",         "staffs:x:50:",
+        "staf:x:50:", "staff:x:fifty:", "staff:x:4294967295:"
+    };
+    uint32_t gid = 99;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(bad); i++)
+        assert_false(user_match_group(bad[i], strlen(bad[i]), "staff", &gid));
+    assert_int_equal(gid, 99);
+    assert_true(user_match_group("staff:x:50:a,b", strlen("staff:x:50:a,b"), "staff", &gid));
+    assert_int_equal(gid, 50);
+}
+
+static void a_default_user_needs_no_entry(void **state UNUSED)
+{
+    struct user user;
+
+    assert_int_equal(user_find_default("4242:4343", &user), 0);
+    assert_int_equal(user.uid, 4242);
+    assert_int_equal(user.gid, 4343);
+    assert_int_equal(user.group_count, 1);
+    assert_int_equal(user.groups[0], 4343);
+    assert_string_equal(user.name, "4242");
+    assert_string_equal(user.home, "/");
+    assert_string_equal(user.shell, "/bin/sh");
+    assert_int_equal(user_find_default("4242", &user), 0);
+    assert_int_equal(user.gid, 0);
+    assert_int_equal(user.group_count, 1);
+    assert_int_equal(user_find_default("root:4343", &user), 0);
+    assert_int_equal(user.uid, 0);
+    assert_int_equal(user.gid, 4343);
+    assert_string_equal(user.name, "root");
+}
+
+static void what_names_no_default_user_is_invalid(void **state UNUSED)
+{
+    static const char *const bad[] = {
+        ":", ":1", "1:", "1:2:3", "no such user", "4294967295", "root:no such group", "-1", "1:-1"
+    };
+    struct user user;
+
+    for (size_t i = 0; i < ARRAY_LENGTH(bad); i++)
+        assert_int_equal(user_find_default(bad[i], &user), EINVAL);
+}
+
+/* The last user that was looked up is remembered, whoever asked. */
+static void requests_may_not_name_a_group(void **state UNUSED)
+{
+    struct user user;
+
+    assert_int_equal(user_find_default("root:root", &user), 0);
+    assert_int_equal(user_find("root:root", true, &user), EINVAL);
+    assert_int_equal(user_find("root", true, &user), 0);
+    assert_int_equal(user_find_default("1", &user), 0);
+    assert_int_equal(user_find("4242", true, &user), 0);
+    assert_int_equal(user.gid, 4242);
+}
+
 static void ids_are_numbers_and_nothing_else(void **state UNUSED)
 {
     static const char *const bad[] = {
@@ -122,6 +183,7 @@ static void random_lines_do_no_harm(void **state UNUSED)
         for (size_t i = 0; i < length; i++)
             line[i] = alphabet[(size_t)rand() % sizeof(alphabet)];
         (void)user_match_passwd(line, length, &query, &user);
+        (void)user_match_group(line, length, "dev", &(uint32_t){ 0 });
         memcpy(user.name, "dev", 4);
         user_add_group(line, length, &user);
         free(line);
@@ -135,6 +197,10 @@ int main(void)
         cmocka_unit_test(lines_that_are_no_entries_match_nobody),
         cmocka_unit_test(texts_that_do_not_fit_are_left_out),
         cmocka_unit_test(groups_are_those_that_name_the_user),
+        cmocka_unit_test(a_group_is_found_by_its_name),
+        cmocka_unit_test(a_default_user_needs_no_entry),
+        cmocka_unit_test(what_names_no_default_user_is_invalid),
+        cmocka_unit_test(requests_may_not_name_a_group),
         cmocka_unit_test(ids_are_numbers_and_nothing_else),
         cmocka_unit_test(random_lines_do_no_harm),
     };
