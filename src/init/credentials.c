@@ -94,7 +94,7 @@ void credentials_prepare(void)
 
 void credentials_volunteer_for_the_oom_killer(void)
 {
-    int fd = sys_open(settings.proc_fd, "self/oom_score_adj", O_WRONLY, 0, 0);
+    int fd = sys_open_proc(settings.proc_fd, "self/oom_score_adj", O_WRONLY);
 
     if (fd < 0)
         return;
@@ -120,21 +120,6 @@ static long set_groups(const struct user *user)
     long result = sys(setgroups, user->group_count, user->groups);
 
     return result == -EPERM && is_own(user) ? 0 : result;
-}
-
-/* Only what was made here is given to the user. */
-void credentials_restore_home(const struct user *user)
-{
-    int fd;
-
-    if (settings.direct || !settings.is_root ||
-        sys(faccessat, AT_FDCWD, user->home, F_OK) != -ENOENT ||
-        sys(mkdirat, AT_FDCWD, user->home, 0755) < 0)
-        return;
-    fd = sys_open(AT_FDCWD, user->home, O_DIRECTORY | O_NOFOLLOW, 0, 0);
-    if (fd >= 0)
-        (void)sys(fchown, fd, user->uid, user->gid);
-    sys_close(fd);
 }
 
 int credentials_become(const struct user *user)
@@ -176,6 +161,25 @@ int credentials_seal(const struct user *user)
     return (int)result;
 }
 
+/* gVisor has no ids of their own for files: the effective ones are taken. */
+static int reach_files_by_effective(uint32_t uid, uint32_t gid)
+{
+    bool leaves_root = uid != 0;
+    long result = leaves_root ? sys(setresgid, -1, gid, -1) : sys(setresuid, -1, uid, -1);
+
+    if (!result)
+        result = leaves_root ? sys(setresuid, -1, uid, -1) : sys(setresgid, -1, gid, -1);
+    return (int)result;
+}
+
+int credentials_reach_files_as(uint32_t uid, uint32_t gid)
+{
+    if (sys(setfsgid, gid) == -ENOSYS)
+        return reach_files_by_effective(uid, gid);
+    (void)sys(setfsuid, uid);
+    return (uint32_t)sys(setfsuid, -1) == uid && (uint32_t)sys(setfsgid, -1) == gid ? 0 : -EPERM;
+}
+
 /* Leaving uid 0 for files makes the kernel take the rights over files out of the effective set. The
  * rest goes as well: of init's capabilities a helper keeps what root among the processes has. */
 int credentials_act_for(const struct user *user)
@@ -190,10 +194,9 @@ int credentials_act_for(const struct user *user)
         result = set_groups(user);
         if (result < 0)
             return (int)result;
-        (void)sys(setfsgid, user->gid);
-        (void)sys(setfsuid, user->uid);
-        if ((uint32_t)sys(setfsuid, -1) != user->uid || (uint32_t)sys(setfsgid, -1) != user->gid)
-            return -EPERM;
+        result = credentials_reach_files_as(user->uid, user->gid);
+        if (result < 0)
+            return (int)result;
     }
     result = get_capabilities(data);
     if (result < 0)

@@ -15,15 +15,15 @@ void credentials_volunteer_for_the_oom_killer(void);
 /* Nothing that the caller starts will have a capability. */
 void credentials_drop_bounding(void);
 
-/* Makes the user's home directory again if a program has removed it. Before the others, which give
- * up the right to. */
-void credentials_restore_home(const struct user *user);
-
 /* The process becomes the user, for good. 0 or -errno. */
 int credentials_become(const struct user *user);
 
 /* The last step before exec: no new privileges, and the system call filter. 0 or -errno. */
 int credentials_seal(const struct user *user);
+
+/* Files are reached with these ids until it is called again; for an init that may switch users. 0 or
+ * -errno. */
+int credentials_reach_files_as(uint32_t uid, uint32_t gid);
 
 /* Files are reached with the user's rights from here on; all other ids of the caller stay, so that
  * the user's own processes cannot signal it. 0 or -errno. */

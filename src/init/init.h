@@ -32,7 +32,9 @@ enum {
     MAX_WATCHES = 4, /* that go on for as long as the daemon likes */
     SUPERVISOR_STACK = 4096 * INIT_STACK_FACTOR,
     JOB_STACK = 32 * 1024 * INIT_STACK_FACTOR,
-    JOB_SPARE_STRINGS = 8,
+    MAX_VARIABLES = 256, /* of --environment */
+    WORKSPACE_SIZE = 1024,
+    JOB_SPARE_STRINGS = 8 + MAX_VARIABLES,
 };
 
 /* Little of a table is ever touched. The tables lie behind all other data, in this order, so that the
@@ -40,6 +42,14 @@ enum {
 #define TABLE_OF_STATES __attribute__((section(".bss.z.1")))
 #define TABLE_OF_MEMORY __attribute__((section(".bss.z.2")))
 #define TABLE_SELDOM_USED __attribute__((section(".bss.z.3")))
+
+/* Where connections come from. */
+enum origin {
+    ORIGIN_PASSED,  /* a listening socket that was passed to init */
+    ORIGIN_MADE,    /* a listening socket that init makes at socket_path */
+    ORIGIN_RELAY,   /* the relay, whose own listening socket was passed or is made at socket_path */
+    ORIGIN_DIALLED, /* init itself, which connects to the daemon's socket at socket_path */
+};
 
 enum process_state {
     PROCESS_FREE,
@@ -108,7 +118,7 @@ struct process {
     char script_path[PROTOCOL_MAX_SCRIPT_PATH];
 };
 
-enum job_kind { JOB_FREE, JOB_START, JOB_FILE };
+enum job_kind { JOB_FREE, JOB_START, JOB_FILE, JOB_CONNECT, JOB_PORTS };
 
 /* The large part of a job, apart so that looking through the jobs touches no page of it. */
 struct job_memory {
@@ -123,9 +133,9 @@ struct job_memory {
 struct job {
     enum job_kind kind;
     struct process *process; /* JOB_START */
-    int helper;              /* JOB_FILE: pid of the clone that works on it */
-    int socket;              /* JOB_FILE: where the answer goes; borrowed */
-    atomic_bool answered;    /* JOB_FILE: by the helper itself */
+    int helper;              /* of all others: pid of the clone that works on it */
+    int socket;              /* of all others: where the answer goes; borrowed */
+    atomic_bool answered;    /* of all others: by the helper itself */
     uint64_t connection;
     uint64_t request;
     size_t length;
@@ -134,7 +144,8 @@ struct job {
     const struct protocol_start *start;
     struct protocol_start_texts texts;
     const struct protocol_file *file;
-    struct protocol_file_texts file_texts;
+    const struct protocol_connect *connect;
+    struct protocol_file_texts file_texts; /* JOB_CONNECT: user and path */
 
     struct job_memory *memory;
 };
@@ -143,16 +154,23 @@ struct settings {
     bool direct;   /* a plain child instead of PID 1 */
     bool prepared; /* signals and descriptors were set by the parent, and are inherited */
     bool is_root;  /* may switch users */
-    const char *default_user;
+    bool takes_environment;
+    enum origin origin;
+    const char *socket_path;  /* NULL when the socket was passed */
+    const char *default_user; /* as of --user; "": init's own */
+    /* Where programs begin: of a direct sandbox init's own directory, the only one that it may write
+     * to; elsewhere "" for the user's home. */
+    const char *workspace;
+    const char *default_home;   /* of that user; NULL: as in /etc/passwd */
     uint64_t keep_capabilities; /* bounding set of init and what it starts */
     const void *filter;         /* seccomp program for what is started; NULL without */
     uint16_t filter_length;     /* in instructions */
     int own_pid;
-    int null_fd;  /* /dev/null, or -1 */
-    int proc_fd;  /* /proc, or -1 */
-    int event_fd; /* supervisors write to it */
+    int relay_pid; /* 0 without one */
+    int null_fd;   /* /dev/null, or -1 */
+    int proc_fd;   /* /proc, or -1 */
+    int event_fd;  /* supervisors write to it */
     struct rlimit nofile;
-    char workspace[1024]; /* of a direct sandbox: where it may write; "" elsewhere */
 };
 
 extern struct settings settings;

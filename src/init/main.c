@@ -4,15 +4,26 @@
  * It allocates nothing, opens no file of the sandbox itself except in the children it makes for
  * that, and goes on when the daemon goes away.
  *
- *     sandglass-init [--direct] [--prepared] [--seccomp=4] [--user=NAME] [--bounding=HEX]
+ *     sandglass-init [--direct] [--prepared] [--seccomp=4] [--bounding=HEX]
+ *                    [--user=SPEC] [--workspace=DIR] [--home=DIR] [--environment]
+ *                    [--listen=PATH | --relay[=PATH] | --dial=PATH]
+ *     sandglass-init --pump=PATH
  *
- * Descriptor 3 is a listening SOCK_SEQPACKET socket.
+ * Descriptor 3 is a listening SOCK_SEQPACKET socket, or of SOCK_STREAM with --relay, unless init
+ * makes it at PATH, or connects to a socket of the daemon at PATH: see init/dial.h. What user,
+ * workspace, home and environment mean is in init/defaults.h. A pump is something else: see
+ * init/pump.h.
  */
 
 #include "init/connection.h"
 #include "init/credentials.h"
+#include "init/defaults.h"
+#include "init/dial.h"
 #include "init/files/file.h"
 #include "init/init.h"
+#include "init/listener.h"
+#include "init/pump.h"
+#include "init/relay.h"
 #include "init/request.h"
 #include "init/start.h"
 #include "init/storage.h"
@@ -29,15 +40,15 @@
 #include <sys/sysmacros.h>
 
 enum {
-    OWN_DESCRIPTORS = 4096, /* as many as the table of processes can need, and some */
     MAX_FILTER = 4096,
     REAPS_PER_TURN = 1024,
-    SHUTDOWN_PERIOD_MS = 2,
-    SHUTDOWN_PATIENCE_US = 10 * 1000 * 1000,
+    KILL_PERIOD_MS = 2,
     EXIT_USAGE = 2,
 };
 
 static int signal_fd = -1;
+static bool is_ending;
+static int exit_code;
 
 /* --- preparing ------------------------------------------------------------------------------ */
 
@@ -48,9 +59,66 @@ static const char *value_of(const char *argument, const char *option)
     return strncmp(argument, option, length) ? NULL : argument + length;
 }
 
+/* At most one of these. */
+static bool parse_origin(const char *argument)
+{
+    static const struct {
+        const char *option;
+        enum origin origin;
+    } rows[] = {
+        { "--listen=", ORIGIN_MADE },
+        { "--relay=", ORIGIN_RELAY },
+        { "--dial=", ORIGIN_DIALLED },
+    };
+
+    if (settings.origin != ORIGIN_PASSED)
+        return false;
+    if (!strcmp(argument, "--relay")) {
+        settings.origin = ORIGIN_RELAY;
+        return true;
+    }
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *path = value_of(argument, rows[i].option);
+
+        if (!path || path[0] != '/')
+            continue;
+        settings.origin = rows[i].origin;
+        settings.socket_path = path;
+        return true;
+    }
+    return false;
+}
+
+/* What programs get by default. */
+static bool parse_default(const char *argument)
+{
+    const char *value;
+
+    if (!strcmp(argument, "--environment")) {
+        settings.takes_environment = true;
+    } else if ((value = value_of(argument, "--user="))) {
+        settings.default_user = value;
+        return strlen(value) < USER_SPEC_SIZE;
+    } else if ((value = value_of(argument, "--home="))) {
+        settings.default_home = value;
+        return value[0] == '/' && strlen(value) < USER_PATH_SIZE;
+    } else if ((value = value_of(argument, "--workspace="))) {
+        settings.workspace = value;
+        return value[0] == '/' && strlen(value) < WORKSPACE_SIZE;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* A direct sandbox has its directories from the one who has started it. */
+static bool has_one_workspace(void)
+{
+    return !settings.direct || (!settings.workspace[0] && !settings.default_home);
+}
+
 static int parse_arguments(char **argv, bool *out_has_filter)
 {
-    settings.default_user = "";
     settings.keep_capabilities = ~0ull;
     for (argv++; *argv; argv++) {
         const char *value;
@@ -61,13 +129,13 @@ static int parse_arguments(char **argv, bool *out_has_filter)
             settings.prepared = true;
         else if (!strcmp(*argv, "--seccomp=4"))
             *out_has_filter = true;
-        else if ((value = value_of(*argv, "--user=")) && strlen(value) < PROTOCOL_MAX_USER)
-            settings.default_user = value;
-        else if (!(value = value_of(*argv, "--bounding=")) ||
-                 !text_to_hex64(value, &settings.keep_capabilities))
+        else if ((value = value_of(*argv, "--bounding="))) {
+            if (!text_to_hex64(value, &settings.keep_capabilities))
+                return -1;
+        } else if (!parse_default(*argv) && !parse_origin(*argv))
             return -1;
     }
-    return 0;
+    return has_one_workspace() ? 0 : -1;
 }
 
 /* The kernel's layout of struct sigaction. */
@@ -90,13 +158,11 @@ static void reset_signals(void)
 static void prepare_signals(void)
 {
     uint64_t all = ~0ull;
-    uint64_t watched = 1ull << (SIGCHLD - 1);
+    uint64_t watched = 1ull << (SIGCHLD - 1) | 1ull << (SIGTERM - 1);
 
     if (!settings.prepared)
         reset_signals();
     (void)sys(rt_sigprocmask, SIG_SETMASK, &all, NULL, SIGNAL_SET_SIZE);
-    if (settings.direct)
-        watched |= 1ull << (SIGTERM - 1);
     signal_fd = (int)sys(signalfd4, -1, &watched, SIGNAL_SET_SIZE, O_CLOEXEC | O_NONBLOCK);
 }
 
@@ -129,10 +195,13 @@ static int open_proc(void)
     return fd;
 }
 
-/* 0, 1 and 2 stay taken, by nothing of value, so that the ends of pipes never get these numbers. */
+/* 0, 1 and 2 stay taken, by nothing of value, so that the ends of pipes never get these numbers. Nor
+ * do they get 3: an init without a listening socket has its event descriptor there. */
 static void prepare_descriptors(bool has_filter)
 {
-    (void)sys(close_range, has_filter ? FD_SECCOMP + 1 : FD_LISTEN + 1, ~0u, 0);
+    sys_close_from(has_filter ? FD_SECCOMP + 1 : FD_LISTEN + 1);
+    if (!listener_has_socket())
+        sys_close(FD_LISTEN);
     settings.event_fd = (int)sys(eventfd2, 0, O_CLOEXEC | O_NONBLOCK);
     for (int fd = 0; fd <= 2; fd++)
         (void)sys(dup2, settings.event_fd, fd);
@@ -140,6 +209,8 @@ static void prepare_descriptors(bool has_filter)
     settings.proc_fd = open_proc();
     for (int fd = 0; fd <= 2 && settings.null_fd >= 0; fd++)
         (void)sys(dup2, settings.null_fd, fd);
+    if (!listener_has_socket())
+        return;
     (void)sys(fcntl, FD_LISTEN, F_SETFD, FD_CLOEXEC);
     (void)sys(fcntl, FD_LISTEN, F_SETFL, O_RDWR | O_NONBLOCK);
 }
@@ -169,8 +240,8 @@ static void prepare_limits(void)
     if (sys(prlimit64, 0, RLIMIT_NOFILE, NULL, &settings.nofile) < 0)
         return;
     own = settings.nofile;
-    if (own.rlim_cur < OWN_DESCRIPTORS) {
-        own.rlim_cur = own.rlim_max < OWN_DESCRIPTORS ? own.rlim_max : OWN_DESCRIPTORS;
+    if (own.rlim_cur < SYS_MAX_DESCRIPTORS) {
+        own.rlim_cur = own.rlim_max < SYS_MAX_DESCRIPTORS ? own.rlim_max : SYS_MAX_DESCRIPTORS;
         (void)sys(prlimit64, 0, RLIMIT_NOFILE, &own, NULL);
     }
     if (settings.prepared)
@@ -189,26 +260,33 @@ static void prepare_affinity(void)
     (void)sys(sched_setaffinity, 0, sizeof all, all);
 }
 
-static int prepare(char **argv)
+static void prepare_direct(void)
 {
-    bool has_filter = false;
-    int listening = 0;
-    socklen_t length = sizeof listening;
+    static char directory[WORKSPACE_SIZE];
 
-    if (parse_arguments(argv, &has_filter) < 0)
+    (void)sys(setsid);
+    (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (sys(getcwd, directory, sizeof directory) >= 0)
+        settings.workspace = directory;
+}
+
+/* The relay is made last, so that it inherits all the rest. */
+static int prepare(char **argv, char **environment)
+{
+    struct relay_setup setup = { 0 };
+    bool has_key = listener_take_key(environment, &setup);
+    bool has_filter = false;
+
+    if (parse_arguments(argv, &has_filter) < 0 || listener_open() < 0)
         return -1;
     (void)sys(prctl, PR_SET_NAME, "sandglass-init", 0, 0, 0);
     settings.is_root = !sys(geteuid);
     settings.own_pid = (int)sys(getpid);
-    if (settings.direct) {
-        (void)sys(setsid);
-        (void)sys(prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-        if (sys(getcwd, settings.workspace, sizeof settings.workspace) < 0)
-            settings.workspace[0] = 0;
-    }
+    if (settings.direct)
+        prepare_direct();
     prepare_descriptors(has_filter);
     storage_prepare();
-    if (settings.direct && !settings.is_root)
+    if (!settings.is_root)
         credentials_volunteer_for_the_oom_killer();
     (void)sys(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
     prepare_signals();
@@ -217,9 +295,12 @@ static int prepare(char **argv)
     credentials_prepare();
     if (has_filter && prepare_filter() < 0)
         return -1;
-    if (sys(getsockopt, FD_LISTEN, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) < 0)
+    if (!listener_is_right() || defaults_prepare(environment) < 0)
         return -1;
-    return listening ? 0 : -1;
+    if (settings.origin == ORIGIN_RELAY)
+        return has_key ? listener_start_relay(&setup) : -1;
+    explicit_bzero(setup.key, sizeof setup.key);
+    return 0;
 }
 
 /* --- running -------------------------------------------------------------------------------- */
@@ -242,13 +323,24 @@ static struct process *find_orphan(int pid)
     return NULL;
 }
 
+/* Nobody can reach this sandbox any more. */
+static void lose_relay(void)
+{
+    settings.relay_pid = 0;
+    if (!is_ending)
+        exit_code = RELAY_EXIT_CODE;
+    is_ending = true;
+}
+
 static void handle_end(int pid)
 {
     struct process *process = find_by_supervisor(pid);
     struct job *job = job_find_helper(pid);
 
     supervisor_reaped(pid);
-    if (process)
+    if (pid == settings.relay_pid)
+        lose_relay();
+    else if (process)
         start_lose_supervisor(process);
     else if (job)
         file_end(job);
@@ -260,8 +352,8 @@ static void handle_child(int pid, int status)
 {
     if (!WIFSTOPPED(status))
         handle_end(pid);
-    else if (supervisor_is(pid) || job_find_helper(pid))
-        (void)sys(kill, pid, SIGCONT); /* a program may have stopped one of init's clones */
+    else if (pid == settings.relay_pid || supervisor_is(pid) || job_find_helper(pid))
+        (void)sys(kill, pid, SIGCONT); /* a program may have stopped one of init's own */
 }
 
 /* False when there is no child at all. */
@@ -286,17 +378,31 @@ static void drain(int fd)
         ;
 }
 
+/* What signalfd tells. */
+struct signal_info {
+    uint32_t number;
+    int32_t error;
+    int32_t code;
+    uint32_t sender; /* 0 from outside of the namespace */
+    char rest[112];
+};
+
+/* A container engine ends a sandbox by SIGTERM. Processes inside must not; they can forge a sender,
+ * but not together with this code. */
+static bool is_order_to_end(const struct signal_info *info)
+{
+    return info->number == SIGTERM &&
+           (settings.direct || (info->code == SI_USER && info->sender == 0));
+}
+
 static bool take_signals(void)
 {
-    struct {
-        uint32_t number;
-        char rest[124];
-    } info;
-    bool terminated = false;
+    struct signal_info info;
+    bool is_ordered = false;
 
     while (sys(read, signal_fd, &info, sizeof info) == sizeof info)
-        terminated |= info.number == SIGTERM;
-    return terminated;
+        is_ordered |= is_order_to_end(&info);
+    return is_ordered;
 }
 
 /* While init waits for requests alone, what is only noted can wait for the next one. */
@@ -328,7 +434,7 @@ static void turn(int timeout_ms)
     struct pollfd polls[] = {
         { .fd = settings.event_fd, .events = POLLIN },
         { .fd = signal_fd, .events = POLLIN },
-        { .fd = FD_LISTEN, .events = POLLIN },
+        { .fd = listener_has_socket() ? FD_LISTEN : -1, .events = POLLIN },
         { .fd = connection.fd, .events = (short)connection_events() },
         { .fd = storage_poll_fd(), .events = POLLIN },
     };
@@ -343,7 +449,7 @@ static void turn(int timeout_ms)
     if (polls[0].revents)
         drain(settings.event_fd);
     if (polls[1].revents && take_signals())
-        request_begin_shutdown(0);
+        is_ending = true;
     if (polls[1].revents)
         (void)reap();
     if (polls[3].revents)
@@ -364,39 +470,46 @@ static void kill_everything(void)
         for (unsigned i = 0; i < process_places(); i++)
             if (processes[i].supervisor)
                 (void)sys(kill, -processes[i].main_pid, SIGKILL);
+    if (settings.relay_pid)
+        (void)sys(kill, settings.relay_pid, SIGKILL);
 }
 
-/* What cannot be killed keeps init alive, but not whoever waits for it to say so. */
+/* What cannot be killed keeps init alive. */
 static __attribute__((noreturn)) void finish(void)
 {
-    int64_t deadline_us = sys_now_us() + SHUTDOWN_PATIENCE_US;
-
     for (;;) {
         kill_everything();
         if (!reap())
-            break;
-        (void)sys(poll, NULL, 0, SHUTDOWN_PERIOD_MS);
-        if (deadline_us && sys_now_us() > deadline_us) {
-            connection_say_goodbye(request_shutdown_number(), ETIMEDOUT);
-            deadline_us = 0;
-        }
+            sys_exit(exit_code);
+        (void)sys(poll, NULL, 0, KILL_PERIOD_MS);
     }
-    if (deadline_us)
-        connection_say_goodbye(request_shutdown_number(), 0);
-    sys_exit(0);
 }
 
-int main(int argc, char **argv)
+/* Either may be -1, for never. */
+static int earlier_ms(int one_ms, int other_ms)
 {
-    int timeout_ms = -1;
+    return one_ms < 0 || (other_ms >= 0 && other_ms < one_ms) ? other_ms : one_ms;
+}
 
-    if (argc < 1 || prepare(argv) < 0)
+/* Whatever is to be done without being asked; how long until there is more of it. Sending may end the
+ * connection, so dialling comes last. */
+static int go_on(void)
+{
+    int kills_ms = tree_continue_kills();
+
+    connection_flush();
+    return earlier_ms(kills_ms, connection_dial());
+}
+
+int main(int argc, char **argv, char **environment)
+{
+    if (argc == 2 && value_of(argv[1], "--pump="))
+        pump_run(value_of(argv[1], "--pump="));
+    if (argc < 1 || prepare(argv, environment) < 0)
         sys_exit(EXIT_USAGE);
     for (;;) {
-        turn(timeout_ms);
-        if (request_is_shutdown())
+        turn(go_on());
+        if (is_ending || dial_is_given_up())
             finish();
-        timeout_ms = tree_continue_kills();
-        connection_flush();
     }
 }

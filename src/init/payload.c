@@ -1,6 +1,7 @@
 #include "init/payload.h"
 
 #include "init/credentials.h"
+#include "init/defaults.h"
 #include "init/init.h"
 #include "init/path.h"
 #include "init/storage.h"
@@ -40,11 +41,7 @@ static void place_descriptors(const struct process *process)
         (void)sys(dup2, process->script, FD_SCRIPT);
     if (is_zygote)
         (void)sys(dup2, process->inner[3], FD_CONTROL);
-    (void)sys(close_range,
-              is_zygote    ? FD_CONTROL + 1
-              : has_script ? FD_SCRIPT + 1
-                           : FD_SCRIPT,
-              ~0u, 0);
+    sys_close_from(is_zygote ? FD_CONTROL + 1 : has_script ? FD_SCRIPT + 1 : FD_SCRIPT);
 }
 
 static void take_terminal(const struct job *job)
@@ -125,35 +122,12 @@ static void write_script(const struct job *job)
         fail(job, STAGE_SCRIPT, result);
 }
 
-/* A path into /proc is not to lead through init's own links, as long as this process is still half
- * init. Anything else can be reached just as well by the program itself. */
-static long check_path(const char *path)
-{
-    int fd;
-
-    if (strncmp(path, "/proc/", 6) != 0)
-        return 0;
-    fd = sys_open(AT_FDCWD, path, O_PATH, 0, 0);
-    sys_close(fd);
-    return fd < 0 ? fd : 0;
-}
-
-static long change_directory(const char *path)
-{
-    long result = check_path(path);
-
-    return result < 0 ? result : sys(chdir, path);
-}
-
 static void enter_directory(const struct job *job)
 {
     const char *cwd = job->texts.cwd;
-    long result = 0;
+    long result = cwd[0] ? path_change_directory(cwd)
+                         : defaults_enter_directory(&job->memory->user);
 
-    if (cwd[0])
-        result = change_directory(cwd);
-    else if (!settings.direct && change_directory(job->memory->user.home) < 0)
-        result = change_directory("/");
     if (result < 0)
         fail(job, STAGE_CWD, result);
 }
@@ -186,6 +160,16 @@ static void environment_default(struct environment *environment, const char *pre
     environment->spare += size;
 }
 
+static void environment_inherit(struct environment *environment)
+{
+    for (const char *const *variable = defaults_environment(); *variable; variable++) {
+        if (text_has_same_variable(environment->entries, *variable))
+            continue;
+        environment->entries[environment->count++] = *variable;
+        environment->entries[environment->count] = NULL;
+    }
+}
+
 static bool has_user_variables(const char *const *env)
 {
     return text_has_variable(env, "HOME") && text_has_variable(env, "USER") &&
@@ -196,7 +180,7 @@ static bool has_user_variables(const char *const *env)
  * and temporary files go into the directory that the launcher has made beside it. */
 static void complete_directories(struct environment *environment)
 {
-    char path[sizeof settings.workspace + 8];
+    char path[WORKSPACE_SIZE + 8];
     const char *slash = strrchr(settings.workspace, '/');
     size_t length = slash ? (size_t)(slash - settings.workspace) : 0;
 
@@ -216,8 +200,9 @@ static void complete_environment(const struct job *job)
         .spare_end = memory->variables + sizeof memory->variables,
     };
 
+    environment_inherit(&environment);
     environment_default(&environment, "PATH=", DEFAULT_PATH);
-    if (settings.workspace[0])
+    if (settings.direct && settings.workspace[0])
         complete_directories(&environment);
     environment_default(&environment, "HOME=", memory->user.home);
     environment_default(&environment, "USER=", memory->user.name);
@@ -231,7 +216,7 @@ static void complete_environment(const struct job *job)
 
 static long execute_path(const char *path, const struct protocol_start_texts *texts)
 {
-    long result = check_path(path);
+    long result = path_check(path);
 
     return result < 0 ? result : sys(execve, path, texts->argv, texts->env);
 }
@@ -291,16 +276,18 @@ void payload_run(void *argument)
 {
     struct job *job = argument;
     struct process *process = job->process;
-    const char *user = job->texts.user[0] ? job->texts.user : settings.default_user;
     uint64_t no_signals = 0;
     long result;
 
     payload_prepare();
     result = sys(close_range, ~0u, ~0u, CLOSE_RANGE_UNSHARE_);
+    if (result == -EINVAL || result == -ENOSYS)
+        result = sys(unshare, CLONE_FILES);
     if (result < 0)
         fail(job, STAGE_SPAWN, result);
     place_descriptors(process);
-    result = -user_find(user, !has_user_variables(job->texts.env), &job->memory->user);
+    result = -defaults_find_user(job->texts.user, !has_user_variables(job->texts.env),
+                                 &job->memory->user);
     if (result < 0)
         fail(job, STAGE_USER, result);
     process->uid = job->memory->user.uid;
@@ -308,7 +295,7 @@ void payload_run(void *argument)
     take_terminal(job);
     set_limits(job);
     if (!job->texts.cwd[0])
-        credentials_restore_home(&job->memory->user);
+        defaults_restore_directory(&job->memory->user);
     result = credentials_become(&job->memory->user);
     if (result < 0)
         fail(job, STAGE_USER, result);
@@ -316,7 +303,7 @@ void payload_run(void *argument)
     write_script(job);
     enter_directory(job);
     if (process->flags & START_ZYGOTE)
-        zygote_note_directory(process, job->memory->user.home);
+        zygote_note_directory(process, defaults_directory(&job->memory->user));
     complete_environment(job);
     result = credentials_seal(&job->memory->user);
     if (result < 0)

@@ -4,6 +4,7 @@
 #include "init/init.h"
 #include "init/supervisor.h"
 #include "init/sys.h"
+#include "init/text.h"
 #include "init/tree.h"
 #include "init/zygote.h"
 
@@ -53,6 +54,22 @@ static int make_pipes(struct process *process)
     return result;
 }
 
+/* gVisor cannot give the other end by the master alone. */
+static long open_terminal_by_name(int master)
+{
+    static const char prefix[] = "/dev/pts/";
+    char digits[TEXT_NUMBER_SIZE];
+    char path[sizeof prefix + TEXT_NUMBER_SIZE];
+    unsigned number;
+    long result = sys(ioctl, master, TIOCGPTN, &number);
+
+    if (result < 0)
+        return result;
+    (void)text_from_u64(number, digits);
+    (void)text_concat(path, sizeof path, prefix, sizeof prefix - 1, digits);
+    return sys_open(AT_FDCWD, path, O_RDWR | O_NOCTTY | O_NOFOLLOW, 0, 0);
+}
+
 static int make_terminal(struct process *process, const struct protocol_start *start)
 {
     struct winsize size = { .ws_row = start->rows, .ws_col = start->columns };
@@ -65,6 +82,8 @@ static int make_terminal(struct process *process, const struct protocol_start *s
     result = sys(ioctl, process->output, TIOCSPTLCK, &unlock);
     if (result >= 0)
         result = sys(ioctl, process->output, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (result == -ENOTTY)
+        result = open_terminal_by_name(process->output);
     if (result < 0)
         return (int)result;
     process->inner[0] = (int)result;
@@ -97,7 +116,8 @@ static bool is_for_root(const char *user)
         user = settings.default_user;
     if (!user[0])
         return settings.is_root;
-    return !strcmp(user, "root") || !strcmp(user, "0") || !strncmp(user, "0:", 2);
+    return !strcmp(user, "root") || !strncmp(user, "root:", 5) || !strcmp(user, "0") ||
+           !strncmp(user, "0:", 2);
 }
 
 static struct process *prepare(struct job *job, int *fds, unsigned fd_count)

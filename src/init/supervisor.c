@@ -52,7 +52,7 @@ static int64_t micros(const struct timeval *time)
 /* Kills the children of the caller. Theirs become its own by that, and their turn comes next. */
 static void kill_children(void)
 {
-    int fd = sys_open(settings.proc_fd, "thread-self/children", O_RDONLY, 0, 0);
+    int fd = sys_open_proc(settings.proc_fd, "thread-self/children", O_RDONLY);
     char text[256];
     uint32_t pid = 0;
     long length;
@@ -116,15 +116,11 @@ void supervisor_remove_script(const struct process *process)
 {
     if (!(process->flags & START_SCRIPT))
         return;
-    if (settings.is_root) {
-        (void)sys(setfsgid, process->gid);
-        (void)sys(setfsuid, process->uid);
-    }
+    if (settings.is_root && credentials_reach_files_as(process->uid, process->gid) < 0)
+        return;
     (void)sys(unlinkat, AT_FDCWD, process->script_path, 0);
-    if (settings.is_root) {
-        (void)sys(setfsgid, 0);
-        (void)sys(setfsuid, 0);
-    }
+    if (settings.is_root)
+        (void)credentials_reach_files_as(0, 0);
 }
 
 /* False when it has not ended yet; with `blocks` it waits for that. */

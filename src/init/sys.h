@@ -6,6 +6,7 @@
  * use errno, thread-local storage or anything else that libc keeps.
  */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
@@ -36,9 +37,12 @@
 enum {
     RESOLVE_NO_XDEV_ = 0x01,
     RESOLVE_NO_MAGICLINKS_ = 0x02,
+    RESOLVE_NO_SYMLINKS_ = 0x04,
+    RESOLVE_BENEATH_ = 0x08,
     CLOSE_RANGE_UNSHARE_ = 0x02,
     SIGNAL_SET_SIZE = 8,
     PROC_MAGIC = 0x9fa0,
+    SYS_MAX_DESCRIPTORS = 4096, /* of init: as many as its tables can need, and some */
 };
 
 struct sys_open_how {
@@ -151,6 +155,9 @@ static inline int64_t sys_now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+/* The same without openat2. */
+int sys_open_by_steps(int dir, const char *path, int flags, unsigned mode, unsigned resolve);
+
 /* openat2 that never goes through the links of /proc that lead to other places. */
 static inline int sys_open(int dir, const char *path, int flags, unsigned mode, unsigned resolve)
 {
@@ -160,5 +167,22 @@ static inline int sys_open(int dir, const char *path, int flags, unsigned mode, 
         .resolve = RESOLVE_NO_MAGICLINKS_ | resolve,
     };
 
-    return (int)sys(openat2, dir, path, &how, sizeof how);
+    long result = sys(openat2, dir, path, &how, sizeof how);
+
+    return result == -ENOSYS ? sys_open_by_steps(dir, path, flags, mode, resolve) : (int)result;
+}
+
+/* A name that init itself has chosen, relative to its own /proc: nothing of a sandbox is in it. */
+static inline int sys_open_proc(int proc_fd, const char *path, int flags)
+{
+    return (int)sys(openat, proc_fd, path, flags | O_CLOEXEC);
+}
+
+/* The upper end is the largest descriptor that there can be: gVisor refuses larger ones. */
+static inline void sys_close_from(int first)
+{
+    if (sys(close_range, first, INT32_MAX, 0) >= 0)
+        return;
+    for (int fd = first; fd < SYS_MAX_DESCRIPTORS; fd++)
+        (void)sys(close, fd);
 }

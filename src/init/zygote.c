@@ -1,10 +1,10 @@
 #include "init/zygote.h"
 
+#include "init/defaults.h"
 #include "init/init.h"
 #include "init/supervisor.h"
 #include "init/sys.h"
 #include "init/tree.h"
-#include "init/user.h"
 
 #include <errno.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static bool is_usual(const struct process *process, const struct job *job)
 }
 
 /* Where every zygote begins. Written by one that is being started, before it can be chosen. */
-static char home[USER_PATH_SIZE];
+static char beginning[WORKSPACE_SIZE];
 
 static uint64_t inode_of(const char *path)
 {
@@ -77,13 +77,13 @@ static uint64_t inode_of(const char *path)
 void zygote_note_directory(struct process *zygote, const char *path)
 {
     zygote->directory = inode_of(".");
-    memcpy(home, path, strnlen(path, sizeof home - 1) + 1);
+    memcpy(beginning, path, strnlen(path, sizeof beginning - 1) + 1);
 }
 
 /* Its children would begin in one that was removed. A direct sandbox is replaced then. */
 static bool has_lost_directory(const struct process *zygote)
 {
-    return !settings.direct && (!zygote->directory || inode_of(home) != zygote->directory);
+    return !settings.direct && (!zygote->directory || inode_of(beginning) != zygote->directory);
 }
 
 void zygote_choose(struct process *process, const struct job *job)
@@ -158,11 +158,36 @@ static unsigned collect_fds(const struct process *process, int peer, int fds[REQ
     return count;
 }
 
-/* The number of arguments, then script path, arguments and environment as they came. */
+/* Writes the default variables behind the message. Their length, or -ENOBUFS. */
+static long flatten_defaults(const struct job *job)
+{
+    char *at = job->memory->message + job->length;
+    char *end = job->memory->message + sizeof job->memory->message;
+
+    for (const char *const *variable = defaults_environment(); *variable; variable++) {
+        size_t size = strlen(*variable) + 1;
+
+        if (size > (size_t)(end - at))
+            return -ENOBUFS;
+        memcpy(at, *variable, size);
+        at += size;
+    }
+    return at - (job->memory->message + job->length);
+}
+
+static struct iovec part_of(const char *begin, const char *end)
+{
+    return (struct iovec){ (void *)(uintptr_t)begin, (size_t)(end - begin) };
+}
+
+/* The number of arguments, then script path, arguments and environment as they came; of a variable
+ * that is there twice the later one counts, so the defaults come before the others. */
 static long send_request(const struct process *process, int peer)
 {
     const struct job *job = process->job;
-    const char *texts = job->texts.script_path;
+    const char *end = job->memory->message + job->length;
+    const char *variables = job->start->envc ? job->texts.env[0] : end;
+    long defaults_length = flatten_defaults(job);
     uint32_t argc = job->start->argc;
     union {
         struct cmsghdr header;
@@ -170,15 +195,19 @@ static long send_request(const struct process *process, int peer)
     } control;
     struct iovec parts[] = {
         { &argc, sizeof argc },
-        { (void *)(uintptr_t)texts, (size_t)(job->memory->message + job->length - texts) },
+        part_of(job->texts.script_path, variables),
+        part_of(end, end + (defaults_length > 0 ? defaults_length : 0)),
+        part_of(variables, end),
     };
     int fds[REQUEST_FDS];
     unsigned count = collect_fds(process, peer, fds);
     struct msghdr message = { .msg_iov = parts,
-                              .msg_iovlen = 2,
+                              .msg_iovlen = sizeof parts / sizeof parts[0],
                               .msg_control = &control,
                               .msg_controllen = CMSG_SPACE(count * sizeof(int)) };
 
+    if (defaults_length < 0)
+        return defaults_length;
     control.header = (struct cmsghdr){
         .cmsg_len = CMSG_LEN(count * sizeof(int)),
         .cmsg_level = SOL_SOCKET,
