@@ -2,14 +2,17 @@
 
 #include "agent/agent_private.h"
 #include "base/alloc.h"
+#include "base/fd.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <stdalign.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 enum { QUEUE_LIMIT_BYTES = 8 * 1024 * 1024, FORGET_DELAY_US = 100 * 1000 };
@@ -293,20 +296,16 @@ static void send_plain(struct agent *agent, const void *bytes, size_t length)
         (void)transmit(agent, bytes, length, -1, &ignored);
 }
 
-static void ask_plain(struct agent *agent, enum protocol_type type, struct agent_request *request,
-                      agent_done_fn *done)
-{
-    struct protocol_plain plain;
-
-    request_open(agent, request, done, type, 0);
-    plain.header = protocol_header(type, sizeof(plain), 0, request->id);
-    request_send(agent, request, &plain, sizeof(plain), -1);
-}
-
 void agent_cancel(struct agent_request *request)
 {
     if (request->is_open)
         (void)agent_take(request->agent, request->id);
+}
+
+static bool opens_for_writing(const struct agent_request *request)
+{
+    return request->type == PROTOCOL_FILE &&
+           (request->flags == FILE_OPEN_WRITE || request->flags == FILE_WRITE);
 }
 
 void agent_cancel_write(struct agent_request *request, const char *path)
@@ -314,8 +313,7 @@ void agent_cancel_write(struct agent_request *request, const char *path)
     size_t size = strlen(path) + 1;
     struct given_up *given_up;
 
-    if (request->is_open && request->type == PROTOCOL_FILE && request->flags == FILE_OPEN_WRITE &&
-        !agent_is_lost(request->agent)) {
+    if (request->is_open && opens_for_writing(request) && !agent_is_lost(request->agent)) {
         given_up = xmalloc(sizeof(*given_up) + size);
         given_up->next = request->agent->given_up;
         given_up->id = request->id;
@@ -359,7 +357,7 @@ static uint32_t start_flags(const struct agent_start *start)
         flags |= START_STDIN;
     if (start->terminal)
         flags |= START_TTY;
-    if (start->script_fd >= 0)
+    if (start->script_path)
         flags |= START_SCRIPT;
     if (start->is_zygote)
         flags |= START_ZYGOTE;
@@ -375,9 +373,22 @@ static int check_start(const struct agent_start *start, struct error *err)
     if (start->cwd && start->cwd[0] && start->cwd[0] != '/')
         return error_named(err, ERR_INVALID, "bad_working_directory",
                            "the working directory is not an absolute path");
-    if (start->script_fd >= 0 && (!start->script_path || start->script_path[0] != '/'))
+    if (start->script_path && start->script_path[0] != '/')
         return error_named(err, ERR_INVALID, "bad_script_path",
                            "the script has no absolute path to be written to");
+    return 0;
+}
+
+/* It may be longer than a message: it goes as a descriptor. */
+static int make_script(const struct agent_start *start, int *out_fd, struct error *err)
+{
+    scoped(fd_close) int fd = memfd_create("script", MFD_CLOEXEC);
+
+    if (fd < 0)
+        return error_sys(err, "create the script");
+    if (fd_write_at(fd, start->script, start->script_length, 0) < start->script_length)
+        return error_sys(err, "write the script");
+    *out_fd = steal_fd(&fd);
     return 0;
 }
 
@@ -395,23 +406,24 @@ void agent_start(struct agent *agent, const struct agent_start *start,
     struct protocol_start_texts texts = {
         .user = start->user ? start->user : "",
         .cwd = start->cwd ? start->cwd : "",
-        .script_path = start->script_fd >= 0 && start->script_path ? start->script_path : "",
+        .script_path = start->script_path ? start->script_path : "",
         .argv = start->argv,
         .env = start->env,
     };
-
+    scoped(fd_close) int script = -1;
     struct error err;
 
     request_open(agent, request, done, PROTOCOL_START, start->number);
     request->result.started.pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
     request->flags = fixed.flags;
-    if (check_start(start, &err) < 0) {
+    if (check_start(start, &err) < 0 ||
+        (start->script_path && make_script(start, &script, &err) < 0)) {
         fail_soon(agent, request, &err);
         return;
     }
     fixed.header = protocol_header(PROTOCOL_START, 0, start->number, request->id);
     request_send(agent, request, scratch,
-                 protocol_start_encode(scratch, sizeof(scratch), &fixed, &texts), start->script_fd);
+                 protocol_start_encode(scratch, sizeof(scratch), &fixed, &texts), script);
 }
 
 void agent_signal(struct agent *agent, uint64_t number, int signal_number,
@@ -432,7 +444,8 @@ void agent_signal(struct agent *agent, uint64_t number, int signal_number,
     request_send(agent, request, &signal, sizeof(signal), -1);
 }
 
-void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows)
+void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows,
+                  struct agent_request *request, agent_done_fn *done)
 {
     struct protocol_resize resize = {
         .header = protocol_header(PROTOCOL_RESIZE, sizeof(resize), number, 0),
@@ -440,7 +453,13 @@ void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsign
         .rows = (uint16_t)rows,
     };
 
-    send_plain(agent, &resize, sizeof(resize));
+    if (!request) {
+        send_plain(agent, &resize, sizeof(resize));
+        return;
+    }
+    request_open(agent, request, done, PROTOCOL_RESIZE, number);
+    resize.header.request = request->id;
+    request_send(agent, request, &resize, sizeof(resize), -1);
 }
 
 static void tell_plain(struct agent *agent, enum protocol_type type, uint64_t number)
@@ -450,9 +469,19 @@ static void tell_plain(struct agent *agent, enum protocol_type type, uint64_t nu
     send_plain(agent, &plain, sizeof(plain));
 }
 
-void agent_close_stdin(struct agent *agent, uint64_t number)
+void agent_close_stdin(struct agent *agent, uint64_t number, struct agent_request *request,
+                       agent_done_fn *done)
 {
-    tell_plain(agent, PROTOCOL_CLOSE_STDIN, number);
+    struct protocol_plain plain = { protocol_header(PROTOCOL_CLOSE_STDIN, sizeof(plain), number,
+                                                    0) };
+
+    if (!request) {
+        send_plain(agent, &plain, sizeof(plain));
+        return;
+    }
+    request_open(agent, request, done, PROTOCOL_CLOSE_STDIN, number);
+    plain.header.request = request->id;
+    request_send(agent, request, &plain, sizeof(plain), -1);
 }
 
 /* No request waits for init to forget: init is woken up for several processes at once, when some
@@ -555,16 +584,6 @@ void agent_continue_list(struct agent *agent)
     request->done(request);
 }
 
-void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done)
-{
-    ask_plain(agent, PROTOCOL_PING, request, done);
-}
-
-void agent_shutdown(struct agent *agent, struct agent_request *request, agent_done_fn *done)
-{
-    ask_plain(agent, PROTOCOL_SHUTDOWN, request, done);
-}
-
 /* --- files ----------------------------------------------------------------------------------- */
 
 static int send_file(struct agent *agent, const void *bytes, size_t length, struct error *err)
@@ -575,6 +594,21 @@ static int send_file(struct agent *agent, const void *bytes, size_t length, stru
         return -1;
     agent->files_in_flight++;
     return 0;
+}
+
+/* Sends what is answered with FILE_DONE, or lets the request fail. */
+static void request_send_file(struct agent *agent, struct agent_request *request, long length)
+{
+    struct error err = { 0 };
+
+    if (agent_is_lost(agent))
+        err = loss_of(agent);
+    else if (length < 0)
+        error_named(&err, ERR_INVALID, "bad_path", "the path is empty or too long");
+    else
+        (void)send_file(agent, scratch, (size_t)length, &err);
+    if (err.code)
+        fail_soon(agent, request, &err);
 }
 
 void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,
@@ -596,22 +630,64 @@ void agent_file(struct agent *agent, const struct agent_file *file, struct agent
         .second = file->second ? file->second : "",
         .third = file->third,
     };
-    struct error err = { 0 };
-    long length;
 
+    if (file->kind == FILE_READ)
+        fixed.offset = file->offset;
     request_open(agent, request, done, PROTOCOL_FILE, 0);
     request->result.file.fd = -1;
     request->flags = file->kind;
     fixed.header = protocol_header(PROTOCOL_FILE, 0, 0, request->id);
-    length = protocol_file_encode(scratch, sizeof(scratch), &fixed, &texts);
+    request_send_file(agent, request,
+                      protocol_file_encode(scratch, sizeof(scratch), &fixed, &texts));
+}
+
+/* An init of an earlier release would end the connection. */
+static bool fail_without_connect(struct agent *agent, struct agent_request *request)
+{
+    struct error err = { 0 };
+
+    if (agent_is_lost(agent) || (agent->has_hello && agent->hello.features & FEATURE_CONNECT))
+        return false;
+    error_named(&err, ERR_CONFLICT, "sandbox_too_old",
+                "the sandbox was made by an earlier release, which tells nothing about its ports");
+    error_hint(&err, "open a new session, or restart the sandbox of this one");
+    fail_soon(agent, request, &err);
+    return true;
+}
+
+void agent_connect(struct agent *agent, const char *user, unsigned port, const char *path,
+                   struct agent_request *request, agent_done_fn *done)
+{
+    struct protocol_connect fixed = { .port = port };
+
+    request_open(agent, request, done, PROTOCOL_CONNECT, 0);
+    request->result.file.fd = -1;
+    if (fail_without_connect(agent, request))
+        return;
+    fixed.header = protocol_header(PROTOCOL_CONNECT, 0, 0, request->id);
+    request_send_file(agent, request,
+                      protocol_connect_encode(scratch, sizeof(scratch), &fixed, user ? user : "",
+                                              path ? path : ""));
+}
+
+void agent_ports(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    struct protocol_plain plain;
+
+    request_open(agent, request, done, PROTOCOL_PORTS, 0);
+    request->result.file.fd = -1;
+    if (fail_without_connect(agent, request))
+        return;
+    plain.header = protocol_header(PROTOCOL_PORTS, sizeof(plain), 0, request->id);
+    memcpy(scratch, &plain, sizeof(plain));
+    request_send_file(agent, request, sizeof(plain));
+}
+
+void agent_attend(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    request_open(agent, request, done, AGENT_ATTENDS, 0);
     if (agent_is_lost(agent))
-        err = loss_of(agent);
-    else if (length < 0)
-        error_named(&err, ERR_INVALID, "bad_path", "the path is empty or too long");
-    else
-        (void)send_file(agent, scratch, (size_t)length, &err);
-    if (err.code)
-        fail_soon(agent, request, &err);
+        loop_defer(agent->loop, &agent->finish, on_finish);
 }
 
 /* A request that was cancelled meanwhile is not open any more. */
@@ -693,23 +769,39 @@ static void forbid_repeating(struct error *err)
     error_hint(err, "the program may have started: look for its effects before you start it again");
 }
 
-void agent_lose(struct agent *agent, enum error_code code, const char *why)
+static void lose_with(struct agent *agent, const struct error *err)
 {
-    struct error err;
-
     if (agent_is_lost(agent))
         return;
     agent->state = AGENT_LOST;
-    error_named(&err, code, "sandbox_connection_lost", "%s", why);
-    error_keep(&agent->loss, &err);
+    error_keep(&agent->loss, err);
     close_socket(agent);
     for (struct agent_request *request = agent->open; request; request = request->next) {
-        request->err = err;
+        request->err = *err;
         request->is_untaken = agent_is_untaken(request);
         if (request->type == PROTOCOL_START && !request->is_untaken)
             forbid_repeating(&request->err);
     }
     loop_defer(agent->loop, &agent->finish, on_finish);
+}
+
+void agent_lose(struct agent *agent, enum error_code code, const char *why)
+{
+    struct error err;
+
+    error_named(&err, code, "sandbox_connection_lost", "%s", why);
+    lose_with(agent, &err);
+}
+
+void agent_lose_version(struct agent *agent)
+{
+    struct error err;
+
+    error_named(&err, ERR_BACKEND, AGENT_OTHER_VERSION,
+                "the sandbox's init speaks versions %u to %u of the protocol, this daemon %d",
+                agent->hello.oldest, agent->hello.newest, PROTOCOL_VERSION);
+    error_hint(&err, "end the session, or use it with the release that made its sandbox");
+    lose_with(agent, &err);
 }
 
 struct agent *agent_new(struct loop *loop, int fd, const struct agent_handler *handler, void *user)
@@ -735,6 +827,7 @@ static void on_release(struct deferred *deferred)
         agent->given_up = next;
     }
     free(agent->loss);
+    free(agent->first_scratch);
     free(agent);
 }
 
@@ -776,6 +869,11 @@ void *agent_user(const struct agent *agent)
     return agent->user;
 }
 
+struct loop *agent_loop(const struct agent *agent)
+{
+    return agent->loop;
+}
+
 int64_t agent_heard_us(const struct agent *agent)
 {
     return agent->heard_us;
@@ -786,7 +884,25 @@ bool agent_is_lost(const struct agent *agent)
     return agent->state != AGENT_CONNECTED;
 }
 
+void agent_assume_scratch(struct agent *agent, char *path)
+{
+    free(agent->first_scratch);
+    agent->first_scratch = path;
+}
+
 const struct protocol_hello *agent_hello(const struct agent *agent)
 {
     return agent->has_hello ? &agent->hello : NULL;
+}
+
+bool agent_has_hung_up(const struct agent *agent)
+{
+    struct pollfd socket = { .fd = agent->socket.fd, .events = POLLRDHUP };
+
+    return agent_is_lost(agent) || poll(&socket, 1, 0) > 0;
+}
+
+bool agent_has_streams(const struct agent *agent)
+{
+    return agent->has_hello && agent->hello.features & FEATURE_STREAMS;
 }

@@ -18,6 +18,16 @@
 
 struct agent;
 
+/* The name of the error that ends a connection to an init that speaks other versions. */
+#define AGENT_OTHER_VERSION "sandbox_version"
+
+/* Bytes that a process had written when its end was told. Where init's pipes are ours they are not
+ * told: all of the bytes are in the pipes then. */
+struct agent_totals {
+    bool are_known;
+    uint64_t output, errors;
+};
+
 struct agent_exit {
     int code;   /* -1 when killed */
     int signal; /* 0 unless killed */
@@ -25,16 +35,34 @@ struct agent_exit {
     int64_t cpu_us;
     uint64_t max_rss_bytes;
     unsigned survivors;
+    struct agent_totals totals;
 };
 
-/* Descriptors are the receiver's to own; -1 where there is none. With a terminal, `output` is its
- * master and input goes there too. */
+/* Where the streams of a process that was started before continue: the offset of the first byte
+ * that each pipe will give, and how many bytes of input are inside the sandbox. Not known where
+ * init's pipes are ours: these continue where they were left. */
+struct agent_bases {
+    bool are_known;
+    uint64_t input, output, errors;
+};
+
+/* Descriptors are the receiver's to own; -1 where there is none. Input and output of a terminal
+ * have one each, as those of pipes have. */
 struct agent_pipes {
     int input;
     int output;
     int errors;
-    bool terminal;
+    bool terminal;            /* the output is no pipe, but our end of a terminal */
+    bool input_is_buffered;   /* written bytes are inside only when on_taken() says so */
+    struct agent_bases bases; /* of on_process() */
 };
+
+static inline void agent_pipes_close(const struct agent_pipes *pipes)
+{
+    fd_close(pipes->input);
+    fd_close(pipes->output);
+    fd_close(pipes->errors);
+}
 
 struct agent_handler {
     void (*on_exited)(struct agent *agent, uint64_t number, const struct agent_exit *end);
@@ -42,6 +70,10 @@ struct agent_handler {
     /* Answers agent_list(): a process that init remembers. `end` is NULL while it runs. */
     void (*on_process)(struct agent *agent, uint64_t number, int pid,
                        const struct agent_pipes *pipes, const struct agent_exit *end);
+    /* Of a process whose input is buffered: so many bytes of the process's input are inside, of all
+     * that were written since its start. May be NULL. */
+    void (*on_taken)(struct agent *agent, uint64_t number, uint64_t total);
+
     /* A program of this process has connected to the storage socket; `fd` is the callee's. */
     void (*on_storage)(struct agent *agent, uint64_t number, int fd);
     void (*on_lost)(struct agent *agent, const struct error *err);
@@ -60,6 +92,7 @@ void agent_retire(struct agent *agent);
  * for as long as the caller keeps the socket. */
 int agent_release(struct agent *agent);
 void *agent_user(const struct agent *agent);
+struct loop *agent_loop(const struct agent *agent);
 
 /* The connection has ended; on_lost is called at the end of the turn. */
 bool agent_is_lost(const struct agent *agent);
@@ -67,8 +100,19 @@ bool agent_is_lost(const struct agent *agent);
 /* The time of init's last message, by the loop's clock; 0 before the first. */
 int64_t agent_heard_us(const struct agent *agent);
 
+/* Takes the path over, which may be NULL: the directory for scripts, for an init of the first release,
+ * whose hello does not name it. */
+void agent_assume_scratch(struct agent *agent, char *path);
+
 /* Init's description of itself; NULL before its first message. */
 const struct protocol_hello *agent_hello(const struct agent *agent);
+
+/* The other end is closed, whether the loop has noticed it yet or not. */
+bool agent_has_hung_up(const struct agent *agent);
+
+/* The one place that decides whether descriptors of files and terminals pass: true when they are of
+ * pipes and stream sockets alone, made by a bridge. False before init's first message. */
+bool agent_has_streams(const struct agent *agent);
 
 struct agent_request;
 typedef void agent_done_fn(struct agent_request *request);
@@ -110,9 +154,10 @@ struct agent_start {
     const char *const *argv;
     const char *const *env;
     const char *user;        /* name or number, "" for init's own */
-    const char *cwd;         /* "" for the user's home */
+    const char *cwd;         /* "" for init's workspace, or the user's home without one */
     const char *script_path; /* NULL without a script */
-    int script_fd;           /* borrowed; -1 without */
+    const void *script;      /* its content, not NULL with script_path */
+    size_t script_length;
     bool wants_stdin;
     bool terminal;
     bool is_zygote; /* see init/zygote.h */
@@ -130,24 +175,22 @@ void agent_start(struct agent *agent, const struct agent_start *start,
 void agent_signal(struct agent *agent, uint64_t number, int signal_number,
                   enum protocol_scope scope, struct agent_request *request, agent_done_fn *done);
 
-/* These have no answer: a process that is gone needs none of them. */
-void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows);
-void agent_close_stdin(struct agent *agent, uint64_t number);
+/* Input that is written after the answer finds the terminal in its new size. `request` may be NULL. */
+void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows,
+                  struct agent_request *request, agent_done_fn *done);
+
+/* A process that is gone needs neither of them. `request` may be NULL; a FORGET has no answer. */
+void agent_close_stdin(struct agent *agent, uint64_t number, struct agent_request *request,
+                       agent_done_fn *done);
 void agent_forget(struct agent *agent, uint64_t number);
 
 void agent_list(struct agent *agent, struct agent_request *request, agent_done_fn *done);
 
-/* The daemon calls neither of these two; the tests of init do. A ping is answered once init has
- * taken every message before it. A shutdown kills every process inside and is answered; init ends
- * after the answer, so on_lost follows. */
-void agent_ping(struct agent *agent, struct agent_request *request, agent_done_fn *done);
-void agent_shutdown(struct agent *agent, struct agent_request *request, agent_done_fn *done);
-
 /*
- * FILE_OPEN_READ and FILE_OPEN_WRITE give a descriptor of a regular file, FILE_UNPACK one of a
- * stream socket, on which only calls with MSG_DONTWAIT are sure not to wait, and FILE_LIST, GLOB,
- * GREP, PACK and WATCH one of a pipe: see protocol.h for its content. A few operations run at a
- * time; the agent queues the others.
+ * FILE_OPEN_READ and FILE_OPEN_WRITE give a descriptor of a regular file, FILE_UNPACK and WRITE one
+ * of a stream socket, on which only calls with MSG_DONTWAIT are sure not to wait, and FILE_LIST,
+ * GLOB, GREP, PACK, WATCH and READ one of a pipe: see protocol.h for its content. A few operations
+ * run at a time; the agent queues the others. For the content of files see agent/files.h.
  */
 struct agent_file {
     enum protocol_file_kind kind;
@@ -157,11 +200,26 @@ struct agent_file {
     const char *third;  /* NULL without one */
     uint32_t flags, mode, depth, limit, context;
     uint64_t bytes;
+    uint64_t offset; /* FILE_READ */
     struct protocol_version expected;
 };
 
 void agent_file(struct agent *agent, const struct agent_file *file, struct agent_request *request,
                 agent_done_fn *done);
+
+/* A stream to a TCP port of the sandbox's loopback or, with port 0, to the unix socket at `path`:
+ * result.file.fd, on which only calls with MSG_DONTWAIT are sure not to wait. It is made with the
+ * rights of `user` and counts as a file operation until it is answered. */
+void agent_connect(struct agent *agent, const char *user, unsigned port, const char *path,
+                   struct agent_request *request, agent_done_fn *done);
+
+/* The TCP ports that programs of the sandbox listen on: a pipe in result.file.fd, with a NOTE_PORT
+ * for each and a NOTE_LAST. See listing_start_ports(). */
+void agent_ports(struct agent *agent, struct agent_request *request, agent_done_fn *done);
+
+/* Asks for nothing: `done` comes with an error when the connection ends. For work that needs the
+ * agent later; agent_cancel() ends it. While request->is_open the agent is there. */
+void agent_attend(struct agent *agent, struct agent_request *request, agent_done_fn *done);
 
 /* For an open request of a dead init: whether init is known not to have seen the request. */
 bool agent_is_untaken(const struct agent_request *request);

@@ -72,6 +72,20 @@ static bool fd_is_stream_socket(int fd)
            getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
 }
 
+/* Of a port or a socket inside. */
+static bool fd_is_connection(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    int type = 0, domain = 0, listens = 1;
+    socklen_t length = sizeof(type);
+
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_STREAM &&
+           getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 &&
+           (domain == AF_UNIX || domain == AF_INET || domain == AF_INET6) &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0 && !listens &&
+           flags >= 0 && fd_unblock(fd, flags);
+}
+
 /* Whether the answer to a file operation has its descriptor; true without one for the other kinds.
  */
 static bool fd_fits_file_kind(int fd, enum protocol_file_kind kind)
@@ -86,18 +100,46 @@ static bool fd_fits_file_kind(int fd, enum protocol_file_kind kind)
     case FILE_GREP:
     case FILE_PACK:
     case FILE_WATCH:
+    case FILE_READ:
         return fd_is_pipe(fd, O_RDONLY);
     case FILE_UNPACK:
+    case FILE_WRITE:
         return fd_is_stream_socket(fd);
     default:
         return fd < 0;
     }
 }
 
-static bool pipes_are_sound(const struct incoming *incoming, uint32_t flags)
+/* The same for everything that FILE_DONE answers. */
+static bool fd_fits_request(int fd, const struct agent_request *request)
+{
+    if (request->type == PROTOCOL_CONNECT)
+        return fd_is_connection(fd);
+    if (request->type == PROTOCOL_PORTS)
+        return fd_is_pipe(fd, O_RDONLY);
+    return fd_fits_file_kind(fd, (enum protocol_file_kind)request->flags);
+}
+
+static bool awaits_file_done(const struct agent_request *request)
+{
+    return request->type == PROTOCOL_FILE || request->type == PROTOCOL_CONNECT ||
+           request->type == PROTOCOL_PORTS;
+}
+
+/* From a bridge: input and output. */
+static bool terminal_pipes_are_sound(const struct incoming *incoming)
+{
+    return incoming->fd_count == 2 && fd_is_pipe(incoming->fds[0], O_WRONLY) &&
+           fd_is_pipe(incoming->fds[1], O_RDONLY);
+}
+
+static bool pipes_are_sound(const struct agent *agent, const struct incoming *incoming,
+                            uint32_t flags)
 {
     unsigned at = 0;
 
+    if (flags & START_TTY && agent_has_streams(agent))
+        return terminal_pipes_are_sound(incoming);
     if (incoming->fd_count != protocol_pipe_count(flags))
         return false;
     if (flags & START_TTY)
@@ -112,16 +154,29 @@ static int take_fd(struct incoming *incoming, unsigned place)
     return place < incoming->fd_count ? steal_fd(&incoming->fds[place]) : -1;
 }
 
-static struct agent_pipes take_pipes(struct incoming *incoming, uint32_t flags)
+/* Init passes one end of a terminal for both directions. */
+static struct agent_pipes take_terminal(struct incoming *incoming)
+{
+    struct agent_pipes pipes = { .errors = -1, .terminal = incoming->fd_count == 1 };
+
+    pipes.input = incoming->fd_count == 2 ? take_fd(incoming, 0)
+                                          : fcntl(incoming->fds[0], F_DUPFD_CLOEXEC, 0);
+    pipes.output = take_fd(incoming, incoming->fd_count - 1);
+    return pipes;
+}
+
+static struct agent_pipes take_pipes(const struct agent *agent, struct incoming *incoming,
+                                     uint32_t flags)
 {
     struct agent_pipes pipes = { .input = -1, .output = -1, .errors = -1 };
     unsigned at = 0;
 
     if (flags & START_TTY) {
-        pipes.terminal = true;
-        pipes.output = take_fd(incoming, 0);
+        pipes = take_terminal(incoming);
+        pipes.input_is_buffered = agent_has_streams(agent);
         return pipes;
     }
+    pipes.input_is_buffered = agent_has_streams(agent);
     if (flags & START_STDIN)
         pipes.input = take_fd(incoming, at++);
     pipes.output = take_fd(incoming, at++);
@@ -193,7 +248,44 @@ static enum error_code file_error_code(int number)
 /* Each function returns -1 when init violates the protocol. */
 typedef int handle_fn(struct agent *agent, struct incoming *incoming);
 
-static struct agent_exit exit_from(const struct protocol_end *end)
+/* Offsets in files are no larger. */
+static bool is_offset(uint64_t bytes)
+{
+    return bytes <= INT64_MAX;
+}
+
+/* Only a bridge knows how many bytes are under way. */
+static int read_totals(const struct agent *agent, const struct incoming *incoming,
+                       struct agent_totals *out_totals)
+{
+    const struct protocol_totals *totals = protocol_totals_after(incoming->bytes, incoming->length);
+
+    *out_totals = (struct agent_totals){ 0 };
+    if (!totals)
+        return 0;
+    if (!agent_has_streams(agent) || !is_offset(totals->output) || !is_offset(totals->errors))
+        return -1;
+    *out_totals = (struct agent_totals){ true, totals->output, totals->errors };
+    return 0;
+}
+
+static int read_bases(const struct agent *agent, const struct incoming *incoming,
+                      struct agent_bases *out_bases)
+{
+    const struct protocol_bases *bases = protocol_bases_after(incoming->bytes, incoming->length);
+
+    *out_bases = (struct agent_bases){ 0 };
+    if (!bases)
+        return 0;
+    if (!agent_has_streams(agent) || !is_offset(bases->input) || !is_offset(bases->output) ||
+        !is_offset(bases->errors))
+        return -1;
+    *out_bases = (struct agent_bases){ true, bases->input, bases->output, bases->errors };
+    return 0;
+}
+
+static struct agent_exit exit_from(const struct protocol_end *end,
+                                   const struct agent_totals *totals)
 {
     return (struct agent_exit){
         .code = end->code,
@@ -202,25 +294,30 @@ static struct agent_exit exit_from(const struct protocol_end *end)
         .cpu_us = end->cpu_us,
         .max_rss_bytes = end->max_rss_bytes,
         .survivors = end->survivors,
+        .totals = *totals,
     };
 }
 
 static int handle_hello(struct agent *agent, struct incoming *incoming)
 {
-    const struct protocol_hello *hello = protocol_hello_decode(incoming->bytes, incoming->length);
-
-    if (!hello || agent->has_hello || incoming->fd_count)
+    if (agent->has_hello || incoming->fd_count ||
+        protocol_hello_decode(incoming->bytes, incoming->length, &agent->hello) < 0)
         return -1;
-    agent->hello = *hello;
+    if (agent->hello.oldest > PROTOCOL_VERSION || agent->hello.newest < PROTOCOL_VERSION) {
+        agent_lose_version(agent);
+        return 0;
+    }
     agent->has_hello = true;
+    if (incoming->length < sizeof(agent->hello) && agent->first_scratch)
+        snprintf(agent->hello.scratch, sizeof(agent->hello.scratch), "%s", agent->first_scratch);
     agent_continue_list(agent);
     return 0;
 }
 
 /* The answer to START; `request` is NULL when it is not open any more. */
-static int answer_start(struct agent_request *request, struct incoming *incoming,
-                        const struct protocol_header *header, uint32_t flags, int pid,
-                        bool has_ended)
+static int answer_start(struct agent *agent, struct agent_request *request,
+                        struct incoming *incoming, const struct protocol_header *header,
+                        uint32_t flags, int pid, bool has_ended)
 {
     bool is_sound;
 
@@ -231,7 +328,7 @@ static int answer_start(struct agent_request *request, struct incoming *incoming
     if (is_sound) {
         request->result.started.pid = pid;
         request->result.started.has_ended = has_ended;
-        request->result.started.pipes = take_pipes(incoming, flags);
+        request->result.started.pipes = take_pipes(agent, incoming, flags);
     } else {
         error_set(&request->err, ERR_BACKEND, "the sandbox answered something else");
     }
@@ -244,37 +341,42 @@ static int handle_started(struct agent *agent, struct incoming *incoming)
     const struct protocol_started *started =
         protocol_started_decode(incoming->bytes, incoming->length);
 
-    if (!started || !pipes_are_sound(incoming, started->flags))
+    if (!started || !pipes_are_sound(agent, incoming, started->flags))
         return -1;
-    return answer_start(agent_take(agent, started->header.request), incoming, &started->header,
-                        started->flags, started->pid, false);
+    return answer_start(agent, agent_take(agent, started->header.request), incoming,
+                        &started->header, started->flags, started->pid, false);
 }
 
-static void tell_exit(struct agent *agent, uint64_t number, const struct protocol_end *told)
+static void tell_exit(struct agent *agent, uint64_t number, const struct protocol_end *told,
+                      const struct agent_totals *totals)
 {
-    struct agent_exit end = exit_from(told);
+    struct agent_exit end = exit_from(told, totals);
 
     if (agent->handler->on_exited && agent->state != AGENT_CLOSED)
         agent->handler->on_exited(agent, number, &end);
 }
 
 /* Without any it has written nothing. */
-static bool ran_pipes_are_sound(const struct incoming *incoming, uint32_t flags)
+static bool ran_pipes_are_sound(const struct agent *agent, const struct incoming *incoming,
+                                uint32_t flags)
 {
     if (!incoming->fd_count)
         return !(flags & (START_TTY | START_STDIN));
-    return pipes_are_sound(incoming, flags);
+    return pipes_are_sound(agent, incoming, flags);
 }
 
 static int handle_ran(struct agent *agent, struct incoming *incoming)
 {
     const struct protocol_ran *ran = protocol_ran_decode(incoming->bytes, incoming->length);
+    struct agent_totals totals;
 
-    if (!ran || !ran_pipes_are_sound(incoming, ran->flags) ||
-        answer_start(agent_take(agent, ran->header.request), incoming, &ran->header, ran->flags,
-                     ran->pid, true) < 0)
+    if (!ran || !ran_pipes_are_sound(agent, incoming, ran->flags) ||
+        read_totals(agent, incoming, &totals) < 0 ||
+        (!incoming->fd_count && totals.output + totals.errors) ||
+        answer_start(agent, agent_take(agent, ran->header.request), incoming, &ran->header,
+                     ran->flags, ran->pid, true) < 0)
         return -1;
-    tell_exit(agent, ran->header.process, &ran->end);
+    tell_exit(agent, ran->header.process, &ran->end, &totals);
     return 0;
 }
 
@@ -302,10 +404,11 @@ static int handle_exited(struct agent *agent, struct incoming *incoming)
 {
     const struct protocol_exited *exited =
         protocol_exited_decode(incoming->bytes, incoming->length);
+    struct agent_totals totals;
 
-    if (!exited || incoming->fd_count)
+    if (!exited || incoming->fd_count || read_totals(agent, incoming, &totals) < 0)
         return -1;
-    tell_exit(agent, exited->header.process, &exited->end);
+    tell_exit(agent, exited->header.process, &exited->end, &totals);
     return 0;
 }
 
@@ -313,15 +416,19 @@ static int handle_process(struct agent *agent, struct incoming *incoming)
 {
     const struct protocol_process *process =
         protocol_process_decode(incoming->bytes, incoming->length);
+    struct agent_totals totals;
+    struct agent_bases bases;
     struct agent_pipes pipes;
     struct agent_exit end;
 
-    if (!process || !pipes_are_sound(incoming, process->flags))
+    if (!process || !pipes_are_sound(agent, incoming, process->flags) ||
+        read_totals(agent, incoming, &totals) < 0 || read_bases(agent, incoming, &bases) < 0)
         return -1;
     if (!agent->handler->on_process)
         return 0;
-    end = exit_from(&process->end);
-    pipes = take_pipes(incoming, process->flags);
+    end = exit_from(&process->end, &totals);
+    pipes = take_pipes(agent, incoming, process->flags);
+    pipes.bases = bases;
     agent->handler->on_process(agent, process->header.process, process->pid, &pipes,
                                process->has_exited ? &end : NULL);
     return 0;
@@ -338,7 +445,8 @@ static int handle_done(struct agent *agent, struct incoming *incoming)
     request = agent_take(agent, done->header.request);
     if (!request)
         return 0;
-    is_expected = request->type != PROTOCOL_START && request->type != PROTOCOL_FILE;
+    is_expected = request->type != PROTOCOL_START && request->type != AGENT_ATTENDS &&
+                  !awaits_file_done(request);
     if (done->error || !is_expected) {
         request->sys_errno = done->error;
         error_set(&request->err, done->error == ESRCH ? ERR_GONE : ERR_BACKEND, "the sandbox: %s",
@@ -354,12 +462,13 @@ static bool file_answer_is_sound(const struct agent_request *request,
                                  const struct protocol_file_done *done,
                                  const struct incoming *incoming)
 {
-    if (request->type != PROTOCOL_FILE || incoming->fd_count > 1)
+    if (!awaits_file_done(request) || incoming->fd_count > 1)
         return false;
     if (done->error)
         return !incoming->fd_count;
-    return fd_fits_file_kind(incoming->fd_count ? incoming->fds[0] : -1,
-                             (enum protocol_file_kind)request->flags);
+    if (done->stat.size > INT64_MAX) /* no file has as much, and offsets are signed elsewhere */
+        return false;
+    return fd_fits_request(incoming->fd_count ? incoming->fds[0] : -1, request);
 }
 
 static int handle_file_done(struct agent *agent, struct incoming *incoming)
@@ -406,22 +515,33 @@ static int handle_storage(struct agent *agent, struct incoming *incoming)
     return 0;
 }
 
+static int handle_taken(struct agent *agent, struct incoming *incoming)
+{
+    const struct protocol_taken *taken = protocol_taken_decode(incoming->bytes, incoming->length);
+
+    if (!taken || incoming->fd_count || !agent_has_streams(agent) || !is_offset(taken->total))
+        return -1;
+    if (agent->handler->on_taken)
+        agent->handler->on_taken(agent, taken->header.process, taken->total);
+    return 0;
+}
+
 static int dispatch(struct agent *agent, struct incoming *incoming)
 {
     static const struct {
         enum protocol_type type;
         handle_fn *handle;
     } handlers[] = {
-        { PROTOCOL_HELLO, handle_hello },         { PROTOCOL_STARTED, handle_started },
-        { PROTOCOL_FAILED, handle_failed },       { PROTOCOL_EXITED, handle_exited },
-        { PROTOCOL_PROCESS, handle_process },     { PROTOCOL_DONE, handle_done },
-        { PROTOCOL_FILE_DONE, handle_file_done }, { PROTOCOL_RAN, handle_ran },
-        { PROTOCOL_STORAGE, handle_storage },
+        { PROTOCOL_STARTED, handle_started }, { PROTOCOL_FAILED, handle_failed },
+        { PROTOCOL_EXITED, handle_exited },   { PROTOCOL_PROCESS, handle_process },
+        { PROTOCOL_DONE, handle_done },       { PROTOCOL_FILE_DONE, handle_file_done },
+        { PROTOCOL_RAN, handle_ran },         { PROTOCOL_STORAGE, handle_storage },
+        { PROTOCOL_TAKEN, handle_taken },
     };
     int type = protocol_peek(incoming->bytes, incoming->length);
 
-    if (!agent->has_hello && type != PROTOCOL_HELLO)
-        return -1;
+    if (!agent->has_hello) /* which is of no version, and tells those that init speaks */
+        return handle_hello(agent, incoming);
     for (unsigned i = 0; i < ARRAY_LENGTH(handlers); i++)
         if ((int)handlers[i].type == type)
             return handlers[i].handle(agent, incoming);

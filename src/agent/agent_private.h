@@ -15,6 +15,9 @@ struct given_up {
 struct forgets;  /* that are not sent yet */
 struct outgoing; /* a message that the socket does not take yet */
 
+/* The type of a request that has no message, see agent_attend(): no answer of init fits it. */
+#define AGENT_ATTENDS ((enum protocol_type)0)
+
 /* A state leads only to later ones. */
 enum agent_state {
     AGENT_CONNECTED,
@@ -35,7 +38,8 @@ struct agent {
     struct error *loss; /* owned; NULL unless it was lost */
     bool has_hello;
     struct protocol_hello hello;
-    int64_t heard_us; /* the last message */
+    char *first_scratch; /* owned; NULL: as hello says */
+    int64_t heard_us;    /* the last message */
     uint64_t last_id;
     uint64_t last_sent;    /* request of the last message that was sent; 0 when it has no answer */
     uint64_t highest_sent; /* the highest request of all messages that were sent */
@@ -51,6 +55,9 @@ struct agent {
 
 /* The connection is over; open requests fail and on_lost is called, both from the loop. */
 void agent_lose(struct agent *agent, enum error_code code, const char *why);
+
+/* The same: init speaks no version of the protocol that we do. */
+void agent_lose_version(struct agent *agent);
 
 /* Init has said hello: a list that was asked for before is empty, or is asked for now. */
 void agent_continue_list(struct agent *agent);

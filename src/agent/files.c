@@ -1,14 +1,11 @@
 #include "agent/files.h"
 
-#include "base/alloc.h"
-#include "base/fd.h"
-#include "base/str.h"
+#include "agent/files_private.h"
+#include "base/macros.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static const struct {
     int number;
@@ -30,6 +27,7 @@ static const struct {
     { ELOOP, ERR_CONFLICT, "too_many_links", "too many symbolic links" },
     { ENXIO, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
     { ENODEV, ERR_CONFLICT, "not_a_file", "it is not a regular file" },
+    { ENOSYS, ERR_CONFLICT, "not_a_file", "the kernel cannot read or write it" }, /* gVisor */
     { ENAMETOOLONG, ERR_INVALID, "invalid_path", "the path is too long" },
     { EINVAL, ERR_INVALID, "invalid_path", "neither a regular file nor a valid path" },
     { ESTALE, ERR_CONFLICT, "precondition_failed", "it has changed in the meantime" },
@@ -58,7 +56,23 @@ int file_error(struct error *err, int number, const char *path)
     return error_named(err, ERR_BACKEND, "file_failed", "%.200s: %s", path, strerror(number));
 }
 
+bool files_pass(const struct agent *agent)
+{
+    return !agent_has_streams(agent);
+}
+
+void file_request_error(const struct agent_request *request, const char *path,
+                        struct error *out_err, int *out_errno)
+{
+    *out_err = request->err;
+    *out_errno = request->sys_errno;
+    if (request->sys_errno)
+        file_error(out_err, request->sys_errno, path);
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
+
+enum { PIECE = 64 * 1024 };
 
 static void reader_fail(struct file_reader *reader, int number)
 {
@@ -67,55 +81,70 @@ static void reader_fail(struct file_reader *reader, int number)
     reader->done(reader);
 }
 
-/* True when the operation has failed and the failure was reported. */
-static bool reader_has_failed(struct file_reader *reader)
+/* 1 with a piece, 0 at the end, -1 with errno, which is EFBIG when there is more than the maximum.
+ */
+static int take_piece(struct file_reader *reader)
 {
-    if (!reader->request.err.code)
-        return false;
-    if (reader->request.sys_errno) {
-        reader_fail(reader, reader->request.sys_errno);
-        return true;
+    struct buffer *content = &reader->content;
+    size_t room = MIN((size_t)PIECE, content->maximum - content->length);
+    char one_more; /* of a full buffer: is this the end of the file? */
+    ssize_t count = file_source_read(
+        &reader->source, room ? buffer_reserve(content, room) : (void *)&one_more, room ? room : 1);
+
+    if (count <= 0)
+        return (int)count;
+    if (!room) {
+        errno = EFBIG;
+        return -1;
     }
-    reader->err = reader->request.err;
-    reader->done(reader);
-    return true;
+    buffer_advance(content, (size_t)count);
+    return 1;
 }
 
-static void on_opened_for_reading(struct agent_request *request)
+static void take_pieces(struct file_source *source)
 {
-    struct file_reader *reader = container_of(request, struct file_reader, request);
-    scoped(fd_close) int fd = request->err.code ? -1 : request->result.file.fd;
+    struct file_reader *reader = container_of(source, struct file_reader, source);
+    int result;
+
+    do {
+        result = take_piece(reader);
+    } while (result > 0 || (result < 0 && errno == EINTR));
+    if (result == 0)
+        reader->done(reader);
+    else if (errno == EAGAIN)
+        file_source_wait(source, take_pieces);
+    else
+        reader_fail(reader, errno);
+}
+
+static void on_source(struct file_source *source)
+{
+    struct file_reader *reader = container_of(source, struct file_reader, source);
     uint64_t inode = reader->stat.inode;
 
-    if (reader_has_failed(reader))
-        return;
-    reader->stat = request->result.file.stat;
-    if (fd < 0)
-        reader_fail(reader, ENXIO);
+    reader->err = source->err;
+    reader->sys_errno = source->sys_errno;
+    reader->stat = source->stat;
+    if (reader->err.code)
+        reader->done(reader);
     else if (inode && inode != reader->stat.inode)
         reader_fail(reader, ESTALE);
-    else if (fd_read_all(fd, &reader->content) < 0)
-        reader_fail(reader, errno);
     else
-        reader->done(reader);
-}
-
-static void open_for_reading(struct file_reader *reader)
-{
-    struct agent_file file = { .kind = FILE_OPEN_READ, .user = "", .path = reader->path };
-
-    agent_file(reader->agent, &file, &reader->request, on_opened_for_reading);
+        take_pieces(source);
 }
 
 static void on_looked_at(struct agent_request *request)
 {
     struct file_reader *reader = container_of(request, struct file_reader, request);
 
-    if (reader_has_failed(reader))
+    file_request_error(request, reader->path, &reader->err, &reader->sys_errno);
+    if (reader->err.code) {
+        reader->done(reader);
         return;
+    }
     reader->stat = request->result.file.stat;
     if (!S_ISLNK(reader->stat.mode)) {
-        open_for_reading(reader);
+        file_source_open(&reader->source, reader->agent, reader->path, NULL, on_source);
         return;
     }
     error_named(&reader->err, ERR_CONFLICT, "is_a_link", "%.200s is a symbolic link", reader->path);
@@ -136,101 +165,12 @@ void file_reader_start(struct file_reader *reader, struct agent *agent, const ch
     if (refuses_links)
         agent_file(agent, &file, &reader->request, on_looked_at);
     else
-        open_for_reading(reader);
+        file_source_open(&reader->source, agent, path, NULL, on_source);
 }
 
 void file_reader_fini(struct file_reader *reader)
 {
     agent_cancel(&reader->request);
+    file_source_fini(&reader->source);
     buffer_fini(&reader->content);
-}
-
-/* --- writing --------------------------------------------------------------------------------- */
-
-static void on_written(struct agent_request *request, bool is_open)
-{
-    struct file_writer *writer = container_of(request, struct file_writer, request);
-
-    writer->err = request->err;
-    writer->sys_errno = request->sys_errno;
-    if (request->sys_errno)
-        file_error(&writer->err, request->sys_errno, writer->path);
-    if (!request->err.code && is_open) {
-        writer->fd = request->result.file.fd;
-        writer->temporary = xstrdup(request->result.file.temporary);
-        if (writer->fd < 0)
-            file_error(&writer->err, ENXIO, writer->path);
-    } else if (!request->err.code) {
-        writer->stat = request->result.file.stat;
-        free(steal_ptr(&writer->temporary));
-    }
-    writer->done(writer);
-}
-
-static void on_opened_for_writing(struct agent_request *request)
-{
-    on_written(request, true);
-}
-
-static void on_committed(struct agent_request *request)
-{
-    on_written(request, false);
-}
-
-void file_writer_open(struct file_writer *writer, struct agent *agent, const char *path,
-                      uint32_t mode, file_writer_fn *done)
-{
-    struct agent_file file = { .kind = FILE_OPEN_WRITE, .user = "", .path = path, .mode = mode };
-
-    *writer = (struct file_writer){ .agent = agent, .path = path, .done = done, .fd = -1 };
-    agent_file(agent, &file, &writer->request, on_opened_for_writing);
-}
-
-int file_writer_add(struct file_writer *writer, const void *data, size_t length)
-{
-    if (fd_write_all(writer->fd, data, length) == 0)
-        return 0;
-    writer->sys_errno = errno;
-    return file_error(&writer->err, writer->sys_errno, writer->path);
-}
-
-void file_writer_commit(struct file_writer *writer, uint32_t flags,
-                        const struct protocol_version *expected, file_writer_fn *done)
-{
-    struct agent_file file = {
-        .kind = FILE_COMMIT,
-        .user = "",
-        .path = writer->path,
-        .second = writer->temporary,
-        .flags = flags,
-        .expected = expected ? *expected : (struct protocol_version){ 0 },
-    };
-
-    fd_close(steal_fd(&writer->fd));
-    writer->done = done;
-    agent_file(writer->agent, &file, &writer->request, on_committed);
-}
-
-static void on_abandoned(struct agent_request *request UNUSED)
-{
-}
-
-void file_writer_fini(struct file_writer *writer, struct agent *agent)
-{
-    struct agent_file file = { .kind = FILE_COMMIT,
-                               .user = "",
-                               .path = writer->path,
-                               .second = writer->temporary,
-                               .flags = FILE_ABANDON };
-
-    if (!writer->agent)
-        return;
-    agent_cancel_write(&writer->request, writer->path);
-    fd_close(steal_fd(&writer->fd));
-    if (writer->temporary && agent) {
-        agent_file(agent, &file, &writer->request, on_abandoned);
-        agent_cancel(&writer->request);
-    }
-    free(steal_ptr(&writer->temporary));
-    writer->agent = NULL;
 }

@@ -83,17 +83,30 @@ static void on_opened(struct agent_request *request)
     io_watch_start(&listing->pipe, listing->loop, fd, IO_READ, on_pipe);
 }
 
-void listing_start_file(struct listing *listing, struct loop *loop, struct agent *agent,
-                        const struct agent_file *file, listing_done_fn *done)
+static void listing_init(struct listing *listing, struct loop *loop, bool has_notes,
+                         listing_done_fn *done)
 {
     *listing = (struct listing){
         .loop = loop,
         .done = done,
-        .has_notes = file->kind == FILE_GREP,
+        .has_notes = has_notes,
         .bytes = BUFFER_INIT(LISTING_MAXIMUM),
         .pipe = { .fd = -1 },
     };
+}
+
+void listing_start_file(struct listing *listing, struct loop *loop, struct agent *agent,
+                        const struct agent_file *file, listing_done_fn *done)
+{
+    listing_init(listing, loop, file->kind == FILE_GREP, done);
     agent_file(agent, file, &listing->request, on_opened);
+}
+
+void listing_start_ports(struct listing *listing, struct loop *loop, struct agent *agent,
+                         listing_done_fn *done)
+{
+    listing_init(listing, loop, true, done);
+    agent_ports(agent, &listing->request, on_opened);
 }
 
 void listing_start(struct listing *listing, struct loop *loop, struct agent *agent,

@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * A finite list that init writes to a pipe: the entries of a directory, or notes. Init is not
- * trusted: a list that is malformed or too long ends as an error.
+ * A finite list that init writes to a pipe: the entries of a directory, or notes (matches of a
+ * search, ports). Init is not trusted: a list that is malformed or too long ends as an error.
  */
 
 #include "agent/agent.h"
@@ -33,6 +33,10 @@ void listing_start(struct listing *listing, struct loop *loop, struct agent *age
 /* For any kind of operation that ends with a last entry or note. */
 void listing_start_file(struct listing *listing, struct loop *loop, struct agent *agent,
                         const struct agent_file *file, listing_done_fn *done);
+
+/* The ports that programs listen on: a NOTE_PORT for each. */
+void listing_start_ports(struct listing *listing, struct loop *loop, struct agent *agent,
+                         listing_done_fn *done);
 void listing_fini(struct listing *listing); /* also before it is done */
 
 /* Walks the entries: true and the next one. Start with *at = 0. */

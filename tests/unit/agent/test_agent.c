@@ -1,15 +1,12 @@
 /* The daemon's end against an init that is played by the test, and that lies. */
 
-#include "agent/agent.h"
+#include "stage.h"
 
 #include "base/buffer.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,173 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-struct stage {
-    struct loop *loop;
-    struct agent *agent;
-    int daemon; /* borrowed: the agent's end */
-    int init;   /* the other end */
-    unsigned lost;
-    unsigned exited;
-    unsigned listed;
-    struct agent_exit end;
-    bool frees_in_callback;
-};
-
-struct asked {
-    struct agent_request request;
-    unsigned answers;
-};
-
-static void on_done(struct agent_request *request)
+/* A small request that is answered by DONE. */
+static void ask_something(struct stage *stage, struct agent_request *request)
 {
-    container_of(request, struct asked, request)->answers++;
-}
-
-static void on_exited(struct agent *agent, uint64_t number UNUSED, const struct agent_exit *end)
-{
-    struct stage *stage = agent_user(agent);
-
-    stage->exited++;
-    stage->end = *end;
-    if (stage->frees_in_callback) {
-        agent_free(stage->agent);
-        stage->agent = NULL;
-    }
-}
-
-static void on_process(struct agent *agent, uint64_t number UNUSED, int pid UNUSED,
-                       const struct agent_pipes *pipes, const struct agent_exit *end UNUSED)
-{
-    struct stage *stage = agent_user(agent);
-
-    stage->listed++;
-    fd_close(pipes->input);
-    fd_close(pipes->output);
-    fd_close(pipes->errors);
-}
-
-static void on_lost(struct agent *agent, const struct error *err UNUSED)
-{
-    struct stage *stage = agent_user(agent);
-
-    stage->lost++;
-}
-
-static const struct agent_handler handler = {
-    .on_exited = on_exited,
-    .on_process = on_process,
-    .on_lost = on_lost,
-};
-
-static void turn(struct stage *stage)
-{
-    for (int i = 0; i < 3; i++)
-        loop_turn(stage->loop, 0);
-}
-
-static void say(struct stage *stage, const void *bytes, size_t length, const int *fds,
-                unsigned count)
-{
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(8 * sizeof(int))];
-    } control;
-    struct iovec part = { (void *)(uintptr_t)bytes, length };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-
-    if (count) {
-        control.header = (struct cmsghdr){ CMSG_LEN(count * sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
-        memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
-        message.msg_control = &control;
-        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    }
-    assert_int_equal(sendmsg(stage->init, &message, MSG_NOSIGNAL), length);
-    turn(stage);
-}
-
-static void greet(struct stage *stage)
-{
-    struct protocol_hello hello = {
-        .header = protocol_header(PROTOCOL_HELLO, sizeof(hello), 0, 0),
-        .bounding = 5,
-    };
-
-    say(stage, &hello, sizeof(hello), NULL, 0);
-}
-
-static int open_stage(void **state)
-{
-    struct stage *stage = calloc(1, sizeof(*stage));
-    int ends[2];
-
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    stage->loop = loop_new(&clock_system);
-    stage->agent = agent_new(stage->loop, ends[0], &handler, stage);
-    stage->daemon = ends[0];
-    stage->init = ends[1];
-    *state = stage;
-    return 0;
-}
-
-static int close_stage(void **state)
-{
-    struct stage *stage = *state;
-
-    agent_free(stage->agent);
-    loop_free(stage->loop);
-    fd_close(stage->init);
-    free(stage);
-    return 0;
-}
-
-/* What the agent has sent: its request number. */
-static uint64_t hear(struct stage *stage, enum protocol_type type)
-{
-    static _Alignas(8) char bytes[PROTOCOL_MAX_MESSAGE];
-    ssize_t length = recv(stage->init, bytes, sizeof(bytes), MSG_DONTWAIT);
-
-    assert_true(length > 0);
-    assert_int_equal(protocol_peek(bytes, (size_t)length), type);
-    return ((struct protocol_header *)bytes)->request;
-}
-
-static size_t count_descriptors(void)
-{
-    size_t count = 0;
-
-    for (int fd = 0; fd < 256; fd++)
-        count += fcntl(fd, F_GETFD) >= 0;
-    return count;
-}
-
-static void ask_to_start(struct stage *stage, struct asked *asked, bool terminal)
-{
-    struct agent_start start = {
-        .number = 41,
-        .argv = (const char *const[]){ "true", NULL },
-        .script_fd = -1,
-        .terminal = terminal,
-    };
-
-    *asked = (struct asked){ 0 };
-    agent_start(stage->agent, &start, &asked->request, on_done);
-}
-
-static uint64_t begin_start(struct stage *stage, struct asked *asked, bool terminal)
-{
-    ask_to_start(stage, asked, terminal);
-    return hear(stage, PROTOCOL_START);
-}
-
-static struct protocol_started started_for(uint64_t request, uint32_t flags)
-{
-    return (struct protocol_started){
-        .header = protocol_header(PROTOCOL_STARTED, sizeof(struct protocol_started), 41, request),
-        .flags = flags,
-        .pid = 3,
-    };
+    agent_resize(stage->agent, 1, 80, 24, request, on_done);
 }
 
 /* --- the good init ---------------------------------------------------------------------------- */
@@ -281,6 +115,8 @@ static void who_remembers_something_is_asked_for_a_list(void **state)
     struct asked asked = { 0 };
     struct protocol_hello hello = {
         .header = protocol_header(PROTOCOL_HELLO, sizeof(hello), 0, 0),
+        .oldest = PROTOCOL_VERSION,
+        .newest = PROTOCOL_VERSION,
         .processes = 1,
     };
     struct protocol_done done = { .value = 1 };
@@ -294,14 +130,53 @@ static void who_remembers_something_is_asked_for_a_list(void **state)
     assert_int_equal(asked.request.err.code, ERR_NONE);
 }
 
-static void greet_as(struct stage *stage, uint32_t features)
+static void greet_in(struct stage *stage, uint16_t oldest, uint16_t newest, const char *told)
 {
+    struct asked asked = { 0 };
     struct protocol_hello hello = {
         .header = protocol_header(PROTOCOL_HELLO, sizeof(hello), 0, 0),
-        .features = features,
+        .oldest = oldest,
+        .newest = newest,
     };
 
+    hello.header.version = newest;
+    agent_list(stage->agent, &asked.request, on_done);
     say(stage, &hello, sizeof(hello), NULL, 0);
+    assert_int_equal(asked.answers, 1);
+    assert_string_equal(asked.request.err.name, AGENT_OTHER_VERSION);
+    assert_non_null(strstr(asked.request.err.message, told));
+}
+
+static void a_newer_init_is_told_apart(void **state)
+{
+    greet_in(*state, PROTOCOL_VERSION + 1, PROTOCOL_VERSION + 2, "versions 2 to 3");
+}
+
+static void an_older_init_is_told_apart(void **state)
+{
+    greet_in(*state, PROTOCOL_VERSION - 1, PROTOCOL_VERSION - 1, "versions 0 to 0");
+}
+
+static void an_init_of_the_release_before_is_spoken_to(void **state)
+{
+    struct stage *stage = *state;
+    size_t length = offsetof(struct protocol_hello, oldest);
+    struct protocol_hello hello = { .header = protocol_header(PROTOCOL_HELLO, length, 0, 0) };
+
+    say(stage, &hello, length, NULL, 0);
+    assert_false(agent_is_lost(stage->agent));
+    assert_string_equal(agent_hello(stage->agent)->scratch, "/tmp/.sandglass");
+}
+
+static void the_scratch_of_a_direct_init_of_the_release_before_is_known(void **state)
+{
+    struct stage *stage = *state;
+    size_t length = offsetof(struct protocol_hello, oldest);
+    struct protocol_hello hello = { .header = protocol_header(PROTOCOL_HELLO, length, 0, 0) };
+
+    agent_assume_scratch(stage->agent, strdup("/state/box/.sandglass"));
+    say(stage, &hello, length, NULL, 0);
+    assert_string_equal(agent_hello(stage->agent)->scratch, "/state/box/.sandglass");
 }
 
 static void several_are_forgotten_at_once(void **state)
@@ -491,7 +366,7 @@ static void another_request_that_was_read_may_be_repeated(void **state)
     struct asked asked = { 0 };
 
     greet(stage);
-    agent_ping(stage->agent, &asked.request, on_done);
+    ask_something(stage, &asked.request);
     hang_up(stage);
     assert_string_equal(asked.request.err.name, "sandbox_connection_lost");
     assert_true(asked.request.err.retryable);
@@ -518,12 +393,12 @@ static void a_start_before_one_that_was_not_read_may_have_run(void **state)
 static void messages_that_init_never_sends_end_the_connection(void **state)
 {
     struct stage *stage = *state;
-    struct protocol_plain ping = { protocol_header(PROTOCOL_PING, sizeof(ping), 0, 1) };
+    struct protocol_plain list = { protocol_header(PROTOCOL_LIST, sizeof(list), 0, 1) };
     struct asked asked = { 0 };
 
     greet(stage);
-    agent_ping(stage->agent, &asked.request, on_done);
-    say(stage, &ping, sizeof(ping), NULL, 0);
+    ask_something(stage, &asked.request);
+    say(stage, &list, sizeof(list), NULL, 0);
     assert_int_equal(stage->lost, 1);
     assert_int_equal(asked.answers, 1);
     assert_int_equal(asked.request.err.code, ERR_BACKEND);
@@ -721,7 +596,7 @@ static void a_hangup_fails_everything_that_is_open(void **state)
 
     greet(stage);
     for (int i = 0; i < 3; i++)
-        agent_ping(stage->agent, &asked[i].request, on_done);
+        ask_something(stage, &asked[i].request);
     close(stage->init);
     stage->init = -1;
     turn(stage);
@@ -732,7 +607,7 @@ static void a_hangup_fails_everything_that_is_open(void **state)
     assert_int_equal(stage->lost, 1);
 
     asked[0] = (struct asked){ 0 };
-    agent_ping(stage->agent, &asked[0].request, on_done);
+    ask_something(stage, &asked[0].request);
     assert_int_equal(asked[0].answers, 0);
     turn(stage);
     assert_int_equal(asked[0].answers, 1);
@@ -771,7 +646,7 @@ static void it_may_be_freed_in_its_own_callback(void **state)
     struct asked asked = { 0 };
 
     greet(stage);
-    agent_ping(stage->agent, &asked.request, on_done);
+    ask_something(stage, &asked.request);
     stage->frees_in_callback = true;
     say(stage, &exited, sizeof(exited), NULL, 0);
     assert_int_equal(stage->exited, 1);
@@ -788,11 +663,11 @@ static void what_the_socket_does_not_take_is_sent_later_in_order(void **state)
     greet(stage);
     for (int i = 0; i < COUNT; i++) {
         asked[i] = (struct asked){ 0 };
-        agent_ping(stage->agent, &asked[i].request, on_done);
+        ask_something(stage, &asked[i].request);
     }
     for (int i = 0; i < COUNT; i++) {
         struct protocol_done done = { 0 };
-        uint64_t request = hear(stage, PROTOCOL_PING);
+        uint64_t request = hear(stage, PROTOCOL_RESIZE);
 
         assert_int_equal(request, asked[i].request.id);
         done.header = protocol_header(PROTOCOL_DONE, sizeof(done), 0, request);
@@ -813,12 +688,9 @@ static void the_queue_has_an_end(void **state)
     memset(large, 'x', sizeof(large) - 1);
     greet(stage);
     for (int i = 0; i < COUNT; i++) {
-        struct agent_start start = {
-            .number = 100 + (uint64_t)i,
-            .argv = (const char *const[]){ "true", NULL },
-            .env = env,
-            .script_fd = -1,
-        };
+        struct agent_start start = { .number = 100 + (uint64_t)i,
+                                     .argv = (const char *const[]){ "true", NULL },
+                                     .env = env };
 
         asked[i] = (struct asked){ 0 };
         agent_start(stage->agent, &start, &asked[i].request, on_done);
@@ -903,8 +775,8 @@ static void a_retired_agent_fails_what_is_open_and_tells_nobody_else(void **stat
     struct asked asked[2] = { 0 };
 
     greet(stage);
-    agent_ping(stage->agent, &asked[0].request, on_done);
-    agent_ping(stage->agent, &asked[1].request, on_done);
+    ask_something(stage, &asked[0].request);
+    ask_something(stage, &asked[1].request);
     agent_cancel(&asked[1].request);
     agent_retire(steal_ptr(&stage->agent));
     assert_int_equal(asked[0].answers, 0); /* its caller may be on the stack */
@@ -919,9 +791,7 @@ static void requests_that_make_no_sense_are_not_sent(void **state)
 {
     struct stage *stage = *state;
     struct asked asked = { 0 };
-    struct agent_start start = { .number = 1,
-                                 .argv = (const char *const[]){ NULL },
-                                 .script_fd = -1 };
+    struct agent_start start = { .number = 1, .argv = (const char *const[]){ NULL } };
 
     greet(stage);
     agent_start(stage->agent, &start, &asked.request, on_done);
@@ -952,8 +822,6 @@ static void the_connection_of_a_released_agent_stays(void **state)
     assert_int_equal(agent_release(NULL), -1);
 }
 
-#define ON_STAGE(test) cmocka_unit_test_setup_teardown(test, open_stage, close_stage)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -963,6 +831,10 @@ int main(void)
         ON_STAGE(an_end_reaches_the_handler),
         ON_STAGE(who_remembers_nothing_is_not_asked_for_a_list),
         ON_STAGE(who_remembers_something_is_asked_for_a_list),
+        ON_STAGE(a_newer_init_is_told_apart),
+        ON_STAGE(an_older_init_is_told_apart),
+        ON_STAGE(an_init_of_the_release_before_is_spoken_to),
+        ON_STAGE(the_scratch_of_a_direct_init_of_the_release_before_is_known),
         ON_STAGE(several_are_forgotten_at_once),
         ON_STAGE(what_is_to_be_forgotten_is_not_listed),
         ON_STAGE(one_is_forgotten_when_some_time_has_passed),
