@@ -4,8 +4,10 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "wire/json.h"
 #include "wire/launch.h"
 
+#include <assert.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +15,16 @@ void backend_close(struct backend *backend)
 {
     if (backend)
         backend->ops->free(backend);
+}
+
+bool network_policy_equals(const struct network_policy *a, const struct network_policy *b)
+{
+    return a->mode == b->mode;
+}
+
+bool sandbox_source_equals(const struct sandbox_source *a, const struct sandbox_source *b)
+{
+    return a->kind == b->kind && str_equal(a->name, b->name);
 }
 
 /* --- refusals: `done` never comes inside the call ------------------------------------------ */
@@ -62,21 +74,50 @@ static int check_limits(const struct sandbox_limits *limits, struct error *err)
     return 0;
 }
 
-static int check_spec(const struct sandbox_spec *spec, struct error *err)
+/* --- sources ------------------------------------------------------------------------------- */
+
+const char *backend_default_source(const struct backend *backend, const char *template_name)
 {
-    if (check_id(spec->id, err) < 0 || check_limits(&spec->limits, err) < 0)
-        return -1;
-    if ((unsigned)spec->network >= NETWORK_MODES)
-        return error_set(err, ERR_INVALID, "unknown network mode");
-    /* A path can only be that of the settings, which the implementation knows. */
-    if (!str_is_empty(spec->template_name) && spec->template_name[0] != '/' &&
-        !path_is_plain_name(spec->template_name))
-        return error_set(err, ERR_INVALID, "\"%s\" is not a valid template name",
-                         spec->template_name);
+    return backend->ops->default_source ? backend->ops->default_source(backend) : template_name;
+}
+
+bool backend_has_sources(const struct backend *backend)
+{
+    return backend->ops->check_source;
+}
+
+void backend_list_sources(const struct backend *backend, backend_source_fn *add, void *user)
+{
+    if (backend->ops->list_sources)
+        backend->ops->list_sources(backend, add, user);
+}
+
+/* A path can only be that of the settings, which the implementation knows. */
+int backend_check_source(const struct backend *backend, const struct sandbox_source *source,
+                         struct error *err)
+{
+    const char *name = source->name;
+
+    if ((unsigned)source->kind >= SOURCE_KINDS)
+        return error_set(err, ERR_INVALID, "unknown kind of source");
+    if (backend->ops->check_source)
+        return backend->ops->check_source(backend, source, err);
+    if (!str_is_empty(name) && name[0] != '/' && !path_is_plain_name(name))
+        return error_set(err, ERR_INVALID, "\"%s\" is not a valid template name", name);
     return 0;
 }
 
 /* --- the operations ------------------------------------------------------------------------ */
+
+static int check_spec(const struct backend *backend, const struct sandbox_spec *spec,
+                      struct error *err)
+{
+    if (check_id(spec->id, err) < 0 || check_limits(&spec->limits, err) < 0)
+        return -1;
+    if ((unsigned)spec->network.mode >= NETWORK_MODES)
+        return error_set(err, ERR_INVALID, "unknown network mode");
+    return backend_check_source(backend, &spec->source, err);
+}
 
 static int check_gpus(const struct backend *backend, const struct sandbox_spec *spec,
                       struct error *err)
@@ -88,7 +129,7 @@ static int check_gpus(const struct backend *backend, const struct sandbox_spec *
 
 void backend_create(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op)
 {
-    if (check_spec(spec, &op->err) < 0 || check_gpus(backend, spec, &op->err) < 0) {
+    if (check_spec(backend, spec, &op->err) < 0 || check_gpus(backend, spec, &op->err) < 0) {
         refuse(backend, op);
         return;
     }
@@ -105,13 +146,58 @@ void backend_adopt(struct backend *backend, const struct backend_sandbox *sandbo
         backend->ops->adopt(backend, sandbox, op);
 }
 
-int backend_connect(struct backend *backend, const char *id, struct error *err)
-{
-    struct error checked;
+/* --- watches --------------------------------------------------------------------------------- */
 
-    if (check_id(id, &checked) < 0)
-        return error_set(err, checked.code, "%s", checked.message);
-    return backend->ops->connect(backend, id, err);
+void backend_watch_start(struct backend *backend, const char *id, struct backend_watch *watch,
+                         backend_end_fn *on_end)
+{
+    if (watch->state != BACKEND_UNWATCHED)
+        return;
+    *watch =
+        (struct backend_watch){ .state = BACKEND_WATCHED, .backend = backend, .on_end = on_end };
+    backend->ops->watch(backend, id, watch);
+}
+
+void backend_watch_stop(struct backend_watch *watch)
+{
+    if (watch->state != BACKEND_WATCHED)
+        return;
+    watch->state = BACKEND_UNWATCHED;
+    watch->backend->ops->unwatch(watch->backend, watch);
+}
+
+bool backend_watch_is_ending(const struct backend_watch *watch)
+{
+    const struct backend_ops *ops = watch->state == BACKEND_WATCHED ? watch->backend->ops : NULL;
+
+    return ops && ops->is_ending && ops->is_ending(watch->backend, watch);
+}
+
+void backend_watch_end(struct backend_watch *watch, const struct backend_end *end)
+{
+    assert(watch->state == BACKEND_WATCHED);
+    watch->state = BACKEND_ENDED;
+    watch->end = *end;
+    watch->on_end(watch);
+}
+
+void backend_watch_drop(struct backend_watch *watch)
+{
+    if (watch)
+        watch->state = BACKEND_UNWATCHED;
+}
+
+/* --- connections and the others -------------------------------------------------------------- */
+
+bool backend_connect(struct backend *backend, const char *id, struct backend_op *op)
+{
+    op->result.fd = -1;
+    return check_id(id, &op->err) < 0 || backend->ops->connect(backend, id, op);
+}
+
+void backend_cancel(struct backend *backend, struct backend_op *op)
+{
+    backend->ops->cancel(backend, op);
 }
 
 void backend_update(struct backend *backend, const char *id, const struct sandbox_limits *limits,
@@ -160,6 +246,11 @@ int backend_check(struct backend *backend, struct error *err)
     return backend->ops->check ? backend->ops->check(backend, err) : 0;
 }
 
+char *backend_first_scratch(const struct backend *backend, const char *id)
+{
+    return backend->ops->first_scratch ? backend->ops->first_scratch(backend, id) : NULL;
+}
+
 bool backend_is_whole(struct backend *backend, const char *id)
 {
     return !backend->ops->is_whole || backend->ops->is_whole(backend, id);
@@ -169,6 +260,7 @@ int backend_check_limits(const struct backend *backend, const struct sandbox_lim
                          struct error *err)
 {
     struct sandbox_limits in_force = backend_limits_in_force(backend, asked);
+    bool has_images = backend->ops->capabilities.templates; /* of an engine, or native ones */
     const struct {
         const char *name;
         bool is_lost;
@@ -176,7 +268,10 @@ int backend_check_limits(const struct backend *backend, const struct sandbox_lim
         const char *remedy;
     } limits[] = {
         { "disk", asked->disk_bytes && !in_force.disk_bytes,
-          "its sandboxes have the files of the host", "use a daemon with the backend native" },
+          has_images ? "its sandboxes write to the disk of their engine"
+                     : "its sandboxes have the files of the host",
+          has_images ? "set docker.read_only, which keeps what they write in memory"
+                     : "use a daemon with the backend native" },
         { "memory", asked->memory_bytes && !in_force.memory_bytes,
           "the daemon has no memory cgroup", "run the daemon as root or with a delegated cgroup" },
         { "cpus", asked->cpu_millis && !in_force.cpu_millis, "the daemon has no cpu cgroup",
@@ -206,13 +301,19 @@ struct sandbox_limits backend_limits_in_force(const struct backend *backend,
     return in_force;
 }
 
-int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err)
+bool backend_report(struct backend *backend, const char *id, struct backend_op *op)
 {
-    struct error checked;
+    op->result.report = NULL;
+    return check_id(id, &op->err) < 0 || backend->ops->report(backend, id, op);
+}
 
-    if (check_id(id, &checked) < 0)
-        return error_set(err, checked.code, "%s", checked.message);
-    return backend->ops->report(backend, id, json, err);
+void backend_put_location(const struct backend *backend, const struct backend_sandbox *sandbox,
+                          struct json_writer *json)
+{
+    if (sandbox && *sandbox->handle && backend->ops->put_location)
+        backend->ops->put_location(sandbox, json);
+    else
+        json_put_null(json, "pid");
 }
 
 /* --- users ----------------------------------------------------------------------------------- */

@@ -5,9 +5,10 @@
  * it, connects to that init, tells what exists, freezes, measures and destroys. Everything that
  * happens inside goes through init's protocol.
  *
- * Operations are asynchronous: `done` comes once, from the loop, never inside the call. What must
+ * Operations are asynchronous: `done` comes once, from the loop, never inside the call. Those that
+ * return a bool may have answered when they return true: then `done` does not come. What must
  * be remembered to find a sandbox again after a restart is in `struct backend_sandbox`, which the
- * core stores before it uses the sandbox.
+ * core stores before it uses the sandbox. That a sandbox has ended is told to its watch.
  */
 
 #include "base/error.h"
@@ -21,8 +22,26 @@
 struct backend;
 struct buffer;
 struct config;
+struct json_writer;
 
 enum network_mode { NETWORK_NONE, NETWORK_OPEN, NETWORK_MODES };
+
+/* What a sandbox may reach. A copy is a policy of its own. */
+struct network_policy {
+    enum network_mode mode;
+};
+
+bool network_policy_equals(const struct network_policy *a, const struct network_policy *b);
+
+enum sandbox_source_kind { SOURCE_TEMPLATE, SOURCE_KINDS };
+
+/* What the files of a sandbox begin as. */
+struct sandbox_source {
+    enum sandbox_source_kind kind;
+    const char *name; /* borrowed; of a template: "host" by default */
+};
+
+bool sandbox_source_equals(const struct sandbox_source *a, const struct sandbox_source *b);
 
 struct sandbox_limits {
     uint64_t memory_bytes;
@@ -32,25 +51,32 @@ struct sandbox_limits {
 };
 
 struct sandbox_spec {
-    char id[ID_SIZE];          /* chosen and recorded by the core before create */
-    const char *template_name; /* borrowed; "host" by default */
+    char id[ID_SIZE]; /* chosen and recorded by the core before create */
+    struct sandbox_source source;
     struct sandbox_limits limits;
     uint32_t gpus; /* 0 unless the backend has the capability */
-    enum network_mode network;
+    struct network_policy network;
+
+    /* For whoever looks at the sandbox from outside of Sandglass; of a pool member "", "" and 0. The
+     * texts are borrowed. */
+    const char *session;
+    const char *owner;
+    uint64_t generation;
 };
 
-/* What a backend knows a sandbox by, across restarts of the daemon. */
+enum { BACKEND_HANDLE_SIZE = 256, BACKEND_END_DETAIL = 32 };
+
+/* What a backend knows a sandbox by, across restarts of the daemon. The handle is text that nobody
+ * but the backend that wrote it can read; "" until the sandbox is made. */
 struct backend_sandbox {
     char id[ID_SIZE];
-    pid_t pid;           /* of init, as the daemon sees it; 0 where there is none */
-    uint64_t start_time; /* of that pid, from /proc: a reused pid is not ours */
-    uint32_t slot;       /* uid range or the like; 0 where there is none */
+    char handle[BACKEND_HANDLE_SIZE];
 };
 
 /* A program in a sandbox, by the name that it gives itself. */
 struct sandbox_process {
     uint64_t cpu_us;
-    uint32_t pid; /* 0: none */
+    uint32_t number; /* tells it from the others of its sandbox; 0: none */
     char name[20];
 };
 
@@ -74,20 +100,26 @@ enum backend_verdict {
 
 struct backend_op;
 typedef void backend_done_fn(struct backend_op *op);
+typedef void backend_progress_fn(struct backend_op *op, const char *what, uint64_t done_bytes,
+                                 uint64_t total_bytes);
 
 struct backend_op {
     backend_done_fn *done;
+    /* create: what takes long ("pulling"), about once a second; NULL: the caller wants to know
+     * nothing. A total of 0 is not known. */
+    backend_progress_fn *on_progress;
     struct error err; /* ERR_NONE on success */
     union {
         struct {
             struct backend_sandbox sandbox;
-            int pidfd;   /* create, adopt: the receiver owns it; -1 where the backend has none */
-            bool frozen; /* adopt: read from the kernel */
+            bool frozen; /* adopt: read back */
             /* create: what it really has, for backends that can tell; 0 elsewhere */
             struct sandbox_limits limits;
             uint32_t gpus;
         } made;
         struct sandbox_usage usage;
+        int fd;       /* connect: the receiver owns it */
+        char *report; /* the receiver frees it */
         struct {
             char (*ids)[ID_SIZE]; /* list: the receiver frees it */
             size_t count;
@@ -96,17 +128,45 @@ struct backend_op {
     void *private; /* the backend's own */
 };
 
+/* How a sandbox ended. */
+struct backend_end {
+    bool is_known;                   /* false: the backend cannot tell the next three */
+    bool oom;                        /* for want of memory */
+    int code;                        /* of its first process; -1 when a signal killed it */
+    int signal;                      /* 0 unless one killed it */
+    char detail[BACKEND_END_DETAIL]; /* why, in a word of the backend's own; or "" */
+};
+
+struct backend_watch;
+typedef void backend_end_fn(struct backend_watch *watch);
+
+enum backend_watch_state { BACKEND_UNWATCHED, BACKEND_WATCHED, BACKEND_ENDED };
+
+/* Waits for the end of one sandbox; in the memory of whoever waits. Zeroed it is unwatched. */
+struct backend_watch {
+    enum backend_watch_state state;
+    struct backend *backend; /* borrowed */
+    backend_end_fn *on_end;
+    struct backend_end end; /* valid in and after on_end */
+    void *private;          /* the backend's own */
+};
+
 struct backend_capabilities {
     bool freeze;
     bool usage;
     bool limits;
+    bool fixed_limits; /* update() cannot change all of them: a sandbox keeps its own */
     bool outlives_daemon;
     bool gpus;
     bool network;             /* keeps a sandbox away from the network of the host */
+    bool never_open;          /* gives no sandbox a network: `open` is refused */
     bool disk;                /* limits what a sandbox's files take */
     bool templates;           /* and mounts: a sandbox has a file system of its own */
+    bool environment;         /* the source has its own PATH: the daemon's is not passed on */
     bool serialize_per_owner; /* sandboxes of one owner are made one after the other */
 };
+
+typedef void backend_source_fn(void *user, const char *name);
 
 struct backend_ops {
     const char *name;
@@ -117,14 +177,29 @@ struct backend_ops {
      * destroy(). */
     void (*create)(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op);
 
-    /* A sandbox recorded by an earlier daemon: alive gives its pidfd; ERR_GONE says that it is
-     * dead. */
+    /* A sandbox recorded by an earlier daemon. ERR_GONE says that it is dead, or that the handle is
+     * none of this backend; any other error, that the backend cannot tell. */
     void (*adopt)(struct backend *backend, const struct backend_sandbox *sandbox,
                   struct backend_op *op);
 
-    /* A connected SOCK_SEQPACKET socket to its init; the caller owns it. Does not block. ERR_GONE
-     * when no init listens. */
-    int (*connect)(struct backend *backend, const char *id, struct error *err);
+    /* After create or adopt: calls backend_watch_end() once, from the loop, when the sandbox has
+     * ended, also when that was before. Only one watch for each sandbox. */
+    void (*watch)(struct backend *backend, const char *id, struct backend_watch *watch);
+    void (*unwatch)(struct backend *backend, struct backend_watch *watch);
+
+    /* Whether it has ended already, which the loop is about to say; a look, for each use. NULL: the
+     * backend knows no sooner. */
+    bool (*is_ending)(const struct backend *backend, const struct backend_watch *watch);
+
+    /* After create or adopt: a connected SOCK_SEQPACKET socket. Whoever is at its other end speaks
+     * the protocol of init: init itself, or a bridge in this daemon to an init elsewhere. ERR_GONE
+     * when no init listens. True: answered, which a socket of this host is without waiting; then a
+     * sandbox is ready a turn of the loop sooner. */
+    bool (*connect)(struct backend *backend, const char *id, struct backend_op *op);
+
+    /* Gives up a connect or report that was not answered: `done` does not come. NULL where neither
+     * returns false. */
+    void (*cancel)(struct backend *backend, struct backend_op *op);
 
     /* Limits of a pool member become those of the session that claims it. */
     void (*update)(struct backend *backend, const char *id, const struct sandbox_limits *limits,
@@ -141,17 +216,35 @@ struct backend_ops {
     /* Whether sandboxes can be made and removed now: -1 with the reason. NULL: always. */
     int (*check)(struct backend *backend, struct error *err);
 
+    /* The next three for backends whose sources are not the templates of the state directory, which
+     * the core knows; all are NULL elsewhere. The name of a source for which none is asked for; what
+     * is certain to be refused by create(), -1 with the reason; and calls of `add` for each known
+     * name. None of them waits. */
+    const char *(*default_source)(const struct backend *backend);
+    int (*check_source)(const struct backend *backend, const struct sandbox_source *source,
+                        struct error *err);
+    void (*list_sources)(const struct backend *backend, backend_source_fn *add, void *user);
+
     /* Whether what lies on the host for this sandbox is still there; a look, for each use. NULL:
      * nothing lies there. */
     bool (*is_whole)(struct backend *backend, const char *id);
+
+    /* The directory for scripts in a sandbox whose init is of the first release, which did not name
+     * it: allocated. NULL: /tmp of the sandbox has it. */
+    char *(*first_scratch)(const struct backend *backend, const char *id);
 
     /* What holds for a sandbox that is made with these limits; 0 is no limit. NULL: all of them,
      * but for the disk where the backend does not limit it. */
     struct sandbox_limits (*limits_in_force)(const struct backend *backend,
                                              const struct sandbox_limits *limits);
 
-    /* Appends a JSON object: what is really in force for this sandbox (read back, not assumed). */
-    int (*report)(struct backend *backend, const char *id, struct buffer *json, struct error *err);
+    /* Members of the JSON object of a sandbox that say where it runs, for people and for tools of
+     * the host. NULL: nowhere on this host. */
+    void (*put_location)(const struct backend_sandbox *sandbox, struct json_writer *json);
+
+    /* A JSON object: what is really in force for this sandbox (read back, not assumed). ERR_GONE
+     * when it has ended. True: answered. */
+    bool (*report)(struct backend *backend, const char *id, struct backend_op *op);
 };
 
 struct backend {
@@ -174,8 +267,7 @@ struct backend_options {
     struct launcher *launcher;   /* borrowed; NULL for backends that need none */
 };
 
-/* By name: native, direct, none, and later docker, gvisor, kubernetes. NULL with an error that says
- * why not. */
+/* By a name of names.h. NULL with an error that says why not. */
 struct backend *backend_open(const char *name, const struct backend_options *options,
                              struct error *err);
 void backend_close(struct backend *backend); /* NULL is fine; sandboxes go on */
@@ -185,7 +277,19 @@ void backend_create(struct backend *backend, const struct sandbox_spec *spec,
                     struct backend_op *op);
 void backend_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
                    struct backend_op *op);
-int backend_connect(struct backend *backend, const char *id, struct error *err);
+
+/* One that has ended is left as it is. */
+void backend_watch_start(struct backend *backend, const char *id, struct backend_watch *watch,
+                         backend_end_fn *on_end);
+void backend_watch_stop(struct backend_watch *watch); /* no on_end comes; unwatched is fine */
+bool backend_watch_is_ending(const struct backend_watch *watch);
+
+/* For backends: the sandbox has ended; or it is gone, and nobody is told. */
+void backend_watch_end(struct backend_watch *watch, const struct backend_end *end);
+void backend_watch_drop(struct backend_watch *watch); /* NULL is fine */
+
+bool backend_connect(struct backend *backend, const char *id, struct backend_op *op);
+void backend_cancel(struct backend *backend, struct backend_op *op);
 void backend_update(struct backend *backend, const char *id, const struct sandbox_limits *limits,
                     struct backend_op *op);
 void backend_freeze(struct backend *backend, const char *id, bool frozen, struct backend_op *op);
@@ -193,10 +297,25 @@ void backend_inspect(struct backend *backend, const char *id, struct backend_op 
 void backend_destroy(struct backend *backend, const char *id, struct backend_op *op);
 void backend_list(struct backend *backend, struct backend_op *op);
 int backend_check(struct backend *backend, struct error *err);
+
+/* Of a sandbox for which no source is named; `template_name` is sandbox.template. */
+const char *backend_default_source(const struct backend *backend, const char *template_name);
+
+/* Whether its sources are its own, and not templates of the state directory. */
+bool backend_has_sources(const struct backend *backend);
+int backend_check_source(const struct backend *backend, const struct sandbox_source *source,
+                         struct error *err);
+void backend_list_sources(const struct backend *backend, backend_source_fn *add, void *user);
 bool backend_is_whole(struct backend *backend, const char *id);
+char *backend_first_scratch(const struct backend *backend,
+                            const char *id); /* NULL: none is known */
 struct sandbox_limits backend_limits_in_force(const struct backend *backend,
                                               const struct sandbox_limits *limits);
 /* Refuses a limit that was asked for and that would not hold, by its name. 0 is not asked for. */
 int backend_check_limits(const struct backend *backend, const struct sandbox_limits *asked,
                          struct error *err);
-int backend_report(struct backend *backend, const char *id, struct buffer *json, struct error *err);
+bool backend_report(struct backend *backend, const char *id, struct backend_op *op);
+
+/* `sandbox` is NULL when there is none. */
+void backend_put_location(const struct backend *backend, const struct backend_sandbox *sandbox,
+                          struct json_writer *json);

@@ -1,19 +1,22 @@
 #include "backend/launched.h"
 
+#include "backend/launched_handle.h"
 #include "backend/report.h"
 #include "base/alloc.h"
+#include "base/buffer.h"
 #include "base/macros.h"
 #include "base/str.h"
+#include "bridge/bridge.h"
 #include "config/config.h"
+#include "wire/json.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
+
+enum { REPORT_MAXIMUM = 64 * 1024 };
 
 struct call {
     struct launcher_call base;
@@ -23,12 +26,22 @@ struct call {
     const char *what;
     char id[LAUNCH_ID_SIZE];
     struct sandbox_limits limits;
+    bool has_relay; /* adopt: as the handle says */
+    bool freezes;
     struct deferred refusal;
 };
 
 struct launched_backend *launched_from(struct backend *backend)
 {
     return container_of(backend, struct launched_backend, base);
+}
+
+int launched_need_secret(struct launched_backend *launched, struct error *err)
+{
+    if (!launched->has_secret && relay_secret_open(launched->state_dir, launched->secret, err) < 0)
+        return -1;
+    launched->has_secret = true;
+    return 0;
 }
 
 static void launched_free(struct backend *backend)
@@ -44,8 +57,9 @@ static void launched_free(struct backend *backend)
         free(call);
     }
     map_for_each (slot, &launched->sandboxes)
-        free(slot->value);
+        launched_sandbox_free(slot->value);
     map_fini(&launched->sandboxes);
+    explicit_bzero(launched->secret, sizeof(launched->secret));
     free(launched);
 }
 
@@ -85,42 +99,39 @@ static bool call_succeeded(struct call *call, const struct launch_reply *reply)
     return false;
 }
 
-static void on_done(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
-{
-    struct call *call = container_of(base, struct call, base);
-
-    fd_close(pidfd);
-    (void)call_succeeded(call, reply);
-    call_finish(call);
-}
-
 /* --- create and adopt ---------------------------------------------------------------------- */
 
 static void forget(struct launched_backend *launched, const char *id)
 {
-    free(map_remove(&launched->sandboxes, id));
+    launched_sandbox_free(map_remove(&launched->sandboxes, id));
 }
 
-static void remember(struct launched_backend *launched, const struct call *call,
-                     const struct launch_made *made)
+/* Takes the pidfd over. */
+static struct launched_sandbox *remember(struct launched_backend *launched, const struct call *call,
+                                         const struct launch_made *made, int pidfd)
 {
-    struct launched_sandbox *sandbox = xnew(struct launched_sandbox);
+    struct launched_sandbox *sandbox = map_get(&launched->sandboxes, call->id);
 
-    memcpy(sandbox->id, call->id, sizeof(sandbox->id));
+    if (!sandbox) {
+        sandbox = launched_sandbox_new(launched, call->id);
+        sandbox->limits = call->limits;
+        map_put(&launched->sandboxes, sandbox->id, sandbox);
+    }
     sandbox->made = *made;
-    sandbox->limits = call->limits;
-    forget(launched, sandbox->id);
-    map_put(&launched->sandboxes, sandbox->id, sandbox);
+    launched_sandbox_keep_pidfd(sandbox, pidfd);
+    return sandbox;
 }
 
 static void fill_made(struct backend_op *op, const char *id, const struct launch_made *made,
-                      int pidfd)
+                      bool has_relay)
 {
-    op->result.made.sandbox = (struct backend_sandbox){ .pid = made->pid,
-                                                        .start_time = made->start_time,
-                                                        .slot = made->slot };
-    memcpy(op->result.made.sandbox.id, id, ID_SIZE);
-    op->result.made.pidfd = pidfd;
+    const struct launched_handle handle = {
+        .pid = made->pid, .start_time = made->start_time, .slot = made->slot, .has_relay = has_relay
+    };
+    struct backend_sandbox *sandbox = &op->result.made.sandbox;
+
+    memcpy(sandbox->id, id, ID_SIZE);
+    launched_handle_write(&handle, sandbox->handle, sizeof(sandbox->handle));
     op->result.made.frozen = made->frozen;
 }
 
@@ -149,31 +160,40 @@ static void on_made(struct launcher_call *base, const struct launch_reply *reply
 {
     struct call *call = container_of(base, struct call, base);
     struct launched_backend *launched = call->backend;
+    struct launched_sandbox *sandbox;
 
-    if (call_succeeded(call, reply)) {
-        remember(launched, call, &reply->body.made);
-        if (report_require(launched, call->id, &call->op->err) < 0) {
-            fd_close(pidfd);
-            undo_unmet(call);
-            return;
-        }
-        fill_made(call->op, call->id, &reply->body.made, pidfd);
-        pidfd = -1;
+    if (!call_succeeded(call, reply)) {
+        fd_close(pidfd);
+        call_finish(call);
+        return;
     }
-    fd_close(pidfd);
+    forget(launched, call->id);
+    sandbox = remember(launched, call, &reply->body.made, pidfd);
+    if (report_require(launched, call->id, &call->op->err) < 0) {
+        undo_unmet(call);
+        return;
+    }
+    if (launched->makes_relays && launched_sandbox_open_bridge(sandbox, &call->op->err) < 0) {
+        undo_unmet(call);
+        return;
+    }
+    fill_made(call->op, call->id, &reply->body.made, launched->makes_relays);
     call_finish(call);
 }
 
 static void on_adopted(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
 {
     struct call *call = container_of(base, struct call, base);
+    struct launched_sandbox *sandbox;
 
     if (call_succeeded(call, reply)) {
-        remember(call->backend, call, &reply->body.made);
-        fill_made(call->op, call->id, &reply->body.made, pidfd);
-        pidfd = -1;
+        sandbox = remember(call->backend, call, &reply->body.made, pidfd);
+        if (call->has_relay)
+            (void)launched_sandbox_open_bridge(sandbox, &call->op->err);
+        fill_made(call->op, call->id, &reply->body.made, call->has_relay);
+    } else {
+        fd_close(pidfd);
     }
-    fd_close(pidfd);
     call_finish(call);
 }
 
@@ -254,17 +274,19 @@ static void launched_create(struct backend *backend, const struct sandbox_spec *
     struct launch_create message = {
         .limits = limits_for(launched, &spec->limits),
         .mode = launched->mode,
-        .network = spec->network == NETWORK_OPEN ? LAUNCH_NETWORK_OPEN : LAUNCH_NETWORK_NONE,
+        .network = spec->network.mode == NETWORK_OPEN ? LAUNCH_NETWORK_OPEN : LAUNCH_NETWORK_NONE,
     };
 
     call->limits = spec->limits;
     memcpy(message.id, call->id, sizeof(message.id));
-    if (!name_template(launched, spec->template_name, message.template_name)) {
+    if (!name_template(launched, spec->source.name, message.template_name)) {
         error_named(&op->err, ERR_CONFLICT, "template_unknown", "unknown template \"%s\"",
-                    spec->template_name);
+                    spec->source.name);
         loop_defer(backend->loop, &call->refusal, on_refuse);
         return;
     }
+    if (launched->makes_relays)
+        relay_key_derive(launched->secret, message.id, message.key);
     launcher_send(launched->launcher, &call->base, LAUNCH_CREATE, &message, sizeof(message),
                   on_made);
 }
@@ -274,40 +296,49 @@ static void launched_adopt(struct backend *backend, const struct backend_sandbox
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, sandbox->id, op, "adopt sandbox");
-    struct launch_adopt message = { .pid = sandbox->pid, .start_time = sandbox->start_time };
+    struct launched_handle handle;
+    struct launch_adopt message = { 0 };
 
-    memcpy(message.id, call->id, sizeof(message.id));
-    /* The launcher takes a message with such a pid for an attack, and ends. */
-    if (sandbox->pid <= 1) {
+    if (!launched_handle_parse(sandbox->handle, &handle)) {
         error_set(&op->err, ERR_GONE, "the record of sandbox %s has no process", sandbox->id);
         loop_defer(backend->loop, &call->refusal, on_refuse);
         return;
     }
+    call->has_relay = handle.has_relay;
+    message = (struct launch_adopt){ .pid = handle.pid, .start_time = handle.start_time };
+    memcpy(message.id, call->id, sizeof(message.id));
     launcher_send(launched->launcher, &call->base, LAUNCH_ADOPT, &message, sizeof(message),
                   on_adopted);
 }
 
-static int launched_connect(struct backend *backend, const char *id, struct error *err)
+/* --- ends and connections ------------------------------------------------------------------ */
+
+static void launched_watch(struct backend *backend, const char *id, struct backend_watch *watch)
 {
-    struct launched_backend *launched = launched_from(backend);
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    scoped(fd_close) int fd = -1;
+    launched_sandbox_watch(map_get(&launched_from(backend)->sandboxes, id), watch);
+}
 
-    /* Through the descriptor: the path of the state directory may be longer than an address. */
-    snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/sandboxes/%s/init.sock",
-             launched->state_dir, id);
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return error_sys(err, "create a socket");
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-        bool is_closed = errno == ECONNREFUSED; /* init has it open as long as it lives */
+static void launched_unwatch(struct backend *backend, struct backend_watch *watch)
+{
+    (void)backend;
+    launched_sandbox_unwatch(watch->private);
+}
 
-        error_sys(err, "connect to sandbox %s", id);
-        if (err)
-            err->code = is_closed ? ERR_GONE : ERR_BACKEND;
-        return -1;
-    }
-    return steal_fd(&fd);
+static bool launched_is_ending(const struct backend *backend, const struct backend_watch *watch)
+{
+    (void)backend;
+    return launched_sandbox_is_dead(watch->private);
+}
+
+static bool launched_connect(struct backend *backend, const char *id, struct backend_op *op)
+{
+    const struct launched_sandbox *sandbox = map_get(&launched_from(backend)->sandboxes, id);
+
+    if (sandbox)
+        op->result.fd = launched_sandbox_connect(sandbox, &op->err);
+    else
+        error_set(&op->err, ERR_BACKEND, "sandbox %s is neither made nor adopted", id);
+    return true;
 }
 
 /* --- the others ---------------------------------------------------------------------------- */
@@ -336,16 +367,33 @@ static void launched_update(struct backend *backend, const char *id,
                   on_updated);
 }
 
+/* A bridge must not take the silence of a frozen relay for the end of its connection. */
+static void on_frozen(struct launcher_call *base, const struct launch_reply *reply, int pidfd)
+{
+    struct call *call = container_of(base, struct call, base);
+    struct launched_sandbox *sandbox = map_get(&call->backend->sandboxes, call->id);
+    bool is_done = call_succeeded(call, reply);
+
+    fd_close(pidfd);
+    if (sandbox && sandbox->bridge && call->freezes != is_done)
+        bridge_set_frozen(sandbox->bridge, false);
+    call_finish(call);
+}
+
 static void launched_freeze(struct backend *backend, const char *id, bool frozen,
                             struct backend_op *op)
 {
     struct launched_backend *launched = launched_from(backend);
     struct call *call = call_new(launched, id, op, frozen ? "freeze sandbox" : "thaw sandbox");
     struct launch_freeze message = { .frozen = frozen };
+    struct launched_sandbox *sandbox = map_get(&launched->sandboxes, id);
 
+    call->freezes = frozen;
+    if (frozen && sandbox && sandbox->bridge)
+        bridge_set_frozen(sandbox->bridge, true);
     memcpy(message.id, call->id, sizeof(message.id));
     launcher_send(launched->launcher, &call->base, LAUNCH_FREEZE, &message, sizeof(message),
-                  on_done);
+                  on_frozen);
 }
 
 static void copy_processes(const struct launch_usage *from, struct sandbox_usage *to)
@@ -355,7 +403,7 @@ static void copy_processes(const struct launch_usage *from, struct sandbox_usage
         const struct launch_process *process = &from->processes[i];
 
         to->processes[i] =
-            (struct sandbox_process){ .cpu_us = process->cpu_us, .pid = process->pid };
+            (struct sandbox_process){ .cpu_us = process->cpu_us, .number = process->pid };
         snprintf(to->processes[i].name, sizeof(to->processes[i].name), "%.*s",
                  (int)sizeof(process->name) - 1, process->name);
     }
@@ -456,10 +504,34 @@ static int launched_check(struct backend *backend, struct error *err)
     return launcher_check(launched_from(backend)->launcher, err);
 }
 
-static int launched_report(struct backend *backend, const char *id, struct buffer *json,
-                           struct error *err)
+static void launched_put_location(const struct backend_sandbox *sandbox, struct json_writer *json)
 {
-    return report_write(launched_from(backend), id, json, err);
+    struct launched_handle handle;
+
+    if (launched_handle_parse(sandbox->handle, &handle))
+        json_put_int(json, "pid", handle.pid);
+    else
+        json_put_null(json, "pid");
+}
+
+/* What was read is its own only if it is alive afterwards: the pid may be another's by then. */
+static bool launched_report(struct backend *backend, const char *id, struct backend_op *op)
+{
+    scoped(buffer_fini) struct buffer json = BUFFER_INIT(REPORT_MAXIMUM);
+
+    if (report_write(launched_from(backend), id, &json, &op->err) < 0)
+        return true;
+    if (launched_sandbox_is_dead(map_get(&launched_from(backend)->sandboxes, id)))
+        error_set(&op->err, ERR_GONE, "sandbox %s has ended", id);
+    else
+        op->result.report = buffer_steal_text(&json);
+    return true;
+}
+
+static char *direct_first_scratch(const struct backend *backend, const char *id)
+{
+    return xasprintf("%s/sandboxes/%s/workspace/.sandglass",
+                     launched_from((struct backend *)(uintptr_t)backend)->state_path, id);
 }
 
 /* Programs of a direct sandbox may write to this one directory, which they can neither remove nor make:
@@ -478,9 +550,11 @@ static bool direct_is_whole(struct backend *backend, const char *id)
 
 #define LAUNCHED_OPERATIONS                                                                        \
     .free = launched_free, .create = launched_create, .limits_in_force = launched_limits_in_force, \
-    .adopt = launched_adopt, .connect = launched_connect, .update = launched_update,               \
+    .adopt = launched_adopt, .watch = launched_watch, .unwatch = launched_unwatch,                 \
+    .is_ending = launched_is_ending, .connect = launched_connect, .update = launched_update,       \
     .freeze = launched_freeze, .inspect = launched_inspect, .destroy = launched_destroy,           \
-    .list = launched_list, .check = launched_check, .report = launched_report
+    .list = launched_list, .check = launched_check, .report = launched_report,                     \
+    .put_location = launched_put_location
 
 static const struct backend_ops operations[] = {
     [LAUNCH_NATIVE] = { .name = "native",
@@ -498,6 +572,7 @@ static const struct backend_ops operations[] = {
                                           .limits = true,
                                           .outlives_daemon = true },
                         .is_whole = direct_is_whole,
+                        .first_scratch = direct_first_scratch,
                         LAUNCHED_OPERATIONS },
 };
 
@@ -514,7 +589,13 @@ struct backend *launched_open(enum launch_mode mode, const struct backend_option
     launched->launcher = options->launcher;
     launched->config = options->config;
     launched->state_dir = options->state_dir;
+    launched->state_path = options->state_path;
     launched->mode = mode;
+    launched->makes_relays = options->config && options->config->sandbox.relay;
     list_init(&launched->calls);
+    if (launched->makes_relays && launched_need_secret(launched, err) < 0) {
+        launched_free(&launched->base);
+        return NULL;
+    }
     return &launched->base;
 }

@@ -162,7 +162,7 @@ int launcher_process_filter(const struct config *config, struct error *err)
         options.tier = config->sandbox.seccomp == CONFIG_SECCOMP_STRICT ? SECCOMP_STRICT
                                                                         : SECCOMP_DEFAULT;
         options.asks_limits = config->sandbox.allow_direct_fallback ||
-                              strcmp(config->sandbox.backend, "direct") == 0;
+                              config_names_backend(config, "direct");
     }
     return seccomp_compile(&options, err);
 }
@@ -182,15 +182,14 @@ static void copy_instance(const char *instance, char out[LAUNCH_NAME_SIZE])
         memcpy(out, "default", sizeof("default"));
 }
 
+/* Without root the launcher leaves the host's user namespace for native sandboxes, and can make no
+ * direct ones afterwards: the default decides. */
 static bool wants_native(const struct config *config)
 {
     if (!config || str_equal(config->sandbox.backend, "native"))
         return true;
-    for (size_t i = 0; i < config->flavors.count; i++) {
-        if (str_equal(config->flavors.items[i].backend, "native"))
-            return true;
-    }
-    return false;
+    return config_names_backend(config, "native") &&
+           (geteuid() == 0 || !str_equal(config->sandbox.backend, "direct"));
 }
 
 void launcher_process_describe(const struct launcher_options *options, struct launch_setup *out)
@@ -200,7 +199,8 @@ void launcher_process_describe(const struct launcher_options *options, struct la
     *out = (struct launch_setup){
         .hostname = "sandbox",
         .flags = (wants_native(config) ? LAUNCH_SETUP_NATIVE : 0) |
-                 (config && config->network.allow_private ? LAUNCH_SETUP_ALLOW_PRIVATE : 0),
+                 (config && config->network.allow_private ? LAUNCH_SETUP_ALLOW_PRIVATE : 0) |
+                 (config && config->sandbox.relay ? LAUNCH_SETUP_RELAY : 0),
         .daemon_uid = options->uid,
         .daemon_gid = options->gid,
         .uid_base = SANDBOX_UID_FIRST,

@@ -1,9 +1,15 @@
-/* The backend that has none: every operation says that sandboxes are switched off. */
+/*
+ * The backend that has none: every operation says that sandboxes are switched off. A backend that is
+ * absent (backends.h) is one of these with a name and a reason of its own.
+ */
 
+#include "backend/backends.h"
 #include "backend/registry.h"
 #include "base/alloc.h"
 #include "base/buffer.h"
+#include "base/list.h"
 #include "base/macros.h"
+#include "base/map.h"
 #include "base/scoped.h"
 #include "base/str.h"
 
@@ -12,21 +18,33 @@
 #include <unistd.h>
 
 struct none_op {
+    struct list node; /* in the backend's `answers` */
     struct deferred deferred;
-    struct backend_op *op;
+    struct backend_op *op; /* borrowed */
 };
+
+enum none_kind { NONE_CONFIGURED, NONE_ABSENT };
 
 struct none_backend {
     struct backend base;
-    int state_dir; /* borrowed */
+    struct backend_ops ops; /* its own, for the name */
+    enum none_kind kind;
+    struct error why;
+    struct list answers; /* owned: struct none_op */
+    struct map refused;  /* owned: ids that it was asked to make, by themselves */
+    int state_dir;       /* borrowed; not used for one that is absent */
 };
 
-static int disabled(struct error *err)
+static struct none_backend *none_from(const struct backend *backend)
 {
-    error_named(err, ERR_UNAVAILABLE, "sandboxes_disabled", "sandboxes are disabled");
+    return container_of(backend, struct none_backend, base);
+}
+
+static int refuse_now(const struct backend *backend, struct error *err)
+{
     if (err)
-        err->retryable = false;
-    return error_hint(err, "set sandbox.backend to another value than none");
+        *err = none_from(backend)->why;
+    return -1;
 }
 
 static void on_answer(struct deferred *deferred)
@@ -34,6 +52,7 @@ static void on_answer(struct deferred *deferred)
     struct none_op *none = container_of(deferred, struct none_op, deferred);
     struct backend_op *op = none->op;
 
+    list_remove(&none->node);
     free(none);
     op->done(op);
 }
@@ -43,19 +62,24 @@ static void answer(struct backend *backend, struct backend_op *op)
     struct none_op *none = xnew(struct none_op);
 
     none->op = op;
+    list_append(&none_from(backend)->answers, &none->node);
     loop_defer(backend->loop, &none->deferred, on_answer);
 }
 
 static void refuse(struct backend *backend, struct backend_op *op)
 {
-    disabled(&op->err);
+    refuse_now(backend, &op->err);
     answer(backend, op);
 }
 
 static void none_create(struct backend *backend, const struct sandbox_spec *spec,
                         struct backend_op *op)
 {
-    (void)spec;
+    struct map *refused = &none_from(backend)->refused;
+    char *id = map_get(refused, spec->id) ? NULL : xstrdup(spec->id);
+
+    if (id)
+        map_put(refused, id, id);
     refuse(backend, op);
 }
 
@@ -66,11 +90,25 @@ static void none_adopt(struct backend *backend, const struct backend_sandbox *sa
     refuse(backend, op);
 }
 
-static int none_connect(struct backend *backend, const char *id, struct error *err)
+/* Nothing was made or adopted that could end. */
+static void none_watch(struct backend *backend, const char *id, struct backend_watch *watch)
 {
     (void)backend;
     (void)id;
-    return disabled(err);
+    (void)watch;
+}
+
+static void none_unwatch(struct backend *backend, struct backend_watch *watch)
+{
+    (void)backend;
+    (void)watch;
+}
+
+static bool none_connect(struct backend *backend, const char *id, struct backend_op *op)
+{
+    (void)id;
+    (void)refuse_now(backend, &op->err);
+    return true;
 }
 
 static void none_update(struct backend *backend, const char *id,
@@ -94,14 +132,26 @@ static void none_inspect(struct backend *backend, const char *id, struct backend
     refuse(backend, op);
 }
 
-/* What was never made is gone; what another backend has made is not ours to remove. */
-static void none_destroy(struct backend *backend, const char *id, struct backend_op *op)
+/* What was never made is gone. */
+static bool was_never_made(const struct none_backend *none, const char *id)
 {
-    const struct none_backend *none = container_of(backend, struct none_backend, base);
     scoped(free) char *directory = path_join("sandboxes", id);
 
-    if (faccessat(none->state_dir, directory, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
-        disabled(&op->err);
+    if (map_get(&none->refused, id))
+        return true;
+    return none->kind == NONE_CONFIGURED &&
+           faccessat(none->state_dir, directory, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
+/* What another backend has made, or an earlier daemon, is not ours to remove. */
+static void none_destroy(struct backend *backend, const char *id, struct backend_op *op)
+{
+    struct none_backend *none = none_from(backend);
+
+    if (was_never_made(none, id))
+        free(map_remove(&none->refused, id));
+    else
+        refuse_now(backend, &op->err);
     answer(backend, op);
 }
 
@@ -110,18 +160,28 @@ static void none_list(struct backend *backend, struct backend_op *op)
     refuse(backend, op);
 }
 
-static int none_report(struct backend *backend, const char *id, struct buffer *json,
-                       struct error *err)
+static bool none_report(struct backend *backend, const char *id, struct backend_op *op)
 {
-    (void)backend;
     (void)id;
-    (void)json;
-    return disabled(err);
+    (void)refuse_now(backend, &op->err);
+    return true;
 }
 
 static void none_free(struct backend *backend)
 {
-    free(container_of(backend, struct none_backend, base));
+    struct none_backend *none = none_from(backend);
+    struct map_slot *slot;
+    struct none_op *op;
+
+    while ((op = list_first(&none->answers, struct none_op, node))) {
+        list_remove(&op->node);
+        loop_undefer(backend->loop, &op->deferred);
+        free(op);
+    }
+    map_for_each (slot, &none->refused)
+        free(slot->value);
+    map_fini(&none->refused);
+    free(none);
 }
 
 static const struct backend_ops none_backend_ops = {
@@ -130,6 +190,8 @@ static const struct backend_ops none_backend_ops = {
     .free = none_free,
     .create = none_create,
     .adopt = none_adopt,
+    .watch = none_watch,
+    .unwatch = none_unwatch,
     .connect = none_connect,
     .update = none_update,
     .freeze = none_freeze,
@@ -139,12 +201,55 @@ static const struct backend_ops none_backend_ops = {
     .report = none_report,
 };
 
-struct backend *none_backend_open(const struct backend_options *options, struct error *err)
+static struct none_backend *none_new(struct loop *loop, enum none_kind kind, const char *name,
+                                     const struct error *why)
 {
     struct none_backend *none = xnew(struct none_backend);
 
+    none->kind = kind;
+    list_init(&none->answers);
+    none->ops = none_backend_ops;
+    none->ops.name = name;
+    none->base = (struct backend){ .ops = &none->ops, .loop = loop };
+    none->why = *why;
+    none->why.retryable = false; /* nothing changes before the daemon is started again */
+    return none;
+}
+
+int none_backend_check(const struct backend_settings *settings, struct error *err)
+{
+    (void)settings;
     (void)err;
-    none->base = (struct backend){ .ops = &none_backend_ops, .loop = options->loop };
+    return 0;
+}
+
+struct backend *none_backend_open(const struct backend_options *options, struct error *err)
+{
+    struct error why = { 0 };
+    struct none_backend *none;
+
+    (void)err;
+    error_named(&why, ERR_UNAVAILABLE, "sandboxes_disabled",
+                "sandboxes are disabled: the backend is none");
+    error_hint(&why, "set sandbox.backend to another value than none");
+    none = none_new(options->loop, NONE_CONFIGURED, none_backend_ops.name, &why);
     none->state_dir = options->state_dir;
     return &none->base;
+}
+
+struct backend *absent_backend_new(struct loop *loop, const char *name, const struct error *why)
+{
+    return &none_new(loop, NONE_ABSENT, name, why)->base;
+}
+
+const struct error *backend_refusal(const struct backend *backend)
+{
+    return backend->ops->free == none_free ? &none_from(backend)->why : NULL;
+}
+
+const struct error *backend_absence(const struct backend *backend)
+{
+    const struct error *refusal = backend_refusal(backend);
+
+    return refusal && none_from(backend)->kind == NONE_ABSENT ? refusal : NULL;
 }

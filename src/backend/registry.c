@@ -1,25 +1,36 @@
 #include "backend/registry.h"
 
-#include "base/macros.h"
+#include "base/buffer.h"
 #include "base/str.h"
 
-static const struct {
-    const char *name;
-    struct backend *(*open)(const struct backend_options *options, struct error *err);
-} implementations[] = {
-    { "native", native_backend_open },
-    { "direct", direct_backend_open },
-    { "none", none_backend_open },
-};
+#define ROW(backend, launcher, text)    \
+    { .name = #backend,                 \
+      .summary = (text),                \
+      .needs_launcher = (launcher),     \
+      .check = backend##_backend_check, \
+      .open = backend##_backend_open },
+
+const struct backend_row backend_rows[] = { BACKEND_ROWS(ROW){ 0 } };
+
+const struct backend_row *backend_row_find(const char *name)
+{
+    for (const struct backend_row *row = backend_rows; row->name; row++)
+        if (str_equal(row->name, name))
+            return row;
+    return NULL;
+}
 
 struct backend *backend_open(const char *name, const struct backend_options *options,
                              struct error *err)
 {
-    for (size_t i = 0; i < ARRAY_LENGTH(implementations); i++) {
-        if (str_equal(implementations[i].name, name))
-            return implementations[i].open(options, err);
-    }
-    error_set(err, ERR_INVALID, "unknown backend \"%s\"", name);
-    error_hint(err, "use native, direct or none");
+    const struct backend_row *row = backend_row_find(name);
+    scoped(buffer_fini) struct buffer names = BUFFER_INIT(1024);
+
+    if (row)
+        return row->open(options, err);
+    for (row = backend_rows; row->name; row++)
+        buffer_appendf(&names, "%s%s", names.length ? ", " : "", row->name);
+    error_set(err, ERR_INVALID, "unknown backend \"%.40s\"", name);
+    error_hint(err, "the backends are %s", buffer_text(&names));
     return NULL;
 }

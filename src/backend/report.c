@@ -25,7 +25,7 @@ static struct launched_sandbox *find(struct launched_backend *backend, const cha
     struct launched_sandbox *sandbox = map_get(&backend->sandboxes, id);
 
     if (!sandbox)
-        error_set(err, ERR_NOT_FOUND, "unknown sandbox %s", id);
+        error_set(err, ERR_GONE, "there is no sandbox %s", id);
     return sandbox;
 }
 
@@ -33,7 +33,9 @@ static struct launched_sandbox *find(struct launched_backend *backend, const cha
 static void read_view(const struct launched_backend *backend,
                       const struct launched_sandbox *sandbox, struct kernel_view *out_view)
 {
-    kernel_view_read(sandbox->made.pid, out_view);
+    kernel_view_read(sandbox->made.pid, "/sandglass.", out_view);
+    if (sandbox->bridge && out_view->pids > 0)
+        out_view->pids--; /* the limit has room for a relay, too */
     if (backend->mode == LAUNCH_DIRECT) {
         out_view->disk_bytes = 0;
         out_view->disk_is_image = false;

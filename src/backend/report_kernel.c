@@ -1,5 +1,6 @@
 #include "backend/report_kernel.h"
 
+#include "backend/busiest.h"
 #include "base/macros.h"
 #include "base/scoped.h"
 
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TEXT_SIZE = 64 * 1024, PATH_SIZE = 1024 };
 
@@ -114,11 +116,11 @@ static void read_disk(const char *text, struct kernel_view *view)
 
 /* --- control groups ------------------------------------------------------------------------ */
 
-enum controller { UNIFIED, MEMORY, PIDS, CPU, BLKIO, FREEZER, CONTROLLERS };
+enum controller { UNIFIED, MEMORY, PIDS, CPU, CPUACCT, BLKIO, FREEZER, CONTROLLERS };
 
 static const char *const controllers[CONTROLLERS] = {
-    [UNIFIED] = "", [MEMORY] = "memory", [PIDS] = "pids",
-    [CPU] = "cpu",  [BLKIO] = "blkio",   [FREEZER] = "freezer",
+    [UNIFIED] = "",        [MEMORY] = "memory", [PIDS] = "pids",       [CPU] = "cpu",
+    [CPUACCT] = "cpuacct", [BLKIO] = "blkio",   [FREEZER] = "freezer",
 };
 
 static bool list_has(const char *list, size_t length, const char *word)
@@ -198,14 +200,19 @@ static const char *hierarchy_of(enum controller controller)
     return places[controller];
 }
 
-/* Only a group of ours limits the sandbox; the one it was started in is the daemon's. */
-static bool locate(const char *groups, enum controller controller, char path[PATH_SIZE])
+/* What /proc/PID/cgroup says, and how a path of the sandbox's own is told from others. */
+struct groups {
+    const char *text;
+    const char *mark;
+};
+
+static bool locate(const struct groups *groups, enum controller controller, char path[PATH_SIZE])
 {
     const char *where = hierarchy_of(controller);
     char group[PATH_SIZE];
 
-    if (!*where || !find_group(groups, controllers[controller], group) ||
-        !strstr(group, "/sandglass."))
+    if (!*where || !find_group(groups->text, controllers[controller], group) ||
+        !strstr(group, groups->mark))
         return false;
     return snprintf(path, PATH_SIZE, "%.511s%.511s", where, group) < PATH_SIZE;
 }
@@ -244,7 +251,7 @@ static void read_v2(const char *dir, struct kernel_view *view)
         view->cpu_millis = (uint32_t)(quota * 1000 / period);
 }
 
-static void read_v1(const char *groups, struct kernel_view *view)
+static void read_v1(const struct groups *groups, struct kernel_view *view)
 {
     char path[PATH_SIZE];
     uint64_t period;
@@ -267,11 +274,22 @@ static void read_v1(const char *groups, struct kernel_view *view)
     view->freezer = locate(groups, FREEZER, path);
 }
 
-static void read_groups(const char *groups, struct kernel_view *view)
+/* On a host with both versions, that of version 2 may be without the controllers. */
+static bool locate_unified(const struct groups *groups, char path[PATH_SIZE])
+{
+    char file[2 * PATH_SIZE];
+
+    if (!locate(groups, UNIFIED, path))
+        return false;
+    snprintf(file, sizeof(file), "%s/memory.current", path);
+    return access(file, F_OK) == 0;
+}
+
+static void read_groups(const struct groups *groups, struct kernel_view *view)
 {
     char path[PATH_SIZE];
 
-    if (locate(groups, UNIFIED, path))
+    if (locate_unified(groups, path))
         read_v2(path, view);
     else
         read_v1(groups, view);
@@ -280,7 +298,15 @@ static void read_groups(const char *groups, struct kernel_view *view)
         view->pids--;
 }
 
-void kernel_view_read(pid_t pid, struct kernel_view *out_view)
+static bool read_proc(pid_t pid, const char *name, char text[TEXT_SIZE])
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    return read_file(path, text, TEXT_SIZE);
+}
+
+void kernel_view_read(pid_t pid, const char *mark, struct kernel_view *out_view)
 {
     static const struct {
         const char *name;
@@ -289,15 +315,68 @@ void kernel_view_read(pid_t pid, struct kernel_view *out_view)
         { "status", read_status },
         { "uid_map", read_ids },
         { "mountinfo", read_disk },
-        { "cgroup", read_groups },
     };
     static char text[TEXT_SIZE];
-    char path[64];
 
     *out_view = (struct kernel_view){ 0 };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, files[i].name);
-        if (read_file(path, text, sizeof(text)))
+        if (read_proc(pid, files[i].name, text))
             files[i].read(text, out_view);
     }
+    if (read_proc(pid, "cgroup", text))
+        read_groups(&(struct groups){ .text = text, .mark = mark }, out_view);
+}
+
+/* --- usage --------------------------------------------------------------------------------- */
+
+/* The number behind a word at the start of a line of a file. */
+static uint64_t read_keyed(const char *dir, const char *name, const char *key)
+{
+    char path[2 * PATH_SIZE];
+    char text[4096];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return read_file(path, text, sizeof(text)) ? line_number(text, key, 10) : 0;
+}
+
+static void read_usage_v2(const char *dir, struct sandbox_usage *usage)
+{
+    usage->cpu_us = read_keyed(dir, "cpu.stat", "usage_usec ");
+    usage->memory_bytes = read_number(dir, "memory.current");
+    usage->memory_peak_bytes = read_number(dir, "memory.peak");
+    usage->oom_kills = (uint32_t)read_keyed(dir, "memory.events", "oom_kill ");
+    usage->pids = (uint32_t)read_number(dir, "pids.current");
+    busiest_read(dir, usage);
+}
+
+static bool read_usage_v1(const struct groups *groups, struct sandbox_usage *usage)
+{
+    char path[PATH_SIZE];
+
+    if (!locate(groups, MEMORY, path))
+        return false;
+    usage->memory_bytes = read_number(path, "memory.usage_in_bytes");
+    usage->memory_peak_bytes = read_number(path, "memory.max_usage_in_bytes");
+    usage->oom_kills = (uint32_t)read_keyed(path, "memory.oom_control", "oom_kill ");
+    busiest_read(path, usage);
+    if (locate(groups, CPUACCT, path))
+        usage->cpu_us = read_number(path, "cpuacct.usage") / 1000;
+    if (locate(groups, PIDS, path))
+        usage->pids = (uint32_t)read_number(path, "pids.current");
+    return true;
+}
+
+bool kernel_usage_read(pid_t pid, const char *mark, struct sandbox_usage *out_usage)
+{
+    static char text[TEXT_SIZE];
+    struct groups groups = { .text = text, .mark = mark };
+    char path[PATH_SIZE];
+
+    *out_usage = (struct sandbox_usage){ 0 };
+    if (!read_proc(pid, "cgroup", text))
+        return false;
+    if (!locate_unified(&groups, path))
+        return read_usage_v1(&groups, out_usage);
+    read_usage_v2(path, out_usage);
+    return true;
 }

@@ -2,6 +2,8 @@
 
 /* What /proc and the control groups say about one process. Zero is "not in force". */
 
+#include "backend/backend.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,8 +29,12 @@ struct kernel_view {
     bool freezer;
 };
 
-/* Fields that cannot be read stay zero. */
-void kernel_view_read(pid_t pid, struct kernel_view *out_view);
+/* Fields that cannot be read stay zero. Only a cgroup with `mark` in its path limits the sandbox; the
+ * one that it was started in may be the daemon's. */
+void kernel_view_read(pid_t pid, const char *mark, struct kernel_view *out_view);
+
+/* What the cgroup of that mark has used; false when it cannot be read. */
+bool kernel_usage_read(pid_t pid, const char *mark, struct sandbox_usage *out_usage);
 
 /* Where the hierarchy of version 1 with this controller is mounted, alone or with others
  * (`cpu,cpuacct`), by a text like /proc/self/mounts; with "" as the controller, that of version 2.

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,9 +27,35 @@ struct template_info {
 /* Letters, digits, '.', '_' and '-', not "host" and not what the launcher uses itself. */
 int template_check_name(const char *name, struct error *err);
 
-/* From an open archive. ERR_CONFLICT when there is one of that name. */
+/* --- making one ------------------------------------------------------------------------------ */
+
+enum template_phase { TEMPLATE_READING, TEMPLATE_DOWNLOADING, TEMPLATE_UNPACKING };
+
+struct template_progress {
+    enum template_phase phase;
+    unsigned layer; /* from 1; 0 where there are none */
+    unsigned layers;
+    uint64_t done;  /* bytes of what is read, downloaded or, of one layer, unpacked */
+    uint64_t total; /* 0 when it is unknown */
+};
+
+typedef void template_progress_fn(void *user, const struct template_progress *progress);
+
+struct template_options {
+    bool replace;                      /* a template of that name, unless a sandbox uses it */
+    template_progress_fn *on_progress; /* often; NULL: nobody looks */
+    void *user;
+};
+
+/* ERR_CONFLICT when there is a template of that name that may not be replaced. */
+int template_check_free(const char *state_path, const char *name, bool replace, struct error *err);
+
+/* From an open archive. ERR_CONFLICT as above. */
 int template_import(const char *state_path, const char *name, int archive,
-                    struct template_info *out_info, struct error *err);
+                    const struct template_options *options, struct template_info *out_info,
+                    struct error *err);
+
+/* --- those that are there -------------------------------------------------------------------- */
 
 /* The caller frees the array. */
 int template_list(const char *state_path, struct template_info **out_infos, size_t *out_count,

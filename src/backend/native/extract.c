@@ -354,6 +354,16 @@ static int feed(struct tar_parser *parser, struct extraction *extraction, const 
     }
 }
 
+static void report(struct extract *extract, gzFile stream)
+{
+    z_off_t offset = gzoffset(stream);
+
+    /* A pipe has no offset. */
+    extract->progress.done = (uint64_t)(offset < 0 ? gztell(stream) : offset);
+    if (extract->on_progress)
+        extract->on_progress(extract->user, &extract->progress);
+}
+
 static int extract_stream(struct extract *extract, gzFile stream, struct error *err)
 {
     scoped(free) struct tar_parser *parser = xnew(struct tar_parser);
@@ -373,6 +383,7 @@ static int extract_stream(struct extract *extract, gzFile stream, struct error *
             result = feed(parser, &extraction, bytes, (size_t)got, err);
         else if (!tar_parser_is_between(parser))
             result = error_set(err, ERR_INVALID, "the archive is truncated");
+        report(extract, stream);
     } while (got > 0 && result == 0);
     close_member(&extraction);
     return result < 0 ? -1 : 0;
@@ -382,12 +393,15 @@ int extract_file(struct extract *extract, int fd, struct error *err)
 {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     gzFile stream = copy < 0 ? NULL : gzdopen(copy, "rb");
+    struct stat status;
     int result;
 
     if (!stream) {
         fd_close(copy);
         return error_sys(err, "open the archive");
     }
+    extract->progress.total =
+        fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
     /* Reads what is not compressed as it is. */
     result = extract_stream(extract, stream, err);
     if (gzclose_r(stream) != Z_OK && result == 0)

@@ -6,6 +6,7 @@
  * never written through.
  */
 
+#include "backend/template.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -17,9 +18,13 @@ struct extract {
     bool whiteouts; /* a layer of an image: .wh. names delete */
     uint64_t bytes; /* written so far */
     uint64_t entries;
+    template_progress_fn *on_progress; /* may be NULL */
+    void *user;
+    struct template_progress progress; /* its phase and layer are the caller's */
 };
 
-/* A tar archive in a file, plain or gzipped. */
+/* A tar archive in a file, plain or gzipped. Progress is counted in bytes of the file, or of what it
+ * unpacks to where that cannot be known. */
 int extract_file(struct extract *extract, int fd, struct error *err);
 
 /* Removes a name and everything below it. */

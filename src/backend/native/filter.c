@@ -8,20 +8,22 @@
 #include <linux/seccomp.h>
 #include <string.h>
 
-/* Those from CHECKED on are the checks of a call; ABSENT is the result of a row only. */
-enum { REFUSED, ALLOWED, HIDDEN, IGNORED, ABSENT, CHECKED };
-
 /* Calls from `first` up to the next range's first have the same verdict. */
 struct range {
     uint32_t first;
     uint8_t verdict;
 };
 
-static const uint32_t results[] = {
-    [REFUSED] = SECCOMP_RET_ERRNO | EPERM,          [ALLOWED] = SECCOMP_RET_ALLOW,
-    [HIDDEN] = SECCOMP_RET_ERRNO | ENOSYS,          [IGNORED] = SECCOMP_RET_ERRNO | 0,
-    [ABSENT] = SECCOMP_RET_ERRNO | EPROTONOSUPPORT,
-};
+int filter_errno(enum filter_verdict verdict)
+{
+    static const int errors[] = {
+        [FILTER_REFUSED] = EPERM, [FILTER_HIDDEN] = ENOSYS,          [FILTER_IGNORED] = 0,
+        [FILTER_ALLOWED] = 0,     [FILTER_ABSENT] = EPROTONOSUPPORT,
+    };
+
+    assert(verdict < FILTER_CHECKED);
+    return errors[verdict];
+}
 
 static void set(struct filter *filter, int number, uint8_t verdict)
 {
@@ -31,28 +33,28 @@ static void set(struct filter *filter, int number, uint8_t verdict)
 
 void filter_allow(struct filter *filter, int number)
 {
-    set(filter, number, ALLOWED);
+    set(filter, number, FILTER_ALLOWED);
 }
 
 void filter_refuse(struct filter *filter, int number)
 {
-    set(filter, number, REFUSED);
+    set(filter, number, FILTER_REFUSED);
 }
 
 void filter_hide(struct filter *filter, int number)
 {
-    set(filter, number, HIDDEN);
+    set(filter, number, FILTER_HIDDEN);
 }
 
 void filter_ignore(struct filter *filter, int number)
 {
-    set(filter, number, IGNORED);
+    set(filter, number, FILTER_IGNORED);
 }
 
 struct filter_check *filter_allow_if(struct filter *filter, int number)
 {
     assert(filter->check_count < FILTER_CHECKS);
-    set(filter, number, (uint8_t)(CHECKED + filter->check_count));
+    set(filter, number, (uint8_t)(FILTER_CHECKED + filter->check_count));
     return &filter->checks[filter->check_count++];
 }
 
@@ -87,6 +89,28 @@ void filter_add_refused(struct filter_check *check, const struct filter_conditio
 {
     filter_add_row(check, conditions, count);
     check->rows[check->count - 1].refused = true;
+}
+
+/* --- reading ------------------------------------------------------------------------------- */
+
+const struct filter_check *filter_check_of(const struct filter *filter, int number)
+{
+    uint8_t verdict = filter->verdicts[number];
+
+    return verdict < FILTER_CHECKED ? NULL : &filter->checks[verdict - FILTER_CHECKED];
+}
+
+enum filter_verdict filter_row_verdict(const struct filter_check *check,
+                                       const struct filter_row *row)
+{
+    if (row->absent)
+        return FILTER_ABSENT;
+    return row->refused || check->refuses ? FILTER_REFUSED : FILTER_ALLOWED;
+}
+
+enum filter_verdict filter_rest_verdict(const struct filter_check *check)
+{
+    return check->refuses ? FILTER_ALLOWED : FILTER_REFUSED;
 }
 
 /* --- emitting ------------------------------------------------------------------------------ */
@@ -288,11 +312,6 @@ static size_t emit_condition(struct emitter *emitter, const struct filter_condit
     return filter->length - 1;
 }
 
-static uint8_t verdict_of(const struct filter_check *check, const struct filter_row *row)
-{
-    return row->absent ? ABSENT : row->refused || check->refuses ? REFUSED : ALLOWED;
-}
-
 static bool begin_alike(const struct filter_row *a, const struct filter_row *b, unsigned depth)
 {
     const struct filter_condition *condition = &a->conditions[depth];
@@ -316,7 +335,7 @@ static void emit_rows(struct emitter *emitter, const struct filter_check *check,
         while (next < end && begin_alike(row, &check->rows[next], depth))
             next++;
         if (is_last) {
-            branch_to(emitter, place, true, verdict_of(check, row));
+            branch_to(emitter, place, true, (uint8_t)filter_row_verdict(check, row));
         } else {
             emit_rows(emitter, check, begin, next, depth + 1);
             emitter->loaded = NULL;
@@ -326,11 +345,15 @@ static void emit_rows(struct emitter *emitter, const struct filter_check *check,
     }
 }
 
-static void emit_result(struct filter *filter, uint8_t verdict)
+static void emit_result(struct filter *filter, enum filter_verdict verdict)
 {
-    bool is_refusal = verdict == REFUSED && filter->refusal;
+    uint32_t result = verdict == FILTER_ALLOWED
+                          ? SECCOMP_RET_ALLOW
+                          : SECCOMP_RET_ERRNO | (uint32_t)filter_errno(verdict);
 
-    emit(filter, BPF_RET | BPF_K, is_refusal ? filter->refusal : results[verdict], 0, 0);
+    if (verdict == FILTER_REFUSED && filter->refusal)
+        result = filter->refusal;
+    emit(filter, BPF_RET | BPF_K, result, 0, 0);
 }
 
 static void emit_checks(struct emitter *emitter)
@@ -340,18 +363,18 @@ static void emit_checks(struct emitter *emitter)
     for (unsigned i = 0; i < filter->check_count; i++) {
         const struct filter_check *check = &filter->checks[i];
 
-        aim_branches(emitter, (uint8_t)(CHECKED + i));
+        aim_branches(emitter, (uint8_t)(FILTER_CHECKED + i));
         emitter->loaded = NULL;
         emit_rows(emitter, check, 0, check->count, 0);
-        emit_result(emitter->filter, check->refuses ? ALLOWED : REFUSED);
+        emit_result(emitter->filter, filter_rest_verdict(check));
     }
 }
 
 static void emit_results(struct emitter *emitter)
 {
-    for (unsigned verdict = 0; verdict < CHECKED; verdict++) {
+    for (enum filter_verdict verdict = 0; verdict < FILTER_CHECKED; verdict++) {
         aim_branches(emitter, (uint8_t)verdict);
-        emit_result(emitter->filter, (uint8_t)verdict);
+        emit_result(emitter->filter, verdict);
     }
 }
 
@@ -367,11 +390,11 @@ static size_t find_ranges(const struct filter *filter, struct range ranges[FILTE
         ranges[count++] = (struct range){ number, filter->verdicts[number] };
     }
     /* Whatever comes after, the foreign calls above 0x40000000 among it. */
-    if (ranges[count - 1].verdict != REFUSED)
-        ranges[count++] = (struct range){ FILTER_CALLS, REFUSED };
+    if (ranges[count - 1].verdict != FILTER_REFUSED)
+        ranges[count++] = (struct range){ FILTER_CALLS, FILTER_REFUSED };
     /* A tree has two sides: what is behind all calls is one of them. */
     if (count == 1)
-        ranges[count++] = (struct range){ FILTER_CALLS, REFUSED };
+        ranges[count++] = (struct range){ FILTER_CALLS, FILTER_REFUSED };
     return count;
 }
 
@@ -390,7 +413,7 @@ int filter_compile(struct filter *filter, uint32_t architecture)
     filter->length = 0;
     emit(filter, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
     emit(filter, BPF_JMP | BPF_JEQ | BPF_K, architecture, 1, 0);
-    emit_result(filter, REFUSED);
+    emit_result(filter, FILTER_REFUSED);
     emit(filter, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr), 0, 0);
     emit_tree(emitter, 0, count);
     emit_checks(emitter);

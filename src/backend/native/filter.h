@@ -15,6 +15,17 @@
 
 enum { FILTER_CALLS = 1024, FILTER_CHECKS = 24, FILTER_ROWS = 16, FILTER_CODE = 2048 };
 
+/* What becomes of a call. ABSENT is the result of a row only; CHECKED and what is greater stand for
+ * the check of that index. */
+enum filter_verdict {
+    FILTER_REFUSED,
+    FILTER_ALLOWED,
+    FILTER_HIDDEN,
+    FILTER_IGNORED,
+    FILTER_ABSENT,
+    FILTER_CHECKED
+};
+
 /* One way for a call to be allowed: every condition of the row holds. */
 struct filter_condition {
     unsigned argument;
@@ -38,7 +49,7 @@ struct filter_check {
 };
 
 struct filter {
-    uint8_t verdicts[FILTER_CALLS]; /* see filter.c */
+    uint8_t verdicts[FILTER_CALLS]; /* enum filter_verdict */
     struct filter_check checks[FILTER_CHECKS];
     unsigned check_count;
     uint32_t refusal; /* what a refused call gets; 0: EPERM */
@@ -64,6 +75,17 @@ void filter_add_absent(struct filter_check *check, const struct filter_condition
 /* Refused, in a check whose later rows allow. */
 void filter_add_refused(struct filter_check *check, const struct filter_condition *conditions,
                         unsigned count);
+
+/* The check of a call's arguments; NULL when its verdict does not depend on them. */
+const struct filter_check *filter_check_of(const struct filter *filter, int number);
+
+/* What becomes of a call to which the row applies, and of one to which none does. */
+enum filter_verdict filter_row_verdict(const struct filter_check *check,
+                                       const struct filter_row *row);
+enum filter_verdict filter_rest_verdict(const struct filter_check *check);
+
+/* The error that a call gets which is neither allowed nor checked; 0: it succeeds. */
+int filter_errno(enum filter_verdict verdict);
 
 /* Writes the program into `code`: 0, or -1 when it does not fit. */
 int filter_compile(struct filter *filter, uint32_t architecture);

@@ -49,13 +49,25 @@ bool image_is_here(int dir)
             faccessat(dir, "oci-layout", F_OK, AT_SYMLINK_NOFOLLOW) == 0);
 }
 
-static int unpack_layer(int dir, const char *path, struct extract *extract, struct error *err)
+int image_unpack_layer(int fd, unsigned layer, unsigned layers, struct extract *extract,
+                       struct error *err)
+{
+    extract->whiteouts = true;
+    extract->progress =
+        (struct template_progress){ .phase = TEMPLATE_UNPACKING, .layer = layer, .layers = layers };
+    return extract_file(extract, fd, err);
+}
+
+/* The one at `index` of `layers`. */
+static int unpack_layer(int dir, const char *path, size_t index, const json_t *layers,
+                        struct extract *extract, struct error *err)
 {
     scoped(fd_close) int fd = open_file(dir, path);
 
     if (fd < 0)
         return error_sys(err, "open layer %s", path);
-    if (extract_file(extract, fd, err) < 0)
+    if (image_unpack_layer(fd, (unsigned)index + 1, (unsigned)json_array_size(layers), extract,
+                           err) < 0)
         return error_wrap(err, "layer %s", path);
     return 0;
 }
@@ -81,7 +93,7 @@ static int unpack_docker(int dir, struct extract *extract, struct error *err)
     {
         if (!json_is_string(layer))
             return error_set(err, ERR_INVALID, "manifest.json has a layer without a name");
-        if (unpack_layer(dir, json_string_value(layer), extract, err) < 0)
+        if (unpack_layer(dir, json_string_value(layer), i, layers, extract, err) < 0)
             return -1;
     }
     return 0;
@@ -116,7 +128,7 @@ static int unpack_oci_layers(int dir, const json_t *manifest, struct extract *ex
 
         if (type && strstr(type, "zstd"))
             return error_set(err, ERR_INVALID, "layers compressed with zstd are not supported");
-        if (blob_path(layer, path, err) < 0 || unpack_layer(dir, path, extract, err) < 0)
+        if (blob_path(layer, path, err) < 0 || unpack_layer(dir, path, i, layers, extract, err) < 0)
             return -1;
     }
     return 0;
@@ -144,7 +156,6 @@ static int unpack_oci(int dir, struct extract *extract, struct error *err)
 
 int image_unpack(int dir, struct extract *extract, struct error *err)
 {
-    extract->whiteouts = true;
     if (faccessat(dir, "manifest.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
         return unpack_docker(dir, extract, err);
     return unpack_oci(dir, extract, err);

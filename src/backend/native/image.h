@@ -12,3 +12,7 @@ bool image_is_here(int dir);
 
 /* Applies its layers, lowest first. */
 int image_unpack(int dir, struct extract *extract, struct error *err);
+
+/* Applies one layer, the `layer`th of `layers` from 1, which is an open tar archive. */
+int image_unpack_layer(int fd, unsigned layer, unsigned layers, struct extract *extract,
+                       struct error *err);

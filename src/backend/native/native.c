@@ -1,8 +1,23 @@
+#include "backend/host_files.h"
 #include "backend/launched.h"
 #include "backend/native/remedy.h"
 #include "backend/registry.h"
+#include "base/str.h"
+#include "config/config.h"
 
 #include <string.h>
+
+int native_backend_check(const struct backend_settings *settings, struct error *err)
+{
+    static const char *const shown[] = { "/usr/", NULL };
+    const struct config *config = settings->config;
+
+    if (!str_equal(config->sandbox.backend, "native"))
+        return 0;
+    if (host_files_check_template(config, err) < 0)
+        return -1;
+    return host_files_check_python(config, shown, err);
+}
 
 struct backend *native_backend_open(const struct backend_options *options, struct error *err)
 {

@@ -77,10 +77,16 @@ static const char *const allowed[] = {
 };
 /* clang-format on */
 
-/* Calls that are younger than libseccomp's table: fchmodat2, map_shadow_stack, the futex
- * trio, mseal, and the xattr calls relative to a directory. The numbers are those of all
- * architectures. */
-static const int allowed_numbers[] = { 452, 453, 454, 455, 456, 462, 463, 464, 465, 466 };
+/* Calls that are younger than libseccomp's table. The numbers are those of all architectures. */
+static const struct {
+    int number;
+    const char *name;
+} young[] = {
+    { 452, "fchmodat2" },     { 453, "map_shadow_stack" }, { 454, "futex_wake" },
+    { 455, "futex_wait" },    { 456, "futex_requeue" },    { 462, "mseal" },
+    { 463, "setxattrat" },    { 464, "getxattrat" },       { 465, "listxattrat" },
+    { 466, "removexattrat" },
+};
 
 static const char *const conditional[] = {
     "clone",     "socket",    "socketpair", "ioctl",    "personality",  "mknod",    "mknodat",
@@ -119,12 +125,20 @@ static int number_of(const char *name)
     return seccomp_syscall_resolve_name(name); /* negative where this architecture lacks it */
 }
 
+char *seccomp_name_of(int number)
+{
+    for (size_t i = 0; i < ARRAY_LENGTH(young); i++)
+        if (young[i].number == number)
+            return xstrdup(young[i].name);
+    return seccomp_syscall_resolve_num_arch(seccomp_arch_native(), number);
+}
+
 static void add_plain(struct filter *filter)
 {
     for (size_t i = 0; i < ARRAY_LENGTH(allowed); i++)
         filter_allow(filter, number_of(allowed[i]));
-    for (size_t i = 0; i < ARRAY_LENGTH(allowed_numbers); i++)
-        filter_allow(filter, allowed_numbers[i]);
+    for (size_t i = 0; i < ARRAY_LENGTH(young); i++)
+        filter_allow(filter, young[i].number);
     for (size_t i = 0; i < ARRAY_LENGTH(hidden); i++)
         filter_hide(filter, number_of(hidden[i]));
     /* It would write out everything on the host, and what a sandbox writes is in memory. */
@@ -253,20 +267,21 @@ static bool dumps_are_piped(void)
     return fd >= 0 && read(fd, &first, 1) == 1 && first == '|';
 }
 
-/* Limits are for oneself alone, because root of the sandbox has init's user id; with `asks` those
- * of others may be read. Where the host pipes core dumps into a program of its own, the limit that
- * keeps them off is 1 and must stay: 0 does not count then. */
-static void add_limits(struct filter *filter, bool asks)
+/* Limits are for oneself alone, because root of the sandbox has init's user id; with asks_limits
+ * those of others may be read. Where the host pipes core dumps into a program of its own, the limit
+ * that keeps them off is 1 and must stay: 0 does not count then. */
+static void add_limits(struct filter *filter, const struct seccomp_options *options)
 {
+    bool is_core_free = !options->is_foreign && !dumps_are_piped();
     const struct filter_condition own[] = { IS(0, 0) };
     const struct filter_condition ask[] = { IS(2, 0), IS(2 + FILTER_HIGH, 0) };
     const struct filter_condition set_core[] = { IS(1, RLIMIT_CORE) };
     const struct filter_condition old_set_core[] = { IS(0, RLIMIT_CORE) };
     struct filter_check *check = filter_allow_if(filter, number_of("prlimit64"));
 
-    if (asks)
+    if (options->asks_limits)
         filter_add_row(check, ask, ARRAY_LENGTH(ask));
-    if (!dumps_are_piped()) {
+    if (is_core_free) {
         filter_add_row(check, own, 1);
         filter_allow(filter, number_of("setrlimit"));
         return;
@@ -318,10 +333,8 @@ static int write_program(const struct filter *filter, struct error *err)
     return steal_fd(&fd);
 }
 
-int seccomp_compile(const struct seccomp_options *options, struct error *err)
+void seccomp_fill(struct filter *filter, const struct seccomp_options *options)
 {
-    scoped(free) struct filter *filter = xnew(struct filter);
-
     add_plain(filter);
     add_clone(filter);
     add_sockets(filter);
@@ -332,7 +345,14 @@ int seccomp_compile(const struct seccomp_options *options, struct error *err)
     add_options(filter);
     add_urgent(filter);
     add_handing_on(filter, options->tier);
-    add_limits(filter, options->asks_limits);
+    add_limits(filter, options);
+}
+
+int seccomp_compile(const struct seccomp_options *options, struct error *err)
+{
+    scoped(free) struct filter *filter = xnew(struct filter);
+
+    seccomp_fill(filter, options);
     if (filter_compile(filter, seccomp_arch_native()) < 0)
         return error_set(err, ERR_INTERNAL, "seccomp: the program is too long");
     return write_program(filter, err);

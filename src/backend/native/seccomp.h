@@ -21,10 +21,20 @@ struct seccomp_options {
     enum seccomp_tier tier;
     bool asks_limits; /* an init without a namespace tells by the limits of a peer where it is from
                        */
+    bool is_foreign;  /* for another kernel, of which it is not known where it sends core dumps */
 };
+
+struct filter;
+
+/* Adds the rules to an empty filter: the only list of them, for the program and for the profile of a
+ * container engine. */
+void seccomp_fill(struct filter *filter, const struct seccomp_options *options);
 
 /* A descriptor of the program, sealed; the caller owns it. -1 on error. */
 int seccomp_compile(const struct seccomp_options *options, struct error *err);
 
 /* Whether a call of that name is allowed at all, perhaps with conditions: for tests and docs. */
 bool seccomp_allows(const char *name);
+
+/* The name of a call of this architecture, allocated; NULL when there is none. */
+char *seccomp_name_of(int number);
