@@ -119,6 +119,11 @@ static int make(struct launcher *launcher, struct spawn *spawn, const struct lau
 static int check_mode(const struct launcher *launcher, const struct launch_create *create,
                       struct fail *fail)
 {
+    static const uint8_t no_key[LAUNCH_KEY_SIZE];
+    bool has_key = memcmp(create->key, no_key, sizeof(no_key)) != 0;
+
+    if (has_key != ((launcher->context.setup.flags & LAUNCH_SETUP_RELAY) != 0))
+        return fail_set(fail, "key of the relay", EINVAL);
     if (create->mode == LAUNCH_NATIVE && !launcher->walls.host.native)
         return fail_set(fail, "native sandboxes are not available", EOPNOTSUPP);
     if (create->mode == LAUNCH_DIRECT && !launcher->context.root &&
@@ -151,6 +156,8 @@ int sandbox_create(struct launcher *launcher, const struct launch_create *create
     spawn.mark.network = create->network;
     spawn.mark.limits = create->limits;
     spawn.mark.landlock_abi = launcher->walls.spawner.landlock_abi;
+    if (launcher->context.setup.flags & LAUNCH_SETUP_RELAY)
+        spawn_set_key(&spawn, create->key);
     if (spawn.template && spawn.template->imported)
         memcpy(spawn.mark.template_name, spawn.template->name, sizeof(spawn.mark.template_name));
     if (make(launcher, &spawn, create) < 0) {

@@ -25,13 +25,15 @@ static int listen_as(int socket, uid_t uid)
     return result;
 }
 
-/* In the directory, which is the working directory for the moment: its path may be too long. */
+/* In the directory, which is the working directory for the moment: its path may be too long. Init
+ * speaks in packets, a relay in a stream. */
 static int listen_here(const struct context *context, struct directory *directory)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "init.sock" };
     const struct launch_setup *setup = &context->setup;
+    int type = setup->flags & LAUNCH_SETUP_RELAY ? SOCK_STREAM : SOCK_SEQPACKET;
 
-    directory->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    directory->socket = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (directory->socket < 0 ||
         bind(directory->socket, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         fchmodat(directory->dir, "init.sock", 0600, 0) < 0)

@@ -58,9 +58,8 @@ static int limit_unified(const struct cgroups *cgroups, int cgroup,
     (void)cgroup_write_text(cgroup, "memory.swap.max", "0");
     if ((features & LAUNCH_HAS_CPU) && cgroup_write_text(cgroup, "cpu.max", text) < 0)
         return -1;
-    /* One more for init. */
     if ((features & LAUNCH_HAS_PIDS) &&
-        cgroup_write_number(cgroup, "pids.max", limits->pids + 1) < 0)
+        cgroup_write_number(cgroup, "pids.max", limits->pids + cgroups->own_processes) < 0)
         return -1;
     return features & LAUNCH_HAS_IO ? cgroup_io_limit_v2(&cgroups->io, cgroup) : 0;
 }
@@ -74,7 +73,7 @@ static int limit_part(const struct cgroups *cgroups, enum cgroup_part part, int 
     case CGROUP_CPU:
         return limit_cpu(cgroup, limits);
     case CGROUP_PIDS:
-        return cgroup_write_number(cgroup, "pids.max", limits->pids + 1);
+        return cgroup_write_number(cgroup, "pids.max", limits->pids + cgroups->own_processes);
     case CGROUP_IO:
         return cgroup_io_limit_v1(&cgroups->io, cgroup);
     case CGROUP_UNIFIED:
@@ -349,8 +348,8 @@ void cgroups_usage(struct cgroups *cgroups, const char *id, struct launch_usage 
     else
         usage_v1(cgroups, id, out_usage);
     /* Init is ours, not the payload's. */
-    if (out_usage->pids > 0)
-        out_usage->pids--;
+    out_usage->pids -= out_usage->pids < cgroups->own_processes ? out_usage->pids
+                                                                : cgroups->own_processes;
 }
 
 void cgroups_processes(struct cgroups *cgroups, int proc, const char *id,

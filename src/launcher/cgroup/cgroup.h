@@ -39,6 +39,7 @@ struct cgroups {
     int base[CGROUP_PARTS]; /* owned: the directory of this instance; -1 where there is none */
     bool is_shared[CGROUP_PARTS]; /* the directory is that of an earlier part as well */
     uint32_t features;            /* enum launch_feature */
+    uint32_t own_processes;       /* of each sandbox, which its limit does not count */
     struct cgroup_io io;
 };
 

@@ -220,6 +220,7 @@ void cgroups_find(struct cgroups *cgroups, FILE *mounts, const struct launch_set
     char options[1024];
 
     *cgroups = (struct cgroups){ .base = { -1, -1, -1, -1, -1, -1, -1 },
+                                 .own_processes = launch_own_processes(setup),
                                  .io = { .bytes_per_s = setup->io_bytes_per_s,
                                          .operations_per_s = setup->io_operations_per_s } };
     cgroup_io_find_disks(&cgroups->io);

@@ -76,7 +76,7 @@ static int mark_inside(void)
 
 static int direct_child(struct spawn *spawn)
 {
-    static const char *const argv[] = { "sandglass-init", "--direct", NULL };
+    const char *const argv[] = { "sandglass-init", "--direct", spawn_relay_argument(spawn), NULL };
     const struct spawner *spawner = spawn->spawner;
     const struct context *context = spawner->context;
     bool has_own_id = kill_has_own_uid(context, &spawn->mark);

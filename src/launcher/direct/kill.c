@@ -219,11 +219,11 @@ static void kill_by_descent(const struct context *context, pid_t init)
 void kill_tree(const struct context *context, struct cgroups *cgroups, const struct mark *mark,
                int pidfd, const char *id)
 {
-    bool by_cgroup = cgroups_kill(cgroups, id) >= 0;
+    bool has_cgroup = cgroups_kill(cgroups, id) >= 0;
 
-    if (kill_has_own_uid(context, mark))
+    if (!has_cgroup && kill_has_own_uid(context, mark))
         (void)kill_by_uid(&context->state, mark->uid);
-    else if (!by_cgroup && pidfd >= 0)
+    else if (!has_cgroup && pidfd >= 0)
         kill_by_descent(context, mark->pid);
     if (pidfd >= 0)
         (void)sys_pidfd_kill(pidfd, SIGKILL);
@@ -234,7 +234,7 @@ int kill_stragglers(const struct context *context, struct cgroups *cgroups, cons
 {
     int found = cgroups_kill(cgroups, id);
 
-    if (found > 0)
+    if (found >= 0)
         return found;
     if (kill_has_own_uid(context, mark))
         return kill_by_uid(&context->state, mark->uid);

@@ -2,8 +2,11 @@
 
 /*
  * Killing the process tree of a direct sandbox, which no pid namespace holds together: by its
- * cgroup, by the user id that nobody else has, or, with neither, by walking what descends from its
- * init, which is the reaper of everything below it.
+ * cgroup, which its programs cannot leave; without one by its user id; or, with neither, by walking
+ * the descendants of its init, which is the reaper of everything below it.
+ *
+ * A user id is the weaker of the first two: a daemon in a container has a /run of its own and gives
+ * the same ids to its sandboxes, which are processes of this host too.
  */
 
 #include "launcher/cgroup/cgroup.h"

@@ -75,8 +75,12 @@ static int become_owner(struct spawn *spawn)
 
 static int native_child(struct spawn *spawn)
 {
-    static const char *const argv[] = { "sandglass-init", "--prepared", PAYLOAD_ARGUMENT,
-                                        "--user=user", NULL };
+    const char *const argv[] = { "sandglass-init",
+                                 "--prepared",
+                                 PAYLOAD_ARGUMENT,
+                                 "--user=user",
+                                 spawn_relay_argument(spawn),
+                                 NULL };
     const struct spawner *spawner = spawn->spawner;
     const char *hostname = spawner->context->setup.hostname;
 

@@ -266,7 +266,8 @@ int spawn_limit(const struct spawner *spawner, const struct launch_limits *limit
     if (set_rlimit(RLIMIT_NOFILE, MAX_NOFILE, spawner->most_files) < 0)
         return -1;
     /* The group limits processes where there is one; this counts per user and user namespace. */
-    return set_rlimit(RLIMIT_NPROC, limits->pids + 1, spawner->most_processes);
+    return set_rlimit(RLIMIT_NPROC, limits->pids + launch_own_processes(&spawner->context->setup),
+                      spawner->most_processes);
 }
 
 /* A table of its own, for init: the standard descriptors, which are /dev/null already, and its
@@ -282,7 +283,7 @@ static int arrange_descriptors(void)
 
 int spawn_exec(struct spawn *spawn, const char *const argv[])
 {
-    static char *const no_environment[] = { NULL };
+    char *environment[] = { *spawn->key ? spawn->key : NULL, NULL };
     const struct spawner *spawner = spawn->spawner;
     struct {
         unsigned short length;
@@ -293,7 +294,7 @@ int spawn_exec(struct spawn *spawn, const char *const argv[])
         return fail_sys(&spawn->fail, "arrange descriptors");
     if (program.length && prctl(PR_SET_SECCOMP, 2, &program) < 0)
         return fail_sys(&spawn->fail, "install seccomp filter");
-    syscall(SYS_execveat, spawner->init, "", argv, no_environment, AT_EMPTY_PATH);
+    syscall(SYS_execveat, spawner->init, "", argv, environment, AT_EMPTY_PATH);
     return fail_sys(&spawn->fail, "execute init");
 }
 
@@ -312,11 +313,26 @@ void spawn_init(struct spawn *spawn, const struct spawner *spawner, struct walls
                              .pidfd = -1 };
 }
 
+void spawn_set_key(struct spawn *spawn, const uint8_t key[LAUNCH_KEY_SIZE])
+{
+    static const char digits[] = "0123456789abcdef";
+    char *text = spawn->key;
+
+    memcpy(text, SPAWN_KEY_NAME "=", sizeof(SPAWN_KEY_NAME));
+    text += sizeof(SPAWN_KEY_NAME);
+    for (size_t i = 0; i < LAUNCH_KEY_SIZE; i++) {
+        *text++ = digits[key[i] >> 4];
+        *text++ = digits[key[i] & 15];
+    }
+    *text = '\0';
+}
+
 void spawn_fini(struct spawn *spawn)
 {
     int *fds[] = { &spawn->dir,   &spawn->mark_fd, &spawn->socket, &spawn->userns,
                    &spawn->netns, &spawn->disk,    &spawn->root };
 
+    explicit_bzero(spawn->key, sizeof(spawn->key));
     cgroup_entry_close(&spawn->cgroup);
     for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
         if (*fds[i] >= 0)

@@ -17,7 +17,10 @@ struct layers;
 struct template;
 struct walls;
 
+#define SPAWN_KEY_NAME "SANDGLASS_KEY"
+
 enum {
+    SPAWN_KEY_SIZE = sizeof(SPAWN_KEY_NAME "=") + 2 * LAUNCH_KEY_SIZE,
     SPAWN_FD_SOCKET = 3,                   /* init's listening socket, as init knows it */
     SPAWN_FD_PASSED = LAUNCH_FD_STATE + 1, /* the same on its way there; the launcher keeps it */
 };
@@ -54,6 +57,7 @@ struct spawn {
     const struct layers *layers;     /* borrowed: what is mounted for its root already; or NULL */
     int pidfd;                       /* owned by the receiver of the answer */
     int64_t cloned_after;            /* boot time */
+    char key[SPAWN_KEY_SIZE];        /* a line of the environment; "": init has no relay */
     struct fail fail;
 };
 
@@ -68,6 +72,12 @@ int spawn_run(struct spawn *spawn, uint64_t namespaces, int (*child)(struct spaw
 /* The first and the last steps of every child. */
 int spawn_enter(struct spawn *spawn);
 int spawn_exec(struct spawn *spawn, const char *const argv[]);
+
+/* The last argument of init, which every argv ends in: "--relay", or NULL without a relay. */
+static inline const char *spawn_relay_argument(const struct spawn *spawn)
+{
+    return *spawn->key ? "--relay" : NULL;
+}
 
 /* Everything that init and the payload must not inherit from us. */
 void spawn_reset(void);
@@ -84,3 +94,6 @@ int spawn_limit(const struct spawner *spawner, const struct launch_limits *limit
 
 void spawn_init(struct spawn *spawn, const struct spawner *spawner, struct walls *walls);
 void spawn_fini(struct spawn *spawn); /* leaves the pidfd */
+
+/* Gives init a relay whose peer must know this key. */
+void spawn_set_key(struct spawn *spawn, const uint8_t key[LAUNCH_KEY_SIZE]);
