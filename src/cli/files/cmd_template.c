@@ -1,9 +1,10 @@
-/* sandglass template: imported root file systems. Works on the state directory; needs no daemon. */
+/* sandglass template: root file systems that were imported. Works on the state directory; needs no daemon. */
 
 #include "backend/template.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "cli/commands.h"
+#include "cli/files/template.h"
 #include "cli/table.h"
 #include "config/config.h"
 #include "wire/json.h"
@@ -15,13 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct template_args {
-    struct common_args common;
-    const char *config;
-    const char *state;
-};
-
-static const struct option place_options[] = {
+const struct option template_place_options[] = {
     { "state", 0, OPTION_TEXT, offsetof(struct template_args, state), "DIR", NULL,
       "state directory; default: that of the settings" },
     { "config", 'c', OPTION_TEXT, offsetof(struct template_args, config), "FILE", NULL,
@@ -29,16 +24,15 @@ static const struct option place_options[] = {
     { 0 },
 };
 
-/* The state directory that is meant; the config owns it unless it was given. */
-static const char *find_state(const struct template_args *args, struct config *config,
-                              struct error *err)
+const char *template_find_state(const struct template_args *args, struct config *config,
+                                struct error *err)
 {
     if (args->state)
         return args->state;
     return config_load(config, args->config, err) < 0 ? NULL : config->state_dir;
 }
 
-static json_t *to_json(const struct template_info *info)
+json_t *template_to_json(const struct template_info *info)
 {
     char time[CLOCK_TEXT_SIZE];
 
@@ -49,12 +43,48 @@ static json_t *to_json(const struct template_info *info)
 
 /* --- import ---------------------------------------------------------------------------------- */
 
+struct import_args {
+    struct template_args place;
+    bool replace;
+};
+
+static const struct option import_options[] = {
+    { "replace", 0, OPTION_FLAG, offsetof(struct import_args, replace), NULL, NULL,
+      "replace a template of that name, unless a sandbox uses it" },
+    { 0 },
+};
+
+static int import_archive(struct cli *cli, const char *state, const char *name, int archive,
+                          bool replace)
+{
+    struct template_display display;
+    struct template_options options = { .replace = replace };
+    scoped(json_decref) json_t *document = NULL;
+    struct template_info info;
+    struct error err = { 0 };
+    char size[STR_UNIT_SIZE];
+    int result;
+
+    template_display_begin(&display, cli, &options);
+    result = template_import(state, name, archive, &options, &info, &err);
+    template_display_end(&display);
+    if (result < 0)
+        return cli_fail(cli, &err);
+    if (cli->json) {
+        document = template_to_json(&info);
+        return cli_print_json(cli, document);
+    }
+    str_format_size(info.bytes, size);
+    cli_note("imported %s: %llu file%s, %s", name, (unsigned long long)info.entries,
+             info.entries == 1 ? "" : "s", size);
+    return 0;
+}
+
 static int import_run(struct cli *cli, const void *args, const struct option_result *given)
 {
+    const struct import_args *import = args;
     scoped(config_fini) struct config config = { 0 };
-    scoped(json_decref) json_t *document = NULL;
     scoped(fd_close) int opened = -1;
-    struct template_info info;
     struct error err = { 0 };
     const char *state;
     const char *file;
@@ -62,7 +92,7 @@ static int import_run(struct cli *cli, const void *args, const struct option_res
     if (given->operands.count != 2)
         return cli_misuse(cli, "template import needs a name and an archive (- for stdin)");
     file = given->operands.items[1];
-    state = find_state(args, &config, &err);
+    state = template_find_state(&import->place, &config, &err);
     if (!state)
         return cli_fail(cli, &err);
     if (!str_equal(file, "-")) {
@@ -72,24 +102,19 @@ static int import_run(struct cli *cli, const void *args, const struct option_res
             return cli_fail(cli, &err);
         }
     }
-    if (template_import(state, given->operands.items[0], opened < 0 ? STDIN_FILENO : opened, &info,
-                        &err) < 0)
-        return cli_fail(cli, &err);
-    if (cli->json) {
-        document = to_json(&info);
-        return cli_print_json(cli, document);
-    }
-    return 0;
+    return import_archive(cli, state, given->operands.items[0], opened < 0 ? STDIN_FILENO : opened,
+                          import->replace);
 }
 
 static const struct command template_import_command = {
     .name = "import",
     .summary = "Create a template from a tar archive or an image of 'docker save'",
-    .usage = "[--state DIR] NAME FILE",
-    .details = "FILE may be gzipped; - reads from stdin. Run the command as the user of the "
-               "daemon's\nlauncher: root, or the user of a daemon without root.",
-    .sets = { { place_options, 0, "Options" }, COMMON_OPTIONS },
-    .args_size = sizeof(struct template_args),
+    .usage = "[--replace] [--state DIR] NAME FILE",
+    .details = "FILE may be gzipped; - reads from stdin. " TEMPLATE_USER,
+    .sets = { { import_options, 0, "Options" },
+              { template_place_options, 0, "State directory" },
+              COMMON_OPTIONS },
+    .args_size = sizeof(struct import_args),
     .plain_after = OPERANDS_MIXED,
     .operand = OPERAND_FILE,
     .run = import_run,
@@ -128,14 +153,14 @@ static int ls_run(struct cli *cli, const void *args, const struct option_result 
 
     if (given->operands.count)
         return cli_misuse(cli, "ls takes no operand: \"%s\"", given->operands.items[0]);
-    state = find_state(args, &config, &err);
+    state = template_find_state(args, &config, &err);
     if (!state || template_list(state, &infos, &count, &err) < 0)
         return cli_fail(cli, &err);
     if (!cli->json)
         return print_list(cli, infos, count);
     document = json_pack("{s:[]}", "templates");
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(json_object_get(document, "templates"), to_json(&infos[i]));
+        json_array_append_new(json_object_get(document, "templates"), template_to_json(&infos[i]));
     return cli_print_json(cli, document);
 }
 
@@ -143,7 +168,7 @@ static const struct command template_ls_command = {
     .name = "ls",
     .summary = "List imported templates",
     .usage = "[--state DIR]",
-    .sets = { { place_options, 0, "Options" }, COMMON_OPTIONS },
+    .sets = { { template_place_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct template_args),
     .plain_after = OPERANDS_MIXED,
     .run = ls_run,
@@ -159,7 +184,7 @@ static int rm_run(struct cli *cli, const void *args, const struct option_result 
 
     if (given->operands.count == 0)
         return cli_misuse(cli, "template rm needs the names of templates");
-    state = find_state(args, &config, &err);
+    state = template_find_state(args, &config, &err);
     if (!state)
         return cli_fail(cli, &err);
     for (size_t i = 0; i < given->operands.count; i++) {
@@ -173,22 +198,19 @@ static const struct command template_rm_command = {
     .name = "rm",
     .summary = "Remove templates that no sandbox uses",
     .usage = "[--state DIR] NAME...",
-    .sets = { { place_options, 0, "Options" }, COMMON_OPTIONS },
+    .sets = { { template_place_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct template_args),
     .plain_after = OPERANDS_MIXED,
     .run = rm_run,
 };
 
 static const struct command *const template_commands[] = {
-    &template_import_command,
-    &template_ls_command,
-    &template_rm_command,
-    NULL,
+    &template_import_command, &cmd_template_pull, &template_ls_command, &template_rm_command, NULL,
 };
 
 const struct command cmd_template = {
     .name = "template",
-    .summary = "Import, list and remove root file systems for sandboxes",
+    .summary = "Import, pull, list and remove root file systems for sandboxes",
     .usage = "COMMAND",
     .subcommands = template_commands,
 };

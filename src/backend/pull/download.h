@@ -1,0 +1,23 @@
+#pragma once
+
+/*
+ * Blobs of a registry, downloaded into the cache: what is there is not asked for again, a download
+ * that breaks goes on where it was, a few times and ever later.
+ */
+
+#include "backend/pull/blob_cache.h"
+#include "backend/pull/image_registry.h"
+#include "backend/template.h"
+
+struct download {
+    struct image_registry *registry; /* borrowed, as all of it */
+    struct blob_cache *cache;
+    template_progress_fn *on_progress; /* may be NULL */
+    void *user;
+    struct template_progress progress; /* its layer, layers and total are the caller's */
+    uint64_t received;                 /* bytes that came over the network */
+};
+
+/* The blob, open for reading; -1 with the error set. progress.done grows by the blob's size. */
+int download_blob(struct download *download, const struct image_descriptor *blob,
+                  struct error *err);
