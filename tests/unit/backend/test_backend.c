@@ -1,7 +1,8 @@
-#include "backend/backend.h"
+#include "backend/registry.h"
 
 #include "base/buffer.h"
 #include "base/macros.h"
+#include "config/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,6 +54,26 @@ static void an_unknown_backend_is_refused_by_name(void **state)
     assert_null(backend_open("qemu", &(struct backend_options){ .loop = loop }, &err));
     assert_int_equal(err.code, ERR_INVALID);
     assert_non_null(strstr(err.message, "qemu"));
+    for (const struct backend_row *row = backend_rows; row->name; row++)
+        assert_non_null(strstr(err.hint, row->name));
+}
+
+static void a_setting_accepts_exactly_the_backends_that_exist(void **state)
+{
+    struct config config;
+    struct error err = { 0 };
+
+    (void)state;
+    assert_int_equal(config_load_text(&config, "", 0, "test", &err), 0);
+    for (const struct backend_row *row = backend_rows; row->name; row++) {
+        assert_int_equal(config_set(&config, "sandbox.backend", row->name, "test", &err), 0);
+        assert_true(config_names_backend(&config, row->name));
+        assert_true(strlen(row->summary) > 10);
+    }
+    assert_int_equal(config_set(&config, "sandbox.backend", "qemu", "test", &err), -1);
+    for (const struct backend_row *row = backend_rows; row->name; row++)
+        assert_non_null(strstr(err.message, row->name));
+    config_fini(&config);
 }
 
 static void backends_of_the_launcher_do_not_open_without_it(void **state)
@@ -78,7 +99,7 @@ static void none_refuses_everything_later_and_once(void **state)
     struct waited create = { .op.done = on_done };
     struct waited list = { .op.done = on_done };
     struct waited destroy = { .op.done = on_done };
-    struct error err = { 0 };
+    struct waited connect = { .op.done = on_done };
 
     (void)state;
     id_make(spec.id, ID_SANDBOX);
@@ -91,8 +112,9 @@ static void none_refuses_everything_later_and_once(void **state)
     assert_int_equal(list.calls, 1);
     assert_int_equal(destroy.calls, 1);
     assert_string_equal(create.op.err.name, "sandboxes_disabled");
-    assert_int_equal(backend_connect(backend, spec.id, &err), -1);
-    assert_string_equal(err.name, "sandboxes_disabled");
+    assert_true(backend_connect(backend, spec.id, &connect.op));
+    assert_string_equal(connect.op.err.name, "sandboxes_disabled");
+    assert_int_equal(connect.calls, 0);
     backend_close(backend);
 }
 
@@ -100,15 +122,15 @@ static void a_wrong_id_never_reaches_an_implementation(void **state)
 {
     struct backend *backend = open_none();
     struct waited freeze = { .op.done = on_done };
-    struct error err = { 0 };
+    struct waited connect = { .op.done = on_done };
 
     (void)state;
     backend_freeze(backend, "../../etc", true, &freeze.op);
     loop_turn(loop, 0);
     assert_int_equal(freeze.calls, 1);
     assert_int_equal(freeze.op.err.code, ERR_INVALID);
-    assert_int_equal(backend_connect(backend, "sbx_x", &err), -1);
-    assert_int_equal(err.code, ERR_INVALID);
+    assert_true(backend_connect(backend, "sbx_x", &connect.op));
+    assert_int_equal(connect.op.err.code, ERR_INVALID);
     backend_close(backend);
 }
 
@@ -127,7 +149,7 @@ static void limits_and_names_are_checked_first(void **state)
     loop_turn(loop, 0);
     assert_int_equal(create.op.err.code, ERR_INVALID);
     spec.limits.pids = 8;
-    spec.template_name = "../host";
+    spec.source.name = "../host";
     backend_create(backend, &spec, &create.op);
     loop_turn(loop, 0);
     assert_int_equal(create.op.err.code, ERR_INVALID);
@@ -141,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(an_unknown_backend_is_refused_by_name),
+        TEST(a_setting_accepts_exactly_the_backends_that_exist),
         TEST(backends_of_the_launcher_do_not_open_without_it),
         TEST(none_refuses_everything_later_and_once),
         TEST(a_wrong_id_never_reaches_an_implementation),

@@ -3,6 +3,7 @@
 #include "backend/native/filter.h"
 #include "base/macros.h"
 #include "base/scoped.h"
+#include "program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,55 +48,9 @@ static int compile(void **state)
     return 0;
 }
 
-static uint32_t load(const struct seccomp_data *data, uint32_t offset)
-{
-    uint32_t value;
-
-    assert_true(offset + sizeof(value) <= sizeof(*data));
-    memcpy(&value, (const char *)data + offset, sizeof(value));
-    return value;
-}
-
-static bool jumps(uint16_t code, uint32_t a, uint32_t k)
-{
-    switch (BPF_OP(code)) {
-    case BPF_JEQ:
-        return a == k;
-    case BPF_JGT:
-        return a > k;
-    case BPF_JGE:
-        return a >= k;
-    case BPF_JSET:
-        return a & k;
-    default:
-        fail_msg("unknown jump %x", code);
-        return false;
-    }
-}
-
-/* Runs the program as the kernel does: what the call would get. */
 static uint32_t run(const struct seccomp_data *data)
 {
-    uint32_t a = 0;
-
-    for (size_t at = 0; at < length; at++) {
-        const struct sock_filter *i = &program[at];
-
-        if (i->code == (BPF_LD | BPF_W | BPF_ABS))
-            a = load(data, i->k);
-        else if (i->code == (BPF_ALU | BPF_AND | BPF_K))
-            a &= i->k;
-        else if (i->code == (BPF_JMP | BPF_JA))
-            at += i->k;
-        else if (BPF_CLASS(i->code) == BPF_JMP)
-            at += jumps(i->code, a, i->k) ? i->jt : i->jf;
-        else if (i->code == (BPF_RET | BPF_K))
-            return i->k;
-        else
-            fail_msg("unknown instruction %x", i->code);
-    }
-    fail_msg("the program has no end");
-    return 0;
+    return program_run(program, length, data);
 }
 
 static uint32_t call(long number, uint64_t first, uint64_t second, uint64_t third)

@@ -86,7 +86,7 @@ static int import(const char *archive, const char *name, struct error *err)
     snprintf(path, sizeof(path), "%s/%s", folder, archive);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
-    return template_import(state, name, fd, &info, err);
+    return template_import(state, name, fd, NULL, &info, err);
 }
 
 #define ROOT "/state/templates/t/files/root"
@@ -277,6 +277,84 @@ static void a_template_in_use_stays(void **state)
     assert_int_equal(err.code, ERR_NOT_FOUND);
 }
 
+static int replace(const char *archive, const char *name, struct error *err)
+{
+    static const struct template_options options = { .replace = true };
+    struct template_info info;
+    char state[96];
+    char path[96];
+    scoped(fd_close) int fd = -1;
+
+    snprintf(state, sizeof(state), "%s/state", folder);
+    snprintf(path, sizeof(path), "%s/%s", folder, archive);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return template_import(state, name, fd, &options, &info, err);
+}
+
+static void a_template_is_replaced_while_nobody_uses_it(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    make_archive("a.tar", "open('a.tar', 'wb').write(layer(('old', b'x')))\n"
+                          "open('b.tar', 'wb').write(layer(('new', b'x')))\n"
+                          "open('bad.tar', 'wb').write(b'nonsense' * 1000)");
+    assert_int_equal(replace("a.tar", "t", &err), 0);
+    assert_int_equal(
+        run("mkdir -p %s/state/sandboxes/sbx_a && touch %s/state/templates/t/users/sbx_a", folder,
+            folder),
+        0);
+    assert_int_equal(replace("b.tar", "t", &err), -1);
+    assert_string_equal(err.name, "template_in_use");
+    assert_int_equal(run("rmdir %s/state/sandboxes/sbx_a", folder), 0);
+    assert_int_equal(replace("bad.tar", "t", &err), -1);
+    assert_int_equal(run("test -e %s" ROOT "/old", folder), 0);
+    assert_int_equal(replace("b.tar", "t", &err), 0);
+    assert_int_equal(run("test -e %s" ROOT "/new && test ! -e %s" ROOT "/old && "
+                         "test \"$(ls -A %s/state/templates)\" = t",
+                         folder, folder, folder),
+                     0);
+}
+
+/* Each is what a command leaves that is killed at some point, and what the next one makes of it. */
+static void what_killed_commands_leave_is_settled_by_the_next(void **state)
+{
+    static const struct {
+        const char *left, *expected;
+    } cases[] = {
+        /* while it unpacks */
+        { "mkdir -p .u.1/files/root", "next t" },
+        /* between the two renames of a replacement */
+        { "mkdir -p .t.1/files/root && mv t .t.1.old", "next t" },
+        /* before the old one is removed */
+        { "cp -r t .t.1.old", "next t" },
+        /* while it removes one that turns out to be used */
+        { "mv t .t.1 && touch .t.1/users/sbx_a", "next t" },
+        /* the same, and there is another one by now */
+        { "cp -r t .t.1 && touch .t.1/users/sbx_a", ".t.1 next t" },
+        /* while it removes one */
+        { "mv t .t.1", "next" },
+        /* not a name of a template */
+        { "mkdir .old .x..old", "next t" },
+    };
+    struct error err = { 0 };
+
+    make_archive("a.tar", "open('a.tar', 'wb').write(layer(('a', b'x')))");
+    for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
+        assert_int_equal(
+            run("rm -rf %s/state/templates && mkdir -p %s/state/sandboxes/sbx_a", folder, folder),
+            0);
+        assert_int_equal(import("a.tar", "t", &err), 0);
+        assert_int_equal(run("cd %s/state/templates && %s", folder, cases[i].left), 0);
+        assert_int_equal(import("a.tar", "next", &err), 0);
+        if (run("cd %s/state/templates && test \"$(ls -A | LC_ALL=C sort | xargs)\" = \"%s\"",
+                folder, cases[i].expected) != 0)
+            fail_msg("after %s", cases[i].left);
+    }
+    (void)state;
+}
+
 static void names_of_templates_are_plain(void **state)
 {
     static const char *const bad[] = { "", ".", "..", "a/b", "host", "configured", ".x", "a b" };
@@ -300,6 +378,8 @@ int main(void)
         TEST(an_oci_image_is_found_by_its_digests),
         TEST(damaged_archives_leave_nothing),
         TEST(a_template_in_use_stays),
+        TEST(a_template_is_replaced_while_nobody_uses_it),
+        TEST(what_killed_commands_leave_is_settled_by_the_next),
         TEST(names_of_templates_are_plain),
     };
 

@@ -1,0 +1,370 @@
+#pragma once
+
+/*
+ * Declarations shared by the files of the backends docker and gvisor:
+ *
+ *   docker.c            opening, the engine's own facts, the table of operations
+ *   images.c            images: the default one, known ones, finding and pulling
+ *   container.c         a container that is known: where it is, how it ends
+ *   container_create.c  the steps from an image to a container with an init in it
+ *   container_adopt.c   a container of an earlier daemon
+ *   container_spec.c    the JSON that asks the engine for a container
+ *   container_state.c   what the engine's JSON says about a container
+ *   container_control.c destroy, list, update, freeze, usage
+ *   container_report.c  what is in force for a container
+ *   container_sweep.c   containers of dead daemons, for `sandglass sweep`
+ *   late.c              containers that came when nobody waited for them any more
+ *   place.c             on which host a daemon runs, for the labels
+ *   pump.c              the stream to a relay, through the engine's exec
+ *   door.c              the socket that an init on this kernel connects to
+ *   init_file.c         init and the profile as files of the state directory, and init as an archive
+ */
+
+#include "backend/backend.h"
+#include "backend/docker/door.h"
+#include "backend/docker/engine.h"
+#include "backend/docker/place.h"
+#include "backend/docker/pump.h"
+#include "backend/relay_key.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "loop/process.h"
+
+struct bridge;
+struct kernel_view;
+
+#define DOCKER_DIRECTORY "docker"
+#define DOCKER_PROFILE DOCKER_DIRECTORY "/seccomp.json"
+#define DOCKER_INSIDE "/.sandglass"
+#define DOCKER_INIT DOCKER_INSIDE "/bin/sandglass-init"
+#define DOCKER_DOOR DOCKER_INSIDE "/door"
+#define DOCKER_RELAY_SOCKET DOCKER_INSIDE "/run/relay.sock"
+#define DOCKER_WORKSPACE "/workspace"
+
+#define SECCOMP_OPTION "seccomp="
+
+#define LABEL_MARK "sandglass"
+#define LABEL_INSTANCE "sandglass.instance"
+#define LABEL_SANDBOX "sandglass.sandbox"
+#define LABEL_BACKEND "sandglass.backend"
+#define LABEL_STATE "sandglass.state" /* path of the daemon's state directory */
+#define LABEL_HOST "sandglass.host"
+#define LABEL_BOOT "sandglass.boot"
+
+enum {
+    CONTAINER_ID_SIZE = 65,
+    CONTAINER_NAME_SIZE = ID_SIZE + 16,
+    CONTAINER_TIME_SIZE = 40,
+    ENGINE_PATH_SIZE = 512,
+    ENGINE_REQUEST_MS = 30 * 1000, /* a lookup, or a small change */
+    ENGINE_WORK_MS = 120 * 1000,   /* create, start, remove */
+    PULL_STALL_MS = 60 * 1000,
+    UNMADE_MAXIMUM = 64,
+    /* An engine needs a moment to notice that an init has died: it is asked again so often. */
+    ELSEWHERE_LOOKS = 5,
+    ELSEWHERE_LOOK_US = 100 * 1000,
+};
+
+/* How init gets into a container, and how it is reached. */
+enum docker_reach {
+    REACH_UNKNOWN, /* by mounts first; the engine says whether it can */
+    REACH_MOUNTS,  /* the engine sees our files: init and its door are mounted, and one has begun */
+    REACH_ARCHIVE, /* it does not: init is uploaded, and reached through the engine */
+};
+
+/* The way of one container. */
+enum docker_way {
+    WAY_DOOR,     /* init is mounted, and connects to the door */
+    WAY_MOUNTED,  /* init is mounted, with a relay */
+    WAY_UPLOADED, /* init is uploaded, with a relay */
+};
+
+/* Whose choice the limits of open files and processes of a container's programs are (setrlimit). */
+enum docker_rlimits {
+    RLIMITS_ENGINE, /* the engine's; it says whether it may set them */
+    RLIMITS_DAEMON, /* it may not: those of this daemon are asked for */
+};
+
+/* What the engine says about its host. */
+struct docker_facts {
+    bool are_known;
+    bool limits_memory, limits_cpu, limits_pids;
+    bool limits_storage;   /* by its storage driver */
+    bool tells_late;       /* events come a quarter of a second after what they tell */
+    bool hides_oom;        /* says nothing of what the kernel has killed for memory */
+    char architecture[32]; /* as the kernel calls it: "x86_64" */
+};
+
+struct docker_backend {
+    struct backend base;
+    struct backend_ops ops;      /* its own, for the capabilities that depend on settings */
+    const struct config *config; /* borrowed */
+    int state_dir;               /* borrowed */
+    const char *state_path;      /* borrowed */
+    struct place place;
+    bool is_gvisor;
+    const char *runtime; /* borrowed; "" is the engine's default */
+    char *seccomp;       /* owned: "seccomp=" and the profile, or the path of its file */
+
+    struct engine *engine; /* owned */
+    struct engine_events events;
+    struct error *trouble; /* owned: why the engine cannot be used now; NULL when it can */
+    struct docker_facts facts;
+    struct engine_call info;
+    enum docker_reach reach;
+    enum docker_rlimits rlimits;
+    struct map containers; /* by the sandbox's id; owned: struct container */
+    struct unmade {        /* the last sandboxes for which no container was asked for */
+        char ids[UNMADE_MAXIMUM][ID_SIZE];
+        size_t next;
+    } unmade;
+    struct list jobs; /* owned: struct docker_job */
+    struct list late; /* owned: struct late */
+    struct images {
+        struct engine_events events; /* of images: the list is read again */
+        struct engine_call call;
+        char **names; /* owned, sorted */
+        size_t count;
+        bool are_known;
+    } images;
+    struct engine_call relist;
+    struct relay_secret {
+        bool is_known;
+        uint8_t bytes[RELAY_SECRET_SIZE];
+    } secret;
+};
+
+struct docker_backend *docker_from(const struct backend *backend);
+
+/* Reads the secret of the relay keys, on first use. */
+int docker_need_secret(struct docker_backend *docker, struct error *err);
+int docker_relay_key(struct docker_backend *docker, const char *id,
+                     char out_text[2 * RELAY_KEY_SIZE + 1], struct error *err);
+
+/* The filter of lists: our instance, backend and state directory, as two daemons of one host have the
+ * same instance unless it is set; escaped for a query, allocated. */
+char *docker_label_filter(const struct docker_backend *docker);
+
+/* --- an operation under way ------------------------------------------------------------------- */
+
+typedef void docker_job_free_fn(void *job);
+
+/* The base of what is allocated for one backend_op; freed with the backend or when it is done. */
+struct docker_job {
+    struct list node;
+    struct docker_backend *backend; /* borrowed */
+    struct backend_op *op;          /* borrowed until it is done */
+    struct engine_call call;
+    struct deferred refusal;
+    char id[ID_SIZE];          /* of the sandbox */
+    docker_job_free_fn *clear; /* releases what follows the base; NULL: nothing */
+};
+
+/* Allocates `size` bytes that begin with the job. */
+void *docker_job_new(size_t size, struct docker_backend *backend, struct backend_op *op,
+                     const char *id);
+bool docker_has_job(const struct docker_backend *docker, const char *id); /* of this sandbox */
+void docker_job_done(struct docker_job *job); /* tells the operation, with op->err as it is */
+
+/* The same from the next turn of the loop: for what fails inside of the call. */
+void docker_job_done_later(struct docker_job *job);
+
+/* Sends a request of the job. The path is formatted. */
+void docker_job_ask(struct docker_job *job, enum http_method method, const char *body,
+                    int64_t timeout_ms, engine_done_fn *done, const char *format, ...)
+    PRINTF_LIKE(6, 7);
+
+/* --- containers that came too late ------------------------------------------------------------- */
+
+/* An engine goes on with a create whose client has left, for as long as it takes: the container
+ * appears after the sandbox was destroyed, or after the daemon that asked for it was killed. Removes
+ * the one with these labels if it was never started, is ours and is of no sandbox that is known. */
+void late_consider(struct docker_backend *docker, const char *engine_id, const json_t *labels);
+void late_fini(struct docker_backend *docker); /* after the jobs */
+
+/* --- images --------------------------------------------------------------------------------- */
+
+const char *images_default(const struct docker_backend *docker);
+
+/* "" and "host" are the default; NULL with an error when that is none, or for what is no reference. */
+const char *images_resolve(const struct docker_backend *docker, const char *name,
+                           struct error *err);
+int images_check(const struct docker_backend *docker, const char *name, struct error *err);
+
+/* Init is ours and starts in every image: without this check one for another processor would be noticed
+ * only when none of its programs can be run. The document is the engine's description of it. */
+int images_check_processor(const struct docker_backend *docker, const char *image,
+                           const json_t *document, struct error *err);
+void images_list(const struct docker_backend *docker, backend_source_fn *add, void *user);
+void images_watch(struct docker_backend *docker); /* from now on the list is current */
+void images_refresh(struct docker_backend *docker);
+void images_fini(struct docker_backend *docker);
+
+/* The error of an image that is not there, with those that are. */
+void images_refuse(const struct docker_backend *docker, const char *name, const char *why,
+                   struct error *err);
+
+/* --- a container ------------------------------------------------------------------------------ */
+
+/* | state              | leads to                                |
+ * | CONTAINER_MADE     | CONTAINER_RUNNING, gone                 |
+ * | CONTAINER_RUNNING  | CONTAINER_SUSPECT, CONTAINER_ENDED      |
+ * | CONTAINER_SUSPECT  | CONTAINER_RUNNING, CONTAINER_KILLED,    |
+ * |                    | CONTAINER_ENDED                         |
+ * | CONTAINER_KILLED   | CONTAINER_ENDED                         |
+ * | CONTAINER_ENDED    | gone                                    | */
+enum container_phase {
+    CONTAINER_MADE,    /* by the engine, not started or not yet looked at */
+    CONTAINER_RUNNING, /* as far as is known; it may be paused */
+    CONTAINER_SUSPECT, /* a sign of its end has come: the engine is asked */
+    CONTAINER_KILLED, /* through the engine: why is known a moment later, see is_told_too_early() */
+    CONTAINER_ENDED,
+};
+
+struct container {
+    char id[ID_SIZE];              /* of the sandbox */
+    struct docker_backend *docker; /* borrowed */
+    enum container_phase phase;
+    char engine_id[CONTAINER_ID_SIZE];
+    char started_at[CONTAINER_TIME_SIZE]; /* as the engine writes it: another one is another run */
+    struct sandbox_limits limits;         /* as asked for; zero for one that was adopted */
+
+    pid_t pid;              /* of its first process on this host; 0: elsewhere, or not known */
+    struct process process; /* watches it; unwatched without a pidfd */
+    bool is_paused;
+    unsigned oom_events; /* the engine has told of */
+    bool was_killed;     /* by a signal that somebody has sent through the engine */
+    struct engine_call look;
+    struct timer again; /* the engine did not answer: it is asked again */
+    unsigned looks;     /* without an answer, in a row */
+    struct backend_end end;
+    struct backend_watch *watch; /* borrowed; NULL: no observer */
+    struct deferred late;        /* tells a watch that came after the end */
+
+    struct door *door;     /* owned; of an init on this kernel */
+    struct bridge *bridge; /* owned; of an init elsewhere */
+    struct pump pump;
+    struct backend_op *connecting; /* borrowed: waits for the door */
+};
+
+struct container *container_new(struct docker_backend *docker, const char *id);
+void container_free(struct container *container); /* NULL is fine */
+struct container *container_find(const struct docker_backend *docker, const char *id);
+void container_name(const char *id, char name[CONTAINER_NAME_SIZE]);
+
+/* It runs, as the engine says: begins to watch its process, and opens the way to its init. -1 leaves it
+ * as it was; with the name "engine_elsewhere" when a door was asked for and its process is not here:
+ * it has died a moment ago, or the engine is on another kernel. */
+int container_begin(struct container *container, const char *handle_kind, struct error *err);
+
+/* A sign of its end: the engine is asked. */
+void container_suspect(struct container *container);
+void container_on_event(struct docker_backend *docker, const json_t *event);
+bool container_is_dead(const struct container *container);
+
+/* Answers a connect that waits for the door of a sandbox that has ended. NULL is fine. */
+void container_refuse_connect(const char *id, struct backend_op *op);
+
+/* The handle: "ENGINE_ID,KIND,STARTED_AT,PID", with KIND "door" or "relay". The pid is for people and
+ * tools of the host, 0 when it is none of this host. */
+void container_write_handle(const struct container *container, struct backend_sandbox *sandbox);
+
+struct container_handle {
+    char engine_id[CONTAINER_ID_SIZE];
+    char kind[8];
+    char started_at[CONTAINER_TIME_SIZE];
+    int pid;
+};
+
+/* False for what no container_write_handle() writes. */
+bool container_parse_handle(const char *text, struct container_handle *out_handle);
+
+/* --- what the engine's JSON says -------------------------------------------------------------- */
+
+struct container_state {
+    char engine_id[CONTAINER_ID_SIZE];
+    char started_at[CONTAINER_TIME_SIZE];
+    bool is_running; /* or paused */
+    bool is_paused;
+    bool is_settling; /* its process has ended, and what becomes of it is not decided yet */
+    bool is_removing; /* by somebody, with force: its process was killed for that */
+    bool was_started;
+    bool is_oom;
+    int exit_code;
+    pid_t pid;
+    const char *instance, *sandbox, *backend; /* labels; borrowed from the document, or "" */
+};
+
+/* False for a document that is no description of a container. */
+bool container_state_read(const json_t *document, struct container_state *out_state);
+struct backend_end container_state_end(const struct container_state *state, bool was_killed);
+const char *json_text_at(const json_t *object, const char *key); /* "" without one */
+uint64_t json_count_at(const json_t *object, const char *key); /* 0 without one, or out of range */
+
+/* --- the operations ----------------------------------------------------------------------------- */
+
+/* Of a create that ended before the engine was asked for a container: there is nothing to destroy, for
+ * which an engine that is away would be waited for. */
+void unmade_note(struct unmade *unmade, const char *id);
+void unmade_forget(struct unmade *unmade, const char *id);
+void docker_create(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op);
+void docker_adopt(struct backend *backend, const struct backend_sandbox *sandbox,
+                  struct backend_op *op);
+void docker_watch(struct backend *backend, const char *id, struct backend_watch *watch);
+void docker_unwatch(struct backend *backend, struct backend_watch *watch);
+bool docker_is_ending(const struct backend *backend, const struct backend_watch *watch);
+bool docker_connect(struct backend *backend, const char *id, struct backend_op *op);
+void docker_cancel(struct backend *backend, struct backend_op *op);
+void docker_update(struct backend *backend, const char *id, const struct sandbox_limits *limits,
+                   struct backend_op *op);
+void docker_freeze(struct backend *backend, const char *id, bool frozen, struct backend_op *op);
+void docker_inspect(struct backend *backend, const char *id, struct backend_op *op);
+void docker_destroy(struct backend *backend, const char *id, struct backend_op *op);
+void docker_list(struct backend *backend, struct backend_op *op);
+bool docker_report(struct backend *backend, const char *id, struct backend_op *op);
+
+/* --- what a container is asked for ------------------------------------------------------------ */
+
+/* Of the image, as the engine describes it. */
+struct image_facts {
+    const char *user, *workdir; /* borrowed from the document */
+};
+
+struct container_order {
+    const struct docker_backend *docker;
+    const struct sandbox_spec *spec;
+    const char *image;
+    const struct image_facts *facts;
+    enum docker_way way;
+    enum docker_rlimits rlimits;
+    const char *key; /* of the relay, as text; NULL with a door */
+};
+
+/* The body of the request, allocated. */
+char *container_spec_json(const struct container_order *order);
+char *container_limits_json(const struct docker_backend *docker,
+                            const struct sandbox_limits *limits, bool has_relay);
+
+/* What limits the files of its sandboxes. */
+enum docker_disk { DISK_UNLIMITED, DISK_IN_MEMORY, DISK_IN_STORAGE };
+
+enum docker_disk docker_disk_kind(const struct docker_backend *docker);
+
+/* The size of the files that a sandbox with these limits may have; 0: no limit. */
+uint64_t container_disk_bytes(const struct docker_backend *docker,
+                              const struct sandbox_limits *limits);
+
+/* -1 when something that sandbox.require names is not in force for the container, of which the engine
+ * has given this description. */
+int container_require(const struct container *container, const json_t *document, struct error *err);
+
+/* --- init as a file --------------------------------------------------------------------------- */
+
+/* Makes sure that the file for mounts is there, and is of this release. */
+int init_file_make(int state_dir, struct error *err);
+
+/* The profile of system calls as a file, for engines that do not take it in a request. */
+int profile_file_make(int state_dir, const char *profile, struct error *err);
+
+/* A tar archive with init at DOCKER_INIT; allocated. */
+void *init_file_archive(size_t *out_length);

@@ -1,0 +1,97 @@
+#include "backend/docker/docker_private.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/macros.h"
+#include "base/str.h"
+#include "config/config.h"
+
+#include <stdio.h>
+
+/* One that is looked at, then removed. */
+struct late {
+    struct list node;
+    struct docker_backend *docker; /* borrowed */
+    struct engine_call look;
+    struct backend_op op;
+    char id[ID_SIZE]; /* of the sandbox */
+};
+
+static void late_free(struct late *late)
+{
+    engine_cancel(&late->look);
+    list_remove(&late->node);
+    free(late);
+}
+
+/* One that could not be removed is found again when the engine comes back. */
+static void on_removed(struct backend_op *op)
+{
+    struct late *late = container_of(op, struct late, op);
+
+    if (op->err.code != ERR_NONE)
+        log_warn("cannot remove a container that came too late", kv("sandbox", late->id),
+                 kv("error", op->err.message));
+    late_free(late);
+}
+
+/* Events are told again to the next daemon: most of these containers have been started since. One of a
+ * known handle has, and no other is started but by a create under way. */
+static void on_looked(struct engine_call *call)
+{
+    struct late *late = container_of(call, struct late, look);
+    struct container_state state;
+
+    if (call->err.code != ERR_NONE || !container_state_read(call->body, &state) ||
+        state.was_started || container_find(late->docker, late->id)) {
+        late_free(late);
+        return;
+    }
+    log_info("removing a container that came too late", kv("sandbox", late->id));
+    docker_destroy(&late->docker->base, late->id, &late->op);
+}
+
+static bool is_being_handled(const struct docker_backend *docker, const char *id)
+{
+    const struct late *late;
+
+    list_for_each (late, &docker->late, node)
+        if (str_equal(late->id, id))
+            return true;
+    return false;
+}
+
+static bool is_ours(const struct docker_backend *docker, const json_t *labels)
+{
+    return str_equal(json_text_at(labels, LABEL_INSTANCE), docker->config->instance) &&
+           str_equal(json_text_at(labels, LABEL_BACKEND), docker->base.ops->name) &&
+           str_equal(json_text_at(labels, LABEL_STATE), docker->state_path);
+}
+
+void late_consider(struct docker_backend *docker, const char *engine_id, const json_t *labels)
+{
+    const char *id = json_text_at(labels, LABEL_SANDBOX);
+    char path[ENGINE_PATH_SIZE];
+    struct late *late;
+
+    if (!id_is_valid(id, ID_SANDBOX) || !is_ours(docker, labels) || container_find(docker, id) ||
+        is_being_handled(docker, id))
+        return;
+    late = xnew(struct late);
+    late->docker = docker;
+    late->op.done = on_removed;
+    snprintf(late->id, sizeof(late->id), "%s", id);
+    list_init(&late->node);
+    list_append(&docker->late, &late->node);
+    snprintf(path, sizeof(path), "/containers/%s/json", engine_id);
+    engine_request(docker->engine, &late->look, HTTP_GET, path, NULL, NULL, 0, ENGINE_REQUEST_MS,
+                   on_looked);
+}
+
+void late_fini(struct docker_backend *docker)
+{
+    struct late *late;
+
+    while ((late = list_first(&docker->late, struct late, node)))
+        late_free(late);
+}
