@@ -308,10 +308,13 @@ int64_t ceiling_cut_ms(const struct ceiling *ceiling, const char *owner,
     return left == UINT64_MAX ? 0 : (int64_t)left;
 }
 
-enum network_mode ceiling_cut_network(const struct ceiling *ceiling, const char *owner,
-                                      const struct config_flavor *flavor, enum network_mode mode)
+struct network_policy ceiling_cut_network(const struct ceiling *ceiling, const char *owner,
+                                          const struct config_flavor *flavor,
+                                          struct network_policy policy)
 {
     struct scope scope = scope_of(ceiling, owner, flavor);
 
-    return find_network(&scope).value == MAX_NETWORK_NONE ? NETWORK_NONE : mode;
+    if (find_network(&scope).value == MAX_NETWORK_NONE)
+        policy.mode = NETWORK_NONE;
+    return policy;
 }

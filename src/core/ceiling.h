@@ -48,5 +48,6 @@ void ceiling_cut_limits(const struct ceiling *ceiling, const char *owner,
                         const struct config_flavor *flavor, struct sandbox_limits *limits);
 int64_t ceiling_cut_ms(const struct ceiling *ceiling, const char *owner,
                        const struct config_flavor *flavor, enum config_limit limit, int64_t ms);
-enum network_mode ceiling_cut_network(const struct ceiling *ceiling, const char *owner,
-                                      const struct config_flavor *flavor, enum network_mode mode);
+struct network_policy ceiling_cut_network(const struct ceiling *ceiling, const char *owner,
+                                          const struct config_flavor *flavor,
+                                          struct network_policy policy);

@@ -15,6 +15,7 @@
  *     secrets.h            variables whose values are never shown
  *     teardown_token.h     a signed URL that tears one sandbox down
  *     session_view.h       a session as other rooms see it
+ *     backend_choice.h     which backend the next sandbox of a session gets
  *     end_reason.h         why a session or a sandbox ended
  *     stamp.h              an instant, by the wall clock and by the boot clock
  *
@@ -66,7 +67,6 @@
  *     rules.h              patterns that commands are compared with: pass, warn, block
  *     python_zygote.h      a Python that forks instead of starting
  *     execute.h            code in one call, with the session made on demand
- *     ports.h              which ports programs of a sandbox listen on
  *     programs.h           what the rooms below report to programs, and ask of them
  *     context/context.h    an interpreter that keeps its state between runs of code
  *     context/driver.h     reads what that interpreter writes: output and frames
@@ -81,7 +81,7 @@
 #include <stdint.h>
 
 struct approvals;
-struct backend;
+struct backends;
 struct budgets;
 struct builds;
 struct capacity;
@@ -114,7 +114,7 @@ struct core_parts {
     struct loop *loop; /* all borrowed; all outlive the core */
     const struct config *config;
     struct store *store;
-    struct backend *backend;
+    struct backends *backends;
     struct worker *worker; /* for what blocks */
     int state_dir;
     const char *state_path;

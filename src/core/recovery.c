@@ -41,9 +41,17 @@ struct recovery {
     struct deferred release;
 };
 
+/* Of one backend. */
+struct orphan_list {
+    struct backend_op op;
+    struct orphan_search *search; /* borrowed */
+    struct backend *backend;      /* borrowed */
+};
+
 struct orphan_search {
     struct core *core; /* borrowed */
-    struct backend_op list;
+    size_t pending;    /* backends that have not answered yet, and one until all were asked */
+    struct orphan_list lists[];
 };
 
 static const struct end_reason lost_meanwhile = { .kind = END_CRASHED, .detail = "unknown" };
@@ -105,21 +113,15 @@ static void finish(struct recovery *recovery)
     recovery->done(core, recovery->err.code == ERR_NONE ? NULL : &recovery->err, recovery->user);
 }
 
-/* Its files are packed first, which takes its init: session_on_sandbox_known() goes on. */
-static bool waits_for_files(const struct session *session)
-{
-    return session_keeps_files(session) && session_sandbox(session) &&
-           sandbox_state(session_sandbox(session)) == SANDBOX_UNKNOWN;
-}
-
+/* session_on_sandbox_known() goes on with what waits for files. */
 static void resume_session(struct session *session)
 {
     if (session_state(session) == SESSION_ENDING) {
-        if (!waits_for_files(session))
+        if (!session_waits_for_files(session))
             session_end_resume(session);
         return;
     }
-    if (!waits_for_files(session))
+    if (!session_waits_for_files(session))
         session_teardown_resume(session);
     session_serve_soon(session);
 }
@@ -178,9 +180,21 @@ static void reconcile_made(struct sandbox *sandbox)
         sandbox_adopt(sandbox);
 }
 
+/* It stays as it is, whatever its record says, until a daemon has the backend again. */
+static void report_absent(const struct sandbox *sandbox, const struct error *why)
+{
+    log_warn("sandbox of a backend that this daemon does not have: its state is unknown",
+             kv("sandbox", sandbox_id(sandbox)), kv("backend", sandbox_backend(sandbox)->ops->name),
+             kv("error", why->message), kv("hint", why->hint));
+}
+
 /* The table of recovery.h. */
 static void reconcile(struct sandbox *sandbox)
 {
+    const struct error *absence = backend_absence(sandbox_backend(sandbox));
+
+    if (absence)
+        report_absent(sandbox, absence);
     switch (sandbox_state(sandbox)) {
     case SANDBOX_UNKNOWN:
         reconcile_made(sandbox);
@@ -204,37 +218,57 @@ static void reconcile(struct sandbox *sandbox)
     }
 }
 
-static void destroy_orphan(struct core *core, const char *id)
+static void destroy_orphan(struct core *core, const struct backend *backend, const char *id)
 {
     if (map_get(&core->sandboxes_by_id, id))
         return;
-    log_warn("sandbox without a record; removing it", kv("sandbox", id));
+    log_warn("sandbox without a record; removing it", kv("sandbox", id),
+             kv("backend", backend->ops->name));
     metrics_add(core->metrics, METRIC_SWEEP_REMOVED, 0, 1);
-    sandbox_destroy(sandbox_restore_orphan(core, id), END_FAILED, "orphan");
+    sandbox_destroy(sandbox_restore_orphan(core, backend, id), END_FAILED, "orphan");
+}
+
+static void release_search(struct orphan_search *search)
+{
+    if (--search->pending == 0)
+        free(steal_ptr(&search->core->orphans));
 }
 
 static void on_existing(struct backend_op *op)
 {
-    struct orphan_search *search = container_of(op, struct orphan_search, list);
+    struct orphan_list *list = container_of(op, struct orphan_list, op);
 
     if (op->err.code != ERR_NONE)
         log_warn("the backend could not list its sandboxes; continuing without it",
-                 kv("error", op->err.message));
+                 kv("backend", list->backend->ops->name), kv("error", op->err.message));
     else
         for (size_t i = 0; i < op->result.list.count; i++)
-            destroy_orphan(search->core, op->result.list.ids[i]);
+            destroy_orphan(list->search->core, list->backend, op->result.list.ids[i]);
     if (op->err.code == ERR_NONE)
         free(op->result.list.ids);
-    free(steal_ptr(&search->core->orphans));
+    release_search(list->search);
 }
 
 static void search_orphans(struct core *core)
 {
-    struct orphan_search *search = xnew(struct orphan_search);
+    const struct backends *backends = core->parts.backends;
+    size_t count = backends_count(backends);
+    struct orphan_search *search = xmalloc(sizeof(*search) + count * sizeof(search->lists[0]));
 
-    *search = (struct orphan_search){ .core = core, .list.done = on_existing };
+    *search = (struct orphan_search){ .core = core, .pending = 1 };
     core->orphans = search;
-    backend_list(core->parts.backend, &search->list);
+    for (size_t i = 0; i < count; i++) {
+        struct orphan_list *list = &search->lists[i];
+
+        *list = (struct orphan_list){ .op.done = on_existing,
+                                      .search = search,
+                                      .backend = backends_at(backends, i) };
+        if (backend_absence(list->backend))
+            continue; /* its sandboxes stay as they are */
+        search->pending++;
+        backend_list(list->backend, &list->op);
+    }
+    release_search(search);
 }
 
 static void meet_reality(struct recovery *recovery)

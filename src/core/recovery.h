@@ -8,6 +8,7 @@
  *     ready or frozen     frozen                adopted; thawed if its session is not paused
  *     ready or frozen     dead                  crashed: the next use makes a new one
  *     ready or frozen     cannot tell           kept, and asked again with back-off
+ *     anything            is absent (backends.h) neither used nor removed, until it is there again
  *     ready or frozen     alive, but silent     unknown, until sandbox.silence_timeout
  *     creating            anything              half made: destroyed
  *     crashed             anything              destroyed

@@ -66,8 +66,9 @@ struct session *session_next(const struct core *core, const struct session *sess
 /* --- what was requested --------------------------------------------------------------------- */
 
 const char *session_template_name(const struct session *session);
-const char *session_env_json(const struct session *session); /* NULL without variables */
-enum network_mode session_network(const struct session *session);
+const char *session_asked_backend(const struct session *session); /* NULL when none was named */
+const char *session_env_json(const struct session *session);      /* NULL without variables */
+const struct network_policy *session_network(const struct session *session);
 bool session_keeps_files(const struct session *session);
 
 const char *session_flavor(const struct session *session);
@@ -102,6 +103,8 @@ int64_t session_retain_until_wall_us(const struct session *session);
 
 /* --- its sandbox ---------------------------------------------------------------------------- */
 
+/* The backend of its sandbox, or of the next one while the slot is empty. */
+struct backend *session_backend(const struct session *session);
 struct sandbox *session_sandbox(const struct session *session); /* NULL when the slot is empty */
 uint64_t session_generation(const struct session *session); /* of that or the last; 0 before one */
 unsigned session_active_holds(const struct session *session); /* the idle clock stands still */

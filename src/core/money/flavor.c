@@ -1,14 +1,10 @@
 #include "core/money/flavor.h"
 
 #include "base/str.h"
+#include "core/backend_choice.h"
 #include "core/ceiling.h"
 #include "core/session_view.h"
 #include "wire/json.h"
-
-static const char *backend_name(const struct core *core)
-{
-    return core->parts.backend->ops->name;
-}
 
 static void name_all(const struct core *core, struct buffer *names)
 {
@@ -20,17 +16,12 @@ static void name_all(const struct core *core, struct buffer *names)
 
 int flavor_check(const struct core *core, const struct config_flavor *flavor, struct error *err)
 {
-    if (!str_is_empty(flavor->backend) && !str_equal(flavor->backend, backend_name(core))) {
+    struct error why = { 0 };
+
+    if (!backend_check_wishes(core, &(struct backend_wishes){ .flavor = flavor }, &why)) {
         error_named(err, ERR_INVALID, "flavor_unavailable",
-                    "the flavor \"%s\" needs the backend %s; this daemon uses %s", flavor->name,
-                    flavor->backend, backend_name(core));
-        return error_hint(err, "use a daemon with sandbox.backend %s", flavor->backend);
-    }
-    if (flavor->gpus > 0 && !core->parts.backend->ops->capabilities.gpus) {
-        error_named(err, ERR_INVALID, "flavor_unavailable",
-                    "the flavor \"%s\" has %lld GPUs, but the backend %s does not support GPUs",
-                    flavor->name, (long long)flavor->gpus, backend_name(core));
-        return error_hint(err, "choose a flavor without GPUs, or a backend that supports them");
+                    "the flavor \"%s\" is not available: %.400s", flavor->name, why.message);
+        return error_hint(err, "%s", why.hint);
     }
     if (flavor == core->parts.config->flavors.items)
         return 0; /* the default is not requested: it is cut to the host */
@@ -122,14 +113,15 @@ static void put_flavor(const struct core *core, const struct config_flavor *flav
                        struct json_writer *json)
 {
     struct sandbox_limits limits = flavor_limits(core, NULL, flavor, &(struct sandbox_limits){ 0 });
-    struct sandbox_limits in_force = backend_limits_in_force(core->parts.backend, &limits);
+    const struct backend *backend =
+        backend_choose(core, &(struct backend_wishes){ .flavor = flavor });
+    struct sandbox_limits in_force = backend_limits_in_force(backend, &limits);
     struct error why = { 0 };
 
     (void)flavor_check(core, flavor, &why);
     json_begin_object(json, NULL);
     json_put_text(json, "name", flavor->name);
-    json_put_text(json, "backend",
-                  str_is_empty(flavor->backend) ? backend_name(core) : flavor->backend);
+    json_put_text(json, "backend", backend->ops->name);
     limits_write_json(json, &in_force);
     json_put_int(json, "gpus", flavor->gpus);
     if (flavor->price_per_hour >= 0)

@@ -76,6 +76,7 @@ void spool_free(struct spool *spool)
     while (!list_is_empty(&spool->followers))
         list_remove(spool->followers.next);
     fd_close(spool->file);
+    free(spool->lost);
     free(spool);
 }
 
@@ -100,7 +101,7 @@ void spool_take(struct spool *spool, int fd, bool is_terminal)
     assert(spool->source.fd < 0 && fd >= 0);
     spool->kind = is_terminal ? SOURCE_TERMINAL : SOURCE_PIPE;
     spool->source.fd = fd;
-    if (spool->is_marked)
+    if (spool->is_marked && list_is_empty(&spool->followers))
         keep_place(spool, spool->hole_end);
 }
 
@@ -113,6 +114,39 @@ void spool_attach(struct spool *spool, int fd)
         (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
     spool_take(spool, fd, fstat(fd, &status) < 0 || !S_ISFIFO(status.st_mode));
     spool_watch_source(spool);
+}
+
+void spool_attach_at(struct spool *spool, int fd, uint64_t base)
+{
+    if (spool->source.fd >= 0)
+        spool_close_source(spool);
+    if (base > spool->length)
+        spool_note_gap(spool, base);
+    spool->skip = spool->length - base;
+    spool_attach(spool, fd);
+}
+
+void spool_finish_at(struct spool *spool, uint64_t total)
+{
+    if (spool->phase != SPOOL_RUNNING)
+        return;
+    spool->phase = SPOOL_EXPECTING;
+    spool->finish_at = total;
+    if (spool->source.fd >= 0)
+        spool_drain(spool);
+    else
+        spool_end_early(spool);
+}
+
+void spool_end_sources(struct spool *spool)
+{
+    enum spool_phase phase = spool->phase;
+
+    spool->has_last_source = true;
+    if (spool->source.fd < 0)
+        spool_end_early(spool);
+    if (spool->phase != phase && spool->options.on_change)
+        spool->options.on_change(spool->options.context);
 }
 
 void spool_finish(struct spool *spool)
@@ -156,26 +190,48 @@ bool spool_is_over(const struct spool *spool)
 
 bool spool_has_hole(const struct spool *spool, uint64_t *out_start, uint64_t *out_end)
 {
-    bool is_short = spool->stored < spool->length;
+    const struct spool_range missing[] = {
+        { spool->hole_start, spool->hole_end },
+        spool->gap,
+        { spool->stored, spool->length },
+    };
+    struct spool_range all = { UINT64_MAX, 0 };
 
-    if (!spool->hole_end && !is_short)
+    for (size_t i = 0; i < ARRAY_LENGTH(missing); i++) {
+        if (missing[i].start == missing[i].end)
+            continue;
+        all.start = MIN(all.start, missing[i].start);
+        all.end = MAX(all.end, missing[i].end);
+    }
+    if (all.start > all.end)
         return false;
-    *out_start = spool->hole_end ? spool->hole_start : spool->stored;
-    *out_end = is_short ? spool->length : spool->hole_end;
+    *out_start = all.start;
+    *out_end = all.end;
     return true;
+}
+
+/* `offset`, or the end of the range that it is in. */
+static uint64_t skip_range(uint64_t offset, uint64_t start, uint64_t end)
+{
+    return offset >= start && offset < end ? end : offset;
 }
 
 bool spool_extent(const struct spool *spool, uint64_t offset, uint64_t *out_start,
                   uint64_t *out_end)
 {
-    bool before_hole = spool->hole_end && offset < spool->hole_start;
+    uint64_t end = spool->stored;
 
-    if (spool->hole_end && !before_hole)
-        offset = MAX(offset, spool->hole_end);
+    offset = skip_range(offset, spool->gap.start, spool->gap.end);
+    offset = skip_range(offset, spool->hole_start, spool->hole_end);
+    offset = skip_range(offset, spool->gap.start, spool->gap.end);
     if (offset >= spool->stored)
         return false;
+    if (offset < spool->hole_start)
+        end = MIN(end, spool->hole_start);
+    if (offset < spool->gap.start)
+        end = MIN(end, spool->gap.start);
     *out_start = offset;
-    *out_end = before_hole ? spool->hole_start : spool->stored;
+    *out_end = end;
     return true;
 }
 
@@ -183,6 +239,8 @@ const struct error *spool_error(const struct spool *spool)
 {
     if (spool->error.code)
         return &spool->error;
+    if (spool->lost)
+        return spool->lost;
     return spool->unread.code ? &spool->unread : NULL;
 }
 

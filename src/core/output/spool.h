@@ -86,6 +86,12 @@ void spool_set_stream_order(struct spool *spool, struct stream_order *order, uns
  * size. */
 void spool_attach(struct spool *spool, int fd);
 
+/* As spool_attach(), of a stream whose first byte from this pipe is known to have that offset: it is
+ * resumed, with another pipe. Bytes that the file has already are skipped. Bytes between the file's
+ * end and `base` are lost: they become a gap of the file, and spool_error() says so. A pipe that is
+ * attached already is given up for this one, with the bytes in it: they come again. */
+void spool_attach_at(struct spool *spool, int fd, uint64_t base);
+
 /* As spool_attach(), for a descriptor that is known not to block; no byte is read before
  * spool_finish(). */
 void spool_take(struct spool *spool, int fd, bool is_terminal);
@@ -94,6 +100,15 @@ void spool_take(struct spool *spool, int fd, bool is_terminal);
  * complete, even if a background child still holds the pipe. Such a child's later bytes are taken
  * too, until the pipe closes. */
 void spool_finish(struct spool *spool);
+
+/* As spool_finish(), of a program that has written `total` bytes, which may still be under way to
+ * the pipe: the output counts as complete when that much has come. When the pipe ends before, the
+ * output waits for another one, until spool_end_sources(). */
+void spool_finish_at(struct spool *spool, uint64_t total);
+
+/* No other pipe will be attached: bytes below the total that the last one did not give are lost, and
+ * spool_error() says so. */
+void spool_end_sources(struct spool *spool);
 bool spool_is_finished(const struct spool *spool);
 bool spool_is_closed(
     const struct spool *spool); /* the pipe has been read to its end, or was never there */
@@ -102,8 +117,9 @@ uint64_t spool_length(const struct spool *spool); /* bytes written by the progra
 
 bool spool_is_over(const struct spool *spool); /* the program wrote more than the spool keeps */
 
-/* The bytes that came and cannot be read: the dropped middle, or bytes at the end that could not be
- * kept. With both, the range from the first to the last of them. */
+/* The bytes that the program wrote and that cannot be read: the dropped middle, bytes that were lost
+ * on their way, or bytes at the end that could not be kept. With several, the range from the first
+ * to the last of them. */
 bool spool_has_hole(const struct spool *spool, uint64_t *out_start, uint64_t *out_end);
 
 /* The bytes that can be read at or after `offset`, up to the next hole or the end of the spool:

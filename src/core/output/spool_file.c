@@ -37,7 +37,8 @@ static uint64_t head_bytes(const struct spool *spool)
 /* Marks for the next daemon. */
 void spool_write_marks(const struct spool *spool)
 {
-    mode_t mode = 0600 | (spool->is_marked ? S_ISVTX : 0) | (spool->is_ahead ? S_IXUSR : 0);
+    mode_t mode = 0600 | (spool->is_marked ? S_ISVTX : 0) | (spool->is_ahead ? S_IXUSR : 0) |
+                  (spool->gap.end ? S_IXGRP : 0);
 
     if (spool->file >= 0)
         (void)fchmod(spool->file, mode);
@@ -78,7 +79,11 @@ void spool_find_earlier(struct spool *spool)
     spool->length = spool->stored = (uint64_t)status.st_size;
     spool->is_ahead = status.st_mode & S_IXUSR;
     spool->is_marked = status.st_mode & S_ISVTX;
+    if (status.st_mode & S_IXGRP)
+        spool_find_gap(spool);
     hole = lseek(spool->file, 0, SEEK_HOLE);
+    if (hole >= (off_t)spool->gap.start && hole < (off_t)spool->gap.end)
+        hole = lseek(spool->file, (off_t)spool->gap.end, SEEK_HOLE);
     if (hole < 0 || hole >= status.st_size)
         return;
     data = lseek(spool->file, hole, SEEK_DATA);
@@ -188,7 +193,7 @@ static void shrink(struct spool *spool)
 
 static uint64_t kept_bytes(const struct spool *spool)
 {
-    return spool->stored - (spool->hole_end - spool->hole_start);
+    return spool->stored - (spool->hole_end - spool->hole_start) - spool_gap_bytes(spool);
 }
 
 static bool tell_kept(struct spool *spool)

@@ -2,8 +2,8 @@
 
 /*
  * Declarations shared by the sources of spool.h: spool.c, its life and its followers; spool_file.c,
- * the file and the bytes dropped from it; spool_room.c, room in it for a terminal; spool_take.c,
- * from the pipe or terminal into the file.
+ * the file and the bytes dropped from it; spool_gap.c, bytes that were lost before they came;
+ * spool_room.c, room in it for a terminal; spool_take.c, from the pipe or terminal into the file.
  */
 
 #include "core/output/spool.h"
@@ -31,11 +31,12 @@ enum spool_loss {
     LOSS_ACCEPTED,
 };
 
-/* How far the output of the program is. Each phase leads to the next; a source that is closed while
- * finishing has finished. */
+/* How far the output of the program is. From running it is finishing or expecting, then finished; a
+ * source that is closed while finishing has finished. */
 enum spool_phase {
     SPOOL_RUNNING,
     SPOOL_FINISHING, /* the program has ended; bytes up to finish_at are still in the pipe */
+    SPOOL_EXPECTING, /* the program has ended; bytes up to finish_at are still to come */
     SPOOL_FINISHED,  /* its bytes are complete; those of a background child may follow */
 };
 
@@ -44,6 +45,11 @@ enum spool_source {
     SOURCE_PIPE,     /* by splice(2) */
     SOURCE_COPIED,   /* a pipe that splice(2) refuses: through memory */
     SOURCE_TERMINAL, /* through memory; it says when it has no bytes, not how many it has */
+};
+
+/* Offsets of bytes; start and end are the same where there are none. */
+struct spool_range {
+    uint64_t start, end;
 };
 
 /* At the end of the file, as memory. */
@@ -68,7 +74,10 @@ struct spool {
     uint64_t stored;             /* bytes of them that are in the file: all, unless it failed */
     uint64_t hole_start;         /* where the dropped middle begins and ends; both 0 without one */
     uint64_t hole_end;
-    uint64_t finish_at;  /* complete when this much has come, or the pipe is empty */
+    struct spool_range gap; /* bytes that were lost before they came */
+    struct error *lost;     /* owned: why bytes never came; NULL when all did */
+    uint64_t skip;          /* bytes that the source gives first and that are in the file already */
+    uint64_t finish_at;  /* complete when this much has come, or in FINISHING the pipe is empty */
     uint64_t cap_bytes;  /* as in the options, or less */
     uint64_t told_bytes; /* reported to on_kept */
     unsigned busy_turns;
@@ -77,8 +86,9 @@ struct spool {
     bool is_sent;           /* sockets may refer to pages of the file */
     bool is_marked;         /* as being followed, by the sticky bit */
     bool is_grown;
-    bool is_ahead;   /* marked: the file may be longer than its bytes, by zeros */
-    bool is_waiting; /* for a reader: the source is not watched */
+    bool is_ahead;        /* marked: the file may be longer than its bytes, by zeros */
+    bool is_waiting;      /* for a reader: the source is not watched */
+    bool has_last_source; /* no other one will be attached */
     enum spool_phase phase;
     enum spool_source kind; /* of the source */
     enum spool_loss loss;
@@ -105,6 +115,19 @@ bool spool_is_blocking(const struct spool *spool);
 void spool_drop_middle(struct spool *spool);
 void spool_keep_quota(struct spool *spool);
 
+/* --- spool_gap.c ---------------------------------------------------------------------------- */
+
+/* The next byte that comes has this offset, which is larger than the length: those before are lost.
+ */
+void spool_note_gap(struct spool *spool, uint64_t next);
+
+/* The source has ended for good before the total was reached. */
+void spool_lose_rest(struct spool *spool);
+
+/* The gap that an earlier daemon has noted. */
+void spool_find_gap(struct spool *spool);
+uint64_t spool_gap_bytes(const struct spool *spool); /* of it, outside the dropped middle */
+
 /* --- spool_room.c --------------------------------------------------------------------------- */
 
 /* Where the next READ_BYTES of a terminal go; NULL without room. */
@@ -116,6 +139,10 @@ void spool_cut_room(struct spool *spool);
 /* --- spool_take.c --------------------------------------------------------------------------- */
 
 void spool_close_source(struct spool *spool);
+
+/* There is no source, and bytes up to the total are expected: they have come, another source will
+ * give them, or they are lost. */
+void spool_end_early(struct spool *spool);
 void spool_watch_source(struct spool *spool);
 void spool_continue_source(struct spool *spool);
 void spool_mark_followed(struct spool *spool);

@@ -21,6 +21,13 @@ enum {
 
 static char scratch[SCRATCH_BYTES]; /* one loop, one thread */
 
+/*
+ * A byte that has left the pipe is in the file, or counted as lost, when the call that took it
+ * returns, and only the thread of the loop takes bytes. The bridge of a sandbox that is elsewhere
+ * relies on that: at the end of a turn it lets the sandbox forget every byte that is not in the pipe
+ * any more. So nothing here may keep bytes in memory, or take them in a worker.
+ */
+
 /* Bytes that were written count as stored, also when the rest cannot be written. */
 static int write_all(struct spool *spool, const char *data, size_t length)
 {
@@ -162,10 +169,21 @@ void spool_close_source(struct spool *spool)
         spool->phase = SPOOL_FINISHED;
 }
 
+void spool_end_early(struct spool *spool)
+{
+    if (spool->phase != SPOOL_EXPECTING)
+        return;
+    if (spool->length >= spool->finish_at)
+        spool->phase = SPOOL_FINISHED;
+    else if (spool->has_last_source)
+        spool_lose_rest(spool);
+}
+
 /* It has been read to its end: the file is as long as its bytes, or marked for good. */
 static void end_source(struct spool *spool)
 {
     spool_close_source(spool);
+    spool_end_early(spool);
     if (!spool->is_ahead || ftruncate(spool->file, (off_t)spool->stored) < 0)
         return;
     spool->is_ahead = false;
@@ -227,14 +245,33 @@ static bool is_resting(struct spool *spool, uint64_t taken, int64_t begun_us)
     return true;
 }
 
+/* The bytes that are in the file already: 1 when they are behind, else as take_turn(). There are no
+ * more of them at a time than fit into the pipe. */
+static int skip_known(struct spool *spool)
+{
+    while (spool->skip) {
+        ssize_t count =
+            read(spool->source.fd, scratch, (size_t)MIN(spool->skip, (uint64_t)sizeof(scratch)));
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return count < 0 && errno == EAGAIN ? 0 : -1;
+        spool->skip -= (uint64_t)count;
+    }
+    return 1;
+}
+
 /* Takes up to `limit` bytes: 1 when more may be there, 0 when the source is empty, -1 at its end.
  */
 static int take_turn(struct spool *spool, uint64_t limit)
 {
     int64_t begun_us = loop_now_us(spool->options.loop);
     uint64_t taken = 0;
-    int result = 1;
+    int result = skip_known(spool);
 
+    if (result <= 0)
+        return result;
     if (spool->kind != SOURCE_PIPE)
         limit = MIN(limit, (uint64_t)TERMINAL_TURN_BYTES);
     while (taken < limit && !is_resting(spool, taken, begun_us)) {
@@ -255,6 +292,15 @@ static int take_turn(struct spool *spool, uint64_t limit)
     }
     grow_pipe(spool, taken);
     return result;
+}
+
+/* After a transfer of the program's last bytes. */
+static bool is_complete(const struct spool *spool, int result)
+{
+    if (spool->phase == SPOOL_FINISHING && result == 0)
+        return true;
+    return (spool->phase == SPOOL_FINISHING || spool->phase == SPOOL_EXPECTING) &&
+           spool->length >= spool->finish_at;
 }
 
 static void changed(struct spool *spool)
@@ -346,7 +392,7 @@ void spool_drain(struct spool *spool)
     }
     if (result < 0)
         end_source(spool);
-    else if (spool->phase == SPOOL_FINISHING && (result == 0 || spool->length >= spool->finish_at))
+    else if (is_complete(spool, result))
         spool->phase = SPOOL_FINISHED;
     spool_keep_quota(spool);
     wait_for_more(spool, spool->length - before, result);

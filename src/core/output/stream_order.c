@@ -1,6 +1,7 @@
 #include "core/output/stream_order.h"
 
 #include "base/alloc.h"
+#include "base/fd.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,8 +40,8 @@ static uint64_t end_of(const struct stream_order *order, uint64_t index)
 {
     record value = 0;
 
-    if (pread(order->file, &value, sizeof(value), (off_t)(index * sizeof(value))) !=
-        (ssize_t)sizeof(value))
+    if (fd_read_at(order->file, &value, sizeof(value), (off_t)(index * sizeof(value))) !=
+        sizeof(value))
         return 0;
     return value & ~STREAM_BIT;
 }
@@ -96,7 +97,7 @@ static void find_earlier(struct stream_order *order)
     if (order->file < 0)
         return;
     if (fstat(order->file, &status) < 0 || !S_ISREG(status.st_mode) ||
-        pread(order->file, &value, sizeof(value), 0) != (ssize_t)sizeof(value)) {
+        fd_read_at(order->file, &value, sizeof(value), 0) != sizeof(value)) {
         fd_close(steal_fd(&order->file));
         return;
     }

@@ -1,7 +1,9 @@
 #include "core/run/environment.h"
 
+#include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/macros.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/core.h"
@@ -86,15 +88,33 @@ int environment_add_json(struct environment *environment, const char *field, con
     return 0;
 }
 
-void environment_add_common(struct environment *environment, const struct config *config)
+/* A variable that names files of this host says nothing about those of an image. */
+static bool names_files(const char *name)
+{
+    static const char *const names[] = { "PATH", "SSL_CERT_FILE", "SSL_CERT_DIR" };
+
+    for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+        if (str_equal(name, names[i]))
+            return true;
+    return false;
+}
+
+static void pass_on(struct environment *environment, const struct config *config,
+                    bool has_other_files)
 {
     for (size_t i = 0; i < config->sandbox.env_pass.count; i++) {
         const char *name = config->sandbox.env_pass.items[i];
         const char *value = getenv(name);
 
-        if (value)
+        if (value && !(has_other_files && names_files(name)))
             environment_set(environment, name, value);
     }
+}
+
+void environment_add_common(struct environment *environment, const struct config *config,
+                            const struct backend *backend)
+{
+    pass_on(environment, config, backend->ops->capabilities.environment);
     for (size_t i = 0; i < config->sandbox.env_set.count; i++)
         environment_set(environment, config->sandbox.env_set.items[i].name,
                         config->sandbox.env_set.items[i].value);
@@ -119,7 +139,8 @@ int environment_make(struct environment *environment, const struct session *sess
                     session_id(session));
         return error_hint(err, "give them again with PATCH, or open a new session");
     }
-    environment_add_common(environment, session_core(session)->parts.config);
+    environment_add_common(environment, session_core(session)->parts.config,
+                           session_backend(session));
     if (environment_add_json(environment, "env", session_env_json(session), err) < 0 ||
         (session_secrets(session) &&
          environment_add_json(environment, "secrets", session_secrets(session)->json, err) < 0) ||

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct backend;
 struct config;
 struct error;
 struct execution_request;
@@ -34,8 +35,9 @@ bool environment_has(const struct environment *environment, const char *name);
 int environment_add_json(struct environment *environment, const char *field, const char *json,
                          struct error *err);
 
-/* Adds the variables of every program: the allowlist and the settings. */
-void environment_add_common(struct environment *environment, const struct config *config);
+/* Adds the variables of every program of that backend: the allowlist and the settings. */
+void environment_add_common(struct environment *environment, const struct config *config,
+                            const struct backend *backend);
 
 int environment_add_request(struct environment *environment,
                             const struct execution_request *request, struct error *err);

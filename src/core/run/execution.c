@@ -115,11 +115,11 @@ struct execution_run *execution_run_new(struct execution *execution)
     struct execution_run *run = xnew(struct execution_run);
 
     run->execution = execution;
-    run->spawn.program = PROGRAM_INIT;
     run->stop.as = run->end.state = EXECUTION_RUNNING;
     run->end.exit.code = -1;
     run->input.fd = -1;
     run->input.data = BUFFER_INIT(STDIN_MAXIMUM);
+    run->input.kept = BUFFER_INIT(INPUT_WINDOW);
     timer_init(&run->stop.clock, execution->core->loop, execution_on_clock);
     return run;
 }
@@ -134,12 +134,14 @@ void execution_leave_sandbox(struct execution *execution)
         run_set_phase(run, PHASE_WAITING);
     agent_cancel(&run->spawn.request);
     agent_cancel(&run->signals.request);
+    agent_cancel(&run->terminal.request);
     run->signals.count = 0;
     if (run_holds_sandbox(run) && run->language == language_python() && run->hold.sandbox)
         python_zygote_prepare_soon(run->hold.sandbox);
     session_hold_end(&run->hold);
     execution_stdin_detach(run);
     program_fini(&run->spawn.program);
+    execution_end_outputs(execution);
 }
 
 void execution_run_free(struct execution_run *run)
@@ -150,6 +152,7 @@ void execution_run_free(struct execution_run *run)
     execution_stdin_detach(run);
     program_fini(&run->spawn.program);
     buffer_fini(&run->input.data);
+    buffer_fini(&run->input.kept);
     free(run);
 }
 

@@ -120,11 +120,27 @@ struct execution *execution_find(struct core *core, const char *session_id, cons
 struct execution *execution_find_running(const struct core *core, const char *id);
 struct execution *execution_find_key(const struct session *session, const char *key);
 
-/* The number of bytes taken (0 when the pipe is full: on_change comes when it has room); -1 when
- * the execution has no stdin. */
+/* The number of bytes accepted (0 when the pipe is full: on_change comes when it has room); -1 when
+ * the execution has no stdin. They arrive, unless the program or the daemon ends before. */
 ssize_t execution_write_stdin(struct execution *execution, const void *data, size_t length,
                               struct error *err);
 int execution_close_stdin(struct execution *execution, struct error *err);
+
+/* The end of the input that was accepted and has to arrive; 0 where it is inside at once. */
+uint64_t execution_stdin_end(const struct execution *execution);
+
+/* Whether the input up to that end has arrived: 1, or 0 when it is under way: on_change comes; -1 when
+ * it will not arrive any more. */
+int execution_stdin_is_taken(const struct execution *execution, uint64_t offset, struct error *err);
+
+/* After execution_close_stdin(): whether a daemon that is killed now has closed it. False: on_change
+ * comes. */
+bool execution_stdin_has_ended(const struct execution *execution);
+
+/* Bytes of input that are inside the sandbox since its start, and that were accepted beyond these.
+ * False when it takes none, or the number is not known: an earlier daemon has written some. */
+bool execution_stdin_count(const struct execution *execution, uint64_t *out_taken,
+                           uint64_t *out_pending);
 int execution_signal(struct execution *execution, int signal_number, bool tree, struct error *err);
 int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
                      struct error *err);
@@ -142,6 +158,9 @@ void execution_abandon(struct execution *execution);
 struct execution *executions_find_number(const struct session *session, uint64_t number);
 
 void executions_on_exited(struct session *session, uint64_t number, const struct agent_exit *end);
+
+/* So many bytes of its input are inside the sandbox. */
+void executions_on_taken(struct session *session, uint64_t number, uint64_t total);
 
 /* After a restart of the daemon: init remembers this process. An unknown one is killed and
  * forgotten. */

@@ -21,18 +21,51 @@ static void attach_output(struct spool *output, int fd, bool is_terminal, bool h
         spool_attach(output, fd);
 }
 
+/* A process that was started before, and whose pipes are new. A loss that shows now is recorded
+ * now. */
+static void resume_outputs(struct execution *execution, const struct agent_pipes *pipes)
+{
+    struct execution_output *output = &execution->output;
+    bool is_failed = execution->facts.error;
+
+    if (pipes->output >= 0)
+        spool_attach_at(output->out, pipes->output, pipes->bases.output);
+    if (pipes->errors >= 0 && output->err)
+        spool_attach_at(output->err, pipes->errors, pipes->bases.errors);
+    else
+        fd_close(pipes->errors);
+    execution_note_lost_output(execution);
+    if (execution->facts.error && !is_failed)
+        execution_save(execution);
+}
+
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended)
 {
     struct execution_run *run = execution->run;
 
     run_set_phase(run, PHASE_ATTACHED);
     execution_stdin_attach(run, pipes);
+    if (pipes->bases.are_known) {
+        resume_outputs(execution, pipes);
+        return;
+    }
     if (pipes->output >= 0)
         attach_output(execution->output.out, pipes->output, pipes->terminal, has_ended);
     if (pipes->errors >= 0 && execution->output.err)
         attach_output(execution->output.err, pipes->errors, false, has_ended);
     else
         fd_close(pipes->errors);
+}
+
+void execution_reattach(struct execution *execution, const struct agent_pipes *pipes)
+{
+    execution_stdin_reattach(execution->run, pipes);
+    if (pipes->bases.are_known) {
+        resume_outputs(execution, pipes);
+        return;
+    }
+    fd_close(pipes->output);
+    fd_close(pipes->errors);
 }
 
 void execution_note_start(struct execution *execution)
@@ -61,8 +94,7 @@ void execution_begin_running(struct execution *execution, const struct agent_pip
     if (!has_ended)
         execution_save(execution);
     execution_arm_timeout(execution);
-    if (memcmp(&run->size, &run->spawned_size, sizeof(run->size)) != 0)
-        (void)execution_resize(execution, run->size.columns, run->size.rows, NULL);
+    execution_send_size(execution);
     execution_send_signals(execution);
     execution_changed(execution);
     if (execution->facts.kind != EXECUTION_DRIVER)

@@ -15,7 +15,6 @@
 #include <assert.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 enum {
     /* On a busy machine an answer takes seconds, and others may work in the same sandbox. */
@@ -235,23 +234,50 @@ int execution_signal(struct execution *execution, int signal_number, bool tree, 
     return 0;
 }
 
-/* At once, by our own end of the terminal: input that follows finds the new size. */
+/* --- the size of the terminal ----------------------------------------------------------------- */
+
+static bool is_same_size(const struct terminal_size *a, const struct terminal_size *b)
+{
+    return a->columns == b->columns && a->rows == b->rows;
+}
+
+/* A size that did not arrive is sent again when init has listed the process. */
+static void on_resized(struct agent_request *request)
+{
+    struct execution_run *run = container_of(request, struct execution_run, terminal.request);
+
+    if (request->err.code)
+        run->terminal.sent = (struct terminal_size){ 0 };
+    else
+        execution_send_size(run->execution);
+    execution_changed(run->execution);
+}
+
+/* One at a time, the last one wins. Input waits for the answer, so that the program finds the new
+ * size when it reads what follows. */
+void execution_send_size(struct execution *execution)
+{
+    struct execution_run *run = execution->run;
+    struct run_terminal *terminal = run ? &run->terminal : NULL;
+
+    if (!run || terminal->request.is_open || is_same_size(&terminal->size, &terminal->sent) ||
+        !run_holds_sandbox(run) || !run->hold.agent || agent_is_lost(run->hold.agent) ||
+        !run_is_attached(run))
+        return;
+    terminal->sent = terminal->size;
+    agent_resize(run->hold.agent, execution->facts.number, terminal->size.columns,
+                 terminal->size.rows, &terminal->request, on_resized);
+}
+
 int execution_resize(struct execution *execution, unsigned columns, unsigned rows,
                      struct error *err)
 {
-    struct winsize size = { .ws_col = (unsigned short)columns, .ws_row = (unsigned short)rows };
-
     if (!execution->terminal)
         return error_named(err, ERR_CONFLICT, "no_terminal", "execution %s has no terminal",
                            execution->facts.id);
-    if (is_queued(execution)) {
-        execution->run->size.columns = columns;
-        execution->run->size.rows = rows;
-        return 0;
-    }
-    if (check_runs(execution, err) < 0)
+    if (!is_queued(execution) && check_runs(execution, err) < 0)
         return -1;
-    if (ioctl(execution->run->input.fd, TIOCSWINSZ, &size) < 0)
-        return error_sys(err, "resize the terminal");
+    execution->run->terminal.size = (struct terminal_size){ columns, rows };
+    execution_send_size(execution);
     return 0;
 }

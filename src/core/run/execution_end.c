@@ -267,7 +267,7 @@ static bool may_be_oom(const struct execution *execution)
 
     return (run->end.exit.signal == SIGKILL || run->end.exit.code == 128 + SIGKILL) &&
            run_holds_sandbox(run) && run->hold.sandbox &&
-           execution->core->parts.backend->ops->capabilities.usage;
+           sandbox_backend(run->hold.sandbox)->ops->capabilities.usage;
 }
 
 /* We hear of a start later than it happens, for a short program not before its end. */
@@ -301,7 +301,7 @@ void execution_on_exit(struct execution *execution, const struct agent_exit *end
                             "lost: its sandbox does not know its end");
     } else if (may_be_oom(execution)) {
         run->end.inspect = (struct backend_op){ .done = on_inspected };
-        backend_inspect(execution->core->parts.backend, sandbox_id(run->hold.sandbox),
+        backend_inspect(sandbox_backend(run->hold.sandbox), sandbox_id(run->hold.sandbox),
                         &run->end.inspect);
     } else {
         execution_begin_end(execution, EXECUTION_EXITED, NULL);

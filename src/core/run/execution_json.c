@@ -16,6 +16,8 @@ struct view {
     struct end_reason reset_reason;
     int64_t timeout_ms, cpu_us;
     uint64_t max_rss_bytes, stdout_bytes, stderr_bytes;
+    bool counts_stdin;
+    uint64_t stdin_bytes, stdin_pending;
     const struct stamp *created, *started, *ended;
     int64_t now_us; /* boot clock: for the duration of a running one */
 };
@@ -96,6 +98,10 @@ static void put_view(struct json_writer *json, const struct view *view)
     json_put_int(json, "max_memory_bytes", (int64_t)view->max_rss_bytes);
     json_put_int(json, "stdout_bytes", (int64_t)view->stdout_bytes);
     json_put_int(json, "stderr_bytes", (int64_t)view->stderr_bytes);
+    if (view->counts_stdin) {
+        json_put_int(json, "stdin_bytes", (int64_t)view->stdin_bytes);
+        json_put_int(json, "stdin_pending", (int64_t)view->stdin_pending);
+    }
     json_put_raw(json, "request", str_is_empty(view->request_json) ? "{}" : view->request_json);
 }
 
@@ -183,6 +189,7 @@ void execution_write_json(struct execution *execution, struct json_writer *json,
         .now_us = loop_now_us(execution->core->loop),
     };
 
+    view.counts_stdin = execution_stdin_count(execution, &view.stdin_bytes, &view.stdin_pending);
     json_begin_object(json, key);
     if (with_output)
         put_with_output(json, &view, execution->core, execution->output.out, execution->output.err,

@@ -93,11 +93,28 @@ void execution_close_outputs(struct execution *execution)
     stream_order_free(output->order);
 }
 
+static void finish(struct spool *output, bool is_total_known, uint64_t total)
+{
+    if (is_total_known)
+        spool_finish_at(output, total);
+    else
+        spool_finish(output);
+}
+
 void execution_finish_outputs(struct execution *execution)
 {
-    spool_finish(execution->output.out);
+    const struct agent_totals *totals = &execution->run->end.exit.totals;
+
+    finish(execution->output.out, totals->are_known, totals->output);
     if (execution->output.err)
-        spool_finish(execution->output.err);
+        finish(execution->output.err, totals->are_known, totals->errors);
+}
+
+void execution_end_outputs(struct execution *execution)
+{
+    spool_end_sources(execution->output.out);
+    if (execution->output.err)
+        spool_end_sources(execution->output.err);
 }
 
 static void on_output(void *context)

@@ -1,19 +1,18 @@
 #include "core/run/execution_prepare.h"
 
+#include "agent/scratch.h"
+#include "backend/backends.h"
 #include "base/alloc.h"
-#include "base/fd.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/run/drivers/drivers.h"
 #include "core/run/environment.h"
 #include "core/run/execution.h"
 #include "core/run/language.h"
-#include "core/sandbox/sandbox.h"
 #include "core/vault.h"
 #include "wire/json.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
     /* One argument of a program is at most 128 KiB in Linux; longer shell text goes as a script. */
@@ -45,32 +44,22 @@ static void free_texts(char **texts)
 
 /* --- arguments and script --------------------------------------------------------------------- */
 
-static int make_script(struct program *program, const char *text, size_t length, struct error *err)
-{
-    program->script_fd = memfd_create("script", MFD_CLOEXEC);
-    if (program->script_fd < 0)
-        return error_sys(err, "create the script");
-    if (fd_write_all(program->script_fd, text, length) < 0)
-        return error_sys(err, "write the script");
-    if (lseek(program->script_fd, 0, SEEK_SET) < 0)
-        return error_sys(err, "rewind the script");
-    return 0;
-}
-
 static const char *interpreter_of(const struct config *config, const struct language *language)
 {
     return language == language_python() && *config->python.path ? config->python.path
                                                                  : language->interpreter;
 }
 
-static int use_script(struct program *program, struct vector *argv, const struct config *config,
-                      const struct language *language, const char *execution_id, const char *text,
-                      size_t length, struct error *err)
+static void use_script(struct program *program, struct vector *argv, const struct config *config,
+                       const struct language *language, const char *execution_id, const char *text,
+                       size_t length)
 {
     program->script_name = xasprintf("%s.%s", execution_id, language->suffix);
     vector_push(argv, xstrdup(interpreter_of(config, language)));
     vector_push(argv, xstrdup(program->script_name));
-    return make_script(program, text, length, err);
+    program->script = xmalloc(length + 1);
+    memcpy(program->script, text, length);
+    program->script_length = length;
 }
 
 static int check_code(const struct execution_request *request, struct error *err)
@@ -95,8 +84,8 @@ static int use_code(struct program *program, struct vector *argv, struct environ
     program->language = language;
     if (language == language_python() && !environment_has(env, "PYTHONPATH"))
         environment_set(env, "PYTHONPATH", ".");
-    return use_script(program, argv, config, language, execution_id, request->code,
-                      request->code_length, err);
+    use_script(program, argv, config, language, execution_id, request->code, request->code_length);
+    return 0;
 }
 
 static int use_command(struct program *program, struct vector *argv, const struct config *config,
@@ -107,9 +96,11 @@ static int use_command(struct program *program, struct vector *argv, const struc
 
     if (length == 0)
         return error_named(err, ERR_INVALID, "invalid_field", "command must not be empty");
-    if (length > LONGEST_ARGUMENT / 2)
-        return use_script(program, argv, config, language_find("bash"), execution_id,
-                          request->command, length, err);
+    if (length > LONGEST_ARGUMENT / 2) {
+        use_script(program, argv, config, language_find("bash"), execution_id, request->command,
+                   length);
+        return 0;
+    }
     program->may_use_sh = true;
     vector_push(argv, xstrdup("/bin/bash"));
     vector_push(argv, xstrdup("-c"));
@@ -170,7 +161,7 @@ int execution_check_code(const struct core *core, const struct execution_request
     struct environment env = { 0 };
     int result = check_code(request, err);
 
-    environment_add_common(&env, core->parts.config);
+    environment_add_common(&env, core->parts.config, backends_default(core->parts.backends));
     if (result == 0)
         result = environment_add_request(&env, request, err);
     if (result == 0)
@@ -189,7 +180,7 @@ int program_prepare(struct program *program, const struct session *session,
     struct environment env = { 0 };
     int result = check_kind(request, err);
 
-    *program = PROGRAM_INIT;
+    *program = (struct program){ 0 };
     if (result == 0)
         result = environment_make(&env, session, request, execution_id, err);
     if (result == 0 && request->argv)
@@ -218,16 +209,15 @@ void program_use_sh(struct program *program)
     program->may_use_sh = false;
 }
 
-int program_prepare_zygote(struct program *program, const struct config *config, const char *name,
-                           struct error *err)
+void program_prepare_zygote(struct program *program, const struct config *config,
+                            const struct backend *backend, const char *name)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(PROTOCOL_MAX_SCRIPT_BYTES);
     struct vector argv = { 0 };
     struct environment env = { 0 };
-    int result;
 
-    *program = (struct program){ .script_fd = -1, .language = language_python() };
-    environment_add_common(&env, config);
+    *program = (struct program){ .language = language_python() };
+    environment_add_common(&env, config, backend);
     if (!environment_has(&env, "PYTHONPATH"))
         environment_set(&env, "PYTHONPATH", ".");
     buffer_append_text(&text, "_sandglass_preload = \"");
@@ -238,30 +228,31 @@ int program_prepare_zygote(struct program *program, const struct config *config,
             buffer_appendf(&text, "%s ", module);
     }
     buffer_appendf(&text, "\"\n%s", driver_zygote);
-    result = use_script(program, &argv, config, language_python(), name, buffer_text(&text),
-                        text.length, err);
+    use_script(program, &argv, config, language_python(), name, buffer_text(&text), text.length);
     program->argv = argv.items;
     program->env = env.items;
     program->cwd = xstrdup("");
     program->user = xstrdup("");
-    if (result < 0)
-        program_fini(program);
-    return result;
 }
 
-/* Without a namespace /tmp is the host's, and only the workspace may be written to. */
-void program_place_script(struct program *program, const struct sandbox *sandbox)
+int program_place_script(struct program *program, const struct agent *agent, struct error *err)
 {
-    const struct protocol_hello *hello = agent_hello(sandbox_agent(sandbox));
-    scoped(free) char *directory = NULL;
+    char *path;
 
     if (!program->script_name)
-        return;
-    if (hello && !(hello->features & FEATURE_NAMESPACE))
-        directory = xasprintf("%s/sandboxes/%s/workspace/.sandglass",
-                              sandbox_core(sandbox)->parts.state_path, sandbox_id(sandbox));
+        return 0;
+    path = agent_scratch_path(agent, program->script_name, err);
+    if (!path)
+        return -1;
     free(program->argv[1]);
-    program->argv[1] = path_join(directory ? directory : "/tmp/.sandglass", program->script_name);
+    program->argv[1] = path;
+    return 0;
+}
+
+void program_drop_script(struct program *program)
+{
+    free(steal_ptr(&program->script));
+    program->script_length = 0;
 }
 
 void program_fini(struct program *program)
@@ -271,6 +262,6 @@ void program_fini(struct program *program)
     free(program->cwd);
     free(program->user);
     free(program->script_name);
-    fd_close(program->script_fd);
-    *program = PROGRAM_INIT;
+    free(program->script);
+    *program = (struct program){ 0 };
 }

@@ -9,10 +9,11 @@
 
 #include <stdbool.h>
 
+struct agent;
+struct backend;
 struct config;
 struct execution_request;
 struct language;
-struct sandbox;
 struct session;
 
 struct program {
@@ -20,12 +21,11 @@ struct program {
     char **env;
     char *cwd, *user;
     char *script_name; /* NULL without a script; its path is the argument behind the interpreter */
-    int script_fd;     /* owned; -1 without */
-    bool may_use_sh;   /* shell text: /bin/sh where there is no bash */
+    char *script;      /* its content; NULL without a script */
+    size_t script_length;
+    bool may_use_sh;                 /* shell text: /bin/sh where there is no bash */
     const struct language *language; /* of a script that is code; NULL otherwise */
 };
-
-#define PROGRAM_INIT ((struct program){ .script_fd = -1 })
 
 /* -1 when the request is wrong; then there is nothing to release. */
 int program_prepare(struct program *program, const struct session *session,
@@ -33,12 +33,13 @@ int program_prepare(struct program *program, const struct session *session,
                     struct error *err);
 
 /* A Python that waits for its script, see python_zygote.h. */
-int program_prepare_zygote(struct program *program, const struct config *config, const char *name,
-                           struct error *err);
+void program_prepare_zygote(struct program *program, const struct config *config,
+                            const struct backend *backend, const char *name);
 
 /* There is no bash: the shell text is run by /bin/sh. */
 void program_use_sh(struct program *program);
 
 /* Sets the path of the script, which depends on the sandbox. */
-void program_place_script(struct program *program, const struct sandbox *sandbox);
+int program_place_script(struct program *program, const struct agent *agent, struct error *err);
+void program_drop_script(struct program *program); /* it was sent */
 void program_fini(struct program *program);

@@ -78,8 +78,9 @@ enum record_stage {
 enum input_state {
     INPUT_NONE, /* the program was started without stdin */
     INPUT_OPEN,
-    INPUT_ENDING, /* end of file follows the input not written yet */
-    INPUT_CLOSED, /* no more input is taken */
+    INPUT_ENDING,  /* end of file follows the input not written yet */
+    INPUT_CLOSING, /* no more input is taken; a sandbox elsewhere has not answered for the end */
+    INPUT_CLOSED,  /* no more input is taken */
 };
 
 /* For the client of an execution that needs one: after its connection broke, to come with its first
@@ -90,7 +91,11 @@ enum {
     CLIENT_RESTART_PATIENCE_US = 30 * 1000 * 1000,
 };
 
-enum { SIGNAL_QUEUE = 16, STDIN_MAXIMUM = 8 * 1024 * 1024 };
+enum {
+    SIGNAL_QUEUE = 16,
+    STDIN_MAXIMUM = 8 * 1024 * 1024,
+    INPUT_WINDOW = 256 * 1024, /* bytes of input that may be under way to a sandbox elsewhere */
+};
 
 struct run_spawn {
     struct program program; /* until it is attached */
@@ -128,12 +133,26 @@ struct run_input {
     enum input_state state;
     int fd; /* owned; -1 without */
     struct io_watch ready;
-    struct buffer data; /* from the request, not written yet */
-    size_t written;
+    struct buffer data; /* from the request, not accepted yet */
+    size_t written;     /* of it */
+    bool is_buffered;   /* the pipe is a bridge's: see on_taken() in agent.h */
+    bool is_uncounted;  /* an earlier daemon has written an unknown number of bytes */
+    bool has_end;       /* of a terminal: the character that ends its input is among the accepted */
+    uint64_t accepted;  /* bytes since its start that were written, or are kept */
+    uint64_t taken;     /* of them, with is_buffered: inside the sandbox */
+    struct buffer kept; /* with is_buffered: bytes from `taken` to `accepted` */
+    size_t piped;       /* of these: in the pipe */
+    struct input_end *end; /* owned; on its way; NULL without */
 };
 
 struct terminal_size {
     unsigned columns, rows;
+};
+
+struct run_terminal {
+    struct terminal_size size;    /* the one wanted */
+    struct terminal_size sent;    /* the one that init was given; 0 when that is not known */
+    struct agent_request request; /* open while a size is on its way: input waits for its answer */
 };
 
 struct execution_run {
@@ -146,7 +165,7 @@ struct execution_run {
     struct run_signals signals;
     struct run_end end;
     struct run_input input;
-    struct terminal_size size, spawned_size; /* the one wanted, and the one that init was given */
+    struct run_terminal terminal;
 };
 
 void run_set_phase(struct execution_run *run, enum run_phase phase);
@@ -182,8 +201,11 @@ void execution_close_outputs(struct execution *execution);
 /* No more output is kept of it: it may be evicted from now on. */
 void execution_end_share(struct execution *execution);
 
-/* The program writes no more; then the bytes in the pipes are taken. */
+/* The program writes no more; then the bytes in the pipes, or under way, are taken. */
 void execution_finish_outputs(struct execution *execution);
+
+/* No pipe of the sandbox will come any more: bytes that were under way are lost. */
+void execution_end_outputs(struct execution *execution);
 bool execution_outputs_are(const struct execution *execution, bool (*what)(const struct spool *));
 uint64_t execution_output_bytes(const struct execution *execution); /* of both streams */
 
@@ -203,6 +225,10 @@ void execution_begin_running(struct execution *execution, const struct agent_pip
                              bool has_ended);
 void execution_attach(struct execution *execution, const struct agent_pipes *pipes, bool has_ended);
 
+/* It is attached already, and the connection was made again. Pipes of our own kernel are the same
+ * ones; others continue where the bases say. */
+void execution_reattach(struct execution *execution, const struct agent_pipes *pipes);
+
 /* Init has it: it started now, at the latest. */
 void execution_note_start(struct execution *execution);
 
@@ -217,6 +243,7 @@ void execution_arm_timeout(struct execution *execution);
 void execution_sweep(struct execution *execution);
 void execution_queue_signal(struct execution *execution, int number, enum protocol_scope scope);
 void execution_send_signals(struct execution *execution);
+void execution_send_size(struct execution *execution); /* of its terminal, if init has another */
 
 /* --- execution_end.c -------------------------------------------------------------------------- */
 
@@ -233,4 +260,7 @@ void execution_continue_end(struct execution *execution);
 /* --- execution_stdin.c ------------------------------------------------------------------------ */
 
 void execution_stdin_attach(struct execution_run *run, const struct agent_pipes *pipes);
+
+/* The connection was made again. Input that is not inside goes into the new pipe. */
+void execution_stdin_reattach(struct execution_run *run, const struct agent_pipes *pipes);
 void execution_stdin_detach(struct execution_run *run);

@@ -17,13 +17,6 @@ static char *copy_text(const char *text)
     return str_is_empty(text) ? NULL : xstrdup(text);
 }
 
-static void close_pipes(const struct agent_pipes *pipes)
-{
-    fd_close(pipes->input);
-    fd_close(pipes->output);
-    fd_close(pipes->errors);
-}
-
 /* --- a process that no execution in memory is known of ---------------------------------------- */
 
 /*
@@ -38,6 +31,7 @@ struct stray {
     char sandbox_id[ID_SIZE];
     uint64_t number;
     struct agent_pipes pipes;
+    struct agent_totals totals; /* with has_ended */
     bool has_ended;
     bool is_known;
 };
@@ -60,7 +54,7 @@ static void drop_stray(struct stray *stray)
                               ? sandbox_agent(sandbox)
                               : NULL;
 
-    close_pipes(&stray->pipes);
+    agent_pipes_close(&stray->pipes);
     if (agent && !stray->has_ended) {
         log_warn("a process without an execution is killed", kv("session", stray->session_id),
                  kv("number", stray->number));
@@ -91,6 +85,7 @@ static void adopt_stray(struct stray *stray, struct session *session,
     run->end.state = execution->facts.state;
     run->end.record = RECORD_WRITTEN;
     run->end.recorded_bytes = record->stdout_bytes + record->stderr_bytes;
+    run->end.exit.totals = stray->totals;
     execution_attach(execution, &stray->pipes, false);
     execution_stdin_detach(run);
     stray->pipes = (struct agent_pipes){ .input = -1, .output = -1, .errors = -1 };
@@ -130,6 +125,8 @@ static void search_stray(struct session *session, uint64_t number, const struct 
     stray->number = number;
     stray->pipes = *pipes;
     stray->has_ended = end != NULL;
+    if (end)
+        stray->totals = end->totals;
     memcpy(stray->session_id, session_id(session), sizeof(stray->session_id));
     if (session_sandbox(session))
         memcpy(stray->sandbox_id, sandbox_id(session_sandbox(session)), sizeof(stray->sandbox_id));
@@ -159,7 +156,7 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
         execution_save(execution);
     }
     if (run_is_attached(run))
-        close_pipes(pipes);
+        execution_reattach(execution, pipes);
     else
         execution_attach(execution, pipes, false);
     run_set_phase(run, PHASE_LISTED);
@@ -168,6 +165,7 @@ void executions_on_process(struct session *session, struct agent *agent UNUSED, 
     else if (!run_is_ending(run) &&
              (run->stop.stage == STOP_SPAWN || !timer_is_armed(&run->stop.clock)))
         execution_arm_timeout(execution);
+    execution_send_size(execution);
     execution_send_signals(execution);
 }
 
@@ -182,13 +180,14 @@ void executions_on_listed(struct session *session)
 
         if (!run || run->phase == PHASE_SPAWNING || execution->facts.state != EXECUTION_RUNNING)
             continue;
-        if (run->phase == PHASE_LISTED)
+        if (run->phase == PHASE_LISTED) {
             run_set_phase(run, PHASE_ATTACHED);
-        else
-            execution_begin_end(execution, EXECUTION_CRASHED,
-                                execution->facts.started.wall_us
-                                    ? "lost: its sandbox does not know it"
-                                    : never_started);
+            continue;
+        }
+        execution_begin_end(execution, EXECUTION_CRASHED,
+                            execution->facts.started.wall_us ? "lost: its sandbox does not know it"
+                                                             : never_started);
+        execution_end_outputs(execution);
     }
 }
 
@@ -265,6 +264,7 @@ struct execution *execution_restore(struct session *session, const struct execut
         run->input.state = INPUT_ENDING;
     else if (execution->terminal || request_has(record, "stdin"))
         run->input.state = INPUT_OPEN;
+    run->input.is_uncounted = true;
     execution->facts.state = EXECUTION_RUNNING;
     execution->needs_client = request_has(record, "cancel_on_disconnect");
     execution_expect_client(execution, CLIENT_RESTART_PATIENCE_US);

@@ -216,8 +216,8 @@ static void fill(struct execution *execution, const struct execution_request *re
     execution->output.full = (enum spool_full)(
         request->output_full ? spool_full_parse(request->output_full) : config->exec.output_full);
     execution->facts.created = stamp_now(execution->core);
-    execution->run->size.columns = request->columns ? request->columns : 80;
-    execution->run->size.rows = request->rows ? request->rows : 24;
+    execution->run->terminal.size.columns = request->columns ? request->columns : 80;
+    execution->run->terminal.size.rows = request->rows ? request->rows : 24;
     execution_open_outputs(execution, NULL);
 }
 

@@ -104,7 +104,7 @@ static void on_spawn_refused(struct execution *execution, const struct agent_req
         exit_unspawned(execution, 126, *program->cwd ? program->cwd : "the home directory",
                        strerror(number));
     else if (request->stage == STAGE_USER)
-        exit_unspawned(execution, 126, program->user,
+        exit_unspawned(execution, 126, *program->user ? program->user : "the user of the image",
                        number == EINVAL ? "the sandbox has no such user" : strerror(number));
     else {
         if (number == EAGAIN || number == ENOMEM || request->stage == STAGE_LIMIT)
@@ -154,18 +154,19 @@ static void spawn(struct execution *execution)
         .user = program->user,
         .cwd = program->cwd,
         .script_path = program->script_name ? program->argv[1] : NULL,
-        .script_fd = program->script_fd,
+        .script = program->script,
+        .script_length = program->script_length,
         .wants_stdin = run->input.state != INPUT_NONE,
         .terminal = execution->terminal,
         .may_fork = !execution->terminal &&
                     python_zygote_fits(sandbox_python_zygote(run->hold.sandbox), program),
-        .columns = run->size.columns,
-        .rows = run->size.rows,
+        .columns = run->terminal.size.columns,
+        .rows = run->terminal.size.rows,
     };
 
     start.number = execution->facts.number;
     execution_save(execution);
-    run->spawned_size = run->size;
+    run->terminal.sent = run->terminal.size;
     run_set_phase(run, PHASE_SPAWNING);
     agent_start(run->hold.agent, &start, &run->spawn.request, on_spawned);
 }
@@ -185,6 +186,7 @@ void execution_hold_ready(struct session_hold *hold)
     struct execution_run *run = container_of(hold, struct execution_run, hold);
     struct execution *execution = run->execution;
     struct session *session = execution->session;
+    struct error err;
 
     if (hold->err.code) {
         fail_spawn(execution, &hold->err);
@@ -199,6 +201,8 @@ void execution_hold_ready(struct session_hold *hold)
         execution_begin_end(execution, EXECUTION_CRASHED, "the sandbox cannot be reached");
         return;
     }
-    program_place_script(&run->spawn.program, hold->sandbox);
-    spawn(execution);
+    if (program_place_script(&run->spawn.program, hold->agent, &err) < 0)
+        fail_spawn(execution, &err);
+    else
+        spawn(execution);
 }

@@ -24,9 +24,13 @@ static void on_process(struct sandbox *sandbox, uint64_t number, const struct ag
         executions_on_process(session, sandbox_agent(sandbox), number, pipes, end);
         return;
     }
-    fd_close(pipes->input);
-    fd_close(pipes->output);
-    fd_close(pipes->errors);
+    agent_pipes_close(pipes);
+}
+
+static void on_taken(struct sandbox *sandbox, uint64_t number, uint64_t total)
+{
+    if (sandbox_session(sandbox))
+        executions_on_taken(sandbox_session(sandbox), number, total);
 }
 
 static void on_storage(struct session *session, uint64_t number, int fd)
@@ -44,6 +48,7 @@ static void on_storage(struct session *session, uint64_t number, int fd)
 const struct sandbox_programs run_sandbox_programs = {
     .on_exited = on_exited,
     .on_process = on_process,
+    .on_taken = on_taken,
     .on_listed = executions_on_listed,
     .on_storage = on_storage,
     .prepare_python = python_zygote_prepare,

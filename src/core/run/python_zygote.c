@@ -44,16 +44,21 @@ void python_zygote_free(struct python_zygote *zygote)
 
 /* --- starting --------------------------------------------------------------------------------- */
 
+static void give_up(struct python_zygote *zygote, const struct error *err)
+{
+    log_debug("no Python zygote, continuing without it", kv("sandbox", sandbox_id(zygote->sandbox)),
+              kv("error", err->message));
+    zygote->is_unavailable = true;
+    clear(zygote);
+}
+
 static void on_started(struct agent_request *request)
 {
     struct python_zygote *zygote = container_of(request, struct python_zygote, start);
 
     zygote->is_starting = false;
     if (request->err.code) {
-        log_debug("no Python zygote, continuing without it",
-                  kv("sandbox", sandbox_id(zygote->sandbox)), kv("error", request->err.message));
-        zygote->is_unavailable = true;
-        clear(zygote);
+        give_up(zygote, &request->err);
         return;
     }
     fd_close(request->result.started.pipes.output); /* it has nothing to say */
@@ -75,19 +80,23 @@ static void start(struct python_zygote *zygote)
     struct agent_start start = { .is_zygote = true };
 
     id_make(name, ID_EXECUTION);
-    if (program_prepare_zygote(&zygote->program, sandbox_core(sandbox)->parts.config, name, &err) <
-        0)
+    program_prepare_zygote(&zygote->program, sandbox_core(sandbox)->parts.config,
+                           sandbox_backend(sandbox), name);
+    if (program_place_script(&zygote->program, sandbox_agent(sandbox), &err) < 0) {
+        give_up(zygote, &err);
         return;
-    program_place_script(&zygote->program, sandbox);
+    }
     start.number = zygote->number = next_number(sandbox);
     start.argv = (const char *const *)zygote->program.argv;
     start.env = (const char *const *)zygote->program.env;
     start.user = zygote->program.user;
     start.cwd = zygote->program.cwd;
     start.script_path = zygote->program.argv[1];
-    start.script_fd = zygote->program.script_fd;
+    start.script = zygote->program.script;
+    start.script_length = zygote->program.script_length;
     zygote->is_starting = true;
     agent_start(sandbox_agent(sandbox), &start, &zygote->start, on_started);
+    program_drop_script(&zygote->program);
 }
 
 static void on_refill(struct timer *timer)
@@ -107,7 +116,6 @@ static struct python_zygote *zygote_of(struct sandbox *sandbox)
     zygote = xnew(struct python_zygote);
     sandbox_set_python_zygote(sandbox, zygote);
     zygote->sandbox = sandbox;
-    zygote->program = PROGRAM_INIT;
     timer_init(&zygote->refill, sandbox_core(sandbox)->loop, on_refill);
     return zygote;
 }

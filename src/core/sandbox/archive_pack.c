@@ -1,6 +1,7 @@
 /* The first half of workspace_archive.h: from a sandbox that ends into an archive. */
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
@@ -125,8 +126,8 @@ static bool is_whole(const struct archive_work *work)
     uint8_t end[TAR_END_BYTES];
 
     return work->bytes >= TAR_END_BYTES && work->bytes % TAR_BLOCK == 0 &&
-           pread(work->file, end, sizeof(end), (off_t)(work->bytes - sizeof(end))) ==
-               (ssize_t)sizeof(end) &&
+           fd_read_at(work->file, end, sizeof(end), (off_t)(work->bytes - sizeof(end))) ==
+               sizeof(end) &&
            memcmp(end, zeros, sizeof(end)) == 0;
 }
 
@@ -263,7 +264,7 @@ enum archive_packing workspace_archive_packing(const struct sandbox *sandbox)
 
     if (!session || !sandbox->core->observer->keeps_files(session) || !sandbox->connection.agent ||
         sandbox_asks_backend(sandbox) || workflow_is_running(&sandbox->workflow) ||
-        process_has_exited(&sandbox->process))
+        sandbox_has_ended(sandbox))
         return PACK_NOTHING;
     if (sandbox->state == SANDBOX_FROZEN)
         return PACK_FROZEN;
@@ -284,6 +285,6 @@ void workspace_archive_pack(struct sandbox *sandbox, enum archive_packing packin
     else if (packing == PACK_RUNNING)
         ask(work);
     else
-        backend_freeze(sandbox->core->parts.backend, sandbox->id, false,
+        backend_freeze(sandbox->order.backend, sandbox->id, false,
                        sandbox_begin_op(sandbox, on_thawed));
 }

@@ -73,6 +73,8 @@ struct sandbox_programs {
     /* Init remembers this process; `end` is NULL while it runs. The pipes are the callee's. */
     void (*on_process)(struct sandbox *sandbox, uint64_t number, const struct agent_pipes *pipes,
                        const struct agent_exit *end);
+    /* Bytes of a process's input that are inside, since its start. */
+    void (*on_taken)(struct sandbox *sandbox, uint64_t number, uint64_t total);
     void (*on_listed)(
         struct session *session); /* all processes that init remembers were reported */
     void (*on_storage)(struct session *session, uint64_t number, int fd); /* fd is the callee's */

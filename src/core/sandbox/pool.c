@@ -155,7 +155,7 @@ static void on_rest(struct timer *timer)
     list_for_each (member, &pool->ready, pool_node) {
         if (left-- == 0)
             return;
-        sandbox_read_report(member);
+        (void)sandbox_read_report(member, NULL, NULL);
         if (!member->python_zygote) {
             pool->core->programs->prepare_python(member);
             if (member->python_zygote)
@@ -260,13 +260,28 @@ static bool has_disk_for(const struct config *config, const struct sandbox_order
     return true;
 }
 
+/* What the members were made with, where that is what they have for good. */
+static bool has_limits_for(const struct pool *pool, const struct sandbox_order *order)
+{
+    const struct sandbox_limits made = sandbox_default_order(pool->core).limits;
+    const struct sandbox_limits *wanted = &order->limits;
+
+    return !order->backend->ops->capabilities.fixed_limits ||
+           (made.memory_bytes == wanted->memory_bytes && made.cpu_millis == wanted->cpu_millis &&
+            made.pids == wanted->pids && made.disk_bytes == wanted->disk_bytes);
+}
+
 static bool fits(const struct pool *pool, const struct sandbox_order *order)
 {
     const struct config *config = pool->core->parts.config;
+    struct backend *backend = sandbox_default_backend(pool->core);
+    struct sandbox_source source = { SOURCE_TEMPLATE, backend_default_source(
+                                                          backend, config->sandbox.template_name) };
+    struct network_policy network = { .mode = (enum network_mode)config->sandbox.network };
 
-    return str_equal(order->template_name, config->sandbox.template_name) &&
-           order->network == (enum network_mode)config->sandbox.network && !order->gpus &&
-           has_disk_for(config, order);
+    return sandbox_source_equals(&order->source, &source) && order->backend == backend &&
+           network_policy_equals(&order->network, &network) && !order->gpus &&
+           has_disk_for(config, order) && has_limits_for(pool, order);
 }
 
 /* The first that lives: death may be known to the kernel, and not yet to us. */
@@ -347,7 +362,7 @@ void pool_on_ready(struct pool *pool, struct sandbox *sandbox)
     list_append(&pool->ready, &sandbox->pool_node);
     /* Now, when no session waits: to read it from the kernel takes longer than to hand it over. */
     if (!timer_is_armed(&pool->lull))
-        sandbox_read_report(sandbox);
+        (void)sandbox_read_report(sandbox, NULL, NULL);
     timer_arm_in(&pool->rest, timer_is_armed(&pool->lull) ? REST_US : NEXT_WARM_US);
     if (!timer_is_armed(&pool->look))
         timer_arm_in(&pool->look, LOOK_US);

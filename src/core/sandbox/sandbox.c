@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/backend_choice.h"
 #include "core/ceiling.h"
 #include "core/events.h"
 #include "core/sandbox/sandbox_private.h"
@@ -14,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { REPORT_MAXIMUM = 64 * 1024 };
 
 #define TO(state) (1U << SANDBOX_##state)
 
@@ -115,6 +114,11 @@ enum sandbox_state sandbox_state(const struct sandbox *sandbox)
     return sandbox->state;
 }
 
+struct backend *sandbox_backend(const struct sandbox *sandbox)
+{
+    return sandbox->order.backend;
+}
+
 uint64_t sandbox_generation(const struct sandbox *sandbox)
 {
     return sandbox->order.generation;
@@ -130,9 +134,13 @@ uint32_t sandbox_gpus(const struct sandbox *sandbox)
     return sandbox->order.gpus;
 }
 
-int sandbox_pid(const struct sandbox *sandbox)
+void sandbox_put_location(const struct core *core, const struct sandbox *sandbox,
+                          struct json_writer *json)
 {
-    return sandbox->made.pid;
+    const struct backend *backend = sandbox ? sandbox->order.backend
+                                            : backends_default(core->parts.backends);
+
+    backend_put_location(backend, sandbox ? &sandbox->made : NULL, json);
 }
 
 struct agent *sandbox_agent(const struct sandbox *sandbox)
@@ -150,14 +158,16 @@ uint32_t sandbox_attempts(const struct sandbox *sandbox)
     return sandbox->destruction.attempts;
 }
 
+const struct error *sandbox_out_of_reach(const struct sandbox *sandbox)
+{
+    const struct error *absence = backend_absence(sandbox->order.backend);
+
+    return absence ? absence : sandbox->connection.foreign;
+}
+
 const struct error *sandbox_last_error(const struct sandbox *sandbox)
 {
     return sandbox->last_error;
-}
-
-const char *sandbox_report(const struct sandbox *sandbox)
-{
-    return sandbox->readings.report;
 }
 
 const struct sandbox_usage *sandbox_usage(const struct sandbox *sandbox)
@@ -321,6 +331,8 @@ static void on_timer(struct timer *timer)
         error_named(&err, ERR_TIMEOUT, "sandbox_not_ready", "the sandbox was not ready in time%s%s",
                     sandbox->last_error ? ": " : "",
                     sandbox->last_error ? sandbox->last_error->message : "");
+        if (sandbox->last_error && *sandbox->last_error->hint)
+            error_hint(&err, "%s", sandbox->last_error->hint);
         sandbox_fail(sandbox, &err);
         break;
     case SANDBOX_UNKNOWN:
@@ -340,17 +352,29 @@ static void on_timer(struct timer *timer)
     }
 }
 
+struct backend *sandbox_default_backend(const struct core *core)
+{
+    const struct config *config = core->parts.config;
+
+    return backend_choose(
+        core, &(struct backend_wishes){ .flavor = config_flavor_find(config, ""),
+                                        .template_name = config->sandbox.template_name });
+}
+
 struct sandbox_order sandbox_default_order(const struct core *core)
 {
     const struct config *config = core->parts.config;
+    struct backend *backend = sandbox_default_backend(core);
     struct sandbox_order order = {
         .flavor = "",
-        .template_name = config->sandbox.template_name,
+        .source = { SOURCE_TEMPLATE,
+                    backend_default_source(backend, config->sandbox.template_name) },
+        .backend = backend,
         .limits = { .memory_bytes = config->sandbox.memory_bytes,
                     .disk_bytes = config->sandbox.disk_bytes,
                     .cpu_millis = config->sandbox.cpu_millis,
                     .pids = (uint32_t)config->sandbox.pids },
-        .network = (enum network_mode)config->sandbox.network,
+        .network = { .mode = (enum network_mode)config->sandbox.network },
     };
 
     ceiling_cut_limits(core->ceiling, NULL, NULL, &order.limits);
@@ -362,7 +386,7 @@ static void free_order(struct sandbox_order *order)
     free((char *)order->session_id);
     free((char *)order->owner);
     free((char *)order->flavor);
-    free((char *)order->template_name);
+    free((char *)order->source.name);
 }
 
 static char *copy_or_null(const char *text)
@@ -378,7 +402,7 @@ void sandbox_set_order(struct sandbox *sandbox, const struct sandbox_order *orde
     sandbox->order.session_id = copy_or_null(order->session_id);
     sandbox->order.owner = copy_or_null(order->owner);
     sandbox->order.flavor = copy_or_null(order->flavor);
-    sandbox->order.template_name = copy_or_null(order->template_name);
+    sandbox->order.source.name = copy_or_null(order->source.name);
 }
 
 struct sandbox *sandbox_new(struct core *core, const struct sandbox_order *order)
@@ -389,7 +413,7 @@ struct sandbox *sandbox_new(struct core *core, const struct sandbox_order *order
     sandbox_set_order(sandbox, order);
     sandbox->limits = order->limits;
     sandbox->created = stamp_now(core);
-    sandbox->destruction.agent_fd = sandbox->destruction.pidfd = -1;
+    sandbox->destruction.agent_fd = -1;
     list_init(&sandbox->pool_node);
     list_init(&sandbox->slot.idle);
     timer_init(&sandbox->timer, core->loop, on_timer);
@@ -435,6 +459,8 @@ void sandbox_free(struct sandbox *sandbox)
 {
     struct core *core = sandbox->core;
 
+    (void)sandbox_stop_connecting(sandbox);
+    sandbox_free_report(sandbox);
     map_remove(&core->sandboxes_by_id, sandbox->id);
     list_remove(&sandbox->node);
     list_remove(&sandbox->pool_node);
@@ -450,17 +476,16 @@ void sandbox_free(struct sandbox *sandbox)
     loop_undefer(core->loop, &sandbox->connection.drop);
     loop_undefer(core->loop, &sandbox->rest);
     loop_undefer(core->loop, &sandbox->release);
-    process_unwatch(&sandbox->process);
+    backend_watch_stop(&sandbox->watch);
     workspace_archive_cancel(sandbox);
     core->programs->free_python(sandbox->python_zygote);
     agent_free(sandbox->connection.agent);
     fd_close(sandbox->destruction.agent_fd);
-    fd_close(sandbox->destruction.pidfd);
     free(sandbox->op);
     free(sandbox->connection.request);
     free(sandbox->parts.err);
     free(sandbox->last_error);
-    free(sandbox->readings.report);
+    free(sandbox->connection.foreign);
     free_order(&sandbox->order);
     free(sandbox);
 }
@@ -473,16 +498,6 @@ bool sandbox_is_up(const struct sandbox *sandbox)
 bool sandbox_is_coming_or_up(const struct sandbox *sandbox)
 {
     return sandbox->state == SANDBOX_CREATING || sandbox_is_up(sandbox);
-}
-
-/* It does not change while the sandbox has these limits. */
-void sandbox_read_report(struct sandbox *sandbox)
-{
-    scoped(buffer_fini) struct buffer json = BUFFER_INIT(REPORT_MAXIMUM);
-
-    if (!sandbox->readings.report && sandbox_is_up(sandbox) &&
-        backend_report(sandbox->core->parts.backend, sandbox->id, &json, NULL) == 0)
-        sandbox->readings.report = buffer_steal_text(&json);
 }
 
 /* --- record and events --------------------------------------------------------------------- */
@@ -505,15 +520,13 @@ void sandbox_save(struct sandbox *sandbox)
     struct core *core = sandbox->core;
     char reason[END_TEXT_SIZE];
     struct sandbox_record record = {
-        .backend = core->parts.backend->ops->name,
+        .backend = sandbox->order.backend->ops->name,
         .state = sandbox_state_name(recorded_state(sandbox)),
         .end_reason = reason,
         .last_error = sandbox->last_error ? sandbox->last_error->message : "",
         .generation = sandbox->order.generation,
-        .start_time = sandbox->made.start_time,
-        .slot = sandbox->made.slot,
+        .handle = sandbox->made.handle,
         .attempts = sandbox->destruction.attempts,
-        .pid = sandbox->made.pid,
         .created = sandbox->created,
     };
 
@@ -577,6 +590,7 @@ struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *o
     struct sandbox_order pooled = sandbox_default_order(core);
     struct sandbox *sandbox = sandbox_new(core, order ? order : &pooled);
 
+    sandbox->order.backend = backends_of_record(core->parts.backends, record->backend);
     memcpy(sandbox->id, record->id, sizeof(sandbox->id));
     memcpy(sandbox->made.id, record->id, sizeof(sandbox->made.id));
     map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
@@ -586,9 +600,8 @@ struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *o
     else if (sandbox_is_up(sandbox))
         sandbox->state = SANDBOX_UNKNOWN;
     sandbox->order.generation = record->generation;
-    sandbox->made.pid = record->pid;
-    sandbox->made.start_time = record->start_time;
-    sandbox->made.slot = record->slot;
+    if (record->handle)
+        snprintf(sandbox->made.handle, sizeof(sandbox->made.handle), "%s", record->handle);
     sandbox->created = record->created;
     sandbox->destruction.attempts = record->attempts;
     sandbox->destruction.end = end_reason_parse(record->end_reason);
@@ -598,9 +611,11 @@ struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *o
     return sandbox;
 }
 
-struct sandbox *sandbox_restore_orphan(struct core *core, const char *id)
+struct sandbox *sandbox_restore_orphan(struct core *core, const struct backend *backend,
+                                       const char *id)
 {
-    struct sandbox_record record = { .state = sandbox_state_name(SANDBOX_CRASHED),
+    struct sandbox_record record = { .backend = backend->ops->name,
+                                     .state = sandbox_state_name(SANDBOX_CRASHED),
                                      .created = stamp_now(core) };
 
     memcpy(record.id, id, sizeof(record.id));

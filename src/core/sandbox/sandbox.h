@@ -18,9 +18,10 @@
  */
 
 #include "agent/agent.h"
-#include "backend/backend.h"
+#include "backend/backends.h"
 #include "core/core.h"
 #include "core/end_reason.h"
+#include "core/sandbox/report.h"
 #include "store/store.h"
 
 enum sandbox_state {
@@ -50,11 +51,14 @@ const char *sandbox_id(const struct sandbox *sandbox); /* ID_SIZE bytes */
 struct core *sandbox_core(const struct sandbox *sandbox);
 struct session *sandbox_session(const struct sandbox *sandbox); /* NULL for a pool member */
 enum sandbox_state sandbox_state(const struct sandbox *sandbox);
+struct backend *sandbox_backend(const struct sandbox *sandbox); /* the one that has made it */
 uint64_t sandbox_generation(const struct sandbox *sandbox);
 const char *sandbox_flavor(const struct sandbox *sandbox); /* of its session, when it was made */
 uint32_t sandbox_gpus(const struct sandbox *sandbox);
-int sandbox_pid(
-    const struct sandbox *sandbox); /* of its init on this host; 0 where there is none */
+
+/* Members that say where it runs; for NULL those of none. */
+void sandbox_put_location(const struct core *core, const struct sandbox *sandbox,
+                          struct json_writer *json);
 
 /* The connection to its init; NULL while there is none. */
 struct agent *sandbox_agent(const struct sandbox *sandbox);
@@ -68,8 +72,9 @@ uint32_t sandbox_attempts(const struct sandbox *sandbox);
 /* Of creating, connecting or destroying; NULL when the last attempt succeeded. */
 const struct error *sandbox_last_error(const struct sandbox *sandbox);
 
-/* The walls in force, as JSON; NULL until sandbox_read_report() has read them. */
-const char *sandbox_report(const struct sandbox *sandbox);
+/* Why this daemon cannot speak to it, however often it tries: its backend is not here, or its init
+ * speaks other versions of the protocol. It may live, and can be destroyed. NULL otherwise. */
+const struct error *sandbox_out_of_reach(const struct sandbox *sandbox);
 
 /* As it was last measured, see usage.h, and when (wall time; 0: never). */
 const struct sandbox_usage *sandbox_usage(const struct sandbox *sandbox);
@@ -123,18 +128,16 @@ void sandbox_crash(struct sandbox *sandbox, const char *cause);
 /* Looks whether its init is dead before the loop says so. Then it is crashed when this returns. */
 bool sandbox_notice_death(struct sandbox *sandbox);
 
-/* Reads the walls in force back from the kernel, once, when it is up. */
-void sandbox_read_report(struct sandbox *sandbox);
-
 /* For whom a sandbox is made and what it has to be. Texts are borrowed for the call. */
 struct sandbox_order {
     struct session *session; /* the observer's; NULL for the pool, as the next two */
     const char *session_id;
     const char *owner;
     const char *flavor;
-    const char *template_name;
+    struct sandbox_source source;
+    struct backend *backend; /* borrowed for as long as the sandbox exists */
     struct sandbox_limits limits;
-    enum network_mode network;
+    struct network_policy network;
     uint32_t gpus;
     uint64_t generation;
     bool preloaded; /* see sandbox_is_preloaded() */
@@ -168,8 +171,9 @@ void sandbox_save(struct sandbox *sandbox);
 struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *order,
                                 const struct sandbox_record *record);
 
-/* A sandbox that exists without a record. */
-struct sandbox *sandbox_restore_orphan(struct core *core, const char *id);
+/* A sandbox of this backend that exists without a record. */
+struct sandbox *sandbox_restore_orphan(struct core *core, const struct backend *backend,
+                                       const char *id);
 
 /* A sandbox that is unknown: asks the backend whether it lives and whether it is frozen, and
  * connects to its init. Recovery does not wait for that. */

@@ -6,6 +6,7 @@
 #include "config/config.h"
 #include "core/metrics.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct backoff build_backoff_us = { .first = 200 * 1000, .most = 30 * 1000 * 1000 };
@@ -33,7 +34,7 @@ void sandbox_take_turn(struct workflow *workflow)
     struct sandbox *sandbox = container_of(workflow, struct sandbox, workflow);
     const struct core *core = sandbox->core;
 
-    if (sandbox->order.session && core->parts.backend->ops->capabilities.serialize_per_owner) {
+    if (sandbox->order.session && sandbox->order.backend->ops->capabilities.serialize_per_owner) {
         if (find_turn(core, sandbox->order.owner, TURN_HELD)) {
             sandbox->build.owner_turn = TURN_WAITING;
             return;
@@ -103,8 +104,7 @@ static void try_again(struct sandbox *sandbox, const struct error *err)
     sandbox->build.failures++;
     log_warn("sandbox could not be created; trying again", kv("sandbox", sandbox->id),
              kv("attempts", sandbox->build.failures), kv("error", err->message));
-    backend_destroy(sandbox->core->parts.backend, sandbox->id,
-                    sandbox_begin_op(sandbox, on_cleared));
+    backend_destroy(sandbox->order.backend, sandbox->id, sandbox_begin_op(sandbox, on_cleared));
 }
 
 static bool differs(uint64_t asked, uint64_t is)
@@ -143,9 +143,7 @@ static void keep_made(struct sandbox *sandbox, const struct backend_op *op)
     sandbox->made = op->result.made.sandbox;
     metrics_add(sandbox->core->metrics, METRIC_SANDBOXES_CREATED, 0, 1);
     if (sandbox->state == SANDBOX_CREATING)
-        sandbox_watch(sandbox, op->result.made.pidfd);
-    else
-        fd_close(op->result.made.pidfd);
+        sandbox_watch(sandbox);
 }
 
 static void on_built(struct backend_op *op)
@@ -165,17 +163,38 @@ static void on_built(struct backend_op *op)
     workflow_step_done(&sandbox->workflow, err.code == ERR_NONE ? NULL : &err);
 }
 
+/* The time to become ready runs while nothing happens: a download that goes on is waited for. */
+static void on_progress(struct backend_op *op, const char *what, uint64_t done_bytes,
+                        uint64_t total_bytes)
+{
+    struct sandbox *sandbox = container_of(op, struct sandbox_op, base)->sandbox;
+    char done[STR_UNIT_SIZE], total[STR_UNIT_SIZE], text[3 * STR_UNIT_SIZE];
+
+    str_format_size(done_bytes, done);
+    str_format_size(total_bytes, total);
+    snprintf(text, sizeof(text), total_bytes ? "%s: %s of %s" : "%s: %s", what, done, total);
+    sandbox_emit(sandbox, "sandbox.progress", text);
+    if (sandbox->state == SANDBOX_CREATING)
+        sandbox_start_timeout(sandbox);
+}
+
 static void build(struct sandbox *sandbox)
 {
     struct sandbox_spec spec = {
-        .template_name = sandbox->order.template_name,
+        .source = sandbox->order.source,
         .limits = sandbox->limits,
         .network = sandbox->order.network,
         .gpus = sandbox->order.gpus,
+        .session = sandbox->order.session ? sandbox->order.session_id : "",
+        .owner = sandbox->order.session ? sandbox->order.owner : "",
+        .generation = sandbox->order.session ? sandbox_generation(sandbox) : 0,
     };
+    struct backend_op *op;
 
     memcpy(spec.id, sandbox->id, sizeof(spec.id));
-    backend_create(sandbox->core->parts.backend, &spec, sandbox_begin_op(sandbox, on_built));
+    op = sandbox_begin_op(sandbox, on_built);
+    op->on_progress = on_progress;
+    backend_create(sandbox->order.backend, &spec, op);
 }
 
 void sandbox_build(struct workflow *workflow)

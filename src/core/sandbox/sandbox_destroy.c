@@ -97,8 +97,9 @@ static void try_again(struct sandbox *sandbox, const struct error *err)
     log_error("sandbox could not be destroyed; trying again", kv("sandbox", sandbox->id),
               kv("attempts", sandbox->destruction.attempts), kv("error", err->message));
     sandbox_save(sandbox);
-    timer_arm_in(&sandbox->timer,
-                 backoff_delay(&destroy_backoff_us, sandbox->destruction.attempts));
+    if (!backend_absence(sandbox->order.backend)) /* else the next daemon goes on */
+        timer_arm_in(&sandbox->timer,
+                     backoff_delay(&destroy_backoff_us, sandbox->destruction.attempts));
     if (sandbox->order.session)
         core->observer->on_stuck(sandbox->order.session, sandbox->last_error);
 }
@@ -119,7 +120,7 @@ static void destroy_at_backend(struct workflow *workflow)
     struct sandbox *sandbox = sandbox_of(workflow);
 
     if (is_recorded(sandbox))
-        backend_destroy(sandbox->core->parts.backend, sandbox->id,
+        backend_destroy(sandbox->order.backend, sandbox->id,
                         sandbox_begin_op(sandbox, on_destroyed));
     else
         workflow_step_done(workflow, NULL); /* the backend was never asked to make it */
@@ -215,7 +216,8 @@ bool sandbox_destroy_is_busy(const struct sandbox *sandbox)
 static void detach(struct sandbox *sandbox)
 {
     timer_stop(&sandbox->timer);
-    sandbox->destruction.pidfd = process_release(&sandbox->process);
+    backend_watch_stop(&sandbox->watch);
+    sandbox_stop_report(sandbox);
     capacity_set_idle(sandbox->core->capacity, sandbox, false);
     capacity_set_leaving(sandbox->core->capacity, sandbox);
     if (sandbox->order.session)

@@ -7,7 +7,6 @@
 #include "core/sandbox/observer.h"
 #include "core/sandbox/sandbox.h"
 #include "core/sandbox/workspace_archive.h"
-#include "loop/process.h"
 #include "loop/workflow.h"
 
 /* Most sandboxes are at rest, and there are thousands: the memory for asking the backend or init is
@@ -62,7 +61,8 @@ struct sandbox_connection {
     struct sandbox_request *request; /* owned; NULL unless init is asked */
     struct timer silence;            /* armed while it is unknown and not frozen */
     int64_t unknown_since_us;
-    unsigned attempts; /* in a row */
+    unsigned attempts;     /* in a row */
+    struct error *foreign; /* owned; its init speaks other versions of the protocol; NULL: not so */
     struct deferred drop;
 };
 
@@ -72,15 +72,16 @@ struct sandbox_destruction {
     struct stamp since; /* when it crashed or began to go; zero until then */
     uint32_t attempts;  /* that failed */
 
-    /* Agent socket and pidfd, owned, or -1; kept open until the sandbox is gone, because closing
-     * them earlier would wake a dying init. */
-    int agent_fd, pidfd;
+    /* The socket of its agent, owned, or -1; kept open until the sandbox is gone, because closing
+     * it earlier would wake a dying init. */
+    int agent_fd;
 };
 
 struct sandbox_readings {
     struct sandbox_usage usage; /* see usage.h */
     int64_t usage_wall_us;      /* when that was; 0: never */
     char *report;               /* owned; the walls in force, as JSON; NULL until they were read */
+    struct report_question *question; /* owned; while the backend is asked for them */
 };
 
 /* Where its files come from. */
@@ -96,7 +97,7 @@ struct sandbox {
     enum sandbox_files files;
     struct sandbox_limits limits; /* in force */
     struct backend_sandbox made;  /* what the backend knows it by */
-    struct process process;       /* its init */
+    struct backend_watch watch;   /* of its end */
     struct stamp created;
     int64_t ready_at_us;
     struct error *last_error; /* owned; of creating, connecting or destroying; or NULL */
@@ -131,6 +132,7 @@ void sandbox_rest_soon(struct sandbox *sandbox);
 struct sandbox *sandbox_new(struct core *core, const struct sandbox_order *order);
 
 /* Of the settings, for the pool. */
+struct backend *sandbox_default_backend(const struct core *core);
 struct sandbox_order sandbox_default_order(const struct core *core);
 void sandbox_set_order(struct sandbox *sandbox, const struct sandbox_order *order);
 void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state);
@@ -150,18 +152,28 @@ bool sandbox_abort_build(struct sandbox *sandbox, const struct error *err); /* i
 /* sandbox_start.c */
 void sandbox_on_slot(struct sandbox *sandbox, const struct error *err);    /* see capacity.h */
 void sandbox_abort_step(struct sandbox *sandbox, const struct error *err); /* if it can be */
-void sandbox_fail(struct sandbox *sandbox, const struct error *err);       /* not made in time */
+/* From now on it has sandbox.start_timeout to become ready. */
+void sandbox_start_timeout(struct sandbox *sandbox);
+
+void sandbox_fail(struct sandbox *sandbox, const struct error *err); /* not made in time */
 void sandbox_on_silence(struct timer *timer);
-void sandbox_stop_asking(struct sandbox *sandbox);    /* its init, which has not answered yet */
-bool sandbox_has_init(const struct sandbox *sandbox); /* a connection to it, as far as is known */
+bool sandbox_stop_connecting(struct sandbox *sandbox); /* false: it does not connect */
+void sandbox_stop_asking(struct sandbox *sandbox);     /* its init, which has not answered yet */
+bool sandbox_has_init(const struct sandbox *sandbox);  /* a connection to it, as far as is known */
 
 /* sandbox_watch.c */
-void sandbox_watch(struct sandbox *sandbox, int pidfd); /* takes it over; -1 is fine */
+void sandbox_watch(struct sandbox *sandbox); /* it is made or adopted: learns of its end */
+bool sandbox_has_ended(const struct sandbox *sandbox); /* as the backend has told */
 extern const struct agent_handler sandbox_agent_handler;
 void sandbox_on_crash(struct sandbox *sandbox);
 void sandbox_find_cause(struct sandbox *sandbox);
 void sandbox_lose_init(struct sandbox *sandbox); /* it is unknown, and asked again soon */
 void sandbox_reconnect_soon(struct sandbox *sandbox);
+
+/* sandbox_report.c: what was read or is being read does not hold any more */
+void sandbox_forget_report(struct sandbox *sandbox);
+void sandbox_stop_report(struct sandbox *sandbox); /* it goes: those who wait are told */
+void sandbox_free_report(struct sandbox *sandbox); /* without telling those who wait */
 
 /* sandbox_destroy.c */
 void sandbox_begin_destroy(struct sandbox *sandbox); /* the workflow before it has ended */

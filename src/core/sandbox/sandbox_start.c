@@ -8,11 +8,12 @@
 #include "core/sandbox/workspace_archive.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 
-/* From when on it has not become ready in time. */
-static void start_timeout(struct sandbox *sandbox)
+/* The name of this error, also when the agent reports it. */
+#define CONNECTION_LOST "sandbox_connection_lost"
+
+void sandbox_start_timeout(struct sandbox *sandbox)
 {
     timer_arm_in(&sandbox->timer, sandbox->core->parts.config->sandbox.start_timeout_ms * 1000);
 }
@@ -82,7 +83,7 @@ static void record_intent(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
 
-    start_timeout(sandbox);
+    sandbox_start_timeout(sandbox);
     begin_parts(sandbox, 1);
     sandbox_set_recorded(sandbox, RECORD_INTENT);
     sandbox_emit(sandbox, "sandbox.creating", NULL);
@@ -107,11 +108,9 @@ static void on_adopt_answer(struct backend_op *op)
     struct sandbox *sandbox = sandbox_end_op(op);
 
     if (op->err.code == ERR_NONE && sandbox->state == SANDBOX_UNKNOWN) {
-        sandbox_watch(sandbox, op->result.made.pidfd);
+        sandbox_watch(sandbox);
         if (op->result.made.frozen)
             sandbox_set_state(sandbox, SANDBOX_FROZEN);
-    } else if (op->err.code == ERR_NONE) {
-        fd_close(op->result.made.pidfd);
     }
     workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
 }
@@ -120,7 +119,7 @@ static void ask_backend(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
 
-    backend_adopt(sandbox->core->parts.backend, &sandbox->made,
+    backend_adopt(sandbox->order.backend, &sandbox->made,
                   sandbox_begin_op(sandbox, on_adopt_answer));
 }
 
@@ -132,26 +131,63 @@ static void on_listed(struct agent_request *request)
     part_done(sandbox, failure_or_null(&request->err));
 }
 
-static void connect_part(struct sandbox *sandbox)
+static void ask_init(struct sandbox *sandbox, int fd)
 {
-    struct error err = { 0 };
-    int fd = backend_connect(sandbox->core->parts.backend, sandbox->id, &err);
-
-    if (fd < 0) {
-        if (sandbox->state == SANDBOX_CREATING || err.code != ERR_GONE)
-            err.code = ERR_BACKEND; /* whatever the system calls it */
-        part_done(sandbox, &err);
-        return;
-    }
     loop_undefer(sandbox->core->loop, &sandbox->connection.drop);
     agent_retire(sandbox->connection.agent);
     sandbox->connection.agent = agent_new(sandbox->core->loop, fd, &sandbox_agent_handler, sandbox);
+    agent_assume_scratch(sandbox->connection.agent,
+                         backend_first_scratch(sandbox->order.backend, sandbox->id));
     if (sandbox->order.session)
         sandbox->core->observer->on_agent(sandbox->order.session);
     if (!sandbox->connection.request)
         sandbox->connection.request = xnew(struct sandbox_request);
     sandbox->connection.request->sandbox = sandbox;
     agent_list(sandbox->connection.agent, &sandbox->connection.request->base, on_listed);
+}
+
+/* One that has just been made is not dead for certain: the next one may live. */
+static void fail_to_connect(struct sandbox *sandbox, const struct error *cause)
+{
+    struct error err = *cause;
+
+    if (sandbox->state == SANDBOX_CREATING && err.code == ERR_GONE)
+        error_named(&err, ERR_BACKEND, CONNECTION_LOST, "%s", cause->message);
+    else if (err.code != ERR_GONE)
+        err.code = ERR_BACKEND; /* whatever the system calls it */
+    part_done(sandbox, &err);
+}
+
+static void on_connected(struct backend_op *op)
+{
+    struct sandbox *sandbox = sandbox_end_op(op);
+
+    if (op->err.code != ERR_NONE)
+        fail_to_connect(sandbox, &op->err);
+    else
+        ask_init(sandbox, op->result.fd);
+}
+
+static bool is_connecting(const struct sandbox *sandbox)
+{
+    return sandbox_asks_backend(sandbox) && sandbox->op->base.done == on_connected;
+}
+
+static void connect_part(struct sandbox *sandbox)
+{
+    struct backend_op *op = sandbox_begin_op(sandbox, on_connected);
+
+    if (backend_connect(sandbox->order.backend, sandbox->id, op))
+        on_connected(op);
+}
+
+bool sandbox_stop_connecting(struct sandbox *sandbox)
+{
+    if (!is_connecting(sandbox))
+        return false;
+    backend_cancel(sandbox->order.backend, &sandbox->op->base);
+    (void)sandbox_end_op(&sandbox->op->base);
+    return true;
 }
 
 /* A frozen init cannot answer, nor one that is to be frozen: it is connected to when it is thawed.
@@ -224,14 +260,14 @@ static void set_limits(struct workflow *workflow)
     struct sandbox *sandbox = sandbox_of(workflow);
     const struct sandbox_limits *wanted = &sandbox->order.limits;
 
-    start_timeout(sandbox);
+    sandbox_start_timeout(sandbox);
     if (limits_equal(&sandbox->limits, wanted)) {
         workflow_step_done(workflow, NULL);
         return;
     }
     sandbox->limits = *wanted;
-    free(steal_ptr(&sandbox->readings.report));
-    backend_update(sandbox->core->parts.backend, sandbox->id, wanted,
+    sandbox_forget_report(sandbox);
+    backend_update(sandbox->order.backend, sandbox->id, wanted,
                    sandbox_begin_op(sandbox, on_limits_set));
 }
 
@@ -270,8 +306,8 @@ static const struct workflow_step adopt_steps[] = {
     { 0 },
 };
 
-/* Only waiting (for a turn, a slot, the next attempt, init) can be cut short; what the store and
- * the backend have begun comes to its own end. */
+/* Only waiting (for a turn, a slot, the next attempt, a connection, init) can be cut short; what the
+ * store and the backend have begun comes to its own end. */
 void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
 {
     if (sandbox_abort_build(sandbox, err))
@@ -279,6 +315,8 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
     if (sandbox->slot.state == SLOT_WAITING) {
         capacity_release(sandbox->core->capacity, sandbox);
         workflow_step_done(&sandbox->workflow, err);
+    } else if (sandbox_stop_connecting(sandbox)) {
+        part_done(sandbox, err);
     } else if (sandbox_asks_init(sandbox)) {
         agent_cancel(&sandbox->connection.request->base);
         sandbox_end_request(sandbox);
@@ -326,17 +364,16 @@ static void fail_at_once(struct sandbox *sandbox)
     sandbox_fail(sandbox, &err);
 }
 
-/* A failing connection shows the death before the pidfd does. */
+/* A failing connection shows the death before the backend tells it. */
 static bool shows_death(const struct error *err)
 {
-    return str_equal(err->name, "sandbox_connection_lost") || err->sys_errno == ECONNREFUSED;
+    return str_equal(err->name, CONNECTION_LOST);
 }
 
 /* An init that was killed, in the pool or since, says nothing about the next sandbox. */
 static bool has_died(const struct sandbox *sandbox, const struct error *err)
 {
-    return sandbox->order.session &&
-           (process_has_exited(&sandbox->process) || (err && shows_death(err)));
+    return sandbox->order.session && (sandbox_has_ended(sandbox) || (err && shows_death(err)));
 }
 
 static bool forgives_death(const struct sandbox *sandbox)
@@ -358,7 +395,7 @@ static void on_start_end(struct workflow *workflow)
         sandbox_destroy(sandbox, END_FAILED, "it died at its start");
     else if (workflow->err)
         sandbox_fail(sandbox, workflow->err);
-    else if (process_has_exited(&sandbox->process))
+    else if (sandbox_has_ended(sandbox))
         fail_at_once(sandbox);
     else
         become_ready(sandbox);
@@ -385,7 +422,7 @@ void sandbox_claim(struct sandbox *sandbox, const struct sandbox_order *order)
 
 /* --- adoption ------------------------------------------------------------------------------- */
 
-/* The pidfd reports a death later than a refused connection shows it: a first process waits for all
+/* The backend tells a death later than a refused connection shows it: a first process waits for all
  * others to die. */
 enum { DYING_US = 1000 * 1000, SILENCE_OF_ENDING_US = 10 * 1000 * 1000 };
 
@@ -395,7 +432,7 @@ static void expect_answer(struct sandbox *sandbox)
 
     if (sandbox_wish(sandbox) == WISH_END)
         patience_us = SILENCE_OF_ENDING_US;
-    if (timer_is_armed(&sandbox->connection.silence))
+    if (timer_is_armed(&sandbox->connection.silence) || backend_absence(sandbox->order.backend))
         return;
     if (!sandbox->connection.unknown_since_us)
         sandbox->connection.unknown_since_us = loop_now_us(sandbox->core->loop);
@@ -403,12 +440,12 @@ static void expect_answer(struct sandbox *sandbox)
         timer_arm_in(&sandbox->connection.silence, patience_us);
 }
 
-/* A backend that does not answer is not a silent sandbox. */
+/* A backend that does not answer is not a silent sandbox; one that cannot be connected to is. */
 void sandbox_on_silence(struct timer *timer)
 {
     struct sandbox *sandbox = container_of(timer, struct sandbox, connection.silence);
 
-    if (sandbox_asks_backend(sandbox)) {
+    if (sandbox_asks_backend(sandbox) && !is_connecting(sandbox)) {
         expect_answer(sandbox);
         return;
     }
@@ -422,6 +459,7 @@ static void on_answered(struct sandbox *sandbox)
 {
     sandbox->connection.attempts = 0;
     error_keep(&sandbox->last_error, NULL);
+    error_keep(&sandbox->connection.foreign, NULL);
     sandbox_set_state(sandbox, SANDBOX_READY);
     sandbox->core->programs->on_listed(sandbox->order.session);
 }
@@ -437,10 +475,28 @@ static void on_adopted(struct sandbox *sandbox)
     sandbox->core->observer->on_known(sandbox->order.session);
 }
 
+/* It lives and is left alone: the release that made it may come back. Holds are refused, clocks run,
+ * and it can be destroyed. */
+static void on_foreign(struct sandbox *sandbox, const struct error *err)
+{
+    timer_stop(&sandbox->connection.silence);
+    error_keep(&sandbox->connection.foreign, err);
+    sandbox->connection.foreign->retryable = false;
+    log_warn("sandbox of another release: it can only be ended", kv("sandbox", sandbox->id),
+             kv("error", err->message));
+    sandbox->core->observer->on_known(sandbox->order.session);
+}
+
 /* A backend that cannot say whether the sandbox lives is asked again. */
 static void on_unknown(struct sandbox *sandbox, const struct error *err)
 {
     error_keep(&sandbox->last_error, err);
+    if (str_equal(err->name, AGENT_OTHER_VERSION)) {
+        on_foreign(sandbox, err);
+        return;
+    }
+    if (backend_absence(sandbox->order.backend))
+        return; /* no attempt of this daemon gets another answer */
     sandbox->last_error->retryable = true;
     log_warn("sandbox cannot be reached; trying again", kv("sandbox", sandbox->id),
              kv("error", err->message), kv("attempts", sandbox->connection.attempts));
@@ -452,10 +508,10 @@ static bool is_dead(const struct sandbox *sandbox, const struct error *err)
 {
     int64_t unknown_us = loop_now_us(sandbox->core->loop) - sandbox->connection.unknown_since_us;
 
-    if (process_has_exited(&sandbox->process))
+    if (sandbox_has_ended(sandbox))
         return true;
     return err && err->code == ERR_GONE &&
-           (!process_is_watched(&sandbox->process) || unknown_us >= DYING_US);
+           (sandbox->watch.state == BACKEND_UNWATCHED || unknown_us >= DYING_US);
 }
 
 static void on_adopt_end(struct workflow *workflow)
@@ -482,7 +538,13 @@ void sandbox_adopt(struct sandbox *sandbox)
 
 void sandbox_stop_asking(struct sandbox *sandbox)
 {
-    if (sandbox->state != SANDBOX_UNKNOWN || !sandbox_asks_init(sandbox))
+    if (sandbox->state != SANDBOX_UNKNOWN)
+        return;
+    if (sandbox_stop_connecting(sandbox)) {
+        part_done(sandbox, NULL);
+        return;
+    }
+    if (!sandbox_asks_init(sandbox))
         return;
     agent_cancel(&sandbox->connection.request->base);
     sandbox_end_request(sandbox);

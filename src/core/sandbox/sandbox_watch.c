@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Death is reported by the pidfd; the lost connection usually comes a moment earlier. */
+/* Death is told by the backend; the lost connection usually comes a moment earlier. */
 enum { RECONNECT_FIRST_US = 10 * 1000 };
 
 static const struct backoff reconnect_backoff_us = { .first = 200 * 1000, .most = 2 * 1000 * 1000 };
@@ -28,6 +28,13 @@ static void on_process(struct agent *agent, uint64_t number, int pid UNUSED,
     struct sandbox *sandbox = agent_user(agent);
 
     sandbox->core->programs->on_process(sandbox, number, pipes, end);
+}
+
+static void on_taken(struct agent *agent, uint64_t number, uint64_t total)
+{
+    struct sandbox *sandbox = agent_user(agent);
+
+    sandbox->core->programs->on_taken(sandbox, number, total);
 }
 
 static void on_storage(struct agent *agent, uint64_t number, int fd)
@@ -54,6 +61,7 @@ static void on_lost(struct agent *agent, const struct error *err)
 const struct agent_handler sandbox_agent_handler = {
     .on_exited = on_exited,
     .on_process = on_process,
+    .on_taken = on_taken,
     .on_storage = on_storage,
     .on_lost = on_lost,
 };
@@ -82,9 +90,9 @@ void sandbox_lose_init(struct sandbox *sandbox)
 
 /* --- death --------------------------------------------------------------------------------- */
 
-static void on_process_exit(struct process *process)
+static void on_end(struct backend_watch *watch)
 {
-    struct sandbox *sandbox = container_of(process, struct sandbox, process);
+    struct sandbox *sandbox = container_of(watch, struct sandbox, watch);
     struct error err = { 0 };
 
     error_named(&err, ERR_GONE, "sandbox_died", "its init has ended");
@@ -94,25 +102,24 @@ static void on_process_exit(struct process *process)
         sandbox_on_crash(sandbox);
 }
 
-/* Its pidfd reports soon how it ended: until then no hold is granted. */
+bool sandbox_has_ended(const struct sandbox *sandbox)
+{
+    return sandbox->watch.state == BACKEND_ENDED;
+}
+
+/* The backend tells soon how it ended: until then no hold is granted. */
 bool sandbox_notice_death(struct sandbox *sandbox)
 {
-    if (!process_is_dead(&sandbox->process))
+    if (!backend_watch_is_ending(&sandbox->watch))
         return false;
     if (sandbox->state == SANDBOX_READY)
         sandbox_set_state(sandbox, SANDBOX_UNKNOWN);
     return true;
 }
 
-void sandbox_watch(struct sandbox *sandbox, int pidfd)
+void sandbox_watch(struct sandbox *sandbox)
 {
-    if (process_has_exited(&sandbox->process)) {
-        fd_close(pidfd);
-        return;
-    }
-    process_unwatch(&sandbox->process);
-    if (pidfd >= 0)
-        process_watch(&sandbox->process, sandbox->core->loop, pidfd, on_process_exit);
+    backend_watch_start(sandbox->order.backend, sandbox->id, &sandbox->watch, on_end);
 }
 
 void sandbox_crash(struct sandbox *sandbox, const char *cause)
@@ -133,15 +140,17 @@ static uint32_t known_oom_kills(const struct sandbox *sandbox)
 
 static void name_cause(struct sandbox *sandbox, const struct sandbox_usage *usage)
 {
-    const struct process_exit *exit = &sandbox->process.exit;
-    char cause[32];
+    const struct backend_end *end = &sandbox->watch.end;
+    char cause[BACKEND_END_DETAIL];
 
-    if (usage && usage->oom_kills > known_oom_kills(sandbox))
+    if (end->oom || (usage && usage->oom_kills > known_oom_kills(sandbox)))
         snprintf(cause, sizeof(cause), "oom");
-    else if (exit->known && exit->signal)
-        snprintf(cause, sizeof(cause), "signal %d", exit->signal);
-    else if (exit->known)
-        snprintf(cause, sizeof(cause), "exit %d", exit->code);
+    else if (*end->detail)
+        snprintf(cause, sizeof(cause), "%s", end->detail);
+    else if (end->is_known && end->signal)
+        snprintf(cause, sizeof(cause), "signal %d", end->signal);
+    else if (end->is_known)
+        snprintf(cause, sizeof(cause), "exit %d", end->code);
     else
         snprintf(cause, sizeof(cause), "unknown");
     sandbox_crash(sandbox, cause);
@@ -157,7 +166,7 @@ static void on_inspected(struct backend_op *op)
 
 void sandbox_find_cause(struct sandbox *sandbox)
 {
-    struct backend *backend = sandbox->core->parts.backend;
+    struct backend *backend = sandbox->order.backend;
 
     if (sandbox_asks_backend(sandbox))
         return;
@@ -237,6 +246,6 @@ void sandbox_converge(struct sandbox *sandbox)
         return;
     timer_stop(&sandbox->timer);
     sandbox_set_state(sandbox, freeze ? SANDBOX_FREEZING : SANDBOX_THAWING);
-    backend_freeze(sandbox->core->parts.backend, sandbox->id, freeze,
+    backend_freeze(sandbox->order.backend, sandbox->id, freeze,
                    sandbox_begin_op(sandbox, on_freeze_done));
 }

@@ -62,7 +62,7 @@ struct usage_round *usage_begin(struct core *core)
 
 void usage_add(struct usage_round *round, const struct sandbox *sandbox)
 {
-    struct backend *backend = round->core->parts.backend;
+    struct backend *backend = sandbox ? sandbox->order.backend : NULL;
     struct measurement *measurement;
 
     if (!sandbox || !backend->ops->capabilities.usage || !sandbox_is_up(sandbox))

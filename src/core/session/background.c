@@ -33,7 +33,8 @@ static bool can_look(const struct session *session)
     const struct core *core = session->core;
 
     return core->parts.config->session.background_limit_ms && session->policy.idle_timeout_ms &&
-           core->parts.backend->ops->capabilities.usage && session->slot.sandbox &&
+           session->slot.sandbox &&
+           sandbox_backend(session->slot.sandbox)->ops->capabilities.usage &&
            sandbox_state(session->slot.sandbox) == SANDBOX_READY &&
            session->state == SESSION_OPEN && !session_is_used(session);
 }
@@ -75,8 +76,8 @@ void background_write_json(const struct session *session, struct json_writer *js
     int64_t since_wall_us = stamp_wall_us(session->core, &since);
 
     json_put_text(json, "kind", "background");
-    json_put_text(json, "process", worker->pid ? worker->name : NULL);
-    if (worker->pid)
+    json_put_text(json, "process", worker->number ? worker->name : NULL);
+    if (worker->number)
         json_put_double(json, "cpu_seconds", (double)worker->cpu_us / 1e6);
     else
         json_put_null(json, "cpu_seconds");
@@ -112,10 +113,10 @@ static bool has_worked(const struct session *session)
            now->disk_bytes > before->disk_bytes;
 }
 
-static uint64_t time_before(const struct sandbox_usage *before, uint32_t pid)
+static uint64_t time_before(const struct sandbox_usage *before, uint32_t number)
 {
     for (size_t i = 0; i < USAGE_PROCESSES; i++)
-        if (before->processes[i].pid == pid)
+        if (before->processes[i].number == number)
             return before->processes[i].cpu_us;
     return 0;
 }
@@ -128,10 +129,10 @@ static struct sandbox_process find_worker(const struct session *session)
 
     for (size_t i = 0; i < USAGE_PROCESSES; i++) {
         struct sandbox_process process = sandbox_usage(session->slot.sandbox)->processes[i];
-        uint64_t before = time_before(&session->clocks.background.usage, process.pid);
+        uint64_t before = time_before(&session->clocks.background.usage, process.number);
 
         process.cpu_us -= MIN(before, process.cpu_us);
-        if (process.pid && (process.cpu_us > busiest.cpu_us || (!busiest.pid && !before)))
+        if (process.number && (process.cpu_us > busiest.cpu_us || (!busiest.number && !before)))
             busiest = process;
     }
     return busiest;

@@ -29,7 +29,7 @@ static int64_t lease_deadline(const struct session *session)
 static bool pauses_at_timeout(const struct session *session)
 {
     return session->policy.on_timeout == TIMEOUT_PAUSE && session->state == SESSION_OPEN &&
-           session->core->parts.backend->ops->capabilities.freeze;
+           session_backend(session)->ops->capabilities.freeze;
 }
 
 /* The idle clock takes the sandbox and not the session. */

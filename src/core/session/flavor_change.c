@@ -2,6 +2,7 @@
 
 #include "base/str.h"
 #include "config/config.h"
+#include "core/backend_choice.h"
 #include "core/ceiling.h"
 #include "core/money/approvals.h"
 #include "core/money/budget.h"
@@ -177,6 +178,19 @@ static int make_or_ask(struct session *session, const struct flavor_change_reque
                 out);
 }
 
+/* The flavor may need another backend than the sandbox that the session has. */
+static int check_backend(const struct session *session, const struct config_flavor *flavor,
+                         const struct sandbox_limits *limits, struct error *err)
+{
+    const struct backend_wishes wishes = { .owner = session_owner(session),
+                                           .asked = session_asked_backend(session),
+                                           .flavor = flavor,
+                                           .template_name = session_template_name(session) };
+    const struct backend *backend = backend_check_wishes(session_core(session), &wishes, err);
+
+    return backend ? backend_check_limits(backend, limits, err) : -1;
+}
+
 /* Limits alone change those of the flavor that it has. */
 int flavor_change_make(struct session *session, const struct flavor_change_request *request,
                        struct flavor_change_answer *out, struct error *err)
@@ -193,7 +207,7 @@ int flavor_change_make(struct session *session, const struct flavor_change_reque
                          str_is_empty(request->flavor) ? session_flavor(session) : request->flavor,
                          err);
     if (!flavor || check_limits(flavor, request, err) < 0 ||
-        backend_check_limits(session_core(session)->parts.backend, &request->limits, err) < 0 ||
+        check_backend(session, flavor, &request->limits, err) < 0 ||
         check_ceiling(session, flavor, &request->limits, err) < 0)
         return -1;
     limits = flavor_limits(session_core(session), session_owner(session), flavor, &request->limits);

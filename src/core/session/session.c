@@ -91,6 +91,7 @@ void session_free(struct session *session)
     free(session->setup.env_json);
     secrets_free(session->setup.secrets);
     free(session->setup.template_name);
+    free(session->setup.backend);
     free(session->flavor.name);
     free(session->flavor.base_name);
     free(session->slot.start_error);

@@ -17,6 +17,7 @@
 #include "base/buffer.h"
 #include "base/id.h"
 #include "core/core.h"
+#include "core/sandbox/report.h"
 #include "core/session_view.h"
 #include "store/store.h"
 
@@ -244,9 +245,11 @@ enum end_kind session_next_end(const struct session *session, int64_t *out_remai
 void session_write_fields(const struct session *session, struct json_writer *json);
 void session_write_json(const struct session *session, struct json_writer *json, const char *key);
 
-/* Reads the walls of its sandbox back from the kernel, once: the document shows them from then on.
- * It takes as long as handing out a sandbox does, so it is for requests for this session alone. */
-void session_read_report(const struct session *session);
+/* Has the walls of its sandbox read back, once: the document shows them from then on. It takes as
+ * long as handing out a sandbox does, so it is for requests for this session alone. As
+ * sandbox_read_report(); true without a sandbox. */
+bool session_read_report(const struct session *session, struct report_wait *wait,
+                         report_done_fn *done);
 
 /* The same shape for an ended session, from its record. */
 void session_record_write_json(const struct session_record *record, struct json_writer *json,

@@ -9,6 +9,7 @@
 #include "core/secrets.h"
 #include "core/session/clocks.h"
 #include "core/session/session_private.h"
+#include "core/session/session_recover.h"
 #include "core/stamp.h"
 #include "core/vault.h"
 
@@ -229,9 +230,9 @@ void session_pause(struct session *session, struct session_op *op, session_done_
 {
     struct error err = { 0 };
 
-    if (check_alive(session, &err) == 0 && !session->core->parts.backend->ops->capabilities.freeze)
+    if (check_alive(session, &err) == 0 && !session_backend(session)->ops->capabilities.freeze)
         error_named(&err, ERR_CONFLICT, "pause_unsupported", "the backend \"%s\" cannot pause",
-                    session->core->parts.backend->ops->name);
+                    session_backend(session)->ops->name);
     if (err.code == ERR_NONE && session->state == SESSION_OPEN)
         switch_state(session, SESSION_PAUSED);
     wait_for_control(session, SESSION_PAUSED, op, done, &err);
@@ -304,11 +305,19 @@ void session_teardown_resume(struct session *session)
     session->slot.demand = demand;
 }
 
+bool session_waits_for_files(const struct session *session)
+{
+    const struct sandbox *sandbox = session->slot.sandbox;
+
+    return session_keeps_files(session) && sandbox && sandbox_state(sandbox) == SANDBOX_UNKNOWN &&
+           !sandbox_out_of_reach(sandbox);
+}
+
 void session_on_teardown_due(struct timer *timer)
 {
     struct session *session = container_of(timer, struct session, teardown.grace);
 
-    if (session->core->recovery)
+    if (session->core->recovery || session_waits_for_files(session))
         timer_arm_in(timer, TEARDOWN_RECOVERY_US);
     else
         session_teardown(session, END_TEARDOWN);

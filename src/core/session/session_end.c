@@ -7,6 +7,7 @@
 #include "core/session/programs.h"
 #include "core/session/retention.h"
 #include "core/session/session_private.h"
+#include "core/session/session_recover.h"
 #include "core/stamp.h"
 #include "wire/json.h"
 
@@ -67,6 +68,15 @@ static void stop_programs(struct session *session)
     session_ops_finish(&session->control.waiters, session, &gone);
     session->core->session_programs->end_all(session, &session->ending.reason);
     session_serve_soon(session);
+}
+
+/* --- wait for the sandbox -------------------------------------------------------------------- */
+
+/* Its init is not connected yet, after a restart or a lost connection: session_on_sandbox_known() or
+ * session_on_sandbox_gone() goes on. */
+static bool has_no_files_to_wait_for(const struct session *session)
+{
+    return !session_waits_for_files(session);
 }
 
 /* --- destroy the sandbox --------------------------------------------------------------------- */
@@ -250,6 +260,7 @@ static const struct {
 } end_steps[STEP_OVER] = {
     [STEP_DECIDE] = { "record the decision", record_decision, NULL },
     [STEP_STOP] = { "stop programs", stop_programs, NULL },
+    [STEP_KNOWN] = { "wait for a sandbox that has to pack files", NULL, has_no_files_to_wait_for },
     [STEP_DESTROY] = { "pack files, destroy the sandbox", destroy_sandbox, has_no_sandbox },
     [STEP_CREATION] = { "wait for the record of the creation", NULL, creation_is_answered },
     [STEP_ENDED] = { "close accounts, become ended", become_ended, NULL },

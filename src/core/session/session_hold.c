@@ -141,6 +141,20 @@ static void refuse_crashed(const struct session *session, struct session_hold *h
     error_hint(&hold->err, "start a new sandbox for it, tear the old one down, or delete it");
 }
 
+/* Its sandbox may live, but this daemon cannot speak to it. */
+static bool is_out_of_reach(const struct session *session, const struct session_hold *hold UNUSED)
+{
+    const struct sandbox *sandbox = session->slot.sandbox;
+
+    return sandbox && sandbox_is_up(sandbox) && sandbox_out_of_reach(sandbox);
+}
+
+static void refuse_out_of_reach(const struct session *session, struct session_hold *hold)
+{
+    hold->err = *sandbox_out_of_reach(session->slot.sandbox);
+    error_wrap(&hold->err, "session %s", session->identity.id);
+}
+
 static bool is_backing_off(const struct session *session, const struct session_hold *hold UNUSED)
 {
     return !session->slot.sandbox && session->slot.retry_at_us > loop_now_us(session->core->loop);
@@ -192,6 +206,7 @@ static const struct hold_rule {
     { is_pinned_elsewhere, refuse_generation },
     { is_paused_for_good, refuse_paused },
     { is_crashed_for_good, refuse_crashed },
+    { is_out_of_reach, refuse_out_of_reach },
     { is_backing_off, refuse_backing_off },
     { is_stuck, refuse_stuck },
 };
@@ -326,7 +341,7 @@ static void check_files(struct session *session)
     if (list_is_empty(&session->holds.waiting) || session->holds.active || !sandbox ||
         !sandbox_is_usable(sandbox))
         return;
-    if (!backend_is_whole(session->core->parts.backend, sandbox_id(sandbox)))
+    if (!backend_is_whole(sandbox_backend(sandbox), sandbox_id(sandbox)))
         sandbox_crash(sandbox, "workspace removed");
 }
 

@@ -78,14 +78,14 @@ static void put_limits(struct json_writer *json, const struct sandbox_limits *in
 
 const char *session_network_name(const struct session *session)
 {
-    if (!session->core->parts.backend->ops->capabilities.network)
+    if (!session_backend(session)->ops->capabilities.network)
         return "host";
-    return session->setup.network == NETWORK_OPEN ? "open" : "none";
+    return session->setup.network.mode == NETWORK_OPEN ? "open" : "none";
 }
 
 static void put_policy(struct json_writer *json, const struct session *session)
 {
-    const struct backend *backend = session->core->parts.backend;
+    const struct backend *backend = session_backend(session);
     struct sandbox_limits limits = backend_limits_in_force(backend, &session->flavor.limits);
 
     json_put_text(json, "template", session->setup.template_name);
@@ -145,10 +145,10 @@ static void put_no_clocks(struct json_writer *json)
 
 /* --- sandbox and executions ---------------------------------------------------------------- */
 
-void session_read_report(const struct session *session)
+bool session_read_report(const struct session *session, struct report_wait *wait,
+                         report_done_fn *done)
 {
-    if (session->slot.sandbox)
-        sandbox_read_report(session->slot.sandbox);
+    return !session->slot.sandbox || sandbox_read_report(session->slot.sandbox, wait, done);
 }
 
 static void put_sandbox(struct json_writer *json, const struct session *session)
@@ -164,10 +164,7 @@ static void put_sandbox(struct json_writer *json, const struct session *session)
                   sandbox_state_name(sandbox ? sandbox_state(sandbox) : SANDBOX_NONE));
     json_put_int(json, "generation",
                  (int64_t)(sandbox ? sandbox_generation(sandbox) : session->slot.generation));
-    if (sandbox && sandbox_pid(sandbox))
-        json_put_int(json, "pid", sandbox_pid(sandbox));
-    else
-        json_put_null(json, "pid");
+    sandbox_put_location(session->core, sandbox, json);
     json_put_int(json, "attempts", sandbox ? sandbox_attempts(sandbox) : 0);
     json_put_text(json, "last_error", last_error ? last_error->message : NULL);
     json_put_text(json, "previous_end",

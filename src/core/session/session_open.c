@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "core/backend_choice.h"
 #include "core/ceiling.h"
 #include "core/events.h"
 #include "core/metrics.h"
@@ -53,7 +54,8 @@ static void fill_policy(struct session *session, const struct session_request *r
         flavor_limits(session->core, owner, flavor, &request->limits);
     session->setup.network = ceiling_cut_network(
         ceiling, owner, flavor,
-        (enum network_mode)or_default(request->network, config->sandbox.network));
+        (struct network_policy){
+            .mode = (enum network_mode)or_default(request->network, config->sandbox.network) });
     session->policy.auto_restart = or_default(request->auto_restart, config->sandbox.auto_restart);
     session->policy.auto_resume = or_default(request->auto_resume, true);
     session->policy.preload = or_default(request->preload, config->session.preload);
@@ -68,6 +70,21 @@ static void fill_policy(struct session *session, const struct session_request *r
     session->policy.max_lifetime_ms =
         ceiling_cut_ms(ceiling, owner, flavor, LIMIT_LIFETIME,
                        or_default(request->max_lifetime_ms, config->session.max_lifetime_ms));
+}
+
+/* A backend may have another default than the template of the settings. A template that has chosen
+ * the backend by a row of the settings stays. */
+static void use_default_source(struct session *session, const struct session_request *request)
+{
+    const struct config *config = session->core->parts.config;
+    const struct backend *backend = session_next_backend(session);
+
+    if (!str_is_empty(request->template_name) || !backend_has_sources(backend) ||
+        config_template_find(config, config->sandbox.template_name))
+        return;
+    free(session->setup.template_name);
+    session->setup.template_name =
+        xstrdup(backend_default_source(backend, config->sandbox.template_name));
 }
 
 /* The share becomes the session's. */
@@ -88,10 +105,12 @@ static struct session *make(struct core *core, const struct session_request *req
         session->setup.secrets = secrets_new(request->secrets_json);
         secrets_seal(session->setup.secrets, core->vault, session->identity.owner);
     }
-    session->setup.template_name = text_or(request->template_name, config->sandbox.template_name);
+    session->setup.backend = text_or_null(request->backend);
     session->flavor.name =
         text_or(request->flavor, config->flavors.count ? config->flavors.items[0].name : "");
     session->flavor.base_name = xstrdup(session->flavor.name);
+    session->setup.template_name = text_or(request->template_name, config->sandbox.template_name);
+    use_default_source(session, request);
     fill_policy(session, request);
     session->clocks.created = session->clocks.last_activity = stamp_now(core);
     if (session->policy.timeout_ms) {
@@ -130,9 +149,12 @@ static const char *find_difference(const struct session *session,
     if (!str_is_empty(request->template_name) &&
         !str_equal(request->template_name, session->setup.template_name))
         return "template";
+    if (!str_is_empty(request->backend) &&
+        !str_equal(request->backend, session_next_backend(session)->ops->name))
+        return "backend";
     if (!str_is_empty(request->flavor) && !str_equal(request->flavor, session->flavor.base_name))
         return "flavor";
-    if (request->network >= 0 && (enum network_mode)request->network != session->setup.network)
+    if (request->network >= 0 && (enum network_mode)request->network != session->setup.network.mode)
         return "network";
     if (limit_differs(asked->memory_bytes, session->flavor.base_limits.memory_bytes))
         return "memory";
@@ -302,28 +324,48 @@ static int check_ceiling(const struct core *core, const struct session_request *
 }
 
 /* A feature that the backend lacks is refused, not silently left out. */
-static int check_backend(const struct core *core, const struct session_request *request,
-                         struct error *err)
+static int check_abilities(const struct backend *backend, const struct session_request *request,
+                           const char *template_name, struct error *err)
 {
-    const struct backend_ops *ops = core->parts.backend->ops;
+    const struct backend_ops *ops = backend->ops;
     const char *field = NULL;
 
-    if (!str_is_empty(request->backend) && !str_equal(request->backend, ops->name))
-        return error_named(err, ERR_INVALID, "backend_unknown",
-                           "the backend \"%.40s\" is not available; this daemon has \"%s\"",
-                           request->backend, ops->name);
-    if (!ops->capabilities.templates && !str_is_empty(request->template_name) &&
-        !str_equal(request->template_name, "host"))
+    if (!ops->capabilities.templates && !str_equal(template_name, "host"))
         field = "template";
     else if (!ops->capabilities.network && request->network == NETWORK_NONE)
         field = "network";
+    if (ops->capabilities.never_open && request->network == NETWORK_OPEN) {
+        error_named(err, ERR_INVALID, "backend_unable",
+                    "network: the backend %s has no network for sandboxes", ops->name);
+        return error_hint(err, "leave network out, or have docker.network name one");
+    }
     if (!field)
-        return backend_check_limits(core->parts.backend, &request->limits, err);
+        return backend_check_limits(backend, &request->limits, err);
     error_named(err, ERR_INVALID, "backend_unable",
                 "%s: not supported by the backend %s, whose sandboxes use the files and the "
                 "network of the host",
                 field, ops->name);
-    return error_hint(err, "leave %s out, or use a daemon with the backend native", field);
+    if (str_equal(field, "template"))
+        return error_hint(err, "give the template \"host\", or use another backend");
+    return error_hint(err, "leave %s out, or use another backend", field);
+}
+
+static int check_backend(const struct core *core, const struct session_request *request,
+                         struct error *err)
+{
+    const struct config *config = core->parts.config;
+    const struct backend_wishes wishes = {
+        .owner = request->owner ? request->owner : "",
+        .asked = request->backend,
+        .flavor = config_flavor_find(config, request->flavor ? request->flavor : ""),
+        .template_name = str_is_empty(request->template_name) ? config->sandbox.template_name
+                                                              : request->template_name,
+    };
+    const struct backend *backend = backend_check_wishes(core, &wishes, err);
+
+    if (!backend || check_abilities(backend, request, wishes.template_name, err) < 0)
+        return -1;
+    return templates_check(core, backend, request->template_name, err);
 }
 
 int session_check_enabled(const struct core *core, struct error *err)
@@ -345,10 +387,8 @@ static int check_request(struct core *core, const struct session_request *reques
         return -1;
     if (request->owner && scopes_check_owner(core->scopes, request->owner, err) < 0)
         return -1;
-    if (check_backend(core, request, err) < 0 ||
-        templates_check(core, request->template_name, err) < 0)
-        return -1;
-    if (check_flavor(core, request->flavor, err) < 0 || check_ceiling(core, request, err) < 0)
+    if (check_flavor(core, request->flavor, err) < 0 || check_backend(core, request, err) < 0 ||
+        check_ceiling(core, request, err) < 0)
         return -1;
     return request->secrets_json ? vault_open(core->vault, err) : 0;
 }

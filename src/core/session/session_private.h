@@ -18,8 +18,9 @@ struct session_identity {
 /* The setup of each of its sandboxes. */
 struct session_setup {
     char *template_name; /* owned */
+    char *backend;       /* owned: the one that the caller has named; NULL without */
     char *env_json;      /* owned; NULL without variables */
-    enum network_mode network;
+    struct network_policy network;
     struct secrets *secrets; /* owned; NULL without any */
     bool secrets_lost;       /* it had some, and the key that they were sealed with is gone */
 };
@@ -56,7 +57,7 @@ struct session_background {
     char sandbox_id[ID_SIZE]; /* whose usage that is */
     int64_t seen_us;
     int64_t working_since_us;      /* 0: no work is seen */
-    struct sandbox_process worker; /* what worked most; without a pid where none is known */
+    struct sandbox_process worker; /* what worked most; number 0 where none is known */
 };
 
 struct session_clocks {
@@ -86,6 +87,7 @@ enum end_step {
     STEP_NONE, /* it is not ending, or recovery has not come to it yet */
     STEP_DECIDE,
     STEP_STOP,
+    STEP_KNOWN,
     STEP_DESTROY,
     STEP_CREATION,
     STEP_ENDED,
@@ -233,6 +235,9 @@ void session_on_end_retry(struct timer *timer);
 void session_on_end_patience(struct timer *timer);
 
 /* --- session_spec.c: what was asked for, as JSON -------------------------------------------- */
+
+/* The backend of its next sandbox. */
+struct backend *session_next_backend(const struct session *session);
 
 char *session_spec_text(const struct session *session); /* the caller frees it */
 

@@ -20,6 +20,9 @@ void session_end_resume(struct session *session);
 /* Goes on with a teardown or replacement that had begun. */
 void session_teardown_resume(struct session *session);
 
+/* Its sandbox is not known yet, and its init has to pack the files before that goes. */
+bool session_waits_for_files(const struct session *session);
+
 /* Decides again about waiting holds, at the end of this turn. */
 void session_serve_soon(struct session *session);
 

@@ -18,7 +18,7 @@
  * that is missing or damaged takes the settings' default, so that the session still lives and ends.
  */
 struct spec {
-    const char *key, *template_name, *flavor, *network, *on_timeout;
+    const char *key, *template_name, *asked_backend, *flavor, *network, *on_timeout;
     const char *choice, *base_flavor, *leaving, *previous_end;
     const char *reset_told, *reset_reason;
     uint64_t memory_bytes, disk_bytes, base_memory_bytes, base_disk_bytes;
@@ -66,7 +66,7 @@ static void put_choice(struct json_writer *json, const struct session *session)
 static void put_limits(struct json_writer *json, const struct session *session)
 {
     const struct sandbox_limits *asked = &session->flavor.limits;
-    struct sandbox_limits in_force = backend_limits_in_force(session->core->parts.backend, asked);
+    struct sandbox_limits in_force = backend_limits_in_force(session_backend(session), asked);
 
     json_put_int(json, "memory_bytes", (int64_t)asked->memory_bytes);
     json_put_int(json, "disk_bytes", (int64_t)asked->disk_bytes);
@@ -91,7 +91,9 @@ char *session_spec_text(const struct session *session)
     json_put_text(&json, "template", session->setup.template_name);
     json_put_text(&json, "flavor", session->flavor.name);
     put_choice(&json, session);
-    json_put_text(&json, "backend", session->core->parts.backend->ops->name);
+    json_put_text(&json, "backend", session_backend(session)->ops->name);
+    if (session->setup.backend)
+        json_put_text(&json, "asked_backend", session->setup.backend);
     json_put_text(&json, "network", session_network_name(session));
     put_limits(&json, session);
     json_put_int(&json, "timeout_ms", session->policy.timeout_ms);
@@ -145,6 +147,7 @@ char *session_spec_text(const struct session *session)
 static const struct json_field fields[] = {
     { "key", JSON_KIND_TEXT, FIELD(key) },
     { "template", JSON_KIND_TEXT, FIELD(template_name) },
+    { "asked_backend", JSON_KIND_TEXT, FIELD(asked_backend) },
     { "flavor", JSON_KIND_TEXT, FIELD(flavor) },
     { "choice", JSON_KIND_TEXT, FIELD(choice) },
     { "base_flavor", JSON_KIND_TEXT, FIELD(base_flavor) },
@@ -238,8 +241,9 @@ static void apply_choice(struct session *session, const struct spec *spec)
 static void apply_spec(struct session *session, const struct spec *spec)
 {
     session->setup.template_name = xstrdup(spec->template_name ? spec->template_name : "");
+    session->setup.backend = spec->asked_backend ? xstrdup(spec->asked_backend) : NULL;
     session->flavor.name = xstrdup(spec->flavor ? spec->flavor : "");
-    session->setup.network = str_equal(spec->network, "open") ? NETWORK_OPEN : NETWORK_NONE;
+    session->setup.network.mode = str_equal(spec->network, "open") ? NETWORK_OPEN : NETWORK_NONE;
     session->flavor.limits = (struct sandbox_limits){ .memory_bytes = spec->memory_bytes,
                                                       .disk_bytes = spec->disk_bytes,
                                                       .cpu_millis = (uint32_t)spec->cpu_millis,

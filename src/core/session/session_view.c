@@ -1,6 +1,10 @@
 #include "core/session_view.h"
 
 #include "base/str.h"
+#include "config/config.h"
+#include "core/backend_choice.h"
+#include "core/core.h"
+#include "core/sandbox/sandbox.h"
 #include "core/session/clocks.h"
 #include "core/session/session_private.h"
 
@@ -82,9 +86,32 @@ struct session *session_next(const struct core *core, const struct session *sess
 
 /* --- what was requested --------------------------------------------------------------------- */
 
+struct backend *session_next_backend(const struct session *session)
+{
+    const struct core *core = session->core;
+    const struct backend_wishes wishes = {
+        .asked = session->setup.backend,
+        .flavor = config_flavor_find(core->parts.config, session->flavor.name),
+        .template_name = session->setup.template_name,
+    };
+
+    return backend_choose(core, &wishes);
+}
+
+struct backend *session_backend(const struct session *session)
+{
+    return session->slot.sandbox ? sandbox_backend(session->slot.sandbox)
+                                 : session_next_backend(session);
+}
+
 const char *session_template_name(const struct session *session)
 {
     return session->setup.template_name;
+}
+
+const char *session_asked_backend(const struct session *session)
+{
+    return session->setup.backend;
 }
 
 const char *session_env_json(const struct session *session)
@@ -92,9 +119,9 @@ const char *session_env_json(const struct session *session)
     return session->setup.env_json;
 }
 
-enum network_mode session_network(const struct session *session)
+const struct network_policy *session_network(const struct session *session)
 {
-    return session->setup.network;
+    return &session->setup.network;
 }
 
 bool session_keeps_files(const struct session *session)

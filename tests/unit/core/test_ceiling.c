@@ -111,7 +111,7 @@ static void defaults_are_cut_to_the_ceiling(void **state)
     assert_int_equal(session_max_lifetime_ms(session), HOUR_MS);
     assert_int_equal(session_timeout_ms(session), HOUR_MS);
     assert_int_equal(session_lease_remaining_ms(session), HOUR_MS);
-    assert_int_equal(session_network(session), NETWORK_NONE);
+    assert_int_equal(session_network(session)->mode, NETWORK_NONE);
 }
 
 static void an_owner_with_a_row_has_limits_of_its_own(void **state)

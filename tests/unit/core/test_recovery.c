@@ -112,7 +112,7 @@ static void everything_about_a_session_survives(void **state)
     assert_string_equal(session_env_json(session), "{\"A\":\"1\"}");
     assert_int_equal(session_limits(session)->pids, 33);
     assert_int_equal(session_limits(session)->memory_bytes, 2ULL << 30);
-    assert_int_equal(session_network(session), NETWORK_OPEN);
+    assert_int_equal(session_network(session)->mode, NETWORK_OPEN);
     assert_int_equal(session_timeout_ms(session), 100000);
     assert_int_equal(session->policy.on_timeout, TIMEOUT_PAUSE);
     assert_false(session->policy.auto_restart);
@@ -156,6 +156,32 @@ static void a_sandbox_that_cannot_be_asked_about_is_kept(void **state)
     world_advance(world, 5000);
     assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
     assert_int_equal(session_generation(session), 1);
+}
+
+/* Files are packed by init, which is not connected yet. */
+static void a_session_that_keeps_files_ends_when_its_sandbox_is_known(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char id[ID_SIZE];
+
+    memcpy(id, session_id(session), sizeof(id));
+    session->policy.keep_files = true;
+    session_changed(session);
+    commit_all(world);
+    fake_backend_refuse(world->backend, FAKE_ADOPT, 3, ERR_BACKEND);
+    world_restart(world);
+    session = world_find(world, id);
+    assert_true(session->policy.keep_files);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_UNKNOWN);
+    session_end(session, END_DELETED, NULL, NULL, NULL);
+    world_settle(world);
+    assert_int_equal(session_state(session), SESSION_ENDING);
+    assert_int_equal(fake_backend_count(world->backend), 1);
+    world_advance(world, 5000);
+    assert_int_equal(fake_backend_count(world->backend), 0);
+    assert_int_equal(world_events(world, id, "session.ended"), 1);
 }
 
 /* --- a sandbox that does not answer concerns its session alone ------------------------------- */
@@ -738,6 +764,7 @@ int main(void)
         TEST(everything_about_a_session_survives),
         TEST(a_sandbox_that_died_meanwhile_is_a_crash_and_the_session_stays),
         TEST(a_sandbox_that_cannot_be_asked_about_is_kept),
+        TEST(a_session_that_keeps_files_ends_when_its_sandbox_is_known),
         TEST(a_silent_sandbox_delays_nobody_and_its_uses_are_answered),
         TEST(a_sandbox_that_stays_silent_is_replaced),
         TEST(a_silent_sandbox_can_be_paused_resumed_and_torn_down),

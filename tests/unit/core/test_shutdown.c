@@ -53,7 +53,7 @@ static void begin(struct world *world, struct outcome *outcome)
         .loop = world->loop,
         .config = &world->config,
         .store = world->store,
-        .backend = world->backend,
+        .backends = world->backends,
         .state_dir = -1,
     });
     core_start(world->core, on_started, outcome);

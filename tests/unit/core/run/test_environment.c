@@ -117,6 +117,29 @@ static void nothing_of_the_daemon_passes_unless_it_is_listed(void **state)
     assert_null(fixture->environment.items[2]);
 }
 
+static void add_common(struct fixture *fixture)
+{
+    static const struct backend_ops ops = { .name = "files of this host" };
+
+    environment_add_common(&fixture->environment, &fixture->world.config,
+                           &(struct backend){ .ops = &ops });
+}
+
+static void no_variable_that_names_files_of_this_host_passes_to_an_image(void **state)
+{
+    static const struct backend_ops ops = { .capabilities.environment = true };
+    struct fixture *fixture = *state;
+    char path[] = "PATH", lang[] = "LANG", certificates[] = "SSL_CERT_DIR";
+    char *names[] = { path, lang, certificates };
+
+    setenv("SSL_CERT_DIR", "/daemon/certs", 1);
+    allow(fixture, names, 3);
+    environment_add_common(&fixture->environment, &fixture->world.config,
+                           &(struct backend){ .ops = &ops });
+    assert_int_equal(fixture->environment.count, 1);
+    assert_string_equal(value_of(fixture, "LANG"), "C.UTF-8");
+}
+
 static void a_listed_variable_passes_with_the_daemons_value(void **state)
 {
     struct fixture *fixture = *state;
@@ -124,7 +147,7 @@ static void a_listed_variable_passes_with_the_daemons_value(void **state)
     char *names[] = { path, absent };
 
     allow(fixture, names, 2);
-    environment_add_common(&fixture->environment, &fixture->world.config);
+    add_common(fixture);
     assert_int_equal(fixture->environment.count, 1);
     assert_string_equal(value_of(fixture, "PATH"), "/daemon/bin");
 }
@@ -136,7 +159,7 @@ static void a_listed_name_is_a_whole_name(void **state)
     char *names[] = { beginning, star };
 
     allow(fixture, names, 2);
-    environment_add_common(&fixture->environment, &fixture->world.config);
+    add_common(fixture);
     assert_int_equal(fixture->environment.count, 0);
 }
 
@@ -151,7 +174,7 @@ static void a_set_variable_wins_over_a_listed_one(void **state)
     allow(fixture, names, 2);
     fixture->world.config.sandbox.env_set.items = pairs;
     fixture->world.config.sandbox.env_set.count = 2;
-    environment_add_common(&fixture->environment, &fixture->world.config);
+    add_common(fixture);
     assert_int_equal(fixture->environment.count, 3);
     assert_string_equal(value_of(fixture, "PATH"), "/set/bin");
     assert_string_equal(value_of(fixture, "LANG"), "C.UTF-8");
@@ -258,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(nothing_of_the_daemon_passes_unless_it_is_listed),
         TEST(a_listed_variable_passes_with_the_daemons_value),
+        TEST(no_variable_that_names_files_of_this_host_passes_to_an_image),
         TEST(a_listed_name_is_a_whole_name),
         TEST(a_set_variable_wins_over_a_listed_one),
         TEST(the_layers_win_in_the_order_of_the_header),

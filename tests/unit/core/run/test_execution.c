@@ -365,6 +365,37 @@ static void code_goes_as_a_script_beside_its_interpreter(void **state)
     release(execution);
 }
 
+static void a_script_goes_where_init_says(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    fake_programs_set_scratch("/somewhere/else");
+    execution = start(&(struct execution_request){
+        .code = "print(1)", .code_length = 8, .language = "python", .timeout_ms = -1 });
+    assert_true(str_starts_with(fake_programs_last()->script_path, "/somewhere/else/exe_"));
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
+static void a_sandbox_without_a_place_for_scripts_says_so(void **state)
+{
+    struct execution *execution;
+
+    (void)state;
+    fake_programs_set_scratch("");
+    execution = start(&(struct execution_request){
+        .code = "print(1)", .code_length = 8, .language = "python", .timeout_ms = -1 });
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_CRASHED);
+    assert_string_equal(execution_facts(execution)->start_error.name, "no_scratch");
+    assert_null(fake_programs_last());
+    release(execution);
+    execution = start(&(struct execution_request){ .command = "echo hi", .timeout_ms = -1 });
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_RUNNING);
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
 struct refusal {
     struct execution_request request;
     const char *name;
@@ -778,6 +809,48 @@ static void input_is_taken_as_far_as_the_pipe_goes(void **state)
     assert_string_equal(err.name, "stdin_closed");
     fake_program_exit(fake_programs_last(), 0);
     free(bytes);
+    release(execution);
+}
+
+static void input_in_the_pipe_of_the_program_has_arrived(void **state)
+{
+    struct execution *execution = start(
+        &(struct execution_request){ .argv = true_argv, .wants_stdin = true, .timeout_ms = -1 });
+    struct error err = { 0 };
+    uint64_t end;
+
+    (void)state;
+    assert_int_equal(execution_write_stdin(execution, "abc", 3, &err), 3);
+    end = execution_stdin_end(execution);
+    assert_int_equal(execution_stdin_is_taken(execution, end, &err), 1);
+    fake_program_exit(fake_programs_last(), 0);
+    world_settle(&world);
+    assert_int_equal(execution_facts(execution)->state, EXECUTION_EXITED);
+    assert_int_equal(execution_stdin_is_taken(execution, end, &err), 1);
+    release(execution);
+}
+
+static void input_waits_until_the_terminal_has_its_new_size(void **state)
+{
+    struct execution *execution =
+        start(&(struct execution_request){ .argv = true_argv, .terminal = true, .timeout_ms = -1 });
+    const struct fake_program *program = fake_programs_last();
+    struct error err = { 0 };
+
+    (void)state;
+    assert_int_equal(program->columns, 80);
+    fake_programs_be_slow(true);
+    assert_int_equal(execution_resize(execution, 100, 30, &err), 0);
+    assert_int_equal(execution_resize(execution, 110, 40, &err), 0);
+    assert_int_equal(execution_resize(execution, 120, 50, &err), 0);
+    assert_int_equal(execution_write_stdin(execution, "x", 1, &err), 0);
+    fake_programs_be_slow(false);
+    world_settle(&world);
+    assert_int_equal(program->columns, 120);
+    assert_int_equal(program->rows, 50);
+    assert_int_equal(program->resizes, 2);
+    assert_int_equal(execution_write_stdin(execution, "x", 1, &err), 1);
+    fake_program_exit(fake_programs_last(), 0);
     release(execution);
 }
 
@@ -1305,6 +1378,8 @@ int main(void)
         TEST(the_environment_is_built_from_nothing),
         TEST(shell_text_falls_back_to_sh_where_there_is_no_bash),
         TEST(code_goes_as_a_script_beside_its_interpreter),
+        TEST(a_script_goes_where_init_says),
+        TEST(a_sandbox_without_a_place_for_scripts_says_so),
         TEST(wrong_requests_are_refused_by_name_and_start_nothing),
         TEST(too_many_arguments_are_refused_before_anything_is_sent),
         TEST(more_executions_than_allowed_are_refused),
@@ -1335,6 +1410,8 @@ int main(void)
         TEST(a_signal_reaches_the_program),
         TEST(input_of_the_request_is_followed_by_its_end),
         TEST(input_is_taken_as_far_as_the_pipe_goes),
+        TEST(input_in_the_pipe_of_the_program_has_arrived),
+        TEST(input_waits_until_the_terminal_has_its_new_size),
         TEST(a_program_without_input_says_so),
         TEST(a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_output),
         TEST(what_a_dying_init_has_not_read_runs_in_the_next_sandbox),

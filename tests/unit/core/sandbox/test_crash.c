@@ -70,6 +70,31 @@ static void an_oom_kill_is_named(void **state)
     assert_string_equal(tried.hold.lost.detail, "oom");
 }
 
+static void the_cause_is_what_the_backend_tells(void **state)
+{
+    static const struct {
+        struct backend_end end;
+        const char *cause;
+    } cases[] = {
+        { { .is_known = true, .code = 3 }, "exit 3" },
+        { { .is_known = true, .code = -1, .signal = 9 }, "signal 9" },
+        { { .is_known = true, .code = 137, .oom = true }, "oom" },
+        { { .code = -1 }, "unknown" },
+        { { .is_known = true, .code = 1, .detail = "evicted" }, "evicted" },
+    };
+    struct world *world = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct tried tried;
+        struct session *session = open_used(world, &tried);
+
+        fake_backend_end(world->backend, sandbox_id(session_sandbox(session)), cases[i].end);
+        world_settle(world);
+        assert_int_equal(tried.lost, 1);
+        assert_string_equal(tried.hold.lost.detail, cases[i].cause);
+    }
+}
+
 static void oom_kills_of_earlier_executions_do_not_explain_a_crash(void **state)
 {
     struct world *world = *state;
@@ -258,6 +283,24 @@ static void a_lost_connection_to_a_dead_init_is_a_crash(void **state)
     assert_null(session_sandbox(session));
 }
 
+/* A backend without news of ends: the lost connection makes the core ask. */
+static void an_end_that_the_backend_does_not_report_is_found_by_asking(void **state)
+{
+    struct world *world = *state;
+    struct session *session;
+    struct tried tried;
+
+    fake_backend_see_no_ends(world->backend);
+    session = open_used(world, &tried);
+    fake_backend_kill(world->backend, sandbox_id(session_sandbox(session)));
+    world_advance(world, 1000);
+    assert_int_equal(tried.lost, 0);
+    fake_agent_lose(tried.hold.agent);
+    world_advance(world, 100);
+    assert_int_equal(tried.lost, 1);
+    assert_int_equal(tried.hold.lost.kind, END_CRASHED);
+}
+
 static void a_frozen_sandbox_that_dies_is_noticed(void **state)
 {
     struct world *world = *state;
@@ -284,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_crash_is_seen_at_once_and_the_next_use_gets_a_new_generation),
         TEST(an_oom_kill_is_named),
+        TEST(the_cause_is_what_the_backend_tells),
         TEST(oom_kills_of_earlier_executions_do_not_explain_a_crash),
         TEST(concurrent_users_of_a_crashed_session_cause_one_restart),
         TEST(without_auto_restart_a_crash_is_told_until_somebody_restarts),
@@ -293,6 +337,7 @@ int main(void)
         TEST(a_lost_connection_to_a_living_init_is_made_again),
         TEST(what_cannot_be_told_is_never_taken_for_dead),
         TEST(a_lost_connection_to_a_dead_init_is_a_crash),
+        TEST(an_end_that_the_backend_does_not_report_is_found_by_asking),
         TEST(a_frozen_sandbox_that_dies_is_noticed),
     };
 

@@ -280,6 +280,25 @@ static void limits_that_cannot_be_set_fail_the_use_and_destroy_the_member(void *
     assert_int_equal(pool_ready(world->core->pool), 1);
 }
 
+static void a_member_whose_limits_are_fixed_serves_no_other_limits(void **state)
+{
+    struct world *world = *state;
+    struct backend_capabilities capabilities = world->backend->ops->capabilities;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened opened;
+    struct tried tried;
+
+    capabilities.fixed_limits = true;
+    fake_backend_set_capabilities(world->backend, capabilities);
+    start_with(world, 1);
+    request.limits.memory_bytes = 64ULL << 20;
+    world_use(world, world_open(world, &request, &opened), &tried);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(metric(world, METRIC_POOL_HITS), 0);
+    assert_int_equal(fake_backend_calls(world->backend, FAKE_UPDATE), 0);
+    session_hold_end(&tried.hold);
+}
+
 static void another_template_is_not_taken_from_the_pool(void **state)
 {
     struct world *world = *state;
@@ -442,6 +461,7 @@ int main(void)
         TEST(a_claim_is_durable_before_it_is_used),
         TEST(a_claimed_member_gets_the_limits_of_its_session),
         TEST(limits_that_cannot_be_set_fail_the_use_and_destroy_the_member),
+        TEST(a_member_whose_limits_are_fixed_serves_no_other_limits),
         TEST(another_template_is_not_taken_from_the_pool),
         TEST(a_dead_member_is_never_handed_out),
         TEST(a_member_that_dies_while_it_is_claimed_is_replaced),
