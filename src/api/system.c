@@ -9,7 +9,7 @@
 #include "core/money/flavor.h"
 #include "core/sandbox/capacity.h"
 #include "core/sandbox/templates.h"
-#include "service/backends.h"
+#include "service/backend_view.h"
 
 #include <string.h>
 
@@ -53,7 +53,7 @@ static void get_ready(struct request *request)
     else if (request->core->recovery)
         error_named(&err, ERR_UNAVAILABLE, "not_ready",
                     "the daemon is still recovering the sandboxes of an earlier one");
-    else if (backends_check_ready(request->core, &err) == 0)
+    else if (backend_view_check_ready(request->core, &err) == 0)
         (void)auth_check(request->faces->parts.auth, &err);
     if (err.code) {
         err.retryable = true;
@@ -137,7 +137,7 @@ static void get_backends(struct request *request)
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
-    backends_write_json(request->core, &json);
+    backend_view_write_json(request->core, &json);
     request_reply(request, 200, &text);
 }
 
@@ -197,7 +197,9 @@ const struct route api_system_routes[] = {
       .answers = answers, .access = ROUTE_ADMINS },
     { HTTP_GET, "/api/v1/capacity", get_capacity, "Slots for sandboxes, and the caller's share",
       .answers = answers },
-    { HTTP_GET, "/api/v1/backends", get_backends, "The backend and its capabilities",
+    { HTTP_GET, "/api/v1/backends", get_backends,
+      "List the backends of this daemon: which is the default, which a session may name, "
+      "whether each works, and what it can do",
       .answers = answers },
     { HTTP_GET, "/api/v1/templates", get_templates, "List the templates of file systems",
       .answers = answers },

@@ -7,7 +7,7 @@
 #include "core/run/execution.h"
 #include "core/session/storage.h"
 #include "face/request.h"
-#include "service/backends.h"
+#include "service/backend_view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,7 @@ static int check_fetch_site(const struct request *request, struct error *err)
 static int check_unknown_user(const struct request *request, const struct http_peer *peer,
                               struct error *err)
 {
-    if (!peer->is_loopback || !str_equal(request->faces->parts.config->sandbox.backend, "direct"))
+    if (!peer->is_loopback || !backend_view_shares_host(request->core))
         return 0;
     error_named(err, ERR_FORBIDDEN, "user_unknown",
                 "the peer of this connection cannot be identified and could be a sandbox");
@@ -115,7 +115,7 @@ static int check_peer(const struct request *request, struct error *err)
         return 0;
     if (peer->uid == (uid_t)-1)
         return check_unknown_user(request, peer, err);
-    if (!peer->is_inside && !backends_run_as(request->core, peer->uid))
+    if (!peer->is_inside && !backend_view_run_as(request->core, peer->uid))
         return 0;
     return error_named(err, ERR_FORBIDDEN, "sandbox_not_allowed",
                        "programs in a sandbox may not use the daemon");

@@ -3,15 +3,16 @@
 #include "base/macros.h"
 #include "base/str.h"
 #include "core/core.h"
-#include "core/run/ports.h"
 #include "core/sandbox/sandbox.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 enum {
     POLL_FIRST_US = 10 * 1000, /* of ports */
     POLL_LAST_US = 200 * 1000,
+    LAST_LOOK_US = 1000 * 1000, /* what init has for the answer when the time is over */
     PIECE_BYTES = 64 * 1024,
 };
 
@@ -54,18 +55,6 @@ static bool has_text(struct condition *condition)
     return condition->stream;
 }
 
-static bool has_port(const struct condition *condition)
-{
-    const struct execution *execution = condition->execution;
-    const struct sandbox *sandbox = execution && execution_session(execution)
-                                        ? session_sandbox(execution_session(execution))
-                                        : NULL;
-
-    return sandbox && str_equal(sandbox_id(sandbox), execution_facts(execution)->sandbox_id) &&
-           sandbox_pid(sandbox) > 0 &&
-           ports_is_listening(sandbox_pid(sandbox), condition->wish.port);
-}
-
 static bool has_ended(const struct condition *condition)
 {
     return !condition->execution ||
@@ -74,20 +63,125 @@ static bool has_ended(const struct condition *condition)
 
 static void finish(struct condition *condition, bool is_met, const char *reason)
 {
+    timer_stop(&condition->deadline);
+    timer_stop(&condition->poll);
     condition->is_met = is_met;
     condition->reason = reason;
     condition->done(condition);
 }
 
+/* --- the text -------------------------------------------------------------------------------- */
+
 /* True when it is over. */
-static bool check(struct condition *condition)
+static bool check_text(struct condition *condition)
 {
-    bool is_met = condition->wish.text ? has_text(condition) : has_port(condition);
+    bool is_met = has_text(condition);
 
     if (!is_met && !has_ended(condition))
         return false;
     finish(condition, is_met, is_met ? NULL : "ended");
     return true;
+}
+
+/* --- the port -------------------------------------------------------------------------------- */
+
+/* The agent of the sandbox that the execution runs in; NULL when that is gone, or cannot be reached
+ * now. */
+static struct agent *agent_of(const struct condition *condition)
+{
+    const struct execution *execution = condition->execution;
+    const struct sandbox *sandbox = execution && execution_session(execution)
+                                        ? session_sandbox(execution_session(execution))
+                                        : NULL;
+
+    return sandbox && str_equal(sandbox_id(sandbox), execution_facts(execution)->sandbox_id)
+               ? sandbox_agent(sandbox)
+               : NULL;
+}
+
+static bool is_asking(const struct condition *condition)
+{
+    return condition->look == LOOK_ASKED || condition->look == LOOK_AGAIN;
+}
+
+static bool has_port(const struct condition *condition)
+{
+    struct protocol_note_view note;
+    size_t at = 0;
+
+    while (!condition->ports.err.code && listing_next_note(&condition->ports, &at, &note))
+        if (note.fixed.kind == NOTE_PORT && note.fixed.number == condition->wish.port)
+            return true;
+    return false;
+}
+
+/* Whether asking again is of no use. A sandbox that cannot be reached now may answer later. */
+static bool cannot_tell(const struct condition *condition)
+{
+    return condition->ports.err.code == ERR_CONFLICT || condition->ports.sys_errno == ENOSYS;
+}
+
+static void fail_port(struct condition *condition)
+{
+    condition->err = condition->ports.err;
+    if (condition->ports.sys_errno == ENOSYS)
+        error_named(&condition->err, ERR_CONFLICT, "ports_unknown",
+                    "the sandbox has no /proc and cannot tell which ports its programs serve");
+    finish(condition, false, NULL);
+}
+
+static void wait_for_next_look(struct condition *condition)
+{
+    condition->look = LOOK_BETWEEN;
+    timer_arm_in(&condition->poll, condition->poll_us);
+    condition->poll_us = MIN(condition->poll_us * 3 / 2, (int64_t)POLL_LAST_US);
+}
+
+static void on_ports(struct listing *ports)
+{
+    struct condition *condition = container_of(ports, struct condition, ports);
+    bool is_met = has_port(condition);
+    bool is_unable = cannot_tell(condition);
+
+    condition->look = LOOK_BETWEEN;
+    if (is_unable)
+        fail_port(condition);
+    else if (is_met)
+        finish(condition, true, NULL);
+    else if (condition->is_last_look)
+        finish(condition, false, has_ended(condition) ? "ended" : "timeout");
+    else
+        wait_for_next_look(condition);
+}
+
+/* False when there is nobody to ask. */
+static bool ask_for_ports(struct condition *condition)
+{
+    struct agent *agent = agent_of(condition);
+
+    if (!agent)
+        return false;
+    listing_fini(&condition->ports);
+    condition->look = condition->look == LOOK_NONE ? LOOK_ASKED : LOOK_AGAIN;
+    listing_start_ports(&condition->ports, condition->poll.loop, agent, on_ports);
+    return true;
+}
+
+static void on_poll(struct timer *timer)
+{
+    struct condition *condition = container_of(timer, struct condition, poll);
+
+    if (!ask_for_ports(condition))
+        wait_for_next_look(condition);
+}
+
+/* The execution has ended: a server that it left behind is found all the same. */
+static void look_at_last(struct condition *condition)
+{
+    condition->is_last_look = true;
+    timer_stop(&condition->poll);
+    if (!is_asking(condition) && !ask_for_ports(condition))
+        finish(condition, false, "ended");
 }
 
 /* --- waiting --------------------------------------------------------------------------------- */
@@ -96,26 +190,26 @@ static void on_change(struct execution_watcher *watcher)
 {
     struct condition *condition = container_of(watcher, struct condition, watcher);
 
-    if (condition->wish.text || has_ended(condition))
-        (void)check(condition);
+    if (condition->wish.text)
+        (void)check_text(condition);
+    else if (has_ended(condition) && !condition->is_last_look)
+        look_at_last(condition);
 }
 
-static void on_poll(struct timer *timer)
-{
-    struct condition *condition = container_of(timer, struct condition, poll);
-
-    if (check(condition))
-        return;
-    condition->poll_us = MIN(condition->poll_us * 3 / 2, (int64_t)POLL_LAST_US);
-    timer_arm_in(&condition->poll, condition->poll_us);
-}
-
+/* However short the time is, the ports are looked at once. */
 static void on_deadline(struct timer *timer)
 {
     struct condition *condition = container_of(timer, struct condition, deadline);
 
-    if (!check(condition))
-        finish(condition, false, "timeout");
+    if (condition->wish.text) {
+        if (!check_text(condition))
+            finish(condition, false, "timeout");
+    } else if (condition->look == LOOK_ASKED && !condition->is_last_look) {
+        condition->is_last_look = true;
+        timer_arm_in(&condition->deadline, LAST_LOOK_US);
+    } else {
+        finish(condition, false, has_ended(condition) ? "ended" : "timeout");
+    }
 }
 
 static void set_search(struct condition *condition, unsigned stream, struct spool *spool)
@@ -133,11 +227,13 @@ static void wait_for(struct condition *condition, struct execution *execution)
     execution_watch(execution, &condition->watcher, on_change);
     set_search(condition, 0, execution_stdout(execution));
     set_search(condition, 1, execution_stderr(execution));
-    if (check(condition))
+    if (condition->wish.text && check_text(condition))
         return;
     timer_arm_in(&condition->deadline, condition->wish.timeout_ms * 1000);
-    if (condition->wish.port)
-        timer_arm_in(&condition->poll, condition->poll_us);
+    if (condition->wish.port && has_ended(condition))
+        look_at_last(condition);
+    else if (condition->wish.port)
+        on_poll(&condition->poll);
 }
 
 /* It has ended: its output is what it is. */
@@ -150,7 +246,10 @@ static void look_once(struct condition *condition, const struct found_execution 
 
     set_search(condition, 0, output);
     set_search(condition, 1, errors);
-    (void)check(condition);
+    if (condition->wish.port)
+        finish(condition, false, "ended");
+    else
+        (void)check_text(condition);
 }
 
 void condition_start(struct condition *condition, const struct found_execution *found,
@@ -176,6 +275,7 @@ void condition_stop(struct condition *condition)
 {
     timer_stop(&condition->deadline);
     timer_stop(&condition->poll);
+    listing_fini(&condition->ports);
     execution_unwatch(&condition->watcher);
     if (condition->execution)
         execution_unref(condition->execution);

@@ -2,8 +2,6 @@
 
 #include "base/macros.h"
 
-#include <stdlib.h>
-
 static void on_ready(struct session_hold *hold)
 {
     struct file_call *call = container_of(hold, struct file_call, hold);
@@ -72,32 +70,8 @@ void file_call_release(struct file_call *call)
     call->in_use = false;
 }
 
-static void on_abandoned(struct agent_request *operation UNUSED)
-{
-}
-
-/* The answer of init is not waited for: the temporary file goes all the same. */
-static void abandon_upload(struct file_call *call)
-{
-    struct agent_file file = { .kind = FILE_COMMIT,
-                               .user = "",
-                               .path = call->path,
-                               .second = call->temporary,
-                               .flags = FILE_ABANDON };
-
-    if (!call->temporary || !call->in_use || !call->hold.agent)
-        return;
-    agent_file(call->hold.agent, &file, &call->operation, on_abandoned);
-    agent_cancel(&call->operation);
-}
-
 void file_call_fini(struct file_call *call)
 {
-    if (call->path)
-        agent_cancel_write(&call->operation, call->path);
-    else
-        agent_cancel(&call->operation);
-    abandon_upload(call);
+    agent_cancel(&call->operation);
     file_call_release(call);
-    free(call->temporary);
 }

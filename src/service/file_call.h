@@ -2,8 +2,8 @@
 
 /*
  * Work on files of a sandbox: a hold of the session, and one operation of init after another. The
- * daemon never opens a path inside of a sandbox: init does, with the rights of its programs, and
- * hands over a descriptor.
+ * daemon never opens a path inside of a sandbox: init does, with the rights of its programs. The
+ * content of files is read and written as agent/files.h has it.
  *
  * Every failure ends the work and is reported once: as an error that a caller can be shown.
  */
@@ -30,7 +30,6 @@ struct file_call {
     struct session_hold hold;
     bool in_use; /* the hold is, or waits for a sandbox */
     struct agent_request operation;
-    char *temporary; /* owned: a file that is being written and has no name yet; NULL without */
 
     file_call_fn *next; /* private */
 };
@@ -47,5 +46,5 @@ void file_call_fail(struct file_call *call, int number, const char *path);
 /* The sandbox is not needed any more. */
 void file_call_release(struct file_call *call);
 
-/* Stops at any moment; what was written without a name is removed. */
+/* Stops at any moment. */
 void file_call_fini(struct file_call *call);

@@ -120,7 +120,7 @@ static void on_opened(struct file_writer *writer)
         file_writer_add(writer, editing->edited.data, editing->edited.length) < 0)
         tool_fail_transfer(editing->call, writer->sys_errno, &writer->err, editing->path);
     else
-        file_writer_commit(writer, FILE_EXPECT, &expected, on_committed);
+        file_writer_commit(writer, editing->call->hold.agent, FILE_EXPECT, &expected, on_committed);
 }
 
 static void fail_absent(struct editing *editing)

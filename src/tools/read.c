@@ -1,13 +1,11 @@
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/core.h"
 #include "tools/file.h"
 #include "tools/lines.h"
 #include "tools/text.h"
 #include "wire/base64.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 enum {
     LINES_DEFAULT = 2000,
@@ -23,24 +21,22 @@ struct reading {
     struct tool_work work;
     struct tool_call *call;
     const char *path; /* borrowed from the arguments */
-    struct agent_request request;
-    int fd; /* owned; -1 without */
+    struct file_source source;
     struct protocol_stat stat;
     struct lines lines;
+    struct buffer head; /* the first bytes, until they say what it is */
     struct buffer image;
     bool has_begun, is_image;
     uint64_t read_bytes;
-    struct timer next; /* and not deferred: others have their turn between two steps */
 };
 
 static void reading_release(struct tool_work *work)
 {
     struct reading *reading = container_of(work, struct reading, work);
 
-    agent_cancel(&reading->request);
-    timer_stop(&reading->next);
-    fd_close(reading->fd);
+    file_source_fini(&reading->source);
     lines_fini(&reading->lines);
+    buffer_fini(&reading->head);
     buffer_fini(&reading->image);
     free(reading);
 }
@@ -144,6 +140,8 @@ static bool sniff(struct reading *reading, const uint8_t *bytes, size_t length)
     return true;
 }
 
+static void on_ready(struct file_source *source);
+
 static void take(struct reading *reading, const uint8_t *bytes, size_t length)
 {
     if (reading->is_image) {
@@ -164,59 +162,82 @@ static void take(struct reading *reading, const uint8_t *bytes, size_t length)
                   "line %llu of %s is too far behind its beginning. Use bash: tail -c, or sed -n.",
                   (unsigned long long)reading->lines.first, reading->path);
     else
-        timer_arm_in(&reading->next, 0);
+        file_source_wait(&reading->source, on_ready);
 }
 
-static void on_next(struct timer *timer)
+/* There are enough of the first bytes, or these are all. */
+static void begin(struct reading *reading)
+{
+    if (reading->head.length == 0)
+        end_text(reading, true);
+    else if (!sniff(reading, reading->head.data, reading->head.length))
+        take(reading, reading->head.data, reading->head.length);
+}
+
+static void gather_head(struct reading *reading)
+{
+    size_t wanted = (size_t)MIN(reading->stat.size, (uint64_t)SNIFF_BYTES);
+    uint8_t bytes[SNIFF_BYTES];
+    ssize_t count = file_source_read(&reading->source, bytes, sizeof(bytes) - reading->head.length);
+
+    if (count < 0 && errno != EINTR && errno != EAGAIN) {
+        tool_fail_file(reading->call, errno, reading->path);
+        return;
+    }
+    if (count > 0)
+        (void)buffer_append(&reading->head, bytes, (size_t)count);
+    if (count == 0 || (reading->head.length && reading->head.length >= wanted))
+        begin(reading);
+    else
+        file_source_wait(&reading->source, on_ready);
+}
+
+/* One step: others have their turn before the next one. */
+static void on_ready(struct file_source *source)
 {
     static uint8_t bytes[STEP_BYTES];
-    struct reading *reading = container_of(timer, struct reading, next);
-    ssize_t count = read(reading->fd, bytes, sizeof(bytes));
+    struct reading *reading = container_of(source, struct reading, source);
+    ssize_t count;
 
-    if (count < 0 && errno != EINTR)
+    if (!reading->has_begun) {
+        gather_head(reading);
+        return;
+    }
+    count = file_source_read(source, bytes, sizeof(bytes));
+    if (count < 0 && errno != EINTR && errno != EAGAIN)
         tool_fail_file(reading->call, errno, reading->path);
     else if (count == 0 && reading->is_image)
         end_image(reading);
     else if (count == 0)
         end_text(reading, true);
-    else if (count > 0 && !reading->has_begun && sniff(reading, bytes, (size_t)count))
-        return;
     else
         take(reading, bytes, count > 0 ? (size_t)count : 0);
 }
 
-static void on_opened(struct agent_request *request)
+static void on_opened(struct file_source *source)
 {
-    struct reading *reading = container_of(request, struct reading, request);
+    struct reading *reading = container_of(source, struct reading, source);
 
-    if (request->err.code) {
-        tool_fail_transfer(reading->call, request->sys_errno, &request->err, reading->path);
-        return;
-    }
-    reading->fd = request->result.file.fd;
-    reading->stat = request->result.file.stat;
-    if (reading->fd < 0)
-        tool_fail_file(reading->call, ENXIO, reading->path);
+    reading->stat = source->stat;
+    if (source->err.code)
+        tool_fail_transfer(reading->call, source->sys_errno, &source->err, reading->path);
     else
-        timer_arm_in(&reading->next, 0);
+        file_source_wait(source, on_ready);
 }
 
 static void start_read(struct tool_call *call)
 {
     struct reading *reading = xnew(struct reading);
-    struct agent_file file = { .kind = FILE_OPEN_READ, .user = "" };
 
     reading->work.release = reading_release;
     reading->call = call;
     reading->path = tool_text(call, "path");
-    reading->fd = -1;
-    timer_init(&reading->next, call->tools->core->loop, on_next);
+    reading->head = BUFFER_INIT(SNIFF_BYTES);
     reading->image = BUFFER_INIT(IMAGE_MAXIMUM);
     lines_init(&reading->lines, (uint64_t)tool_integer(call, "offset"),
                (uint64_t)tool_integer(call, "limit"), LINE_CHARACTERS, TOOL_OUTPUT_CHARACTERS);
     call->work = &reading->work;
-    file.path = reading->path;
-    agent_file(call->hold.agent, &file, &reading->request, on_opened);
+    file_source_open(&reading->source, call->hold.agent, reading->path, NULL, on_opened);
 }
 
 static const struct tool_argument read_arguments[] = {

@@ -72,8 +72,9 @@ static void begin_spill(struct run *run)
 
     if (!run->call->in_use || !run->call->hold.agent)
         return;
-    spill_start(&run->spill, run->call->hold.sandbox, run->language,
-                (uint64_t)config->exec.output_spool_bytes);
+    if (!spill_start(&run->spill, run->call->hold.agent, run->language,
+                     (uint64_t)config->exec.output_spool_bytes))
+        return;
     spill_add(&run->spill, run->cut.head.data, run->cut.head.length);
     spill_add(&run->spill, run->cut.tail.data, run->cut.tail.length);
 }
@@ -354,7 +355,7 @@ static void on_done(struct context_run *context_run)
     run->duration_us = context_run->duration_us;
     end_mask(run);
     if (run->spill.path && run->call->in_use && run->call->hold.agent)
-        spill_close(&run->spill);
+        spill_close(&run->spill, run->call->hold.agent);
     else
         answer(run);
 }

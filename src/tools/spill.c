@@ -1,26 +1,22 @@
 #include "tools/spill.h"
 
+#include "agent/scratch.h"
 #include "base/alloc.h"
 #include "base/id.h"
-#include "core/core.h"
-#include "core/sandbox/sandbox.h"
 
 #include <stdlib.h>
 
 enum { PENDING_MAXIMUM = 1024 * 1024 };
 
-/* Where the sandbox may write and users do not look: without a namespace /tmp is the host's. */
-static char *make_path(const struct sandbox *sandbox, const char *name)
+static char *make_path(const struct agent *agent, const char *name)
 {
-    const struct protocol_hello *hello = agent_hello(sandbox_agent(sandbox));
+    scoped(free) char *file = NULL;
     char id[ID_SIZE];
+    struct error err;
 
     id_make(id, ID_REQUEST);
-    if (hello && !(hello->features & FEATURE_NAMESPACE))
-        return xasprintf("%s/sandboxes/%s/workspace/.sandglass/%s-%.8s.txt",
-                         sandbox_core(sandbox)->parts.state_path, sandbox_id(sandbox), name,
-                         id + 4);
-    return xasprintf("/tmp/.sandglass/%s-%.8s.txt", name, id + 4);
+    file = xasprintf("%s-%.8s.txt", name, id + 4);
+    return agent_scratch_path(agent, file, &err);
 }
 
 static void give_up(struct spill *spill)
@@ -59,7 +55,16 @@ static void close_now(struct spill *spill)
     if (spill->is_failed)
         spill->on_closed(spill);
     else
-        file_writer_commit(&spill->writer, 0, NULL, on_committed);
+        file_writer_commit(&spill->writer, spill->agent, 0, NULL, on_committed);
+}
+
+/* After a failure the next bytes are given up. */
+static void on_room(struct file_writer *writer)
+{
+    struct spill *spill = container_of(writer, struct spill, writer);
+
+    if (!spill->is_closing)
+        spill->on_room(spill);
 }
 
 static void on_opened(struct file_writer *writer)
@@ -67,6 +72,7 @@ static void on_opened(struct file_writer *writer)
     struct spill *spill = container_of(writer, struct spill, writer);
 
     spill->is_open = true;
+    writer->on_room = on_room;
     if (writer->err.code)
         give_up(spill);
     else
@@ -74,22 +80,24 @@ static void on_opened(struct file_writer *writer)
     buffer_clear(&spill->pending);
     if (spill->is_closing)
         close_now(spill);
-    else
+    else if (spill_has_room(spill))
         spill->on_room(spill);
 }
 
-void spill_start(struct spill *spill, const struct sandbox *sandbox, const char *name,
-                 uint64_t limit_bytes)
+bool spill_start(struct spill *spill, struct agent *agent, const char *name, uint64_t limit_bytes)
 {
-    spill->path = make_path(sandbox, name);
+    spill->path = make_path(agent, name);
+    if (!spill->path)
+        return false;
     spill->limit = limit_bytes;
     spill->pending = BUFFER_INIT(PENDING_MAXIMUM);
-    file_writer_open(&spill->writer, sandbox_agent(sandbox), spill->path, 0600, on_opened);
+    file_writer_open(&spill->writer, agent, spill->path, 0600, on_opened);
+    return true;
 }
 
 bool spill_has_room(const struct spill *spill)
 {
-    return !spill->path || spill->is_open;
+    return !spill->path || (spill->is_open && !file_writer_is_full(&spill->writer));
 }
 
 void spill_add(struct spill *spill, const void *data, size_t length)
@@ -100,9 +108,10 @@ void spill_add(struct spill *spill, const void *data, size_t length)
         spill->is_partial = true;
 }
 
-void spill_close(struct spill *spill)
+void spill_close(struct spill *spill, struct agent *agent)
 {
     spill->is_closing = true;
+    spill->agent = agent;
     if (spill->is_open)
         close_now(spill);
 }

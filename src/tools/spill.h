@@ -8,7 +8,6 @@
 #include "agent/files.h"
 
 struct agent;
-struct sandbox;
 struct spill;
 typedef void spill_fn(struct spill *spill);
 
@@ -23,18 +22,19 @@ struct spill {
 
     /* private */
     struct file_writer writer;
+    struct agent *agent; /* borrowed: for the commit */
     struct buffer pending;
     bool is_open, is_closing;
 };
 
-/* `name` says what it is of: the file is named after it. */
-void spill_start(struct spill *spill, const struct sandbox *sandbox, const char *name,
-                 uint64_t limit_bytes);
+/* `name` says what it is of: the file is named after it. False when the sandbox has no directory
+ * for it: then there is nothing to add to or to close. */
+bool spill_start(struct spill *spill, struct agent *agent, const char *name, uint64_t limit_bytes);
 bool spill_has_room(const struct spill *spill);
 void spill_add(struct spill *spill, const void *data, size_t length);
 
 /* Only once, and only after spill_start(); on_closed may come inside. */
-void spill_close(struct spill *spill);
+void spill_close(struct spill *spill, struct agent *agent);
 
 /* The agent is NULL when the sandbox has gone. */
 void spill_fini(struct spill *spill, struct agent *agent);

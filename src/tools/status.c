@@ -1,8 +1,9 @@
+#include "base/alloc.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "core/run/execution.h"
 #include "core/sandbox/sandbox.h"
-#include "service/backends.h"
+#include "service/backend_view.h"
 #include "tools/work.h"
 
 static const char *state_in_words(const struct session *session)
@@ -37,7 +38,7 @@ static const char *state_in_words(const struct session *session)
 static void say_limits(struct tool_call *call, const struct session *session)
 {
     const char *network = session_network_name(session);
-    const struct sandbox_limits limits = backends_limits(session);
+    const struct sandbox_limits limits = backend_view_limits(session);
     char cpus[STR_UNIT_SIZE] = "unlimited";
     char memory[STR_UNIT_SIZE] = "unlimited";
     char disk[STR_UNIT_SIZE] = "unlimited";
@@ -74,7 +75,13 @@ static void say_running(struct tool_call *call, const struct session *session)
     tool_say(call, "Running: %zu %s\n", count, count == 1 ? "execution" : "executions");
 }
 
-static void start_status(struct tool_call *call)
+struct status {
+    struct tool_work work;
+    struct tool_call *call; /* borrowed */
+    struct report_wait wait;
+};
+
+static void say_status(struct tool_call *call)
 {
     const struct session *session = tool_session(call);
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(1024 * 1024);
@@ -93,10 +100,38 @@ static void start_status(struct tool_call *call)
     say_limits(call, session);
     say_end(call, session);
     say_running(call, session);
-    session_read_report(session);
     session_write_json(session, &json, NULL);
     call->result.structured = buffer_steal_text(&text);
     tool_finish(call);
+}
+
+static void status_release(struct tool_work *work)
+{
+    struct status *status = container_of(work, struct status, work);
+
+    report_wait_cancel(&status->wait);
+    free(status);
+}
+
+static void on_reported(struct report_wait *wait)
+{
+    say_status(container_of(wait, struct status, wait)->call);
+}
+
+static void start_status(struct tool_call *call)
+{
+    const struct session *session = tool_session(call);
+    struct status *status;
+
+    if (!session || session_read_report(session, NULL, NULL)) {
+        say_status(call);
+        return;
+    }
+    status = xnew(struct status);
+    status->work.release = status_release;
+    status->call = call;
+    call->work = &status->work;
+    (void)session_read_report(session, &status->wait, on_reported);
 }
 
 static const struct tool_argument status_arguments[] = { { 0 } };

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     UPLOAD_TEXT_MAXIMUM = 22 * 1024 * 1024, /* base64; a request holds 24 MiB */
@@ -64,7 +63,8 @@ static void on_opened(struct file_writer *writer)
     if (writer->err.code || file_writer_add(writer, upload->bytes.data, upload->bytes.length) < 0)
         tool_fail_transfer(upload->call, writer->sys_errno, &writer->err, upload->path);
     else
-        file_writer_commit(writer, overwrites ? 0 : FILE_NO_REPLACE, NULL, on_uploaded);
+        file_writer_commit(writer, upload->call->hold.agent, overwrites ? 0 : FILE_NO_REPLACE, NULL,
+                           on_uploaded);
 }
 
 static void start_upload(struct tool_call *call)
@@ -112,40 +112,32 @@ struct download {
     struct tool_call *call;
     const char *path; /* borrowed from the arguments */
     struct file_reader reader;
-    struct agent_request request;
 };
 
 static void download_release(struct tool_work *work)
 {
     struct download *download = container_of(work, struct download, work);
 
-    agent_cancel(&download->request);
     file_reader_fini(&download->reader);
     free(download);
 }
 
-/* Too large for a result: where it can be fetched from. */
-static void on_opened_large(struct agent_request *request)
+/* Too large for a result: where it can be fetched from. Its beginning says what it is. */
+static void refer_to(struct download *download)
 {
-    struct download *download = container_of(request, struct download, request);
+    const struct file_reader *reader = &download->reader;
     struct tool_call *call = download->call;
-    scoped(fd_close) int fd = request->err.code ? -1 : request->result.file.fd;
-    uint8_t bytes[SNIFF_BYTES];
-    ssize_t count = fd < 0 ? -1 : pread(fd, bytes, sizeof(bytes), 0);
     char size[STR_UNIT_SIZE];
 
-    if (count < 0) {
-        tool_fail_transfer(call, request->sys_errno ? request->sys_errno : EIO, &request->err,
-                           download->path);
-        return;
-    }
-    str_format_size(request->result.file.stat.size, size);
+    str_format_size(reader->stat.size, size);
     tool_say(call,
              "%s (%s) is too large to be sent along. It can be fetched with GET "
              "/api/v1/sessions/%s/files?path=…",
              download->path, size, call->session_id);
-    tool_add_file(call, download->path, tool_mime(bytes, (size_t)count, download->path),
-                  request->result.file.stat.size, NULL);
+    tool_add_file(call, download->path,
+                  tool_mime(reader->content.data, MIN(reader->content.length, (size_t)SNIFF_BYTES),
+                            download->path),
+                  reader->stat.size, NULL);
     tool_finish(call);
 }
 
@@ -153,12 +145,11 @@ static void on_downloaded(struct file_reader *reader)
 {
     struct download *download = container_of(reader, struct download, reader);
     struct tool_call *call = download->call;
-    struct agent_file file = { .kind = FILE_OPEN_READ, .user = "", .path = download->path };
     const char *mime;
     char size[STR_UNIT_SIZE];
 
     if (reader->err.code == ERR_TOO_LARGE) {
-        agent_file(call->hold.agent, &file, &download->request, on_opened_large);
+        refer_to(download);
         return;
     }
     if (reader->err.code) {

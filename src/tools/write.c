@@ -67,7 +67,8 @@ static void on_opened(struct file_writer *writer)
     if (writer->err.code || file_writer_add(writer, writing->content, strlen(writing->content)) < 0)
         tool_fail_transfer(writing->call, writer->sys_errno, &writer->err, writing->path);
     else
-        file_writer_commit(writer, writing->flags, &writing->expected, on_committed);
+        file_writer_commit(writer, writing->call->hold.agent, writing->flags, &writing->expected,
+                           on_committed);
 }
 
 static void replace(struct writing *writing, const struct protocol_stat *stat)

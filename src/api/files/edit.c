@@ -23,6 +23,7 @@ struct edit {
     struct file_writer writer;
     struct file_call *call;
     size_t count;
+    size_t replaced; /* bytes of the old content that are done with */
 };
 
 #define BODY(name) offsetof(struct edit_body, name)
@@ -59,22 +60,22 @@ static size_t count_matches(const struct buffer *content, const char *text)
     return count;
 }
 
-static int write_replaced(struct edit *edit)
+/* The next piece: what is before a match and what takes its place, or the rest of the file. 1 when
+ * there is more, 0 at the end, -1 when it has failed. */
+static int write_piece(struct edit *edit)
 {
-    struct file_writer *writer = &edit->writer;
-    const uint8_t *at = edit->reader.content.data;
-    const uint8_t *end = at + edit->reader.content.length;
+    const uint8_t *at = edit->reader.content.data + edit->replaced;
+    size_t left = edit->reader.content.length - edit->replaced;
     size_t old_length = strlen(edit->body.old);
-    size_t new_length = strlen(edit->body.new);
-    const uint8_t *match;
+    const uint8_t *match = left ? memmem(at, left, edit->body.old, old_length) : NULL;
 
-    while (at < end && (match = memmem(at, (size_t)(end - at), edit->body.old, old_length))) {
-        if (file_writer_add(writer, at, (size_t)(match - at)) < 0 ||
-            file_writer_add(writer, edit->body.new, new_length) < 0)
-            return -1;
-        at = match + old_length;
-    }
-    return file_writer_add(writer, at, (size_t)(end - at));
+    if (!match)
+        return file_writer_add(&edit->writer, at, left);
+    if (file_writer_add(&edit->writer, at, (size_t)(match - at)) < 0 ||
+        file_writer_add(&edit->writer, edit->body.new, strlen(edit->body.new)) < 0)
+        return -1;
+    edit->replaced += (size_t)(match - at) + old_length;
+    return 1;
 }
 
 static void fail_count(struct file_call *call, size_t count)
@@ -114,15 +115,24 @@ static void on_committed(struct file_writer *writer)
     request_reply(file_request_of(call)->request, 200, &text);
 }
 
-static void on_opened(struct file_writer *writer)
+static void write_replaced(struct file_writer *writer)
 {
     struct edit *edit = container_of(writer, struct edit, writer);
     struct protocol_version expected = file_version(&edit->reader.stat);
+    int result = writer->err.code ? -1 : 1;
 
-    if (writer->err.code || write_replaced(edit) < 0)
+    while (result > 0 && !file_writer_is_full(writer))
+        result = write_piece(edit);
+    if (result < 0)
         request_fail(file_request_of(edit->call)->request, &writer->err);
-    else
-        file_writer_commit(writer, FILE_EXPECT, &expected, on_committed);
+    else if (result == 0)
+        file_writer_commit(writer, edit->call->hold.agent, FILE_EXPECT, &expected, on_committed);
+}
+
+static void on_opened(struct file_writer *writer)
+{
+    writer->on_room = write_replaced;
+    write_replaced(writer);
 }
 
 static void on_read(struct file_reader *reader)

@@ -139,8 +139,9 @@ static void on_gone(struct request *request)
     listing_fini(&files->listing);
     if (files->release)
         files->release(&files->call);
+    file_source_fini(&files->source);
+    file_writer_fini(&files->writer, files->call.in_use ? files->call.hold.agent : NULL);
     file_call_fini(&files->call);
-    fd_close(files->fd);
     free(files);
 }
 
@@ -167,7 +168,6 @@ void file_request_begin(struct request *request, const char *path, const char *s
 
     files->request = request;
     files->second = second;
-    files->fd = -1;
     files->call.path = path;
     files->call.on_error = on_error;
     files->call.on_lost = on_lost;

@@ -2,15 +2,12 @@
 
 #include "api/files/files.h"
 
-#include "base/alloc.h"
-#include "base/fd.h"
 #include "base/str.h"
 #include "core/metrics.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* --- out ------------------------------------------------------------------------------------- */
 
@@ -36,16 +33,15 @@ static void fail_range(struct file_call *call, uint64_t size)
     request_fail(file_request_of(call)->request, &err);
 }
 
-static void send_file(struct file_call *call, int status, uint64_t start, uint64_t end)
+static void send_file(struct file_call *call)
 {
     struct http_exchange *exchange = file_request_of(call)->request->exchange;
+    const struct file_source *source = &file_request_of(call)->source;
+    int status = file_request_of(call)->range > 0 ? 206 : 200;
 
     metrics_add(file_request_of(call)->request->core->metrics, METRIC_HTTP_REQUESTS, 2, 1);
-    http_respond_start(exchange, status, "application/octet-stream", (int64_t)(end - start));
-    if (end > start)
-        http_respond_write_file(exchange, file_request_of(call)->fd, (int64_t)start,
-                                (size_t)(end - start));
-    http_respond_end(exchange);
+    http_respond_start(exchange, status, "application/octet-stream", (int64_t)source->length);
+    http_respond_content(exchange, source->fd, (int64_t)source->offset, (size_t)source->length);
 }
 
 /* With If-Range the range is for one version only. */
@@ -56,44 +52,68 @@ static bool range_applies(const struct request *request, const char *etag)
     return !version || str_equal(version, etag);
 }
 
-static void on_opened_for_reading(struct file_call *call)
+static bool is_known(const struct request *request, const char *etag)
 {
-    const struct protocol_stat *stat = &call->operation.result.file.stat;
-    struct request *request = file_request_of(call)->request;
     const char *known = request_header(request, "if-none-match");
-    uint64_t start = 0, end = stat->size;
-    char etag[ETAG_SIZE];
-    int range;
 
-    file_request_of(call)->fd = call->operation.result.file.fd;
-    if (file_request_of(call)->fd < 0) {
-        file_call_fail(call, ENXIO, call->path);
+    return known && file_etag_is_in(known, etag);
+}
+
+static bool choose_bytes(struct file_source *source)
+{
+    struct file_request *files = container_of(source, struct file_request, source);
+    const char *header = request_header(files->request, "range");
+    uint64_t end = source->stat.size;
+    char etag[ETAG_SIZE];
+
+    file_etag(&source->stat, etag);
+    files->range = range_applies(files->request, etag)
+                       ? file_range(header, source->stat.size, &source->offset, &end)
+                       : 0;
+    source->length = end - source->offset;
+    return files->range >= 0 && !files->request->is_head && !is_known(files->request, etag);
+}
+
+static void on_opened_for_reading(struct file_source *source)
+{
+    struct file_request *files = container_of(source, struct file_request, source);
+    struct request *request = files->request;
+    char etag[ETAG_SIZE];
+
+    if (source->err.code) {
+        request_fail(request, &source->err);
         return;
     }
-    file_etag(stat, etag);
+    file_etag(&source->stat, etag);
     http_respond_header(request->exchange, "ETag", etag);
     http_respond_header(request->exchange, "Accept-Ranges", "bytes");
-    if (known && file_etag_is_in(known, etag)) {
+    if (is_known(request, etag)) {
         http_respond(request->exchange, 304, NULL, NULL, 0);
         return;
     }
-    range = range_applies(request, etag)
-                ? file_range(request_header(request, "range"), stat->size, &start, &end)
-                : 0;
-    if (range < 0) {
-        fail_range(call, stat->size);
+    if (files->range < 0) {
+        fail_range(&files->call, source->stat.size);
         return;
     }
-    if (range > 0)
-        put_range_header(request, start, end, stat->size);
-    send_file(call, range > 0 ? 206 : 200, start, end);
+    if (files->range > 0)
+        put_range_header(request, source->offset, source->offset + source->length,
+                         source->stat.size);
+    send_file(&files->call);
+}
+
+/* Without such a header there is nothing to choose, and the file can be opened at once. */
+static bool may_want_a_part(const struct request *request)
+{
+    return request->is_head || request_header(request, "range") ||
+           request_header(request, "if-none-match");
 }
 
 static void start_get(struct file_call *call)
 {
-    file_call_do(call,
-                 &(struct agent_file){ .kind = FILE_OPEN_READ, .user = "", .path = call->path },
-                 on_opened_for_reading);
+    struct file_request *files = file_request_of(call);
+
+    file_source_open(&files->source, call->hold.agent, call->path,
+                     may_want_a_part(files->request) ? choose_bytes : NULL, on_opened_for_reading);
 }
 
 static void get_file(struct request *request)
@@ -109,31 +129,20 @@ static void get_file(struct request *request)
 
 /* --- in -------------------------------------------------------------------------------------- */
 
-static void on_committed(struct file_call *call)
+static void on_committed(struct file_writer *writer)
 {
+    struct file_request *files = container_of(writer, struct file_request, writer);
+    const char *path = files->call.path;
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(64 * 1024);
     struct json_writer json = JSON_WRITER(&text);
 
-    free(steal_ptr(&call->temporary));
-    file_write_json(&json, NULL, call->path, strlen(call->path), &call->operation.result.file.stat);
+    if (writer->err.code) {
+        request_fail(files->request, &writer->err);
+        return;
+    }
+    file_write_json(&json, NULL, path, strlen(path), &writer->stat);
     json_end_object(&json);
-    request_reply(file_request_of(call)->request, 201, &text);
-}
-
-static void commit(struct file_call *call)
-{
-    struct agent_file file = { .kind = FILE_COMMIT,
-                               .user = "",
-                               .path = call->path,
-                               .second = call->temporary,
-                               .flags = file_request_of(call)->flags,
-                               .expected = file_request_of(call)->expected };
-
-    fd_close(steal_fd(&file_request_of(call)->fd));
-    if (!call->in_use || !call->hold.agent)
-        file_call_fail(call, EIO, call->path);
-    else
-        file_call_do(call, &file, on_committed);
+    request_reply(files->request, 201, &text);
 }
 
 /* What a sandbox's disk cannot hold anyway is not worth sending. */
@@ -144,36 +153,63 @@ static uint64_t largest_upload(const struct file_call *call)
     return disk ? disk : INT64_MAX;
 }
 
-static void fail_upload(struct file_call *call, int number)
+static void fail_upload(struct file_request *files, const struct error *err)
 {
-    fd_close(steal_fd(&file_request_of(call)->fd));
-    file_call_fail(call, number, call->path);
+    files->is_refused = true;
+    request_fail(files->request, err);
+}
+
+static void add_to_upload(struct file_request *files, const uint8_t *data, size_t length)
+{
+    struct error err = { 0 };
+
+    files->size += length;
+    if (files->size > largest_upload(&files->call)) {
+        file_error(&err, EFBIG, files->call.path);
+        fail_upload(files, &err);
+    } else if (file_writer_add(&files->writer, data, length) < 0) {
+        fail_upload(files, &files->writer.err);
+    } else if (file_writer_is_full(&files->writer)) {
+        http_exchange_pause_body(files->request->exchange);
+    }
 }
 
 static void on_upload_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
 {
     struct request *request = http_exchange_user(exchange);
-    struct file_call *call = file_request_call(request);
+    struct file_request *files = file_request_of(file_request_call(request));
 
-    if (file_request_of(call)->fd < 0)
+    if (files->is_refused)
         return;
-    file_request_of(call)->size += length;
     if (length == 0)
-        commit(call);
-    else if (file_request_of(call)->size > largest_upload(call))
-        fail_upload(call, EFBIG);
-    else if (fd_write_all(file_request_of(call)->fd, data, length) < 0)
-        fail_upload(call, errno);
+        file_writer_commit(&files->writer, files->call.in_use ? files->call.hold.agent : NULL,
+                           files->flags, &files->expected, on_committed);
+    else
+        add_to_upload(files, data, length);
 }
 
-static void on_opened_for_writing(struct file_call *call)
+static void on_upload_room(struct file_writer *writer)
 {
-    file_request_of(call)->fd = call->operation.result.file.fd;
-    call->temporary = xstrdup(call->operation.result.file.temporary);
-    if (file_request_of(call)->fd < 0)
-        file_call_fail(call, ENXIO, call->path);
+    struct file_request *files = container_of(writer, struct file_request, writer);
+
+    if (files->is_refused)
+        return;
+    if (writer->err.code)
+        fail_upload(files, &writer->err);
     else
-        http_exchange_stream_body(file_request_of(call)->request->exchange, on_upload_data);
+        http_exchange_resume_body(files->request->exchange);
+}
+
+static void on_opened_for_writing(struct file_writer *writer)
+{
+    struct file_request *files = container_of(writer, struct file_request, writer);
+
+    if (writer->err.code) {
+        request_fail(files->request, &writer->err);
+        return;
+    }
+    writer->on_room = on_upload_room;
+    http_exchange_stream_body(files->request->exchange, on_upload_data);
 }
 
 static int read_mode(const struct request *request, uint32_t *out_mode, struct error *err)
@@ -194,11 +230,11 @@ static int read_mode(const struct request *request, uint32_t *out_mode, struct e
 
 static void open_for_writing(struct file_call *call)
 {
-    struct agent_file file = { .kind = FILE_OPEN_WRITE, .user = "", .path = call->path };
+    struct file_request *files = file_request_of(call);
+    uint32_t mode = 0;
 
-    call->on_failure = NULL;
-    (void)read_mode(file_request_of(call)->request, &file.mode, NULL);
-    file_call_do(call, &file, on_opened_for_writing);
+    (void)read_mode(files->request, &mode, NULL);
+    file_writer_open(&files->writer, call->hold.agent, call->path, mode, on_opened_for_writing);
 }
 
 static void fail_precondition(struct file_call *call, const char *why)

@@ -14,9 +14,14 @@ struct file_request {
     struct listing listing;
     const char *second; /* borrowed from the request: another path; NULL without one */
 
+    /* download */
+    struct file_source source;
+    int range; /* 1: a part was asked for, -1: one outside of the file */
+
     /* upload */
-    int fd; /* owned; -1 without */
+    struct file_writer writer;
     uint64_t size;
+    bool is_refused; /* the rest of the body is not wanted */
     uint32_t flags;
     struct protocol_version expected; /* with FILE_EXPECT */
 

@@ -23,6 +23,7 @@ struct watch {
     struct io_watch pipe; /* its fd is owned; -1 without */
     struct buffer bytes;
     struct event_answer answer;
+    char reason[END_TEXT_SIZE]; /* how the sandbox ended; "" before */
 };
 
 static void release(struct file_call *call)
@@ -95,8 +96,16 @@ static bool take_notes(struct watch *watch)
     return used == 0;
 }
 
+/* What the sandbox has told before is still to be read: the end of the pipe is the end. */
+static void on_lost(struct file_call *call, const struct error *err UNUSED)
+{
+    struct watch *watch = file_request_of(call)->extra;
+
+    end_reason_text(&call->hold.lost, watch->reason);
+}
+
 /* How the session or its sandbox ended, as far as it is known by now. */
-static void send_end(struct watch *watch)
+static const char *find_reason(const struct watch *watch, char text[END_TEXT_SIZE])
 {
     const struct request *request = file_request_of(watch->call)->request;
     const struct session *session = map_get(&request->core->sessions_by_id, request->session_id);
@@ -106,12 +115,20 @@ static void send_end(struct watch *watch)
                                    : session_sandbox(session)
                                        ? sandbox_end(session_sandbox(session))
                                        : session_previous_end(session);
+
+    if (*watch->reason)
+        return watch->reason;
+    return why ? end_reason_text_or_null(why, text) : "session ended";
+}
+
+static void send_end(struct watch *watch)
+{
     scoped(buffer_fini) struct buffer data = BUFFER_INIT(1024);
     struct json_writer json = JSON_WRITER(&data);
     char text[END_TEXT_SIZE];
 
     json_begin_object(&json, NULL);
-    json_put_text(&json, "reason", why ? end_reason_text_or_null(why, text) : "session ended");
+    json_put_text(&json, "reason", find_reason(watch, text));
     json_end_object(&json);
     send_event(watch, "end", &data);
 }
@@ -158,7 +175,8 @@ static void on_opened(struct file_call *call)
     event_answer_init(&watch->answer, request);
     file_request_of(call)->extra = watch;
     file_request_of(call)->release = release;
-    file_call_release(call);
+    call->on_lost = on_lost;
+    session_hold_weaken(&call->hold);
 
     http_respond_on_drain(request->exchange, on_drain);
     event_answer_start(&watch->answer);

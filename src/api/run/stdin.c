@@ -34,8 +34,10 @@ struct feed {
     struct execution_watcher watcher;
     struct buffer held;
     uint64_t written;
-    bool ends;   /* the pipe is closed behind the last byte */
-    bool is_all; /* the client has sent everything */
+    uint64_t end; /* see execution_stdin_end() */
+    bool ends;    /* the pipe is closed behind the last byte */
+    bool is_all;  /* the client has sent everything */
+    bool is_over; /* the end was asked for */
 };
 
 static void feed_release(struct request *request)
@@ -71,6 +73,29 @@ static void feed_reply(struct feed *feed)
     feed_release(request);
 }
 
+static void feed_took(struct feed *feed, ssize_t taken)
+{
+    feed->written += (uint64_t)taken;
+    if (taken > 0)
+        feed->end = execution_stdin_end(feed->execution);
+}
+
+/* Everything was accepted: the client is answered when it has arrived. */
+static void feed_finish(struct feed *feed)
+{
+    struct error err = { 0 };
+    int taken = feed->is_over ? 1 : execution_stdin_is_taken(feed->execution, feed->end, &err);
+
+    if (taken > 0 && feed->ends && !feed->is_over) {
+        taken = execution_close_stdin(feed->execution, &err) < 0 ? -1 : 1;
+        feed->is_over = true;
+    }
+    if (taken < 0)
+        feed_fail(feed, &err);
+    else if (taken > 0 && (!feed->is_over || execution_stdin_has_ended(feed->execution)))
+        feed_reply(feed);
+}
+
 /* Writes what is held; goes on with the client's bytes when all of it is gone. */
 static void feed_pump(struct feed *feed)
 {
@@ -84,23 +109,20 @@ static void feed_pump(struct feed *feed)
         return;
     }
     buffer_consume(&feed->held, (size_t)taken);
-    feed->written += (uint64_t)taken;
-    if (feed->held.length) {
+    feed_took(feed, taken);
+    if (feed->held.length)
         http_exchange_pause_body(feed->request->exchange);
-    } else if (!feed->is_all) {
+    else if (!feed->is_all)
         http_exchange_resume_body(feed->request->exchange);
-    } else if (feed->ends && execution_close_stdin(feed->execution, &err) < 0) {
-        feed_fail(feed, &err);
-    } else {
-        feed_reply(feed);
-    }
+    else
+        feed_finish(feed);
 }
 
 static void on_feed_change(struct execution_watcher *watcher)
 {
     struct feed *feed = container_of(watcher, struct feed, watcher);
 
-    if (feed->held.length)
+    if (feed->held.length || feed->is_all)
         feed_pump(feed);
 }
 
@@ -125,7 +147,7 @@ static void on_feed_data(struct http_exchange *exchange, const uint8_t *data, si
         feed_fail(feed, &err);
         return;
     }
-    feed->written += (uint64_t)taken;
+    feed_took(feed, taken);
     if ((size_t)taken == length)
         return;
     if (buffer_append(&feed->held, data + taken, length - (size_t)taken) < 0) {
@@ -145,8 +167,10 @@ static void on_stdin(struct request *request, const struct found_execution *foun
 
     if (!execution)
         return;
+    /* Whoever asks for the end again waits for the one that is on its way. */
     if (request_parameter_bool(request, "eof", &ends, &err) < 0 ||
-        execution_write_stdin(execution, NULL, 0, &err) < 0) {
+        ((!ends || execution_stdin_has_ended(execution)) &&
+         execution_write_stdin(execution, NULL, 0, &err) < 0)) {
         request_fail(request, &err);
         return;
     }
@@ -155,6 +179,7 @@ static void on_stdin(struct request *request, const struct found_execution *foun
     feed->execution = execution;
     feed->held = BUFFER_INIT(HELD_MAXIMUM);
     feed->ends = ends;
+    feed->is_over = !execution_stdin_has_ended(execution);
     execution_ref(execution);
     execution_watch(execution, &feed->watcher, on_feed_change);
     request->state = feed;
@@ -273,7 +298,7 @@ static const struct route_parameter stdin_parameters[] = {
 };
 
 static const struct route_answer stdin_answers[] = {
-    { 200, "{written, closed}: the program's pipe has accepted all bytes" },
+    { 200, "{written, closed}: all bytes are in the sandbox, and the program can read them" },
     { 404, "session_not_found, execution_not_found" },
     { 409, "execution_not_running, no_stdin, stdin_closed" },
     { 0 },

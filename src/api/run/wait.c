@@ -53,8 +53,12 @@ static void on_over(struct condition *condition)
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
     struct json_writer json = JSON_WRITER(&text);
 
-    write_answer(wait, &json);
-    request_reply(request, 200, &text);
+    if (condition->err.code) {
+        request_fail(request, &condition->err);
+    } else {
+        write_answer(wait, &json);
+        request_reply(request, 200, &text);
+    }
     request->on_gone = NULL;
     on_gone(request);
 }
@@ -122,6 +126,7 @@ static const struct route_answer wait_answers[] = {
            "timeout or ended" },
     { 400, "a parameter is unknown or out of range" },
     { 404, "session_not_found or execution_not_found" },
+    { 409, "sandbox_too_old or ports_unknown: the sandbox cannot tell which ports are served" },
     { 0 },
 };
 

@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/sandbox/usage.h"
+#include "wire/image_ref.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -121,7 +122,7 @@ struct create {
 
 static const struct json_field create_fields[] = {
     { "key", JSON_KIND_TEXT, CREATE(key), .max_length = KEY_MAXIMUM },
-    { "template", JSON_KIND_TEXT, CREATE(template_name), .max_length = 128 },
+    { "template", JSON_KIND_TEXT, CREATE(template_name), .max_length = IMAGE_REF_TEXT_SIZE - 1 },
     { "flavor", JSON_KIND_TEXT, CREATE(flavor), .max_length = 128 },
     { "backend", JSON_KIND_TEXT, CREATE(backend), .max_length = 32 },
     { "labels", JSON_KIND_TEXT_MAP, CREATE(labels), .max_length = 256 },
@@ -162,10 +163,14 @@ static int choose(const char *field, const char *text, const char *const *names,
 static const char *const network_names[] = { "none", "open", NULL };
 static const char *const timeout_names[] = { "kill", "pause", NULL };
 
-/* A template is a name, or a name with a version: nothing that leads elsewhere. */
+/* A template is a name, a name with a version, or a reference to an image: nothing that leads
+ * elsewhere. */
 static int check_template(const char *name, struct error *err)
 {
-    if (!name || (path_is_plain_name(name) && *name != '.'))
+    struct image_ref ref;
+
+    if (!name || (path_is_plain_name(name) && *name != '.') ||
+        image_ref_parse(&ref, name, NULL) == 0)
         return 0;
     return error_named(err, ERR_INVALID, "invalid_field", "template \"%.64s\" is not a valid name",
                        name);
@@ -273,17 +278,46 @@ static void post_session(struct request *request)
 /* --- one ------------------------------------------------------------------------------------- */
 
 /* One that has ended is not there for use any more, and still there to be looked at. */
-static void show_session(struct request *request)
+static void reply_with_session(struct request *request)
 {
     scoped(buffer_fini) struct buffer text = BUFFER_INIT(REQUEST_REPLY_MAXIMUM);
 
     if (request->session) {
-        session_read_report(request->session);
         session_reply(request, 200, request->session);
         return;
     }
     buffer_append_text(&text, request->ended_json);
     request_reply(request, 200, &text);
+}
+
+struct report_call {
+    struct report_wait wait;
+    struct request *request; /* borrowed */
+};
+
+/* Meanwhile the session may have ended. */
+static void on_reported(struct report_wait *wait)
+{
+    struct report_call *call = container_of(wait, struct report_call, wait);
+    struct request *request = call->request;
+
+    free(call);
+    if (!request_finish(request))
+        request_find_session(request, request->session_id, ROUTE_ANY_SESSION, reply_with_session);
+}
+
+static void show_session(struct request *request)
+{
+    struct report_call *call;
+
+    if (!request->session || session_read_report(request->session, NULL, NULL)) {
+        reply_with_session(request);
+        return;
+    }
+    call = xnew(struct report_call);
+    call->request = request;
+    request_begin(request);
+    (void)session_read_report(request->session, &call->wait, on_reported);
 }
 
 static void on_session_measured(void *user)

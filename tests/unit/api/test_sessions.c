@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "core/sandbox/sandbox.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -246,6 +247,75 @@ static void delete_answers_only_when_the_sandbox_is_gone(void **state)
     caller_close(&front, &caller);
 }
 
+static char *get_request(const char *id)
+{
+    return xasprintf("GET /api/v1/sessions/%s HTTP/1.1\r\nHost: localhost\r\n\r\n", id);
+}
+
+/* A backend that has to ask another machine for it. */
+static void a_session_is_shown_when_its_report_has_come(void **state)
+{
+    scoped(free) char *id = create("{\"preload\":true}");
+    scoped(free) char *text = get_request(id);
+    scoped(answer_fini) struct answer answer = { 0 };
+    struct caller caller;
+
+    (void)state;
+    world_settle(&front.world);
+    fake_backend_answer_later(front.world.backend);
+    fake_backend_hold(front.world.backend, FAKE_REPORT, true);
+    caller_send(&front, &caller, false, text, strlen(text));
+    assert_false(caller_poll(&front, &caller, &answer));
+    fake_backend_hold(front.world.backend, FAKE_REPORT, false);
+    assert_true(caller_poll(&front, &caller, &answer));
+    assert_int_equal(answer.status, 200);
+    assert_true(
+        json_is_object(json_object_get(json_object_get(answer.json, "sandbox"), "isolation")));
+    caller_close(&front, &caller);
+}
+
+static void a_session_whose_sandbox_ends_meanwhile_is_shown_without_a_report(void **state)
+{
+    scoped(free) char *id = create("{\"preload\":true}");
+    scoped(free) char *text = get_request(id);
+    scoped(answer_fini) struct answer answer = { 0 };
+    const struct session *session;
+    struct caller caller;
+
+    (void)state;
+    world_settle(&front.world);
+    session = world_find(&front.world, id);
+    fake_backend_answer_later(front.world.backend);
+    fake_backend_hold(front.world.backend, FAKE_REPORT, true);
+    caller_send(&front, &caller, false, text, strlen(text));
+    assert_false(caller_poll(&front, &caller, &answer));
+    fake_backend_kill(front.world.backend, sandbox_id(session_sandbox(session)));
+    assert_true(caller_poll(&front, &caller, &answer));
+    assert_int_equal(answer.status, 200);
+    assert_true(
+        json_is_null(json_object_get(json_object_get(answer.json, "sandbox"), "isolation")));
+    caller_close(&front, &caller);
+}
+
+/* Whoever left is not answered, and what was begun for them ends. */
+static void a_client_that_leaves_does_not_wait_for_a_report(void **state)
+{
+    scoped(free) char *id = create("{\"preload\":true}");
+    scoped(free) char *text = get_request(id);
+    struct answer answer = { 0 };
+    struct caller caller;
+
+    (void)state;
+    world_settle(&front.world);
+    fake_backend_answer_later(front.world.backend);
+    fake_backend_hold(front.world.backend, FAKE_REPORT, true);
+    caller_send(&front, &caller, false, text, strlen(text));
+    assert_false(caller_poll(&front, &caller, &answer));
+    caller_close(&front, &caller);
+    fake_backend_hold(front.world.backend, FAKE_REPORT, false);
+    world_settle(&front.world);
+}
+
 static void many_are_deleted_by_label_and_counted(void **state)
 {
     scoped(free) char *red = create("{\"labels\":{\"team\":\"red\"}}");
@@ -351,6 +421,9 @@ int main(void)
         TEST(pages_have_no_gap_when_the_clock_is_set_and_sessions_end),
         TEST(a_deleted_session_can_be_looked_at_and_deleted_again),
         TEST(delete_answers_only_when_the_sandbox_is_gone),
+        TEST(a_session_is_shown_when_its_report_has_come),
+        TEST(a_session_whose_sandbox_ends_meanwhile_is_shown_without_a_report),
+        TEST(a_client_that_leaves_does_not_wait_for_a_report),
         TEST(many_are_deleted_by_label_and_counted),
         TEST(deleting_nothing_is_fine),
         TEST(a_lease_is_extended_and_never_shortened_unless_exact),

@@ -15,13 +15,16 @@ struct session;
 
 /* Whether requests can be served: 0, or -1 with what is broken. A store that fails is tried again
  * at each call, because a daemon that is not ready gets no other requests. */
-int backends_check_ready(struct core *core, struct error *err);
+int backend_view_check_ready(struct core *core, struct error *err);
 
 /* {backends: […]} */
-void backends_write_json(const struct core *core, struct json_writer *json);
+void backend_view_write_json(const struct core *core, struct json_writer *json);
 
 /* Whether programs in a sandbox run as this user of the host. */
-bool backends_run_as(const struct core *core, uid_t user);
+bool backend_view_run_as(const struct core *core, uid_t user);
+
+/* Whether programs in some sandboxes use the network of the host. */
+bool backend_view_shares_host(const struct core *core);
 
 /* The limits of a session as its backend enforces them. */
-struct sandbox_limits backends_limits(const struct session *session);
+struct sandbox_limits backend_view_limits(const struct session *session);
