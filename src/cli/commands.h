@@ -34,6 +34,7 @@ extern const struct command cmd_storage;
 extern const struct command cmd_store;
 extern const struct command cmd_sweep;
 extern const struct command cmd_template;
+extern const struct command cmd_template_pull;
 extern const struct command cmd_tools;
 extern const struct command cmd_top;
 extern const struct command cmd_version;

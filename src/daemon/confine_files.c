@@ -208,6 +208,12 @@ static int allow_system(const struct rules *rules)
     return 0;
 }
 
+/* Keys of an issuer are fetched from a place that its answers may move. */
+static bool connects_anywhere(const struct config *config)
+{
+    return *config->auth.jwt.jwks_url;
+}
+
 /* Keys of an issuer are fetched for as long as the daemon runs: names are looked up in files that
  * others replace, and certificates are where OpenSSL is told to find them. */
 static int allow_issuer(const struct rules *rules)
@@ -219,6 +225,26 @@ static int allow_issuer(const struct rules *rules)
         (authority && allow_file(rules, authority, LANDLOCK_READ) < 0))
         return -1;
     return authorities ? allow(rules, authorities, LANDLOCK_READ) : 0;
+}
+
+/* The engine's unix socket needs no rule. Certificates are read for each connection, and so are the
+ * files that names are looked up in. */
+static int allow_engine(const struct rules *rules, const struct config *config)
+{
+    struct landlock_port rule = { .rights = LANDLOCK_CONNECT };
+    const char *colon = strrchr(config->docker.host, ':');
+
+    if (!config_uses_engine(config) || config_engine_socket(config))
+        return 0;
+    if (allow_replaced(rules, config->docker.tls.ca) < 0 ||
+        allow_replaced(rules, config->docker.tls.cert) < 0 ||
+        allow_replaced(rules, config->docker.tls.key) < 0 ||
+        allow(rules, "/etc", LANDLOCK_READ) < 0)
+        return -1;
+    if (rules->version < 4 || connects_anywhere(config) || !colon)
+        return 0;
+    rule.port = (uint64_t)atoi(colon + 1);
+    return landlock_add_port(rules->set, &rule);
 }
 
 static int allow_own(const struct rules *rules, const struct config *config)
@@ -261,7 +287,7 @@ static int allow_listener(const struct rules *rules, const char *text)
 static int allow_all(const struct rules *rules, const struct config *config)
 {
     if (allow_system(rules) < 0 || allow_own(rules, config) < 0 ||
-        (*config->auth.jwt.jwks_url && allow_issuer(rules) < 0))
+        allow_engine(rules, config) < 0 || (connects_anywhere(config) && allow_issuer(rules) < 0))
         return -1;
     for (size_t i = 0; i < config->listen.count; i++)
         if (allow_listener(rules, config->listen.items[i]) < 0)
@@ -276,12 +302,11 @@ int confine_files(const struct config *config)
 
     if (version <= 0)
         return -1;
-    /* Only keys of an issuer are fetched, from a place that its answers may move. */
     set = landlock_create(
         (uint32_t)version,
         (struct landlock_ruleset){ .files = ~(uint64_t)0,
                                    .ports = LANDLOCK_BIND |
-                                            (*config->auth.jwt.jwks_url ? 0 : LANDLOCK_CONNECT),
+                                            (connects_anywhere(config) ? 0 : LANDLOCK_CONNECT),
                                    .scopes = LANDLOCK_ABSTRACT_SOCKETS | LANDLOCK_SIGNALS });
     if (set < 0 ||
         allow_all(&(struct rules){ .set = set, .version = (uint32_t)version }, config) < 0 ||

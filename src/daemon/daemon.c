@@ -4,8 +4,9 @@
 #include "audit/audit.h"
 #include "auth/auth.h"
 #include "auth/local_token.h"
-#include "backend/backend.h"
+#include "backend/backends.h"
 #include "backend/launcher.h"
+#include "backend/registry.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -61,7 +62,7 @@ struct daemon {
     struct launcher *launcher;
     struct worker *worker;
     struct store *store;
-    struct backend *backend;
+    struct backends *backends;
     struct core *core;
     struct auth *auth;
     struct audit *audit;
@@ -231,6 +232,8 @@ static void tell_identity(const struct daemon *daemon)
         log_warn("unknown user: the daemon runs as an unassigned user id; scripts/install creates "
                  "the user",
                  kv("user", identity->name), kv("uid", identity->uid));
+    else if (identity->keeps_group)
+        log_info("the daemon keeps the group of the engine's socket", kv("gid", identity->group));
     else if (identity->kind == IDENTITY_SELF && geteuid() == 0)
         log_warn("root without CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID or CAP_CHOWN, or in a user "
                  "namespace: the daemon stays root and works like that of an ordinary user; see "
@@ -271,17 +274,18 @@ static int confine(struct daemon *daemon, struct error *err)
     return 0;
 }
 
-/* With power: what needs it is done here, and only the launcher keeps it. */
-static int start_privileged(struct daemon *daemon, struct error *err)
+static bool needs_launcher(const struct config *config)
 {
-    daemon->started_as = geteuid();
-    if (identity_find(daemon->config.user, &daemon->identity, err) < 0)
-        return -1;
-    tell_identity(daemon);
-    if (preflight_check(&daemon->config, &daemon->identity, err) < 0 ||
-        prepare_state(daemon, err) < 0 || prepare_sockets(daemon, err) < 0)
-        return -1;
-    daemon->loop = loop_new(&clock_system);
+    for (const struct backend_row *row = backend_rows; row->name; row++)
+        if (row->needs_launcher && config_names_backend(config, row->name))
+            return true;
+    return false;
+}
+
+static int start_launcher(struct daemon *daemon, struct error *err)
+{
+    if (!needs_launcher(&daemon->config))
+        return 0;
     daemon->launcher = launcher_start(
         &(struct launcher_options){
             .loop = daemon->loop,
@@ -291,7 +295,23 @@ static int start_privileged(struct daemon *daemon, struct error *err)
             .gid = daemon->identity.gid,
         },
         err);
-    if (!daemon->launcher || open_tls(daemon, err) < 0)
+    return daemon->launcher ? 0 : -1;
+}
+
+/* With power: what needs it is done here, and only the launcher keeps it. */
+static int start_privileged(struct daemon *daemon, struct error *err)
+{
+    daemon->started_as = geteuid();
+    if (identity_find(daemon->config.user, &daemon->identity, err) < 0)
+        return -1;
+    if (config_uses_engine(&daemon->config) && config_engine_socket(&daemon->config))
+        identity_keep_group(&daemon->identity, config_engine_socket(&daemon->config));
+    tell_identity(daemon);
+    if (preflight_check(&daemon->config, &daemon->identity, err) < 0 ||
+        prepare_state(daemon, err) < 0 || prepare_sockets(daemon, err) < 0)
+        return -1;
+    daemon->loop = loop_new(&clock_system);
+    if (start_launcher(daemon, err) < 0 || open_tls(daemon, err) < 0)
         return -1;
     return identity_assume(&daemon->identity, err) < 0 ? -1 : confine(daemon, err);
 }
@@ -319,7 +339,39 @@ static int open_store(struct daemon *daemon, struct error *err)
     return daemon->store ? 0 : -1;
 }
 
-static int open_backend(struct daemon *daemon, struct error *err)
+static struct backend *open_default(struct daemon *daemon, const struct backend_options *options,
+                                    struct error *err)
+{
+    const char *name = daemon->config.sandbox.backend;
+    struct backend *backend = backend_open(name, options, err);
+
+    if (backend || !str_equal(name, "native") || !daemon->config.sandbox.allow_direct_fallback)
+        return backend;
+    log_warn("native sandboxes are not available: PROGRAMS RUN WITHOUT ISOLATION, in the direct "
+             "backend",
+             kv("reason", err->message));
+    return backend_open("direct", options, err);
+}
+
+/* The daemon serves without it; those who ask for it are told the reason. */
+static void open_other(struct daemon *daemon, const char *name,
+                       const struct backend_options *options)
+{
+    enum backend_access access = config_offers_backend(&daemon->config, name) ? BACKEND_OF_CALLERS
+                                                                              : BACKEND_OF_SETTINGS;
+    struct error err = { 0 };
+    struct backend *backend = backend_open(name, options, &err);
+
+    if (backend) {
+        backends_add(daemon->backends, backend, access);
+        return;
+    }
+    log_warn("a backend is not available; continuing without it", kv("backend", name),
+             kv("error", err.message), kv("hint", err.hint));
+    backends_add_absent(daemon->backends, name, &err, access);
+}
+
+static int open_backends(struct daemon *daemon, struct error *err)
 {
     const struct backend_options options = {
         .loop = daemon->loop,
@@ -328,23 +380,23 @@ static int open_backend(struct daemon *daemon, struct error *err)
         .state_path = daemon->config.state_dir,
         .launcher = daemon->launcher,
     };
-    const char *name = daemon->config.sandbox.backend;
+    struct backend *first = open_default(daemon, &options, err);
 
-    daemon->backend = backend_open(name, &options, err);
-    if (!daemon->backend && strcmp(name, "native") == 0 &&
-        daemon->config.sandbox.allow_direct_fallback) {
-        log_warn("native sandboxes are not available: PROGRAMS RUN WITHOUT ISOLATION, in the "
-                 "direct backend",
-                 kv("reason", err->message));
-        daemon->backend = backend_open("direct", &options, err);
-    }
-    return daemon->backend ? 0 : -1;
+    if (!first)
+        return -1;
+    daemon->backends = backends_new(daemon->loop);
+    backends_add(daemon->backends, first, BACKEND_OF_CALLERS);
+    for (const struct backend_row *row = backend_rows; row->name; row++)
+        if (config_names_backend(&daemon->config, row->name) &&
+            !backends_find(daemon->backends, row->name))
+            open_other(daemon, row->name, &options);
+    return 0;
 }
 
-/* Only direct has nothing between programs and the daemon's sockets. */
+/* Nothing stands between programs in such sandboxes and the daemon's sockets. */
 static bool sandboxes_share_user(const struct daemon *daemon)
 {
-    return strcmp(daemon->backend->ops->name, "direct") == 0 &&
+    return backends_share_host(daemon->backends) &&
            (daemon->started_as == geteuid() ||
             (uid_t)daemon->config.sandbox.direct_uid == geteuid());
 }
@@ -431,12 +483,12 @@ static int start_parts(struct daemon *daemon, struct error *err)
 {
     daemon->worker = worker_new(daemon->loop, BLOCKING_THREADS, "blocking");
     if (open_store(daemon, err) < 0 || open_door(daemon, err) < 0 ||
-        open_backend(daemon, err) < 0 || check_listeners(daemon, err) < 0)
+        open_backends(daemon, err) < 0 || check_listeners(daemon, err) < 0)
         return -1;
     daemon->core = core_new(&(struct core_parts){ .loop = daemon->loop,
                                                   .config = &daemon->config,
                                                   .store = daemon->store,
-                                                  .backend = daemon->backend,
+                                                  .backends = daemon->backends,
                                                   .worker = daemon->worker,
                                                   .state_dir = daemon->state_dir,
                                                   .state_path = daemon->config.state_dir,
@@ -577,7 +629,7 @@ static void daemon_fini(struct daemon *daemon)
     core_free(daemon->core);
     tls_free(daemon->tls);
     audit_close(daemon->audit);
-    backend_close(daemon->backend);
+    backends_free(daemon->backends);
     store_close(daemon->store);
     worker_free(daemon->worker);
     launcher_stop(daemon->launcher);

@@ -165,8 +165,8 @@ struct handover {
     unsigned count;
 };
 
-static const char *const own_names[] = { "lock",    "output",     "kept",
-                                         "storage", "secret.key", "templates" };
+static const char *const own_names[] = { "lock",       "output",    "kept",     "storage",
+                                         "secret.key", "relay.key", "templates" };
 
 static bool is_own_name(const char *name)
 {

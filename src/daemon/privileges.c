@@ -1,5 +1,6 @@
 #include "daemon/privileges.h"
 
+#include "base/alloc.h"
 #include "base/scoped.h"
 #include "base/str.h"
 
@@ -55,6 +56,48 @@ int identity_find(const char *user, struct identity *out_identity, struct error 
     return 0;
 }
 
+static bool is_member(const struct identity *identity, gid_t group)
+{
+    int count = 0;
+    scoped(free) gid_t *groups = NULL;
+
+    (void)getgrouplist(identity->name, identity->gid, NULL, &count);
+    groups = xcalloc((size_t)count, sizeof(*groups));
+    if (getgrouplist(identity->name, identity->gid, groups, &count) < 0)
+        return false;
+    for (int i = 0; i < count; i++)
+        if (groups[i] == group)
+            return true;
+    return false;
+}
+
+/* The group that has to be kept to connect to it; 0 when none helps or none is needed. */
+static gid_t group_of_socket(const struct identity *identity, const char *path)
+{
+    const struct group *engine;
+    struct stat status;
+
+    if (stat(path, &status) == 0) {
+        bool has_access = status.st_mode & S_IWOTH || status.st_uid == identity->uid;
+
+        return !has_access && status.st_mode & S_IWGRP && S_ISSOCK(status.st_mode) ? status.st_gid
+                                                                                   : 0;
+    }
+    engine = errno == ENOENT ? getgrnam("docker") : NULL;
+    return engine ? engine->gr_gid : 0;
+}
+
+void identity_keep_group(struct identity *identity, const char *socket_path)
+{
+    gid_t group;
+
+    if (identity->kind != IDENTITY_NAMED)
+        return; /* its own user keeps all of them, the unassigned one has none */
+    group = group_of_socket(identity, socket_path);
+    identity->keeps_group = group != 0 && group != identity->gid && is_member(identity, group);
+    identity->group = identity->keeps_group ? group : 0;
+}
+
 static int compare_descriptors(const void *a, const void *b)
 {
     return *(const int *)a - *(const int *)b;
@@ -98,7 +141,8 @@ int identity_assume(const struct identity *identity, struct error *err)
 {
     if (identity->kind == IDENTITY_SELF)
         return 0;
-    if (setgroups(0, NULL) < 0 || setresgid(identity->gid, identity->gid, identity->gid) < 0 ||
+    if (setgroups(identity->keeps_group ? 1 : 0, &identity->group) < 0 ||
+        setresgid(identity->gid, identity->gid, identity->gid) < 0 ||
         setresuid(identity->uid, identity->uid, identity->uid) < 0)
         return error_sys(err, "become user %u", identity->uid);
     if (setuid(0) == 0 || geteuid() != identity->uid || getegid() != identity->gid)

@@ -26,11 +26,18 @@ struct identity {
     uid_t uid;
     gid_t gid;
     const char *name; /* borrowed: the user of the settings */
+    bool keeps_group; /* besides gid it has this one, see identity_keep_group() */
+    gid_t group;
 };
 
 /* Who the daemon will be; `user` has to outlive it. Fails where power that was not given up would
  * be kept by mistake. */
 int identity_find(const char *user, struct identity *out_identity, struct error *err);
+
+/* Lets a named user keep one group of theirs: the one through which they may connect to the socket at
+ * this path. That is how operators give the socket of a container engine to a user. A socket that is
+ * not there yet is taken for one of the group "docker". Root's group is never kept. */
+void identity_keep_group(struct identity *identity, const char *socket_path);
 
 /* Settings of the process that protect what it knows: no core dumps, not traceable by its own user,
  * strict umask, no inherited descriptors but those of `keep`, as many open files as the host

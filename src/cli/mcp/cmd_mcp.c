@@ -1,5 +1,6 @@
 /* sandglass mcp: an MCP server on stdio, which is the daemon's. */
 
+#include "backend/names.h"
 #include "base/alloc.h"
 #include "cli/commands.h"
 #include "cli/mcp/mcp_relay.h"
@@ -13,7 +14,7 @@ struct mcp_args {
 };
 
 static const struct option mcp_options[] = {
-    { "backend", 0, OPTION_TEXT, offsetof(struct mcp_args, backend), "NAME", NULL,
+    { "backend", 0, OPTION_TEXT, offsetof(struct mcp_args, backend), "NAME", BACKEND_WORDS,
       "backend of the private daemon, if one is started" },
     { 0 },
 };

@@ -71,6 +71,11 @@ static void report_add(struct report *report, const char *name, const struct fin
         buffer_appendf(&report->text, "%22s → %s\n", "", finding->remedy);
 }
 
+static void on_finding(void *user, const char *name, const struct finding *finding)
+{
+    report_add(user, name, finding);
+}
+
 static void run_checks(const struct doctor *doctor, const struct check *checks,
                        struct report *report)
 {
@@ -121,7 +126,9 @@ static int doctor_run(struct cli *cli, const void *given_args, const struct opti
         json_begin_array(&report.json, "checks");
     }
     run_checks(&doctor, host_checks, &report);
+    doctor_check_engine(&doctor, on_finding, &report);
     run_checks(&doctor, sandglass_checks, &report);
+    doctor_check_other_backends(&doctor, on_finding, &report);
     if (args->store)
         run_checks(&doctor, store_checks, &report);
     report_end(&report);

@@ -1,5 +1,6 @@
 /* sandglass serve: the daemon, in the foreground. */
 
+#include "backend/names.h"
 #include "base/alloc.h"
 #include "cli/commands.h"
 #include "daemon/daemon.h"
@@ -25,8 +26,8 @@ static const struct option serve_options[] = {
     { "state", 0, OPTION_TEXT, PLACE(state), "DIR", NULL, "state directory" },
     { "listen", 0, OPTION_LIST, PLACE(listen), "ADDR", NULL,
       "unix:PATH or HOST:PORT; may be repeated" },
-    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL,
-      "backend: native, direct and the like" },
+    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", BACKEND_WORDS,
+      "default backend of sandboxes, one of:" BACKEND_TEXT },
     { "set", 0, OPTION_PAIRS, PLACE(set), "KEY=VALUE", NULL,
       "override a setting of the file; may be repeated" },
     { 0 },

@@ -32,9 +32,9 @@ static const struct option sweep_options[] = {
     { "state", 0, OPTION_LIST, offsetof(struct sweep_args, states), "DIR", NULL,
       "only this state directory; may be repeated" },
     { "instance", 0, OPTION_LIST, offsetof(struct sweep_args, instances), "NAME", NULL,
-      "only control groups of this instance; may be repeated" },
+      "only control groups and containers of this instance; may be repeated" },
     { "config", 'c', OPTION_TEXT, offsetof(struct sweep_args, config), "FILE", NULL,
-      "the settings, which say where the state directory is" },
+      "the settings, which name the state directory and the container engine" },
     { 0 },
 };
 
@@ -115,14 +115,16 @@ static void sweep_all(struct sweep *sweep, const struct config *config)
     sweep_leased(sweep);
     sweep_private(sweep, str_is_empty(temporary) ? "/tmp" : temporary);
     sweep_cgroups(sweep);
+    sweep_containers(sweep, config);
 }
 
-static void sweep_named(struct sweep *sweep, const struct text_list *states)
+static void sweep_named(struct sweep *sweep, const struct config *config)
 {
-    for (size_t i = 0; i < states->count; i++)
-        sweep_named_state(sweep, states->items[i]);
+    for (size_t i = 0; i < sweep->states.count; i++)
+        sweep_named_state(sweep, sweep->states.items[i]);
     if (sweep->instances.count)
         sweep_cgroups(sweep);
+    sweep_containers(sweep, config);
 }
 
 static void scoped_sweep_fini(struct sweep *sweep)
@@ -154,6 +156,7 @@ static int sweep_run(struct cli *cli, const void *given_args, const struct optio
                                               .older_than_s = DEFAULT_AGE_S,
                                               .maximum = UINT64_MAX,
                                               .instances = args->instances,
+                                              .states = args->states,
                                               .text = BUFFER_INIT(TEXT_MAXIMUM),
                                               .seen = BUFFER_INIT(TEXT_MAXIMUM) };
     int64_t age_ms;
@@ -168,7 +171,7 @@ static int sweep_run(struct cli *cli, const void *given_args, const struct optio
     if (args->maximum)
         (void)str_to_u64(args->maximum, &sweep.maximum);
     if (args->states.count || args->instances.count)
-        sweep_named(&sweep, &args->states);
+        sweep_named(&sweep, &config);
     else
         sweep_all(&sweep, &config);
     return finish(&sweep);
@@ -179,10 +182,11 @@ const struct command cmd_sweep = {
     .summary = "Remove what dead instances have left",
     .usage = "[--dry-run] [--older-than T] [--max N] [--state DIR]... [--instance NAME]...",
     .details = "Looks at the state directory of the settings, at those that have leased user ids "
-               "on this host,\nat directories of private daemons and at control groups. Nothing "
-               "of a daemon that lives and\nnothing without our mark is touched. A daemon that "
-               "was stopped and is to come back is dead,\ntoo: start it first. With --json each "
-               "line of the output is one document. Exit code 1:\nsomething could not be removed.",
+               "on this host,\nat directories of private daemons, at control groups and at "
+               "containers of the engine of\ndocker.host. Nothing of a daemon that lives, nothing "
+               "of other hosts and nothing without our\nmark is touched. A daemon that was stopped "
+               "and is to come back is dead, too: start it first.\nWith --json each line of the "
+               "output is one document. Exit code 1: something could not be\nremoved.",
     .sets = { { sweep_options, 0, "Options" }, COMMON_OPTIONS },
     .args_size = sizeof(struct sweep_args),
     .plain_after = OPERANDS_MIXED,

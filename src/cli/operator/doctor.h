@@ -37,6 +37,14 @@ extern const struct check host_checks[]; /* doctor_host.c: the kernel and its li
 extern const struct check
     sandglass_checks[]; /* doctor_sandglass.c: directories, settings, daemon */
 
+typedef void doctor_report_fn(void *user, const char *name, const struct finding *finding);
+
+/* doctor_engine.c: the container engine, where a backend needs one or one is there. */
+void doctor_check_engine(const struct doctor *doctor, doctor_report_fn *report, void *user);
+
+/* Makes a sandbox with each backend that sessions may name besides the default. */
+void doctor_check_other_backends(const struct doctor *doctor, doctor_report_fn *report, void *user);
+
 extern const struct check store_checks[]; /* doctor_sandglass.c: for `--store` */
 
 /* Both set the finding; the remedy is NULL when nothing is to be done. */

@@ -1,5 +1,6 @@
 #include "cli/operator/doctor.h"
 
+#include "backend/registry.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/cli.h"
@@ -169,9 +170,8 @@ static void check_confinement(const struct doctor *doctor, struct finding *findi
 /* --- the proof ------------------------------------------------------------------------------- */
 
 /* In the child: `run` uses the daemon that is there, or a private one. */
-static _Noreturn void run_true(const struct doctor *doctor, int output)
+static _Noreturn void run_true(const struct doctor *doctor, const char *backend, int output)
 {
-    const char *backend = doctor->config->sandbox.backend;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     (void)dup2(null, STDIN_FILENO);
@@ -210,8 +210,9 @@ static void read_refusal(int fd, struct refusal *refusal)
         fclose(stream);
 }
 
-/* Parts that look well are no proof: one sandbox is made, and a program runs in it. */
-static void check_sandbox(const struct doctor *doctor, struct finding *finding)
+/* Parts that look well are no proof: one sandbox is made, and a program runs in it. A daemon starts
+ * without the backends that are not its default. */
+static void try_sandbox(const struct doctor *doctor, const char *backend, struct finding *finding)
 {
     struct refusal refusal;
     int pipes[2];
@@ -224,30 +225,75 @@ static void check_sandbox(const struct doctor *doctor, struct finding *finding)
     }
     pid = fork();
     if (pid == 0)
-        run_true(doctor, pipes[1]);
+        run_true(doctor, backend, pipes[1]);
     close(pipes[1]);
     read_refusal(pipes[0], &refusal);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         finding_set(finding, FINDING_OK, NULL, "the backend %s created one, and 'true' ran in it",
-                    doctor->config->sandbox.backend);
+                    backend);
     else
-        finding_set(finding, FINDING_FAIL, refusal.hint, "the backend %s cannot create one: %s",
-                    doctor->config->sandbox.backend,
+        finding_set(finding,
+                    str_equal(backend, doctor->config->sandbox.backend) ? FINDING_FAIL
+                                                                        : FINDING_WARN,
+                    refusal.hint, "the backend %s cannot create one: %s", backend,
                     *refusal.message ? refusal.message : "no reason given");
 }
 
+static void check_sandbox(const struct doctor *doctor, struct finding *finding)
+{
+    try_sandbox(doctor, doctor->config ? doctor->config->sandbox.backend : NULL, finding);
+}
+
+static const char *role_of(const struct config *config, const char *backend)
+{
+    if (str_equal(backend, config->sandbox.backend))
+        return " (default)";
+    return config_offers_backend(config, backend) ? "" : " (for flavors and templates)";
+}
+
+/* Which of those that exist the settings enable. */
+static void check_backends(const struct doctor *doctor, struct finding *finding)
+{
+    scoped(buffer_fini) struct buffer enabled = BUFFER_INIT(200);
+    scoped(buffer_fini) struct buffer others = BUFFER_INIT(200);
+
+    if (!doctor->config) {
+        finding_set(finding, FINDING_WARN, NULL, "not known: the settings are invalid");
+        return;
+    }
+    for (const struct backend_row *row = backend_rows; row->name; row++) {
+        if (config_names_backend(doctor->config, row->name))
+            buffer_appendf(&enabled, "%s%s%s", enabled.length ? ", " : "", row->name,
+                           role_of(doctor->config, row->name));
+        else
+            buffer_appendf(&others, "%s %s", others.length ? "," : "; not enabled:", row->name);
+    }
+    finding_set(finding, FINDING_OK, NULL, "enabled: %s%s", buffer_text(&enabled),
+                buffer_text(&others));
+}
+
+void doctor_check_other_backends(const struct doctor *doctor, doctor_report_fn *report, void *user)
+{
+    for (const struct backend_row *row = backend_rows; row->name; row++) {
+        struct finding finding = { 0 };
+        scoped(free) char *name = xasprintf("sandbox: %s", row->name);
+
+        if (!doctor->config || str_equal(row->name, doctor->config->sandbox.backend) ||
+            !config_offers_backend(doctor->config, row->name))
+            continue;
+        try_sandbox(doctor, row->name, &finding);
+        report(user, name, &finding);
+    }
+}
+
 const struct check sandglass_checks[] = {
-    { "settings", check_settings },
-    { "state dir", check_state },
-    { "runtime dir", check_runtime },
-    { "disk space", check_space },
-    { "languages", check_languages },
-    { "daemon", check_daemon },
-    { "confinement", check_confinement },
-    { "sandbox", check_sandbox },
-    { 0 },
+    { "settings", check_settings },       { "state dir", check_state },
+    { "runtime dir", check_runtime },     { "disk space", check_space },
+    { "languages", check_languages },     { "daemon", check_daemon },
+    { "confinement", check_confinement }, { "backends", check_backends },
+    { "sandbox", check_sandbox },         { 0 },
 };
 
 static void check_store(const struct doctor *doctor, struct finding *finding)

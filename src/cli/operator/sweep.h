@@ -7,11 +7,12 @@
  * Only what carries our mark is ever touched, and only a mark that no user but the one who sweeps
  * can have written: a daemon that has been taken over must not choose what root kills. Sandboxes
  * with their mark file in a state directory whose lock is free, cgroups
- * `sandglass.<instance>/sbx_…` of an instance without a living launcher, and temporary directories
- * of private daemons that are gone.
+ * `sandglass.<instance>/sbx_…` of an instance without a living launcher, temporary directories
+ * of private daemons that are gone, and containers whose labels name a state directory of this host
+ * that no daemon serves.
  *
- * Killing and removing is the launcher's work here as elsewhere (backend/launcher_sweep.h): what is here
- * finds what is left, decides and reports.
+ * Killing and removing is the launcher's work here as elsewhere (backend/launcher_sweep.h), and the
+ * engine's for containers: what is here finds what is left, decides and reports.
  */
 
 #include "cli/cli.h"
@@ -19,8 +20,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct config;
+
 struct sweep_item {
-    const char *kind; /* "sandbox", "cgroup", "directory" */
+    const char *kind; /* "sandbox", "cgroup", "directory", "container", "engine" */
     const char *id;
     const char *instance; /* "" where there is none */
     const char *where;    /* the path */
@@ -34,6 +37,7 @@ struct sweep {
     int64_t older_than_s;
     uint64_t maximum;           /* how many may be removed */
     struct text_list instances; /* only these; empty: all. Borrowed texts */
+    struct text_list states;    /* the same of state directories */
     unsigned counts[SWEEP_FAILED + 1];
     struct buffer text; /* the report */
     struct buffer seen; /* ids of sandboxes that were reported, each between line feeds */
@@ -65,6 +69,17 @@ void sweep_private(struct sweep *sweep, const char *base);
 /* State directories that own blocks of user ids on this host, for sweep_state(). */
 void sweep_leased(struct sweep *sweep);
 
+enum state_condition {
+    STATE_GONE,    /* there is no such directory, or no daemon's lock in it */
+    STATE_DEAD,    /* no daemon serves it */
+    STATE_SERVED,  /* by a daemon or its launcher */
+    STATE_UNKNOWN, /* this user may not look */
+};
+
+/* Whether a daemon serves a state directory. One that is dead cannot be served until the caller closes
+ * *out_lock; *out_age_s is for how long it has been dead. */
+enum state_condition sweep_find_state(const char *path, int *out_lock, int64_t *out_age_s);
+
 /* Removes a directory and everything below it; never follows a link or leaves the file system. */
 int sweep_remove_tree(int parent, const char *name);
 
@@ -72,6 +87,12 @@ int sweep_remove_tree(int parent, const char *name);
 
 /* Cgroups of instances without a living launcher whose state directory is not known. */
 void sweep_cgroups(struct sweep *sweep);
+
+/* --- containers ----------------------------------------------------------------------------- */
+
+/* Containers of this host's daemons whose state directory is gone or not served, on the engine of the
+ * settings. Without an engine there are none. */
+void sweep_containers(struct sweep *sweep, const struct config *config);
 
 /* --- processes ------------------------------------------------------------------------------ */
 

@@ -177,6 +177,17 @@ static int lock_state(int state)
     return steal_fd(&fd);
 }
 
+enum state_condition sweep_find_state(const char *path, int *out_lock, int64_t *out_age_s)
+{
+    scoped(fd_close) int state = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (state < 0 || faccessat(state, "lock", R_OK, AT_EACCESS) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? STATE_GONE : STATE_UNKNOWN;
+    *out_age_s = idle_seconds(state);
+    *out_lock = lock_state(state);
+    return *out_lock < 0 ? STATE_SERVED : STATE_DEAD;
+}
+
 /* It is named, so that an operator looks at it. */
 static void refuse_state(struct sweep *sweep, const char *path)
 {

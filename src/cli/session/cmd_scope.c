@@ -5,6 +5,7 @@
  * killed, it ends the sessions itself.
  */
 
+#include "backend/names.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "cli/commands.h"
@@ -41,7 +42,7 @@ struct scope_args {
 static const struct option scope_options[] = {
     { "owner", 0, OPTION_TEXT, offsetof(struct scope_args, owner), "ID", NULL,
       "use this owner instead of a new one; all of its sessions are destroyed at the end" },
-    { "backend", 0, OPTION_TEXT, offsetof(struct scope_args, backend), "NAME", NULL,
+    { "backend", 0, OPTION_TEXT, offsetof(struct scope_args, backend), "NAME", BACKEND_WORDS,
       "backend of the private daemon, if one is started" },
     { 0 },
 };

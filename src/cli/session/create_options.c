@@ -1,5 +1,6 @@
 #include "cli/session/create_options.h"
 
+#include "backend/names.h"
 #include "base/alloc.h"
 #include "base/str.h"
 #include "wire/json.h"
@@ -16,8 +17,8 @@ const struct option create_options[] = {
       "template of its file system" },
     { "flavor", 0, OPTION_TEXT, PLACE(flavor), "NAME", NULL,
       "flavor: a kind of sandbox from the settings" },
-    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", NULL,
-      "backend: native, direct and the like" },
+    { "backend", 0, OPTION_TEXT, PLACE(backend), "NAME", BACKEND_WORDS,
+      "backend of its sandboxes, one of:" BACKEND_TEXT "; default: the daemon's" },
     { "label", 'l', OPTION_PAIRS, PLACE(labels), "K=V", NULL, "add a label; may be repeated" },
     VARIABLE_OPTIONS(PLACE(variables)),
     { "memory", 'm', OPTION_SIZE, PLACE(memory), "SIZE", NULL, "memory limit: 512m, 2g" },
