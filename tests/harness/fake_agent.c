@@ -17,6 +17,7 @@ struct agent {
 };
 
 static bool silent_from_now;
+static bool is_foreign;
 static size_t alive;
 
 static void finish_all(struct agent *agent, const struct error *err)
@@ -36,8 +37,12 @@ static void on_answer(struct deferred *deferred)
     struct agent *agent = container_of(deferred, struct agent, answer);
     struct error err = { 0 };
 
-    if (agent->lost)
+    if (is_foreign) {
+        agent->lost = true;
+        error_named(&err, ERR_BACKEND, AGENT_OTHER_VERSION, "it speaks another version");
+    } else if (agent->lost) {
         error_set(&err, ERR_BACKEND, "the connection is lost");
+    }
     finish_all(agent, agent->lost ? &err : NULL);
 }
 
@@ -98,6 +103,11 @@ int agent_release(struct agent *agent)
     return fd;
 }
 
+struct loop *agent_loop(const struct agent *agent)
+{
+    return agent->loop;
+}
+
 void *agent_user(const struct agent *agent)
 {
     return agent->user;
@@ -113,15 +123,32 @@ bool agent_is_lost(const struct agent *agent)
     return agent->lost;
 }
 
+bool agent_has_hung_up(const struct agent *agent)
+{
+    return agent->lost;
+}
+
 bool agent_is_untaken(const struct agent_request *request UNUSED)
 {
     return false;
 }
 
+bool agent_has_streams(const struct agent *agent UNUSED)
+{
+    return false;
+}
+
+void agent_assume_scratch(struct agent *agent UNUSED, char *path)
+{
+    free(path);
+}
+
 const struct protocol_hello *agent_hello(const struct agent *agent)
 {
+    static const struct protocol_hello hello = { .scratch = "/tmp/.sandglass" };
+
     (void)agent;
-    return NULL;
+    return &hello;
 }
 
 void agent_start(struct agent *agent, const struct agent_start *start,
@@ -141,15 +168,18 @@ void agent_signal(struct agent *agent, uint64_t number, int signal_number,
     submit(agent, request, done);
 }
 
-void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows)
+void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows,
+                  struct agent_request *request, agent_done_fn *done)
 {
-    (void)agent;
     (void)number;
     (void)columns;
     (void)rows;
+    if (request)
+        submit(agent, request, done);
 }
 
-void agent_close_stdin(struct agent *agent, uint64_t number)
+void agent_close_stdin(struct agent *agent, uint64_t number, struct agent_request *request UNUSED,
+                       agent_done_fn *done UNUSED)
 {
     (void)agent;
     (void)number;
@@ -172,6 +202,17 @@ void agent_file(struct agent *agent, const struct agent_file *file, struct agent
     (void)file;
     submit(agent, request, done);
     request->result.file.fd = -1;
+}
+
+void agent_ports(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
+    request->result.file.fd = -1;
+}
+
+void agent_attend(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
 }
 
 void agent_cancel_write(struct agent_request *request, const char *path)
@@ -200,6 +241,11 @@ void fake_agent_lose(struct agent *agent)
     agent->lost = true;
     finish_all(agent, &err);
     agent->handler->on_lost(agent, &err);
+}
+
+void fake_agent_be_foreign(bool foreign)
+{
+    is_foreign = foreign;
 }
 
 void fake_agent_be_silent(bool silent)

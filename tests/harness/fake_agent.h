@@ -13,5 +13,8 @@ void fake_agent_lose(struct agent *agent);
 /* Agents made from now on do not answer. */
 void fake_agent_be_silent(bool silent);
 
+/* Inits speak other versions of the protocol from now on. */
+void fake_agent_be_foreign(bool foreign);
+
 /* How many exist. */
 size_t fake_agent_count(void);

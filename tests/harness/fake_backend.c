@@ -7,16 +7,18 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-
-/* Of every init. */
-enum { START_TIME = 1 };
 
 struct fake_sandbox {
     struct list node;
     char id[ID_SIZE];
-    int death; /* owned; an eventfd: readable when it has died, as a pidfd is */
+    struct fake_backend *backend; /* borrowed */
+    int death;                    /* owned; an eventfd: readable when it has died, as a pidfd is */
+    struct io_watch dying;
+    struct backend_watch *watch; /* borrowed */
+    struct backend_end end;
     bool dead;
     bool frozen;
     uint64_t memory_bytes;
@@ -30,7 +32,7 @@ struct fake_op {
     char id[ID_SIZE];
     struct sandbox_limits limits;
     bool frozen;
-    uint64_t start_time; /* adopt: of the record */
+    char handle[BACKEND_HANDLE_SIZE]; /* adopt: of the record */
     enum error_code refused;
     bool may_pass;
     struct backend_op *op; /* borrowed */
@@ -47,6 +49,8 @@ struct fake_backend {
     enum error_code refusal_code[FAKE_OPS];
     unsigned calls[FAKE_OPS];
     bool refuses_connect;
+    bool answers_later;
+    bool sees_no_ends;
     bool refusals_may_pass;
     uint64_t given_memory; /* 0: it does not tell */
     unsigned creating, most_creating;
@@ -76,6 +80,7 @@ static struct fake_sandbox *add(struct fake_backend *fake, const char *id, uint6
 
     assert(!find(fake, id));
     memcpy(sandbox->id, id, sizeof(sandbox->id));
+    sandbox->backend = fake;
     sandbox->death = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     assert(sandbox->death >= 0);
     sandbox->memory_bytes = memory_bytes;
@@ -83,37 +88,81 @@ static struct fake_sandbox *add(struct fake_backend *fake, const char *id, uint6
     return sandbox;
 }
 
+static void stop_watching(struct fake_sandbox *sandbox)
+{
+    if (!sandbox->watch)
+        return;
+    io_watch_stop(&sandbox->dying);
+    backend_watch_drop(sandbox->watch);
+    sandbox->watch = NULL;
+}
+
 static void remove_sandbox(struct fake_sandbox *sandbox)
 {
     list_remove(&sandbox->node);
+    stop_watching(sandbox);
     fd_close(sandbox->death);
     free(sandbox);
 }
 
-static int death_of(const struct fake_sandbox *sandbox)
+static void on_death(struct io_watch *watch, unsigned events)
 {
-    return fcntl(sandbox->death, F_DUPFD_CLOEXEC, 3);
+    struct fake_sandbox *sandbox = container_of(watch, struct fake_sandbox, dying);
+    struct backend_watch *told = sandbox->watch;
+
+    (void)events;
+    io_watch_stop(&sandbox->dying);
+    sandbox->watch = NULL;
+    backend_watch_end(told, &sandbox->end);
 }
 
 /* --- operations ---------------------------------------------------------------------------- */
 
+static void write_handle(const char *id, char handle[BACKEND_HANDLE_SIZE])
+{
+    snprintf(handle, BACKEND_HANDLE_SIZE, "fake://%s", id);
+}
+
 static void fill_made(struct backend_op *op, const struct fake_sandbox *sandbox)
 {
     memcpy(op->result.made.sandbox.id, sandbox->id, sizeof(sandbox->id));
-    op->result.made.sandbox.pid = 4711;
-    op->result.made.sandbox.start_time = START_TIME;
-    op->result.made.pidfd = death_of(sandbox);
+    write_handle(sandbox->id, op->result.made.sandbox.handle);
     op->result.made.frozen = sandbox->frozen;
 }
 
 static void effect_adopt(struct fake_backend *fake, struct fake_op *op)
 {
     const struct fake_sandbox *sandbox = find(fake, op->id);
+    char handle[BACKEND_HANDLE_SIZE];
 
-    if (!sandbox || sandbox->dead || op->start_time != START_TIME)
+    write_handle(op->id, handle);
+    if (!sandbox || sandbox->dead || strcmp(op->handle, handle) != 0)
         error_set(&op->op->err, ERR_GONE, "it is dead");
     else
         fill_made(op->op, sandbox);
+}
+
+static void effect_connect(struct fake_backend *fake, const char *id, struct backend_op *op)
+{
+    const struct fake_sandbox *sandbox = find(fake, id);
+
+    if (fake->refuses_connect)
+        error_set(&op->err, ERR_BACKEND, "connection refused");
+    else if (!sandbox || sandbox->dead)
+        error_set(&op->err, ERR_GONE, "no init listens");
+    else
+        op->result.fd = fcntl(sandbox->death, F_DUPFD_CLOEXEC, 3);
+}
+
+static void effect_report(struct fake_backend *fake, const char *id, struct backend_op *op)
+{
+    const struct fake_sandbox *sandbox = find(fake, id);
+
+    fake->calls[FAKE_REPORT] += !fake->answers_later;
+    if (!sandbox || sandbox->dead)
+        error_set(&op->err, ERR_GONE, "it has ended");
+    else
+        op->result.report = xstrdup("{\"walls\":\"none\"}");
 }
 
 static void effect_list(struct fake_backend *fake, struct fake_op *op)
@@ -171,6 +220,12 @@ static void effect(struct fake_backend *fake, struct fake_op *op)
         break;
     case FAKE_LIST:
         effect_list(fake, op);
+        break;
+    case FAKE_CONNECT:
+        effect_connect(fake, op->id, op->op);
+        break;
+    case FAKE_REPORT:
+        effect_report(fake, op->id, op->op);
         break;
     case FAKE_UPDATE:
     case FAKE_FREEZE:
@@ -251,18 +306,60 @@ static void fake_adopt(struct backend *backend, const struct backend_sandbox *sa
     struct fake_backend *fake = fake_from(backend);
 
     submit(backend, FAKE_ADOPT, sandbox->id, NULL, false, op);
-    list_last(&fake->queue, struct fake_op, node)->start_time = sandbox->start_time;
+    memcpy(list_last(&fake->queue, struct fake_op, node)->handle, sandbox->handle,
+           sizeof(sandbox->handle));
 }
 
-static int fake_connect(struct backend *backend, const char *id, struct error *err)
+static void fake_watch(struct backend *backend, const char *id, struct backend_watch *watch)
 {
-    const struct fake_sandbox *sandbox = find(fake_from(backend), id);
+    struct fake_sandbox *sandbox = find(fake_from(backend), id);
 
-    if (fake_from(backend)->refuses_connect)
-        return error_set(err, ERR_BACKEND, "connection refused");
-    if (!sandbox || sandbox->dead)
-        return error_set(err, ERR_GONE, "no init listens");
-    return death_of(sandbox);
+    if (!sandbox || fake_from(backend)->sees_no_ends) {
+        backend_watch_drop(watch);
+        return;
+    }
+    assert(!sandbox->watch);
+    sandbox->watch = watch;
+    watch->private = sandbox;
+    io_watch_start(&sandbox->dying, backend->loop, sandbox->death, IO_READ, on_death);
+}
+
+static void fake_unwatch(struct backend *backend, struct backend_watch *watch)
+{
+    (void)backend;
+    stop_watching(watch->private);
+}
+
+static bool fake_is_ending(const struct backend *backend, const struct backend_watch *watch)
+{
+    const struct fake_sandbox *sandbox = watch->private;
+
+    (void)backend;
+    return sandbox->dead;
+}
+
+static bool fake_connect(struct backend *backend, const char *id, struct backend_op *op)
+{
+    struct fake_backend *fake = fake_from(backend);
+
+    if (fake->answers_later)
+        submit(backend, FAKE_CONNECT, id, NULL, false, op);
+    else
+        effect_connect(fake, id, op);
+    return !fake->answers_later;
+}
+
+static void fake_cancel(struct backend *backend, struct backend_op *cancelled)
+{
+    struct fake_op *op;
+    struct fake_op *following;
+
+    list_for_each_safe (op, following, &fake_from(backend)->queue, node) {
+        if (op->op != cancelled)
+            continue;
+        list_remove(&op->node);
+        free(op);
+    }
 }
 
 static void fake_update(struct backend *backend, const char *id,
@@ -291,13 +388,15 @@ static void fake_list(struct backend *backend, struct backend_op *op)
     submit(backend, FAKE_LIST, NULL, NULL, false, op);
 }
 
-static int fake_report(struct backend *backend, const char *id, struct buffer *json,
-                       struct error *err)
+static bool fake_report(struct backend *backend, const char *id, struct backend_op *op)
 {
-    (void)backend;
-    (void)id;
-    (void)err;
-    return buffer_append_text(json, "{\"walls\":\"none\"}");
+    struct fake_backend *fake = fake_from(backend);
+
+    if (fake->answers_later)
+        submit(backend, FAKE_REPORT, id, NULL, false, op);
+    else
+        effect_report(fake, id, op);
+    return !fake->answers_later;
 }
 
 static void fake_free(struct backend *backend)
@@ -329,7 +428,11 @@ struct backend *fake_backend_new(struct loop *loop)
         .free = fake_free,
         .create = fake_create,
         .adopt = fake_adopt,
+        .watch = fake_watch,
+        .unwatch = fake_unwatch,
+        .is_ending = fake_is_ending,
         .connect = fake_connect,
+        .cancel = fake_cancel,
         .update = fake_update,
         .freeze = fake_freeze,
         .inspect = fake_inspect,
@@ -341,6 +444,11 @@ struct backend *fake_backend_new(struct loop *loop)
     list_init(&fake->sandboxes);
     list_init(&fake->queue);
     return &fake->base;
+}
+
+void fake_backend_set_name(struct backend *backend, const char *name)
+{
+    fake_from(backend)->ops.name = name;
 }
 
 void fake_backend_refuse(struct backend *backend, enum fake_op_kind kind, unsigned count,
@@ -381,23 +489,45 @@ void fake_backend_refuse_connect(struct backend *backend, bool refused)
     fake_from(backend)->refuses_connect = refused;
 }
 
+void fake_backend_answer_later(struct backend *backend)
+{
+    fake_from(backend)->answers_later = true;
+}
+
 void fake_backend_set_capabilities(struct backend *backend, struct backend_capabilities caps)
 {
     fake_from(backend)->ops.capabilities = caps;
 }
 
-void fake_backend_kill(struct backend *backend, const char *id)
+void fake_backend_end(struct backend *backend, const char *id, struct backend_end end)
 {
     struct fake_sandbox *sandbox = find(fake_from(backend), id);
 
     assert(sandbox);
     sandbox->dead = true;
+    sandbox->end = end;
     eventfd_write(sandbox->death, 1);
+}
+
+void fake_backend_kill(struct backend *backend, const char *id)
+{
+    fake_backend_end(backend, id, (struct backend_end){ .code = -1 });
+}
+
+void fake_backend_see_no_ends(struct backend *backend)
+{
+    fake_from(backend)->sees_no_ends = true;
 }
 
 void fake_backend_set_oom_kills(struct backend *backend, const char *id, uint32_t kills)
 {
     find(fake_from(backend), id)->oom_kills = kills;
+}
+
+static bool changes_the_world(enum fake_op_kind kind)
+{
+    return kind == FAKE_CREATE || kind == FAKE_UPDATE || kind == FAKE_FREEZE ||
+           kind == FAKE_DESTROY;
 }
 
 void fake_backend_drop(struct backend *backend, bool with_effect)
@@ -412,10 +542,8 @@ void fake_backend_drop(struct backend *backend, bool with_effect)
         list_remove(&op->node);
         fake->creating -= op->kind == FAKE_CREATE;
         op->op = &nobody;
-        if (with_effect && op->kind != FAKE_LIST && op->kind != FAKE_ADOPT)
+        if (with_effect && changes_the_world(op->kind))
             effect(fake, op);
-        if (with_effect && op->kind == FAKE_CREATE && nobody.err.code == ERR_NONE)
-            fd_close(nobody.result.made.pidfd);
         free(op);
     }
 }

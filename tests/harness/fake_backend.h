@@ -15,10 +15,15 @@ enum fake_op_kind {
     FAKE_INSPECT,
     FAKE_DESTROY,
     FAKE_LIST,
+    FAKE_CONNECT, /* unless it is answered at once, as the next */
+    FAKE_REPORT,
     FAKE_OPS
 };
 
 struct backend *fake_backend_new(struct loop *loop);
+
+/* "fake" until then; the text is borrowed. */
+void fake_backend_set_name(struct backend *backend, const char *name);
 
 /* The next `count` operations of this kind fail; without effect. */
 void fake_backend_refuse(struct backend *backend, enum fake_op_kind kind, unsigned count,
@@ -38,10 +43,19 @@ void fake_backend_hold(struct backend *backend, enum fake_op_kind kind, bool hel
 
 /* Connections are refused. */
 void fake_backend_refuse_connect(struct backend *backend, bool refused);
+
+/* Connects and reports are answered from the loop, as by a backend whose sandboxes are elsewhere. */
+void fake_backend_answer_later(struct backend *backend);
 void fake_backend_set_capabilities(struct backend *backend, struct backend_capabilities caps);
 
-/* Its init dies, as its pidfd tells. */
+/* Its init dies, and the backend does not know how. */
 void fake_backend_kill(struct backend *backend, const char *id);
+
+/* It ends like this. */
+void fake_backend_end(struct backend *backend, const char *id, struct backend_end end);
+
+/* It learns of the end of a sandbox only when it is asked for it. */
+void fake_backend_see_no_ends(struct backend *backend);
 void fake_backend_set_cpu(struct backend *backend, const char *id, uint64_t cpu_us);
 void fake_backend_set_oom_kills(struct backend *backend, const char *id, uint32_t kills);
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,14 +18,18 @@ struct agent {
     int fd;                              /* owned */
     struct agent_request *open;          /* borrowed; oldest first */
     struct deferred answer;
+    bool lost;
 };
 
 static struct fake_program *programs;
 static struct agent *connected; /* tests of executions have one sandbox at a time */
 static enum protocol_stage next_stage;
 static int next_errno;
-static bool hangs, is_slow, is_list_due;
+static unsigned served_port, port_requests;
+static int ports_errno;
+static bool hangs, is_slow, is_list_due, has_streams;
 static bool reads = true;
+static struct protocol_hello hello = { .scratch = "/tmp/.sandglass" };
 
 /* --- the connection -------------------------------------------------------------------------- */
 
@@ -87,14 +92,24 @@ int agent_release(struct agent *agent)
     return fd;
 }
 
+struct loop *agent_loop(const struct agent *agent)
+{
+    return agent->loop;
+}
+
 void *agent_user(const struct agent *agent)
 {
     return agent->user;
 }
 
-bool agent_is_lost(const struct agent *agent UNUSED)
+bool agent_is_lost(const struct agent *agent)
 {
-    return false;
+    return agent->lost;
+}
+
+bool agent_has_hung_up(const struct agent *agent)
+{
+    return agent->lost;
 }
 
 int64_t agent_heard_us(const struct agent *agent UNUSED)
@@ -112,9 +127,24 @@ void fake_programs_stop_reading(bool stop)
     reads = !stop;
 }
 
+bool agent_has_streams(const struct agent *agent UNUSED)
+{
+    return false;
+}
+
+void agent_assume_scratch(struct agent *agent UNUSED, char *path)
+{
+    free(path);
+}
+
 const struct protocol_hello *agent_hello(const struct agent *agent UNUSED)
 {
-    return NULL;
+    return &hello;
+}
+
+void fake_programs_set_scratch(const char *path)
+{
+    snprintf(hello.scratch, sizeof(hello.scratch), "%s", path);
 }
 
 static void tell_programs(struct agent *agent);
@@ -169,11 +199,12 @@ static char **copy_texts(const char *const *texts)
     return copy;
 }
 
-static char *read_script(int fd)
+static char *copy_script(const struct agent_start *start)
 {
-    char *text = xcalloc(1, 4096);
+    char *text = xcalloc(1, start->script_length + 1);
 
-    return pread(fd, text, 4095, 0) >= 0 ? text : NULL;
+    memcpy(text, start->script, start->script_length);
+    return text;
 }
 
 static void make_pipe(int *out_inner, int *out_outer, bool inner_writes)
@@ -196,17 +227,19 @@ static struct fake_program *make_program(const struct agent_start *start)
         .cwd = xstrdup(start->cwd),
         .user = xstrdup(start->user),
         .script_path = start->script_path ? xstrdup(start->script_path) : NULL,
-        .script = start->script_fd >= 0 ? read_script(start->script_fd) : NULL,
+        .script = start->script_path ? copy_script(start) : NULL,
         .input = -1,
         .errors = -1,
         .outer = { -1, -1, -1 },
         .terminal = start->terminal,
+        .columns = start->columns,
+        .rows = start->rows,
         .next = programs,
     };
     make_pipe(&program->output, &program->outer[1], true);
     if (!start->terminal)
         make_pipe(&program->errors, &program->outer[2], true);
-    if (start->wants_stdin && !start->terminal)
+    if (start->wants_stdin || start->terminal)
         make_pipe(&program->input, &program->outer[0], false);
     programs = program;
     return program;
@@ -223,7 +256,8 @@ static struct agent_pipes pipes_of(const struct fake_program *program)
         .input = duplicate(program->outer[0]),
         .output = duplicate(program->outer[1]),
         .errors = duplicate(program->outer[2]),
-        .terminal = program->terminal,
+        .terminal = program->terminal && !has_streams,
+        .input_is_buffered = has_streams,
     };
 }
 
@@ -266,6 +300,8 @@ static void finish(struct fake_program *program, struct agent_exit end)
     if (program->has_exited)
         return;
     end.survivors = program->survivors;
+    if (has_streams)
+        end.totals = (struct agent_totals){ true, program->total, 0 };
     program->has_exited = true;
     program->end = end;
     if (!program->survivors)
@@ -293,15 +329,27 @@ void agent_signal(struct agent *agent, uint64_t number, int signal_number,
         finish(program, (struct agent_exit){ .code = -1, .signal = signal_number });
 }
 
-void agent_resize(struct agent *agent UNUSED, uint64_t number UNUSED, unsigned columns UNUSED,
-                  unsigned rows UNUSED)
-{
-}
-
-void agent_close_stdin(struct agent *agent UNUSED, uint64_t number)
+void agent_resize(struct agent *agent, uint64_t number, unsigned columns, unsigned rows,
+                  struct agent_request *request, agent_done_fn *done)
 {
     struct fake_program *program = find(number);
 
+    if (request)
+        submit(agent, request, done);
+    if (!program || hangs)
+        return;
+    program->columns = columns;
+    program->rows = rows;
+    program->resizes++;
+}
+
+void agent_close_stdin(struct agent *agent, uint64_t number, struct agent_request *request,
+                       agent_done_fn *done)
+{
+    struct fake_program *program = find(number);
+
+    if (request)
+        submit(agent, request, done);
     if (program)
         fd_close(steal_fd(&program->outer[0]));
 }
@@ -325,6 +373,8 @@ static void tell_programs(struct agent *agent)
         if (program->is_forgotten)
             continue;
         pipes = pipes_of(program);
+        if (has_streams)
+            pipes.bases = (struct agent_bases){ true, program->taken, program->base, 0 };
         agent->handler->on_process(agent, program->number, 2, &pipes,
                                    program->has_exited ? &program->end : NULL);
     }
@@ -344,6 +394,58 @@ void agent_file(struct agent *agent, const struct agent_file *file UNUSED,
 {
     submit(agent, request, done);
     request->result.file.fd = -1;
+}
+
+void fake_programs_serve(unsigned port)
+{
+    served_port = port;
+}
+
+void fake_programs_refuse_ports(int number)
+{
+    ports_errno = number;
+}
+
+unsigned fake_programs_port_requests(void)
+{
+    return port_requests;
+}
+
+static void write_note(int fd, enum protocol_note_kind kind, unsigned number)
+{
+    struct protocol_note note = { .kind = (uint16_t)kind, .number = number };
+    _Alignas(8) char bytes[64];
+    long length = protocol_note_encode(bytes, sizeof(bytes), &note, "", 0, "", 0);
+
+    assert(write(fd, bytes, (size_t)length) == length);
+}
+
+void agent_ports(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    int ends[2];
+
+    port_requests++;
+    submit(agent, request, done);
+    request->result.file.fd = -1;
+    if (ports_errno < 0)
+        error_named(&request->err, ERR_CONFLICT, "sandbox_too_old", "it is too old");
+    if (ports_errno > 0) {
+        request->sys_errno = ports_errno;
+        error_set(&request->err, ERR_BACKEND, "no");
+    }
+    if (ports_errno || hangs)
+        return;
+    assert(pipe2(ends, O_CLOEXEC) == 0);
+    if (served_port)
+        write_note(ends[1], NOTE_PORT, served_port);
+    write_note(ends[1], NOTE_LAST, 0);
+    close(ends[1]);
+    request->result.file.fd = ends[0];
+}
+
+void agent_attend(struct agent *agent, struct agent_request *request, agent_done_fn *done)
+{
+    submit(agent, request, done);
 }
 
 /* --- for the test ---------------------------------------------------------------------------- */
@@ -373,6 +475,41 @@ void fake_program_write(struct fake_program *program, const char *text)
     assert(write(program->output, text, strlen(text)) == (ssize_t)strlen(text));
 }
 
+void fake_programs_use_streams(void)
+{
+    has_streams = true;
+}
+
+void fake_program_take(struct fake_program *program, uint64_t total)
+{
+    program->taken = total;
+    connected->handler->on_taken(connected, program->number, total);
+}
+
+/* The ends of one stream for another pipe. */
+static void replace_pipe(int *inner, int *outer, bool inner_writes)
+{
+    if (*inner < 0)
+        return;
+    fd_close(*inner);
+    fd_close(*outer);
+    make_pipe(inner, outer, inner_writes);
+}
+
+void fake_programs_reconnect(void)
+{
+    struct error err;
+
+    for (struct fake_program *program = programs; program; program = program->next) {
+        replace_pipe(&program->input, &program->outer[0], false);
+        replace_pipe(&program->output, &program->outer[1], true);
+        replace_pipe(&program->errors, &program->outer[2], true);
+    }
+    error_set(&err, ERR_BACKEND, "cut by the test");
+    connected->lost = true;
+    connected->handler->on_lost(connected, &err);
+}
+
 void fake_program_exit(struct fake_program *program, int code)
 {
     finish(program, (struct agent_exit){ .code = code, .cpu_us = 1000, .max_rss_bytes = 4096 });
@@ -390,6 +527,8 @@ void fake_program_leave_child(struct fake_program *program)
 
 void fake_programs_clear(void)
 {
+    served_port = port_requests = 0;
+    ports_errno = 0;
     while (programs) {
         struct fake_program *program = programs;
 
@@ -410,4 +549,6 @@ void fake_programs_clear(void)
         free(program);
     }
     next_stage = STAGE_NONE;
+    has_streams = false;
+    fake_programs_set_scratch("/tmp/.sandglass");
 }

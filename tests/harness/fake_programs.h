@@ -19,12 +19,15 @@ struct fake_program {
     int errors;   /* -1 with a terminal or when closed */
     int outer[3]; /* init's own duplicates */
     bool terminal;
+    unsigned columns, rows; /* of its terminal */
+    unsigned resizes;
     bool ignores_term; /* TERM does not end it */
     bool has_exited, is_forgotten;
     struct agent_exit end;
     int signals[16]; /* that it got, in order */
     unsigned signal_count;
-    unsigned survivors; /* of its tree, told when it ends; KILL to the tree ends them */
+    uint64_t total, base, taken; /* with streams: told at its end, and when it is listed */
+    unsigned survivors;          /* of its tree, told when it ends; KILL to the tree ends them */
     struct fake_program *next;
 };
 
@@ -43,6 +46,26 @@ void fake_programs_be_slow(bool slow);
 
 /* When it dies, it is known not to have read what it did not answer. */
 void fake_programs_stop_reading(bool stop);
+
+/* The port that programs listen on; 0: none. */
+void fake_programs_serve(unsigned port);
+
+/* Its ports cannot be asked for: this is the errno of init, or -1 for an init that is too old. 0: they
+ * can. */
+void fake_programs_refuse_ports(int number);
+
+/* How often they were asked for. */
+unsigned fake_programs_port_requests(void);
+
+/* Where scripts go, by its hello; "": nowhere. */
+void fake_programs_set_scratch(const char *path);
+
+/* Init is played by a bridge, which tells totals, bases and input that was taken. */
+void fake_programs_use_streams(void);
+void fake_program_take(struct fake_program *program, uint64_t total);
+
+/* The connection is lost, with the pipes: the next one gets others. */
+void fake_programs_reconnect(void);
 
 void fake_program_write(struct fake_program *program, const char *text);
 void fake_program_exit(struct fake_program *program, int code);

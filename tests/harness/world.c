@@ -47,14 +47,25 @@ void world_init(struct world *world)
     world->loop = loop_new(&world->clock.clock);
     world->store = fake_store_new(world->loop);
     world->backend = fake_backend_new(world->loop);
+    world->backends = backends_new(world->loop);
+    backends_add(world->backends, world->backend, BACKEND_OF_CALLERS);
     fill_config(&world->config);
+}
+
+struct backend *world_add_backend(struct world *world, const char *name, enum backend_access access)
+{
+    struct backend *backend = fake_backend_new(world->loop);
+
+    fake_backend_set_name(backend, name);
+    backends_add(world->backends, backend, access);
+    return backend;
 }
 
 void world_fini(struct world *world)
 {
     if (world->core)
         world_kill(world, false);
-    backend_close(world->backend);
+    backends_free(world->backends);
     store_close(world->store);
     loop_free(world->loop);
 }
@@ -74,7 +85,7 @@ void world_start(struct world *world)
         .loop = world->loop,
         .config = &world->config,
         .store = world->store,
-        .backend = world->backend,
+        .backends = world->backends,
         .state_dir = world->state_dir,
         .worker = world->worker,
     });
@@ -87,7 +98,9 @@ void world_start(struct world *world)
 void world_kill(struct world *world, bool effect)
 {
     fake_store_crash(world->store);
-    fake_backend_drop(world->backend, effect);
+    for (size_t i = 0; i < backends_count(world->backends); i++)
+        if (!backend_absence(backends_at(world->backends, i)))
+            fake_backend_drop(backends_at(world->backends, i), effect);
     core_free(world->core);
     world->core = NULL;
     world_settle(world);

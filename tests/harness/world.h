@@ -5,6 +5,7 @@
  * be told what to do, and a core on top that can be killed and started again.
  */
 
+#include "backend/backends.h"
 #include "config/config.h"
 #include "core/core.h"
 #include "core/session/session.h"
@@ -15,12 +16,17 @@ struct world {
     struct simulated_clock clock;
     struct loop *loop;
     struct store *store;
+    struct backends *backends; /* owned; has the next one, which is the default */
     struct backend *backend;
     struct config config;
     struct core *core;     /* NULL while the daemon is down */
     int state_dir;         /* borrowed; -1 where a test needs none */
     struct worker *worker; /* borrowed; NULL where a test needs none */
 };
+
+/* One more fake backend, of the world too. */
+struct backend *world_add_backend(struct world *world, const char *name,
+                                  enum backend_access access);
 
 /* The settings are those of the manual, without a pool. Change them before world_start(). */
 void world_init(struct world *world);

@@ -1,5 +1,6 @@
 #include "ground.h"
 
+#include "backend/launched_handle.h"
 #include "base/alloc.h"
 #include "base/buffer.h"
 #include "wire/protocol.h"
@@ -212,10 +213,15 @@ void ground_close(struct ground *ground)
     config_fini(&ground->config);
     for (size_t i = 0; running_as_root() && i < ARRAY_LENGTH(hierarchies); i++)
         check_no_group(hierarchies[i]);
+    (void)unlinkat(ground->state_dir, "relay.key", 0);
     (void)unlinkat(ground->state_dir, "sandboxes", AT_REMOVEDIR);
     (void)unlinkat(ground->state_dir, "trash", AT_REMOVEDIR);
     (void)unlinkat(ground->state_dir, "ahead", AT_REMOVEDIR);
     (void)unlinkat(ground->state_dir, "templates", AT_REMOVEDIR);
+    (void)unlinkat(ground->state_dir, "docker/bin/sandglass-init", 0);
+    (void)unlinkat(ground->state_dir, "docker/bin", AT_REMOVEDIR);
+    (void)unlinkat(ground->state_dir, "docker/doors", AT_REMOVEDIR);
+    (void)unlinkat(ground->state_dir, "docker", AT_REMOVEDIR);
     fd_close(ground->state_dir);
     if (rmdir(ground->path) < 0)
         fail_msg("%s: %s", ground->path, strerror(errno));
@@ -225,7 +231,7 @@ void ground_close(struct ground *ground)
 void ground_spec(struct sandbox_spec *spec)
 {
     *spec = (struct sandbox_spec){
-        .template_name = "host",
+        .source = { SOURCE_TEMPLATE, "host" },
         .limits = { .memory_bytes = 512 << 20,
                     .disk_bytes = 256 << 20,
                     .cpu_millis = 1000,
@@ -243,8 +249,33 @@ int ground_create(struct ground *ground, const struct sandbox_spec *spec,
     if (wait_for(ground, &waited, err) < 0)
         return -1;
     *out_sandbox = waited.op.result.made.sandbox;
-    fd_close(waited.op.result.made.pidfd);
     return 0;
+}
+
+static struct launched_handle parse_handle(const struct backend_sandbox *sandbox)
+{
+    struct launched_handle handle;
+
+    assert_true(launched_handle_parse(sandbox->handle, &handle));
+    return handle;
+}
+
+pid_t ground_pid(const struct backend_sandbox *sandbox)
+{
+    return parse_handle(sandbox).pid;
+}
+
+uint32_t ground_slot(const struct backend_sandbox *sandbox)
+{
+    return parse_handle(sandbox).slot;
+}
+
+void ground_make_stale(struct backend_sandbox *sandbox)
+{
+    struct launched_handle handle = parse_handle(sandbox);
+
+    handle.start_time++;
+    launched_handle_write(&handle, sandbox->handle, sizeof(sandbox->handle));
 }
 
 struct backend_sandbox ground_sandbox(struct ground *ground)
@@ -266,7 +297,6 @@ int ground_adopt(struct ground *ground, const struct backend_sandbox *sandbox, s
     backend_adopt(ground->backend, sandbox, &waited.op);
     if (wait_for(ground, &waited, err) < 0)
         return -1;
-    fd_close(waited.op.result.made.pidfd);
     return 0;
 }
 
@@ -319,6 +349,20 @@ size_t ground_count(struct ground *ground)
     return waited.op.result.list.count;
 }
 
+int ground_report(struct ground *ground, const char *id, struct buffer *json, struct error *err)
+{
+    struct waited waited = { .op.done = on_done };
+    struct error ignored;
+
+    if (backend_report(ground->backend, id, &waited.op))
+        waited.finished = true;
+    if (wait_for(ground, &waited, err ? err : &ignored) < 0)
+        return -1;
+    buffer_append_text(json, waited.op.result.report);
+    free(waited.op.result.report);
+    return 0;
+}
+
 /* --- talking to init ----------------------------------------------------------------------- */
 
 struct packet {
@@ -353,10 +397,21 @@ static void receive(int fd, struct packet *packet)
 
 static struct packet packet;
 
+static int ground_connect(struct ground *ground, const char *id, struct error *err)
+{
+    struct waited waited = { .op.done = on_done };
+
+    if (backend_connect(ground->backend, id, &waited.op))
+        *err = waited.op.err;
+    else
+        (void)wait_for(ground, &waited, err);
+    return waited.op.result.fd;
+}
+
 static int greet(struct ground *ground, const char *id)
 {
     struct error err = { 0 };
-    int fd = backend_connect(ground->backend, id, &err);
+    int fd = ground_connect(ground, id, &err);
 
     if (fd < 0)
         fail_msg("connect: %s", err.message);
@@ -507,4 +562,62 @@ void ground_start(struct ground *ground, const char *id, const char *user, const
     close(pipes[0]);
     close(pipes[1]);
     close(fd);
+}
+
+int ground_reach(struct ground *ground, const char *id, const char *user, unsigned port,
+                 const char *path)
+{
+    _Alignas(8) char message[PROTOCOL_MAX_PATH + 256];
+    struct protocol_connect connect = { .header.request = 1, .port = port };
+    long length = protocol_connect_encode(message, sizeof(message), &connect, user, path);
+    int fd = greet(ground, id);
+    const struct protocol_file_done *done;
+    const char *temporary;
+
+    assert_true(length > 0);
+    assert_int_equal(send(fd, message, (size_t)length, MSG_NOSIGNAL), length);
+    do
+        receive(fd, &packet);
+    while (is_of(PROTOCOL_EXITED));
+    close(fd);
+    done = protocol_file_done_decode(packet.bytes, (size_t)packet.length, &temporary);
+    assert_non_null(done);
+    assert_int_equal(packet.fd_count, done->error ? 0 : 1);
+    return done->error ? -done->error : packet.fds[0];
+}
+
+static void expect_hello(int fd)
+{
+    struct pollfd watch = { .fd = fd, .events = POLLIN };
+    char text[8] = "";
+
+    if (fd < 0)
+        fail_msg("not reached: %s", strerror(-fd));
+    assert_int_equal(poll(&watch, 1, (int)wait_ms()), 1);
+    assert_int_equal(recv(fd, text, sizeof(text), MSG_DONTWAIT), 5);
+    assert_string_equal(text, "hello");
+    close(fd);
+}
+
+void ground_expect_servers(struct ground *ground, const char *id)
+{
+    static struct outcome outcome;
+    char *path;
+    unsigned port;
+
+    ground_start(ground, id, "",
+                 "exec python3 -c 'import os, socket\n"
+                 "t = socket.create_server((\"127.0.0.1\", 0))\n"
+                 "u = socket.socket(socket.AF_UNIX)\nu.bind(\"served\")\nu.listen()\n"
+                 "print(t.getsockname()[1], file=open(\"new\", \"w\"))\n"
+                 "os.rename(\"new\", \"port\")\n"
+                 "for s in t, u:\n    c = s.accept()[0]\n    c.sendall(b\"hello\")'");
+    ground_run(ground, id, "",
+               "while ! test -e port; do sleep 0.01; done; cat port; printf %s/served \"$PWD\"",
+               &outcome);
+    assert_int_equal(outcome.code, 0);
+    port = (unsigned)strtoul(outcome.output, &path, 10);
+    expect_hello(ground_reach(ground, id, "", port, ""));
+    expect_hello(ground_reach(ground, id, "", 0, path + strspn(path, "\n")));
+    assert_int_equal(ground_reach(ground, id, "", 0, "/nowhere/served"), -ENOENT);
 }

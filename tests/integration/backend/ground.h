@@ -47,7 +47,15 @@ int ground_update(struct ground *ground, const char *id, const struct sandbox_li
                   struct error *err);
 int ground_inspect(struct ground *ground, const char *id, struct sandbox_usage *out_usage,
                    struct error *err);
+int ground_report(struct ground *ground, const char *id, struct buffer *json, struct error *err);
 size_t ground_count(struct ground *ground);
+
+/* What its handle says. */
+pid_t ground_pid(const struct backend_sandbox *sandbox);
+uint32_t ground_slot(const struct backend_sandbox *sandbox);
+
+/* As if its pid belonged to a process that began later. */
+void ground_make_stale(struct backend_sandbox *sandbox);
 
 /* A sandbox with the defaults; fails the test when it cannot be made. */
 struct backend_sandbox ground_sandbox(struct ground *ground);
@@ -62,6 +70,13 @@ void ground_expect(struct ground *ground, const char *id, const char *user, cons
 
 /* Starts it and leaves it running. */
 void ground_start(struct ground *ground, const char *id, const char *user, const char *command);
+
+/* A stream to a port of its loopback, or with port 0 to the unix socket at `path`; or -errno. */
+int ground_reach(struct ground *ground, const char *id, const char *user, unsigned port,
+                 const char *path);
+
+/* Starts a server in it, of both kinds, and talks to both. */
+void ground_expect_servers(struct ground *ground, const char *id);
 
 bool process_exists(pid_t pid);
 int64_t ground_now_ms(void);

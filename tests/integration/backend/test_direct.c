@@ -41,7 +41,7 @@ static void a_program_runs_in_its_workspace(void **state)
              sandbox.id);
     ground_expect(ground, sandbox.id, "", "pwd; echo hello > file; cat file", expected);
     assert_int_equal(ground_destroy(ground, sandbox.id, NULL), 0);
-    assert_false(process_exists(sandbox.pid));
+    assert_false(process_exists(ground_pid(&sandbox)));
 }
 
 static void nothing_of_the_daemon_is_inherited(void **state)
@@ -121,7 +121,7 @@ static void its_init_has_a_session_of_its_own(void **state)
     struct backend_sandbox sandbox = ground_sandbox(ground);
 
     ground_expect(ground, sandbox.id, "", "echo yes", "yes\n");
-    assert_int_equal(getsid(sandbox.pid), sandbox.pid);
+    assert_int_equal(getsid(ground_pid(&sandbox)), ground_pid(&sandbox));
     assert_int_equal(ground_destroy(ground, sandbox.id, NULL), 0);
 }
 
@@ -148,7 +148,7 @@ static void it_is_found_again_after_a_restart(void **state)
     ground_expect(ground, sandbox.id, "", "echo kept > file", "");
     ground_restart(ground);
     assert_int_equal(ground_count(ground), 1);
-    stale.start_time++;
+    ground_make_stale(&stale);
     assert_int_equal(ground_adopt(ground, &stale, &err), -1);
     assert_int_equal(err.code, ERR_GONE);
     assert_int_equal(ground_adopt(ground, &sandbox, &err), 0);
@@ -179,7 +179,7 @@ static void the_same_id_is_not_made_twice(void **state)
     ground_spec(&spec);
     assert_int_equal(ground_create(ground, &spec, &sandbox, NULL), 0);
     assert_int_equal(ground_create(ground, &spec, &again, NULL), -1);
-    assert_true(process_exists(sandbox.pid));
+    assert_true(process_exists(ground_pid(&sandbox)));
     ground_expect(ground, sandbox.id, "", "echo alive", "alive\n");
     assert_int_equal(ground_destroy(ground, sandbox.id, NULL), 0);
 }
@@ -197,6 +197,15 @@ static void a_deep_workspace_with_locked_folders_is_removed(void **state)
     assert_int_equal(ground_destroy(ground, sandbox.id, NULL), 0);
 }
 
+static void a_server_inside_is_reached(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox = ground_sandbox(ground);
+
+    ground_expect_servers(ground, sandbox.id);
+    assert_int_equal(ground_destroy(ground, sandbox.id, NULL), 0);
+}
+
 static void the_report_tells_what_is_missing(void **state)
 {
     struct ground *ground = *state;
@@ -204,7 +213,7 @@ static void the_report_tells_what_is_missing(void **state)
     scoped(buffer_fini) struct buffer json = BUFFER_INIT(65536);
     struct error err = { 0 };
 
-    assert_int_equal(backend_report(ground->backend, sandbox.id, &json, &err), 0);
+    assert_int_equal(ground_report(ground, sandbox.id, &json, &err), 0);
     assert_non_null(strstr(buffer_text(&json), "\"backend\":\"direct\""));
     assert_non_null(strstr(buffer_text(&json), "\"seccomp\":\"filter\""));
     assert_non_null(strstr(buffer_text(&json), "\"no_new_privs\":true"));
@@ -230,6 +239,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_same_id_is_not_made_twice, open_ground, close_ground),
         cmocka_unit_test_setup_teardown(a_deep_workspace_with_locked_folders_is_removed,
                                         open_ground, close_ground),
+        cmocka_unit_test_setup_teardown(a_server_inside_is_reached, open_ground, close_ground),
         cmocka_unit_test_setup_teardown(the_report_tells_what_is_missing, open_ground,
                                         close_ground),
         /* more than one id, a control group, or the host's network */

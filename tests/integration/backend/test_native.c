@@ -66,7 +66,7 @@ static void a_program_runs_as_the_user_at_home(void **state)
     ground_expect(ground, sandbox.id, "", "echo kept > file; cat file", "kept\n");
     ground_expect(ground, sandbox.id, "", "python3 -c 'print(6 * 7)'", "42\n");
     destroy(ground, sandbox.id);
-    assert_false(process_exists(sandbox.pid));
+    assert_false(process_exists(ground_pid(&sandbox)));
 }
 
 static void root_may_change_the_system_of_its_sandbox_alone(void **state)
@@ -100,7 +100,7 @@ static void it_is_found_again_after_a_restart(void **state)
     assert_int_equal(ground_adopt(ground, &sandbox, &err), 0);
     ground_expect(ground, sandbox.id, "", "cat file", "kept\n");
     next = ground_sandbox(ground);
-    assert_int_not_equal(next.slot, sandbox.slot);
+    assert_int_not_equal(ground_slot(&next), ground_slot(&sandbox));
     destroy(ground, next.id);
     destroy(ground, sandbox.id);
     assert_int_equal(ground_adopt(ground, &sandbox, &err), -1);
@@ -123,7 +123,7 @@ static void a_killed_launcher_is_replaced(void **state)
     assert_int_equal(backend_check(ground->backend, &err), 0);
     ground_expect(ground, sandbox.id, "", "cat file", "kept\n");
     other = ground_sandbox(ground);
-    assert_int_not_equal(other.slot, sandbox.slot);
+    assert_int_not_equal(ground_slot(&other), ground_slot(&sandbox));
     assert_int_equal(kill(launcher_pid(ground->launcher), SIGKILL), 0);
     destroy(ground, other.id);
     assert_int_equal(ground_count(ground), 1);
@@ -143,7 +143,7 @@ static void a_half_made_one_is_undone(void **state)
     struct error err = { 0 };
 
     ground_spec(&spec);
-    spec.template_name = "missing";
+    spec.source.name = "missing";
     assert_int_equal(ground_create(ground, &spec, &sandbox, &err), -1);
     assert_int_equal(err.code, ERR_NOT_FOUND);
     assert_int_equal(ground_count(ground), 0);
@@ -168,9 +168,18 @@ static void sandboxes_do_not_meet(void **state)
                   "    except OSError as e:\n        print(e.errno)'; test -e /tmp/up || echo no",
                   "111\n111\nno\n");
     if (running_as_root())
-        assert_int_not_equal(one.slot, two.slot);
+        assert_int_not_equal(ground_slot(&one), ground_slot(&two));
     destroy(ground, one.id);
     destroy(ground, two.id);
+}
+
+static void a_server_inside_is_reached(void **state)
+{
+    struct ground *ground = *state;
+    struct backend_sandbox sandbox = ground_sandbox(ground);
+
+    ground_expect_servers(ground, sandbox.id);
+    assert_int_equal(ground_destroy(ground, sandbox.id, NULL), 0);
 }
 
 /* --- escapes ------------------------------------------------------------------------------- */
@@ -411,7 +420,7 @@ static void a_large_disk_is_a_disk(void **state)
                "e=$(head -c 1G /dev/zero 2>&1 > x); stat -c %s x; echo $e; id -u", &outcome);
     assert_non_null(strstr(outcome.output, "No space left on device"));
     assert_in_range(atoi(outcome.output), 230 << 20, 256 << 20);
-    assert_int_equal(backend_report(ground->backend, sandbox.id, &json, NULL), 0);
+    assert_int_equal(ground_report(ground, sandbox.id, &json, NULL), 0);
     assert_non_null(strstr(buffer_text(&json), "\"disk_bytes\":268435456,\"disk_kind\":\"image\""));
     assert_int_equal(ground_inspect(ground, sandbox.id, &usage, NULL), 0);
     assert_int_equal(usage.oom_kills, 0);
@@ -499,7 +508,7 @@ static void frozen_means_not_running(void **state)
     /* Destroyed while frozen. */
     assert_int_equal(ground_freeze(ground, sandbox.id, true, NULL), 0);
     destroy(ground, sandbox.id);
-    assert_false(process_exists(sandbox.pid));
+    assert_false(process_exists(ground_pid(&sandbox)));
 }
 
 /* --- the end ------------------------------------------------------------------------------- */
@@ -533,7 +542,7 @@ static void whatever_clings_is_gone_in_time(void **state)
         destroy(ground, sandbox.id);
         if (ground_now_ms() - begin > 3000)
             fail_msg("`%s` took %d ms", clinging[i], (int)(ground_now_ms() - begin));
-        assert_false(process_exists(sandbox.pid));
+        assert_false(process_exists(ground_pid(&sandbox)));
     }
 }
 
@@ -673,7 +682,7 @@ static void the_report_tells_what_is_in_force(void **state)
     const char *text;
 
     ground_expect(ground, sandbox.id, "", "echo up", "up\n");
-    assert_int_equal(backend_report(ground->backend, sandbox.id, &json, &err), 0);
+    assert_int_equal(ground_report(ground, sandbox.id, &json, &err), 0);
     text = buffer_text(&json);
     assert_non_null(strstr(text, "\"namespaces\":[\"user\",\"pid\",\"mnt\",\"net\",\"ipc\",\"uts\","
                                  "\"cgroup\"]"));
@@ -683,7 +692,7 @@ static void the_report_tells_what_is_in_force(void **state)
     assert_non_null(strstr(text, "\"disk_bytes\":268435456,\"disk_kind\":\"tmpfs\""));
     if (running_as_root()) {
         assert_non_null(strstr(text, "\"bounding\":\"00000000800404fb\""));
-        expect_own_namespaces(sandbox.pid);
+        expect_own_namespaces(ground_pid(&sandbox));
     }
     if (running_with_groups())
         assert_non_null(strstr(text, "\"memory_bytes\":536870912,\"cpu_millis\":1000,\"pids\":64"));
@@ -723,7 +732,7 @@ static void disks_are_read_at_the_rate_that_is_set(void **state)
     ground_open(&ground, "native", settings);
     sandbox = ground_sandbox(&ground);
     ground_run(&ground, sandbox.id, "", read_slowly, &outcome);
-    assert_int_equal(backend_report(ground.backend, sandbox.id, &json, NULL), 0);
+    assert_int_equal(ground_report(&ground, sandbox.id, &json, NULL), 0);
     destroy(&ground, sandbox.id);
     ground_close(&ground);
     assert_int_equal(unlink(path), 0);
@@ -768,6 +777,7 @@ int main(void)
         TEST(a_killed_launcher_is_replaced),
         TEST(a_half_made_one_is_undone),
         TEST(sandboxes_do_not_meet),
+        TEST(a_server_inside_is_reached),
         TEST(the_user_finds_no_way_out),
         TEST(processes_are_limited),
         TEST(disk_is_limited_however_it_is_used),

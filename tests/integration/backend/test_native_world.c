@@ -86,7 +86,7 @@ static void create_from(struct ground *ground, struct backend_sandbox *sandbox)
 
     ground_spec(&spec);
     snprintf(name, sizeof(name), "%s/t", folder);
-    spec.template_name = name;
+    spec.source.name = name;
     if (ground_create(ground, &spec, sandbox, &err) < 0)
         fail_msg("create: %s", err.message);
 }
@@ -129,7 +129,7 @@ static void a_hostile_template_reaches_nothing(void **state)
 
         ground_spec(&spec);
         snprintf(name, sizeof(name), "%s/t", folder);
-        spec.template_name = name;
+        spec.source.name = name;
         /* A home that leads elsewhere is no place for a user. */
         assert_int_equal(ground_create(&ground, &spec, &sandbox, &err), -1);
         assert_int_equal(ground_count(&ground), 0);
@@ -156,7 +156,7 @@ static void import_box(struct ground *ground)
     on_host("tar -C %s/t -czf %s/box.tgz .", folder, folder);
     snprintf(path, sizeof(path), "%s/box.tgz", folder);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (template_import(ground->path, "box", fd, &info, &err) < 0)
+    if (template_import(ground->path, "box", fd, NULL, &info, &err) < 0)
         fail_msg("import: %s", err.message);
     close(fd);
 }
@@ -172,7 +172,7 @@ static void an_imported_template_is_used_by_name_and_kept_while_it_is(void **sta
     open_with(&ground, "%s", "");
     import_box(&ground);
     ground_spec(&spec);
-    spec.template_name = "box";
+    spec.source.name = "box";
     if (ground_create(&ground, &spec, &sandbox, &err) < 0)
         fail_msg("create: %s", err.message);
     ground_expect(&ground, sandbox.id, "", "cat /data/mark; ls /usr/bin",
@@ -182,7 +182,7 @@ static void an_imported_template_is_used_by_name_and_kept_while_it_is(void **sta
     destroy(&ground, sandbox.id);
     assert_int_equal(template_remove(ground.path, "box", &err), 0);
     ground_spec(&spec);
-    spec.template_name = "box";
+    spec.source.name = "box";
     assert_int_equal(ground_create(&ground, &spec, &sandbox, &err), -1);
     assert_int_equal(err.code, ERR_NOT_FOUND);
     /* Imported anew under the same name, it is the new one. */
@@ -205,7 +205,7 @@ static void only_the_configured_directory_is_one(void **state)
     (void)state;
     open_with(&ground, "%s", "");
     ground_spec(&spec);
-    spec.template_name = "/";
+    spec.source.name = "/";
     assert_int_equal(ground_create(&ground, &spec, &sandbox, &err), -1);
     assert_string_equal(err.name, "template_unknown");
     ground_close(&ground);
@@ -279,11 +279,11 @@ static void an_open_network_leads_out_and_not_to_the_host(void **state)
     assert_non_null(fgets(text, sizeof(text), server));
     open_with(&ground, "%s", "");
     ground_spec(&spec);
-    spec.network = NETWORK_OPEN;
+    spec.network.mode = NETWORK_OPEN;
     if (ground_create(&ground, &spec, &sandbox, &err) < 0)
         fail_msg("create: %s", err.message);
     ground_spec(&spec);
-    spec.network = NETWORK_OPEN;
+    spec.network.mode = NETWORK_OPEN;
     assert_int_equal(ground_create(&ground, &spec, &other, &err), 0);
     snprintf(text, sizeof(text),
              "python3 -c '\nimport socket\n"
@@ -293,8 +293,8 @@ static void an_open_network_leads_out_and_not_to_the_host(void **state)
              "  s = socket.socket()\n  s.settimeout(0.3)\n"
              "  try:\n    s.connect((host, %d))\n    print(\"reached\", host)\n"
              "  except OSError as e: pass\nprint(\"end\")'",
-             (sandbox.slot * 4 + 1) >> 8 & 255, (sandbox.slot * 4 + 1) & 255,
-             (other.slot * 4 + 2) >> 8 & 255, (other.slot * 4 + 2) & 255, 22);
+             (ground_slot(&sandbox) * 4 + 1) >> 8 & 255, (ground_slot(&sandbox) * 4 + 1) & 255,
+             (ground_slot(&other) * 4 + 2) >> 8 & 255, (ground_slot(&other) * 4 + 2) & 255, 22);
     ground_run(&ground, sandbox.id, "", text, &outcome);
     pclose(server);
     close_world("sgworld");

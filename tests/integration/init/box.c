@@ -1,32 +1,30 @@
 #include "box.h"
 
 #include "base/alloc.h"
-#include "wire/inside.h"
+#include "bridge/bridge.h"
+#include "bridge/carrier.h"
+#include "cutter.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { OUTPUT_LIMIT = 64 * 1024 * 1024, MAX_ARGUMENTS = 16 };
+enum { OUTPUT_LIMIT = 64 * 1024 * 1024 };
 
 /* --- starting init ---------------------------------------------------------------------------- */
 
@@ -47,76 +45,167 @@ static int listen_at(const char *path)
     return fd;
 }
 
-/* As the launcher does: init lets nobody in who has this limit. */
-static void mark_as_inside(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(INSIDE_RESOURCE, &limit) < 0)
-        _exit(113);
-    limit.rlim_max = inside_limit(limit.rlim_max);
-    limit.rlim_cur = limit.rlim_cur < limit.rlim_max ? limit.rlim_cur : limit.rlim_max;
-    if (setrlimit(INSIDE_RESOURCE, &limit) < 0)
-        _exit(113);
-}
-
-static void become_init(enum box_mode mode, int socket, int filter_fd, char *const *argv)
-{
-    char *env[] = { NULL };
-    int high = fcntl(socket, F_DUPFD, 10);
-    int filter = filter_fd >= 0 ? fcntl(filter_fd, F_DUPFD, 10) : -1;
-
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing running */
-    if (mode == BOX_NAMESPACE &&
-        (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0))
-        _exit(111);
-    if (mode == BOX_DIRECT)
-        mark_as_inside();
-    dup2(high, 3);
-    if (filter >= 0)
-        dup2(filter, 4);
-    execve(getenv("SANDGLASS_INIT"), argv, env);
-    _exit(112);
-}
-
-static pid_t spawn(enum box_mode mode, int socket, int filter_fd, const char *const *arguments)
-{
-    char *argv[MAX_ARGUMENTS] = { (char *)(uintptr_t) "sandglass-init" };
-    unsigned long flags = SIGCHLD;
-    size_t count = 1;
-    pid_t pid;
-
-    if (mode == BOX_DIRECT)
-        argv[count++] = (char *)(uintptr_t) "--direct";
-    else
-        flags |= CLONE_NEWPID | CLONE_NEWNS;
-    for (; arguments && *arguments; arguments++)
-        argv[count++] = (char *)(uintptr_t)*arguments;
-    pid = (pid_t)syscall(SYS_clone, flags, NULL, NULL, NULL, NULL);
-    if (!pid)
-        become_init(mode, socket, filter_fd, argv);
-    assert_true(pid > 0);
-    return pid;
-}
-
-struct box *box_new(enum box_mode mode, const char *const *arguments, int filter_fd)
+static struct box *make_box(enum box_mode mode, const struct clock *clock)
 {
     struct box *box = xnew(struct box);
-    int socket;
 
-    assert_non_null(getenv("SANDGLASS_INIT"));
     box->mode = mode;
+    box->listener = -1;
     snprintf(box->dir, sizeof(box->dir), "/tmp/sandglass-init-test-XXXXXX");
     assert_non_null(mkdtemp(box->dir));
     assert_int_equal(chmod(box->dir, 0755), 0);
     snprintf(box->socket, sizeof(box->socket), "%s/init.sock", box->dir);
-    socket = listen_at(box->socket);
-    box->init = spawn(mode, socket, filter_fd, arguments);
+    box->loop = loop_new(clock);
+    return box;
+}
+
+struct box *box_new(enum box_mode mode, const char *const *arguments, int filter_fd)
+{
+    struct box *box = make_box(mode, &clock_system);
+    int socket = listen_at(box->socket);
+
+    box->init = box_spawn(&(struct box_spawn){
+        .mode = mode, .socket = socket, .filter_fd = filter_fd, .arguments = arguments });
     close(socket);
-    box->loop = loop_new(&clock_system);
     box_connect(box);
     return box;
+}
+
+/* It has its final mode, which no other socket there has had, once init has made it. */
+static bool has_made_socket(const struct box *box)
+{
+    struct stat status;
+
+    return stat(box->socket, &status) == 0 && status.st_mode == (S_IFSOCK | 0600);
+}
+
+pid_t box_spawn_relayed(enum box_mode mode, const char *path)
+{
+    char argument[128];
+    struct box_spawn options = {
+        .mode = mode,
+        .socket = -1,
+        .filter_fd = -1,
+        .arguments = (const char *const[]){ argument, NULL },
+        .environment = (const char *const[]){ "SANDGLASS_KEY=" BOX_KEY, NULL },
+    };
+
+    snprintf(argument, sizeof(argument), "--relay=%s", path);
+    return box_spawn(&options);
+}
+
+struct box *box_new_listening(enum box_mode mode)
+{
+    struct box *box = make_box(mode, &clock_system);
+    char argument[sizeof(box->socket) + 16];
+
+    close(listen_at(box->socket)); /* as an earlier init has left it */
+    assert_int_equal(chmod(box->socket, 0644), 0);
+    snprintf(argument, sizeof(argument), "--listen=%s", box->socket);
+    box->init = box_spawn(&(struct box_spawn){
+        .mode = mode,
+        .socket = -1,
+        .filter_fd = -1,
+        .arguments = (const char *const[]){ argument, NULL },
+    });
+    box_wait(box, has_made_socket(box));
+    box_connect(box);
+    return box;
+}
+
+/* --- an init that dials ----------------------------------------------------------------------- */
+
+static void spawn_dialling(struct box *box, const struct box_spawn *options)
+{
+    enum { MAX_ARGUMENTS = 8 };
+    char dial[sizeof(box->socket) + 16];
+    const char *arguments[MAX_ARGUMENTS + 1] = { dial };
+    struct box_spawn all = *options;
+
+    snprintf(dial, sizeof(dial), "--dial=%s", box->socket);
+    for (size_t i = 0; options->arguments && options->arguments[i]; i++) {
+        assert_true(i + 2 <= MAX_ARGUMENTS);
+        arguments[i + 1] = options->arguments[i];
+    }
+    all.arguments = arguments;
+    all.socket = all.filter_fd = -1;
+    box->init = box_spawn(&all);
+}
+
+struct box *box_new_dialling_nobody(const struct box_spawn *options)
+{
+    struct box *box = make_box(options->mode, &clock_system);
+
+    spawn_dialling(box, options);
+    return box;
+}
+
+struct box *box_new_dialling(const struct box_spawn *options)
+{
+    struct box *box = make_box(options->mode, &clock_system);
+
+    box_listen(box);
+    spawn_dialling(box, options);
+    box_connect(box);
+    return box;
+}
+
+void box_listen(struct box *box)
+{
+    fd_close(box->listener);
+    (void)unlink(box->socket);
+    box->listener = listen_at(box->socket);
+    assert_int_equal(chmod(box->socket, 0666), 0);
+    assert_int_equal(fcntl(box->listener, F_SETFL, O_RDWR | O_NONBLOCK), 0);
+}
+
+int box_accept(struct box *box)
+{
+    return accept4(box->listener, NULL, NULL, SOCK_CLOEXEC);
+}
+
+/* --- with a relay ----------------------------------------------------------------------------- */
+
+enum { HASTE = 20 };
+
+static int64_t quick_boot_us(const struct clock *clock UNUSED)
+{
+    return clock_now_us(&clock_system) * HASTE;
+}
+
+static int64_t quick_wall_us(const struct clock *clock UNUSED)
+{
+    return clock_wall_us(&clock_system);
+}
+
+static const struct clock quick_clock = { .boot_us = quick_boot_us, .wall_us = quick_wall_us };
+
+struct box *box_new_bridged(enum box_mode mode)
+{
+    struct box *box = make_box(mode, &quick_clock);
+
+    snprintf(box->carrier, sizeof(box->carrier), "%s/carrier.sock", box->dir);
+    box->cutter = cutter_new(box->loop, box->carrier, box->socket);
+    box->init = box_spawn_relayed(mode, box->socket);
+    box_wait(box, has_made_socket(box));
+    box_connect(box);
+    return box;
+}
+
+static void open_bridge(struct box *box)
+{
+    static const struct bridge_handler silent = { 0 };
+    struct bridge_options options = {
+        .loop = box->loop,
+        .name = "box",
+        .carrier = carrier_unix_new(box->loop, -1, box->carrier),
+        .handler = &silent,
+        .patience_ms = (int64_t)60000 * HASTE,
+    };
+
+    for (unsigned i = 0; i < sizeof(options.key); i++)
+        assert_int_equal(sscanf(&BOX_KEY[2 * i], "%2hhx", &options.key[i]), 1);
+    box->bridge = bridge_new(&options);
 }
 
 /* --- the connection --------------------------------------------------------------------------- */
@@ -158,19 +247,30 @@ static const struct agent_handler handler = {
 int box_connect_raw(struct box *box)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = -1;
 
+    if (box->listener >= 0) {
+        box_wait(box, (fd = box_accept(box)) >= 0);
+        return fd;
+    }
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", box->socket);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    /* An init that makes its socket itself may not listen yet. */
+    box_wait(box, connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
     return fd;
 }
 
 void box_connect(struct box *box)
 {
+    int fd;
+
     box_disconnect(box);
     box->is_lost = false;
-    box->agent = agent_new(box->loop, box_connect_raw(box), &handler, box);
+    if (box->cutter)
+        open_bridge(box);
+    fd = box->bridge ? bridge_connect(box->bridge, NULL) : box_connect_raw(box);
+    box->agent = agent_new(box->loop, fd, &handler, box);
     box_wait(box, agent_hello(box->agent) || box->is_lost);
     assert_false(box->is_lost);
 }
@@ -179,6 +279,8 @@ void box_disconnect(struct box *box)
 {
     agent_free(box->agent);
     box->agent = NULL;
+    bridge_free(box->bridge);
+    box->bridge = NULL;
 }
 
 int64_t box_deadline_us(int ms)
@@ -190,7 +292,7 @@ void box_turn(struct box *box, int64_t deadline_us, const char *condition)
 {
     if (clock_now_us(&clock_system) > deadline_us)
         fail_msg("this did not become true in time: %s", condition);
-    loop_turn(box->loop, 20);
+    loop_turn(box->loop, box->cutter ? 1 : 20);
 }
 
 const struct agent_exit *box_find_end(const struct box *box, uint64_t number)
@@ -240,14 +342,9 @@ static void close_pipes(const struct agent_pipes *pipes)
 
 static void shut_down(struct box *box)
 {
-    struct asked asked = { 0 };
     int status;
 
-    if (!box->agent || box->is_lost)
-        box_connect(box);
-    agent_shutdown(box->agent, &asked.request, asked_done);
-    box_wait(box, asked.answered);
-    assert_int_equal(asked.request.err.code, ERR_NONE);
+    assert_int_equal(kill(box->init, SIGTERM), 0);
     box_wait_for_exit(box, &status);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
@@ -262,7 +359,9 @@ void box_free(struct box *box)
     box_disconnect(box);
     for (size_t i = 0; i < box->listed_count; i++)
         close_pipes(&box->listed[i].pipes);
+    cutter_free(box->cutter);
     loop_free(box->loop);
+    fd_close(box->listener);
     assert_int_equal(unlink(box->socket), 0);
     assert_int_equal(rmdir(box->dir), 0);
     free(box);

@@ -2,16 +2,15 @@
 
 /*
  * A real sandglass-init for a test: started as a plain child or as PID 1 of new namespaces, driven
- * through an agent. Everything waits with a deadline and fails the test when it passes.
+ * through an agent, over a bridge if it has a relay. Everything waits with a deadline and fails the test when it passes.
  */
 
 #include "agent/agent.h"
 #include "base/buffer.h"
+#include "box_spawn.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
-
-enum box_mode { BOX_DIRECT, BOX_NAMESPACE };
 
 enum { BOX_MAX_ENDS = 4096, BOX_MAX_LISTED = 600 };
 
@@ -32,8 +31,12 @@ struct box {
     enum box_mode mode;
     char dir[64];
     char socket[80];
-    pid_t init; /* as the test sees it; 0 once it is gone */
+    int listener; /* of the test, where init dials; -1 where init listens */
+    pid_t init;   /* as the test sees it; 0 once it is gone */
     struct loop *loop;
+    struct cutter *cutter; /* owned; only of a box with a bridge, like the next */
+    struct bridge *bridge; /* owned */
+    char carrier[96];      /* the cutter's socket */
     struct agent *agent;
     bool is_lost;
     uint64_t last_number;
@@ -48,11 +51,26 @@ bool box_can_have(enum box_mode mode);
 
 /* Extra arguments of init end with NULL; `filter_fd` becomes its descriptor 4, -1 without. */
 struct box *box_new(enum box_mode mode, const char *const *arguments, int filter_fd);
+struct box *box_new_listening(enum box_mode mode); /* init makes the socket itself */
+
+/* Init connects to a socket of the test's. Of the options, socket and filter_fd do not count. */
+struct box *box_new_dialling(const struct box_spawn *options);
+struct box *box_new_dialling_nobody(const struct box_spawn *options); /* there is no socket yet */
+void box_listen(struct box *box);                                     /* with a new socket */
+int box_accept(struct box *box); /* what init has dialled by now; -1 without */
+
+/* Init has a relay, and the agent reaches it by a bridge, through a carrier that can be made to fail. The
+ * loop's clock is a quick one: the bridge waits before it connects again. */
+struct box *box_new_bridged(enum box_mode mode);
 void box_free(struct box *box); /* shuts init down if it runs and expects a clean exit */
 
 void box_connect(struct box *box);    /* a new agent; the old one goes first */
 void box_disconnect(struct box *box); /* as a daemon that dies */
-int box_connect_raw(struct box *box); /* a bare socket; hello not yet read */
+int box_connect_raw(struct box *box); /* a bare socket; hello is not read yet */
+
+/* Only init, with a relay that listens at this path, and its key as 64 digits. */
+pid_t box_spawn_relayed(enum box_mode mode, const char *path);
+#define BOX_KEY "5ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2e75ec2"
 
 /* Turns the loop until the condition holds. */
 #define box_wait(box, condition)                        \
@@ -92,11 +110,8 @@ const char *run_out(struct run *run);
 void run_all(struct run *run, struct box *box, struct agent_start *start);
 
 /* /bin/sh -c text, with the environment of none. */
-#define RUN_SHELL(text)                                                               \
-    (struct agent_start)                                                              \
-    {                                                                                 \
-        .argv = (const char *const[]){ "/bin/sh", "-c", text, NULL }, .script_fd = -1 \
-    }
+#define RUN_SHELL(text) \
+    ((struct agent_start){ .argv = (const char *const[]){ "/bin/sh", "-c", text, NULL } })
 
 /* A request that is waited for. */
 struct asked {

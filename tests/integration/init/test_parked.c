@@ -105,8 +105,7 @@ static void it_takes_the_next_program(void **state)
 static void a_program_that_is_not_there_is_reported_by_it(void **state)
 {
     struct box *box = the_box(state);
-    struct agent_start start = { .argv = (const char *const[]){ "/nowhere", NULL },
-                                 .script_fd = -1 };
+    struct agent_start start = { .argv = (const char *const[]){ "/nowhere", NULL } };
     struct run run;
 
     box_wait(box, find_parked(box));

@@ -57,12 +57,9 @@ static void argv_env_and_cwd_arrive_exactly(void **state)
     const char *argv[] = { "/usr/bin/printf", "[%s]", "", "two words", "\xff\x01", "-n", NULL };
     const char *env[] = { "PATH=/bin", "HOME=/nowhere", "USER=u", "LOGNAME=l",
                           "SHELL=s",   "A=b=c",         NULL };
-    struct agent_start words = { .argv = argv, .env = env, .script_fd = -1 };
-    struct agent_start environment = {
-        .argv = (const char *const[]){ "/usr/bin/env", NULL },
-        .env = env,
-        .script_fd = -1,
-    };
+    struct agent_start words = { .argv = argv, .env = env };
+    struct agent_start environment = { .argv = (const char *const[]){ "/usr/bin/env", NULL },
+                                       .env = env };
     struct agent_start place = RUN_SHELL("pwd");
     struct run run;
 
@@ -84,11 +81,7 @@ static void argv_env_and_cwd_arrive_exactly(void **state)
 static void what_the_environment_lacks_is_added(void **state)
 {
     struct box *box = the_box(state);
-    struct agent_start start = {
-        .argv = (const char *const[]){ "env", NULL },
-        .user = "0",
-        .script_fd = -1,
-    };
+    struct agent_start start = { .argv = (const char *const[]){ "env", NULL }, .user = "0" };
     char expected[16 * 1024];
     struct run run;
 
@@ -160,7 +153,6 @@ static void what_cannot_run_says_at_which_stage(void **state)
         struct agent_start start = cases[i].start;
         struct run run;
 
-        start.script_fd = -1;
         run_begin(&run, box, &start);
         box_wait(box, run.answered);
         assert_int_not_equal(run.request.err.code, ERR_NONE);
@@ -187,7 +179,7 @@ static void input_reaches_the_program_until_it_is_closed(void **state)
     box_wait(box, (run_read(&run), run.out.length == 6));
     close(run.pipes.input);
     run.pipes.input = -1;
-    agent_close_stdin(box->agent, run.number);
+    agent_close_stdin(box->agent, run.number, NULL, NULL);
     run_wait_end(&run);
     assert_string_equal(run_out(&run), "hello\nend\n");
     run_finish(&run);
@@ -207,6 +199,7 @@ static void a_terminal_has_the_size_asked_for_and_follows_resizes(void **state)
 {
     struct box *box = the_box(state);
     struct agent_start start = RUN_SHELL("stty -echo; stty size; read x; stty size; tty");
+    struct asked asked = { 0 };
     struct run run;
 
     start.terminal = true;
@@ -217,14 +210,9 @@ static void a_terminal_has_the_size_asked_for_and_follows_resizes(void **state)
     assert_true(run.pipes.terminal);
     assert_int_equal(run.pipes.errors, -1);
     box_wait(box, (run_read(&run), strstr(run_out(&run), "37 101\r\n")));
-    agent_resize(box->agent, run.number, 120, 50);
-    {
-        struct asked asked = { 0 };
-
-        agent_ping(box->agent, &asked.request, asked_done);
-        box_wait(box, asked.answered);
-    }
-    assert_int_equal(write(run.pipes.output, "x\n", 2), 2);
+    agent_resize(box->agent, run.number, 120, 50, &asked.request, asked_done);
+    box_wait(box, asked.answered);
+    assert_int_equal(write(run.pipes.input, "x\n", 2), 2);
     run_wait_end(&run);
     assert_non_null(strstr(run_out(&run), "50 120\r\n"));
     assert_non_null(strstr(run_out(&run), "/dev/pts/"));
@@ -236,16 +224,15 @@ static void a_terminal_delivers_control_c(void **state)
     struct box *box = the_box(state);
     struct agent_start start = {
         .argv = (const char *const[]){ "/bin/cat", NULL },
-        .script_fd = -1,
         .terminal = true,
     };
     struct run run;
 
     run_begin(&run, box, &start);
     run_wait_started(&run);
-    assert_int_equal(write(run.pipes.output, "x\n", 2), 2);
+    assert_int_equal(write(run.pipes.input, "x\n", 2), 2);
     box_wait(box, (run_read(&run), strstr(run_out(&run), "x\r\nx\r\n")));
-    assert_int_equal(write(run.pipes.output, "\x03", 1), 1);
+    assert_int_equal(write(run.pipes.input, "\x03", 1), 1);
     run_wait_end(&run);
     assert_int_equal(box_find_end(box, run.number)->signal, SIGINT);
     run_finish(&run);
@@ -325,22 +312,15 @@ static void another_user_has_its_ids_groups_and_no_privilege(void **state)
     run_finish(&run);
 }
 
-static int make_script(const char *text)
-{
-    int fd = memfd_create("script", MFD_CLOEXEC);
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    return fd;
-}
-
 static void a_script_is_written_for_the_user_and_removed_after(void **state)
 {
     struct box *box = the_box(state);
     char path[128];
     const char *argv[] = { "/bin/sh", path, NULL };
-    scoped(fd_close) int script = make_script("stat -c '%a %u' $0; echo ran");
-    struct agent_start start = { .argv = argv, .script_path = path, .script_fd = script };
+    const char *script = "stat -c '%a %u' $0; echo ran";
+    struct agent_start start = {
+        .argv = argv, .script_path = path, .script = script, .script_length = strlen(script)
+    };
     char expected[64];
     char parent[128];
     struct run run;
@@ -362,8 +342,9 @@ static void a_script_never_replaces_or_follows_what_is_there(void **state)
     struct box *box = the_box(state);
     char path[128];
     const char *argv[] = { "/bin/sh", path, NULL };
-    scoped(fd_close) int script = make_script("echo ran");
-    struct agent_start start = { .argv = argv, .script_path = path, .script_fd = script };
+    struct agent_start start = {
+        .argv = argv, .script_path = path, .script = "echo ran", .script_length = 8
+    };
     struct run run;
 
     snprintf(path, sizeof(path), "%s/link", box->dir);
@@ -389,7 +370,6 @@ static void sixty_four_run_in_parallel(void **state)
         run_begin(
             &runs[i], box,
             &(struct agent_start){ .argv = (const char *const[]){ "/bin/sh", "-c", texts[i], NULL },
-                                   .script_fd = -1,
                                    .wants_stdin = true });
     }
     for (int i = 0; i < COUNT; i++)
@@ -397,7 +377,7 @@ static void sixty_four_run_in_parallel(void **state)
     for (int i = 0; i < COUNT; i++) {
         close(runs[i].pipes.input);
         runs[i].pipes.input = -1;
-        agent_close_stdin(box->agent, runs[i].number);
+        agent_close_stdin(box->agent, runs[i].number, NULL, NULL);
     }
     for (int i = 0; i < COUNT; i++) {
         run_wait_end(&runs[i]);
@@ -410,8 +390,7 @@ static void sixty_four_run_in_parallel(void **state)
 static void a_thousand_in_a_row_leave_no_descriptor(void **state)
 {
     struct box *box = the_box(state);
-    struct agent_start start = { .argv = (const char *const[]){ "/bin/true", NULL },
-                                 .script_fd = -1 };
+    struct agent_start start = { .argv = (const char *const[]){ "/bin/true", NULL } };
     size_t before;
 
     box_list(box);

@@ -66,9 +66,9 @@ static void an_end_that_nobody_heard_is_remembered(void **state)
 
     snprintf(text, sizeof(text), "while [ ! -e %s/go ]; do sleep 0.01; done; echo late; exit 9",
              box->dir);
-    run_begin(&run, box,
-              &(struct agent_start){ .argv = (const char *const[]){ "/bin/sh", "-c", text, NULL },
-                                     .script_fd = -1 });
+    run_begin(
+        &run, box,
+        &(struct agent_start){ .argv = (const char *const[]){ "/bin/sh", "-c", text, NULL } });
     run_wait_started(&run);
     box_disconnect(box);
     snprintf(text, sizeof(text), "%s/go", box->dir);
@@ -112,7 +112,7 @@ static void input_that_was_closed_is_not_passed_again(void **state)
     run_wait_started(&run);
     box_list(box);
     assert_true(box->listed[0].pipes.input >= 0);
-    agent_close_stdin(box->agent, run.number);
+    agent_close_stdin(box->agent, run.number, NULL, NULL);
     box_list(box);
     assert_int_equal(box->listed_count, 2);
     assert_int_equal(box->listed[1].pipes.input, -1);
@@ -181,7 +181,7 @@ static void expect_alive(struct box *box)
 static void malformed_messages_end_the_connection_only(void **state)
 {
     struct box *box = the_box(state);
-    struct protocol_plain ping = { protocol_header(PROTOCOL_PING, sizeof(ping), 0, 1) };
+    struct protocol_plain plain = { protocol_header(PROTOCOL_FORGET, sizeof(plain), 1, 1) };
     struct protocol_plain wrong;
     size_t before;
     int fds[2];
@@ -189,13 +189,13 @@ static void malformed_messages_end_the_connection_only(void **state)
     box_list(box);
     before = box_count_descriptors(box);
     expect_hangup(box, "x", 1, -1);
-    wrong = ping;
+    wrong = plain;
     wrong.header.length++;
     expect_hangup(box, &wrong, sizeof(wrong), -1);
-    wrong = ping;
+    wrong = plain;
     wrong.header.version = 99;
     expect_hangup(box, &wrong, sizeof(wrong), -1);
-    wrong = ping;
+    wrong = plain;
     wrong.header.type = 40;
     expect_hangup(box, &wrong, sizeof(wrong), -1);
     wrong.header.type = PROTOCOL_HELLO;
@@ -203,7 +203,7 @@ static void malformed_messages_end_the_connection_only(void **state)
     wrong.header.type = PROTOCOL_START;
     expect_hangup(box, &wrong, sizeof(wrong), -1);
     assert_int_equal(pipe(fds), 0);
-    expect_hangup(box, &ping, sizeof(ping), fds[0]);
+    expect_hangup(box, &plain, sizeof(plain), fds[0]);
     close(fds[0]);
     close(fds[1]);
     expect_alive(box);
@@ -228,9 +228,8 @@ static void random_messages_never_crash_init(void **state)
         for (int i = 0; i < 8; i++) {
             for (size_t at = 0; at < length; at++)
                 bytes[at] = (unsigned char)(rand() % 4 ? rand() % 3 : rand());
-            *header = protocol_header((enum protocol_type)(1 + rand() % 10), length, 1, 7);
-            if (header->type == PROTOCOL_SHUTDOWN)
-                header->type = PROTOCOL_START;
+            *header =
+                protocol_header((enum protocol_type)(1 + rand() % PROTOCOL_PORTS), length, 1, 7);
             if (send(fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
                 break;
         }
@@ -242,12 +241,12 @@ static void random_messages_never_crash_init(void **state)
 static void a_daemon_that_does_not_read_cannot_stall_what_runs(void **state)
 {
     struct box *box = the_box(state);
-    struct protocol_plain ping = { protocol_header(PROTOCOL_PING, sizeof(ping), 0, 1) };
+    struct protocol_plain plain = { protocol_header(PROTOCOL_FORGET, sizeof(plain), 1, 1) };
     int fd = box_connect_raw(box);
     int sent = 0;
 
     for (int tries = 0; tries < 200000 && sent >= 0; tries++)
-        sent = (int)send(fd, &ping, sizeof(ping), MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = (int)send(fd, &plain, sizeof(plain), MSG_DONTWAIT | MSG_NOSIGNAL);
     assert_true(sent < 0);
     assert_int_equal(errno, EAGAIN);
     expect_alive(box);
@@ -280,8 +279,7 @@ static void nobody_inside_can_talk_to_init(void **state)
     snprintf(text, sizeof(text), "%s --probe %s; echo $?; (setsid %s --probe %s; echo $?)",
              own_path, box->socket, own_path, box->socket);
     run_all(&run, box,
-            &(struct agent_start){ .argv = (const char *const[]){ "/bin/sh", "-c", text, NULL },
-                                   .script_fd = -1 });
+            &(struct agent_start){ .argv = (const char *const[]){ "/bin/sh", "-c", text, NULL } });
     assert_string_equal(run_out(&run), "1\n1\n");
     assert_false(box->is_lost);
     run_finish(&run);
@@ -291,13 +289,17 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         IN_BOTH(a_daemon_that_dies_loses_no_byte),
+        IN_DIALLING(a_daemon_that_dies_loses_no_byte),
         IN_BOTH(an_end_that_nobody_heard_is_remembered),
+        IN_DIALLING(an_end_that_nobody_heard_is_remembered),
         IN_BOTH(input_that_was_closed_is_not_passed_again),
         IN_BOTH(the_next_daemon_takes_over),
         IN_BOTH(malformed_messages_end_the_connection_only),
         IN_BOTH(random_messages_never_crash_init),
         IN_BOTH(a_daemon_that_does_not_read_cannot_stall_what_runs),
         IN_BOTH(nobody_inside_can_talk_to_init),
+        IN_LISTENING(the_next_daemon_takes_over),
+        IN_LISTENING(nobody_inside_can_talk_to_init),
     };
 
     if (argc == 3 && !strcmp(argv[1], "--probe"))

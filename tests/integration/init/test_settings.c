@@ -74,6 +74,20 @@ static void a_prepared_init_believes_what_it_is_told(void **state UNUSED)
     box_free(box);
 }
 
+static void no_program_inside_can_end_init(void **state UNUSED)
+{
+    struct box *box = the_namespace(NULL, -1);
+    struct run run;
+
+    run_all(&run, box, &RUN_SHELL("kill -TERM 1 && kill -INT 1 && kill -KILL 1 && echo sent"));
+    assert_string_equal(run_out(&run), "sent\n");
+    run_finish(&run);
+    run_all(&run, box, &RUN_SHELL("echo alive"));
+    assert_string_equal(run_out(&run), "alive\n");
+    run_finish(&run);
+    box_free(box);
+}
+
 static void capabilities_are_those_of_each_user_in_any_order(void **state UNUSED)
 {
     static const char *const users[] = { "daemon", "0", "1:1", "root", "root", "daemon" };
@@ -157,6 +171,47 @@ static void what_it_does_not_understand_stops_it(void **state UNUSED)
     assert_int_equal(exit_code_of((const char *const[]){ "init", "--direct", NULL }), 2);
     assert_int_equal(exit_code_of((const char *const[]){ "init", "--unknown", NULL }), 2);
     assert_int_equal(exit_code_of((const char *const[]){ "init", "--bounding=xyz", NULL }), 2);
+    assert_int_equal(exit_code_of((const char *const[]){ "init", "--listen=here", NULL }), 2);
+    assert_int_equal(
+        exit_code_of((const char *const[]){ "init", "--listen=/x/y", "--relay", NULL }), 2);
+    assert_int_equal(exit_code_of((const char *const[]){ "init", "--relay", NULL }), 2);
+}
+
+static void options_that_exclude_each_other_stop_it(void **state UNUSED)
+{
+    static char longer[300] = "--home=/";
+    static const char *const bad[][2] = {
+        { "--dial=/x/y", "--listen=/x/y" },
+        { "--dial=/x/y", "--relay" },
+        { "--relay=/x/y", "--dial=/x/y" },
+        { "--dial=/x/y", "--dial=/x/y" },
+        { "--dial=here", NULL },
+        { "--dial=", NULL },
+        { "--dial=/x/y", "--home=here" },
+        { "--dial=/x/y", "--workspace=here" },
+        { "--dial=/x/y", "--workspace=" },
+        { "--dial=/x/y", longer },
+        { "--workspace=/x", "--direct" },
+        { "--direct", "--home=/x" },
+    };
+
+    memset(longer + strlen(longer), 'x', sizeof(longer) - strlen(longer) - 1);
+    for (size_t i = 0; i < ARRAY_LENGTH(bad); i++)
+        assert_int_equal(exit_code_of((const char *const[]){ "init", bad[i][0], bad[i][1], NULL }),
+                         2);
+}
+
+static void its_socket_takes_the_place_of_no_other_file(void **state UNUSED)
+{
+    char path[] = "/tmp/sandglass-init-test-XXXXXX";
+    char argument[sizeof(path) + 16];
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(argument, sizeof(argument), "--listen=%s", path);
+    assert_int_equal(exit_code_of((const char *const[]){ "init", "--direct", argument, NULL }), 2);
+    assert_int_equal(unlink(path), 0);
 }
 
 static long read_kilobytes(pid_t pid, const char *field)
@@ -212,6 +267,21 @@ static void an_idle_init_is_small(void **state UNUSED)
     box_free(box);
 }
 
+static void an_init_that_dials_is_as_small(void **state UNUSED)
+{
+    struct box *box;
+
+    if (geteuid() != 0)
+        skip();
+    box = box_new_dialling(
+        &(struct box_spawn){ .mode = BOX_NAMESPACE,
+                             .arguments = (const char *const[]){
+                                 "--workspace=/tmp", "--user=daemon", "--environment", NULL } });
+    print_message("# dialling: %ld kB\n", read_kilobytes(box->init, "Anonymous:"));
+    assert_is_small(box, 32);
+    box_free(box);
+}
+
 static void a_large_environment_leaves_no_memory_behind(void **state UNUSED)
 {
     enum { COUNT = 100 };
@@ -259,10 +329,14 @@ int main(void)
         cmocka_unit_test(the_default_user_is_used_when_none_is_asked_for),
         cmocka_unit_test(root_inside_has_no_more_than_the_bounding_set),
         cmocka_unit_test(a_prepared_init_believes_what_it_is_told),
+        cmocka_unit_test(no_program_inside_can_end_init),
         cmocka_unit_test(capabilities_are_those_of_each_user_in_any_order),
         cmocka_unit_test(the_filter_holds_for_processes_and_not_for_init),
         cmocka_unit_test(what_it_does_not_understand_stops_it),
+        cmocka_unit_test(options_that_exclude_each_other_stop_it),
+        cmocka_unit_test(its_socket_takes_the_place_of_no_other_file),
         cmocka_unit_test(an_idle_init_is_small),
+        cmocka_unit_test(an_init_that_dials_is_as_small),
         cmocka_unit_test(a_large_environment_leaves_no_memory_behind),
         cmocka_unit_test(more_than_a_message_holds_is_refused_before_it_is_sent),
     };

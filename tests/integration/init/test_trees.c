@@ -194,12 +194,9 @@ static void a_flood_of_orphans_is_reaped(void **state)
 
 static void begin_bomb(struct run *run, struct box *box)
 {
-    struct agent_start start = {
-        .argv = (const char *const[]){ "/bin/bash", "-c", BOMB, NULL },
-        .user = geteuid() ? "" : "54321:54321",
-        .cwd = "/",
-        .script_fd = -1,
-    };
+    struct agent_start start = { .argv = (const char *const[]){ "/bin/bash", "-c", BOMB, NULL },
+                                 .user = geteuid() ? "" : "54321:54321",
+                                 .cwd = "/" };
 
     run_begin(run, box, &start);
     run_wait_started(run);
