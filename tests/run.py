@@ -14,6 +14,9 @@ import threading
 import time
 import xml.etree.ElementTree as ElementTree
 
+import engine
+from engine import shared
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SANITIZERS = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
 
@@ -27,7 +30,11 @@ BUILDS = [
 ]
 
 # What does not change with the build: clients and pages that are not ours or not in C, and the launcher, which is linked against another libc.
-ONCE = [f"tests/e2e/test_{name}.py" for name in ("mcp_official", "used_again", "pytest_plugin", "chat_page", "packages", "bench")]
+ONCE = [f"tests/e2e/test_{name}.py" for name in ("mcp_official", "used_again", "pytest_plugin", "chat_page", "packages", "bench", "daemon_container",
+                                                   "docs_docker", "podman", "docker_walls", "sweep_containers")]
+
+# What takes minutes, because engines are killed and started again: `--docker` runs it.
+AT_LENGTH = [f"tests/e2e/test_{name}.py" for name in ("docker_engine_faults", "docker_crowd")]
 
 # Folders whose files the analyzer follows path by path, in CI too: they parse what strangers send, or hold privileges. Never init, whose
 # system calls are inline assembly: the analyzer takes everything that the kernel writes there for garbage.
@@ -35,8 +42,21 @@ ANALYZED = ("src/auth/", "src/launcher/", "src/net/", "src/wire/")
 # Not unix.Malloc, which does not follow our intrusive lists: ASan looks for that.
 ANALYZER = ",clang-analyzer-core.*,clang-analyzer-deadcode.*,clang-analyzer-unix.*,-clang-analyzer-unix.Malloc"
 
+# What runs a second time with sandboxes that are reached over the bridge; `--relay` runs all of them so.
+OVER_THE_BRIDGE = [f"tests/e2e/test_{name}.py" for name in ("executions", "files", "recovery", "terminal_crash", "chaos", "crowd")]
+
+# The backends that need a Docker engine, and what runs with each of them; `--docker` and `--gvisor` run all that makes sense there.
+ENGINE_BACKENDS = ("docker", "gvisor")
+WITH_ENGINE = {
+    "docker": ("executions", "files", "recovery", "sessions", "lifecycle", "contexts", "cli_terminal", "terminal_crash", "mcp_http", "chaos"),
+    "gvisor": ("executions", "recovery", "sessions", "contexts", "cli_terminal", "mcp_http", "limits", "storage"),
+}
+# Not in that part: programs start slowly in gVisor.
+SLOW_WITH_GVISOR = ("a_thousand_executions", "sixty_four_executions", "a_stopped_init", "only_files_that_the_run_has_changed")
+
 FUZZ_SECONDS = 3
 END_TO_END_WORKERS = 4  # most of their time is waiting
+ENGINE_WORKERS = 2  # an engine works for a third of a second to start a container
 SANITIZER_ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=1:handle_abort=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -138,16 +158,22 @@ def run_c_tests(tally, name, directory, suites, word):
         print(f"{name} {suite}: {len(tests)} programs, {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def run_end_to_end(tally, name, directory, word):
+def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=False, backend=None):
     begin = time.monotonic()
     report = directory / "e2e.xml"
     report.unlink(missing_ok=True)
-    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(END_TO_END_WORKERS),
-               "tests/e2e", f"--junit-xml={report}", *(["-k", word] if word else []),
-               *(f"--ignore={path}" for path in ONCE if name != "gcc")]
-    # Both backends share their code but for the walls: with sanitizers the one that has some is enough.
-    backends = "direct native" if name == "gcc" else "native"
-    result = run(command, {"SANDGLASS_BUILD": str(directory), "SANDGLASS_BACKENDS": backends, **SANITIZER_ENVIRONMENT})
+    command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(ENGINE_WORKERS if backend else END_TO_END_WORKERS),
+               *paths, f"--junit-xml={report}", *(["-k", word] if word else []),
+               *(f"--ignore={path}" for path in ONCE if name != "gcc" or relay or backend),
+               *(f"--ignore={path}" for path in AT_LENGTH if backend != "docker")]
+    # Both backends share their code but for the walls: with sanitizers, and over the bridge, the one that has some is enough.
+    backends = backend or ("direct native" if name == "gcc" and not relay else "native")
+    environment = {"SANDGLASS_BUILD": str(directory), "SANDGLASS_BACKENDS": backends, **SANITIZER_ENVIRONMENT}
+    if relay:
+        name += " bridge"
+        environment["SANDGLASS_RELAY"] = "1"
+    name += f" {backend}" if backend else ""
+    result = run(command, environment)
     if not report.exists():
         tally.add(f"{name} end to end", "failed", result.stdout[-6000:])
         return
@@ -158,6 +184,8 @@ def run_end_to_end(tally, name, directory, word):
         skip = case.find("skipped")
         if bad is not None:
             tally.add(title, "failed", (bad.text or bad.get("message", ""))[-6000:])
+        elif skip is not None and skip.get("message", "").startswith("another backend: "):
+            continue  # as if it had not been chosen
         elif skip is not None:
             tally.add(title, "skipped", skip.get("message", ""))
         else:
@@ -165,6 +193,25 @@ def run_end_to_end(tally, name, directory, word):
     if not cases and not word:
         tally.add(f"{name} end to end", "failed", "no test was found\n" + result.stdout[-3000:])
     print(f"{name} end to end: {len(cases)} tests, {time.monotonic() - begin:.0f} s", flush=True)
+
+
+class EngineOfRun:
+    """One Docker engine for everything that this run starts; tests say themselves why there is none."""
+
+    def __init__(self):
+        self.held = None
+
+    def __enter__(self):
+        if not engine.missing():
+            self.held = shared.use(f"run-{os.getpid()}")
+            os.environ["SANDGLASS_ENGINE"] = self.held.name
+            os.environ["SANDGLASS_TEST_ENGINE"] = str(self.held.socket)
+        return self
+
+    def __exit__(self, *_):
+        if self.held:
+            self.held.release()
+            shared.wait_until_ended(self.held.name)
 
 
 def run_fuzzers(tally, directory):
@@ -255,10 +302,20 @@ class Later(threading.Thread):
         return self.directories.get(name)
 
 
+def part_of(backend):
+    """The expression that chooses the tests of the ordinary run with that backend out of its files."""
+    return " and ".join(f"not {name}" for name in SLOW_WITH_GVISOR) if backend == "gvisor" else ""
+
+
 def run_tests(tally, name, directory, suites, word):
     run_c_tests(tally, name, directory, suites, word)
     if suites:
         run_end_to_end(tally, name, directory, word)
+    if name == "gcc":
+        run_end_to_end(tally, name, directory, word, OVER_THE_BRIDGE, relay=True)
+        for backend in ENGINE_BACKENDS:
+            run_end_to_end(tally, name, directory, word or part_of(backend), [f"tests/e2e/test_{file}.py" for file in WITH_ENGINE[backend]],
+                           backend=backend)
 
 
 def run_benchmark(tally, directory):
@@ -289,6 +346,9 @@ def main():
     parser.add_argument("-k", default="", metavar="WORD", help="only tests whose name has WORD in it")
     parser.add_argument("--qemu", action="store_true", help="only the tests in an emulated machine, which nothing else runs")
     parser.add_argument("--analyze", action="store_true", help="only clang-tidy, with the analyzer over every file")
+    parser.add_argument("--relay", action="store_true", help="only the end-to-end tests, with sandboxes that are reached over the bridge")
+    for backend in ENGINE_BACKENDS:
+        parser.add_argument(f"--{backend}", action="store_true", help=f"only the end-to-end tests, with the backend {backend}")
     parser.add_argument("--faults", action="store_true", help="only the fault sweep, which nothing else runs")
     options = parser.parse_args()
     tally = Tally()
@@ -296,18 +356,25 @@ def main():
     # Whoever starts us in the background has SIGINT ignored, and so would everything that we start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin = time.monotonic()
+    chosen = [backend for backend in ENGINE_BACKENDS if getattr(options, backend)]
     if options.analyze:
         directory = build(tally, *BUILDS[2][:4])
         if directory:
             run_tidy(tally, directory, everything=True)
-    elif options.qemu or options.faults:
+    elif options.qemu or options.faults or options.relay or chosen:
         directory = build(tally, *BUILDS[0][:4])
+        for backend in chosen if directory else []:
+            with EngineOfRun():
+                run_end_to_end(tally, "gcc", directory, options.k, backend=backend)
+        if directory and options.relay:
+            run_end_to_end(tally, "gcc", directory, options.k, relay=True)
         if directory and options.qemu:
             run_in_machine(tally, directory)
         if directory and options.faults:
             run_faults(tally, directory, options.k)
     else:
-        run_all(tally, options.quick, options.k)
+        with EngineOfRun():
+            run_all(tally, options.quick, options.k)
     check_skips(tally)
     print(f"all: {time.monotonic() - begin:.0f} s")
     for name, reason in tally.skipped:

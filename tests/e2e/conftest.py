@@ -13,10 +13,18 @@ import time
 
 import pytest
 
+import real_engine
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("SANDGLASS_BUILD", ROOT / "build-gcc"))
 SANDGLASS = BUILD / "sandglass"
 BACKENDS = os.environ.get("SANDGLASS_BACKENDS", "direct native").split()  # which ones the tests for all of them run with
+WALLS = next((name for name in BACKENDS if name != "direct"), "native")  # for tests that need walls and do not care which
+DEFAULT = WALLS if WALLS in real_engine.ENGINE_BACKENDS else None  # of daemons for which a test names none
+LIMITED_DISK = {"docker": {"read_only": True}} if DEFAULT else {}  # settings with which sandboxes have a limit for their files
+ONLY_ENGINE = set(BACKENDS) <= set(real_engine.ENGINE_BACKENDS)
+SLOWER = {"docker": 6, "gvisor": 12}.get(DEFAULT, 1)  # how much longer a sandbox and its programs take to start, for timeouts that have to come after that
+RELAY = os.environ.get("SANDGLASS_RELAY") == "1"  # whether daemons reach their sandboxes over the bridge, as if these were on other machines
 
 # A suite that is started in the background inherits an ignored SIGINT, and one that nohup starts an ignored SIGHUP; so would every program
 # that it starts.
@@ -78,8 +86,14 @@ class Daemon:
         # One ready sandbox is enough to be handed out; four for each daemon of a test would keep the machine busy.
         self.settings = {"state_dir": str(self.state), "instance": INSTANCE, "shutdown": {"policy": "destroy"},
                          "pool": {"size": 1}, **(settings or {})}
+        backend = backend or self.settings.get("sandbox", {}).get("backend") or DEFAULT
+        if ONLY_ENGINE and backend not in BACKENDS:
+            pytest.skip(f"another backend: this is about {backend}")
         if backend:
-            self.settings.setdefault("sandbox", {})["backend"] = backend
+            self.settings["sandbox"] = {**self.settings.get("sandbox", {}), "backend": backend}
+        self.settings = real_engine.settings_for(backend, self.settings)
+        if RELAY:
+            self.settings["sandbox"] = {"relay": True, **self.settings.get("sandbox", {})}
         self.environment = environment or {}
         self.prefix = prefix  # a command that starts it with less power
         self.port = free_port() if tcp else None
@@ -141,6 +155,12 @@ class Daemon:
         return subprocess.run([SANDGLASS, *map(str, arguments)], input=stdin, capture_output=True, text=text,
                               timeout=timeout,
                               env={**os.environ, "SANDGLASS_URL": self.url, **(environment or {})})
+
+    def sandboxes(self):
+        """Ids of those that exist, of sessions or not, as whoever makes them knows it."""
+        if self.settings.get("sandbox", {}).get("backend") in real_engine.ENGINE_BACKENDS:
+            return real_engine.sandboxes_of(self.state)
+        return {entry.name for entry in (self.state / "sandboxes").glob("sbx_*")}
 
     def token(self, port=None):
         """What clients of this host send over TCP where authentication is off; None where it is on."""
@@ -238,7 +258,45 @@ def our_cgroups():
 
 
 def leftovers(directory):
-    return {"processes": our_processes(directory), "mounts": our_mounts(directory), "cgroups": our_cgroups()}
+    return {"processes": our_processes(directory), "mounts": our_mounts(directory), "cgroups": our_cgroups(),
+            **real_engine.leftovers(INSTANCE)}
+
+
+def backend_of(item):
+    """The backend that a test is for, or None when it says so only while it runs."""
+    return item.callspec.params.get("backend") if hasattr(item, "callspec") else None
+
+
+def is_for_engine(item):
+    """Whether a test has anything to do with the backends of this run, when all of these need an engine."""
+    return {"make_daemon", "daemons", "engine"} & set(item.fixturenames) and backend_of(item) in (None, *BACKENDS)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what cannot hold over the bridge, or with a backend: relay-differences.txt and the like have a reason for each."""
+    if ONLY_ENGINE:
+        config.hook.pytest_deselected(items=[item for item in items if not is_for_engine(item)])
+        items[:] = [item for item in items if is_for_engine(item)]
+    for name in (["relay"] if RELAY else []) + [name for name in BACKENDS if name in real_engine.ENGINE_BACKENDS]:
+        different = real_engine.differences(name)
+        for item in items:
+            reason = different.get(item.name) or different.get(item.name.split("[")[0]) or different.get(item.path.name)
+            if reason and (name == "relay" or (backend_of(item) or WALLS) == name):
+                item.add_marker(pytest.mark.skip(reason=f"{'over the bridge' if name == 'relay' else f'with {name}'}: {reason}"))
+
+
+def pytest_sessionstart(session):
+    """Before the workers: their engine stays until the last of them has ended."""
+    if ONLY_ENGINE and not session.config.option.collectonly and not real_engine.why_not(WALLS):
+        real_engine.the_engine()
+
+
+@pytest.hookimpl(trylast=True)  # after the end of the workers
+def pytest_sessionfinish():
+    """The first process of a session that has had an engine of its own waits until it is gone."""
+    real_engine.release()
+    if real_engine.NAME == f"e2e-{os.getpid()}":
+        real_engine.shared.wait_until_ended(real_engine.NAME)
 
 
 @pytest.fixture(autouse=True)
@@ -252,6 +310,8 @@ def work():
     while any(leftovers(path).values()) and time.monotonic() < deadline:
         time.sleep(0.02)
     left = {kind: items for kind, items in leftovers(path).items() if items}
+    if left:
+        real_engine.remove_containers(INSTANCE)
     shutil.rmtree(path, ignore_errors=True)
     assert not left, f"left behind: {left}"
     assert not os.path.exists(path), f"{path} could not be removed"
@@ -273,6 +333,14 @@ def make_daemon(work):
     yield make
     for daemon in made:
         daemon.stop()
+
+
+@pytest.fixture
+def engine():
+    """The Docker engine of this test session: `engine.host` is its address, `engine.api` asks it behind the daemon's back."""
+    if real_engine.why_not():
+        pytest.skip(real_engine.why_not())
+    return real_engine.the_engine()
 
 
 @pytest.fixture(params=BACKENDS)

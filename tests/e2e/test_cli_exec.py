@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import SANDGLASS, wait_for
+from conftest import SANDGLASS, SLOWER, wait_for
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_the_exit_code_is_the_programs(daemon, session, script, code):
 
 
 def test_a_timeout_is_124_and_keeps_the_output(daemon, session):
-    result = daemon.cli("exec", "--timeout", "500ms", session, "--", "sh", "-c", "echo before; sleep 100")
+    result = daemon.cli("exec", "--timeout", f"{500 * SLOWER}ms", session, "--", "sh", "-c", "echo before; sleep 100")
     assert (result.returncode, result.stdout) == (124, "before\n")
     assert "timed out" in result.stderr
 

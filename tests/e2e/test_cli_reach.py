@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import SANDGLASS
+from conftest import SANDGLASS, WALLS
 
 FLAVORS = [{"name": "cpu-basic"}, {"name": "dear", "memory": "256m", "price_per_hour": 2.5, "needs_approval": True}]
 STORE = 'echo content >file && curl -sf --abstract-unix-socket "$SANDGLASS_STORAGE" -T file http://sandbox/storage/'
@@ -13,7 +13,7 @@ STORE = 'echo content >file && curl -sf --abstract-unix-socket "$SANDGLASS_STORA
 
 @pytest.fixture
 def box(make_daemon):
-    return make_daemon(backend="native", settings={"flavors": FLAVORS})
+    return make_daemon(backend=WALLS, settings={"flavors": FLAVORS})
 
 
 def ok(daemon, *arguments, **options):

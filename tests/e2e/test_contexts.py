@@ -7,16 +7,16 @@ import signal
 
 import pytest
 
-from conftest import UnixConnection, wait_for
+from conftest import WALLS, UnixConnection, wait_for
 
 
 @pytest.fixture
 def backend():
     """One will do for most: what the backends have to do with it is in the tests that name both."""
-    return "native"
+    return WALLS
 
 
-both = pytest.mark.parametrize("backend", ["direct", "native"])
+both = pytest.mark.parametrize("backend", ["direct", WALLS])
 
 
 @pytest.fixture

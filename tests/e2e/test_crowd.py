@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from conftest import SANDGLASS, UnixConnection, wait_for
+from conftest import SANDGLASS, WALLS, UnixConnection, wait_for
 
 SESSIONS = 50
 KINDS = ("stdin", "terminal", "signal", "timeout")
@@ -97,9 +97,9 @@ def round_of(daemon, sessions, problems, number):
         thread.join()
 
 
-@pytest.mark.parametrize("backend", ["native"])
+@pytest.mark.parametrize("backend", [WALLS])
 def test_two_hundred_executions_in_fifty_sessions(make_daemon, backend):
-    count = 12 if "asan" in str(SANDGLASS) else SESSIONS
+    count = 12 if "asan" in str(SANDGLASS) or backend == "gvisor" else SESSIONS  # each kernel of gVisor needs a second to start
     daemon = make_daemon(backend=backend, settings={"pool": {"size": 0}, "python": {"warm": False}, "exec": {"grace": "1s"}})
     sessions = []
     for index in range(count):

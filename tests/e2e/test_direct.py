@@ -117,6 +117,19 @@ CONTAINER = ",".join(["-all", *(f"+{name}" for name in "chown dac_override fowne
 
 
 @as_root
+def test_a_process_elsewhere_with_the_same_user_id_lives_on(direct):
+    """A daemon in a container has no part in the host's list of user ids; its sandboxes are processes of the host all the same."""
+    session = direct.session()
+    uid = int(direct.execute(session, ["id", "-u"])["stdout"])
+    with subprocess.Popen(["sleep", "60"], user=uid, group=uid, extra_groups=[]) as stranger:
+        try:
+            direct.api("DELETE", f"/sessions/{session}", expect=200)
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+@as_root
 def test_root_of_a_container_gives_sandboxes_ids_of_their_own(work):
     result = run(work, "sh", "-c", "id -u; touch /dev/shm/sgt-$$; ipcmk -M 4096 >/dev/null; grep CapBnd /proc/self/status",
                  caps=CONTAINER)

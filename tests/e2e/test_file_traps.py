@@ -7,11 +7,13 @@ from urllib.parse import quote
 
 import pytest
 
+from conftest import WALLS
+
 
 @pytest.fixture
 def box(make_daemon):
     """Behind real walls: without them these paths are the host's."""
-    daemon = make_daemon(backend="native")
+    daemon = make_daemon(backend=WALLS)
     return daemon, f"/sessions/{daemon.session()}"
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import pytest
 
-from conftest import INSTANCE, SANDGLASS, Daemon, UnixConnection, leftovers, wait_for
+from conftest import INSTANCE, SANDGLASS, WALLS, Daemon, UnixConnection, leftovers, wait_for
 
 PYTHON = "/usr/bin/python3"
 
@@ -113,14 +113,14 @@ def box(daemons, backend):
 @pytest.fixture
 def one(daemons):
     """For what is the same in every backend."""
-    with a_session(daemons("native")) as box:
+    with a_session(daemons(WALLS)) as box:
         yield box
 
 
 @pytest.fixture(scope="module")
 def shared(daemons):
     """One session for archives that do not meet."""
-    with a_session(daemons("native")) as box:
+    with a_session(daemons(WALLS)) as box:
         yield box
 
 
@@ -302,7 +302,7 @@ def test_paths_that_lead_elsewhere(one):
     """Nothing of the host is ever seen, whatever the path: /etc/hostname of the sandbox is the sandbox's."""
     for path in ["../../../../etc/passwd", "/../../etc/passwd", "/proc/1/root/etc/shadow", "/proc/self/root/etc/passwd",
                  "/proc/self/cwd/x", "/proc/self/fd/3", "/proc/self/exe", "/proc/self/mem", "/proc/self/environ", "/proc/1/environ",
-                 "/proc/1/mem", "/dev/mem", "/dev/kmsg", "/sys/kernel/notes"]:
+                 "/proc/1/mem", "/dev/mem", "/dev/kmsg", *(["/sys/kernel/notes"] if WALLS == "native" else [])]:  # an engine shows /sys
         answer = one.api("GET", "files", path=path)
         if answer.status == 200:
             assert "etc/passwd" in path and answer.body == one.run("print(open('/etc/passwd').read(), end='')").encode()
@@ -327,7 +327,7 @@ os.symlink(sys.argv[1], 'out')""", str(outside))
         answer = box.get(path, expect=None)
         assert 400 <= answer.status < 500, (path, answer.status)
     assert box.get("way/f").body == b"inside" and box.get("link").body == b"inside"
-    if box.daemon.settings["sandbox"]["backend"] == "native":
+    if box.daemon.settings["sandbox"]["backend"] != "direct":
         assert box.get("out", expect=None).status == 404
     box.put("dangling", b"new")  # the link is replaced, its target not made
     box.put("link", b"new")
@@ -626,7 +626,7 @@ os.mkfifo('t/fifo'); open('t/none', 'w'); os.chmod('t/none', 0); os.utime('t/a',
     assert "content-encoding" not in box.api("GET", "archive", path="t", headers={"Accept-Encoding": "gzip;q=0"}).headers
     assert box.api("HEAD", "archive", path="t", expect=200).body == b""
     answer, refused = unpack(box, packed.body, "copy/here", headers={"Content-Encoding": "gzip"})
-    assert not refused and answer["unpacked"] == len(tar.getnames())
+    assert not refused and answer["unpacked"] == len(set(tar.getnames()) - {"."})  # which ends it when what is left out comes last
     assert box.get(f"copy/here/{long}").body == b"long" and box.get("copy/here/sub/link").body == b"A" * 1000
     stat = box.api("GET", "files/stat", path="copy/here/a", expect=200).json
     assert stat["mode"] == "0754" and stat["modified"].startswith("2009-02-13T")

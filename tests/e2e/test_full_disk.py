@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from conftest import wait_for
+from conftest import WALLS, wait_for
 
 SIZE = 256 << 20
 ROUNDS = 30
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
 @pytest.fixture
 def small(make_daemon):
     """A daemon with its state on a small disk; a file that fills it."""
-    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}}, start=False)
+    daemon = make_daemon(backend=WALLS, settings={"pool": {"size": 0}}, start=False)
     disk = daemon.directory / "disk"
     disk.mkdir(mode=0o711)
     daemon.state = disk / "state"

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from conftest import wait_for
+from conftest import WALLS, wait_for
 
 
 def state_of(daemon, session):
@@ -12,7 +12,7 @@ def state_of(daemon, session):
 
 
 def test_a_job_in_the_background_keeps_its_session_while_it_works(make_daemon):
-    daemon = make_daemon(backend="native")
+    daemon = make_daemon(backend=WALLS)
     session = daemon.session(idle_timeout=1)
     daemon.execute(session, command="(while :; do :; done) >/dev/null 2>&1 & echo $! >pid")
     asleep = daemon.session(idle_timeout=1)
@@ -48,13 +48,13 @@ def test_why_names_what_runs_and_is_not_fooled_by_a_name(make_daemon, backend):
 
 
 def test_work_in_the_background_counts_only_up_to_its_limit(make_daemon):
-    daemon = make_daemon(backend="native", settings={"session": {"background_limit": "2s"}})
+    daemon = make_daemon(backend=WALLS, settings={"session": {"background_limit": "2s"}})
     session = daemon.session(idle_timeout=1)
     daemon.execute(session, command="(while :; do :; done) >/dev/null 2>&1 &")
     wait_for(lambda: state_of(daemon, session) == "ended", "a busy loop does not keep it for ever")
 
 
-@pytest.mark.parametrize("backend", ["native", "direct"])
+@pytest.mark.parametrize("backend", [WALLS, "direct"])
 def test_idle_may_take_the_sandbox_and_leave_the_session(make_daemon, backend):
     daemon = make_daemon(backend=backend, settings={"session": {"on_idle": "release", "idle_timeout": 0.5}})
     session = daemon.session()

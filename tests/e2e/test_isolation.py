@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from conftest import wait_for
+from conftest import WALLS, wait_for
 from test_launcher import keeper_of, launcher_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="control groups and loop devices need root")
@@ -44,7 +44,7 @@ def test_whoever_asks_for_a_large_disk_has_it(make_daemon, pool):
 
 
 def test_a_program_that_needs_too_much_memory_is_told_the_limit(make_daemon):
-    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
+    daemon = make_daemon(backend=WALLS, settings={"pool": {"size": 0}})
     session = daemon.session(memory="128m")
     result = daemon.cli("exec", session, "--", "python3", "-c", "x = bytearray(1 << 30)")
     assert "killed: out of memory (limit 128 MB); see --memory" in result.stderr, result.stderr
@@ -53,7 +53,7 @@ def test_a_program_that_needs_too_much_memory_is_told_the_limit(make_daemon):
 
 
 def test_a_change_of_the_users_holds_for_the_next_execution(make_daemon):
-    daemon = make_daemon(backend="native")
+    daemon = make_daemon(backend=WALLS)
     session = daemon.session()
     home = ["/bin/sh", "-c", "echo $HOME; id -G"]
     before = daemon.execute(session, home)["stdout"]
@@ -114,7 +114,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("hoard", [SOCKETS, NETLINK], ids=["tcp", "netlink"])
 def test_memory_in_buffers_of_sockets_counts(make_daemon, hoard):
-    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
+    daemon = make_daemon(backend=WALLS, settings={"pool": {"size": 0}})
     session, other = daemon.session(memory="64m"), daemon.session()
     daemon.execute(other, ["true"])
     daemon.execute(session, ["true"])

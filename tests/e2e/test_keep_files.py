@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from conftest import wait_for
+from conftest import ONLY_ENGINE, WALLS, wait_for
 
 MAKE = ("mkdir -p outputs/deep node_modules/x __pycache__; echo plot > outputs/plot.txt; echo deep > outputs/deep/d; "
         "echo dep > node_modules/x/y; echo c > __pycache__/m.pyc; echo c > left.pyc; ln -s outputs/plot.txt link; "
@@ -95,8 +95,8 @@ def test_an_ended_session_can_be_read_until_retention(make_daemon, backend):
 @pytest.mark.parametrize("end", ["idle", "lease", "replace", "shutdown", "paused", "evicted"])
 def test_whatever_ends_the_sandbox(make_daemon, end):
     capacity = {"capacity": {"max_sandboxes": 1}} if end == "evicted" else {}
-    daemon = make_daemon(backend="native", settings={**settings(), **capacity})
-    options = {"idle": {"idle_timeout": 0.3}, "lease": {"timeout": 0.5}}.get(end, {})
+    daemon = make_daemon(backend=WALLS, settings={**settings(), **capacity})
+    options = {"idle": {"idle_timeout": 0.3}, "lease": {"timeout": 5 if ONLY_ENGINE else 0.5}}.get(end, {})
     session = daemon.session(keep_files=True, **options)
     run(daemon, session, "echo one > note")
     if end == "replace":
@@ -124,7 +124,7 @@ def test_without_being_asked_nothing_is_kept(keeper):
 
 
 def test_what_is_too_large_or_too_slow_does_not_hold_up_the_end(make_daemon):
-    daemon = make_daemon(backend="native", settings=settings(max_size="1m", timeout="1s"))
+    daemon = make_daemon(backend=WALLS, settings=settings(max_size="1m", timeout="1s"))
     session = daemon.session(keep_files=True)
     run(daemon, session, "echo one > note")
     tear_down(daemon, session)
@@ -143,7 +143,7 @@ def test_what_is_too_large_or_too_slow_does_not_hold_up_the_end(make_daemon):
 
 
 def test_a_crash_leaves_what_was_kept_before(make_daemon):
-    daemon = make_daemon(backend="native", settings=settings())
+    daemon = make_daemon(backend=WALLS, settings=settings())
     session = daemon.session(keep_files=True)
     run(daemon, session, "echo one > note")
     tear_down(daemon, session)
@@ -155,7 +155,7 @@ def test_a_crash_leaves_what_was_kept_before(make_daemon):
 
 
 def test_a_daemon_that_is_killed_meanwhile_loses_nothing(make_daemon):
-    daemon = make_daemon(backend="native", settings=settings())
+    daemon = make_daemon(backend=WALLS, settings=settings())
     sessions = {session: str(number) for number, session in enumerate(daemon.session(keep_files=True) for _ in range(6))}
     for session, text in sessions.items():
         run(daemon, session, f"echo {text} > note; head -c 20000000 /dev/urandom > large")

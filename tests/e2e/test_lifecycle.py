@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import UnixConnection, wait_for
+from conftest import WALLS, UnixConnection, wait_for
 from toolbox import ok
 from test_launcher import launcher_of
 
@@ -18,7 +18,7 @@ KERNEL = tuple(int(part) for part in platform.release().split("-")[0].split(".")
 
 
 def small(make_daemon, overflow, **capacity):
-    return make_daemon(backend="native", settings={"pool": {"size": 0}, "capacity": {"max_sandboxes": 2, "overflow": overflow, **capacity}})
+    return make_daemon(backend=WALLS, settings={"pool": {"size": 0}, "capacity": {"max_sandboxes": 2, "overflow": overflow, **capacity}})
 
 
 def sandbox(daemon, session):
@@ -178,7 +178,7 @@ def test_what_why_says_is_what_happens(make_daemon, options, clock):
 
 
 def test_at_its_timeout_a_session_may_be_paused_instead(make_daemon):
-    daemon = make_daemon(backend="native")
+    daemon = make_daemon(backend=WALLS)
     session = used(daemon, timeout=1, on_timeout="pause")
     daemon.execute(session, command="echo kept > file")
     wait_for(lambda: daemon.api("GET", f"/sessions/{session}", expect=200).json["state"] == "paused", "the pause")
@@ -198,7 +198,7 @@ def crash(daemon, session):
 
 
 def test_without_auto_restart_a_crash_is_told_until_a_new_sandbox_is_asked_for(make_daemon):
-    daemon = make_daemon(backend="native")
+    daemon = make_daemon(backend=WALLS)
     session = used(daemon, auto_restart=False)
     crash(daemon, session)
     answer = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["/bin/true"]}, expect=409)
@@ -253,7 +253,7 @@ def test_the_reset_says_why(make_daemon, backend):
 
 @pytest.mark.parametrize("adopted", [False, True])
 def test_the_cause_of_a_crash_is_told(make_daemon, adopted):
-    daemon = make_daemon(backend="native")
+    daemon = make_daemon(backend=WALLS)
     session = used(daemon)
     execution = running(daemon, session)
     if adopted:

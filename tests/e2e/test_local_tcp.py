@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT, SANDGLASS, Answer, free_port, wait_for
+from conftest import ROOT, SANDGLASS, WALLS, Answer, free_port, wait_for
 
 SDK = ROOT / "sdk" / "python" / "src"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users, which needs root")
@@ -26,7 +26,7 @@ def ask(port, path="/api/v1/sessions", token=None, method="GET"):
 
 @pytest.fixture
 def daemon(make_daemon):
-    return make_daemon(backend="native" if os.geteuid() == 0 else "direct", tcp=True)
+    return make_daemon(backend=WALLS if os.geteuid() == 0 else "direct", tcp=True)
 
 
 @needs_root

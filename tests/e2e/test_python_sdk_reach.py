@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from conftest import ROOT, wait_for
+from conftest import ROOT, WALLS, wait_for
 
 SOURCE = str(ROOT / "sdk" / "python" / "src")
 sys.path.insert(0, SOURCE)
@@ -22,15 +22,15 @@ STORE = 'echo content >file && curl -sf --abstract-unix-socket "$SANDGLASS_STORA
 
 @pytest.fixture
 def client(make_daemon, backend):
-    settings = {"flavors": FLAVORS if backend == "native" else FLAVORS[:1]}
+    settings = {"flavors": FLAVORS if backend != "direct" else FLAVORS[:1]}
     with Client(make_daemon(backend=backend, settings=settings).url) as client:
         yield client
 
 
-only_native = pytest.mark.parametrize("backend", ["native"])
+with_walls = pytest.mark.parametrize("backend", [WALLS])
 
 
-@only_native
+@with_walls
 def test_a_sandbox_of_another_flavor(client):
     assert [flavor["name"] for flavor in client.flavors()] == ["cpu-basic", "roomy", "dear"]
     with client.session() as session:
@@ -41,7 +41,7 @@ def test_a_sandbox_of_another_flavor(client):
         assert caught.value.code == "flavor_unknown"
 
 
-@only_native
+@with_walls
 def test_approvals_are_listed_waited_for_and_decided(client):
     with client.session() as session:
         approval = session.sandbox("dear")
@@ -59,7 +59,7 @@ def test_approvals_are_listed_waited_for_and_decided(client):
         assert session.sandbox("dear") is None, "approved for the session"
 
 
-@only_native
+@with_walls
 def test_budgets_of_a_session_and_of_its_owner(client):
     ours = client.with_owner("ann")
     with ours.session() as session:
@@ -85,7 +85,7 @@ def test_tools_are_listed_and_called(client):
     assert not listed.is_error and listed.text
 
 
-@only_native
+@with_walls
 def test_what_sessions_of_an_owner_use(client):
     with client.with_owner("ann").session() as session:
         session.run("true")
@@ -121,7 +121,7 @@ def test_kept_files_outlive_the_session(client, tmp_path):
         assert archive.extractfile("out/plot.txt").read() == (tmp_path / "plot.txt").read_bytes() == b"plot"
 
 
-@only_native
+@with_walls
 def test_the_same_for_asyncio(client):
     async def story():
         async with AsyncClient(client.url) as ours, await ours.session(keep_files=True) as session:
@@ -162,7 +162,7 @@ def test_a_user_without_a_daemon_uses_the_system_s():
     assert result.stdout.split() == ["unix:/run/sandglass/sandglass.sock", "unix:/tmp/sandglass-54321/sandglass.sock"], result
 
 
-@only_native
+@with_walls
 def test_the_record_of_an_ended_session_has_what_the_session_had(client):
     with client.session() as session:
         session.run("true")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from conftest import SANDGLASS, UnixConnection, wait_for
+from conftest import SANDGLASS, WALLS, UnixConnection, wait_for
 
 # The whole gigabyte takes half a minute: SANDGLASS_RECONNECT_MIB=1024
 SIZE = int(os.environ.get("SANDGLASS_RECONNECT_MIB", 8 if "asan" in str(SANDGLASS) else 48)) << 20
@@ -49,7 +49,7 @@ def read_some(daemon, path, offset, count):
     return data, False
 
 
-@pytest.mark.parametrize("backend", ["native"])
+@pytest.mark.parametrize("backend", [WALLS])
 def test_the_stream_is_the_same_however_often_it_breaks(make_daemon, backend):
     daemon = make_daemon(backend=backend, settings={"exec": {"output_spool": "16m"}})
     session = daemon.session()

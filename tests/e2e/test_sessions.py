@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from conftest import wait_for
+from conftest import WALLS, wait_for
 
 
 def test_a_new_session_has_an_id_clocks_and_no_end(daemon):
@@ -164,7 +164,7 @@ def test_a_wrong_field_is_named_and_changes_nothing(make_daemon, body, field):
 
 
 def test_pause_stops_a_program_and_resume_lets_it_go_on(make_daemon):
-    daemon = make_daemon(backend="native")
+    daemon = make_daemon(backend=WALLS)
     session = daemon.session()
     run = daemon.api("POST", f"/sessions/{session}/executions",
                      {"command": "i=0; while :; do echo $i; i=$((i+1)); sleep 0.05; done", "background": True},

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import INSTANCE, SANDGLASS, our_cgroups, our_processes, wait_for
+from conftest import INSTANCE, SANDGLASS, WALLS, our_cgroups, our_processes, wait_for
 
 
 def sweep(*arguments, environment=None, prefix=()):
@@ -184,7 +184,7 @@ def test_it_speaks_plainly_and_refuses_what_it_does_not_know(work):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root")
 def test_a_paused_sandbox_is_removed_like_any_other(make_daemon):
-    daemon = make_daemon(backend="native", settings={"pool": {"size": 0}})
+    daemon = make_daemon(backend=WALLS, settings={"pool": {"size": 0}})
     session = daemon.session()
     daemon.execute(session, ["/bin/true"])
     daemon.api("POST", f"/sessions/{session}/pause", expect=200)

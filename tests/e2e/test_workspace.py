@@ -3,13 +3,14 @@ import shutil
 
 import pytest
 
+from conftest import WALLS
 from test_warm_python import warm_session
 from toolbox import ok
 
 
 @pytest.mark.parametrize("use", ["command", "code", "files", "tool"])
 def test_a_home_directory_that_root_has_removed_inside_is_made_again(make_daemon, use):
-    daemon = make_daemon(backend="native")
+    daemon = make_daemon(backend=WALLS)
     session = warm_session(daemon)
     removed = daemon.execute(session, argv=["sh", "-c", "cd /; rm -rf /home/user; ls /home"], user="root")
     assert (removed["exit_code"], removed["stdout"]) == (0, ""), removed
