@@ -17,6 +17,30 @@ as_root() {
     fi
 }
 
+enabled_units() {
+    [ -d /run/systemd/system ] || return 0
+    systemctl list-unit-files --state=enabled --no-legend --plain | cut -d' ' -f1 | sort
+}
+
+# without_services COMMAND...: services of packages that it installs are started neither now nor at the next boot. An engine
+# that the tests need is one that they start themselves.
+without_services() {
+    local policy=/usr/sbin/policy-rc.d before code=0 unit
+    if [ -e "$policy" ]; then
+        "$@"
+        return
+    fi
+    before=$(enabled_units)
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod 755 "$policy"
+    "$@" || code=$?
+    as_root rm -f "$policy"
+    for unit in $(comm -13 <(printf '%s\n' "$before") <(enabled_units)); do
+        as_root systemctl --quiet disable "$unit"
+    done
+    return "$code"
+}
+
 # need_packages NAME...: installs what dpkg does not know as installed.
 need_packages() {
     local missing=() name
@@ -30,7 +54,7 @@ need_packages() {
     }
     say "installing: ${missing[*]}"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get update -qq >/dev/null
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    without_services as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 build_packages=(
