@@ -43,8 +43,13 @@ const char *sandbox_state_name(enum sandbox_state state)
     return states[state].name;
 }
 
+/* In a record: the sandbox is whole, and no event has said that it is ready. */
+#define RECORDED_MADE "made"
+
 enum sandbox_state sandbox_state_parse(const char *name)
 {
+    if (str_equal(name, RECORDED_MADE))
+        return SANDBOX_READY;
     for (unsigned state = 0; state < SANDBOX_STATES; state++)
         if (str_equal(states[state].name, name))
             return state;
@@ -83,8 +88,9 @@ bool sandbox_is_usable(const struct sandbox *sandbox)
 
 static const unsigned record_successors[RECORD_STATES] = {
     [RECORD_NONE] = TO(INTENT),
-    [RECORD_INTENT] = TO(WHOLE) | TO(DESTROYING) | TO(NONE),
-    [RECORD_WHOLE] = TO(WHOLE) | TO(DESTROYING), /* whole again: a pool member is claimed */
+    [RECORD_INTENT] = TO(MADE) | TO(DESTROYING) | TO(NONE),
+    [RECORD_MADE] = TO(WHOLE) | TO(DESTROYING),
+    [RECORD_WHOLE] = TO(MADE) | TO(DESTROYING), /* made again: a pool member is claimed */
     [RECORD_DESTROYING] = TO(NONE),
 };
 
@@ -504,14 +510,13 @@ bool sandbox_is_coming_or_up(const struct sandbox *sandbox)
 
 /* The record tells the next daemon whether the sandbox is whole. For its state at that moment the
  * kernel and its init are asked. */
-static enum sandbox_state recorded_state(const struct sandbox *sandbox)
+static const char *recorded_state(const struct sandbox *sandbox)
 {
-    bool is_whole = sandbox->state == SANDBOX_CREATING ? sandbox->record.state == RECORD_WHOLE
-                                                       : sandbox_is_up(sandbox);
-
-    if (sandbox->state == SANDBOX_FROZEN)
-        return SANDBOX_FROZEN;
-    return is_whole ? SANDBOX_READY : sandbox->state;
+    if (sandbox_is_coming_or_up(sandbox) && sandbox->record.state == RECORD_MADE)
+        return RECORDED_MADE;
+    if (sandbox->state == SANDBOX_FROZEN || !sandbox_is_up(sandbox))
+        return sandbox_state_name(sandbox->state);
+    return sandbox_state_name(SANDBOX_READY);
 }
 
 /* With the record that it is ready or goes comes what it costs: one transaction. */
@@ -521,7 +526,7 @@ void sandbox_save(struct sandbox *sandbox)
     char reason[END_TEXT_SIZE];
     struct sandbox_record record = {
         .backend = sandbox->order.backend->ops->name,
-        .state = sandbox_state_name(recorded_state(sandbox)),
+        .state = recorded_state(sandbox),
         .end_reason = reason,
         .last_error = sandbox->last_error ? sandbox->last_error->message : "",
         .generation = sandbox->order.generation,
@@ -605,7 +610,8 @@ struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *o
     sandbox->created = record->created;
     sandbox->destruction.attempts = record->attempts;
     sandbox->destruction.end = end_reason_parse(record->end_reason);
-    sandbox->record.state = restored_record(sandbox->state);
+    sandbox->record.state =
+        str_equal(record->state, RECORDED_MADE) ? RECORD_MADE : restored_record(sandbox->state);
     sandbox->ready_at_us = record->created.boot_us;
     capacity_take(core->capacity, sandbox, sandbox->order.owner);
     return sandbox;

@@ -38,7 +38,8 @@ enum sandbox_state {
 };
 
 const char *sandbox_state_name(enum sandbox_state state);
-enum sandbox_state sandbox_state_parse(const char *name); /* SANDBOX_NONE for an unknown one */
+/* Of a record. SANDBOX_NONE for an unknown name. */
+enum sandbox_state sandbox_state_parse(const char *name);
 bool sandbox_may_become(enum sandbox_state from, enum sandbox_state to);
 
 struct sandbox;

@@ -34,12 +34,13 @@ struct sandbox_build {
 /* Its record in the store. It is written before the sandbox is made and forgotten after the sandbox
  * is confirmed gone:
  *
- *     none → intent → whole → destroying → none
- *              └────────────────┴──→ none
+ *     none → intent → made → whole → destroying → none
+ *              └───────────────────────┴──→ none
  */
 enum sandbox_recorded {
     RECORD_NONE,
     RECORD_INTENT,     /* the next daemon destroys it */
+    RECORD_MADE,       /* the next daemon adopts it, and is the first to say that it is ready */
     RECORD_WHOLE,      /* the next daemon adopts it, whatever its state is by then */
     RECORD_DESTROYING, /* the next daemon goes on with that */
     RECORD_STATES

@@ -95,7 +95,7 @@ static void record_intent(struct workflow *workflow)
 /* Before anything runs in it: the next daemon has to find every program that was reported. */
 static void record_made(struct sandbox *sandbox)
 {
-    sandbox_set_recorded(sandbox, RECORD_WHOLE);
+    sandbox_set_recorded(sandbox, RECORD_MADE);
     if (sandbox->order.session)
         sandbox->core->observer->on_made(sandbox->order.session, sandbox->id);
     sandbox_save(sandbox);
@@ -234,7 +234,7 @@ static void record_restored(struct workflow *workflow)
 {
     struct sandbox *sandbox = sandbox_of(workflow);
 
-    if (sandbox->record.state == RECORD_WHOLE) {
+    if (sandbox->record.state == RECORD_MADE) {
         workflow_step_done(workflow, NULL);
         return;
     }
@@ -329,13 +329,22 @@ void sandbox_abort_step(struct sandbox *sandbox, const struct error *err)
 
 /* --- their ends ---------------------------------------------------------------------------- */
 
+/* In the transaction of the next save: the event is written exactly once, by whichever daemon. */
+static void announce(struct sandbox *sandbox)
+{
+    if (sandbox->record.state != RECORD_MADE)
+        return;
+    sandbox_set_recorded(sandbox, RECORD_WHOLE);
+    sandbox_emit(sandbox, "sandbox.ready", NULL);
+}
+
 static void become_ready(struct sandbox *sandbox)
 {
     error_keep(&sandbox->last_error, NULL); /* of attempts before */
     sandbox_set_state(sandbox, SANDBOX_READY);
     sandbox->ready_at_us = loop_now_us(sandbox->core->loop);
+    announce(sandbox);
     sandbox_save(sandbox);
-    sandbox_emit(sandbox, "sandbox.ready", NULL);
     if (sandbox->order.session)
         sandbox->core->observer->on_ready(sandbox->order.session);
     else
@@ -461,6 +470,7 @@ static void on_answered(struct sandbox *sandbox)
     error_keep(&sandbox->last_error, NULL);
     error_keep(&sandbox->connection.foreign, NULL);
     sandbox_set_state(sandbox, SANDBOX_READY);
+    announce(sandbox);
     sandbox->core->programs->on_listed(sandbox->order.session);
 }
 

@@ -184,6 +184,38 @@ static void a_session_that_keeps_files_ends_when_its_sandbox_is_known(void **sta
     assert_int_equal(world_events(world, id, "session.ended"), 1);
 }
 
+/* A daemon that is killed between the record of a sandbox and the answer of its init. */
+static void the_first_daemon_that_reaches_a_new_sandbox_says_that_it_is_ready(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = SESSION_REQUEST_INIT;
+    struct opened opened;
+    struct session *session;
+    char id[ID_SIZE];
+
+    request.preload = 1;
+    fake_agent_be_silent(true);
+    session = world_open(world, &request, &opened);
+    memcpy(id, session_id(session), sizeof(id));
+    commit_all(world);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_CREATING);
+    world_kill(world, false);
+    world_start(world); /* still silent: this one cannot say it either */
+    assert_int_equal(world_events(world, id, "sandbox.ready"), 0);
+    world_kill(world, false);
+    fake_agent_be_silent(false);
+    for (int i = 0; i < 2; i++) {
+        world_start(world);
+        session = world_find(world, id);
+        assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
+        assert_int_equal(session_generation(session), 1);
+        assert_int_equal(world_events(world, id, "sandbox.creating"), 1);
+        assert_int_equal(world_events(world, id, "sandbox.ready"), 1);
+        world_kill(world, false);
+    }
+    world_start(world);
+}
+
 /* --- a sandbox that does not answer concerns its session alone ------------------------------- */
 
 /* The daemon comes back, and the init of the only sandbox does not answer. */
@@ -761,6 +793,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_living_sandbox_is_adopted_and_keeps_its_generation),
+        TEST(the_first_daemon_that_reaches_a_new_sandbox_says_that_it_is_ready),
         TEST(everything_about_a_session_survives),
         TEST(a_sandbox_that_died_meanwhile_is_a_crash_and_the_session_stays),
         TEST(a_sandbox_that_cannot_be_asked_about_is_kept),
