@@ -107,6 +107,13 @@ int backend_check_source(const struct backend *backend, const struct sandbox_sou
     return 0;
 }
 
+bool backend_find_source(struct backend *backend, const struct sandbox_source *source,
+                         struct backend_op *op)
+{
+    op->err = (struct error){ 0 };
+    return !backend->ops->find_source || backend->ops->find_source(backend, source, op);
+}
+
 /* --- the operations ------------------------------------------------------------------------ */
 
 static int check_spec(const struct backend *backend, const struct sandbox_spec *spec,

@@ -197,8 +197,8 @@ struct backend_ops {
      * sandbox is ready a turn of the loop sooner. */
     bool (*connect)(struct backend *backend, const char *id, struct backend_op *op);
 
-    /* Gives up a connect or report that was not answered: `done` does not come. NULL where neither
-     * returns false. */
+    /* Gives up a connect, report or find_source that was not answered: `done` does not come. NULL where
+     * none of them returns false. */
     void (*cancel)(struct backend *backend, struct backend_op *op);
 
     /* Limits of a pool member become those of the session that claims it. */
@@ -224,6 +224,13 @@ struct backend_ops {
     int (*check_source)(const struct backend *backend, const struct sandbox_source *source,
                         struct error *err);
     void (*list_sources)(const struct backend *backend, backend_source_fn *add, void *user);
+
+    /* Whether a source that check_source() lets pass exists, asked of others who know, such as a
+     * registry: op->err is ERR_INVALID with the reason when it does not, and ERR_NONE otherwise, also
+     * when that could not be found out in seconds; create() says so then. True: it exists, or nobody
+     * can be asked, and `done` does not come. NULL: always true. */
+    bool (*find_source)(struct backend *backend, const struct sandbox_source *source,
+                        struct backend_op *op);
 
     /* Whether what lies on the host for this sandbox is still there; a look, for each use. NULL:
      * nothing lies there. */
@@ -306,6 +313,8 @@ bool backend_has_sources(const struct backend *backend);
 int backend_check_source(const struct backend *backend, const struct sandbox_source *source,
                          struct error *err);
 void backend_list_sources(const struct backend *backend, backend_source_fn *add, void *user);
+bool backend_find_source(struct backend *backend, const struct sandbox_source *source,
+                         struct backend_op *op);
 bool backend_is_whole(struct backend *backend, const char *id);
 char *backend_first_scratch(const struct backend *backend,
                             const char *id); /* NULL: none is known */

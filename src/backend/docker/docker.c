@@ -348,6 +348,12 @@ static int docker_check_source(const struct backend *backend, const struct sandb
     return images_check(docker_from(backend), source->name, err);
 }
 
+static bool docker_find_source(struct backend *backend, const struct sandbox_source *source,
+                               struct backend_op *op)
+{
+    return images_find(docker_from(backend), source->name, op);
+}
+
 static void docker_list_sources(const struct backend *backend, backend_source_fn *add, void *user)
 {
     images_list(docker_from(backend), add, user);
@@ -390,6 +396,7 @@ static const struct backend_ops docker_ops = {
     .default_source = docker_default_source,
     .check_source = docker_check_source,
     .list_sources = docker_list_sources,
+    .find_source = docker_find_source,
     .limits_in_force = docker_limits_in_force,
     .put_location = docker_put_location,
     .report = docker_report,

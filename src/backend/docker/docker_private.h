@@ -191,6 +191,9 @@ const char *images_resolve(const struct docker_backend *docker, const char *name
                            struct error *err);
 int images_check(const struct docker_backend *docker, const char *name, struct error *err);
 
+/* As the operation find_source: the engine is asked, and through it the registry. */
+bool images_find(struct docker_backend *docker, const char *name, struct backend_op *op);
+
 /* Init is ours and starts in every image: without this check one for another processor would be noticed
  * only when none of its programs can be run. The document is the engine's description of it. */
 int images_check_processor(const struct docker_backend *docker, const char *image,

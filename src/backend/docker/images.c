@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES_SHOWN = 10, NAMES_MAXIMUM = 4096, SHORT_ID = 12 };
+enum { NAMES_SHOWN = 10, NAMES_MAXIMUM = 4096, SHORT_ID = 12, FIND_MS = 10 * 1000 };
 
 /* docker.image, or the template of the settings where that is no name of the native backend. */
 const char *images_default(const struct docker_backend *docker)
@@ -222,16 +222,24 @@ static bool is_name_of(const char *known, const char *name, const struct image_r
            str_equal(known + length - tail, name);
 }
 
-static bool is_known(const struct images *images, const char *name)
+static bool has_name(const struct images *images, const char *name)
 {
     struct image_ref ref;
 
-    if (may_be_id(name) || image_ref_parse(&ref, short_name(name), NULL) < 0 || *ref.digest)
-        return true; /* the engine is asked */
+    if (!images->are_known || image_ref_parse(&ref, short_name(name), NULL) < 0)
+        return false;
     for (size_t i = 0; i < images->count; i++)
         if (is_name_of(images->names[i], name, &ref))
             return true;
     return false;
+}
+
+/* The list has names alone. */
+static bool is_in_no_list(const char *name)
+{
+    struct image_ref ref;
+
+    return may_be_id(name) || image_ref_parse(&ref, short_name(name), NULL) < 0 || *ref.digest;
 }
 
 /* Only an engine that pulls nothing is certain to refuse an image that it does not have. */
@@ -242,11 +250,83 @@ int images_check(const struct docker_backend *docker, const char *name, struct e
     if (!image)
         return -1;
     if (docker->config->docker.pull != PULL_NEVER || !docker->images.are_known ||
-        is_known(&docker->images, image))
+        is_in_no_list(image) || has_name(&docker->images, image))
         return 0;
     images_refuse(docker, image, "", err);
     return -1;
 }
+
+/* --- one that the engine may not have ------------------------------------------------------------ */
+
+struct find {
+    struct docker_job job;
+    char *image; /* owned: the reference */
+};
+
+static void clear_find(void *job)
+{
+    free(((struct find *)job)->image);
+}
+
+static struct find *find_of(struct engine_call *call)
+{
+    return container_of(container_of(call, struct docker_job, call), struct find, job);
+}
+
+static void refuse_found(const struct find *find, const struct error *err)
+{
+    images_refuse(find->job.backend, find->image, err->message, &find->job.op->err);
+}
+
+/* An engine that is away or busy says nothing about the image, nor does Podman, which asks no registry
+ * but to pull. */
+static bool is_verdict(const struct error *err)
+{
+    return err->code != ERR_NONE && err->code != ERR_UNAVAILABLE && err->code != ERR_LIMIT &&
+           !engine_error_says(err, "is not supported");
+}
+
+static void on_registry(struct engine_call *call)
+{
+    struct find *find = find_of(call);
+
+    if (is_verdict(&call->err))
+        refuse_found(find, &call->err);
+    docker_job_done(&find->job);
+}
+
+static void on_looked_up(struct engine_call *call)
+{
+    struct find *find = find_of(call);
+    const struct docker_backend *docker = find->job.backend;
+
+    if (call->err.code == ERR_NOT_FOUND && docker->config->docker.pull != PULL_NEVER &&
+        !may_be_id(find->image)) {
+        docker_job_ask(&find->job, HTTP_GET, NULL, FIND_MS, on_registry, "/distribution/%s/json",
+                       find->image);
+        return;
+    }
+    if (call->err.code == ERR_NOT_FOUND)
+        refuse_found(find, &call->err);
+    docker_job_done(&find->job);
+}
+
+bool images_find(struct docker_backend *docker, const char *name, struct backend_op *op)
+{
+    struct error err = { 0 };
+    const char *image = images_resolve(docker, name, &err);
+    struct find *find;
+
+    if (!image || has_name(&docker->images, image))
+        return true;
+    find = docker_job_new(sizeof(*find), docker, op, "");
+    find->job.clear = clear_find;
+    find->image = xstrdup(image);
+    docker_job_ask(&find->job, HTTP_GET, NULL, FIND_MS, on_looked_up, "/images/%s/json", image);
+    return false;
+}
+
+/* --- processors ---------------------------------------------------------------------------------- */
 
 /* Engines and images have different words for the same processor. */
 static bool is_for_another_processor(const struct docker_backend *docker, const char *architecture)

@@ -542,6 +542,74 @@ static void an_init_that_dies_unnoticed_is_not_taken_for_one_elsewhere(void **st
     assert_reached_by(&question, ",door,");
 }
 
+/* --- images that are asked for before a session is made ------------------------------------------ */
+
+#define REGISTRY "GET /distribution/*"
+
+/* ERR_NONE also where nobody has to be asked. */
+static enum error_code find(const char *name, struct question *question)
+{
+    *question = question_new();
+    if (backend_find_source(world.backend, &(struct sandbox_source){ SOURCE_TEMPLATE, name },
+                            &question->op))
+        return ERR_NONE;
+    return question_wait(&world, question);
+}
+
+static void an_image_of_the_engine_is_found_without_its_registry(void **state)
+{
+    struct question question;
+
+    (void)state;
+    assert_int_equal(find("alpine", &question), ERR_NONE);
+    assert_int_equal(find("host", &question), ERR_NONE);
+    assert_int_equal(fake_engine_count(world.engine, REGISTRY), 0);
+}
+
+static void an_image_that_no_registry_has_is_refused_with_the_known_ones(void **state)
+{
+    struct question question;
+
+    (void)state;
+    fake_engine_fail(
+        world.engine,
+        (struct fake_fault){ .requests = REGISTRY, .status = 404, .message = "manifest unknown" });
+    assert_int_equal(find("nope", &question), ERR_INVALID);
+    assert_string_equal(question.op.err.name, "image_not_found");
+    assert_non_null(strstr(question.op.err.message, "manifest unknown"));
+    assert_non_null(strstr(question.op.err.message, "alpine:latest"));
+    assert_int_equal(find("nope", &question), ERR_NONE); /* now it has it */
+    assert_int_equal(fake_engine_count(world.engine, "POST /images/create"), 0);
+}
+
+static void an_id_that_the_engine_does_not_know_is_in_no_registry(void **state)
+{
+    struct question question;
+
+    (void)state;
+    assert_int_equal(find("0123456789ab", &question), ERR_INVALID);
+    assert_int_equal(fake_engine_count(world.engine, REGISTRY), 0);
+}
+
+/* Podman answers like the second one. */
+static void an_engine_that_cannot_tell_refuses_no_image(void **state)
+{
+    static const struct fake_fault faults[] = {
+        { .requests = REGISTRY, .status = 429, .message = "toomanyrequests" },
+        { .requests = REGISTRY, .status = 404, .message = "Path /distribution is not supported" },
+    };
+    struct question question;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LENGTH(faults); i++) {
+        fake_engine_fail(world.engine, faults[i]);
+        assert_int_equal(find("nope", &question), ERR_NONE);
+    }
+    assert_int_equal(fake_engine_count(world.engine, REGISTRY), ARRAY_LENGTH(faults));
+    fake_engine_leave(world.engine);
+    assert_int_equal(find("nope", &question), ERR_NONE);
+}
+
 /* --- the suite --------------------------------------------------------------------------------- */
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, open_world, close_world)
@@ -565,6 +633,10 @@ int main(void)
         TEST(an_image_that_cannot_be_pulled_names_the_known_ones),
         TEST(a_pull_into_a_full_disk_is_told_as_such),
         TEST(a_registry_that_refuses_for_now_is_told_as_such),
+        TEST(an_image_of_the_engine_is_found_without_its_registry),
+        TEST(an_image_that_no_registry_has_is_refused_with_the_known_ones),
+        TEST(an_id_that_the_engine_does_not_know_is_in_no_registry),
+        TEST(an_engine_that_cannot_tell_refuses_no_image),
         TEST(an_engine_that_sees_no_files_gets_init_as_an_archive),
         TEST(two_creates_learn_at_once_that_the_engine_sees_no_files),
         TEST(podman_gets_the_profile_of_system_calls_as_a_file),
