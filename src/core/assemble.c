@@ -27,6 +27,7 @@
 #include "core/session/idempotency.h"
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
+#include "core/session/source_question.h"
 #include "core/session/session_observer.h"
 #include "core/session/session_recover.h"
 #include "core/session/storage.h"
@@ -50,6 +51,7 @@ struct core *core_new(const struct core_parts *parts)
     core->session_programs = &run_session_programs;
     list_init(&core->sessions);
     list_init(&core->sandboxes);
+    list_init(&core->source_questions);
     core->metrics = xnew(struct metrics);
     core->approvals = approvals_new(core);
     core->budgets = budgets_new(core);
@@ -109,6 +111,7 @@ void core_free(struct core *core)
     drop_agents(core);
     contexts_drop_all(core);
     executions_drop_all(core);
+    source_questions_free(core);
     free_sessions(core);
     free_sandboxes(core);
     map_fini(&core->executions_by_id);

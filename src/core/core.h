@@ -44,6 +44,7 @@
  *
  *     session/
  *     session.h            what a caller owns: open, find, hold, extend, pause, end
+ *     source_question.h    a request whose template only a registry knows: it is asked first
  *     flavor_change.h      a request for another flavor: unchanged, changed, or an approver is asked
  *     clocks.h             lease, idle, lifetime: which deadline is next, and what it does
  *     background.h         keeps the idle clock from ending a session whose programs still work
@@ -137,7 +138,8 @@ struct core {
     uint64_t last_session_number;
     struct list sandboxes; /* all that exist or may exist, in any state; struct sandbox */
     struct map sandboxes_by_id;
-    struct map executions_by_id; /* known in memory: running, or recently ended */
+    struct map executions_by_id;  /* known in memory: running, or recently ended */
+    struct list source_questions; /* owned: struct source_question */
 
     const struct money_observer *money;              /* of budgets: core/money/observer.h */
     const struct sandbox_observer *observer;         /* of sandboxes: core/sandbox/observer.h */

@@ -8,6 +8,7 @@
 #include "core/sandbox/sandbox.h"
 #include "core/session/retention.h"
 #include "core/session/session_recover.h"
+#include "core/session/source_question.h"
 #include "store/store.h"
 
 #include <assert.h>
@@ -171,6 +172,7 @@ void core_stop(struct core *core, bool destroy, int64_t timeout_ms, core_done_fn
         (struct core_shutdown){ .core = core, .done = done, .user = user, .destroy = destroy };
     core->shutdown = shutdown;
     core->stopping = true;
+    source_questions_refuse(core);
     timer_init(&shutdown->pause, core->loop, on_pause_over);
     timer_init(&shutdown->deadline, core->loop, on_deadline);
     timer_arm_in(&shutdown->deadline, timeout_ms * 1000);

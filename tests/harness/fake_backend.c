@@ -227,6 +227,8 @@ static void effect(struct fake_backend *fake, struct fake_op *op)
     case FAKE_REPORT:
         effect_report(fake, op->id, op->op);
         break;
+    case FAKE_FIND_SOURCE:
+        break;
     case FAKE_UPDATE:
     case FAKE_FREEZE:
     case FAKE_INSPECT:
@@ -399,6 +401,13 @@ static bool fake_report(struct backend *backend, const char *id, struct backend_
     return !fake->answers_later;
 }
 
+static bool fake_find_source(struct backend *backend, const struct sandbox_source *source UNUSED,
+                             struct backend_op *op)
+{
+    submit(backend, FAKE_FIND_SOURCE, "", NULL, false, op);
+    return false;
+}
+
 static void fake_free(struct backend *backend)
 {
     struct fake_backend *fake = fake_from(backend);
@@ -492,6 +501,11 @@ void fake_backend_refuse_connect(struct backend *backend, bool refused)
 void fake_backend_answer_later(struct backend *backend)
 {
     fake_from(backend)->answers_later = true;
+}
+
+void fake_backend_ask_for_sources(struct backend *backend)
+{
+    fake_from(backend)->ops.find_source = fake_find_source;
 }
 
 void fake_backend_set_capabilities(struct backend *backend, struct backend_capabilities caps)

@@ -17,6 +17,7 @@ enum fake_op_kind {
     FAKE_LIST,
     FAKE_CONNECT, /* unless it is answered at once, as the next */
     FAKE_REPORT,
+    FAKE_FIND_SOURCE,
     FAKE_OPS
 };
 
@@ -47,6 +48,9 @@ void fake_backend_refuse_connect(struct backend *backend, bool refused);
 /* Connects and reports are answered from the loop, as by a backend whose sandboxes are elsewhere. */
 void fake_backend_answer_later(struct backend *backend);
 void fake_backend_set_capabilities(struct backend *backend, struct backend_capabilities caps);
+
+/* Sources are asked for before a session is made: each is found, unless that is refused. */
+void fake_backend_ask_for_sources(struct backend *backend);
 
 /* Its init dies, and the backend does not know how. */
 void fake_backend_kill(struct backend *backend, const char *id);

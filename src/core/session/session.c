@@ -6,6 +6,7 @@
 #include "core/events.h"
 #include "core/secrets.h"
 #include "core/session/session_private.h"
+#include "core/session/source_question.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -235,6 +236,7 @@ void session_op_defer(struct session_op *op, struct core *core, session_done_fn 
 
 void session_op_cancel(struct session_op *op)
 {
+    source_question_drop(op->question);
     if (op->core)
         loop_undefer(op->core->loop, &op->deferred);
     list_remove(&op->node);

@@ -28,6 +28,7 @@ struct mask;
 struct sandbox;
 struct secrets;
 struct session;
+struct source_question;
 
 /* "none", "open", or "host" where the backend has no wall to the host's network. */
 const char *session_network_name(const struct session *session);
@@ -86,7 +87,8 @@ struct session_op {
     struct store_ticket ticket;
     struct core *core; /* private, here and below */
     struct deferred deferred;
-    enum session_state wanted; /* pause, resume */
+    enum session_state wanted;        /* pause, resume */
+    struct source_question *question; /* open: while others are asked for its source */
 };
 
 /* ERR_FORBIDDEN "sessions_disabled" where sessions.enabled says no. */

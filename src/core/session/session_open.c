@@ -16,6 +16,7 @@
 #include "core/session/idempotency.h"
 #include "core/session/scopes.h"
 #include "core/session/session_private.h"
+#include "core/session/source_question.h"
 #include "core/stamp.h"
 #include "core/vault.h"
 #include "wire/json.h"
@@ -350,8 +351,8 @@ static int check_abilities(const struct backend *backend, const struct session_r
     return error_hint(err, "leave %s out, or use another backend", field);
 }
 
-static int check_backend(const struct core *core, const struct session_request *request,
-                         struct error *err)
+static struct backend *choose_backend(const struct core *core,
+                                      const struct session_request *request, struct error *err)
 {
     const struct config *config = core->parts.config;
     const struct backend_wishes wishes = {
@@ -361,11 +362,12 @@ static int check_backend(const struct core *core, const struct session_request *
         .template_name = str_is_empty(request->template_name) ? config->sandbox.template_name
                                                               : request->template_name,
     };
-    const struct backend *backend = backend_check_wishes(core, &wishes, err);
+    struct backend *backend = backend_check_wishes(core, &wishes, err);
 
-    if (!backend || check_abilities(backend, request, wishes.template_name, err) < 0)
-        return -1;
-    return templates_check(core, backend, request->template_name, err);
+    if (!backend || check_abilities(backend, request, wishes.template_name, err) < 0 ||
+        templates_check(core, backend, request->template_name, err) < 0)
+        return NULL;
+    return backend;
 }
 
 int session_check_enabled(const struct core *core, struct error *err)
@@ -378,8 +380,7 @@ int session_check_enabled(const struct core *core, struct error *err)
                            "session: each run has a sandbox of its own");
 }
 
-static int check_request(struct core *core, const struct session_request *request,
-                         struct error *err)
+static int check_open(struct core *core, const struct session_request *request, struct error *err)
 {
     if (core->stopping)
         return error_named(err, ERR_UNAVAILABLE, "shutting_down", "the daemon is shutting down");
@@ -387,10 +388,20 @@ static int check_request(struct core *core, const struct session_request *reques
         return -1;
     if (request->owner && scopes_check_owner(core->scopes, request->owner, err) < 0)
         return -1;
-    if (check_flavor(core, request->flavor, err) < 0 || check_backend(core, request, err) < 0 ||
-        check_ceiling(core, request, err) < 0)
-        return -1;
-    return request->secrets_json ? vault_open(core->vault, err) : 0;
+    return check_flavor(core, request->flavor, err);
+}
+
+/* The backend that its first sandbox gets; NULL: the request is refused. */
+static struct backend *check_request(struct core *core, const struct session_request *request,
+                                     struct error *err)
+{
+    struct backend *backend =
+        check_open(core, request, err) < 0 ? NULL : choose_backend(core, request, err);
+
+    if (!backend || check_ceiling(core, request, err) < 0 ||
+        (request->secrets_json && vault_open(core->vault, err) < 0))
+        return NULL;
+    return backend;
 }
 
 /* The record of the session and the intent of its sandbox are one transaction. */
@@ -420,13 +431,27 @@ static void create(struct core *core, const struct session_request *request, str
     store_commit(core->parts.store, &session->record.ticket, on_created);
 }
 
-void session_open(struct core *core, const struct session_request *request, struct session_op *op,
-                  session_done_fn *done)
+enum source_state { SOURCE_UNCHECKED, SOURCE_FOUND };
+
+static void open_session(struct core *core, const struct session_request *request,
+                         struct session_op *op, session_done_fn *done, enum source_state source);
+
+/* Meanwhile anything may have happened: everything is looked at again. */
+static void on_source_found(struct core *core, const struct session_request *request,
+                            struct session_op *op, session_done_fn *done)
+{
+    open_session(core, request, op, done, SOURCE_FOUND);
+}
+
+static void open_session(struct core *core, const struct session_request *request,
+                         struct session_op *op, session_done_fn *done, enum source_state source)
 {
     struct session *session = NULL;
+    struct backend *backend;
 
     *op = (struct session_op){ 0 };
-    if (check_request(core, request, &op->err) == 0)
+    backend = check_request(core, request, &op->err);
+    if (backend)
         session = find_repeated(core, request, op);
     if (!session && op->err.code == ERR_NONE)
         session = find_by_key(core, request, op);
@@ -434,6 +459,13 @@ void session_open(struct core *core, const struct session_request *request, stru
         session_op_defer(op, core, done);
     else if (session)
         join(session, op, done);
-    else
+    else if (source == SOURCE_FOUND ||
+             !source_question_ask(core, backend, request, op, done, on_source_found))
         create(core, request, op, done);
+}
+
+void session_open(struct core *core, const struct session_request *request, struct session_op *op,
+                  session_done_fn *done)
+{
+    open_session(core, request, op, done, SOURCE_UNCHECKED);
 }

@@ -841,6 +841,92 @@ static void every_reason_reads_back(void **state)
     assert_int_equal(end_reason_parse("idleness").kind, END_NONE);
 }
 
+/* --- a source that others are asked for --------------------------------------------------------- */
+
+static struct session_request request_of_image(void)
+{
+    struct session_request request = SESSION_REQUEST_INIT;
+
+    request.owner = "ann";
+    request.key = "build";
+    request.template_name = "tool:1";
+    return request;
+}
+
+static void on_opened(struct session_op *op)
+{
+    container_of(op, struct opened, op)->done = true;
+}
+
+static void a_source_that_does_not_exist_is_the_answer_and_no_session(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = request_of_image();
+    struct opened opened;
+
+    fake_backend_ask_for_sources(world->backend);
+    fake_backend_refuse(world->backend, FAKE_FIND_SOURCE, 1, ERR_INVALID);
+    assert_null(world_open(world, &request, &opened));
+    assert_int_equal(opened.op.err.code, ERR_INVALID);
+    assert_int_equal(world->core->sessions_by_id.count, 0);
+    assert_non_null(world_open(world, &request, &opened)); /* the key is free */
+    assert_true(opened.op.created);
+}
+
+static void requests_that_waited_for_one_source_share_the_session_of_their_key(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = request_of_image();
+    struct opened first = { 0 }, second = { 0 };
+
+    fake_backend_ask_for_sources(world->backend);
+    fake_backend_hold(world->backend, FAKE_FIND_SOURCE, true);
+    session_open(world->core, &request, &first.op, on_opened);
+    session_open(world->core, &request, &second.op, on_opened);
+    world_settle(world);
+    assert_false(first.done || second.done);
+    assert_int_equal(world->core->sessions_by_id.count, 0);
+    fake_backend_hold(world->backend, FAKE_FIND_SOURCE, false);
+    world_settle(world);
+    assert_true(first.done && second.done);
+    assert_ptr_equal(first.op.session, second.op.session);
+    assert_true(first.op.created && !second.op.created);
+}
+
+static void a_request_that_waits_for_its_source_can_be_given_up(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = request_of_image();
+    struct opened opened = { 0 };
+
+    fake_backend_ask_for_sources(world->backend);
+    fake_backend_hold(world->backend, FAKE_FIND_SOURCE, true);
+    session_open(world->core, &request, &opened.op, on_opened);
+    world_settle(world);
+    session_op_cancel(&opened.op);
+    fake_backend_hold(world->backend, FAKE_FIND_SOURCE, false);
+    world_settle(world);
+    assert_false(opened.done);
+    assert_int_equal(world->core->sessions_by_id.count, 0);
+}
+
+static void a_shutdown_answers_requests_that_wait_for_their_source(void **state)
+{
+    struct world *world = *state;
+    struct session_request request = request_of_image();
+    struct opened opened = { 0 };
+    struct stopped stopped = { 0 };
+
+    fake_backend_ask_for_sources(world->backend);
+    fake_backend_hold(world->backend, FAKE_FIND_SOURCE, true);
+    session_open(world->core, &request, &opened.op, on_opened);
+    world_settle(world);
+    core_stop(world->core, false, 1000, on_stopped, &stopped);
+    world_settle(world);
+    assert_true(opened.done);
+    assert_string_equal(opened.op.err.name, "shutting_down");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -858,6 +944,10 @@ int main(void)
         TEST(an_idempotency_key_is_forgotten_after_a_day),
         TEST(an_idempotency_key_outlives_a_wall_clock_that_is_set),
         TEST(an_idempotency_key_of_an_ended_session_says_so),
+        TEST(a_source_that_does_not_exist_is_the_answer_and_no_session),
+        TEST(requests_that_waited_for_one_source_share_the_session_of_their_key),
+        TEST(a_request_that_waits_for_its_source_can_be_given_up),
+        TEST(a_shutdown_answers_requests_that_wait_for_their_source),
         TEST(a_failed_commit_fails_the_request_and_leaves_nothing),
         TEST(preload_starts_the_sandbox_before_the_first_use),
         TEST(a_stranger_finds_nothing),
