@@ -36,6 +36,7 @@ static const struct record_field session_fields[] = {
     STAMP(session_record, expires),
     STAMP(session_record, ended),
     COLUMN(session_record, retain_until_wall_us, FIELD_I64, .indexed = true),
+    COLUMN(session_record, node, FIELD_TEXT),
 };
 
 static const struct record_field sandbox_fields[] = {
@@ -49,6 +50,7 @@ static const struct record_field sandbox_fields[] = {
     COLUMN(sandbox_record, handle, FIELD_TEXT, .code = 13), /* 7, 8, 10: enum old_handle_code */
     COLUMN(sandbox_record, attempts, FIELD_U32, .code = 9),
     STAMP_WITH_CODE(sandbox_record, created, 11),
+    COLUMN(sandbox_record, node, FIELD_TEXT, .code = 14),
 };
 
 static const struct record_field execution_fields[] = {
@@ -91,6 +93,7 @@ static const struct record_field document_fields[] = {
     COLUMN(document_record, owner, FIELD_TEXT, .filter = FILTER_OWNER, .indexed = true),
     COLUMN(document_record, json, FIELD_TEXT),
     COLUMN(document_record, expires_wall_us, FIELD_I64, .indexed = true),
+    COLUMN(document_record, version, FIELD_U64),
 };
 /* clang-format on */
 
@@ -355,16 +358,6 @@ static bool is_foldable(const struct change *change)
     return change->table < STORE_EVENTS;
 }
 
-/* It takes a key that another session may have had in between. */
-static bool takes_a_key(const struct change *first, const struct change *change)
-{
-    const struct session_record *before = (const void *)first->record;
-    const struct session_record *now = (const void *)change->record;
-
-    return change->table == STORE_SESSIONS && now->key &&
-           (!before->key || strcmp(before->key, now->key) != 0);
-}
-
 static void fold(struct map *earliest, struct change *change)
 {
     const char *id = change->record; /* is their first field */
@@ -374,7 +367,7 @@ static void fold(struct map *earliest, struct change *change)
         if (first)
             first->is_moot = true;
         map_remove(earliest, id);
-    } else if (first && !takes_a_key(first, change)) {
+    } else if (first) {
         first->newest = change;
         change->is_moot = true;
     } else {

@@ -119,6 +119,11 @@ void change_queue_join(struct change_queue *queue, struct change_queue *rest); /
 void change_queue_fold(struct change_queue *queue);
 void change_queue_free(struct change_queue *queue);
 
+/* The base of each implementation. */
+void store_init(struct store *store, const struct store_ops *ops,
+                const struct store_options *options);
+void store_fini(struct store *store);
+
 /* Shared bookkeeping of the end of a transaction: counts, logs, on_lost; frees what was lost. */
 void store_transaction_ended(struct store *store, const struct error *err,
                              struct change_queue *lost);

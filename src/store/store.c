@@ -1,11 +1,42 @@
 #include "store/store.h"
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "store/record.h"
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* Versions of claims are unique among all processes that ever use the store: each begins anywhere in
+ * 62 bits. */
+static uint64_t first_version(void)
+{
+    uint64_t random;
+
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        abort();
+    return random >> 2;
+}
+
+void store_init(struct store *store, const struct store_ops *ops,
+                const struct store_options *options)
+{
+    *store = (struct store){ .ops = ops,
+                             .loop = options->loop,
+                             .node = xstrdup(options->node ? options->node : ""),
+                             .version = first_version() };
+    list_init(&store->watches.started);
+    list_init(&store->watches.notes);
+}
+
+void store_fini(struct store *store)
+{
+    free(steal_ptr(&store->node));
+}
 
 void store_drain(struct store *store)
 {
@@ -25,16 +56,29 @@ static void put(struct store *store, enum store_table table, const void *record)
     store->ops->change(store, change_new(table, false, record));
 }
 
+/* The same, with the node of this process unless it names one. */
+static void put_of_node(struct store *store, enum store_table table, const void *record,
+                        size_t node_at)
+{
+    alignas(max_align_t) char copy[RECORD_MAXIMUM];
+    const char **node = (const char **)(void *)(copy + node_at);
+
+    memcpy(copy, record, record_types[table].size);
+    if (str_is_empty(*node))
+        *node = store->node;
+    put(store, table, copy);
+}
+
 void store_put_session(struct store *store, const struct session_record *record)
 {
     assert(record->id[0] && !str_is_empty(record->state));
-    put(store, STORE_SESSIONS, record);
+    put_of_node(store, STORE_SESSIONS, record, offsetof(struct session_record, node));
 }
 
 void store_put_sandbox(struct store *store, const struct sandbox_record *record)
 {
     assert(record->id[0] && !str_is_empty(record->state));
-    put(store, STORE_SANDBOXES, record);
+    put_of_node(store, STORE_SANDBOXES, record, offsetof(struct sandbox_record, node));
 }
 
 void store_put_execution(struct store *store, const struct execution_record *record)
@@ -51,7 +95,7 @@ void store_put_event(struct store *store, const struct event_record *record)
 
 void store_put_document(struct store *store, const struct document_record *record)
 {
-    assert(!str_is_empty(record->kind) && !str_is_empty(record->id));
+    assert(!str_is_empty(record->kind) && !str_is_empty(record->id) && !record->version);
     put(store, STORE_DOCUMENTS, record);
 }
 
@@ -76,6 +120,31 @@ void store_forget_document(struct store *store, const char *kind, const char *id
     struct document_record record = { .kind = kind, .id = id };
 
     store->ops->change(store, change_new(STORE_DOCUMENTS, true, &record));
+}
+
+static void submit(struct store *store, struct store_claim *claim, uint64_t expected,
+                   const struct document_record *document, bool is_release, store_claim_fn *done)
+{
+    assert(done && !str_is_empty(document->kind) && !str_is_empty(document->id));
+    *claim = (struct store_claim){ .done = done, .version = document->version };
+    claim->private.expected = expected;
+    claim->private.change = change_new(STORE_DOCUMENTS, is_release, document);
+    store->ops->claim(store, claim);
+}
+
+void store_claim(struct store *store, struct store_claim *claim, uint64_t expected,
+                 const struct document_record *document, store_claim_fn *done)
+{
+    struct document_record claimed = *document;
+
+    claimed.version = ++store->version;
+    submit(store, claim, expected, &claimed, false, done);
+}
+
+void store_release(struct store *store, struct store_claim *claim, uint64_t expected,
+                   const char *kind, const char *id, store_claim_fn *done)
+{
+    submit(store, claim, expected, &(struct document_record){ .kind = kind, .id = id }, true, done);
 }
 
 void store_commit_as(struct store *store, struct store_ticket *ticket, enum store_grade grade,

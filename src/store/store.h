@@ -25,6 +25,9 @@
  * set" and comes back as zero. A stamp that was put in an earlier boot comes back with its boot
  * half worked out anew from its wall half, so it can always be compared with the clock of this
  * boot; it is negative for what happened before this boot.
+ *
+ * What belongs to an owner and not to a session (a key, an Idempotency-Key, a cap) is a document
+ * that is *claimed*: written only by compare-and-set, see store_claim().
  */
 
 #include "base/error.h"
@@ -40,7 +43,7 @@
 
 enum { STORE_TEXT_SIZE = 64 };
 
-/* The state of a session that is over. Owner and key are unique among all other sessions. */
+/* The state of a session that is over. */
 #define STORE_STATE_ENDED "ended"
 
 struct stamp {
@@ -65,6 +68,7 @@ struct session_record {
     int64_t max_lifetime_ms;
     struct stamp created, started, last_activity, expires, ended;
     int64_t retain_until_wall_us; /* 0 while it is open */
+    const char *node;             /* that put it; set by the store when it is empty */
 };
 
 struct sandbox_record {
@@ -78,6 +82,7 @@ struct sandbox_record {
     uint64_t generation;
     uint32_t attempts; /* of destroying */
     struct stamp created;
+    const char *node; /* as in a session */
 };
 
 struct execution_record {
@@ -118,6 +123,7 @@ struct document_record {
     const char *owner;
     const char *json;
     int64_t expires_wall_us; /* 0: never; from then on no query finds it */
+    uint64_t version;        /* of the last claim; 0: it was put */
 };
 
 struct change;
@@ -145,6 +151,66 @@ struct store_ticket {
  * handed over in one turn: ask in pages (`limit`) for what may be long. */
 struct store_query;
 typedef void store_query_fn(struct store_query *query);
+
+/*
+ * Compare-and-set of one document, embedded by the caller, which keeps it until `done`.
+ *
+ * A claim says which version it expects to replace: 0 when no claim holds the document (it is not
+ * there, has expired, or was only put). Each won claim gives the document a version that no document
+ * had before, in no process. store_claim() chooses it: `version` is known from that call on, so that
+ * a document can be released, or claimed once more, before the first claim is answered.
+ *
+ * The rule: claims take their turn with the puts. All puts, forgets and claims of one turn of the
+ * loop are one transaction, and claims are compared in the order of their calls: what an earlier one
+ * has written a later one finds. A claim that is won and the puts of its turn are durable together or
+ * not at all. A claim that is lost writes nothing, and the puts of its turn are written all the
+ * same: the loser takes back its own. `done` comes once, from the loop, when the transaction is
+ * written, before all tickets of that transaction: a ticket of the same turn adds the grade, and
+ * finds the outcomes known.
+ *
+ * A document that is claimed is never put or forgotten; claims alone write it.
+ */
+struct store_claim;
+typedef void store_claim_fn(struct store_claim *claim);
+
+enum claim_outcome {
+    CLAIM_PENDING,
+    CLAIM_WON,
+    CLAIM_LOST,   /* the document has another version than expected: `current` */
+    CLAIM_FAILED, /* so has its transaction: `err`; nothing was written */
+};
+
+struct store_claim {
+    store_claim_fn *done;
+    enum claim_outcome outcome;
+    uint64_t version;        /* that the document has if it is won; 0 for a release */
+    const struct error *err; /* borrowed, for the time of `done` */
+    /* With CLAIM_LOST: the document as it is; NULL when there is none. Borrowed, for the time of
+     * `done`. */
+    const struct document_record *current;
+    struct list node;
+    struct {
+        uint64_t expected;
+        struct change *change; /* owned until it is part of a transaction */
+        struct claimed *before, *after;
+    } private; /* the store's own */
+};
+
+/*
+ * Is told of documents of a kind, or of one of them, that were put, claimed, released or forgotten:
+ * by this process when that is written, by other nodes soon afterwards. Not of those that expire.
+ */
+struct store_watch;
+
+/* `id` NULL: changes may have been missed, look at all of them. From the loop. */
+typedef void store_watch_fn(struct store_watch *watch, const char *id);
+
+struct store_watch {
+    char *kind, *id; /* owned; id NULL: all of the kind */
+    store_watch_fn *on_change;
+    struct list node;
+    uint64_t told; /* the store's own */
+};
 
 struct store_label {
     const char *name;
@@ -220,6 +286,8 @@ struct store_ops {
     void (*free)(struct store *store);                          /* after drain() */
     void (*change)(struct store *store, struct change *change); /* takes it over */
     void (*commit)(struct store *store, struct store_ticket *ticket);
+    void (*claim)(struct store *store, struct store_claim *claim);
+    void (*watch)(struct store *store, struct store_watch *watch); /* it is in the list */
     void (*query)(struct store *store, enum store_table table, struct store_query *query);
 
     /* Ended sessions whose time is over, oldest first: on_session, then done. */
@@ -229,8 +297,15 @@ struct store_ops {
 struct store {
     const struct store_ops *ops;
     struct loop *loop; /* borrowed */
+    char *node;        /* owned: of options->node, "" without one */
+    uint64_t version;  /* the last one given to a claim */
     struct store_load load;
     struct store_counts counts;
+    struct {
+        struct list started; /* struct store_watch */
+        struct list notes;   /* of the transaction that is being made */
+        uint64_t told;       /* number of the last report */
+    } watches;
     store_lost_fn *on_lost; /* NULL, or set by the owner of the store */
     void *on_lost_data;     /* for on_lost; borrowed */
     struct error unheard;   /* the store's own: a failure that no ticket has reported */
@@ -243,6 +318,7 @@ struct store_options {
     const char *sync;       /* "full" (fsync at each commit), "normal", "off" */
     const char *boot_id;    /* of this boot */
     const char *instance;   /* recorded in the database; NULL: not */
+    const char *node;       /* the name of this daemon among those that share a store; NULL: none */
     bool accept_loss;       /* sqlite: go on without what a damaged redo log has lost */
     bool never_on_the_loop; /* sqlite: a thread makes even the shortest writes, as on a slow disk */
 };
@@ -270,6 +346,20 @@ void store_put_document(struct store *store, const struct document_record *recor
 void store_forget_session(struct store *store, const char *id);
 void store_forget_sandbox(struct store *store, const char *id);
 void store_forget_document(struct store *store, const char *kind, const char *id);
+
+/* Writes the document if it has the version `expected`; see struct store_claim. The text is
+ * copied. */
+void store_claim(struct store *store, struct store_claim *claim, uint64_t expected,
+                 const struct document_record *document, store_claim_fn *done);
+
+/* Removes it if it has that version. */
+void store_release(struct store *store, struct store_claim *claim, uint64_t expected,
+                   const char *kind, const char *id, store_claim_fn *done);
+
+/* The text is copied. */
+void store_watch_start(struct store *store, struct store_watch *watch, const char *kind,
+                       const char *id, store_watch_fn *on_change);
+void store_watch_stop(struct store_watch *watch); /* a zeroed one is fine */
 
 void store_commit(struct store *store, struct store_ticket *ticket, store_done_fn *done);
 void store_commit_as(struct store *store, struct store_ticket *ticket, enum store_grade grade,

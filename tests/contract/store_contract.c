@@ -308,40 +308,24 @@ static void on_lost(struct store *store, enum store_table table, const char *id)
     snprintf(fixture->last_lost, sizeof(fixture->last_lost), "%s", id);
 }
 
-/* Two open sessions of one owner with one key: no transaction with that succeeds. */
-static void put_conflict(struct store *store)
-{
-    struct session_record first = sample_session(1);
-    struct session_record second = sample_session(2);
-
-    first.key = second.key = "same";
-    store_put_session(store, &first);
-    store_put_session(store, &second);
-}
-
-static void a_key_is_unique_among_the_sessions_of_an_owner_that_are_not_ended(void **state)
+static void two_sessions_may_have_one_key(void **state)
 {
     scoped(found_records_free) struct found_records found = { 0 };
-    struct session_record record;
 
     for (unsigned i = 0; i < 3; i++) {
-        record = sample_session(i);
+        struct session_record record = sample_session(i);
+
         record.key = "same";
-        record.state = i < 2 ? STORE_STATE_ENDED : "open";
+        record.state = i == 0 ? STORE_STATE_ENDED : "open";
         store_put_session(store_of(state), &record);
     }
-    record = sample_session(3);
-    record.key = "same";
-    record.owner = "somebody else";
-    store_put_session(store_of(state), &record);
     assert_int_equal(store_commit_and_wait(store_of(state)), ERR_NONE);
-
-    record = sample_session(4);
-    record.key = "same";
-    store_put_session(store_of(state), &record);
-    assert_int_equal(store_commit_and_wait(store_of(state)), ERR_CONFLICT);
+    found.query.key = "same";
     found_records_ask(&found, store_of(state), STORE_SESSIONS);
-    assert_int_equal(found.count, 4);
+    assert_int_equal(found.count, 3);
+    found.query.state = "open";
+    found_records_ask(&found, store_of(state), STORE_SESSIONS);
+    assert_int_equal(found.count, 2);
 }
 
 static void a_failed_transaction_is_taken_back_as_a_whole(void **state)
@@ -357,15 +341,18 @@ static void a_failed_transaction_is_taken_back_as_a_whole(void **state)
 
     fixture->store->on_lost = on_lost;
     fixture->store->on_lost_data = fixture;
+    contract->set_failing(fixture->store, true);
     record.generation = 100;
     store_put_session(fixture->store, &record);
     store_forget_session(fixture->store, record.id);
-    put_conflict(fixture->store);
-    assert_int_equal(store_commit_and_wait(fixture->store), ERR_CONFLICT);
-    assert_int_equal(fixture->lost[STORE_SESSIONS], 4);
-    assert_int_equal(fixture->store->counts.lost, 4);
+    record = sample_session(2);
+    store_put_session(fixture->store, &record);
+    assert_int_not_equal(store_commit_and_wait(fixture->store), ERR_NONE);
+    contract->set_failing(fixture->store, false);
+    assert_int_equal(fixture->lost[STORE_SESSIONS], 3);
+    assert_int_equal(fixture->store->counts.lost, 3);
     assert_int_equal(fixture->store->counts.failed_transactions, 1);
-    assert_int_equal(fixture->store->counts.last_failure.code, ERR_CONFLICT);
+    assert_int_not_equal(fixture->store->counts.last_failure.code, ERR_NONE);
     assert_string_equal(fixture->last_lost, sample_session(2).id);
 
     found_records_ask(&found, fixture->store, STORE_SESSIONS);
@@ -380,9 +367,10 @@ static void putting_a_lost_record_again_repairs_it(void **state)
     scoped(found_records_free) struct found_records found = { 0 };
     struct session_record first = sample_session(1);
 
-    first.key = "same";
-    put_conflict(store_of(state));
-    assert_int_equal(store_commit_and_wait(store_of(state)), ERR_CONFLICT);
+    contract->set_failing(store_of(state), true);
+    store_put_session(store_of(state), &first);
+    assert_int_not_equal(store_commit_and_wait(store_of(state)), ERR_NONE);
+    contract->set_failing(store_of(state), false);
     store_put_session(store_of(state), &first);
     assert_int_equal(store_commit_and_wait(store_of(state)), ERR_NONE);
     found_records_ask(&found, store_of(state), STORE_SESSIONS);
@@ -393,12 +381,259 @@ static void putting_a_lost_record_again_repairs_it(void **state)
 static void a_failure_that_nobody_waited_for_is_told_to_the_next_ticket(void **state)
 {
     scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record record = sample_session(1);
 
-    put_conflict(store_of(state));
+    contract->set_failing(store_of(state), true);
+    store_put_session(store_of(state), &record);
     found_records_ask(&found, store_of(state), STORE_SESSIONS);
     assert_int_equal(found.count, 0);
-    assert_int_equal(store_commit_and_wait(store_of(state)), ERR_CONFLICT);
+    contract->set_failing(store_of(state), false);
+    assert_int_not_equal(store_commit_and_wait(store_of(state)), ERR_NONE);
     assert_int_equal(store_commit_and_wait(store_of(state)), ERR_NONE);
+}
+
+/* --- claims --------------------------------------------------------------------------------- */
+
+static void a_claim_of_what_nobody_holds_is_won(void **state)
+{
+    scoped(found_records_free) struct found_records found = { 0 };
+    uint64_t version;
+
+    assert_int_equal(claim_and_wait(store_of(state), 0, "a", "{\"by\":1}", &version), CLAIM_WON);
+    found.query.kind = CLAIM_KIND;
+    found_records_ask(&found, store_of(state), STORE_DOCUMENTS);
+    assert_int_equal(found.count, 1);
+    assert_string_equal(found_document(&found, 0)->json, "{\"by\":1}");
+    assert_true(version != 0 && found_document(&found, 0)->version == version);
+}
+
+static void a_claim_of_what_another_holds_is_lost_and_shows_it(void **state)
+{
+    struct asked_claim asked;
+    uint64_t version;
+
+    assert_int_equal(claim_and_wait(store_of(state), 0, "a", "first", &version), CLAIM_WON);
+    asked_claim_start(&asked, store_of(state), 0, "a", "second");
+    assert_int_equal(asked_claim_wait(&asked, store_of(state)), CLAIM_LOST);
+    assert_string_equal(asked.current_json, "first");
+    assert_true(asked.current_version == version);
+    asked_claim_start(&asked, store_of(state), version + 1, "b", "second");
+    assert_int_equal(asked_claim_wait(&asked, store_of(state)), CLAIM_LOST);
+    assert_string_equal(asked.current_json, "");
+    assert_true(asked.current_version == 0);
+}
+
+static void a_claim_replaces_the_version_that_it_expects(void **state)
+{
+    struct store *store = store_of(state);
+    uint64_t first, second;
+
+    assert_int_equal(claim_and_wait(store, 0, "a", "1", &first), CLAIM_WON);
+    assert_int_equal(claim_and_wait(store, first, "a", "2", &second), CLAIM_WON);
+    assert_true(first != second);
+    assert_int_equal(claim_and_wait(store, first, "a", "3", NULL), CLAIM_LOST);
+    assert_int_equal(claim_and_wait(store, first, "a", NULL, NULL), CLAIM_LOST);
+    assert_int_equal(claim_and_wait(store, second, "a", NULL, NULL), CLAIM_WON);
+    assert_int_equal(claim_and_wait(store, second, "a", "4", NULL), CLAIM_LOST);
+    assert_int_equal(claim_and_wait(store, 0, "a", "5", &first), CLAIM_WON);
+    assert_true(first != second);
+}
+
+static void claims_of_one_turn_find_what_earlier_ones_have_written(void **state)
+{
+    struct store *store = store_of(state);
+    struct asked_claim asked[5];
+
+    asked_claim_start(&asked[0], store, 0, "a", "1");
+    asked_claim_start(&asked[1], store, 0, "a", "2");
+    asked_claim_start(&asked[2], store, asked[0].claim.version, "a", NULL);
+    asked_claim_start(&asked[3], store, 0, "a", "3");
+    asked_claim_start(&asked[4], store, asked[3].claim.version, "a", "4");
+    assert_int_equal(asked_claim_wait(&asked[4], store), CLAIM_WON);
+    assert_int_equal(asked[0].claim.outcome, CLAIM_WON);
+    assert_int_equal(asked[1].claim.outcome, CLAIM_LOST);
+    assert_string_equal(asked[1].current_json, "1");
+    assert_int_equal(asked[2].claim.outcome, CLAIM_WON);
+    assert_int_equal(asked[3].claim.outcome, CLAIM_WON);
+}
+
+struct claim_then_ticket {
+    struct store_ticket ticket;
+    struct asked_claim asked;
+    bool done;
+};
+
+static void on_ticket_behind_claim(struct store_ticket *ticket)
+{
+    struct claim_then_ticket *both = container_of(ticket, struct claim_then_ticket, ticket);
+
+    assert_true(both->asked.done);
+    both->done = true;
+}
+
+static void a_claim_is_answered_before_the_tickets_of_its_turn(void **state)
+{
+    struct claim_then_ticket both = { 0 };
+
+    store_commit(store_of(state), &both.ticket, on_ticket_behind_claim);
+    asked_claim_start(&both.asked, store_of(state), 0, "a", "1");
+    store_wait(store_of(state)->loop, &both.done);
+    assert_int_equal(both.asked.claim.outcome, CLAIM_WON);
+}
+
+static void the_puts_of_a_turn_are_written_whether_its_claim_is_won_or_lost(void **state)
+{
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct asked_claim asked;
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct session_record record = sample_session(i);
+
+        asked_claim_start(&asked, store_of(state), 0, "a", "1");
+        store_put_session(store_of(state), &record);
+        assert_int_equal(asked_claim_wait(&asked, store_of(state)), i ? CLAIM_LOST : CLAIM_WON);
+    }
+    found_records_ask(&found, store_of(state), STORE_SESSIONS);
+    assert_int_equal(found.count, 2);
+}
+
+static void claims_of_a_failed_transaction_fail_and_are_taken_back(void **state)
+{
+    struct store *store = store_of(state);
+    struct asked_claim asked[4];
+    uint64_t held;
+
+    assert_int_equal(claim_and_wait(store, 0, "held", "1", &held), CLAIM_WON);
+    contract->set_failing(store, true);
+    asked_claim_start(&asked[0], store, held, "held", "2");
+    asked_claim_start(&asked[1], store, asked[0].claim.version, "held", NULL);
+    asked_claim_start(&asked[2], store, 0, "free", "1");
+    asked_claim_start(&asked[3], store, 0, "held", "3");
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(asked_claim_wait(&asked[i], store), CLAIM_FAILED);
+    contract->set_failing(store, false);
+    (void)store_commit_and_wait(store); /* hears of the failure */
+    assert_int_equal(claim_and_wait(store, 0, "free", "1", NULL), CLAIM_WON);
+    assert_int_equal(claim_and_wait(store, held, "held", "2", NULL), CLAIM_WON);
+}
+
+static void a_claim_that_has_expired_is_free(void **state)
+{
+    struct fixture *fixture = *state;
+    struct document_record document = {
+        .kind = CLAIM_KIND, .id = "a", .json = "1", .expires_wall_us = fixture->clock.wall_us + 1000
+    };
+    struct asked_claim asked = { 0 };
+
+    asked_claim_start(&asked, fixture->store, 0, "b", "other"); /* the first one sweeps */
+    assert_int_equal(asked_claim_wait(&asked, fixture->store), CLAIM_WON);
+    asked_claim_start(&asked, fixture->store, 0, "b", NULL);
+    assert_int_equal(asked_claim_wait(&asked, fixture->store), CLAIM_LOST);
+    asked.done = false;
+    store_claim(fixture->store, &asked.claim, 0, &document, asked.claim.done);
+    assert_int_equal(asked_claim_wait(&asked, fixture->store), CLAIM_WON);
+    assert_int_equal(claim_and_wait(fixture->store, 0, "a", "2", NULL), CLAIM_LOST);
+    simulated_clock_advance(&fixture->clock, 1000);
+    assert_int_equal(claim_and_wait(fixture->store, asked.claim.version, "a", "2", NULL),
+                     CLAIM_LOST);
+    assert_int_equal(claim_and_wait(fixture->store, 0, "a", "2", NULL), CLAIM_WON);
+}
+
+static void a_document_that_was_only_put_can_be_claimed(void **state)
+{
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct document_record document = { .kind = CLAIM_KIND, .id = "old", .json = "put" };
+
+    store_put_document(store_of(state), &document);
+    assert_int_equal(store_commit_and_wait(store_of(state)), ERR_NONE);
+    assert_int_equal(claim_and_wait(store_of(state), 0, "old", "claimed", NULL), CLAIM_WON);
+    found_records_ask(&found, store_of(state), STORE_DOCUMENTS);
+    assert_int_equal(found.count, 1);
+    assert_string_equal(found_document(&found, 0)->json, "claimed");
+}
+
+static void closing_answers_the_claims(void **state)
+{
+    struct fixture *fixture = *state;
+    struct asked_claim asked;
+
+    asked_claim_start(&asked, fixture->store, 0, "a", "1");
+    store_close(steal_ptr(&fixture->store));
+    assert_true(asked.done);
+    assert_int_equal(asked.claim.outcome, CLAIM_WON);
+}
+
+/* --- watches -------------------------------------------------------------------------------- */
+
+struct counting_watch {
+    struct store_watch watch;
+    unsigned told;
+    char last[64];
+};
+
+static void on_change(struct store_watch *watch, const char *id)
+{
+    struct counting_watch *counting = container_of(watch, struct counting_watch, watch);
+
+    counting->told += id != NULL; /* a store may begin with "anything" */
+    snprintf(counting->last, sizeof(counting->last), "%s", id ? id : "");
+}
+
+static void wait_for_reports(struct store *store, const struct counting_watch *counting,
+                             unsigned told)
+{
+    int64_t deadline_us = clock_now_us(&clock_system) + 10 * 1000000;
+
+    while (counting->told < told && clock_now_us(&clock_system) < deadline_us)
+        loop_turn(store->loop, 10);
+    assert_int_equal(counting->told, told);
+}
+
+static void a_watch_is_told_of_each_change_of_its_documents(void **state)
+{
+    struct store *store = store_of(state);
+    struct document_record put = { .kind = "other", .id = "a", .json = "{}" };
+    struct counting_watch all = { 0 }, one = { 0 };
+    uint64_t version;
+
+    store_watch_start(store, &all.watch, CLAIM_KIND, NULL, on_change);
+    store_watch_start(store, &one.watch, "other", "a", on_change);
+    loop_turn(store->loop, 50); /* where it takes a moment to begin */
+    assert_int_equal(claim_and_wait(store, 0, "a", "1", &version), CLAIM_WON);
+    wait_for_reports(store, &all, 1);
+    assert_string_equal(all.last, "a");
+    assert_int_equal(claim_and_wait(store, 0, "a", "2", NULL), CLAIM_LOST);
+    assert_int_equal(claim_and_wait(store, version, "a", NULL, NULL), CLAIM_WON);
+    wait_for_reports(store, &all, 2);
+    store_put_document(store, &put);
+    put.id = "b";
+    store_put_document(store, &put);
+    assert_int_equal(store_commit_and_wait(store), ERR_NONE);
+    wait_for_reports(store, &one, 1);
+    store_forget_document(store, "other", "a");
+    assert_int_equal(store_commit_and_wait(store), ERR_NONE);
+    wait_for_reports(store, &one, 2);
+    store_watch_stop(&one.watch);
+    store_watch_stop(&all.watch);
+    assert_int_equal(claim_and_wait(store, 0, "a", "1", NULL), CLAIM_WON);
+    assert_int_equal(all.told, 2);
+}
+
+static void a_watch_is_not_told_of_what_could_not_be_written(void **state)
+{
+    struct store *store = store_of(state);
+    struct counting_watch all = { 0 };
+
+    store_watch_start(store, &all.watch, CLAIM_KIND, NULL, on_change);
+    loop_turn(store->loop, 50);
+    contract->set_failing(store, true);
+    assert_int_equal(claim_and_wait(store, 0, "a", "1", NULL), CLAIM_FAILED);
+    contract->set_failing(store, false);
+    (void)store_commit_and_wait(store);
+    assert_int_equal(claim_and_wait(store, 0, "b", "1", NULL), CLAIM_WON);
+    wait_for_reports(store, &all, 1);
+    assert_string_equal(all.last, "b");
+    store_watch_stop(&all.watch);
 }
 
 /* --- queries ------------------------------------------------------------------------------- */
@@ -1051,10 +1286,22 @@ int store_contract_run(const struct store_contract *which)
         contract_test(a_commit_of_nothing_succeeds),
         contract_test(a_callback_may_put_and_commit_again),
         contract_test(closing_commits_what_is_pending_and_tells_the_tickets),
-        contract_test(a_key_is_unique_among_the_sessions_of_an_owner_that_are_not_ended),
+        contract_test(two_sessions_may_have_one_key),
         contract_test(a_failed_transaction_is_taken_back_as_a_whole),
         contract_test(putting_a_lost_record_again_repairs_it),
         contract_test(a_failure_that_nobody_waited_for_is_told_to_the_next_ticket),
+        contract_test(a_claim_of_what_nobody_holds_is_won),
+        contract_test(a_claim_of_what_another_holds_is_lost_and_shows_it),
+        contract_test(a_claim_replaces_the_version_that_it_expects),
+        contract_test(claims_of_one_turn_find_what_earlier_ones_have_written),
+        contract_test(a_claim_is_answered_before_the_tickets_of_its_turn),
+        contract_test(the_puts_of_a_turn_are_written_whether_its_claim_is_won_or_lost),
+        contract_test(claims_of_a_failed_transaction_fail_and_are_taken_back),
+        contract_test(a_claim_that_has_expired_is_free),
+        contract_test(a_document_that_was_only_put_can_be_claimed),
+        contract_test(closing_answers_the_claims),
+        contract_test(a_watch_is_told_of_each_change_of_its_documents),
+        contract_test(a_watch_is_not_told_of_what_could_not_be_written),
         contract_test(a_query_sees_every_put_made_before_it),
         contract_test(so_does_one_that_a_callback_asks_while_others_wait),
         contract_test(no_owner_means_any_and_an_empty_one_means_ownerless),

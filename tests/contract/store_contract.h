@@ -13,6 +13,8 @@ struct store_contract {
     const char *name;
     struct store *(*open)(struct loop *loop); /* an empty one */
     void (*clean_up)(void);                   /* after it is closed; may be NULL */
+    /* While it is failing, a transaction fails; at least the next one does. */
+    void (*set_failing)(struct store *store, bool failing);
 };
 
 /* The number of failed tests. */
@@ -25,6 +27,24 @@ void store_wait(struct loop *loop, const bool *flag);
 
 /* Commits and waits; the code of the ticket. */
 enum error_code store_commit_and_wait(struct store *store);
+
+/* A claim and what came of it; the document that was there instead is copied. */
+struct asked_claim {
+    struct store_claim claim;
+    char current_json[256]; /* "" when there is none */
+    uint64_t current_version;
+    bool done;
+};
+
+void asked_claim_start(struct asked_claim *asked, struct store *store, uint64_t expected,
+                       const char *id, const char *json); /* json NULL: a release */
+enum claim_outcome asked_claim_wait(struct asked_claim *asked, struct store *store);
+
+/* Both; a claim that is won gives the version. */
+enum claim_outcome claim_and_wait(struct store *store, uint64_t expected, const char *id,
+                                  const char *json, uint64_t *out_version);
+
+#define CLAIM_KIND "claimed"
 
 /* What a query finds, copied. */
 struct found_records {

@@ -46,6 +46,51 @@ enum error_code store_commit_and_wait(struct store *store)
     return waiting.code;
 }
 
+/* --- claims --------------------------------------------------------------------------------- */
+
+static void on_claimed(struct store_claim *claim)
+{
+    struct asked_claim *asked = container_of(claim, struct asked_claim, claim);
+
+    assert_false(asked->done);
+    assert_int_not_equal(claim->outcome, CLAIM_PENDING);
+    if (claim->current) {
+        snprintf(asked->current_json, sizeof(asked->current_json), "%s", claim->current->json);
+        asked->current_version = claim->current->version;
+    }
+    asked->done = true;
+}
+
+void asked_claim_start(struct asked_claim *asked, struct store *store, uint64_t expected,
+                       const char *id, const char *json)
+{
+    struct document_record document = { .kind = CLAIM_KIND, .id = id, .json = json };
+
+    *asked = (struct asked_claim){ 0 };
+    if (json)
+        store_claim(store, &asked->claim, expected, &document, on_claimed);
+    else
+        store_release(store, &asked->claim, expected, CLAIM_KIND, id, on_claimed);
+    assert_false(asked->done);
+}
+
+enum claim_outcome asked_claim_wait(struct asked_claim *asked, struct store *store)
+{
+    store_wait(store->loop, &asked->done);
+    return asked->claim.outcome;
+}
+
+enum claim_outcome claim_and_wait(struct store *store, uint64_t expected, const char *id,
+                                  const char *json, uint64_t *out_version)
+{
+    struct asked_claim asked;
+
+    asked_claim_start(&asked, store, expected, id, json);
+    if (out_version)
+        *out_version = asked.claim.version;
+    return asked_claim_wait(&asked, store);
+}
+
 static void take(struct store_query *query, const void *record)
 {
     struct found_records *found = container_of(query, struct found_records, query);

@@ -1,8 +1,10 @@
 #include "store_contract.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static char directory[64];
@@ -35,9 +37,23 @@ static void clean_up(void)
     (void)rmdir(directory);
 }
 
+/* No file can be written. */
+static void set_failing(struct store *store, bool failing)
+{
+    struct rlimit limit;
+
+    (void)store;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    (void)getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = failing ? 0 : limit.rlim_max;
+    (void)setrlimit(RLIMIT_FSIZE, &limit);
+}
+
 int main(int argc, char **argv)
 {
     never_on_the_loop = argc > 1 && strcmp(argv[1], "slow") == 0;
-    return store_contract_run(&(struct store_contract){
-        .name = "store/sqlite", .open = open_sqlite, .clean_up = clean_up });
+    return store_contract_run(&(struct store_contract){ .name = "store/sqlite",
+                                                        .open = open_sqlite,
+                                                        .clean_up = clean_up,
+                                                        .set_failing = set_failing });
 }

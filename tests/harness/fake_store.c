@@ -1,8 +1,10 @@
 #include "harness/fake_store.h"
 
 #include "base/alloc.h"
+#include "store/claims.h"
 #include "store/memory/memory.h"
 #include "store/record.h"
+#include "store/watches.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -11,6 +13,7 @@ struct fake_store {
     struct store base;
     struct store *memory; /* owned; what is committed */
     struct change_queue journal;
+    struct claims claims;
     struct list tickets;
     struct deferred flush;
     enum error_code fail_next;
@@ -42,18 +45,26 @@ static void apply(struct fake_store *fake)
     }
 }
 
+static bool something_is_pending(const struct fake_store *fake)
+{
+    return fake->journal.first || !list_is_empty(&fake->tickets) ||
+           claims_are_waiting(&fake->claims);
+}
+
+static void decide_claims(struct fake_store *fake)
+{
+    claims_decide(&fake->claims, clock_wall_us(loop_clock(fake->base.loop)), &fake->journal);
+    store_watches_note(&fake->base, &fake->journal);
+}
+
 static void commit_all(struct fake_store *fake)
 {
     struct list tickets = LIST_INIT(tickets);
     struct change_queue lost = { 0 };
     struct error err = { 0 };
 
-    while (!list_is_empty(&fake->tickets)) {
-        struct list *node = fake->tickets.next;
-
-        list_remove(node);
-        list_append(&tickets, node);
-    }
+    list_move_all(&fake->tickets, &tickets);
+    decide_claims(fake);
     if (fake->fail_next != ERR_NONE) {
         error_set(&err, fake->fail_next, "commit failed, as the test asked");
         fake->fail_next = ERR_NONE;
@@ -62,14 +73,16 @@ static void commit_all(struct fake_store *fake)
         apply(fake);
     }
     store_transaction_ended(&fake->base, &err, &lost);
+    claims_end(&fake->claims, &err);
     store_tickets_complete(&fake->base, &tickets, &err);
+    store_watches_tell(&fake->base, &err);
 }
 
 static void on_flush(struct deferred *deferred)
 {
     struct fake_store *fake = container_of(deferred, struct fake_store, flush);
 
-    if (!fake->held && (fake->journal.first || !list_is_empty(&fake->tickets)))
+    if (!fake->held && something_is_pending(fake))
         commit_all(fake);
 }
 
@@ -82,6 +95,12 @@ static void fake_change(struct store *store, struct change *change)
 static void fake_commit(struct store *store, struct store_ticket *ticket)
 {
     list_append(&fake_from(store)->tickets, &ticket->node);
+    loop_defer_last(store->loop, &fake_from(store)->flush, on_flush);
+}
+
+static void fake_claim(struct store *store, struct store_claim *claim)
+{
+    claims_add(&fake_from(store)->claims, claim);
     loop_defer_last(store->loop, &fake_from(store)->flush, on_flush);
 }
 
@@ -104,9 +123,9 @@ static void fake_drain(struct store *store)
     fake->held = false;
     do {
         store_drain(fake->memory);
-        if (fake->journal.first || !list_is_empty(&fake->tickets))
+        if (something_is_pending(fake))
             commit_all(fake);
-    } while (fake->journal.first || !list_is_empty(&fake->tickets));
+    } while (something_is_pending(fake));
     store_drain(fake->memory);
 }
 
@@ -116,6 +135,8 @@ static void fake_free(struct store *store)
 
     fake_store_crash(store);
     store_close(fake->memory);
+    claims_fini(&fake->claims);
+    store_fini(store);
     free(fake);
 }
 
@@ -125,11 +146,13 @@ static const struct store_ops fake_ops = {
     .free = fake_free,
     .change = fake_change,
     .commit = fake_commit,
+    .claim = fake_claim,
+    .watch = store_watch_nothing,
     .query = fake_query,
     .query_expired = fake_query_expired,
 };
 
-/* The core keeps owner and key unique by itself: the store never has to refuse. */
+/* It never fails. */
 static void on_memory_lost(struct store *store, enum store_table table, const char *id)
 {
     (void)store;
@@ -142,7 +165,8 @@ struct store *fake_store_new(struct loop *loop)
 {
     struct fake_store *fake = xnew(struct fake_store);
 
-    fake->base = (struct store){ .ops = &fake_ops, .loop = loop };
+    store_init(&fake->base, &fake_ops, &(struct store_options){ .loop = loop });
+    claims_init(&fake->claims);
     fake->base.load.same_boot = true;
     fake->memory = store_open_memory(&(struct store_options){ .loop = loop });
     fake->memory->on_lost = on_memory_lost;
@@ -171,10 +195,13 @@ void fake_store_answer(struct store *store, enum store_grade grade, enum error_c
         list_remove(&ticket->node);
         list_append(&tickets, &ticket->node);
     }
-    if (code == ERR_NONE)
+    if (code == ERR_NONE) {
+        decide_claims(fake);
         apply(fake);
-    else
+        claims_end(&fake->claims, &err);
+    } else {
         error_set(&err, code, "commit failed, as the test asked");
+    }
     store_tickets_complete(store, &tickets, &err);
 }
 
@@ -199,6 +226,7 @@ void fake_store_crash(struct store *store)
 
     loop_undefer(store->loop, &fake->flush);
     change_queue_free(&fake->journal);
+    claims_drop(&fake->claims);
     while (!list_is_empty(&fake->tickets))
         list_remove(fake->tickets.next);
     fake->held = false;

@@ -3,7 +3,9 @@
 #include "base/alloc.h"
 #include "base/map.h"
 #include "base/str.h"
+#include "store/claims.h"
 #include "store/record.h"
+#include "store/watches.h"
 
 #include <assert.h>
 #include <jansson.h>
@@ -16,22 +18,12 @@ struct row {
     struct list node;      /* in the order of first puts */
     uint64_t position;     /* there */
     char *id;              /* owned */
-    char *live_key;        /* owned; NULL unless it is a session that has a key and is not ended */
     struct change *change; /* owned; holds the record */
 };
 
 struct table {
     struct list rows;
     struct map by_id;
-};
-
-/* What a transaction did, so that it can be taken back. */
-struct step {
-    struct step *next;
-    struct table *table;
-    struct row *row;
-    struct list *place; /* the node before it */
-    bool added;
 };
 
 struct question {
@@ -45,13 +37,12 @@ struct question {
 struct memory_store {
     struct store base;
     struct table tables[RECORD_TABLES];
-    struct map live_keys; /* to rows */
+    struct claims claims;
     uint64_t last_position;
     struct change_queue pending;
     struct list tickets;
     struct question *questions;
     struct question **questions_end;
-    struct step *steps; /* of the running transaction, latest first */
     struct deferred flush;
     enum error_code fail_next;
 };
@@ -66,56 +57,27 @@ static struct memory_store *memory_from(struct store *store)
 
 static struct row *row_new(struct change *change)
 {
-    const struct session_record *session = (const void *)change->record;
     struct row *row = xnew(struct row);
 
     row->id = change_id(change);
     row->change = change;
-    if (change->table == STORE_SESSIONS && session->key &&
-        strcmp(session->state, STORE_STATE_ENDED) != 0)
-        row->live_key = xasprintf("%s\x1f%s", session->owner, session->key);
     return row;
 }
 
 static void row_free(struct row *row)
 {
+    free(row->change);
     free(row->id);
-    free(row->live_key);
     free(row);
-}
-
-static void row_link(struct memory_store *store, struct table *table, struct row *row,
-                     struct list *place)
-{
-    list_insert_after(place, &row->node);
-    map_put(&table->by_id, row->id, row);
-    if (row->live_key)
-        map_put(&store->live_keys, row->live_key, row);
-}
-
-static void row_unlink(struct memory_store *store, struct table *table, struct row *row)
-{
-    list_remove(&row->node);
-    map_remove(&table->by_id, row->id);
-    if (row->live_key)
-        map_remove(&store->live_keys, row->live_key);
 }
 
 /* --- transactions -------------------------------------------------------------------------- */
 
-static void note_step(struct memory_store *store, struct table *table, struct row *row,
-                      struct list *place, bool added)
+static void remove_row(struct table *table, struct row *row)
 {
-    struct step *step = xmalloc(sizeof(*step));
-
-    *step = (struct step){ store->steps, table, row, place, added };
-    store->steps = step;
-}
-
-static void remove_row(struct memory_store *store, struct table *table, struct row *row)
-{
-    note_step(store, table, row, row->node.previous, false);
-    row_unlink(store, table, row);
+    list_remove(&row->node);
+    map_remove(&table->by_id, row->id);
+    row_free(row);
 }
 
 static struct list *place_of(struct table *table, const struct change *change)
@@ -135,7 +97,7 @@ static struct list *place_of(struct table *table, const struct change *change)
     return place;
 }
 
-static int apply_put(struct memory_store *store, struct change *change, struct error *err)
+static void apply_put(struct memory_store *store, struct change *change)
 {
     struct table *table = &store->tables[change->table];
     struct row *row = row_new(change);
@@ -144,16 +106,9 @@ static int apply_put(struct memory_store *store, struct change *change, struct e
 
     row->position = old ? old->position : ++store->last_position;
     if (old)
-        remove_row(store, table, old);
-    if (row->live_key && map_get(&store->live_keys, row->live_key)) {
-        error_set(err, ERR_CONFLICT, "session %s: another session of the owner has its key",
-                  row->id);
-        row_free(row);
-        return -1;
-    }
-    row_link(store, table, row, place);
-    note_step(store, table, row, NULL, true);
-    return 0;
+        remove_row(table, old);
+    list_insert_after(place, &row->node);
+    map_put(&table->by_id, row->id, row);
 }
 
 static void remove_of_session(struct memory_store *store, enum store_table which, const char *id)
@@ -165,7 +120,7 @@ static void remove_of_session(struct memory_store *store, enum store_table which
 
     list_for_each_safe (row, following, &table->rows, node) {
         if (record_matches(&record_types[which], row->change->record, FILTER_SESSION, &of_session))
-            remove_row(store, table, row);
+            remove_row(table, row);
     }
 }
 
@@ -176,88 +131,59 @@ static void apply_forget(struct memory_store *store, const struct change *change
     struct row *row = map_get(&table->by_id, id);
 
     if (row)
-        remove_row(store, table, row);
+        remove_row(table, row);
     if (change->table == STORE_SESSIONS) {
         remove_of_session(store, STORE_EXECUTIONS, id);
         remove_of_session(store, STORE_EVENTS, id);
     }
 }
 
-static void take_back(struct memory_store *store)
+/* The changes of puts live on in their rows. */
+static int apply_all(struct memory_store *store, struct change_queue *changes, struct error *err)
 {
-    struct step *step;
-
-    while ((step = store->steps)) {
-        store->steps = step->next;
-        if (step->added) {
-            row_unlink(store, step->table, step->row);
-            row_free(step->row);
-        } else {
-            row_link(store, step->table, step->row, step->place);
-        }
-        free(step);
-    }
-}
-
-/* The changes of puts live on in their rows; all else that the transaction replaced goes. */
-static void keep(struct memory_store *store, struct change_queue *changes)
-{
-    struct step *step;
     struct change *change;
 
-    while ((change = changes->first)) {
-        changes->first = change->next;
-        if (change->forget)
-            free(change);
-    }
-    changes->last = NULL;
-    while ((step = store->steps)) {
-        store->steps = step->next;
-        if (!step->added) {
-            free(step->row->change);
-            row_free(step->row);
-        }
-        free(step);
-    }
-}
-
-static int apply_all(struct memory_store *store, const struct change_queue *changes,
-                     struct error *err)
-{
     if (store->fail_next != ERR_NONE) {
         error_set(err, store->fail_next, "commit failed, as the test asked");
         store->fail_next = ERR_NONE;
         return -1;
     }
-    for (struct change *change = changes->first; change; change = change->next) {
-        if (change->forget)
-            apply_forget(store, change);
-        else if (apply_put(store, change, err) < 0)
-            return -1;
+    while ((change = changes->first)) {
+        changes->first = change->next;
+        if (!change->forget) {
+            apply_put(store, change);
+            continue;
+        }
+        apply_forget(store, change);
+        free(change);
     }
+    changes->last = NULL;
     return 0;
+}
+
+static bool something_is_pending(const struct memory_store *store)
+{
+    return store->pending.first || !list_is_empty(&store->tickets) ||
+           claims_are_waiting(&store->claims);
 }
 
 static void commit_pending(struct memory_store *store)
 {
-    struct change_queue changes = change_queue_take(&store->pending);
+    struct change_queue changes;
     struct list tickets = LIST_INIT(tickets);
     struct error err = { 0 };
 
-    if (!changes.first && list_is_empty(&store->tickets))
+    if (!something_is_pending(store))
         return;
-    while (!list_is_empty(&store->tickets)) {
-        struct list *node = store->tickets.next;
-
-        list_remove(node);
-        list_append(&tickets, node);
-    }
-    if (apply_all(store, &changes, &err) < 0)
-        take_back(store);
-    else
-        keep(store, &changes);
+    claims_decide(&store->claims, clock_wall_us(loop_clock(store->base.loop)), &store->pending);
+    changes = change_queue_take(&store->pending);
+    list_move_all(&store->tickets, &tickets);
+    store_watches_note(&store->base, &changes);
+    (void)apply_all(store, &changes, &err);
     store_transaction_ended(&store->base, &err, &changes);
+    claims_end(&store->claims, &err);
     store_tickets_complete(&store->base, &tickets, &err);
+    store_watches_tell(&store->base, &err);
 }
 
 /* --- queries ------------------------------------------------------------------------------- */
@@ -424,7 +350,16 @@ static void memory_change(struct store *base, struct change *change)
 {
     struct memory_store *store = memory_from(base);
 
+    assert(!claims_have(&store->claims, change));
     change_queue_append(&store->pending, change);
+    loop_defer_last(base->loop, &store->flush, flush);
+}
+
+static void memory_claim(struct store *base, struct store_claim *claim)
+{
+    struct memory_store *store = memory_from(base);
+
+    claims_add(&store->claims, claim);
     loop_defer_last(base->loop, &store->flush, flush);
 }
 
@@ -454,10 +389,8 @@ static void table_fini(struct table *table)
     struct row *row;
     struct row *following;
 
-    list_for_each_safe (row, following, &table->rows, node) {
-        free(row->change);
+    list_for_each_safe (row, following, &table->rows, node)
         row_free(row);
-    }
     map_fini(&table->by_id);
 }
 
@@ -465,7 +398,7 @@ static void memory_drain(struct store *base)
 {
     struct memory_store *store = memory_from(base);
 
-    while (store->pending.first || store->questions || !list_is_empty(&store->tickets))
+    while (something_is_pending(store) || store->questions)
         flush(&store->flush);
 }
 
@@ -476,7 +409,8 @@ static void memory_free(struct store *base)
     loop_undefer(base->loop, &store->flush);
     for (size_t i = 0; i < RECORD_TABLES; i++)
         table_fini(&store->tables[i]);
-    map_fini(&store->live_keys);
+    claims_fini(&store->claims);
+    store_fini(base);
     free(store);
 }
 
@@ -486,6 +420,8 @@ static const struct store_ops memory_ops = {
     .free = memory_free,
     .change = memory_change,
     .commit = memory_commit,
+    .claim = memory_claim,
+    .watch = store_watch_nothing,
     .query = memory_query,
     .query_expired = memory_query_expired,
 };
@@ -494,7 +430,8 @@ struct store *store_open_memory(const struct store_options *options)
 {
     struct memory_store *store = xnew(struct memory_store);
 
-    store->base = (struct store){ .ops = &memory_ops, .loop = options->loop };
+    store_init(&store->base, &memory_ops, options);
+    claims_init(&store->claims);
     store->questions_end = &store->questions;
     list_init(&store->tickets);
     for (size_t i = 0; i < RECORD_TABLES; i++)

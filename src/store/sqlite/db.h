@@ -13,7 +13,7 @@
 
 #include <sqlite3.h>
 
-enum { STORE_SCHEMA_VERSION = 7 };
+enum { STORE_SCHEMA_VERSION = 8 };
 enum { STORE_APPLICATION_ID = 0x5347534c }; /* "SGSL" in the header of our files */
 
 /* An ended session that does not say how long it is kept; an index has those. */
@@ -82,8 +82,7 @@ const char *schema_migration(int version);
 int sqlite_db_write(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
                     struct error *err);
 
-/* The same for changes of the redo log up to frame `last`. They were acknowledged: should the
- * database refuse one of them, it goes without that one. */
+/* The same for changes of the redo log up to frame `last`. */
 int sqlite_db_apply(struct sqlite_db *db, const struct change_queue *changes, uint64_t last,
                     int64_t now_wall_us, struct error *err);
 
@@ -151,6 +150,11 @@ typedef void damaged_row_fn(void *context, const struct damaged_row *row);
 /* Looks at all records; each that cannot be used, or is not as it was put, is reported. -1 when they
  * could not all be read. */
 int sqlite_db_find_damaged(struct sqlite_db *db, damaged_row_fn *on_damaged, void *context,
+                           struct error *err);
+
+/* Reports each document that a claim has written. -1 when they could not all be read. */
+typedef void claimed_document_fn(void *context, const struct document_record *document);
+int sqlite_db_find_claimed(struct sqlite_db *db, claimed_document_fn *on_document, void *context,
                            struct error *err);
 
 /* Looks for them and sets them aside; how many there were. */

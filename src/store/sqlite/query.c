@@ -481,6 +481,27 @@ int sqlite_db_find_damaged(struct sqlite_db *db, damaged_row_fn *on_damaged, voi
     return 0;
 }
 
+/* A damaged one is set aside when it is asked for. */
+int sqlite_db_find_claimed(struct sqlite_db *db, claimed_document_fn *on_document, void *context,
+                           struct error *err)
+{
+    const struct record_type *type = &record_types[STORE_DOCUMENTS];
+    alignas(max_align_t) char record[RECORD_MAXIMUM];
+    sqlite3_stmt *row = select_all(db, type, " WHERE version > 0", err);
+    int code;
+
+    if (!row)
+        return -1;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW) {
+        if (read_row(db, row, type, record))
+            on_document(context, (const struct document_record *)(const void *)record);
+    }
+    if (code != SQLITE_DONE)
+        sqlite_fail(db->handle, db->path, code, err, "read");
+    sqlite3_finalize(row);
+    return code == SQLITE_DONE ? 0 : -1;
+}
+
 /* What there was no time for is noticed when it is asked for. */
 unsigned sqlite_db_set_damaged_aside(struct sqlite_db *db)
 {

@@ -125,6 +125,14 @@ static const char *const migrations[] = {
           "ALTER TABLE sandboxes DROP COLUMN pid;"
           "ALTER TABLE sandboxes DROP COLUMN start_time;"
           "ALTER TABLE sandboxes DROP COLUMN slot;",
+
+    /* Keys of sessions are claimed, and unique by that: the database refuses none any more. */
+    [8] = "DROP INDEX sessions_live_key;"
+          "CREATE INDEX sessions_live_key ON sessions (key, owner)"
+          "  WHERE key <> '' AND state <> 'ended';"
+          "ALTER TABLE documents ADD COLUMN version INTEGER;"
+          "ALTER TABLE sessions ADD COLUMN node TEXT;"
+          "ALTER TABLE sandboxes ADD COLUMN node TEXT;",
 };
 
 _Static_assert(ARRAY_LENGTH(migrations) == STORE_SCHEMA_VERSION + 1, "a migration is missing");

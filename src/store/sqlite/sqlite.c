@@ -6,9 +6,11 @@
  * together, in a *visit*; of a record that has changed several times only the last state is written
  * there. Questions are answered by a visit too, which brings the backlog into the database first.
  *
- * Some changes go directly into the database, behind everything that was committed before, and
- * later changes wait for them: those that the database may refuse, and all while the redo log or
- * the database cannot be written.
+ * Claims are decided here, when the commit that they are part of is made (claims.h): the documents
+ * that claims have written are known in memory.
+ *
+ * While the redo log or the database cannot be written, changes go directly into the database, behind
+ * everything that was committed before, and later changes wait for them.
  */
 
 #include "base/alloc.h"
@@ -16,9 +18,10 @@
 #include "base/macros.h"
 #include "base/str.h"
 #include "loop/worker.h"
+#include "store/claims.h"
 #include "store/journal/journal.h"
 #include "store/sqlite/db.h"
-#include "store/sqlite/keys.h"
+#include "store/watches.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -103,8 +106,7 @@ struct checkpoint {
 /* How what is pending will be written. */
 enum pending_way {
     BY_JOURNAL,
-    DIRECTLY_TO_ASK,     /* the database may refuse it, and has to say so */
-    DIRECTLY_FOR_FAILURE /* the redo log could not be written */
+    DIRECTLY, /* the redo log could not be written */
 };
 
 struct pending {
@@ -125,7 +127,7 @@ struct sqlite_store {
     int file;              /* owned; the database, only to be looked at */
     bool flushes;          /* `sync` is not off */
     struct error broken;   /* a flush has failed */
-    struct keys keys;
+    struct claims claims;
     struct pending pending;
     struct journal journal;
     struct {
@@ -357,11 +359,20 @@ static void commit_ended(struct sqlite_store *store, struct list *tickets, const
 {
     const struct error *reported = err->code == ERR_NONE ? &store->broken : err;
 
+    store_transaction_ended(&store->base, err, lost);
+    claims_end(&store->claims, err);
     if (reported->code == ERR_NONE)
         journal_hold_unsynced(&store->journal, tickets);
-    store->keys.unknown = store->keys.unknown || err->code != ERR_NONE;
-    store_transaction_ended(&store->base, err, lost);
     store_tickets_complete(&store->base, tickets, reported);
+    store_watches_tell(&store->base, err);
+}
+
+/* The commit is made of what is pending now. */
+static void decide_claims(struct sqlite_store *store)
+{
+    claims_decide(&store->claims, clock_wall_us(loop_clock(store->base.loop)),
+                  &store->pending.changes);
+    store_watches_note(&store->base, &store->pending.changes);
 }
 
 static void shrink_soon(struct sqlite_store *store, enum shrink_need need)
@@ -442,6 +453,7 @@ static struct visit *visit_fill(struct sqlite_store *store, enum visit_kind kind
     if (kind != VISIT_DIRECT)
         return visit;
     timer_stop(&store->pending.gather);
+    decide_claims(store);
     visit->direct.changes = change_queue_take(&store->pending.changes);
     list_move_all(&store->pending.tickets, &visit->direct.tickets);
     store->pending.way = BY_JOURNAL;
@@ -519,7 +531,8 @@ static void take_refused(struct sqlite_store *store, const struct journal_result
     struct pending *pending = &store->pending;
 
     log_debug("store redo log cannot be written", kv("error", result->err->message));
-    pending->way = DIRECTLY_FOR_FAILURE;
+    pending->way = DIRECTLY;
+    store_watches_tell(&store->base, result->err); /* they are noted again */
     change_queue_join(result->refused, &pending->changes);
     pending->changes = change_queue_take(result->refused);
     list_move_all(&pending->tickets, result->tickets);
@@ -568,12 +581,14 @@ static bool has_to_be_direct(const struct sqlite_store *store)
 
 static bool something_is_pending(const struct sqlite_store *store)
 {
-    return store->pending.changes.first || !list_is_empty(&store->pending.tickets);
+    return store->pending.changes.first || !list_is_empty(&store->pending.tickets) ||
+           claims_are_waiting(&store->claims);
 }
 
 static void append_pending(struct sqlite_store *store)
 {
     timer_stop(&store->pending.gather);
+    decide_claims(store);
     journal_append(&store->journal, &store->pending.changes, &store->pending.tickets);
 }
 
@@ -592,7 +607,7 @@ static void hand_over(struct sqlite_store *store)
         append_pending(store);
     if (!direct && !askings.first)
         return;
-    if (!is_free(store) || (store->pending.way == DIRECTLY_FOR_FAILURE && !direct)) {
+    if (!is_free(store) || (store->pending.way == DIRECTLY && !direct)) {
         put_askings_back(store, &askings);
         store->pending.urgent = true;
     } else {
@@ -629,12 +644,18 @@ static void gather(struct sqlite_store *store)
 static void sqlite_change(struct store *base, struct change *change)
 {
     struct sqlite_store *store = sqlite_from(base);
-    struct pending *pending = &store->pending;
 
-    if (keys_note(&store->keys, change) && pending->way == BY_JOURNAL)
-        pending->way = DIRECTLY_TO_ASK;
-    change_queue_append(&pending->changes, change);
+    assert(!claims_have(&store->claims, change));
+    change_queue_append(&store->pending.changes, change);
     gather(store);
+}
+
+static void sqlite_claim(struct store *base, struct store_claim *claim)
+{
+    struct sqlite_store *store = sqlite_from(base);
+
+    claims_add(&store->claims, claim);
+    flush_soon(store);
 }
 
 static void sqlite_commit(struct store *base, struct store_ticket *ticket)
@@ -714,7 +735,7 @@ static void close_files(struct sqlite_store *store)
     sqlite3_close(store->checkpoint.handle);
     sqlite_db_close(&store->db);
     fd_close(store->file);
-    keys_fini(&store->keys);
+    claims_fini(&store->claims);
     journal_close(&store->journal, complete);
 }
 
@@ -742,6 +763,7 @@ static void sqlite_free(struct store *base)
     timer_stop(&store->upkeep.shrink);
     loop_undefer(base->loop, &store->pending.at_end);
     close_files(store);
+    store_fini(base);
     free(store);
 }
 
@@ -751,6 +773,8 @@ static const struct store_ops sqlite_ops = {
     .free = sqlite_free,
     .change = sqlite_change,
     .commit = sqlite_commit,
+    .claim = sqlite_claim,
+    .watch = store_watch_nothing,
     .query = sqlite_query,
     .query_expired = sqlite_query_expired,
 };
@@ -770,6 +794,13 @@ static int open_log(struct sqlite_store *store, const struct store_options *opti
     return sqlite_db_note_log(&store->db, (int64_t)store->journal.redo.base, store->flushes, err);
 }
 
+static void on_claimed(void *context, const struct document_record *document)
+{
+    struct sqlite_store *store = context;
+
+    claims_load(&store->claims, document);
+}
+
 static int open_files(struct sqlite_store *store, const struct store_options *options,
                       struct error *err)
 {
@@ -780,6 +811,7 @@ static int open_files(struct sqlite_store *store, const struct store_options *op
         error_sys(err, "look at database %s", options->path);
     else if (sqlite_checkpointer_open(options->path, options->sync, &store->checkpoint.handle,
                                       err) == 0 &&
+             sqlite_db_find_claimed(&store->db, on_claimed, store, err) == 0 &&
              open_log(store, options, err) == 0)
         return 0;
     journal_close(&store->journal, false);
@@ -799,7 +831,6 @@ static void start(struct sqlite_store *store, const struct store_options *option
         .never_on_the_loop = options->never_on_the_loop,
     };
 
-    keys_load(&store->keys, store->db.handle);
     timer_init(&store->pending.gather, loop, on_gathered);
     timer_init(&store->backlog.apply, loop, on_apply);
     timer_init(&store->upkeep.rest, loop, on_rest);
@@ -813,7 +844,8 @@ struct store *store_open_sqlite(const struct store_options *options, struct erro
 {
     scoped(free) struct sqlite_store *store = xnew(struct sqlite_store);
 
-    store->base = (struct store){ .ops = &sqlite_ops, .loop = options->loop };
+    store_init(&store->base, &sqlite_ops, options);
+    claims_init(&store->claims);
     list_init(&store->pending.tickets);
     list_init(&store->visit.direct.tickets);
     store->visit.job = (struct job){ .run = visit_run, .done = visit_done };
@@ -821,6 +853,8 @@ struct store *store_open_sqlite(const struct store_options *options, struct erro
     store->checkpoint.db = &store->db;
     store->flushes = !str_equal(options->sync, "off");
     if (open_files(store, options, err) < 0) {
+        claims_fini(&store->claims);
+        store_fini(&store->base);
         error_wrap(err, "open the store");
         return NULL;
     }

@@ -246,20 +246,16 @@ static int write_change(struct sqlite_db *db, const struct change *change, int64
     return result;
 }
 
-static int write_all(struct sqlite_db *db, const struct change_queue *changes, bool acknowledged,
-                     int64_t now_wall_us, struct error *err)
+static int write_all(struct sqlite_db *db, const struct change_queue *changes, int64_t now_wall_us,
+                     struct error *err)
 {
     bool documents = false;
 
     for (const struct change *change = changes->first; change; change = change->next) {
         if (change->is_moot)
             continue;
-        if (write_change(db, change->newest ? change->newest : change, now_wall_us, err) < 0) {
-            if (!acknowledged || err->code != ERR_CONFLICT)
-                return -1;
-            log_error("store change refused; continuing without it", kv("error", err->message));
-            *err = (struct error){ 0 };
-        }
+        if (write_change(db, change->newest ? change->newest : change, now_wall_us, err) < 0)
+            return -1;
         documents = documents || change->table == STORE_DOCUMENTS;
     }
     return documents ? purge_documents(db, now_wall_us, err) : 0;
@@ -313,8 +309,7 @@ int sqlite_db_write(struct sqlite_db *db, const struct change_queue *changes, in
 {
     if (begin(db, err) < 0)
         return -1;
-    if (write_all(db, changes, false, now_wall_us, err) == 0 &&
-        sqlite_db_run(db, db->commit, err) == 0)
+    if (write_all(db, changes, now_wall_us, err) == 0 && sqlite_db_run(db, db->commit, err) == 0)
         return 0;
     roll_back(db);
     return -1;
@@ -325,7 +320,7 @@ int sqlite_db_apply(struct sqlite_db *db, const struct change_queue *changes, ui
 {
     if (begin(db, err) < 0)
         return -1;
-    if (write_all(db, changes, true, now_wall_us, err) == 0 && note_redo(db, last, err) == 0 &&
+    if (write_all(db, changes, now_wall_us, err) == 0 && note_redo(db, last, err) == 0 &&
         sqlite_db_run(db, db->commit, err) == 0) {
         db->redo_last = last;
         return 0;
@@ -339,7 +334,7 @@ int sqlite_db_overlay(struct sqlite_db *db, const struct change_queue *changes, 
 {
     if (begin(db, err) < 0)
         return -1;
-    if (write_all(db, changes, true, now_wall_us, err) == 0)
+    if (write_all(db, changes, now_wall_us, err) == 0)
         return 0;
     roll_back(db);
     return -1;

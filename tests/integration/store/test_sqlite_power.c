@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/macros.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -90,6 +91,20 @@ int __wrap_fdatasync(int fd)
 
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     return readlink(link, path, sizeof(path) - 1) < 0 ? -1 : flush_copy(path);
+}
+
+static bool log_fails;
+
+ssize_t __real_pwrite64(int fd, const void *data, size_t length, off_t offset);
+ssize_t __wrap_pwrite64(int fd, const void *data, size_t length, off_t offset);
+
+/* Writes to the redo log: commits go directly into the database then. */
+ssize_t __wrap_pwrite64(int fd, const void *data, size_t length, off_t offset)
+{
+    if (!__atomic_load_n(&log_fails, __ATOMIC_RELAXED))
+        return __real_pwrite64(fd, data, length, offset);
+    errno = EIO;
+    return -1;
 }
 
 int __real_unlink(const char *path);
@@ -258,19 +273,16 @@ static void on_durable(struct store_ticket *ticket)
     put_more(writer);
 }
 
-/* The round of an event tells whether it is one that was lost. A session with a key goes directly
- * into the database. */
-static void put_one(struct writer *writer, bool keyed)
+/* The round of an event tells whether it is one that was lost. */
+static void put_one(struct writer *writer)
 {
     static char text[TEXT];
     unsigned n = (unsigned)writer->next++;
     struct session_record session = sample_session(n);
     struct event_record event = sample_event(n);
-    char key[24];
 
-    snprintf(key, sizeof(key), "key %u", n);
     memset(text, 'x', sizeof(text) - 1);
-    session.key = keyed ? key : NULL;
+    session.key = NULL;
     session.state = "running";
     session.spec_json = rand_r(&writer->seed) % 2 ? text : "{}";
     session.generation = writer->round;
@@ -281,11 +293,12 @@ static void put_one(struct writer *writer, bool keyed)
 
 static void put_more(struct writer *writer)
 {
-    bool keyed = writer->round % 4 < 2 && rand_r(&writer->seed) % 6 == 0;
     bool synced = rand_r(&writer->seed) % 2 == 0;
 
+    __atomic_store_n(&log_fails, writer->round % 4 < 2 && rand_r(&writer->seed) % 6 == 0,
+                     __ATOMIC_RELAXED);
     for (unsigned count = 1 + (unsigned)rand_r(&writer->seed) % 5; count; count--)
-        put_one(writer, keyed);
+        put_one(writer);
     store_commit_as(writer->place->store, &writer->ticket, synced ? STORE_SYNCED : STORE_WRITTEN,
                     on_durable);
 }

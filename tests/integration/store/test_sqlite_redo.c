@@ -651,48 +651,58 @@ static void the_database_is_brought_up_to_date_by_itself(void **state)
     assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sandboxes"), 0);
 }
 
-/* --- keys ---------------------------------------------------------------------------------- */
+/* --- claims -------------------------------------------------------------------------------- */
 
-static enum error_code put_key(struct sqlite_place *place, unsigned n, const char *state)
-{
-    struct session_record session = sample_session(n);
-
-    session.key = "same";
-    session.state = state;
-    store_put_session(place->store, &session);
-    return store_commit_and_wait(place->store);
-}
-
-static void a_session_with_a_key_that_is_free_need_not_wait_for_the_database(void **state)
+static void a_claim_need_not_wait_for_the_database(void **state)
 {
     struct sqlite_place *place = *state;
+    uint64_t version;
 
     assert_non_null(sqlite_place_open(place, "boot 1"));
-    for (unsigned n = 1; n <= 3; n++) {
-        assert_int_equal(put_key(place, n, "open"), ERR_NONE);
-        assert_int_equal(put_key(place, n, "open"), ERR_NONE);
-        assert_int_equal(put_key(place, n, STORE_STATE_ENDED), ERR_NONE);
+    assert_int_equal(claim_and_wait(place->store, 0, "a", "1", &version), CLAIM_WON);
+    assert_int_equal(claim_and_wait(place->store, version, "a", "2", NULL), CLAIM_WON);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM documents"), 0);
+    sqlite_place_close(place);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM documents"), 1);
+}
+
+/* "a" is held, "b" was released. */
+static void claim_and_die(struct sqlite_place *place)
+{
+    pid_t child = fork();
+    uint64_t version;
+    int status;
+
+    if (child == 0) {
+        bool good = sqlite_place_open(place, "boot 1") &&
+                    claim_and_wait(place->store, 0, "a", "1", NULL) == CLAIM_WON &&
+                    claim_and_wait(place->store, 0, "b", "1", &version) == CLAIM_WON &&
+                    claim_and_wait(place->store, version, "b", NULL, NULL) == CLAIM_WON;
+
+        _exit(good ? 0 : 1);
     }
-    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 0);
-    sqlite_place_close(place);
-    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 3);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
-static void a_key_that_was_taken_before_the_start_is_refused(void **state)
+static void a_claim_is_held_after_the_process_has_died(void **state)
 {
     struct sqlite_place *place = *state;
+    struct asked_claim asked;
+    uint64_t version;
 
+    claim_and_die(place);
     assert_non_null(sqlite_place_open(place, "boot 1"));
-    assert_int_equal(put_key(place, 1, "open"), ERR_NONE);
+    asked_claim_start(&asked, place->store, 0, "a", "2");
+    assert_int_equal(asked_claim_wait(&asked, place->store), CLAIM_LOST);
+    assert_string_equal(asked.current_json, "1");
+    version = asked.current_version;
+    assert_int_equal(claim_and_wait(place->store, 0, "b", "2", NULL), CLAIM_WON);
+    assert_int_equal(claim_and_wait(place->store, version, "a", "2", &version), CLAIM_WON);
     sqlite_place_close(place);
     assert_non_null(sqlite_place_open(place, "boot 1"));
-    assert_int_equal(put_key(place, 2, "open"), ERR_CONFLICT);
-    assert_int_equal(put_key(place, 1, "open"), ERR_NONE);
-    assert_int_equal(put_key(place, 1, STORE_STATE_ENDED), ERR_NONE);
-    assert_int_equal(put_key(place, 2, "open"), ERR_NONE);
-    assert_int_equal(put_key(place, 3, "open"), ERR_CONFLICT);
-    store_forget_session(place->store, sample_session(2).id);
-    assert_int_equal(put_key(place, 3, "open"), ERR_NONE);
+    assert_int_equal(claim_and_wait(place->store, 0, "a", "3", NULL), CLAIM_LOST);
+    assert_int_equal(claim_and_wait(place->store, version, "a", "3", NULL), CLAIM_WON);
 }
 
 static unsigned flushes;
@@ -783,8 +793,8 @@ int main(void)
         place_test(the_log_does_not_grow_without_end),
         place_test(the_files_of_the_log_take_turns_on_a_slow_disk),
         place_test(the_database_is_brought_up_to_date_by_itself),
-        place_test(a_session_with_a_key_that_is_free_need_not_wait_for_the_database),
-        place_test(a_key_that_was_taken_before_the_start_is_refused),
+        place_test(a_claim_need_not_wait_for_the_database),
+        place_test(a_claim_is_held_after_the_process_has_died),
         place_test(those_who_come_at_once_share_a_flush),
         place_test(a_flush_that_fails_is_known_at_once),
     };

@@ -206,6 +206,41 @@ static void sandboxes_of_version_6_have_handles(void **state)
     assert_int_equal(sqlite_place_number(place, "PRAGMA user_version"), STORE_SCHEMA_VERSION);
 }
 
+/* A session with a key, and an Idempotency-Key, from before there were claims. */
+static void make_version_7(const struct sqlite_place *place)
+{
+    make_version(place, 7);
+    sqlite_place_exec(place, "INSERT INTO sessions (id, owner, key, state) VALUES"
+                             " ('ses_a', 'ada', 'k', 'open'), ('ses_b', 'ada', '', 'open');"
+                             "INSERT INTO documents (kind, id, owner, json) VALUES"
+                             " ('" CLAIM_KIND "', 'old', 'ada', '{}')");
+    sqlite_place_exec(place, "PRAGMA user_version = 7; PRAGMA application_id = 0x5347534c");
+}
+
+static void keys_of_version_7_are_free_to_be_claimed(void **state)
+{
+    struct sqlite_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record second = sample_session(1);
+
+    make_version_7(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    found.query.kind = CLAIM_KIND;
+    found_records_ask(&found, place->store, STORE_DOCUMENTS);
+    assert_int_equal(found.count, 1);
+    assert_true(found_document(&found, 0)->version == 0);
+    assert_int_equal(claim_and_wait(place->store, 0, "old", "{}", NULL), CLAIM_WON);
+    second.owner = "ada";
+    second.key = "k";
+    store_put_session(place->store, &second);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    sqlite_place_close(place);
+    assert_non_null(sqlite_place_open(place, "boot 1"));
+    assert_int_equal(claim_and_wait(place->store, 0, "old", "{}", NULL), CLAIM_LOST);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM sessions"), 3);
+    assert_int_equal(sqlite_place_number(place, "SELECT count(*) FROM damaged"), 0);
+}
+
 static void make_version_5(const struct sqlite_place *place)
 {
     make_version(place, 5);
@@ -447,6 +482,7 @@ int main(void)
         place_test(stamps_of_an_earlier_boot_are_worked_out_from_the_wall_clock),
         place_test(a_database_of_the_version_before_is_migrated),
         place_test(sandboxes_of_version_6_have_handles),
+        place_test(keys_of_version_7_are_free_to_be_claimed),
         place_test(ended_sessions_of_version_5_are_found_by_label),
         place_test(lists_of_labels_follow_what_is_changed_by_hand),
         place_test(wrong_lists_of_labels_are_made_anew),

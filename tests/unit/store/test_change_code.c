@@ -221,29 +221,6 @@ static void nothing_moves_across_a_forgotten_session(void **state)
     change_queue_free(&queue);
 }
 
-/* It may have been another's when the first was put. */
-static void a_put_that_takes_a_key_keeps_its_place(void **state)
-{
-    struct session_record session = { .id = "ses_1", .state = "open" };
-    struct change_queue queue = { 0 };
-    struct change *first = change_new(STORE_SESSIONS, false, &session);
-    struct change *second, *third;
-
-    (void)state;
-    session.key = "k";
-    second = change_new(STORE_SESSIONS, false, &session);
-    third = change_new(STORE_SESSIONS, false, &session);
-    change_queue_append(&queue, first);
-    change_queue_append(&queue, second);
-    change_queue_append(&queue, third);
-    change_queue_fold(&queue);
-    assert_null(first->newest);
-    assert_false(first->is_moot || second->is_moot);
-    assert_ptr_equal(second->newest, third);
-    assert_true(third->is_moot);
-    change_queue_free(&queue);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,7 +233,6 @@ int main(void)
         cmocka_unit_test(of_several_puts_the_first_gets_what_the_last_says),
         cmocka_unit_test(a_forget_makes_earlier_puts_moot_and_not_later_ones),
         cmocka_unit_test(nothing_moves_across_a_forgotten_session),
-        cmocka_unit_test(a_put_that_takes_a_key_keeps_its_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,17 @@
+#pragma once
+
+/* Who is told of changed documents. For the implementations of the store only. */
+
+#include "store/record.h"
+
+/* Notes which of these changes a watch asks for, before they are written. */
+void store_watches_note(struct store *store, const struct change_queue *changes);
+
+/* They are written, or with an error they are not: then nobody is told. */
+void store_watches_tell(struct store *store, const struct error *err);
+
+/* A document has changed, maybe by another node; `id` NULL: any of the kind. `kind` NULL: any. */
+void store_watches_changed(struct store *store, const char *kind, const char *id);
+
+/* `watch` of store_ops where the process itself makes all changes: nothing is to be asked for. */
+void store_watch_nothing(struct store *store, struct store_watch *watch);
