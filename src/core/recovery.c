@@ -13,6 +13,7 @@
 #include "core/session/idempotency.h"
 #include "core/session/retention.h"
 #include "core/session/scopes.h"
+#include "core/session/session_key.h"
 #include "core/session/session_observer.h"
 #include "core/session/session_recover.h"
 #include "core/session/storage.h"
@@ -22,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUERIES = 7 };
+enum { QUERIES = 8 };
 
 struct recovery_query {
     struct store_query query;
@@ -144,6 +145,7 @@ static void go_on(struct recovery *recovery)
     storage_start(core->storage);
     budgets_start(core->budgets);
     approvals_start(core->approvals);
+    session_keys_start(core);
     resume_sessions(core);
     if (!core->stopping)
         pool_start(core->pool);
@@ -352,6 +354,8 @@ static void on_document(struct store_query *query, const struct document_record 
 
     if (str_equal(record->kind, IDEMPOTENCY_KIND))
         idempotency_restore(core->idempotency, record);
+    else if (str_equal(record->kind, SESSION_KEY_KIND))
+        session_key_restore(core, record);
     else if (str_equal(record->kind, APPROVAL_KIND))
         approvals_restore(core->approvals, record);
     else
@@ -361,8 +365,8 @@ static void on_document(struct store_query *query, const struct document_record 
 static void load_rest(struct recovery *recovery)
 {
     static const enum execution_state unfinished[] = { EXECUTION_QUEUED, EXECUTION_RUNNING };
-    static const char *const documents[] = { IDEMPOTENCY_KIND, APPROVAL_KIND, BUDGET_SESSION_KIND,
-                                             BUDGET_OWNER_KIND };
+    static const char *const documents[] = { SESSION_KEY_KIND, IDEMPOTENCY_KIND, APPROVAL_KIND,
+                                             BUDGET_SESSION_KIND, BUDGET_OWNER_KIND };
 
     begin_stage(recovery, meet_reality);
     ask(recovery, STORE_SANDBOXES, (struct store_query){ .on_sandbox = on_sandbox });

@@ -6,6 +6,7 @@
 #include "core/money/budget.h"
 #include "core/run/execution.h"
 #include "core/sandbox/sandbox.h"
+#include "core/session/session_key.h"
 #include "core/session/session_recover.h"
 #include "store/store.h"
 
@@ -46,8 +47,10 @@ static void put_all(struct repair *repair)
     struct sandbox *sandbox;
 
     session_for_each (session, core) {
-        if (session_is_recorded(session))
-            session_changed(session);
+        if (!session_is_recorded(session))
+            continue;
+        session_changed(session);
+        session_key_repair(session);
     }
     for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
         sandbox_repair(sandbox);

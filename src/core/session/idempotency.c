@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "core/session/session.h"
+#include "core/session/session_private.h"
 #include "wire/json.h"
 
 #include <stdio.h>
@@ -16,13 +16,24 @@ struct entry {
     char *name;       /* owned: "owner\nkey" */
     char session_id[ID_SIZE];
     uint64_t fingerprint;    /* of the request */
+    uint64_t version;        /* of its document */
     int64_t expires_boot_us; /* the wall clock may be set; this one only goes on */
+};
+
+/* A claim or release on its way; by name, because the entry may go meanwhile. */
+struct asked {
+    struct store_claim claim;
+    struct list node;
+    struct idempotency *idempotency; /* borrowed */
+    uint64_t before;                 /* the version that it replaces */
+    char name[];
 };
 
 struct idempotency {
     struct core *core; /* borrowed */
     struct map by_name;
     struct list entries;
+    struct list asked; /* struct asked */
 };
 
 struct idempotency *idempotency_new(struct core *core)
@@ -31,6 +42,7 @@ struct idempotency *idempotency_new(struct core *core)
 
     idempotency->core = core;
     list_init(&idempotency->entries);
+    list_init(&idempotency->asked);
     return idempotency;
 }
 
@@ -42,12 +54,21 @@ static void entry_free(struct idempotency *idempotency, struct entry *entry)
     free(entry);
 }
 
+static void asked_free(struct asked *asked)
+{
+    list_remove(&asked->node);
+    free(asked);
+}
+
 void idempotency_free(struct idempotency *idempotency)
 {
     struct entry *entry;
+    struct asked *asked;
 
     if (!idempotency)
         return;
+    while ((asked = list_first(&idempotency->asked, struct asked, node)))
+        asked_free(asked);
     while ((entry = list_first(&idempotency->entries, struct entry, node)))
         entry_free(idempotency, entry);
     map_fini(&idempotency->by_name);
@@ -106,24 +127,75 @@ static int64_t fresh_deadline_us(const struct idempotency *idempotency)
     return loop_now_us(idempotency->core->loop) + KEEP_HOURS * 3600LL * 1000000;
 }
 
-/* The document has no time of its own: the store would go by the wall clock. */
-static void record(struct idempotency *idempotency, const struct entry *entry, const char *owner)
+static struct asked *asked_new(struct idempotency *idempotency, const struct entry *entry)
 {
+    size_t size = strlen(entry->name) + 1;
+    struct asked *asked = xmalloc(sizeof(*asked) + size);
+
+    asked->idempotency = idempotency;
+    list_append(&idempotency->asked, &asked->node);
+    asked->before = entry->version;
+    memcpy(asked->name, entry->name, size);
+    return asked;
+}
+
+/* Another node has made a session for this key. */
+static void lose(struct idempotency *idempotency, struct entry *entry)
+{
+    struct session *session = map_get(&idempotency->core->sessions_by_id, entry->session_id);
+    struct error err = { 0 };
+
+    error_named(&err, ERR_CONFLICT, "idempotency_key_taken",
+                "a session was made for this Idempotency-Key elsewhere at the same time");
+    error_hint(&err, "repeat the request: it finds that session");
+    err.retryable = true;
+    if (session && !session_is_recorded(session))
+        session_refuse(session, &err);
+    entry_free(idempotency, entry);
+}
+
+/* When its transaction has failed, so has the creation of the session, which forgets the entry. */
+static void on_claimed(struct store_claim *claim)
+{
+    struct asked *asked = container_of(claim, struct asked, claim);
+    struct entry *entry = map_get(&asked->idempotency->by_name, asked->name);
+
+    if (entry && entry->version == claim->version && claim->outcome == CLAIM_FAILED)
+        entry->version = asked->before;
+    else if (entry && entry->version == claim->version && claim->outcome == CLAIM_LOST)
+        lose(asked->idempotency, entry);
+    asked_free(asked);
+}
+
+/* The document has no time of its own: the store would go by the wall clock. */
+static void record(struct idempotency *idempotency, struct entry *entry, const char *owner)
+{
+    struct asked *asked = asked_new(idempotency, entry);
     char json[192];
 
     snprintf(json, sizeof(json),
              "{\"session\":\"%s\",\"request\":\"%016llx\",\"until_boot_us\":%lld}",
              entry->session_id, (unsigned long long)entry->fingerprint,
              (long long)entry->expires_boot_us);
-    store_put_document(
-        idempotency->core->parts.store,
-        &(struct document_record){
-            .kind = IDEMPOTENCY_KIND, .id = entry->name, .owner = owner, .json = json });
+    store_claim(idempotency->core->parts.store, &asked->claim, entry->version,
+                &(struct document_record){
+                    .kind = IDEMPOTENCY_KIND, .id = entry->name, .owner = owner, .json = json },
+                on_claimed);
+    entry->version = asked->claim.version;
+}
+
+/* A document that stays although it should not is dropped at the next start. */
+static void on_released(struct store_claim *claim)
+{
+    asked_free(container_of(claim, struct asked, claim));
 }
 
 static void forget(struct idempotency *idempotency, struct entry *entry)
 {
-    store_forget_document(idempotency->core->parts.store, IDEMPOTENCY_KIND, entry->name);
+    struct asked *asked = asked_new(idempotency, entry);
+
+    store_release(idempotency->core->parts.store, &asked->claim, entry->version, IDEMPOTENCY_KIND,
+                  entry->name, on_released);
     entry_free(idempotency, entry);
 }
 
@@ -217,6 +289,7 @@ void idempotency_restore(struct idempotency *idempotency, const struct document_
         return;
     entry = add(idempotency, xstrdup(document->id), session_id);
     entry->fingerprint = strtoull(request, NULL, 16);
+    entry->version = document->version;
     entry->expires_boot_us = restored_deadline_us(idempotency, json, &is_new);
     if (is_new)
         record(idempotency, entry, document->owner);

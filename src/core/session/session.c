@@ -89,6 +89,8 @@ void session_free(struct session *session)
     free(session->identity.key);
     free(session->identity.on_behalf_of);
     free(session->identity.labels_json);
+    free(session->record.refusal);
+    session_key_fini(session);
     free(session->setup.env_json);
     secrets_free(session->setup.secrets);
     free(session->setup.template_name);

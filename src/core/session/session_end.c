@@ -65,6 +65,7 @@ static void stop_programs(struct session *session)
     timer_stop(&session->clocks.timer);
     timer_stop(&session->teardown.grace);
     session_unlink_key(session);
+    session_key_release(session);
     session_ops_finish(&session->control.waiters, session, &gone);
     session->core->session_programs->end_all(session, &session->ending.reason);
     session_serve_soon(session);
@@ -175,6 +176,7 @@ static void record_end(struct session *session)
 
     if (session->record.state == RECORD_REFUSED)
         store_forget_session(session->core->parts.store, session->identity.id);
+    session_key_release(session); /* when that has failed before */
     session_changed(session);
     ending->record_state = END_WRITE_ASKED;
     ending->record_grade = grade_of_end(session);
@@ -192,9 +194,12 @@ static bool end_is_recorded(const struct session *session)
     return session->ending.record_state == END_WRITE_DONE;
 }
 
-/* The record of the end survives the process only, and the decision is not recorded after all. */
+/* The record of the end survives the process only, and the decision is not recorded after all, or
+ * what was to happen with it. */
 static bool relied_on_lost_decision(const struct session *session)
 {
+    if (end_is_recorded(session) && session->identity.claim.state == KEY_HELD)
+        return true; /* its key was to be released with it */
     return end_is_recorded(session) && session->ending.record_grade == STORE_WRITTEN &&
            session->ending.decision_state == END_WRITE_FAILED &&
            session->record.state != RECORD_REFUSED;

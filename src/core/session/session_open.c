@@ -262,22 +262,35 @@ static struct session *find_by_key(struct core *core, const struct session_reque
 
 /* --- the new one --------------------------------------------------------------------------- */
 
+void session_refuse(struct session *session, const struct error *err)
+{
+    if (session->record.state == RECORD_NEW)
+        error_keep(&session->record.refusal, err);
+    else
+        session_end(session, END_FAILED, "its key belongs to another session", NULL, NULL);
+}
+
+/* Claims of the creation are answered before. */
 static void on_created(struct store_ticket *ticket)
 {
     struct session *session = container_of(ticket, struct session, record.ticket);
+    const struct error *err = ticket->err->code != ERR_NONE ? ticket->err : session->record.refusal;
 
     assert(session->record.state == RECORD_NEW);
-    if (ticket->err->code == ERR_NONE) {
+    if (!err) {
         session->record.state = RECORD_DURABLE;
         session_ops_finish(&session->record.waiters, session, NULL);
         session_end_advance(session);
         return;
     }
-    log_error("session could not be recorded", kv("session", session->identity.id),
-              kv("error", ticket->err->message));
+    if (ticket->err->code != ERR_NONE)
+        log_error("session could not be recorded", kv("session", session->identity.id),
+                  kv("error", err->message));
+    else
+        log_info("session refused", kv("session", session->identity.id), kv("error", err->message));
     session->record.state = RECORD_REFUSED;
     idempotency_forget_session(session->core->idempotency, session->identity.id);
-    session_ops_finish(&session->record.waiters, NULL, ticket->err);
+    session_ops_finish(&session->record.waiters, NULL, err);
     session_end(session, END_FAILED, "not recorded", NULL, NULL);
     session_end_advance(session); /* when a clock had ended it before */
 }
@@ -404,7 +417,7 @@ static struct backend *check_request(struct core *core, const struct session_req
     return backend;
 }
 
-/* The record of the session and the intent of its sandbox are one transaction. */
+/* The record of the session, its claims and the intent of its sandbox are one transaction. */
 static void create(struct core *core, const struct session_request *request, struct session_op *op,
                    session_done_fn *done)
 {
@@ -419,6 +432,7 @@ static void create(struct core *core, const struct session_request *request, str
     op->created = true;
     op->session = session;
     session_op_join(op, session, &session->record.waiters, done);
+    session_key_claim(session);
     idempotency_remember(core->idempotency, request, session->identity.id);
     metrics_add(core->metrics, METRIC_SESSIONS_CREATED, 0, 1);
     session_emit(session, "session.created", NULL);

@@ -3,6 +3,7 @@
 /* The inside of a session, for the files of session/ only. */
 
 #include "core/session/session.h"
+#include "core/session/session_key.h"
 #include "core/session/session_recover.h"
 #include "core/shares.h"
 
@@ -13,6 +14,7 @@ struct session_identity {
     char *owner, *key, *on_behalf_of; /* owned; key may be NULL */
     char *labels_json;                /* owned; NULL without labels */
     char *map_key;                    /* owned; in core->sessions_by_key, NULL when it is not */
+    struct session_key claim;
 };
 
 /* The setup of each of its sandboxes. */
@@ -77,6 +79,7 @@ enum session_recorded {
 struct session_recording {
     enum session_recorded state;
     struct store_ticket ticket; /* of its creation */
+    struct error *refusal;      /* owned: a claim of its creation was lost; NULL: none */
     struct list waiters;        /* struct session_op waiting for that */
     struct deferred save;
     uint64_t event_sequence; /* of its last event */
@@ -215,6 +218,10 @@ void session_link(struct session *session);     /* into the maps, under its id a
 void session_set_state(struct session *session, enum session_state state);
 void session_unlink(struct session *session);     /* out of the maps */
 void session_unlink_key(struct session *session); /* its key is free for the next one */
+
+/* A claim of its creation was lost: it leaves no record, and ends with this error. One that was
+ * created before ends too. */
+void session_refuse(struct session *session, const struct error *err);
 
 /* Texts are borrowed from the session, `spec` and `reason`. */
 void session_fill_record(const struct session *session, const char *spec,
