@@ -91,6 +91,11 @@ void http_client_set_fresh_posts(struct http_client *client)
     client->fresh_posts = true;
 }
 
+void http_client_close_idle(struct http_client *client)
+{
+    fd_close(steal_fd(&client->idle_fd));
+}
+
 void http_client_set_header(struct http_client *client, const char *name, const char *value)
 {
     (void)http_put_header(&client->headers, name, value);

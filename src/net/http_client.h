@@ -42,6 +42,9 @@ void http_client_set_header(struct http_client *client, const char *name, const 
  * connection each time instead of failing. */
 void http_client_set_fresh_posts(struct http_client *client);
 
+/* The next request gets a connection of its own, whether the server still listens or not. */
+void http_client_close_idle(struct http_client *client);
+
 struct http_call_handler {
     void (*on_head)(struct http_call *call, const struct http_head *head); /* may be NULL */
     void (*on_data)(struct http_call *call, const uint8_t *data, size_t length);
