@@ -187,8 +187,8 @@ struct backend_ops {
     void (*watch)(struct backend *backend, const char *id, struct backend_watch *watch);
     void (*unwatch)(struct backend *backend, struct backend_watch *watch);
 
-    /* Whether it has ended already, which the loop is about to say; a look, for each use. NULL: the
-     * backend knows no sooner. */
+    /* Whether it has ended already: its watch is told when the cause is known, a few seconds later at
+     * most. A look, for each use. NULL: the backend knows no sooner. */
     bool (*is_ending)(const struct backend *backend, const struct backend_watch *watch);
 
     /* After create or adopt: a connected SOCK_SEQPACKET socket. Whoever is at its other end speaks

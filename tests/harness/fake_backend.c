@@ -513,6 +513,11 @@ void fake_backend_set_capabilities(struct backend *backend, struct backend_capab
     fake_from(backend)->ops.capabilities = caps;
 }
 
+void fake_backend_begin_end(struct backend *backend, const char *id)
+{
+    find(fake_from(backend), id)->dead = true;
+}
+
 void fake_backend_end(struct backend *backend, const char *id, struct backend_end end)
 {
     struct fake_sandbox *sandbox = find(fake_from(backend), id);

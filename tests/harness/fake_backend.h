@@ -55,6 +55,9 @@ void fake_backend_ask_for_sources(struct backend *backend);
 /* Its init dies, and the backend does not know how. */
 void fake_backend_kill(struct backend *backend, const char *id);
 
+/* Its init dies, and the backend does not tell that before fake_backend_end(). */
+void fake_backend_begin_end(struct backend *backend, const char *id);
+
 /* It ends like this. */
 void fake_backend_end(struct backend *backend, const char *id, struct backend_end end);
 

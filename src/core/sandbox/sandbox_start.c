@@ -513,7 +513,8 @@ static void on_unknown(struct sandbox *sandbox, const struct error *err)
     sandbox_reconnect_soon(sandbox);
 }
 
-/* The backend says that it is dead, or its init has refused to be connected to for a while. */
+/* The backend says that it is dead, or its init has refused to be connected to for a while. A backend
+ * that knows of the end, and is about to tell its cause, is waited for. */
 static bool is_dead(const struct sandbox *sandbox, const struct error *err)
 {
     int64_t unknown_us = loop_now_us(sandbox->core->loop) - sandbox->connection.unknown_since_us;
@@ -521,7 +522,8 @@ static bool is_dead(const struct sandbox *sandbox, const struct error *err)
     if (sandbox_has_ended(sandbox))
         return true;
     return err && err->code == ERR_GONE &&
-           (sandbox->watch.state == BACKEND_UNWATCHED || unknown_us >= DYING_US);
+           (sandbox->watch.state == BACKEND_UNWATCHED ||
+            (unknown_us >= DYING_US && !backend_watch_is_ending(&sandbox->watch)));
 }
 
 static void on_adopt_end(struct workflow *workflow)
@@ -534,6 +536,8 @@ static void on_adopt_end(struct workflow *workflow)
         sandbox_on_crash(sandbox);
     else if (!workflow->err)
         on_adopted(sandbox);
+    else if (backend_watch_is_ending(&sandbox->watch))
+        sandbox_reconnect_soon(sandbox); /* unless its end is told before */
     else
         on_unknown(sandbox, workflow->err);
 }

@@ -283,6 +283,24 @@ static void a_lost_connection_to_a_dead_init_is_a_crash(void **state)
     assert_null(session_sandbox(session));
 }
 
+/* Asked again, the backend says that it is dead; the cause comes later. */
+static void a_backend_that_is_about_to_tell_a_cause_is_waited_for(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    const char *id = sandbox_id(session_sandbox(session));
+
+    fake_backend_begin_end(world->backend, id);
+    fake_agent_lose(tried.hold.agent);
+    world_advance(world, 3000);
+    assert_int_equal(tried.lost, 0);
+    fake_backend_end(world->backend, id, (struct backend_end){ .detail = "restarted" });
+    world_advance(world, 100);
+    assert_int_equal(tried.lost, 1);
+    assert_string_equal(tried.hold.lost.detail, "restarted");
+}
+
 /* A backend without news of ends: the lost connection makes the core ask. */
 static void an_end_that_the_backend_does_not_report_is_found_by_asking(void **state)
 {
@@ -337,6 +355,7 @@ int main(void)
         TEST(a_lost_connection_to_a_living_init_is_made_again),
         TEST(what_cannot_be_told_is_never_taken_for_dead),
         TEST(a_lost_connection_to_a_dead_init_is_a_crash),
+        TEST(a_backend_that_is_about_to_tell_a_cause_is_waited_for),
         TEST(an_end_that_the_backend_does_not_report_is_found_by_asking),
         TEST(a_frozen_sandbox_that_dies_is_noticed),
     };
