@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -63,6 +64,15 @@ def serve(daemon):
         return False
     wait_for(answers, "it answers")
     return daemon
+
+
+def pids_of(daemon, sessions):
+    """Of the first processes of their containers; None of those that are gone."""
+    return [show(daemon, session)["sandbox"]["pid"] for session in sessions]
+
+
+def is_alive(pid):
+    return pid is not None and os.path.exists(f"/proc/{pid}")
 
 
 # --- killed in the middle -----------------------------------------------------------------------
@@ -191,23 +201,38 @@ def test_a_daemon_that_starts_before_its_engine_finds_its_sandboxes(lasting, mak
     daemon.stop()
 
 
-# An engine that stops kills its containers while it still answers: who looks in between learns of the kill alone.
-ENGINE_ENDS = ("crashed: engine stopped", "crashed: killed through the engine")
+ENGINE_STOPPED = "crashed: engine stopped"
 
 
-def test_containers_that_end_with_their_engine_are_told_so(frail, make_daemon):
-    daemon = daemon_on(make_daemon, frail)
+@pytest.mark.parametrize("backend", ["docker", "gvisor"])
+def test_containers_that_end_with_their_engine_are_told_so(frail, make_daemon, backend):
+    daemon = daemon_on(make_daemon, frail, backend)
     sessions = [daemon.session() for _ in range(3)]
     runs = [begin(daemon, session) for session in sessions]
-    frail.stop()
+    frail.signal(signal.SIGTERM)
+    wait_for(lambda: not any(map(is_alive, pids_of(daemon, sessions))), "they are dead", 15)
     for run in runs:
-        ended = result(daemon, run)
-        assert ended["state"] == "crashed" and ended["reason"] in ENGINE_ENDS, ended
+        ended = result(daemon, run, 3)  # at once: the engine needs longer to end
+        assert (ended["state"], ended["reason"]) == ("crashed", ENGINE_STOPPED), ended
+    frail.stop()
     frail.start()
     for session in sessions:
         wait_for(lambda session=session: says_up(daemon, session), "the next use makes another one")
         shown = show(daemon, session)
-        assert shown["generation"] == 2 and shown["sandbox"]["previous_end"] in ENGINE_ENDS
+        assert (shown["generation"], shown["sandbox"]["previous_end"]) == (2, ENGINE_STOPPED)
+    daemon.stop()
+
+
+def test_containers_that_an_engine_does_not_keep_end_with_its_crash(frail, make_daemon):
+    """It kills them when it comes back, before it listens."""
+    daemon = daemon_on(make_daemon, frail)
+    session = daemon.session()
+    run = begin(daemon, session)
+    frail.kill()
+    assert daemon.api("GET", run).json["state"] == "running", "away is not dead"
+    frail.start()
+    ended = result(daemon, run)
+    assert (ended["state"], ended["reason"]) == ("crashed", ENGINE_STOPPED), ended
     daemon.stop()
 
 

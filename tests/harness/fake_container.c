@@ -249,16 +249,21 @@ static void kill_by_podman(struct fake_container *container, int signal_number)
     fake_event(container, "kill", NULL, NULL);
 }
 
-void fake_container_kill(struct fake_container *container, int signal_number)
+void fake_container_tell_kill(struct fake_container *container, int signal_number)
 {
     char text[16];
 
+    snprintf(text, sizeof(text), "%d", signal_number);
+    fake_event(container, "kill", "signal", text);
+}
+
+void fake_container_kill(struct fake_container *container, int signal_number)
+{
     if (container->engine->habits.is_podman) {
         kill_by_podman(container, signal_number);
         return;
     }
-    snprintf(text, sizeof(text), "%d", signal_number);
-    fake_event(container, "kill", "signal", text);
+    fake_container_tell_kill(container, signal_number);
     assert_int_equal(kill(container->pid, signal_number), 0);
 }
 
@@ -268,6 +273,11 @@ void fake_container_exhaust(struct fake_container *container)
     if (!container->engine->habits.is_podman)
         fake_event(container, "oom", NULL, NULL);
     assert_int_equal(kill(container->pid, SIGKILL), 0);
+}
+
+void fake_container_tell_stop(struct fake_container *container)
+{
+    fake_event(container, "stop", NULL, NULL);
 }
 
 void fake_container_restart(struct fake_container *container)

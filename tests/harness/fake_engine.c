@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -262,6 +263,11 @@ void fake_engine_leave(struct fake_engine *engine)
 {
     http_server_free(steal_ptr(&engine->server));
     assert_true(list_is_empty(&engine->requests));
+}
+
+void fake_engine_stop_listening(struct fake_engine *engine)
+{
+    assert_int_equal(unlink(engine->socket_path), 0);
 }
 
 void fake_engine_return(struct fake_engine *engine)

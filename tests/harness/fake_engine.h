@@ -72,6 +72,9 @@ struct fake_habits *fake_engine_habits(struct fake_engine *engine);
 void fake_engine_leave(struct fake_engine *engine);
 void fake_engine_return(struct fake_engine *engine);
 
+/* As one that is about to stop: it is not connected to any more, and serves the connections that it has. */
+void fake_engine_stop_listening(struct fake_engine *engine);
+
 /* The streams of events end. */
 void fake_engine_cut_events(struct fake_engine *engine);
 size_t fake_engine_event_streams(const struct fake_engine *engine); /* of containers */
@@ -123,6 +126,9 @@ struct fake_container *fake_engine_put(struct fake_engine *engine, const char *n
 /* Behind the back of the backend, as somebody with the docker command would. */
 void fake_container_kill(struct fake_container *container, int signal_number);
 void fake_container_start(struct fake_container *container);
+void fake_container_tell_kill(struct fake_container *container, int signal_number);
+void fake_container_tell_stop(
+    struct fake_container *container); /* of one that was killed for that */
 void fake_container_restart(struct fake_container *container);
 void fake_container_pause(struct fake_container *container, bool is_paused);
 void fake_container_remove(struct fake_container *container);

@@ -299,6 +299,7 @@ static void on_down(struct engine_events *events, const struct error *err)
         log_warn("the container engine does not answer; its sandboxes go on",
                  kv("engine", engine_host(docker->engine)), kv("error", err->message));
     error_keep(&docker->trouble, err);
+    container_on_engine_left(docker);
 }
 
 static const struct engine_events_handler events_handler = {

@@ -5,7 +5,8 @@
  *
  *   docker.c            opening, the engine's own facts, the table of operations
  *   images.c            images: the default one, known ones, finding and pulling
- *   container.c         a container that is known: where it is, how it ends
+ *   container.c         a container that is known: where it is, how its init is reached
+ *   container_end.c     how it ends, and why
  *   container_create.c  the steps from an image to a container with an init in it
  *   container_adopt.c   a container of an earlier daemon
  *   container_spec.c    the JSON that asks the engine for a container
@@ -209,19 +210,27 @@ void images_refuse(const struct docker_backend *docker, const char *name, const 
 
 /* --- a container ------------------------------------------------------------------------------ */
 
-/* | state              | leads to                                |
- * | CONTAINER_MADE     | CONTAINER_RUNNING, gone                 |
- * | CONTAINER_RUNNING  | CONTAINER_SUSPECT, CONTAINER_ENDED      |
- * | CONTAINER_SUSPECT  | CONTAINER_RUNNING, CONTAINER_KILLED,    |
- * |                    | CONTAINER_ENDED                         |
- * | CONTAINER_KILLED   | CONTAINER_ENDED                         |
- * | CONTAINER_ENDED    | gone                                    | */
+/* | state              | leads to                                             |
+ * | CONTAINER_MADE     | CONTAINER_RUNNING, gone                              |
+ * | CONTAINER_RUNNING  | CONTAINER_SUSPECT                                    |
+ * | CONTAINER_SUSPECT  | CONTAINER_RUNNING, CONTAINER_DEAD, CONTAINER_ENDED   |
+ * | CONTAINER_DEAD     | CONTAINER_ENDED                                      |
+ * | CONTAINER_ENDED    | gone                                                 | */
 enum container_phase {
     CONTAINER_MADE,    /* by the engine, not started or not yet looked at */
     CONTAINER_RUNNING, /* as far as is known; it may be paused */
     CONTAINER_SUSPECT, /* a sign of its end has come: the engine is asked */
-    CONTAINER_KILLED, /* through the engine: why is known a moment later, see is_told_too_early() */
+    CONTAINER_DEAD,    /* the engine says so, and its cause is waited for */
     CONTAINER_ENDED,
+};
+
+/* What is known of the act that has ended it, or is about to. An act that says more takes the place of
+ * the one before. */
+enum container_cause {
+    CAUSE_NONE,
+    CAUSE_ALONE,   /* its process has ended while the engine was away */
+    CAUSE_KILLED,  /* a deadly signal was sent through the engine */
+    CAUSE_STOPPED, /* the engine has stopped it: for good, to start it again, or to stop itself */
 };
 
 struct container {
@@ -236,9 +245,10 @@ struct container {
     struct process process; /* watches it; unwatched without a pidfd */
     bool is_paused;
     unsigned oom_events; /* the engine has told of */
-    bool was_killed;     /* by a signal that somebody has sent through the engine */
+    enum container_cause cause;
+    int64_t caused_us; /* when the cause, or then the end, was told; 0: neither was */
     struct engine_call look;
-    struct timer again; /* the engine did not answer: it is asked again */
+    struct timer again; /* the engine did not answer, or not all: it is asked again */
     unsigned looks;     /* without an answer, in a row */
     struct backend_end end;
     struct backend_watch *watch; /* borrowed; NULL: no observer */
@@ -263,7 +273,11 @@ int container_begin(struct container *container, const char *handle_kind, struct
 /* A sign of its end: the engine is asked. */
 void container_suspect(struct container *container);
 void container_on_event(struct docker_backend *docker, const json_t *event);
+void container_on_engine_left(struct docker_backend *docker); /* the stream of events has ended */
+void container_on_exit(struct process *process);              /* of its first process */
+void container_look_again(struct timer *timer);
 bool container_is_dead(const struct container *container);
+void container_tell_end(struct container *container); /* to its watch, from the loop */
 
 /* Answers a connect that waits for the door of a sandbox that has ended. NULL is fine. */
 void container_refuse_connect(const char *id, struct backend_op *op);

@@ -195,6 +195,11 @@ void engine_free(struct engine *engine)
     free(engine);
 }
 
+void engine_connect_anew(struct engine *engine)
+{
+    http_client_close_idle(engine->http);
+}
+
 const char *engine_host(const struct engine *engine)
 {
     return engine->host;

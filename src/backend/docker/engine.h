@@ -80,6 +80,10 @@ void engine_request(struct engine *engine, struct engine_call *call, enum http_m
                     size_t body_length, int64_t timeout_ms, engine_done_fn *done);
 void engine_cancel(struct engine_call *call);
 
+/* The next request is not sent on a connection that is open already: it shows whether the engine
+ * listens. */
+void engine_connect_anew(struct engine *engine);
+
 /* Whether it is under way; not in `done`. */
 static inline bool engine_is_asked(const struct engine_call *call)
 {
@@ -118,6 +122,7 @@ struct engine_events {
 void engine_events_start(struct engine *engine, struct engine_events *events, const char *key,
                          const char *value, const struct engine_events_handler *handler);
 void engine_events_stop(struct engine_events *events);
+bool engine_events_are_up(const struct engine_events *events); /* the stream is open */
 
 /* --- pulling an image ------------------------------------------------------------------------ */
 

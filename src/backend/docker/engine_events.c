@@ -165,6 +165,13 @@ void engine_events_start(struct engine *engine, struct engine_events *events, co
     job_open(job);
 }
 
+bool engine_events_are_up(const struct engine_events *events)
+{
+    const struct events_job *job = events->private;
+
+    return job && job->up_us;
+}
+
 void engine_events_stop(struct engine_events *events)
 {
     struct events_job *job = events->private;

@@ -202,6 +202,101 @@ static void a_container_that_was_restarted_has_ended(void **state)
     assert_int_equal(docker_world_adopt(&world, &sandbox, &question), ERR_GONE);
 }
 
+/* --- the same kill, in several acts of the engine --------------------------------------------------- */
+
+static void wait_for_exit(void)
+{
+    docker_world_wait(&world, container()->state == FAKE_EXITED);
+}
+
+/* It takes longer than the engine needs to tell of a kill. */
+static void a_restart_that_takes_its_time_is_no_kill(void **state)
+{
+    (void)state;
+    fake_container_kill(container(), SIGKILL);
+    wait_for_exit();
+    docker_world_idle(&world, 150);
+    fake_container_tell_stop(container());
+    docker_world_idle(&world, 1200);
+    assert_false(witness.has_seen);
+    fake_container_start(container());
+    assert_string_equal(wait_for_end()->detail, "restarted");
+}
+
+static void a_container_that_is_stopped_for_good_was_killed(void **state)
+{
+    int64_t began_us = loop_now_us(world.loop);
+
+    (void)state;
+    fake_container_kill(container(), SIGKILL);
+    wait_for_exit();
+    fake_container_tell_stop(container());
+    assert_string_equal(wait_for_end()->detail, "killed through the engine");
+    assert_true(loop_now_us(world.loop) - began_us < 5 * 1000 * 1000);
+}
+
+/* The kernel has told of the end, the engine has been asked, and only then its event comes. */
+static void a_kill_that_is_told_after_the_end_is_the_cause(void **state)
+{
+    struct fake_habits *habits = fake_engine_habits(world.engine);
+
+    (void)state;
+    habits->keeps_silent = true;
+    (void)kill(container()->pid, SIGKILL);
+    wait_for_exit();
+    docker_world_idle(&world, 50);
+    habits->keeps_silent = false;
+    fake_container_tell_kill(container(), SIGKILL);
+    assert_string_equal(wait_for_end()->detail, "killed through the engine");
+}
+
+static void expect_engine_stopped_at_once(void)
+{
+    int64_t began_us = loop_now_us(world.loop);
+
+    assert_string_equal(wait_for_end()->detail, "engine stopped");
+    assert_true(loop_now_us(world.loop) - began_us < 1000 * 1000);
+}
+
+/* It answers on the connections that it has, and its stream of events goes on for a while. */
+static void an_engine_that_stops_kills_its_containers(void **state)
+{
+    (void)state;
+    fake_engine_stop_listening(world.engine);
+    fake_container_kill(container(), SIGKILL);
+    expect_engine_stopped_at_once();
+}
+
+/* Another process listens in its place, and starts it again when it is connected to. */
+static void an_engine_that_stops_ends_its_events(void **state)
+{
+    (void)state;
+    fake_engine_fail(world.engine, (struct fake_fault){ .requests = "GET /containers/*/json",
+                                                        .kind = FAULT_HOLD,
+                                                        .times = 9 });
+    fake_container_kill(container(), SIGKILL);
+    wait_for_exit();
+    docker_world_idle(&world, 50);
+    assert_false(witness.has_seen);
+    fake_engine_cut_events(world.engine);
+    expect_engine_stopped_at_once();
+}
+
+/* An engine that was killed, and keeps no containers, kills them before it listens again. */
+static void an_end_while_the_engine_was_away_is_its_doing(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    fake_engine_leave(world.engine);
+    docker_world_wait(&world, backend_check(world.backend, &err) < 0);
+    (void)kill(container()->pid, SIGKILL);
+    docker_world_wait(&world, backend_watch_is_ending(&witness.watch));
+    fake_engine_return(world.engine);
+    assert_string_equal(wait_for_end()->detail, "engine stopped");
+    assert_int_equal(witness.watch.end.signal, SIGKILL);
+}
+
 /* --- the engine is away ---------------------------------------------------------------------------- */
 
 static void an_engine_that_is_away_says_nothing_about_its_containers(void **state)
@@ -356,6 +451,15 @@ int main(void)
         HERE(a_container_that_podman_never_cleans_up_has_ended),
         HERE(podman_does_not_say_whether_it_was_for_memory),
         HERE(a_container_that_was_restarted_has_ended),
+        HERE(a_restart_that_takes_its_time_is_no_kill),
+        HERE(a_container_that_is_stopped_for_good_was_killed),
+        HERE(a_kill_that_is_told_after_the_end_is_the_cause),
+        HERE(an_engine_that_stops_kills_its_containers),
+        HERE(an_engine_that_stops_ends_its_events),
+        HERE(an_end_while_the_engine_was_away_is_its_doing),
+        ELSEWHERE(a_restart_that_takes_its_time_is_no_kill),
+        ELSEWHERE(an_engine_that_stops_kills_its_containers),
+        ELSEWHERE(an_engine_that_stops_ends_its_events),
         HERE(an_engine_that_is_away_says_nothing_about_its_containers),
         HERE(an_end_is_noticed_without_an_engine),
         HERE(an_engine_that_has_left_ends_nothing_that_lives),
