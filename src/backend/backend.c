@@ -165,6 +165,21 @@ void backend_watch_start(struct backend *backend, const char *id, struct backend
     backend->ops->watch(backend, id, watch);
 }
 
+void backend_watch_motion(struct backend_watch *watch, backend_motion_fn *on_motion)
+{
+    watch->on_motion = on_motion;
+}
+
+void backend_watch_move(struct backend_watch *watch, enum backend_motion motion)
+{
+    assert(watch->state == BACKEND_WATCHED);
+    if (watch->motion == motion)
+        return;
+    watch->motion = motion;
+    if (watch->on_motion)
+        watch->on_motion(watch);
+}
+
 void backend_watch_stop(struct backend_watch *watch)
 {
     if (watch->state != BACKEND_WATCHED)

@@ -137,8 +137,15 @@ struct backend_end {
     char detail[BACKEND_END_DETAIL]; /* why, in a word of the backend's own; or "" */
 };
 
+/* Whether the processes of a sandbox go on, apart from what backend_freeze() has asked for. */
+enum backend_motion {
+    BACKEND_MOVES,
+    BACKEND_FROZEN_BY_OTHERS, /* who thaw it when they like */
+};
+
 struct backend_watch;
 typedef void backend_end_fn(struct backend_watch *watch);
+typedef void backend_motion_fn(struct backend_watch *watch);
 
 enum backend_watch_state { BACKEND_UNWATCHED, BACKEND_WATCHED, BACKEND_ENDED };
 
@@ -147,8 +154,10 @@ struct backend_watch {
     enum backend_watch_state state;
     struct backend *backend; /* borrowed */
     backend_end_fn *on_end;
-    struct backend_end end; /* valid in and after on_end */
-    void *private;          /* the backend's own */
+    struct backend_end end;       /* valid in and after on_end */
+    backend_motion_fn *on_motion; /* it has changed; NULL: the observer does not want to know */
+    enum backend_motion motion;   /* BACKEND_MOVES where the backend does not learn of it */
+    void *private;                /* the backend's own */
 };
 
 struct backend_capabilities {
@@ -183,7 +192,8 @@ struct backend_ops {
                   struct backend_op *op);
 
     /* After create or adopt: calls backend_watch_end() once, from the loop, when the sandbox has
-     * ended, also when that was before. Only one watch for each sandbox. */
+     * ended, also when that was before. Only one watch for each sandbox. A backend whose sandboxes can
+     * be frozen by others sets the watch's motion here, and calls backend_watch_move(). */
     void (*watch)(struct backend *backend, const char *id, struct backend_watch *watch);
     void (*unwatch)(struct backend *backend, struct backend_watch *watch);
 
@@ -288,8 +298,14 @@ void backend_adopt(struct backend *backend, const struct backend_sandbox *sandbo
 /* One that has ended is left as it is. */
 void backend_watch_start(struct backend *backend, const char *id, struct backend_watch *watch,
                          backend_end_fn *on_end);
+/* Tells the motion of the sandbox from now on, too. */
+void backend_watch_motion(struct backend_watch *watch, backend_motion_fn *on_motion);
 void backend_watch_stop(struct backend_watch *watch); /* no on_end comes; unwatched is fine */
 bool backend_watch_is_ending(const struct backend_watch *watch);
+
+/* For backends, from the loop: others have frozen the sandbox, or thawed it; what it is already is not
+ * told again. */
+void backend_watch_move(struct backend_watch *watch, enum backend_motion motion);
 
 /* For backends: the sandbox has ended; or it is gone, and nobody is told. */
 void backend_watch_end(struct backend_watch *watch, const struct backend_end *end);

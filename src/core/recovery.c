@@ -215,6 +215,7 @@ static void reconcile(struct sandbox *sandbox)
     case SANDBOX_FREEZING:
     case SANDBOX_FROZEN:
     case SANDBOX_THAWING:
+    case SANDBOX_FROZEN_BY_OTHERS:
     case SANDBOX_STATES:
         break;
     }

@@ -6,6 +6,7 @@
  *     record says         the backend says      what happens
  *     ready or frozen     alive                 adopted, with its running executions
  *     ready or frozen     frozen                adopted; thawed if its session is not paused
+ *     ready               perhaps by others     adopted, and left frozen
  *     ready or frozen     dead                  crashed: the next use makes a new one
  *     ready or frozen     cannot tell           kept, and asked again with back-off
  *     anything            is absent (backends.h) neither used nor removed, until it is there again

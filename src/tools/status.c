@@ -25,6 +25,8 @@ static const char *state_in_words(const struct session *session)
     case SANDBOX_FROZEN:
     case SANDBOX_THAWING:
         return "paused; the next call resumes it";
+    case SANDBOX_FROZEN_BY_OTHERS:
+        return "frozen by others, outside of Sandglass; calls wait a moment for it, then say so";
     case SANDBOX_CRASHED:
         return "crashed; the next call starts a new one";
     case SANDBOX_DESTROYING:

@@ -21,6 +21,7 @@ struct fake_sandbox {
     struct backend_end end;
     bool dead;
     bool frozen;
+    enum backend_motion motion;
     uint64_t memory_bytes;
     uint32_t oom_kills;
     uint64_t cpu_us;
@@ -176,6 +177,13 @@ static void effect_list(struct fake_backend *fake, struct fake_op *op)
     op->op->result.list.count = count;
 }
 
+static void set_motion(struct fake_sandbox *sandbox, enum backend_motion motion)
+{
+    sandbox->motion = motion;
+    if (sandbox->watch)
+        backend_watch_move(sandbox->watch, motion);
+}
+
 static void effect_on_one(struct fake_sandbox *sandbox, struct fake_op *op)
 {
     if (!sandbox) {
@@ -184,8 +192,10 @@ static void effect_on_one(struct fake_sandbox *sandbox, struct fake_op *op)
     }
     if (op->kind == FAKE_UPDATE)
         sandbox->memory_bytes = op->limits.memory_bytes;
-    if (op->kind == FAKE_FREEZE)
+    if (op->kind == FAKE_FREEZE) {
         sandbox->frozen = op->frozen;
+        set_motion(sandbox, BACKEND_MOVES);
+    }
     if (op->kind == FAKE_INSPECT)
         op->op->result.usage =
             (struct sandbox_usage){ .oom_kills = sandbox->oom_kills, .cpu_us = sandbox->cpu_us };
@@ -323,6 +333,7 @@ static void fake_watch(struct backend *backend, const char *id, struct backend_w
     assert(!sandbox->watch);
     sandbox->watch = watch;
     watch->private = sandbox;
+    watch->motion = sandbox->motion;
     io_watch_start(&sandbox->dying, backend->loop, sandbox->death, IO_READ, on_death);
 }
 
@@ -531,6 +542,23 @@ void fake_backend_end(struct backend *backend, const char *id, struct backend_en
 void fake_backend_kill(struct backend *backend, const char *id)
 {
     fake_backend_end(backend, id, (struct backend_end){ .code = -1 });
+}
+
+void fake_backend_move(struct backend *backend, const char *id, enum backend_motion motion)
+{
+    struct fake_sandbox *sandbox = find(fake_from(backend), id);
+
+    sandbox->frozen = motion == BACKEND_FROZEN_BY_OTHERS;
+    set_motion(sandbox, motion);
+}
+
+void fake_backend_forget_freezers(struct backend *backend)
+{
+    struct fake_sandbox *sandbox;
+
+    list_for_each (sandbox, &fake_from(backend)->sandboxes, node)
+        if (sandbox->frozen)
+            sandbox->motion = BACKEND_FROZEN_BY_OTHERS;
 }
 
 void fake_backend_see_no_ends(struct backend *backend)

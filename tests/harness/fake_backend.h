@@ -61,6 +61,12 @@ void fake_backend_begin_end(struct backend *backend, const char *id);
 /* It ends like this. */
 void fake_backend_end(struct backend *backend, const char *id, struct backend_end end);
 
+/* Others freeze it, or thaw it. */
+void fake_backend_move(struct backend *backend, const char *id, enum backend_motion motion);
+
+/* It does not know who has frozen what is frozen, as a backend after a restart of the daemon. */
+void fake_backend_forget_freezers(struct backend *backend);
+
 /* It learns of the end of a sandbox only when it is asked for it. */
 void fake_backend_see_no_ends(struct backend *backend);
 void fake_backend_set_cpu(struct backend *backend, const char *id, uint64_t cpu_us);

@@ -124,6 +124,31 @@ static bool wait_longer(struct execution *execution)
     return true;
 }
 
+static bool is_frozen_by_others(const struct execution *execution)
+{
+    const struct sandbox *sandbox = execution->session ? session_sandbox(execution->session) : NULL;
+
+    return sandbox && sandbox_state(sandbox) == SANDBOX_FROZEN_BY_OTHERS;
+}
+
+/* Of an execution that waits for a sandbox; NULL: it needs no other than its state. */
+static const char *reason_in_queue(const struct execution *execution, enum execution_state as)
+{
+    return as == EXECUTION_TIMEOUT && is_frozen_by_others(execution)
+               ? "timeout: the sandbox is frozen by others"
+               : NULL;
+}
+
+static const char *reason_of_silence(const struct execution *execution)
+{
+    bool is_timeout = execution->run->stop.as == EXECUTION_TIMEOUT;
+
+    if (is_frozen_by_others(execution))
+        return is_timeout ? "timeout: the sandbox is frozen by others"
+                          : "the sandbox is frozen by others";
+    return is_timeout ? "timeout: the sandbox did not answer" : "the sandbox did not answer";
+}
+
 void execution_stop(struct execution *execution, enum execution_state as)
 {
     struct execution_run *run = execution->run;
@@ -136,14 +161,13 @@ void execution_stop(struct execution *execution, enum execution_state as)
     else if (run->phase == PHASE_SPAWNING || execution->facts.state == EXECUTION_RUNNING)
         expect_answer(execution, STOP_SPAWN);
     else
-        execution_begin_end(execution, as, NULL);
+        execution_begin_end(execution, as, reason_in_queue(execution, as));
 }
 
 /* The sandbox lives but init does not answer, or cannot kill: nothing in it can be relied on. A
  * frozen sandbox is silent by right. */
 static void abandon(struct execution *execution)
 {
-    const struct execution_run *run = execution->run;
     struct session *session = execution->session;
     struct sandbox *sandbox = session ? session_sandbox(session) : NULL;
     bool is_silent = sandbox && sandbox_state(sandbox) == SANDBOX_READY &&
@@ -153,9 +177,7 @@ static void abandon(struct execution *execution)
     log_warn(is_silent ? "sandbox does not answer; destroying it"
                        : "execution does not confirm its end, continuing without it",
              kv("execution", execution->facts.id), kv("session", execution->facts.session_id));
-    execution_begin_end(execution, run->stop.as,
-                        run->stop.as == EXECUTION_TIMEOUT ? "timeout: the sandbox did not answer"
-                                                          : "the sandbox did not answer");
+    execution_begin_end(execution, execution->run->stop.as, reason_of_silence(execution));
     if (is_silent)
         sandbox_destroy(sandbox, END_CRASHED, "unresponsive");
 }

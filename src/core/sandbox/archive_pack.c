@@ -266,7 +266,7 @@ enum archive_packing workspace_archive_packing(const struct sandbox *sandbox)
         sandbox_asks_backend(sandbox) || workflow_is_running(&sandbox->workflow) ||
         sandbox_has_ended(sandbox))
         return PACK_NOTHING;
-    if (sandbox->state == SANDBOX_FROZEN)
+    if (sandbox->state == SANDBOX_FROZEN || sandbox->state == SANDBOX_FROZEN_BY_OTHERS)
         return PACK_FROZEN;
     return sandbox->state == SANDBOX_READY ? PACK_RUNNING : PACK_NOTHING;
 }

@@ -25,15 +25,17 @@ static const struct {
     [SANDBOX_NONE] = { "none", TO(CREATING) },
     [SANDBOX_CREATING] = { "creating", TO(READY) | TO(DESTROYING) },
     /* ready → creating: a pool member is claimed and bound to its session */
-    [SANDBOX_READY] = { "ready",
-                        TO(CREATING) | TO(UNKNOWN) | TO(FREEZING) | TO(CRASHED) | TO(DESTROYING) },
-    [SANDBOX_UNKNOWN] = { "unknown",
-                          TO(READY) | TO(FREEZING) | TO(FROZEN) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_READY] = { "ready", TO(CREATING) | TO(UNKNOWN) | TO(FREEZING) | TO(FROZEN_BY_OTHERS) |
+                                     TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_UNKNOWN] = { "unknown", TO(READY) | TO(FREEZING) | TO(FROZEN) | TO(FROZEN_BY_OTHERS) |
+                                         TO(CRASHED) | TO(DESTROYING) },
     [SANDBOX_FREEZING] = { "freezing",
                            TO(FROZEN) | TO(READY) | TO(UNKNOWN) | TO(CRASHED) | TO(DESTROYING) },
     [SANDBOX_FROZEN] = { "frozen", TO(THAWING) | TO(CRASHED) | TO(DESTROYING) },
     [SANDBOX_THAWING] = { "thawing",
                           TO(READY) | TO(UNKNOWN) | TO(FROZEN) | TO(CRASHED) | TO(DESTROYING) },
+    [SANDBOX_FROZEN_BY_OTHERS] = { "frozen_by_others", TO(READY) | TO(UNKNOWN) | TO(FREEZING) |
+                                                           TO(CRASHED) | TO(DESTROYING) },
     [SANDBOX_CRASHED] = { "crashed", TO(DESTROYING) },
     [SANDBOX_DESTROYING] = { "destroying", TO(NONE) },
 };
@@ -68,6 +70,7 @@ void sandbox_set_state(struct sandbox *sandbox, enum sandbox_state state)
     if (state != SANDBOX_UNKNOWN) {
         timer_stop(&sandbox->connection.silence);
         sandbox->connection.unknown_since_us = 0;
+        sandbox->connection.freezer = FREEZER_NONE;
     }
 }
 
@@ -352,6 +355,7 @@ static void on_timer(struct timer *timer)
     case SANDBOX_FREEZING:
     case SANDBOX_FROZEN:
     case SANDBOX_THAWING:
+    case SANDBOX_FROZEN_BY_OTHERS:
     case SANDBOX_CRASHED:
     case SANDBOX_STATES:
         break;
@@ -498,7 +502,7 @@ void sandbox_free(struct sandbox *sandbox)
 
 bool sandbox_is_up(const struct sandbox *sandbox)
 {
-    return sandbox->state >= SANDBOX_READY && sandbox->state <= SANDBOX_THAWING;
+    return sandbox->state >= SANDBOX_READY && sandbox->state <= SANDBOX_FROZEN_BY_OTHERS;
 }
 
 bool sandbox_is_coming_or_up(const struct sandbox *sandbox)
@@ -508,15 +512,15 @@ bool sandbox_is_coming_or_up(const struct sandbox *sandbox)
 
 /* --- record and events --------------------------------------------------------------------- */
 
-/* The record tells the next daemon whether the sandbox is whole. For its state at that moment the
- * kernel and its init are asked. */
+/* The record tells the next daemon whether the sandbox is whole, and whether this one has frozen it. For
+ * its state at that moment the kernel and its init are asked. */
 static const char *recorded_state(const struct sandbox *sandbox)
 {
+    if (sandbox->state >= SANDBOX_FREEZING && sandbox->state <= SANDBOX_THAWING)
+        return sandbox_state_name(SANDBOX_FROZEN);
     if (sandbox_is_coming_or_up(sandbox) && sandbox->record.state == RECORD_MADE)
         return RECORDED_MADE;
-    if (sandbox->state == SANDBOX_FROZEN || !sandbox_is_up(sandbox))
-        return sandbox_state_name(sandbox->state);
-    return sandbox_state_name(SANDBOX_READY);
+    return sandbox_state_name(sandbox_is_up(sandbox) ? SANDBOX_READY : sandbox->state);
 }
 
 /* With the record that it is ready or goes comes what it costs: one transaction. */
@@ -582,6 +586,7 @@ static enum sandbox_recorded restored_record(enum sandbox_state state)
     case SANDBOX_FREEZING:
     case SANDBOX_FROZEN:
     case SANDBOX_THAWING:
+    case SANDBOX_FROZEN_BY_OTHERS:
     case SANDBOX_CRASHED:
     case SANDBOX_STATES:
         break;
@@ -600,6 +605,8 @@ struct sandbox *sandbox_restore(struct core *core, const struct sandbox_order *o
     memcpy(sandbox->made.id, record->id, sizeof(sandbox->made.id));
     map_put(&core->sandboxes_by_id, sandbox->id, sandbox);
     sandbox->state = sandbox_state_parse(record->state);
+    if (sandbox->state == SANDBOX_FROZEN)
+        sandbox->connection.freezer = FREEZER_SESSION;
     if (sandbox->state == SANDBOX_NONE)
         sandbox->state = SANDBOX_DESTROYING;
     else if (sandbox_is_up(sandbox))

@@ -3,7 +3,7 @@
 /*
  * One incarnation of a session, or a member of the pool.
  *
- *     none → creating → ready → freezing → frozen → thawing → ready
+ *     none → creating → ready → freezing → frozen → thawing → ready, or ready ⇄ frozen by others
  *               │         ⇅          │        │        │
  *               │      unknown ──────┴────────┴────────┴──→ crashed     (the cause is looked for)
  *               └─────────┴───────────────────────────────────┴──→ destroying → none
@@ -11,6 +11,9 @@
  * Unknown: it exists, but its init has not answered yet, after a restart of the daemon or a lost
  * connection. Its session alone is concerned: a hold waits for it, for a bounded time. A sandbox
  * that stays silent for `sandbox.silence_timeout` is taken for dead.
+ *
+ * Frozen by others: not by this daemon but by whoever has power over the backend's means (docker
+ * pause). It is silent by right, for as long as they like; a pause of its session takes it over.
  *
  * Its record is written before it is made and forgotten only after it is confirmed gone. There is
  * one way in, sandbox_start() or sandbox_claim(), and one way out, sandbox_destroy(), whatever the
@@ -32,6 +35,7 @@ enum sandbox_state {
     SANDBOX_FREEZING,
     SANDBOX_FROZEN,
     SANDBOX_THAWING,
+    SANDBOX_FROZEN_BY_OTHERS,
     SANDBOX_CRASHED,
     SANDBOX_DESTROYING,
     SANDBOX_STATES
@@ -117,7 +121,7 @@ void sandbox_set_python_zygote(struct sandbox *sandbox, struct python_zygote *zy
 /* The one after it among all that exist, in order of creation; the first for NULL. */
 struct sandbox *sandbox_next(const struct core *core, const struct sandbox *sandbox);
 
-/* Made, and neither dead nor going: any state from ready to thawing. */
+/* Made, and neither dead nor going: any state from ready to frozen by others. */
 bool sandbox_is_up(const struct sandbox *sandbox);
 
 /* It is up, or will be. */

@@ -57,11 +57,15 @@ struct sandbox_parts {
     struct error *err; /* owned; of the first that failed */
 };
 
+/* By whom a sandbox that is unknown was frozen, as its record says. */
+enum sandbox_freezer { FREEZER_NONE, FREEZER_SESSION };
+
 struct sandbox_connection {
     struct agent *agent;             /* owned; NULL while there is no connection */
     struct sandbox_request *request; /* owned; NULL unless init is asked */
     struct timer silence;            /* armed while it is unknown and not frozen */
     int64_t unknown_since_us;
+    enum sandbox_freezer freezer;
     unsigned attempts;     /* in a row */
     struct error *foreign; /* owned; its init speaks other versions of the protocol; NULL: not so */
     struct deferred drop;
@@ -170,6 +174,8 @@ void sandbox_on_crash(struct sandbox *sandbox);
 void sandbox_find_cause(struct sandbox *sandbox);
 void sandbox_lose_init(struct sandbox *sandbox); /* it is unknown, and asked again soon */
 void sandbox_reconnect_soon(struct sandbox *sandbox);
+bool sandbox_is_frozen_by_others(const struct sandbox *sandbox); /* as the backend has told */
+void sandbox_follow_motion(struct sandbox *sandbox); /* its state becomes what that means for it */
 
 /* sandbox_report.c: what was read or is being read does not hold any more */
 void sandbox_forget_report(struct sandbox *sandbox);

@@ -103,6 +103,14 @@ static void record_made(struct sandbox *sandbox)
                     on_recorded);
 }
 
+/* Of one that is frozen. What an earlier daemon has frozen is not told from what others have, but by its
+ * record. */
+static bool is_ours(const struct sandbox *sandbox)
+{
+    return !sandbox_is_frozen_by_others(sandbox) ||
+           sandbox->connection.freezer == FREEZER_SESSION || sandbox_wish(sandbox) == WISH_FREEZE;
+}
+
 static void on_adopt_answer(struct backend_op *op)
 {
     struct sandbox *sandbox = sandbox_end_op(op);
@@ -110,7 +118,8 @@ static void on_adopt_answer(struct backend_op *op)
     if (op->err.code == ERR_NONE && sandbox->state == SANDBOX_UNKNOWN) {
         sandbox_watch(sandbox);
         if (op->result.made.frozen)
-            sandbox_set_state(sandbox, SANDBOX_FROZEN);
+            sandbox_set_state(sandbox,
+                              is_ours(sandbox) ? SANDBOX_FROZEN : SANDBOX_FROZEN_BY_OTHERS);
     }
     workflow_step_done(&sandbox->workflow, failure_or_null(&op->err));
 }
@@ -351,6 +360,7 @@ static void become_ready(struct sandbox *sandbox)
         pool_on_ready(sandbox->core->pool, sandbox);
     if (sandbox->connection.agent && agent_is_lost(sandbox->connection.agent))
         sandbox_lose_init(sandbox); /* lost before there was an observer of it */
+    sandbox_follow_motion(sandbox);
 }
 
 void sandbox_fail(struct sandbox *sandbox, const struct error *err)
@@ -481,6 +491,7 @@ static void on_adopted(struct sandbox *sandbox)
         on_answered(sandbox);
     else if (sandbox->state == SANDBOX_UNKNOWN && sandbox_wish(sandbox) != WISH_FREEZE)
         sandbox_reconnect_soon(sandbox);
+    sandbox_follow_motion(sandbox);
     sandbox_save(sandbox);
     sandbox->core->observer->on_known(sandbox->order.session);
 }

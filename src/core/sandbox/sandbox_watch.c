@@ -117,9 +117,15 @@ bool sandbox_notice_death(struct sandbox *sandbox)
     return true;
 }
 
+static void on_motion(struct backend_watch *watch)
+{
+    sandbox_follow_motion(container_of(watch, struct sandbox, watch));
+}
+
 void sandbox_watch(struct sandbox *sandbox)
 {
     backend_watch_start(sandbox->order.backend, sandbox->id, &sandbox->watch, on_end);
+    backend_watch_motion(&sandbox->watch, on_motion);
 }
 
 void sandbox_crash(struct sandbox *sandbox, const char *cause)
@@ -190,6 +196,54 @@ void sandbox_on_crash(struct sandbox *sandbox)
     sandbox_find_cause(sandbox);
 }
 
+/* --- frozen by others ---------------------------------------------------------------------- */
+
+bool sandbox_is_frozen_by_others(const struct sandbox *sandbox)
+{
+    return sandbox->watch.state == BACKEND_WATCHED &&
+           sandbox->watch.motion == BACKEND_FROZEN_BY_OTHERS;
+}
+
+/* Nothing is asked of it, and it is no member of the pool, until it is thawed. */
+static void on_frozen_by_others(struct sandbox *sandbox)
+{
+    log_warn("sandbox was frozen by others", kv("sandbox", sandbox->id),
+             kv("session", sandbox->order.session ? sandbox->order.session_id : ""));
+    sandbox_set_state(sandbox, SANDBOX_FROZEN_BY_OTHERS);
+    sandbox_emit(sandbox, "sandbox.frozen", "by others");
+    if (sandbox->order.session) {
+        capacity_set_idle(sandbox->core->capacity, sandbox, false);
+        return;
+    }
+    pool_on_leaving(sandbox->core->pool, sandbox);
+    pool_kick(sandbox->core->pool);
+}
+
+static void on_thawed_by_others(struct sandbox *sandbox)
+{
+    log_info("sandbox was thawed by others", kv("sandbox", sandbox->id),
+             kv("session", sandbox->order.session ? sandbox->order.session_id : ""));
+    sandbox_set_state(sandbox, SANDBOX_READY);
+    sandbox_emit(sandbox, "sandbox.thawed", NULL);
+    if (!sandbox_has_init(sandbox))
+        sandbox_lose_init(sandbox);
+    else if (!sandbox->order.session)
+        pool_on_ready(sandbox->core->pool, sandbox);
+    if (sandbox->order.session)
+        sandbox->core->observer->on_known(sandbox->order.session);
+}
+
+/* The init of an unknown one is not asked: the backend, which is asked next, says that it is frozen. */
+void sandbox_follow_motion(struct sandbox *sandbox)
+{
+    if (!sandbox_is_frozen_by_others(sandbox) && sandbox->state == SANDBOX_FROZEN_BY_OTHERS)
+        on_thawed_by_others(sandbox);
+    else if (sandbox_is_frozen_by_others(sandbox) && sandbox->state == SANDBOX_READY)
+        on_frozen_by_others(sandbox);
+    else if (sandbox_is_frozen_by_others(sandbox))
+        sandbox_stop_asking(sandbox);
+}
+
 /* --- frozen or not ------------------------------------------------------------------------- */
 
 /* Its init answers again, or is asked to. */
@@ -220,6 +274,7 @@ static void on_freeze_done(struct backend_op *op)
         sandbox_set_state(sandbox, SANDBOX_FROZEN);
     else
         on_thawed(sandbox);
+    sandbox_follow_motion(sandbox);
     sandbox_save(sandbox);
     sandbox->core->observer->on_frozen(sandbox->order.session, &err);
     sandbox_converge(sandbox);
@@ -227,7 +282,8 @@ static void on_freeze_done(struct backend_op *op)
 
 void sandbox_converge(struct sandbox *sandbox)
 {
-    bool is_awake = sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_UNKNOWN;
+    bool is_ours_to_freeze = sandbox->state == SANDBOX_READY || sandbox->state == SANDBOX_UNKNOWN ||
+                             sandbox->state == SANDBOX_FROZEN_BY_OTHERS;
     enum sandbox_wish wish;
     bool freeze;
 
@@ -238,7 +294,7 @@ void sandbox_converge(struct sandbox *sandbox)
         sandbox_stop_asking(sandbox);
     if (sandbox_asks_backend(sandbox) || workflow_is_running(&sandbox->workflow))
         return;
-    if (wish == WISH_FREEZE && is_awake)
+    if (wish == WISH_FREEZE && is_ours_to_freeze)
         freeze = true;
     else if (wish == WISH_RUN && sandbox->state == SANDBOX_FROZEN)
         freeze = false;
@@ -246,6 +302,7 @@ void sandbox_converge(struct sandbox *sandbox)
         return;
     timer_stop(&sandbox->timer);
     sandbox_set_state(sandbox, freeze ? SANDBOX_FREEZING : SANDBOX_THAWING);
+    sandbox_save(sandbox);
     backend_freeze(sandbox->order.backend, sandbox->id, freeze,
                    sandbox_begin_op(sandbox, on_freeze_done));
 }

@@ -152,6 +152,7 @@ static bool has_converged(const struct session *session)
         return sandbox_state(sandbox) == SANDBOX_FROZEN;
     /* While the backend is asked about an unknown one, it may turn out to be frozen. */
     return sandbox_state(sandbox) == SANDBOX_READY || sandbox_state(sandbox) == SANDBOX_CREATING ||
+           sandbox_state(sandbox) == SANDBOX_FROZEN_BY_OTHERS ||
            (sandbox_state(sandbox) == SANDBOX_UNKNOWN && !sandbox_asks_backend(sandbox));
 }
 

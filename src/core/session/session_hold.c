@@ -394,6 +394,10 @@ static void describe_delay(const struct session *session, struct error *err)
         error_named(err, ERR_TIMEOUT, "sandbox_unknown",
                     "sandbox %s of session %s does not answer%s%.200s", sandbox_id(sandbox),
                     session->identity.id, why ? ": " : "", why ? why : "");
+    else if (sandbox_state(sandbox) == SANDBOX_FROZEN_BY_OTHERS)
+        error_named(err, ERR_TIMEOUT, "sandbox_frozen",
+                    "sandbox %s of session %s is frozen by others, outside of Sandglass",
+                    sandbox_id(sandbox), session->identity.id);
     else if (sandbox_is_up(sandbox))
         error_named(err, ERR_TIMEOUT, "not_resumed", "session %s is not resumed yet",
                     session->identity.id);
@@ -401,7 +405,10 @@ static void describe_delay(const struct session *session, struct error *err)
         error_named(err, ERR_TIMEOUT, "sandbox_not_removed",
                     "the last sandbox of session %s, %s, is not removed yet", session->identity.id,
                     sandbox_id(sandbox));
-    error_hint(err, "try again; tearing its sandbox down makes room for a new one");
+    error_hint(err, "%s",
+               sandbox_state(sandbox) == SANDBOX_FROZEN_BY_OTHERS
+                   ? "thaw it where it was frozen, or pause and resume the session"
+                   : "try again; tearing its sandbox down makes room for a new one");
     err->retryable = true;
 }
 
