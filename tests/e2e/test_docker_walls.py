@@ -367,19 +367,66 @@ def test_a_container_that_somebody_ends_is_dead_with_the_cause(make_daemon, engi
     wait_for(lambda: len(real_engine.containers_of(INSTANCE)) == 1, "the dead one is removed")
 
 
-def test_a_container_that_somebody_pauses_is_told_and_goes_on_when_he_lets_it(walled, engine):
-    session = walled.session()
-    path = begin(walled, session, "while sleep 0.05; do echo x; done")
-    box = container_of(walled, session)
+def sandbox_state(daemon, session):
+    return show(daemon, session)["sandbox"]["state"]
+
+
+def pause(daemon, engine, session):
+    """By hand; the id of the container."""
+    box = container_of(daemon, session)
     engine.api.request("POST", f"/containers/{box}/pause")
-    waits = walled.api("POST", f"/sessions/{session}/executions", {"command": "echo after", "background": True, "timeout": 60}, expect=201).json["id"]
-    wait_for(lambda: engine.api.inspect(box)["State"]["Paused"], "it stands still")
-    assert walled.api("GET", f"/sessions/{session}/executions/{waits}").json["state"] in ("queued", "running")
+    wait_for(lambda: sandbox_state(daemon, session) == "frozen_by_others", "it is told", 5)
+    return box
+
+
+@BOTH
+def test_a_container_that_others_pause_is_told_and_goes_on_when_they_let_it(make_daemon, engine, backend):
+    daemon = daemon_with(make_daemon, engine, backend)
+    session = daemon.session()
+    path = begin(daemon, session, "while sleep 0.05; do echo x; done")
+    box = pause(daemon, engine, session)
+    waits = daemon.api("POST", f"/sessions/{session}/executions", {"command": "echo after", "background": True, "timeout": 60}, expect=201).json["id"]
+    assert daemon.api("GET", f"/sessions/{session}/executions/{waits}").json["state"] == "queued"
     engine.api.request("POST", f"/containers/{box}/unpause")
-    assert result(walled, f"/sessions/{session}/executions/{waits}")["stdout"] == "after\n"
-    size = len(walled.api("GET", path + "/output?stream=stdout").body)
-    wait_for(lambda: len(walled.api("GET", path + "/output?stream=stdout").body) > size, "its programs go on")
+    assert result(daemon, f"/sessions/{session}/executions/{waits}")["stdout"] == "after\n"
+    size = len(daemon.api("GET", path + "/output?stream=stdout").body)
+    wait_for(lambda: len(daemon.api("GET", path + "/output?stream=stdout").body) > size, "its programs go on")
+    assert (sandbox_state(daemon, session), show(daemon, session)["generation"]) == ("ready", 1)
+    events = daemon.api("GET", f"/sessions/{session}/events?follow=0").body.decode()
+    assert events.count("event: sandbox.frozen") == events.count("event: sandbox.thawed") == 1, events
+
+
+def test_programs_in_a_container_that_others_pause_time_out_with_the_reason(walled, engine):
+    session = walled.session()
+    runs = [begin(walled, session, timeout=4)]
+    box = pause(walled, engine, session)
+    waits = walled.api("POST", f"/sessions/{session}/executions", {"command": "true", "background": True, "timeout": 1}, expect=201).json["id"]
+    runs.append(f"/sessions/{session}/executions/{waits}")
+    for run in runs:
+        ended = result(walled, run, 60)
+        assert (ended["state"], ended["reason"]) == ("timeout", "timeout: the sandbox is frozen by others"), ended
+    answer = walled.api("POST", f"/sessions/{session}/executions", {"command": "true"}, timeout=60)
+    assert (answer.status, error_of(answer)["code"]) == (504, "sandbox_frozen") and "frozen by others" in error_of(answer)["message"], answer.body
+    engine.api.request("POST", f"/containers/{box}/unpause")
+    wait_for(lambda: says_up(walled, session), "it goes on")
     assert show(walled, session)["generation"] == 1
+
+
+def test_a_pause_by_others_outlives_the_daemon_and_can_be_taken_over(walled, engine):
+    session = walled.session()
+    begin(walled, session)
+    box = pause(walled, engine, session)
+    walled.kill()
+    walled.start()
+    wait_for(lambda: sandbox_state(walled, session) == "frozen_by_others", "the next daemon leaves it alone")
+    assert engine.api.inspect(box)["State"]["Paused"]
+    walled.api("POST", f"/sessions/{session}/pause", expect=200)
+    assert sandbox_state(walled, session) == "frozen"
+    walled.api("POST", f"/sessions/{session}/resume", expect=200)
+    assert says_up(walled, session) and show(walled, session)["generation"] == 1
+    pause(walled, engine, session)
+    walled.api("DELETE", f"/sessions/{session}", expect=200)
+    assert real_engine.containers_of(INSTANCE) == {}
 
 
 # --- owners -------------------------------------------------------------------------------------

@@ -88,6 +88,7 @@ void docker_watch(struct backend *backend, const char *id, struct backend_watch 
     assert(!container->watch);
     container->watch = watch;
     watch->private = container;
+    watch->motion = container_motion(container);
     if (container->phase == CONTAINER_ENDED)
         container_tell_end(container);
 }

@@ -37,7 +37,7 @@ static int take_over(struct adopt *adopt, const struct container_state *state, s
         memcpy(container->started_at, state->started_at, sizeof(container->started_at));
     }
     container->pid = container->process.state == PROCESS_UNWATCHED ? state->pid : container->pid;
-    container->is_paused = state->is_paused;
+    container_note_paused(container, state->is_paused);
     if (container->phase != CONTAINER_MADE)
         return container_is_dead(container) ? gone(err, adopt->job.id) : 0;
     if (container_begin(container, adopt->handle.kind, err) == 0)

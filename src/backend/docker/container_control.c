@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/str.h"
-#include "bridge/bridge.h"
 #include "config/config.h"
 
 #include <stdio.h>
@@ -270,7 +269,8 @@ void docker_update(struct backend *backend, const char *id, const struct sandbox
                    "/containers/%s/update", container->engine_id);
 }
 
-/* Engines differ in what they call a container that is paused already: it is looked at. */
+/* Engines differ in what they call a container that is paused already: it is looked at. One of which
+ * nothing is known is as it was. */
 static void on_frozen_state(struct engine_call *call)
 {
     struct change *change = change_of(call);
@@ -280,10 +280,8 @@ static void on_frozen_state(struct engine_call *call)
 
     if (is_read && state.is_running && state.is_paused == change->freezes)
         change->job.op->err = (struct error){ 0 };
-    if (container && is_read)
-        container->is_paused = state.is_paused;
-    if (container && container->bridge && is_read)
-        bridge_set_frozen(container->bridge, state.is_paused);
+    if (container)
+        container_end_change(container, is_read ? state.is_paused : !change->freezes);
     docker_job_done(&change->job);
 }
 
@@ -299,9 +297,7 @@ static void on_frozen(struct engine_call *call)
         return;
     }
     if (container)
-        container->is_paused = change->freezes;
-    if (container && container->bridge)
-        bridge_set_frozen(container->bridge, change->freezes);
+        container_end_change(container, change->freezes);
     docker_job_done(&change->job);
 }
 
@@ -316,8 +312,7 @@ void docker_freeze(struct backend *backend, const char *id, bool frozen, struct 
         docker_job_done_later(&change->job);
         return;
     }
-    if (frozen && container->bridge)
-        bridge_set_frozen(container->bridge, true); /* no heartbeat meets a frozen relay */
+    container_begin_change(container, frozen);
     docker_job_ask(&change->job, HTTP_POST, NULL, ENGINE_WORK_MS, on_frozen, "/containers/%s/%s",
                    container->engine_id, frozen ? "pause" : "unpause");
 }

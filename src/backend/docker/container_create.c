@@ -437,6 +437,7 @@ static int begin(struct create *create, const json_t *document, const struct con
         return refuse_dead(create, state->exit_code, err);
     memcpy(container->started_at, state->started_at, sizeof(container->started_at));
     container->pid = state->pid;
+    container_note_paused(container, state->is_paused);
     if (container_begin(container, create->way == WAY_DOOR ? "door" : "relay", err) < 0)
         return -1;
     if (create->way != WAY_UPLOADED)

@@ -13,7 +13,13 @@
 
 /* An engine that does not answer while a container has died is waited for, to learn the cause; one
  * that has left, too, not so long. */
-enum { LOOKS_FOR_CAUSE = 6, LOOKS_FOR_LATE_CAUSE = 3, LOOKS_AT_NOBODY = 1, LOOK_MS = 5000 };
+enum {
+    LOOKS_FOR_CAUSE = 6,
+    LOOKS_FOR_LATE_CAUSE = 3,
+    LOOKS_AT_NOBODY = 1,
+    LOOK_MS = 5000,
+    CHANGE_US = 100 * 1000
+};
 
 static const struct backoff look_backoff_us = { .first = 100 * 1000, .most = 5 * 1000 * 1000 };
 
@@ -112,13 +118,15 @@ static void look_failed(struct container *container, const struct error *err)
 /* An engine needs a moment to notice what the kernel has told us. */
 static void look_found_running(struct container *container, const struct container_state *state)
 {
-    container->is_paused = state->is_paused;
     if (container_is_dead(container)) {
         look_failed(container, &(struct error){ 0 });
         return;
     }
     container->phase = CONTAINER_RUNNING;
     container->looks = 0;
+    if (container->motion == MOTION_CHANGING)
+        timer_arm_in(&container->again, CHANGE_US);
+    container_note_paused(container, state->is_paused);
 }
 
 /* An engine removes no container whose process lives: it is another engine that answers. */
@@ -215,11 +223,14 @@ static void on_look(struct engine_call *call)
     }
 }
 
-/* On a new connection: an engine that is about to stop goes on with those that it has. */
+/* What was asked before would be answered with what is old now. The connection is new: an engine that is
+ * about to stop goes on with those that it has. */
 static void look(struct container *container)
 {
     char path[ENGINE_PATH_SIZE];
 
+    engine_cancel(&container->look);
+    timer_stop(&container->again);
     snprintf(path, sizeof(path), "/containers/%s/json", container->engine_id);
     engine_connect_anew(container->docker->engine);
     engine_request(container->docker->engine, &container->look, HTTP_GET, path, NULL, NULL, 0,
@@ -242,16 +253,19 @@ void container_suspect(struct container *container)
     look(container);
 }
 
-/* Something has happened to a container that has ended, or is about to: what is known of it is old. */
-static void look_now(struct container *container)
+void container_look(struct container *container)
 {
-    if (container->phase != CONTAINER_SUSPECT && container->phase != CONTAINER_DEAD) {
+    if (container->phase != CONTAINER_MADE && container->phase != CONTAINER_ENDED)
+        look(container);
+}
+
+/* Something has happened to a container that has ended, or is about to. */
+static void suspect_now(struct container *container)
+{
+    if (container->phase == CONTAINER_RUNNING)
         container_suspect(container);
-        return;
-    }
-    engine_cancel(&container->look);
-    timer_stop(&container->again);
-    look(container);
+    else
+        container_look(container);
 }
 
 static void on_die(struct container *container)
@@ -290,13 +304,6 @@ void container_on_engine_left(struct docker_backend *docker)
 
 /* --- events of the engine --------------------------------------------------------------------- */
 
-static void set_paused(struct container *container, bool is_paused)
-{
-    container->is_paused = is_paused;
-    if (container->bridge)
-        bridge_set_frozen(container->bridge, is_paused);
-}
-
 /* Podman does not name the signal, and tells of it when it has been sent: one that was deadly has had its
  * effect. */
 static bool was_deadly(const struct container *container, const char *signal)
@@ -319,16 +326,17 @@ static void on_stop(struct container *container)
 {
     container->cause = CAUSE_STOPPED;
     container->caused_us = loop_now_us(loop_of(container));
-    look_now(container);
+    suspect_now(container);
 }
 
 /* The event of its own start may come when it is known to run. */
 static void on_start(struct container *container)
 {
     if (container->phase != CONTAINER_RUNNING)
-        look_now(container);
+        suspect_now(container);
 }
 
+/* An event of a pause may be of a change of ours, and older than the next: the engine is asked. */
 void container_on_event(struct docker_backend *docker, const json_t *event)
 {
     const json_t *actor = json_object_get(event, "Actor");
@@ -351,8 +359,8 @@ void container_on_event(struct docker_backend *docker, const json_t *event)
     else if (str_equal(action, "start"))
         on_start(container);
     else if (str_equal(action, "pause") || str_equal(action, "unpause"))
-        set_paused(container, str_equal(action, "pause"));
+        container_look(container);
     else if (str_equal(action, "destroy") || str_equal(action, "remove") ||
              str_equal(action, "restart"))
-        look_now(container);
+        suspect_now(container);
 }

@@ -154,7 +154,8 @@ char *docker_label_filter(const struct docker_backend *docker)
 
 /* --- events --------------------------------------------------------------------------------------- */
 
-/* Those that are not in the list, or do not run, have ended while no event could come. */
+/* Those that are not in the list, or do not run, have ended while no event could come; others may have been
+ * paused or not. */
 static void on_relisted(struct engine_call *call)
 {
     struct docker_backend *docker = container_of(call, struct docker_backend, relist);
@@ -170,15 +171,20 @@ static void on_relisted(struct engine_call *call)
         const char *state = json_text_at(row, "State");
 
         if (str_equal(state, "running") || str_equal(state, "paused"))
-            map_put(&running, json_text_at(row, "Id"), docker);
+            map_put(&running, json_text_at(row, "Id"), (void *)row);
         else if (str_equal(state, "created"))
             late_consider(docker, json_text_at(row, "Id"), json_object_get(row, "Labels"));
     }
     map_for_each (slot, &docker->containers) {
         struct container *container = slot->value;
 
-        if (*container->engine_id && !map_get(&running, container->engine_id))
+        if (!*container->engine_id)
+            continue;
+        row = map_get(&running, container->engine_id);
+        if (!row)
             container_suspect(container);
+        else if (str_equal(json_text_at(row, "State"), "paused") != container->is_paused)
+            container_look(container);
     }
     map_fini(&running);
 }

@@ -7,6 +7,7 @@
  *   images.c            images: the default one, known ones, finding and pulling
  *   container.c         a container that is known: where it is, how its init is reached
  *   container_end.c     how it ends, and why
+ *   container_motion.c  whether its processes go on, and who has frozen them
  *   container_create.c  the steps from an image to a container with an init in it
  *   container_adopt.c   a container of an earlier daemon
  *   container_spec.c    the JSON that asks the engine for a container
@@ -233,6 +234,20 @@ enum container_cause {
     CAUSE_STOPPED, /* the engine has stopped it: for good, to start it again, or to stop itself */
 };
 
+/* Whether its processes go on.
+ *
+ * | state                    | leads to                                |
+ * | MOTION_RUNS              | MOTION_CHANGING, MOTION_FROZEN_BY_OTHERS |
+ * | MOTION_CHANGING          | MOTION_RUNS, MOTION_FROZEN              |
+ * | MOTION_FROZEN            | MOTION_CHANGING                         |
+ * | MOTION_FROZEN_BY_OTHERS  | MOTION_RUNS, MOTION_CHANGING            | */
+enum container_motion {
+    MOTION_RUNS,
+    MOTION_CHANGING, /* backend_freeze() is under way */
+    MOTION_FROZEN,   /* by backend_freeze() */
+    MOTION_FROZEN_BY_OTHERS,
+};
+
 struct container {
     char id[ID_SIZE];              /* of the sandbox */
     struct docker_backend *docker; /* borrowed */
@@ -243,7 +258,8 @@ struct container {
 
     pid_t pid;              /* of its first process on this host; 0: elsewhere, or not known */
     struct process process; /* watches it; unwatched without a pidfd */
-    bool is_paused;
+    bool is_paused;         /* as the engine has said last */
+    enum container_motion motion;
     unsigned oom_events; /* the engine has told of */
     enum container_cause cause;
     int64_t caused_us; /* when the cause, or then the end, was told; 0: neither was */
@@ -269,6 +285,17 @@ void container_name(const char *id, char name[CONTAINER_NAME_SIZE]);
  * as it was; with the name "engine_elsewhere" when a door was asked for and its process is not here:
  * it has died a moment ago, or the engine is on another kernel. */
 int container_begin(struct container *container, const char *handle_kind, struct error *err);
+
+/* Asks the engine what has become of it, unless it is not known to run or has ended. */
+void container_look(struct container *container);
+
+/* The engine says that it is paused, or not: by others, unless we have asked for it. */
+void container_note_paused(struct container *container, bool is_paused);
+enum backend_motion container_motion(const struct container *container);
+
+/* Around a change of ours. */
+void container_begin_change(struct container *container, bool freezes);
+void container_end_change(struct container *container, bool is_paused);
 
 /* A sign of its end: the engine is asked. */
 void container_suspect(struct container *container);
