@@ -289,6 +289,32 @@ void fake_container_restart(struct fake_container *container)
     fake_event(container, "restart", NULL, NULL);
 }
 
+void fake_container_forget_start(struct fake_container *container)
+{
+    container->is_forgotten = true;
+    container->state = FAKE_CREATED;
+    snprintf(container->started_at, sizeof(container->started_at), "0001-01-01T00:00:00Z");
+    io_watch_stop(&container->reports);
+}
+
+bool fake_container_may_start(struct fake_container *container)
+{
+    struct pollfd end = { .fd = container->reports.fd, .events = POLLIN };
+
+    if (!container->is_forgotten)
+        return true;
+    if (poll(&end, 1, 0) != 1)
+        return false;
+    reap(container);
+    container->is_forgotten = false;
+    return true;
+}
+
+unsigned fake_engine_strays(const struct fake_engine *engine)
+{
+    return engine->strays;
+}
+
 void fake_container_pause(struct fake_container *container, bool is_paused)
 {
     container->state = is_paused ? FAKE_PAUSED : FAKE_RUNNING;
@@ -297,6 +323,7 @@ void fake_container_pause(struct fake_container *container, bool is_paused)
 
 void fake_container_remove(struct fake_container *container)
 {
+    container->engine->strays += container->is_forgotten;
     if (container->pid && !container->engine->habits.is_podman)
         fake_event(container, "die", "exitCode", "137");
     stop(container);

@@ -41,7 +41,8 @@ struct fake_container {
     char started_at[40];
     int exit_code;
     bool is_oom;
-    unsigned uploads; /* archives that were put into it */
+    bool is_forgotten; /* its start, by the engine: its process is a stray when it is removed */
+    unsigned uploads;  /* archives that were put into it */
     unsigned updates;
     pid_t pid;               /* of its init; 0 when it does not run */
     pid_t parent;            /* of the init: a child of the test */
@@ -130,6 +131,11 @@ void fake_container_tell_kill(struct fake_container *container, int signal_numbe
 void fake_container_tell_stop(
     struct fake_container *container); /* of one that was killed for that */
 void fake_container_restart(struct fake_container *container);
+
+/* The engine was killed while it started the container, and does not know that it has. */
+void fake_container_forget_start(struct fake_container *container);
+unsigned fake_engine_strays(const struct fake_engine *engine); /* processes of removed containers */
+
 void fake_container_pause(struct fake_container *container, bool is_paused);
 void fake_container_remove(struct fake_container *container);
 

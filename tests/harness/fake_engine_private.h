@@ -30,6 +30,7 @@ struct fake_engine {
     size_t logged;
     char *pull_lines; /* owned; NULL: pulls succeed and say nothing */
     unsigned serial;
+    unsigned strays;
 };
 
 enum fake_request_state {
@@ -76,3 +77,6 @@ void fake_container_free(struct fake_container *container); /* kills it */
 json_t *fake_container_describe(const struct fake_container *container);
 const char *fake_container_label(const struct fake_container *container, const char *label);
 bool fake_container_runs(const struct fake_container *container);
+
+/* False while the process of a start that was forgotten lives. */
+bool fake_container_may_start(struct fake_container *container);

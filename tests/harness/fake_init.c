@@ -4,7 +4,7 @@
  *     fake_init DIRECTORY SOCKET [ARGUMENT...]
  *
  * Connects to SOCKET in DIRECTORY ("" for neither), and again whenever the connection is lost; SIGTERM
- * ends it with 0. It runs as the child of another process, as the init of a container does, which
+ * ends it with 0, and so does the removal of DIRECTORY. It runs as the child of another process, as the init of a container does, which
  * writes the pid and at the end the wait status to standard output as two numbers. ARGUMENTs are there
  * to be seen in /proc/PID/cmdline; "--die" ends it at once with 3.
  */
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,6 +52,13 @@ static void dial(const char *name)
         close(fd);
 }
 
+static int is_given_up(void)
+{
+    struct stat status;
+
+    return stat(".", &status) == 0 && status.st_nlink == 0;
+}
+
 static int play_init(char **argv)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -60,11 +68,12 @@ static int play_init(char **argv)
     /* A path may be too long for the address of a socket. */
     if (*argv[1] && chdir(argv[1]) < 0)
         return 1;
-    for (;;) {
+    while (!is_given_up()) {
         if (*argv[2])
             dial(argv[2]);
         poll(NULL, 0, *argv[2] ? DIAL_MS : -1);
     }
+    return 0;
 }
 
 int main(int argc, char **argv)

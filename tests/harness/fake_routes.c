@@ -249,6 +249,8 @@ static void serve_start(struct fake_request *request, const char *name)
         return;
     if (fake_container_runs(container)) {
         fake_answer(request, 304, NULL);
+    } else if (!fake_container_may_start(container)) {
+        fake_refuse(request, 500, "", "id already in use");
     } else if (request->engine->habits.hides_files && has_mounts(container->request)) {
         container->exit_code = 127;
         fake_refuse(request, 400, "",

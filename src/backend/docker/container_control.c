@@ -22,6 +22,8 @@ struct destroy {
     struct timer again;
     char engine_id[CONTAINER_ID_SIZE]; /* or its name, until the engine has told */
     unsigned looks;
+    struct timer mend;
+    unsigned mends;
 };
 
 enum { REMOVAL_LOOK_US = 50 * 1000, REMOVAL_LOOKS = 200 };
@@ -31,6 +33,7 @@ static void look_for_it(struct destroy *destroy);
 static void clear_destroy(void *job)
 {
     timer_stop(&((struct destroy *)job)->again);
+    timer_stop(&((struct destroy *)job)->mend);
 }
 
 static struct destroy *destroy_of(struct engine_call *call)
@@ -89,6 +92,61 @@ static void thaw_and_remove(struct destroy *destroy)
                    "/containers/%s/unpause", destroy->engine_id);
 }
 
+/*
+ * Docker 20.10 that is killed in the middle of a start has forgotten it when it is back: the container
+ * is "created", and removing it leaves what containerd has begun. A start that finds such a rest removes
+ * it, once its process has ended; the start is then a proper one, and so is the removal. The process is
+ * our init, which ends when its door is gone. The mount of the door is needed for the start, so a new
+ * one takes its place.
+ */
+enum { MEND_US = 250 * 1000, MENDS = 12 };
+
+static void start_to_remove(struct destroy *destroy);
+
+static void on_started_to_remove(struct engine_call *call)
+{
+    struct destroy *destroy = destroy_of(call);
+
+    if (engine_error_says(&call->err, "already in use") && destroy->mends++ < MENDS)
+        timer_arm_in(&destroy->mend, MEND_US);
+    else
+        remove_it(destroy); /* what is left now is the engine's own */
+}
+
+static void on_mend(struct timer *timer)
+{
+    start_to_remove(container_of(timer, struct destroy, mend));
+}
+
+static void start_to_remove(struct destroy *destroy)
+{
+    docker_job_ask(&destroy->job, HTTP_POST, NULL, ENGINE_WORK_MS, on_started_to_remove,
+                   "/containers/%s/start", destroy->engine_id);
+}
+
+static bool is_half_started(const struct destroy *destroy, const struct container_state *state)
+{
+    const struct container *container = container_find(destroy->job.backend, destroy->job.id);
+
+    return container && container->start == START_LOST && container->door && !state->is_running &&
+           !state->was_started;
+}
+
+static void mend_and_remove(struct destroy *destroy)
+{
+    struct docker_backend *docker = destroy->job.backend;
+    struct container *container = container_find(docker, destroy->job.id);
+    struct error err = { 0 };
+
+    door_free(steal_ptr(&container->door));
+    if (door_remove(docker->state_dir, container->id, &err) == 0)
+        container->door = door_open(docker->base.loop, docker->state_dir, container->id, &err);
+    if (container->door)
+        start_to_remove(destroy);
+    else
+        remove_it(destroy);
+}
+
 /* A name may be another's: only what carries our labels is removed. */
 static void on_found(struct engine_call *call)
 {
@@ -108,7 +166,9 @@ static void on_found(struct engine_call *call)
         destroyed(destroy);
     } else {
         memcpy(destroy->engine_id, state.engine_id, sizeof(destroy->engine_id));
-        if (state.is_paused && destroy->job.backend->is_gvisor)
+        if (is_half_started(destroy, &state))
+            mend_and_remove(destroy);
+        else if (state.is_paused && destroy->job.backend->is_gvisor)
             thaw_and_remove(destroy);
         else
             remove_it(destroy);
@@ -151,11 +211,14 @@ void docker_destroy(struct backend *backend, const char *id, struct backend_op *
 
     destroy->job.clear = clear_destroy;
     timer_init(&destroy->again, backend->loop, on_look_again);
+    timer_init(&destroy->mend, backend->loop, on_mend);
     if (unmade_find(&docker->unmade, id)) {
         docker_job_done_later(&destroy->job);
     } else if (container && *container->engine_id) {
         memcpy(destroy->engine_id, container->engine_id, sizeof(destroy->engine_id));
-        if (container->is_paused && docker->is_gvisor)
+        if (container->start == START_LOST)
+            look_for_it(destroy);
+        else if (container->is_paused && docker->is_gvisor)
             thaw_and_remove(destroy);
         else
             remove_it(destroy);

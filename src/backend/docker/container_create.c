@@ -402,6 +402,7 @@ static void on_started(struct engine_call *call)
 {
     struct create *create = create_of_call(call);
 
+    create->container->start = call->status ? START_ANSWERED : START_LOST;
     learn_from_start(create, call);
     if (call->err.code != ERR_NONE)
         name_start_failure(create, &call->err);

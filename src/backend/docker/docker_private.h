@@ -234,6 +234,13 @@ enum container_cause {
     CAUSE_STOPPED, /* the engine has stopped it: for good, to start it again, or to stop itself */
 };
 
+/* What has become of the request to start it. */
+enum container_start {
+    START_UNASKED,
+    START_ANSWERED,
+    START_LOST, /* the engine has left before it answered: it may have forgotten the start */
+};
+
 /* Whether its processes go on.
  *
  * | state                    | leads to                                |
@@ -252,6 +259,7 @@ struct container {
     char id[ID_SIZE];              /* of the sandbox */
     struct docker_backend *docker; /* borrowed */
     enum container_phase phase;
+    enum container_start start;
     char engine_id[CONTAINER_ID_SIZE];
     char started_at[CONTAINER_TIME_SIZE]; /* as the engine writes it: another one is another run */
     struct sandbox_limits limits;         /* as asked for; zero for one that was adopted */

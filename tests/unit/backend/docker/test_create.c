@@ -204,6 +204,37 @@ static void a_page_is_no_answer(void **state)
     assert_non_null(strstr(question.op.err.message, "HTML"));
 }
 
+/* The engine was killed, and has forgotten what it had begun: removing the container would leave that. */
+static void a_start_that_the_engine_has_forgotten_leaves_nothing(void **state)
+{
+    struct sandbox_spec spec = docker_world_spec();
+    struct question question;
+
+    (void)state;
+    fake_engine_fail(world.engine, (struct fake_fault){ .requests = "POST /containers/*/start",
+                                                        .kind = FAULT_LOSE });
+    assert_int_not_equal(docker_world_create(&world, &spec, &question), ERR_NONE);
+    fake_container_forget_start(docker_world_container(&world, spec.id));
+    assert_int_equal(docker_world_destroy(&world, spec.id), ERR_NONE);
+    assert_int_equal(fake_engine_containers(world.engine), 0);
+    assert_int_equal(fake_engine_strays(world.engine), 0);
+}
+
+/* What was started in spite of it is just removed. */
+static void a_start_without_an_answer_is_not_repeated_to_remove_it(void **state)
+{
+    struct sandbox_spec spec = docker_world_spec();
+    struct question question;
+
+    (void)state;
+    fake_engine_fail(world.engine, (struct fake_fault){ .requests = "POST /containers/*/start",
+                                                        .kind = FAULT_LOSE });
+    assert_int_not_equal(docker_world_create(&world, &spec, &question), ERR_NONE);
+    assert_int_equal(docker_world_destroy(&world, spec.id), ERR_NONE);
+    assert_int_equal(fake_engine_count(world.engine, "POST /containers/*/start"), 1);
+    assert_int_equal(fake_engine_containers(world.engine), 0);
+}
+
 static void what_the_engine_cannot_start_is_named(void **state)
 {
     struct sandbox_spec spec = docker_world_spec();
@@ -625,6 +656,8 @@ int main(void)
         TEST(a_foreign_container_with_our_name_is_left_alone),
         TEST(an_answer_without_an_id_is_an_error),
         TEST(a_page_is_no_answer),
+        TEST(a_start_that_the_engine_has_forgotten_leaves_nothing),
+        TEST(a_start_without_an_answer_is_not_repeated_to_remove_it),
         TEST(what_the_engine_cannot_start_is_named),
         TEST(a_full_disk_is_told),
         TEST(an_engine_that_is_away_is_told_with_the_remedy),
