@@ -316,14 +316,19 @@ static bool was_deadly(const struct container *container, const char *signal)
     return str_is_empty(signal) && container_is_dead(container);
 }
 
+/* An engine that comes back tells of those that it has killed before it could be asked. */
 static void on_kill(struct container *container, const char *signal)
 {
+    if (container->cause == CAUSE_ALONE)
+        return;
     container->cause = was_deadly(container, signal) ? CAUSE_KILLED : CAUSE_NONE;
     container->caused_us = 0;
 }
 
 static void on_stop(struct container *container)
 {
+    if (container->cause == CAUSE_ALONE)
+        return;
     container->cause = CAUSE_STOPPED;
     container->caused_us = loop_now_us(loop_of(container));
     suspect_now(container);

@@ -229,7 +229,7 @@ enum container_phase {
  * the one before. */
 enum container_cause {
     CAUSE_NONE,
-    CAUSE_ALONE,   /* its process has ended while the engine was away */
+    CAUSE_ALONE,   /* its process has ended while the engine was away: no act is told of that */
     CAUSE_KILLED,  /* a deadly signal was sent through the engine */
     CAUSE_STOPPED, /* the engine has stopped it: for good, to start it again, or to stop itself */
 };

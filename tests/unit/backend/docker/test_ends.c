@@ -297,6 +297,27 @@ static void an_end_while_the_engine_was_away_is_its_doing(void **state)
     assert_int_equal(witness.watch.end.signal, SIGKILL);
 }
 
+/* It tells of that when it is back. */
+static void what_the_engine_tells_of_an_end_while_it_was_away_is_no_act_of_others(void **state)
+{
+    struct error err = { 0 };
+
+    (void)state;
+    fake_engine_leave(world.engine);
+    docker_world_wait(&world, backend_check(world.backend, &err) < 0);
+    fake_engine_fail(world.engine, (struct fake_fault){ .requests = "GET /containers/*/json",
+                                                        .kind = FAULT_HOLD });
+    (void)kill(container()->pid, SIGKILL);
+    docker_world_wait(&world, backend_watch_is_ending(&witness.watch));
+    fake_engine_return(world.engine);
+    docker_world_wait(&world, fake_engine_event_streams(world.engine) == 1);
+    fake_container_tell_kill(container(), SIGKILL);
+    fake_container_tell_stop(container());
+    docker_world_idle(&world, 50);
+    fake_engine_release(world.engine);
+    assert_string_equal(wait_for_end()->detail, "engine stopped");
+}
+
 /* --- the engine is away ---------------------------------------------------------------------------- */
 
 static void an_engine_that_is_away_says_nothing_about_its_containers(void **state)
@@ -457,6 +478,7 @@ int main(void)
         HERE(an_engine_that_stops_kills_its_containers),
         HERE(an_engine_that_stops_ends_its_events),
         HERE(an_end_while_the_engine_was_away_is_its_doing),
+        HERE(what_the_engine_tells_of_an_end_while_it_was_away_is_no_act_of_others),
         ELSEWHERE(a_restart_that_takes_its_time_is_no_kill),
         ELSEWHERE(an_engine_that_stops_kills_its_containers),
         ELSEWHERE(an_engine_that_stops_ends_its_events),
