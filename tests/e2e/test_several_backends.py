@@ -46,6 +46,18 @@ def test_sessions_run_on_the_backend_that_they_name(make_daemon):
 
 
 @as_root
+def test_a_direct_sandbox_beside_native_ones_knows_its_working_directory(make_daemon):
+    daemon = make_daemon(backend="native", settings=settings())
+    session = daemon.session(backend="direct")
+    where = daemon.execute(session, ["sh", "-c", "pwd; echo $HOME"])
+    place, home = where["stdout"].split()
+    assert place == home and place.endswith("/workspace") and not where["stderr"], where
+    script = daemon.execute(session, code="import os; print(os.getcwd())", language="python")
+    assert script["stdout"] == f"{place}\n", script
+    end_all(daemon)
+
+
+@as_root
 def test_backends_are_listed_with_what_they_can_do(make_daemon):
     rows = rows_of(make_daemon(backend="native", settings=settings()))
     assert set(rows) == {"native", "direct"}, "what the operator did not name is not there"

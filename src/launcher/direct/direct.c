@@ -4,6 +4,7 @@
 #include "launcher/direct/kill.h"
 #include "launcher/direct/shared.h"
 #include "launcher/sys.h"
+#include "launcher/walls/host.h"
 #include "launcher/walls/landlock.h"
 #include "wire/inside.h"
 
@@ -74,6 +75,18 @@ static int mark_inside(void)
     return setrlimit(INSIDE_RESOURCE, &limit);
 }
 
+/* Where the child has changed its mount namespace, the descriptor of its directory still belongs to the
+ * one before: a working directory that getcwd() knows has to be opened again in this one. */
+static int enter_workspace(const struct spawn *spawn)
+{
+    int dir = spawn->spawner->mounts < 0 ? spawn->dir : host_reopen(spawn->dir);
+    int result = dir < 0 ? -1 : fchdir(dir);
+
+    if (dir >= 0 && dir != spawn->dir)
+        close(dir);
+    return result < 0 ? -1 : chdir("workspace");
+}
+
 static int direct_child(struct spawn *spawn)
 {
     const char *const argv[] = { "sandglass-init", "--direct", spawn_relay_argument(spawn), NULL };
@@ -88,7 +101,7 @@ static int direct_child(struct spawn *spawn)
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (spawn_limit(spawner, &spawn->mark.limits) < 0 || mark_inside() < 0)
         return fail_sys(&spawn->fail, "set rlimits");
-    if (fchdir(spawn->dir) < 0 || chdir("workspace") < 0)
+    if (enter_workspace(spawn) < 0)
         return fail_sys(&spawn->fail, "enter workspace");
     if (context->changes_ids && drop_root(spawn) < 0)
         return -1;

@@ -69,8 +69,7 @@ static int enter_user_namespace(struct context *context, struct fail *fail)
     return ids_map(context, helper, uid, gid, fail);
 }
 
-/* The state directory as seen in this namespace: a descriptor from another one cannot be mounted.
- */
+/* A descriptor from another mount namespace cannot be mounted, and getcwd() does not know it. */
 int host_reopen(int fd)
 {
     char link[48];

@@ -90,10 +90,11 @@ int host_enter(struct host *host, struct context *context, struct fail *fail);
 int host_build(struct host *host, const struct context *context, bool with_disks,
                struct fail *fail);
 
-/* For templates.c: a detached tree becomes a template; a directory as our copy of the host's
- * namespace has it. */
+/* For templates.c: a detached tree becomes a template. */
 struct template *host_mount_template(struct host *host, const char *name, int tree,
                                      struct fail *fail);
+
+/* A directory as the mount namespace of the caller has it, by its path: a new descriptor. */
 int host_reopen(int fd);
 
 /* A directory that the operator named. */
