@@ -76,6 +76,7 @@ def test_cp_out_of_a_session_that_has_ended(box, tmp_path):
     ok(box, "cp", f"{kept}:.", tmp_path / "all")
     assert (tmp_path / "all/d/g").read_text() == "two\n"
     assert b"two\n" in box.cli("cp", f"{kept}:", "-", text=False).stdout
+    assert box.cli("cp", f"{kept}:f", "-").stdout == "one\n"
     for path, words in (("d", f"{kept}:."), ("nope", "not among the kept files")):
         result = box.cli("cp", f"{kept}:{path}", tmp_path / "x")
         assert result.returncode == 1 and words in result.stderr and not (tmp_path / "x").exists()

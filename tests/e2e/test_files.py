@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import socket
+import subprocess
 import tarfile
 import tempfile
 import threading
@@ -876,6 +877,15 @@ def test_directories_are_copied_both_ways(box, tmp_path):
     assert box.daemon.cli("cp", "-", f"{box.id}:again", stdin=out.stdout, text=False).returncode == 0
     assert box.get("again/a.txt").body == b"A"
     assert box.daemon.cli("cp", f"{box.id}:missing", tmp_path / "x").returncode == 1
+
+
+def test_a_file_is_copied_to_stdout_as_it_is(box, tmp_path):
+    box.put("plain.bin", bytes(range(256)))
+    for stdout in ("-", "/dev/stdout"):
+        assert box.daemon.cli("cp", f"{box.id}:plain.bin", stdout, text=False).stdout == bytes(range(256))
+    with open(tmp_path / "out", "wb") as out:  # a regular file, which cp would replace by its name
+        subprocess.run([SANDGLASS, "cp", f"{box.id}:plain.bin", "/dev/stdout"], stdout=out, env={**os.environ, "SANDGLASS_URL": box.daemon.url}, check=True)
+    assert os.path.islink("/dev/stdout") and (tmp_path / "out").read_bytes() == bytes(range(256))
 
 
 def test_a_hostile_directory_is_copied_out_without_harm(box, tmp_path):

@@ -180,10 +180,10 @@ static int copy_live_out(struct cli *cli, const struct place *from, const struct
     scoped(free) char *archive = archive_target(from, from->path);
     bool is_tree = false;
 
-    if (is_stream(to))
-        return transfer_receive_into(cli, archive, STDOUT_FILENO, err);
     if (is_directory_inside(cli, from, &is_tree, err) < 0)
         return -1;
+    if (is_stream(to))
+        return transfer_receive_into(cli, is_tree ? archive : target, STDOUT_FILENO, err);
     return is_tree ? transfer_unpack(cli, archive, path, err)
                    : transfer_receive(cli, target, path, err);
 }
@@ -231,8 +231,9 @@ const struct command cmd_cp = {
                "copy into.\nA file replaces the destination atomically; a copy into a session "
                "keeps the mode of the\nsource. The contents of a directory are merged into the "
                "destination; members that lead out\nof it are refused and listed. With - a "
-               "directory is a tar archive on stdin or stdout.\nThe kept files (--keep-files) of "
-               "an ended session can be copied out: one of them, or all\nwith SESSION:.",
+               "directory is a tar archive on stdin or stdout, and a\nfile is written to stdout as "
+               "it is.\nThe kept files (--keep-files) of an ended session can be copied out: one "
+               "of them, or all\nwith SESSION:.",
     .sets = { COMMON_OPTIONS },
     .args_size = sizeof(struct cp_args),
     .plain_after = OPERANDS_MIXED,

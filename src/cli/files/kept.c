@@ -50,7 +50,8 @@ static int copy_file(struct cli *cli, const char *session, const char *inside, c
     scoped(free) char *encoded = url_encode(inside);
     scoped(free) char *target = session_target(session, "/kept/file?path=%s", encoded);
 
-    return transfer_receive(cli, target, path, err);
+    return path ? transfer_receive(cli, target, path, err)
+                : transfer_receive_into(cli, target, STDOUT_FILENO, err);
 }
 
 int kept_copy_out(struct cli *cli, const char *session, const char *inside, const char *path,
@@ -74,7 +75,7 @@ int kept_copy_out(struct cli *cli, const char *session, const char *inside, cons
     if (*plain && !entry)
         return error_named(err, ERR_NOT_FOUND, "file_not_found",
                            "%s, and \"%s\" is not among the kept files", ended.message, plain);
-    if (*plain && (!path || !str_equal(field_text(entry, "type", ""), "file")))
+    if (*plain && !str_equal(field_text(entry, "type", ""), "file"))
         return error_set(err, ERR_INVALID,
                          "%s: copy one of the kept files, or all of them with %s:.", ended.message,
                          session);

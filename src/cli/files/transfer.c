@@ -214,6 +214,15 @@ static unsigned mode_for(const char *path)
     return 0666 & ~mask;
 }
 
+/* By these names stdout and stderr may be regular files, and replacing those would replace the links in
+ * /dev. */
+static int standard_stream(const char *path)
+{
+    if (str_equal(path, "/dev/stdout"))
+        return STDOUT_FILENO;
+    return str_equal(path, "/dev/stderr") ? STDERR_FILENO : -1;
+}
+
 static bool is_special(const char *path)
 {
     struct stat status;
@@ -226,6 +235,8 @@ int transfer_receive(struct cli *cli, const char *target, const char *path, stru
     scoped(free) char *temporary = NULL;
     scoped(fd_close) int fd = -1;
 
+    if (standard_stream(path) >= 0)
+        return transfer_receive_into(cli, target, standard_stream(path), err);
     if (is_special(path)) {
         fd = open(path, O_WRONLY | O_CLOEXEC);
         return fd < 0 ? error_sys(err, "open %s", path)
