@@ -91,6 +91,12 @@ static bool is_output(const struct channel *channel)
     return channel->process && channel->kind == RELAY_OUTPUT;
 }
 
+/* The agent hears by TAKEN how much of it has arrived. */
+static bool is_input(const struct channel *channel)
+{
+    return channel->process && channel->kind == RELAY_INPUT;
+}
+
 static void owe(struct channel *channel)
 {
     list_remove(&channel->owing);
@@ -518,7 +524,7 @@ static int finish_sending(struct channel *channel)
     if (channel->out.state != SEND_ENDED || channel->out.acked != channel->out.sent)
         return bridge_violation(bridge, "the end of a channel is acknowledged too early");
     channel->out.state = SEND_DONE;
-    if (channel->out.taken != channel->out.acked && bridge->owes_taken) {
+    if (is_input(channel) && channel->out.taken != channel->out.acked && bridge->owes_taken) {
         table_set(bridge, channel->number, NULL);
         channel->number = 0;
         return 0;
@@ -548,7 +554,7 @@ int stream_ack(struct bridge *bridge, const struct relay_frame *frame, const voi
         return bridge_violation(bridge, "a window that is too large");
     channel->out.acked = frame->offset;
     channel->out.limit = MAX(channel->out.limit, frame->offset + ack.window);
-    if (channel->kind == RELAY_INPUT && channel->process)
+    if (is_input(channel))
         message_tell_taken(channel);
     if (frame->flags & RELAY_ACK_END)
         return finish_sending(channel);

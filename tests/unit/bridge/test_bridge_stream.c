@@ -530,6 +530,38 @@ static void a_socket_carries_both_directions_and_their_ends(void **state UNUSED)
     stage_fini(&stage);
 }
 
+/* Only TAKEN of a process's input waits for the agent: a socket has nothing to tell it. */
+static void a_socket_goes_on_while_the_agent_does_not_read(void **state UNUSED)
+{
+    struct stage stage;
+    int fds[PROTOCOL_MAX_FDS];
+    int socket;
+
+    start_with_input(&stage, fds);
+    socket = open_socket(&stage, 8);
+    relay_say_ack(&stage, 8, 0, 1000, 0);
+    assert_int_equal(write(socket, "to it", 5), 5);
+    assert_int_equal(shutdown(socket, SHUT_WR), 0);
+    relay_expect(&stage, RELAY_DATA, 8);
+    relay_expect(&stage, RELAY_END, 8);
+    relay_say_ack(&stage, 1, 0, 4000, 0);
+    assert_int_equal(write(fds[0], bytes, 3000), 3000);
+    relay_expect(&stage, RELAY_DATA, 1);
+    for (uint64_t at = 1; at < 3000; at++)
+        relay_say_ack(&stage, 1, at, 4000, 0);
+    relay_say_ack(&stage, 8, 5, 0, RELAY_ACK_END);
+    say_stream(&stage, 8, 0, 100);
+    assert_true(bridge_is_up(stage.bridge));
+    read_stream(&stage, socket, 0, 100);
+    relay_say_end(&stage, 8, 100);
+    turns(&stage);
+    assert_int_equal(read(socket, bytes, 1), 0);
+    assert_true(bridge_is_up(stage.bridge));
+    fd_close(socket);
+    close_all(fds, 3);
+    stage_fini(&stage);
+}
+
 static void a_socket_that_is_closed_ends_both_directions(void **state UNUSED)
 {
     struct stage stage;
@@ -722,6 +754,7 @@ int main(void)
         TEST(input_that_the_sandbox_does_not_want_breaks_the_pipe),
         TEST(taken_waits_for_room_and_the_last_one_counts),
         TEST(a_socket_carries_both_directions_and_their_ends),
+        TEST(a_socket_goes_on_while_the_agent_does_not_read),
         TEST(a_socket_that_is_closed_ends_both_directions),
         TEST(a_download_waits_for_its_reader),
         TEST(a_cut_after_any_byte_loses_and_doubles_nothing),
