@@ -797,6 +797,30 @@ static void much_output_goes_through_a_pump(void **state)
     assert_int_equal(client->channels[process.out].total, 30000000);
 }
 
+/* An engine starts it with the variables of the container, and its environment is in /proc. */
+static void a_pump_forgets_the_key(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client *client = fixture->client;
+    char path[64], bytes[16384];
+    ssize_t length;
+    int fd;
+
+    if (geteuid() != 0)
+        skip(); /* it is not dumpable: only root may look */
+    client->way = CLIENT_PUMP_PIPES;
+    setenv("SANDGLASS_KEY", "5ec2e75ec2e7", 1);
+    client_begin(client);
+    unsetenv("SANDGLASS_KEY");
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)client->pump);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    length = read(fd, bytes, sizeof bytes);
+    close(fd);
+    assert_true(length > 0);
+    assert_non_null(memmem(bytes, (size_t)length, "SANDGLASS_KEY=", 14));
+    assert_null(memmem(bytes, (size_t)length, "5ec2", 4));
+}
+
 static void a_pump_without_a_relay_says_so(void **state)
 {
     int status;
@@ -882,6 +906,7 @@ int main(void)
         WITH_RELAY(a_pump_copies_between_pipes_and_the_relay),
         WITH_RELAY(a_pump_copies_between_a_socket_and_the_relay),
         WITH_RELAY(much_output_goes_through_a_pump),
+        WITH_RELAY(a_pump_forgets_the_key),
         WITH_RELAY(a_pump_without_a_relay_says_so),
         WITH_RELAY(a_pump_whose_output_is_stuck_leaves_with_the_relay),
         WITH_RELAY(the_relay_ends_with_init),
