@@ -230,6 +230,7 @@ void fake_container_free(struct fake_container *container)
     stop(container);
     list_remove(&container->node);
     json_decref(container->request);
+    json_decref(container->exec);
     free(container->name);
     free(container);
 }

@@ -37,6 +37,7 @@ struct fake_container {
     char id[65];
     char *name;      /* owned */
     json_t *request; /* owned: the body of its creation */
+    json_t *exec;    /* owned: of the last request to run a program in it; NULL without */
     enum fake_container_state state;
     char started_at[40];
     int exit_code;

@@ -341,8 +341,13 @@ static void serve_upload(struct fake_request *request, const char *name)
 /* No program runs in a container of ours: a bridge tries again. */
 static void serve_exec(struct fake_request *request, const char *name)
 {
-    if (need(request, name))
-        fake_refuse(request, 500, "", "no program of %s can be started", name);
+    struct fake_container *container = need(request, name);
+
+    if (!container)
+        return;
+    json_decref(container->exec);
+    container->exec = json_incref(request->body);
+    fake_refuse(request, 500, "", "no program of %s can be started", name);
 }
 
 /* --- routes ----------------------------------------------------------------------------------- */

@@ -203,7 +203,7 @@ static void put_key(struct json_writer *json, const char *key)
 {
     json_begin_array(json, "Env");
     if (key)
-        put_argument(json, "SANDGLASS_KEY=", key);
+        put_argument(json, RELAY_KEY_VARIABLE "=", key);
     json_end_array(json);
 }
 

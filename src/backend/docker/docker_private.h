@@ -43,6 +43,8 @@ struct kernel_view;
 #define DOCKER_RELAY_SOCKET DOCKER_INSIDE "/run/relay.sock"
 #define DOCKER_WORKSPACE "/workspace"
 
+#define RELAY_KEY_VARIABLE "SANDGLASS_KEY"
+
 #define SECCOMP_OPTION "seccomp="
 
 #define LABEL_MARK "sandglass"

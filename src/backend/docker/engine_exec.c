@@ -365,26 +365,34 @@ static void on_created(struct engine_call *create)
         job_start(job, id);
 }
 
-static char *create_body(const char *const *argv, const char *user)
+static json_t *array_of(const char *const *texts)
 {
-    scoped(json_decref) json_t *command = json_array();
-    scoped(json_decref) json_t *body = NULL;
+    json_t *array = json_array();
 
-    for (; *argv; argv++)
-        json_array_append_new(command, json_string(*argv));
-    body = json_pack("{s:b, s:b, s:b, s:b, s:O}", "AttachStdin", 1, "AttachStdout", 1,
-                     "AttachStderr", 0, "Tty", 0, "Cmd", command);
+    for (; *texts; texts++)
+        json_array_append_new(array, json_string(*texts));
+    return array;
+}
+
+static char *create_body(const char *const *argv, const char *const *env, const char *user)
+{
+    scoped(json_decref)
+        json_t *body = json_pack("{s:b, s:b, s:b, s:b, s:o}", "AttachStdin", 1, "AttachStdout", 1,
+                                 "AttachStderr", 0, "Tty", 0, "Cmd", array_of(argv));
+
+    if (env)
+        json_object_set_new(body, "Env", array_of(env));
     if (user)
         json_object_set_new(body, "User", json_string(user));
     return json_dumps(body, JSON_COMPACT);
 }
 
 void engine_exec_open(struct engine *engine, struct engine_exec *exec, const char *container,
-                      const char *const *argv, const char *user, int64_t timeout_ms,
-                      engine_exec_fn *done)
+                      const char *const *argv, const char *const *env, const char *user,
+                      int64_t timeout_ms, engine_exec_fn *done)
 {
     scoped(buffer_fini) struct buffer path = BUFFER_INIT(4096);
-    scoped(free) char *body = create_body(argv, user);
+    scoped(free) char *body = create_body(argv, env, user);
     struct exec_job *job = xnew(struct exec_job);
 
     assert(!exec->private && body);

@@ -37,11 +37,13 @@ static void on_started(struct engine_exec *exec)
 void pump_start(struct pump *pump)
 {
     static const char *const argv[] = { DOCKER_INIT, "--pump=" DOCKER_RELAY_SOCKET, NULL };
+    static const char *const env[] = { RELAY_KEY_VARIABLE "=", NULL }; /* for init alone */
 
     if (pump->state != PUMP_IDLE)
         return;
     pump->state = PUMP_STARTING;
-    engine_exec_open(pump->engine, &pump->exec, pump->container, argv, "0", START_MS, on_started);
+    engine_exec_open(pump->engine, &pump->exec, pump->container, argv, env, "0", START_MS,
+                     on_started);
 }
 
 static void open_stream(struct carrier *carrier, void *context)

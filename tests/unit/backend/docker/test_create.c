@@ -389,6 +389,26 @@ static void an_engine_that_sees_no_files_gets_init_as_an_archive(void **state)
     assert_int_equal(fake_engine_count(world.engine, "POST /containers/create"), 3);
 }
 
+/* The variables of the container are its own too, and programs inside may look at them. */
+static void a_pump_is_started_without_the_key(void **state)
+{
+    struct sandbox_spec spec = docker_world_spec();
+    struct question question;
+    const struct fake_container *container;
+    const json_t *env;
+
+    (void)state;
+    fake_engine_habits(world.engine)->sees_no_files = true;
+    assert_int_equal(docker_world_create(&world, &spec, &question), ERR_NONE);
+    container = docker_world_container(&world, spec.id);
+    env = json_object_get(container->request, "Env");
+    assert_non_null(strstr(json_string_value(json_array_get(env, 0)), "SANDGLASS_KEY="));
+    docker_world_wait(&world, container->exec);
+    env = json_object_get(container->exec, "Env");
+    assert_int_equal(json_array_size(env), 1);
+    assert_string_equal(json_string_value(json_array_get(env, 0)), "SANDGLASS_KEY=");
+}
+
 static void two_creates_learn_at_once_that_the_engine_sees_no_files(void **state)
 {
     struct sandbox_spec specs[2] = { docker_world_spec(), docker_world_spec() };
@@ -671,6 +691,7 @@ int main(void)
         TEST(an_id_that_the_engine_does_not_know_is_in_no_registry),
         TEST(an_engine_that_cannot_tell_refuses_no_image),
         TEST(an_engine_that_sees_no_files_gets_init_as_an_archive),
+        TEST(a_pump_is_started_without_the_key),
         TEST(two_creates_learn_at_once_that_the_engine_sees_no_files),
         TEST(podman_gets_the_profile_of_system_calls_as_a_file),
         TEST(an_engine_that_cannot_mount_at_the_start_is_given_an_archive_next),

@@ -92,8 +92,9 @@ static void on_done(struct engine_exec *exec UNUSED)
 static void begin(int64_t timeout_ms)
 {
     static const char *const argv[] = { "/bin/pump", "--x=\"y\"", NULL };
+    static const char *const env[] = { "SECRET=", NULL };
 
-    engine_exec_open(world->engine, &world->exec, "c/1", argv, "0", timeout_ms, on_done);
+    engine_exec_open(world->engine, &world->exec, "c/1", argv, env, "0", timeout_ms, on_done);
     assert_int_equal(world->dones, 0);
 }
 
@@ -163,7 +164,8 @@ static void an_exec_is_made_and_started(void **state UNUSED)
     assert_string_equal(world->create_target, "/v1.41/containers/c%2F1/exec");
     assert_string_equal(world->create_body,
                         "{\"AttachStdin\":true,\"AttachStdout\":true,\"AttachStderr\":false,"
-                        "\"Tty\":false,\"Cmd\":[\"/bin/pump\",\"--x=\\\"y\\\"\"],\"User\":\"0\"}");
+                        "\"Tty\":false,\"Cmd\":[\"/bin/pump\",\"--x=\\\"y\\\"\"],"
+                        "\"Env\":[\"SECRET=\"],\"User\":\"0\"}");
     send_frame(1, "hello", 5);
     fake_wait(world->loop, has_read(5));
     assert_string_equal(buffer_text(&world->read), "hello");
