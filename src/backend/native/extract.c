@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <zlib.h>
 
-enum { MAX_ENTRIES = 4 * 1000 * 1000, MAX_OWNER = 65535, NOBODY = 65534, MAX_DEPTH = 256 };
+enum { MAX_ENTRIES = 4 * 1000 * 1000, MAX_OWNER = 65535, NOBODY = 65534, MAX_DEPTH = 128 };
 
 #define WHITEOUT ".wh."
 #define OPAQUE ".wh..wh..opq"
@@ -25,38 +25,16 @@ static const uint64_t max_bytes = (uint64_t)64 << 30;
 
 /* --- removing ------------------------------------------------------------------------------ */
 
-static int remove_below(int dir, const char *name, int depth)
-{
-    struct dirent *entry;
-    DIR *stream;
-    int fd;
+/* A tree that is being removed. Where it is too deep to go on, a directory is moved up to `top`. */
+struct removal {
+    int top;         /* borrowed */
+    unsigned lifted; /* directories that were moved so far */
+    unsigned names;  /* that were tried for them */
+};
 
-    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
-        return 0;
-    if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
-        return 0;
-    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || depth > MAX_DEPTH) {
-        fd_close(fd);
-        return -1;
-    }
-    (void)fchmod(fd, 0700);
-    stream = fdopendir(fd);
-    while (stream && (entry = readdir(stream))) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)remove_below(fd, entry->d_name, depth + 1);
-    }
-    if (stream)
-        closedir(stream);
-    return unlinkat(dir, name, AT_REMOVEDIR);
-}
+static void remove_below(struct removal *removal, int dir, const char *name, int depth);
 
-int tree_remove(int dir, const char *name)
-{
-    return remove_below(dir, name, 0);
-}
-
-static void remove_content(int dir)
+static void remove_entries(struct removal *removal, int dir, int depth)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *stream = fd < 0 ? NULL : fdopendir(fd);
@@ -64,10 +42,68 @@ static void remove_content(int dir)
 
     while (stream && (entry = readdir(stream))) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)remove_below(dir, entry->d_name, 0);
+            remove_below(removal, dir, entry->d_name, depth);
     }
     if (stream)
         closedir(stream);
+}
+
+/* Under a name that is free: one that the archive has chosen may be in the way. */
+static void lift(struct removal *removal, int dir, const char *name)
+{
+    char free_name[32];
+    int result;
+
+    do {
+        snprintf(free_name, sizeof(free_name), ".lifted-%u", removal->names++);
+        result = renameat2(dir, name, removal->top, free_name, RENAME_NOREPLACE);
+    } while (result < 0 && errno == EEXIST);
+    removal->lifted += result == 0;
+}
+
+static void remove_below(struct removal *removal, int dir, const char *name, int depth)
+{
+    scoped(fd_close) int fd = -1;
+
+    if (unlinkat(dir, name, 0) == 0 || unlinkat(dir, name, AT_REMOVEDIR) == 0)
+        return;
+    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)fchmod(fd, 0700);
+    if (depth == MAX_DEPTH) {
+        lift(removal, dir, name);
+        return;
+    }
+    remove_entries(removal, fd, depth + 1);
+    (void)unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+static void remove_content(int dir)
+{
+    struct removal removal = { .top = dir };
+    unsigned lifted;
+
+    do {
+        lifted = removal.lifted;
+        remove_entries(&removal, dir, 0);
+    } while (removal.lifted > lifted);
+}
+
+int tree_remove(int dir, const char *name)
+{
+    scoped(fd_close) int fd = -1;
+
+    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (unlinkat(dir, name, AT_REMOVEDIR) == 0)
+        return 0;
+    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    (void)fchmod(fd, 0700);
+    remove_content(fd);
+    return unlinkat(dir, name, AT_REMOVEDIR);
 }
 
 /* --- names --------------------------------------------------------------------------------- */
@@ -104,6 +140,35 @@ static int open_inside(int root, const char *path, uint64_t flags)
     return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
 }
 
+/* The directory at this path, whose last component `name` is made in `above` when it is missing. */
+static int open_or_make(int root, const char *path, int above, const char *name)
+{
+    int dir = open_inside(root, path, O_PATH | O_DIRECTORY);
+
+    if (dir < 0 && errno == ENOENT && (mkdirat(above, name, 0755) == 0 || errno == EEXIST))
+        dir = open_inside(root, path, O_PATH | O_DIRECTORY);
+    return dir;
+}
+
+/* The directory at this path, with those above it made when they are missing. */
+static int make_directories(int root, char *path)
+{
+    int dir = open_inside(root, "", O_PATH | O_DIRECTORY);
+
+    for (char *name = path, *end = path; dir >= 0 && *end; name = end + 1) {
+        int above = dir;
+        char kept;
+
+        end = strchrnul(name, '/');
+        kept = *end;
+        *end = '\0';
+        dir = open_or_make(root, path, above, name);
+        *end = kept;
+        fd_close(above);
+    }
+    return dir;
+}
+
 /* The directory that the name is in, with those above it made when they are missing. */
 static int open_parent(int root, char *path, const char **out_last)
 {
@@ -117,16 +182,8 @@ static int open_parent(int root, char *path, const char **out_last)
     *out_last = slash + 1;
     *slash = '\0';
     parent = open_inside(root, path, O_PATH | O_DIRECTORY);
-    if (parent < 0 && errno == ENOENT) {
-        const char *last;
-        char above[TAR_PATH_SIZE];
-        scoped(fd_close) int grandparent = -1;
-
-        snprintf(above, sizeof(above), "%s", path);
-        grandparent = open_parent(root, above, &last);
-        if (grandparent >= 0 && (mkdirat(grandparent, last, 0755) == 0 || errno == EEXIST))
-            parent = open_inside(root, path, O_PATH | O_DIRECTORY);
-    }
+    if (parent < 0 && errno == ENOENT)
+        parent = make_directories(root, path);
     *slash = '/';
     return parent;
 }

@@ -153,6 +153,26 @@ static void an_archive_does_not_reach_outside(void **state)
     }
 }
 
+/* As deep as a path can be, and twice that through a link. */
+static void a_tree_of_any_depth_is_made_and_removed(void **state)
+{
+    struct error err = { 0 };
+    char path[96];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/state", folder);
+    make_archive("a.tar", "with tarfile.open('a.tar', 'w') as t:\n"
+                          "    add(t, 'a/' * 2046 + 'f', b'deep')\n"
+                          "    add(t, 'd', type=L, linkname='a/' * 2000)\n"
+                          "    add(t, 'd/' + 'a/' * 2000 + 'f', b'deeper')\n");
+    if (import("a.tar", "t", &err) < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(run("test $(find %s" ROOT " -type f | wc -l) = 2", folder), 0);
+    if (template_remove(path, "t", &err) < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(run("test -z \"$(ls -A %s/state/templates)\"", folder), 0);
+}
+
 static void links_of_an_archive_stay_inside(void **state)
 {
     struct error err = { 0 };
@@ -373,6 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(an_archive_of_files_becomes_a_template),
         TEST(an_archive_does_not_reach_outside),
+        TEST(a_tree_of_any_depth_is_made_and_removed),
         TEST(links_of_an_archive_stay_inside),
         TEST(an_image_is_its_layers_in_order),
         TEST(an_oci_image_is_found_by_its_digests),
