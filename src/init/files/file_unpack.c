@@ -341,6 +341,15 @@ static bool is_base(const struct tar_member *member)
            !strstr(member->path, "..") && member->path[0] == '.';
 }
 
+/* Content that is left out counts too, so that more may have come already than may be. */
+static bool is_too_large(const struct unpacking *unpacking, const struct tar_member *member)
+{
+    uint64_t most = unpacking->file->bytes;
+
+    return most && member->type == TAR_FILE &&
+           (unpacking->bytes > most || member->size > most - unpacking->bytes);
+}
+
 static void begin_member(struct unpacking *unpacking, const struct tar_member *member)
 {
     const char *problem;
@@ -348,8 +357,7 @@ static void begin_member(struct unpacking *unpacking, const struct tar_member *m
 
     if (++unpacking->members > MAX_MEMBERS)
         stop(unpacking, E2BIG, "the archive has too many members");
-    else if (member->type == TAR_FILE && unpacking->file->bytes &&
-             member->size > unpacking->file->bytes - unpacking->bytes)
+    else if (is_too_large(unpacking, member))
         stop(unpacking, EFBIG, "the archive is larger than it may be");
     if (unpacking->error || is_base(member))
         return;

@@ -2,11 +2,14 @@
 
 #include "both.h"
 
+#include "wire/tar.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -422,6 +425,68 @@ static void many_at_a_time_are_all_answered(void **state)
     box_wait(box, box_count_descriptors(box) == before);
 }
 
+/* --- archives ---------------------------------------------------------------------------------- */
+
+/* A member of so many zeros. */
+static size_t put_member(char *to, enum tar_type type, const char *path, size_t size)
+{
+    struct tar_member member = {
+        .type = type, .mode = 0644, .size = size, .path = path, .link = ""
+    };
+    size_t length = tar_write_member(to, TAR_HEADER_SIZE, &member);
+
+    assert_true(length > 0);
+    memset(to + length, 0, size + tar_padding(size));
+    return length + size + tar_padding(size);
+}
+
+/* The last word of an unpacking that may take so many bytes. */
+static struct protocol_note unpack(struct box *box, const char *path, uint64_t most,
+                                   const char *archive, size_t length)
+{
+    struct agent_file file = { .kind = FILE_UNPACK, .path = path, .bytes = most };
+    struct asked asked;
+    struct protocol_note_view note = { 0 };
+    char notes[4096];
+    size_t filled = 0;
+    ssize_t count;
+    int fd;
+
+    assert_int_equal(ask(box, &file, &asked), 0);
+    fd = asked.request.result.file.fd;
+    assert_int_equal(fcntl(fd, F_SETFL, O_RDWR), 0);
+    assert_int_equal(write(fd, archive, length), length);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    while ((count = read(fd, notes + filled, sizeof(notes) - filled)) > 0)
+        filled += (size_t)count;
+    close(fd);
+    for (size_t at = 0; note.fixed.kind != NOTE_LAST;) {
+        long used = protocol_note_decode(notes + at, filled - at, &note);
+
+        assert_true(used > 0);
+        at += (size_t)used;
+    }
+    return note.fixed;
+}
+
+/* Content that is no file counts as well, and cannot make room for more. */
+static void an_archive_is_no_larger_than_it_may_be(void **state)
+{
+    enum { MOST = 20000, LESS = 12000 };
+    struct box *box = the_box(state);
+    static char archive[8 * (MOST + TAR_HEADER_SIZE)];
+    size_t length = put_member(archive, TAR_FILE, "fits", LESS);
+
+    assert_int_equal(unpack(box, in(box, "all"), MOST, archive, length).error, 0);
+    length += put_member(archive + length, TAR_FILE, "more", LESS);
+    assert_int_equal(unpack(box, in(box, "all"), MOST, archive, length).error, EFBIG);
+    length = put_member(archive, TAR_OTHER, "odd", MOST + 1);
+    length += put_member(archive + length, TAR_FILE, "large", 4 * MOST);
+    assert_int_equal(unpack(box, in(box, "all"), MOST, archive, length).error, EFBIG);
+    assert_int_equal(ask_kind(box, FILE_STAT, in(box, "all/large"), 0), ENOENT);
+    assert_int_equal(ask_kind(box, FILE_REMOVE, in(box, "all"), FILE_TREE), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -440,6 +505,7 @@ int main(void)
         IN_BOTH(a_directory_that_changes_into_a_link_is_not_left),
         IN_BOTH(the_users_rights_decide),
         IN_BOTH(many_at_a_time_are_all_answered),
+        IN_BOTH(an_archive_is_no_larger_than_it_may_be),
     };
 
     return cmocka_run_group_tests_name("init/files", tests, NULL, NULL);
