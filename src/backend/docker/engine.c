@@ -31,12 +31,14 @@ static int version_choose(char version[ENGINE_VERSION_SIZE], const char *text)
     return 0;
 }
 
+/* 0 for what is no date, or none that can be counted in nanoseconds. */
 static int64_t date_parse(const char *text)
 {
     struct tm parts = { 0 };
     const char *end = text ? strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &parts) : NULL;
+    int64_t date_s = end && !*end ? (int64_t)timegm(&parts) : 0;
 
-    return end && !*end ? (int64_t)timegm(&parts) : 0;
+    return date_s > 0 && date_s < INT64_MAX / NS_PER_S ? date_s : 0;
 }
 
 static void on_ping_head(struct engine_flight *ping, const struct http_head *head)

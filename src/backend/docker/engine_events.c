@@ -51,12 +51,12 @@ static void job_free(struct engine_flight *flight)
 static char *make_path(struct engine_flight *flight)
 {
     const struct events_job *job = job_from(flight);
-    int64_t since_ns = job->last_ns ? job->last_ns + 1 : flight->engine->date_s * 1000000000;
+    int64_t since_ns = job->last_ns ? job->last_ns + 1 : flight->engine->date_s * NS_PER_S;
 
     if (!since_ns)
         return xasprintf("/events?filters=%s", job->filters);
-    return xasprintf("/events?since=%lld.%09lld&filters=%s", (long long)(since_ns / 1000000000),
-                     (long long)(since_ns % 1000000000), job->filters);
+    return xasprintf("/events?since=%lld.%09lld&filters=%s", (long long)(since_ns / NS_PER_S),
+                     (long long)(since_ns % NS_PER_S), job->filters);
 }
 
 static void job_open(struct events_job *job)
@@ -100,7 +100,8 @@ static void on_line(void *context, json_t *line)
     struct events_job *job = context;
     json_t *time_ns = json_object_get(line, "timeNano");
 
-    if (json_is_integer(time_ns) && json_integer_value(time_ns) > job->last_ns)
+    if (json_is_integer(time_ns) && json_integer_value(time_ns) > job->last_ns &&
+        json_integer_value(time_ns) < INT64_MAX) /* the next is behind it */
         job->last_ns = json_integer_value(time_ns);
     job->events->handler->on_event(job->events, line);
 }

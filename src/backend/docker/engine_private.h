@@ -17,6 +17,8 @@
 #include "net/http_client.h"
 #include "wire/json.h"
 
+enum { NS_PER_S = 1000 * 1000 * 1000 };
+
 enum {
     ENGINE_ANSWER_MAXIMUM = 16 * 1024 * 1024,
     ENGINE_LINE_MAXIMUM = 64 * 1024,

@@ -32,9 +32,13 @@ struct world {
 static struct world *world;
 
 static void on_request(struct fake_connection *connection, const char *method UNUSED,
-                       const char *target UNUSED, const char *body UNUSED)
+                       const char *target, const char *body UNUSED)
 {
-    fake_send_text(connection, world->raw ? world->raw : STREAM);
+    if (strcmp(target, "/_ping") == 0)
+        fake_send_text(connection, "HTTP/1.1 200 OK\r\nApi-Version: 1.41\r\nContent-Length: 0\r\n"
+                                   "Date: Fri, 31 Dec 9999 23:59:59 GMT\r\n\r\n");
+    else
+        fake_send_text(connection, world->raw ? world->raw : STREAM);
 }
 
 static int start(void **state UNUSED)
@@ -127,6 +131,26 @@ static void events_are_told_however_they_are_cut(void **state UNUSED)
     assert_string_equal(world->seen, expected);
     assert_int_equal(world->ups, 1);
     assert_int_equal(world->downs, 0);
+}
+
+static void a_time_behind_which_no_other_comes_is_not_taken(void **state UNUSED)
+{
+    static const char lines[] = "{\"Action\":\"die\",\"timeNano\":1794913600121777094}\n"
+                                "{\"Action\":\"die\",\"timeNano\":9223372036854775807}\n";
+
+    open_events();
+    send_chunk(lines, sizeof(lines) - 1);
+    fake_wait(world->loop, world->told == 2);
+    fake_hang_up(world->fake.last);
+    fake_wait(world->loop, world->ups == 2);
+    assert_non_null(strstr(world->fake.last_target, "since=1794913600.121777095&"));
+}
+
+static void an_engine_that_does_not_know_the_date_is_asked_for_all_that_comes(void **state UNUSED)
+{
+    world->fake.version = NULL;
+    open_events();
+    assert_null(strstr(world->fake.last_target, "since="));
 }
 
 static void a_stream_that_ends_is_opened_again_behind_the_last_event(void **state UNUSED)
@@ -326,6 +350,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(events_are_told_however_they_are_cut),
         ROW(a_stream_that_ends_is_opened_again_behind_the_last_event),
+        ROW(a_time_behind_which_no_other_comes_is_not_taken),
+        ROW(an_engine_that_does_not_know_the_date_is_asked_for_all_that_comes),
         ROW(an_engine_that_is_away_is_tried_until_it_is_back),
         ROW(a_line_that_is_no_event_ends_the_stream),
         ROW(a_refused_stream_is_told_with_the_words_of_the_engine),
