@@ -3,6 +3,7 @@
 #include "core/output/stream_order.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -34,11 +35,23 @@ static void explain_gap(struct spool *spool)
                "the sandbox does not have them any more, and the spool has lost them");
 }
 
+/* A second gap takes the bytes between the two as well. They do not count as kept, so they must not
+ * be on the disk: a sandbox that tells of gaps again and again would fill it past every quota. */
+static int drop_between(const struct spool *spool)
+{
+    const struct spool_range *gap = &spool->gap;
+
+    if (gap->start == gap->end || gap->end == spool->length)
+        return 0;
+    return fallocate(spool->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)gap->end,
+                     (off_t)(spool->length - gap->end));
+}
+
 static int make_gap(struct spool *spool, uint64_t next)
 {
     if (spool->error.code || spool->stored < spool->length || spool_create_file(spool) < 0)
         return -1;
-    if (ftruncate(spool->file, (off_t)next) < 0)
+    if (drop_between(spool) < 0 || ftruncate(spool->file, (off_t)next) < 0)
         return error_sys(&spool->error, "write the spool %s", spool->options.name);
     if (spool->gap.start == spool->gap.end)
         spool->gap.start = spool->length;

@@ -280,6 +280,23 @@ static void a_file_that_is_gone_is_a_gap_from_the_beginning(void **state)
     assert_lost(fixture, 0, 5000);
 }
 
+/* There is one gap: what lies between two is not read any more, and does not count as kept. */
+static void a_second_gap_leaves_nothing_on_the_disk(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stat status;
+
+    attach_at(fixture, 5000);
+    pass(fixture, 5000, 105000);
+    attach_at(fixture, 105010);
+    pass(fixture, 105010, 105020);
+    assert_lost(fixture, 0, 105010);
+    assert_bytes(fixture, 105010, 105020);
+    assert_int_equal(fstatat(fixture->directory, "output/exe_test.out", &status, 0), 0);
+    assert_int_equal(status.st_size, 105020);
+    assert_true(status.st_blocks * 512 < 50000);
+}
+
 static void a_gap_and_a_dropped_middle_are_both_left_out(void **state)
 {
     struct fixture *fixture = *state;
@@ -411,6 +428,7 @@ int main(void)
         TEST(bytes_that_never_come_are_a_gap_with_its_reason),
         TEST(a_later_daemon_finds_the_gap),
         TEST(a_file_that_is_gone_is_a_gap_from_the_beginning),
+        TEST(a_second_gap_leaves_nothing_on_the_disk),
         TEST(a_gap_and_a_dropped_middle_are_both_left_out),
         TEST(an_offset_that_no_file_has_loses_the_output_and_nothing_else),
         TEST(output_is_complete_when_the_total_has_come),
