@@ -155,6 +155,7 @@ struct settings {
     bool prepared; /* signals and descriptors were set by the parent, and are inherited */
     bool is_root;  /* may switch users */
     bool takes_environment;
+    bool is_attached; /* stdin and stdout are the first connection to the relay */
     enum origin origin;
     const char *socket_path;  /* NULL when the socket was passed */
     const char *default_user; /* as of --user; "": init's own */

@@ -3,6 +3,7 @@
 #include "init/dial.h"
 #include "init/init.h"
 #include "init/path.h"
+#include "init/pump.h"
 #include "init/relay.h"
 #include "init/sys.h"
 #include "init/text.h"
@@ -141,6 +142,27 @@ static void follow_parent(void)
     (void)sys(prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if ((int)sys(getppid) != settings.own_pid)
         sys_exit(RELAY_EXIT_CODE);
+}
+
+static __attribute__((noreturn)) void become_pump(struct relay_setup *setup)
+{
+    explicit_bzero(setup->key, sizeof setup->key);
+    (void)sys(prctl, PR_SET_NAME, "sandglass-pump", 0, 0, 0);
+    (void)sys(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+    follow_parent();
+    (void)sys(setsid);
+    sys_close_from(FD_LISTEN);
+    pump_run(settings.socket_path);
+}
+
+/* Its connection waits in the backlog of the socket until the relay accepts it. */
+int listener_start_pump(struct relay_setup *setup)
+{
+    long pid = sys(fork);
+
+    if (!pid)
+        become_pump(setup);
+    return pid < 0 ? (int)pid : 0;
 }
 
 static __attribute__((noreturn)) void become_relay(struct relay_setup *setup)

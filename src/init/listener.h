@@ -24,6 +24,10 @@ bool listener_is_right(void);
 /* Reads the relay's key from SANDGLASS_KEY and overwrites it there. False when there is none. */
 bool listener_take_key(char **environment, struct relay_setup *out_setup);
 
+/* Forks the pump between init's stdin, stdout and the socket of the relay that will be there: see
+ * init/pump.h. The key is wiped in the pump. After listener_open(). 0 or -errno. */
+int listener_start_pump(struct relay_setup *setup);
+
 /* Forks the relay, which gets the listening socket; the key is wiped here. When everything else is
  * prepared, since the relay inherits that. 0 or -errno. */
 int listener_start_relay(struct relay_setup *setup);

@@ -6,13 +6,13 @@
  *
  *     sandglass-init [--direct] [--prepared] [--seccomp=4] [--bounding=HEX]
  *                    [--user=SPEC] [--workspace=DIR] [--home=DIR] [--environment]
- *                    [--listen=PATH | --relay[=PATH] | --dial=PATH]
+ *                    [--listen=PATH | --relay[=PATH] | --relay=PATH --attached | --dial=PATH]
  *     sandglass-init --pump=PATH
  *
  * Descriptor 3 is a listening SOCK_SEQPACKET socket, or of SOCK_STREAM with --relay, unless init
  * makes it at PATH, or connects to a socket of the daemon at PATH: see init/dial.h. What user,
- * workspace, home and environment mean is in init/defaults.h. A pump is something else: see
- * init/pump.h.
+ * workspace, home and environment mean is in init/defaults.h. With --attached the first connection to
+ * the relay comes through stdin and stdout. A pump is something else: see init/pump.h.
  */
 
 #include "init/connection.h"
@@ -117,6 +117,12 @@ static bool has_one_workspace(void)
     return !settings.direct || (!settings.workspace[0] && !settings.default_home);
 }
 
+/* The pump between stdin, stdout and the relay connects to the relay's path. */
+static bool can_be_attached(void)
+{
+    return settings.origin == ORIGIN_RELAY && settings.socket_path;
+}
+
 static int parse_arguments(char **argv, bool *out_has_filter)
 {
     settings.keep_capabilities = ~0ull;
@@ -127,6 +133,8 @@ static int parse_arguments(char **argv, bool *out_has_filter)
             settings.direct = true;
         else if (!strcmp(*argv, "--prepared"))
             settings.prepared = true;
+        else if (!strcmp(*argv, "--attached"))
+            settings.is_attached = true;
         else if (!strcmp(*argv, "--seccomp=4"))
             *out_has_filter = true;
         else if ((value = value_of(*argv, "--bounding="))) {
@@ -135,6 +143,8 @@ static int parse_arguments(char **argv, bool *out_has_filter)
         } else if (!parse_default(*argv) && !parse_origin(*argv))
             return -1;
     }
+    if (settings.is_attached && !can_be_attached())
+        return -1;
     return has_one_workspace() ? 0 : -1;
 }
 
@@ -270,7 +280,8 @@ static void prepare_direct(void)
         settings.workspace = directory;
 }
 
-/* The relay is made last, so that it inherits all the rest. */
+/* The pump is made first, since it needs the descriptors that init was started with. The relay is made
+ * last, so that it inherits all the rest. */
 static int prepare(char **argv, char **environment)
 {
     struct relay_setup setup = { 0 };
@@ -282,6 +293,8 @@ static int prepare(char **argv, char **environment)
     (void)sys(prctl, PR_SET_NAME, "sandglass-init", 0, 0, 0);
     settings.is_root = !sys(geteuid);
     settings.own_pid = (int)sys(getpid);
+    if (settings.is_attached && listener_start_pump(&setup) < 0)
+        return -1;
     if (settings.direct)
         prepare_direct();
     prepare_descriptors(has_filter);

@@ -1,6 +1,7 @@
 #include "client.h"
 
 #include "base/alloc.h"
+#include "base/scoped.h"
 #include "wire/inside.h"
 
 #include <dirent.h>
@@ -50,6 +51,7 @@ struct client *client_new(const char *path, const uint8_t key[RELAY_KEY_SIZE])
     snprintf(client->path, sizeof client->path, "%s", path);
     memcpy(client->key, key, RELAY_KEY_SIZE);
     client->fd = client->fd_out = -1;
+    client->attached_in = client->attached_out = -1;
     client->cut_in = -1;
     client->acknowledges = true;
     client->window = RELAY_WINDOW;
@@ -63,6 +65,8 @@ void client_free(struct client *client)
     if (!client)
         return;
     client_cut(client);
+    fd_close(client->attached_in);
+    fd_close(client->attached_out);
     forget_all(client);
     buffer_fini(&client->sequenced);
     buffer_fini(&client->in);
@@ -142,11 +146,20 @@ static void connect_by_pump(struct client *client)
     client->fd_out = in[1];
 }
 
+static void use_attached(struct client *client)
+{
+    client->fd = steal_fd(&client->attached_out);
+    client->fd_out = steal_fd(&client->attached_in);
+    client->way = CLIENT_PUMP_PIPES;
+}
+
 static void connect_socket(struct client *client)
 {
     client_cut(client);
     if (client->way == CLIENT_DIRECT)
         connect_directly(client);
+    else if (client->way == CLIENT_ATTACHED)
+        use_attached(client);
     else
         connect_by_pump(client);
 }
@@ -677,40 +690,83 @@ static int listen_at(const char *path)
     return fd;
 }
 
-static void become_init(const struct host *host, int socket)
+/* `attached` may be NULL. */
+static void execute_init(const struct host *host, const char *relay, const char *attached)
 {
+    const char *argv[] = { "sandglass-init", "--direct", relay, attached, NULL };
     char key[sizeof "SANDGLASS_KEY=" + 2 * RELAY_KEY_SIZE] = "SANDGLASS_KEY=";
-    char *argv[] = { (char *)(uintptr_t) "sandglass-init", (char *)(uintptr_t) "--direct",
-                     (char *)(uintptr_t) "--relay", NULL };
     char *env[] = { key, NULL };
 
     for (unsigned i = 0; i < RELAY_KEY_SIZE; i++)
         snprintf(key + sizeof "SANDGLASS_KEY=" - 1 + 2 * i, 3, "%02x", host->key[i]);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing running */
-    if (chdir(host->dir) < 0 || dup2(socket, 3) < 0)
+    if (chdir(host->dir) < 0)
         _exit(113);
-    if (socket == 3)
-        fcntl(3, F_SETFD, 0);
-    execve(getenv("SANDGLASS_INIT"), argv, env);
+    execve(getenv("SANDGLASS_INIT"), (char **)(uintptr_t)argv, env);
     _exit(112);
 }
 
-void host_start(struct host *host)
+static void become_init(const struct host *host, int socket)
 {
-    int socket;
+    if (dup2(socket, 3) < 0)
+        _exit(113);
+    if (socket == 3)
+        fcntl(3, F_SETFD, 0);
+    execute_init(host, "--relay", NULL);
+}
 
+static void become_attached_init(const struct host *host, int input, int output)
+{
+    char relay[sizeof host->path + 16];
+
+    snprintf(relay, sizeof relay, "--relay=%s", host->path);
+    if (dup2(input, 0) < 0 || dup2(output, 1) < 0)
+        _exit(113);
+    execute_init(host, relay, "--attached");
+}
+
+static void prepare_host(struct host *host)
+{
     assert_non_null(getenv("SANDGLASS_INIT"));
     *host = (struct host){ 0 };
     snprintf(host->dir, sizeof host->dir, "/tmp/sandglass-relay-test-XXXXXX");
     assert_non_null(mkdtemp(host->dir));
     snprintf(host->path, sizeof host->path, "%s/relay.sock", host->dir);
     assert_int_equal(getrandom(host->key, sizeof host->key, 0), sizeof host->key);
+}
+
+void host_start(struct host *host)
+{
+    int socket;
+
+    prepare_host(host);
     socket = listen_at(host->path);
     host->init = fork();
     assert_true(host->init >= 0);
     if (!host->init)
         become_init(host, socket);
     close(socket);
+}
+
+struct client *host_start_attached(struct host *host)
+{
+    struct client *client;
+    int in[2], out[2];
+
+    prepare_host(host);
+    assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    host->init = fork();
+    assert_true(host->init >= 0);
+    if (!host->init)
+        become_attached_init(host, in[0], out[1]);
+    close(in[0]);
+    close(out[1]);
+    client = client_new(host->path, host->key);
+    client->way = CLIENT_ATTACHED;
+    client->attached_in = in[1];
+    client->attached_out = out[0];
+    return client;
 }
 
 void host_stop(struct host *host)

@@ -13,7 +13,12 @@
 #include <sys/types.h>
 
 /* How it reaches the relay. */
-enum client_way { CLIENT_DIRECT, CLIENT_PUMP_SOCKET, CLIENT_PUMP_PIPES };
+enum client_way {
+    CLIENT_DIRECT,
+    CLIENT_PUMP_SOCKET,
+    CLIENT_PUMP_PIPES,
+    CLIENT_ATTACHED, /* through init's stdin and stdout, once; then by pumps with pipes */
+};
 
 enum { CLIENT_MAX_MESSAGES = 4096 };
 
@@ -48,6 +53,7 @@ struct client {
     int fd_out; /* to write to: the same, unless a pump with pipes is between */
     enum client_way way;
     pid_t pump;
+    int attached_in, attached_out; /* owned until they are used: of init, for CLIENT_ATTACHED */
     uint8_t boot[RELAY_BOOT_SIZE];
     uint8_t session[RELAY_SESSION_SIZE];
     uint64_t received; /* sequenced bytes */
@@ -132,5 +138,8 @@ struct host {
 };
 
 void host_start(struct host *host);
+
+/* The same with --attached: the client's first connection goes through init's stdin and stdout. */
+struct client *host_start_attached(struct host *host);
 void host_stop(struct host *host);
-pid_t host_find_relay(const struct host *host);
+pid_t host_find_relay(const struct host *host); /* of an attached one: its pump */

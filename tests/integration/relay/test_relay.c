@@ -856,6 +856,109 @@ static void a_pump_whose_output_is_stuck_leaves_with_the_relay(void **state)
     client_free(next);
 }
 
+/* --- attached --------------------------------------------------------------------------------- */
+
+static int start_attached(void **state)
+{
+    struct fixture *fixture = xnew(struct fixture);
+
+    fixture->client = host_start_attached(&fixture->host);
+    *state = fixture;
+    return 0;
+}
+
+static void the_first_connection_comes_through_stdin_and_stdout(void **state)
+{
+    struct client *client = begun(state);
+    struct client_process process;
+
+    (void)client_take(client, PROTOCOL_HELLO, 0);
+    client_start(client, &process, 1, "head -c 3000000 /dev/zero; exit 7", 0);
+    client_wait(client, client->channels[process.out].has_end);
+    assert_int_equal(client->channels[process.out].total, 3000000);
+    (void)client_take(client, PROTOCOL_EXITED, 1);
+}
+
+/* As when a daemon is killed: what the two pipes still hold is lost, and the next connection comes by
+ * another pump. */
+static void a_cut_of_the_attached_connection_loses_nothing(void **state)
+{
+    (void)state;
+    for (long step = 1; step < 4000; step = step * 3 / 2 + 7) {
+        struct fixture fixture;
+
+        fixture.client = host_start_attached(&fixture.host);
+        client_begin(fixture.client);
+        run_with_cuts(fixture.client, 1, step);
+        client_free(fixture.client);
+        host_stop(&fixture.host);
+    }
+}
+
+/* A program, init or the relay that had them, too, would keep them open. */
+static void the_pump_alone_has_the_attached_pipes(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client *client = begun(state);
+    struct client_process process;
+    int64_t deadline = client_deadline_ms(20000);
+
+    client_start(client, &process, 1, "sleep 1000", 0);
+    kill(host_find_relay(&fixture->host), SIGKILL);
+    while (client_turn(client, 100))
+        assert_true(client_deadline_ms(0) < deadline);
+    assert_int_equal(client_resume(client), 0);
+}
+
+static void an_attached_pump_that_is_stopped_does_not_stop_the_next_one(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client *next = client_new(fixture->host.path, fixture->host.key);
+    struct client *client = begun(state);
+    struct client_process process;
+
+    client_start(client, &process, 1, "cat /dev/zero", 0);
+    kill(host_find_relay(&fixture->host), SIGSTOP);
+    next->way = CLIENT_PUMP_PIPES;
+    client_begin(next);
+    (void)client_take(next, PROTOCOL_HELLO, 0);
+    client_free(next);
+}
+
+static void hostile_bytes_on_stdin_end_the_attached_connection_alone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct client *next = client_new(fixture->host.path, fixture->host.key);
+    char bytes[4096];
+
+    memset(bytes, 0xff, sizeof bytes);
+    assert_int_equal(write(fixture->client->attached_in, bytes, sizeof bytes), sizeof bytes);
+    while (read(fixture->client->attached_out, bytes, sizeof bytes) >
+           0) /* a greeting and the end */
+        ;
+    client_begin(next);
+    (void)client_take(next, PROTOCOL_HELLO, 0);
+    client_free(next);
+}
+
+static void only_a_relay_with_a_path_can_be_attached(void **state)
+{
+    static const char *const others[] = { "--dial=/tmp/x", "--listen=/tmp/x", "--relay", NULL };
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof others / sizeof others[0]; i++) {
+        int status;
+        pid_t pid = fork();
+
+        if (!pid) {
+            execl(getenv("SANDGLASS_INIT"), "sandglass-init", "--attached", others[i], NULL);
+            _exit(112);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    }
+}
+
 /* --- ends ------------------------------------------------------------------------------------- */
 
 static void the_relay_ends_with_init(void **state)
@@ -873,6 +976,7 @@ static void the_relay_ends_with_init(void **state)
 }
 
 #define WITH_RELAY(test) cmocka_unit_test_setup_teardown(test, start, stop)
+#define ATTACHED(test) cmocka_unit_test_setup_teardown(test, start_attached, stop)
 
 int main(void)
 {
@@ -909,6 +1013,12 @@ int main(void)
         WITH_RELAY(a_pump_forgets_the_key),
         WITH_RELAY(a_pump_without_a_relay_says_so),
         WITH_RELAY(a_pump_whose_output_is_stuck_leaves_with_the_relay),
+        ATTACHED(the_first_connection_comes_through_stdin_and_stdout),
+        cmocka_unit_test(a_cut_of_the_attached_connection_loses_nothing),
+        ATTACHED(the_pump_alone_has_the_attached_pipes),
+        ATTACHED(an_attached_pump_that_is_stopped_does_not_stop_the_next_one),
+        ATTACHED(hostile_bytes_on_stdin_end_the_attached_connection_alone),
+        cmocka_unit_test(only_a_relay_with_a_path_can_be_attached),
         WITH_RELAY(the_relay_ends_with_init),
     };
 
