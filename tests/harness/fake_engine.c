@@ -71,6 +71,24 @@ void fake_stream(struct fake_request *request, bool is_of_images)
     http_respond_start(request->exchange, 200, "application/json", -1);
 }
 
+/* No init of ours reads it. */
+static void on_attached_data(struct http_exchange *exchange, const uint8_t *data, size_t length)
+{
+    struct fake_request *request = http_exchange_user(exchange);
+
+    (void)data;
+    if (length || request->state != REQUEST_ATTACHED)
+        return;
+    request->state = REQUEST_DONE;
+    http_respond_end(exchange);
+}
+
+void fake_attach(struct fake_request *request)
+{
+    request->state = REQUEST_ATTACHED;
+    http_respond_upgrade(request->exchange, "tcp", on_attached_data);
+}
+
 void fake_send_lines(struct fake_request *request, const char *lines)
 {
     request->state = REQUEST_DONE;
@@ -189,14 +207,13 @@ static void log_line(struct fake_engine *engine, const char *line)
     engine->log[engine->logged++] = xstrdup(line);
 }
 
-static void on_body(struct http_exchange *exchange, struct buffer *body)
+static void serve(struct fake_request *request)
 {
-    struct fake_request *request = http_exchange_user(exchange);
+    struct http_exchange *exchange = request->exchange;
     const struct fake_fault *fault;
     scoped(free) char *line =
         xasprintf("%s %s", http_method_name(http_exchange_head(exchange)->method), request->path);
 
-    request->body = json_loadb(buffer_text(body), body->length, 0, NULL);
     log_line(request->engine, line);
     fault = take_fault(request->engine, line);
     request->has_fault = fault;
@@ -207,6 +224,14 @@ static void on_body(struct http_exchange *exchange, struct buffer *body)
         request->state = REQUEST_HELD;
     else
         fake_serve(request);
+}
+
+static void on_body(struct http_exchange *exchange, struct buffer *body)
+{
+    struct fake_request *request = http_exchange_user(exchange);
+
+    request->body = json_loadb(buffer_text(body), body->length, 0, NULL);
+    serve(request);
 }
 
 static void on_request(void *context, struct http_exchange *exchange)
@@ -223,7 +248,10 @@ static void on_request(void *context, struct http_exchange *exchange)
     list_append(&engine->requests, &request->node);
     http_exchange_set_user(exchange, request);
     http_exchange_on_close(exchange, on_close);
-    http_exchange_read_body(exchange, BODY_MAXIMUM, on_body);
+    if (head->upgrade)
+        serve(request);
+    else
+        http_exchange_read_body(exchange, BODY_MAXIMUM, on_body);
 }
 
 unsigned fake_engine_count(const struct fake_engine *engine, const char *requests)
@@ -255,6 +283,37 @@ size_t fake_engine_event_streams(const struct fake_engine *engine)
     list_for_each (request, &engine->requests, node)
         count += request->state == REQUEST_STREAM;
     return count;
+}
+
+size_t fake_engine_attached(const struct fake_engine *engine)
+{
+    struct fake_request *request;
+    size_t count = 0;
+
+    list_for_each (request, &engine->requests, node)
+        count += request->state == REQUEST_ATTACHED;
+    return count;
+}
+
+void fake_engine_say(struct fake_engine *engine, const void *bytes, size_t length)
+{
+    struct fake_request *request;
+
+    list_for_each (request, &engine->requests, node)
+        if (request->state == REQUEST_ATTACHED)
+            http_respond_write(request->exchange, bytes, length);
+}
+
+void fake_engine_cut_attached(struct fake_engine *engine)
+{
+    struct fake_request *request;
+
+    list_for_each (request, &engine->requests, node) {
+        if (request->state != REQUEST_ATTACHED)
+            continue;
+        request->state = REQUEST_DONE;
+        http_exchange_abort(request->exchange);
+    }
 }
 
 /* --- the engine ------------------------------------------------------------------------------- */

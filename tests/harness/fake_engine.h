@@ -61,7 +61,8 @@ struct fake_habits {
     bool is_slow_to_note;  /* the end of a process: fake_engine_note() */
     bool is_slow_to_clean; /* what has ended stays FAKE_STOPPED */
     bool lacks_runsc;
-    bool keeps_silent; /* no events are sent */
+    bool attaches_to_nothing; /* an attach is refused */
+    bool keeps_silent;        /* no events are sent */
 };
 
 struct fake_engine *fake_engine_new(struct loop *loop, const char *socket_path);
@@ -80,6 +81,12 @@ void fake_engine_stop_listening(struct fake_engine *engine);
 /* The streams of events end. */
 void fake_engine_cut_events(struct fake_engine *engine);
 size_t fake_engine_event_streams(const struct fake_engine *engine); /* of containers */
+
+/* The streams that are attached to containers: how many there are, what their init says, as bytes of
+ * the engine, and their end. */
+size_t fake_engine_attached(const struct fake_engine *engine);
+void fake_engine_say(struct fake_engine *engine, const void *bytes, size_t length);
+void fake_engine_cut_attached(struct fake_engine *engine);
 
 /* --- faults ---------------------------------------------------------------------------------- */
 

@@ -39,6 +39,7 @@ enum fake_request_state {
     REQUEST_ANSWERED, /* the answer is held */
     REQUEST_STREAM,   /* of events of containers */
     REQUEST_IMAGES,   /* of events of images */
+    REQUEST_ATTACHED, /* to the init of a container */
     REQUEST_DONE,
 };
 
@@ -61,6 +62,7 @@ void fake_answer(struct fake_request *request, int status, json_t *body);
 void fake_refuse(struct fake_request *request, int status, const char *cause, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 void fake_stream(struct fake_request *request, bool is_of_images); /* of events, until it is cut */
+void fake_attach(struct fake_request *request); /* a stream of bytes, until it is cut */
 void fake_send_lines(struct fake_request *request, const char *lines);
 
 /* Writes to all streams of events. */

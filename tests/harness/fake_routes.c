@@ -338,6 +338,16 @@ static void serve_upload(struct fake_request *request, const char *name)
     fake_answer(request, 200, NULL);
 }
 
+static void serve_attach(struct fake_request *request, const char *name)
+{
+    if (!need(request, name))
+        return;
+    if (request->engine->habits.attaches_to_nothing)
+        fake_refuse(request, 500, "", "cannot attach to %s", name);
+    else
+        fake_attach(request);
+}
+
 /* No program runs in a container of ours: a bridge tries again. */
 static void serve_exec(struct fake_request *request, const char *name)
 {
@@ -372,6 +382,7 @@ static const struct route {
     { HTTP_POST, "/containers/", "/pause", serve_pause },
     { HTTP_POST, "/containers/", "/unpause", serve_unpause },
     { HTTP_POST, "/containers/", "/update", serve_update },
+    { HTTP_POST, "/containers/", "/attach", serve_attach },
     { HTTP_POST, "/containers/", "/exec", serve_exec },
     { HTTP_PUT, "/containers/", "/archive", serve_upload },
     { HTTP_DELETE, "/containers/", "", serve_remove },

@@ -26,6 +26,7 @@ struct create {
     enum docker_way way;
     enum docker_rlimits rlimits;
     struct container *container; /* borrowed */
+    struct engine_exec attach;   /* to its init, before the start */
     struct timer again;          /* looks at the container another time */
     unsigned looks;
     bool has_profile_file;  /* the engine was given the profile as a file */
@@ -52,6 +53,7 @@ static void clear(void *job)
     workflow_drop(&create->workflow);
     timer_stop(&create->again);
     engine_pull_cancel(&create->pull);
+    engine_exec_cancel(&create->attach);
     free((char *)create->spec.source.name);
     free((char *)create->spec.session);
     free((char *)create->spec.owner);
@@ -363,6 +365,30 @@ static void upload_init(struct workflow *workflow)
                    "application/x-tar", archive, length, ENGINE_WORK_MS, on_uploaded);
 }
 
+/* Where an engine cannot do it, the relay is reached by an exec after the start. */
+static void on_attached(struct engine_exec *attach)
+{
+    struct create *create = container_of(attach, struct create, attach);
+
+    if (attach->fd >= 0)
+        pump_attach(&create->container->pump, attach->fd);
+    else
+        log_debug("not attached to the container, continuing without it",
+                  kv("sandbox", create->job.id), kv("reason", attach->err.message));
+    workflow_step_done(&create->workflow, NULL);
+}
+
+static void attach_to_init(struct workflow *workflow)
+{
+    struct create *create = create_of(workflow);
+
+    if (create->way == WAY_DOOR)
+        workflow_step_done(workflow, NULL);
+    else
+        engine_exec_attach(create->job.backend->engine, &create->attach,
+                           create->container->engine_id, ENGINE_REQUEST_MS, on_attached);
+}
+
 /* What the engine says about a program that it cannot start means the image here. */
 static void name_start_failure(const struct create *create, struct error *err)
 {
@@ -497,6 +523,7 @@ static const struct workflow_step create_steps[] = {
     { "prepare its files", prepare },
     { "create the container", make },
     { "upload init", upload_init },
+    { "attach to the input and output of init", attach_to_init },
     { "start the container", start },
     { "look at the container", look },
     { 0 },

@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-enum { BODY_MAXIMUM = 1024 * 1024, OWN_PROCESSES = 1 };
+enum { BODY_MAXIMUM = 1024 * 1024 };
+
+/* Of ours in a container, beside the programs: init, and where it is reached by a relay that and a pump. */
+enum { OWN_PROCESSES = 1, OWN_PROCESSES_OF_RELAY = 3 };
 
 /* Podman gives itself and its containers no more files and processes than this. */
 enum { ENGINE_RLIMIT_MAXIMUM = 1024 * 1024 };
@@ -31,7 +34,7 @@ static uint64_t pids_for_engine(const struct docker_backend *docker, uint32_t pi
 {
     if (docker->is_gvisor)
         return 8 * (uint64_t)pids + 512;
-    return (uint64_t)pids + OWN_PROCESSES + (has_relay ? 1 : 0);
+    return (uint64_t)pids + (has_relay ? OWN_PROCESSES_OF_RELAY : OWN_PROCESSES);
 }
 
 static void put_limits(struct json_writer *json, const struct docker_backend *docker,
@@ -180,6 +183,8 @@ static void put_command(struct json_writer *json, const struct container_order *
     snprintf(door, sizeof(door), DOCKER_DOOR "/%s.sock", order->spec->id);
     put_argument(json, order->way == WAY_DOOR ? "--dial=" : "--relay=",
                  order->way == WAY_DOOR ? door : DOCKER_RELAY_SOCKET);
+    if (order->way != WAY_DOOR)
+        json_put_text(json, NULL, "--attached");
     if (!str_is_empty(order->facts->user))
         put_argument(json, "--user=", order->facts->user);
     put_argument(json, "--workspace=", workspace_of(order));
@@ -187,6 +192,16 @@ static void put_command(struct json_writer *json, const struct container_order *
         put_argument(json, "--home=", DOCKER_WORKSPACE);
     json_put_text(json, NULL, "--environment");
     json_end_array(json);
+}
+
+/* The first connection to a relay goes through the container's input and output. The engine closes the
+ * input when a daemon has left, so that init's pump is told of it. */
+static void put_input(struct json_writer *json, const struct container_order *order)
+{
+    bool is_attached = order->way != WAY_DOOR;
+
+    json_put_bool(json, "OpenStdin", is_attached);
+    json_put_bool(json, "StdinOnce", is_attached);
 }
 
 /* A check of the image's would run its programs beside those of the sandbox. */
@@ -335,6 +350,7 @@ char *container_spec_json(const struct container_order *order)
     json_put_text(&json, "WorkingDir", "/");
     json_put_text(&json, "StopSignal", "SIGKILL");
     put_command(&json, order);
+    put_input(&json, order);
     put_no_healthcheck(&json);
     put_key(&json, order->key);
     put_labels(&json, order);

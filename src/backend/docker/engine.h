@@ -175,5 +175,12 @@ void engine_exec_open(struct engine *engine, struct engine_exec *exec, const cha
                       const char *const *argv, const char *const *env, const char *user,
                       int64_t timeout_ms, engine_exec_fn *done);
 
+/*
+ * The same with the first program of a container that has not been started: what it writes from its
+ * first byte on is read. The container has to have an open input ("OpenStdin").
+ */
+void engine_exec_attach(struct engine *engine, struct engine_exec *exec, const char *container,
+                        int64_t timeout_ms, engine_exec_fn *done);
+
 /* Before `done`; a stream that was given is ended by closing it. */
 void engine_exec_cancel(struct engine_exec *exec);

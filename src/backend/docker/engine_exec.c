@@ -1,5 +1,6 @@
 /*
- * A program in a container, as a stream. The receiver holds one end of a socket pair; the other is
+ * A program in a container, as a stream: one that the engine starts beside the first one, or the first
+ * one itself. The receiver holds one end of a socket pair; the other is
  * ours, and bytes go between it and the connection to the engine:
  *
  *     receiver ── socket ══ http_call_write() ── engine ── standard input
@@ -31,7 +32,7 @@ enum {
 
 enum exec_state {
     EXEC_CREATING,  /* the engine prepares the program */
-    EXEC_STARTING,  /* and starts it */
+    EXEC_STARTING,  /* and starts it, or connects us with the first one */
     EXEC_OPEN,      /* the receiver has its socket */
     EXEC_DRAINING,  /* the engine has ended; the receiver has not taken everything */
     EXEC_ABANDONED, /* the receiver has closed; the engine has not taken everything, or not ended */
@@ -283,7 +284,7 @@ static void on_head(struct engine_flight *flight, const struct http_head *head)
         job_open(job_from(flight));
         return;
     }
-    error_set(&err, ERR_BACKEND, "the engine at %s answers an exec with status %d and no stream",
+    error_set(&err, ERR_BACKEND, "the engine at %s gives no stream, but status %d",
               flight->engine->host, head->status);
     engine_flight_fail(flight, &err);
 }
@@ -326,28 +327,38 @@ static const struct engine_flight_ops ops = {
     .free = job_free,
 };
 
-static void job_start(struct exec_job *job, const char *id)
+/* "BEFORE/NAME/AFTER"; the name is escaped. */
+static void put_path(struct buffer *path, const char *before, const char *name, const char *after)
 {
-    static const char body[] = "{\"Detach\":false,\"Tty\":false}";
-    struct engine *engine = job->flight.engine;
-    scoped(buffer_fini) struct buffer path = BUFFER_INIT(4096);
-    int64_t left_ms = job->deadline_us
-                          ? MAX((job->deadline_us - loop_now_us(engine->loop)) / 1000, (int64_t)1)
-                          : 0;
+    (void)buffer_append_text(path, before);
+    (void)http_escape(path, name);
+    (void)buffer_append_text(path, after);
+}
+
+/* The answer is the stream. A body of NULL is none. */
+static void job_ask_stream(struct exec_job *job, const char *path, const char *body)
+{
+    int64_t now_us = loop_now_us(job->flight.engine->loop);
+    int64_t left_ms = job->deadline_us ? MAX((job->deadline_us - now_us) / 1000, (int64_t)1) : 0;
     struct flight_request request = {
         .method = HTTP_POST,
         .upgrades = true,
-        .content_type = "application/json",
+        .path = path,
+        .content_type = body ? "application/json" : NULL,
         .body = body,
-        .body_length = sizeof(body) - 1,
+        .body_length = body ? strlen(body) : 0,
     };
 
-    (void)buffer_append_text(&path, "/exec/");
-    (void)http_escape(&path, id);
-    (void)buffer_append_text(&path, "/start");
-    request.path = buffer_text(&path);
     job->state = EXEC_STARTING;
     engine_flight_send(&job->flight, &request, left_ms);
+}
+
+static void job_start(struct exec_job *job, const char *id)
+{
+    scoped(buffer_fini) struct buffer path = BUFFER_INIT(4096);
+
+    put_path(&path, "/exec/", id, "/start");
+    job_ask_stream(job, buffer_text(&path), "{\"Detach\":false,\"Tty\":false}");
 }
 
 static void on_created(struct engine_call *create)
@@ -387,18 +398,12 @@ static char *create_body(const char *const *argv, const char *const *env, const 
     return json_dumps(body, JSON_COMPACT);
 }
 
-void engine_exec_open(struct engine *engine, struct engine_exec *exec, const char *container,
-                      const char *const *argv, const char *const *env, const char *user,
-                      int64_t timeout_ms, engine_exec_fn *done)
+static struct exec_job *job_new(struct engine *engine, struct engine_exec *exec, int64_t timeout_ms,
+                                engine_exec_fn *done)
 {
-    scoped(buffer_fini) struct buffer path = BUFFER_INIT(4096);
-    scoped(free) char *body = create_body(argv, env, user);
     struct exec_job *job = xnew(struct exec_job);
 
-    assert(!exec->private && body);
-    (void)buffer_append_text(&path, "/containers/");
-    (void)http_escape(&path, container);
-    (void)buffer_append_text(&path, "/exec");
+    assert(!exec->private);
     *exec = (struct engine_exec){ .done = done, .fd = -1, .private = job };
     job->exec = exec;
     job->deadline_us = timeout_ms ? loop_now_us(engine->loop) + timeout_ms * 1000 : 0;
@@ -406,8 +411,32 @@ void engine_exec_open(struct engine *engine, struct engine_exec *exec, const cha
     send_queue_init(&job->output, OUTPUT_MAXIMUM);
     timer_init(&job->timer, engine->loop, on_timer);
     engine_flight_init(&job->flight, engine, &ops);
+    return job;
+}
+
+void engine_exec_open(struct engine *engine, struct engine_exec *exec, const char *container,
+                      const char *const *argv, const char *const *env, const char *user,
+                      int64_t timeout_ms, engine_exec_fn *done)
+{
+    scoped(buffer_fini) struct buffer path = BUFFER_INIT(4096);
+    scoped(free) char *body = create_body(argv, env, user);
+    struct exec_job *job = job_new(engine, exec, timeout_ms, done);
+
+    assert(body);
+    put_path(&path, "/containers/", container, "/exec");
     engine_request(engine, &job->create, HTTP_POST, buffer_text(&path), NULL, body, strlen(body),
                    timeout_ms, on_created);
+}
+
+/* Podman would look for the keys that detach a terminal in every stream. */
+void engine_exec_attach(struct engine *engine, struct engine_exec *exec, const char *container,
+                        int64_t timeout_ms, engine_exec_fn *done)
+{
+    scoped(buffer_fini) struct buffer path = BUFFER_INIT(4096);
+    struct exec_job *job = job_new(engine, exec, timeout_ms, done);
+
+    put_path(&path, "/containers/", container, "/attach?stream=1&stdin=1&stdout=1&detachKeys=");
+    job_ask_stream(job, buffer_text(&path), NULL);
 }
 
 void engine_exec_cancel(struct engine_exec *exec)

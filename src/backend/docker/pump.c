@@ -5,6 +5,8 @@
 #include "base/scoped.h"
 #include "bridge/carrier.h"
 
+#include <assert.h>
+
 enum { START_MS = 20 * 1000 };
 
 void pump_init(struct pump *pump, struct loop *loop, struct engine *engine, const char *container)
@@ -29,9 +31,15 @@ static void on_started(struct engine_exec *exec)
     if (carrier) {
         carrier_finish(carrier, exec->fd, &exec->err);
     } else if (exec->fd >= 0) {
-        pump->fd = exec->fd;
-        pump->state = PUMP_WAITING;
+        pump_attach(pump, exec->fd);
     }
+}
+
+void pump_attach(struct pump *pump, int fd)
+{
+    assert(pump->state == PUMP_IDLE);
+    pump->fd = fd;
+    pump->state = PUMP_WAITING;
 }
 
 void pump_start(struct pump *pump)

@@ -137,6 +137,8 @@ static void an_init_on_this_kernel_has_a_door(void **state)
     assert_text(mount, "Source", "/var/lib/sandglass/docker/bin");
     assert_true(json_is_true(json_object_get(mount, "ReadOnly")));
     assert_null(json_object_get(json_object_get(host, "Tmpfs"), "/.sandglass/run"));
+    assert_false(has_text(json_object_get(sample.body, "Cmd"), "--attached"));
+    assert_false(json_is_true(json_object_get(sample.body, "OpenStdin")));
 }
 
 static void an_init_elsewhere_has_a_relay_and_a_key(void **state)
@@ -151,6 +153,9 @@ static void an_init_elsewhere_has_a_relay_and_a_key(void **state)
     host = host_config(&sample);
     assert_true(
         has_text(json_object_get(sample.body, "Cmd"), "--relay=/.sandglass/run/relay.sock"));
+    assert_true(has_text(json_object_get(sample.body, "Cmd"), "--attached"));
+    assert_true(json_is_true(json_object_get(sample.body, "OpenStdin")));
+    assert_true(json_is_true(json_object_get(sample.body, "StdinOnce")));
     assert_true(has_text(json_object_get(sample.body, "Env"), "SANDGLASS_KEY=00ff"));
     assert_int_equal(json_array_size(json_object_get(host, "Mounts")), 0);
     assert_non_null(json_object_get(json_object_get(host, "Tmpfs"), "/.sandglass/run"));
@@ -323,7 +328,7 @@ static json_int_t limit(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
-/* Init and its relay are processes too; a sentry has many threads. */
+/* Init, its relay and the pump are processes too; a sentry has many threads. */
 static void limits_leave_room_for_what_is_not_of_the_sandbox(void **state)
 {
     scoped(sample_fini) struct sample sample;
@@ -338,7 +343,7 @@ static void limits_leave_room_for_what_is_not_of_the_sandbox(void **state)
     assert_int_equal(limit(host, "CpuPeriod"), 100000);
     assert_int_equal(limit(host, "PidsLimit"), 65);
     sample.order.way = WAY_MOUNTED;
-    assert_int_equal(limit(host_config(&sample), "PidsLimit"), 66);
+    assert_int_equal(limit(host_config(&sample), "PidsLimit"), 67);
     sample.docker.is_gvisor = true;
     assert_int_equal(limit(host_config(&sample), "PidsLimit"), 8 * 64 + 512);
     sample.spec.limits.pids = UINT32_MAX;
@@ -356,7 +361,7 @@ static void an_update_has_the_limits_and_nothing_else(void **state)
     text = container_limits_json(&sample.docker, &sample.spec.limits, true);
     body = json_loads(text, 0, NULL);
     assert_int_equal(json_object_size(body), 5);
-    assert_int_equal(limit(body, "PidsLimit"), 66);
+    assert_int_equal(limit(body, "PidsLimit"), 67);
 }
 
 /* --- labels ------------------------------------------------------------------------------------------ */

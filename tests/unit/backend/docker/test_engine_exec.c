@@ -29,8 +29,9 @@ struct world {
     unsigned dones;
     const char *create, *start; /* answers; NULL: none */
     char create_target[256], create_body[512];
-    struct fake_connection *stream; /* the engine's end */
-    struct buffer read;             /* from the receiver's end */
+    const char *stream_target, *stream_body; /* that ask for the stream */
+    struct fake_connection *stream;          /* the engine's end */
+    struct buffer read;                      /* from the receiver's end */
     bool read_ended;
 };
 
@@ -39,15 +40,15 @@ static struct world *world;
 static void on_request(struct fake_connection *connection, const char *method UNUSED,
                        const char *target, const char *body)
 {
-    if (strstr(target, "/containers/")) {
+    if (strstr(target, "/exec") && strstr(target, "/containers/")) {
         snprintf(world->create_target, sizeof(world->create_target), "%s", target);
         snprintf(world->create_body, sizeof(world->create_body), "%s", body);
         if (world->create)
             fake_send_text(connection, world->create);
         return;
     }
-    assert_string_equal(target, "/v1.41/exec/e1/start");
-    assert_string_equal(body, "{\"Detach\":false,\"Tty\":false}");
+    assert_string_equal(target, world->stream_target);
+    assert_string_equal(body, world->stream_body);
     world->stream = connection;
     if (!world->start)
         return;
@@ -64,6 +65,8 @@ static int start(void **state UNUSED)
     world->create = "HTTP/1.1 201 Created\r\nContent-Type: application/json\r\n"
                     "Content-Length: 11\r\n\r\n{\"Id\":\"e1\"}";
     world->start = UPGRADED;
+    world->stream_target = "/v1.41/exec/e1/start";
+    world->stream_body = "{\"Detach\":false,\"Tty\":false}";
     world->read = BUFFER_INIT(64 << 20);
     fake_engine_start(&world->fake, world->loop, on_request);
     options.loop = world->loop;
@@ -273,6 +276,53 @@ static void an_exec_can_be_cancelled_in_every_state(void **state UNUSED)
     engine_exec_cancel(&world->exec);
     send_frame(1, "x", 1);
     fake_wait(world->loop, has_read(1));
+}
+
+static void begin_attach(int64_t timeout_ms)
+{
+    world->stream_target = "/v1.41/containers/c%2F1/attach?stream=1&stdin=1&stdout=1&detachKeys=";
+    world->stream_body = "";
+    engine_exec_attach(world->engine, &world->exec, "c/1", timeout_ms, on_done);
+    assert_int_equal(world->dones, 0);
+}
+
+static void the_first_program_is_attached_to(void **state UNUSED)
+{
+    begin_attach(5000);
+    fake_wait(world->loop, world->dones);
+    assert_int_equal(world->exec.err.code, ERR_NONE);
+    assert_string_equal(world->create_target, "");
+    send_frame(1, "hello", 5);
+    fake_wait(world->loop, has_read(5));
+    assert_string_equal(buffer_text(&world->read), "hello");
+    assert_int_equal(send(world->exec.fd, "abc", 3, 0), 3);
+    fake_wait(world->loop, world->stream->received.length == 3);
+    close_receiver();
+    fake_wait(world->loop, world->stream->ended);
+}
+
+static void a_refused_attach_is_told(void **state UNUSED)
+{
+    world->start = "HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\n"
+                   "Content-Length: 21\r\n\r\n{\"message\":\"not now\"}";
+    begin_attach(5000);
+    fake_wait(world->loop, world->dones);
+    assert_int_equal(world->exec.err.code, ERR_CONFLICT);
+    assert_int_equal(world->exec.fd, -1);
+}
+
+static void an_engine_that_does_not_attach_is_given_up(void **state UNUSED)
+{
+    world->start = NULL;
+    begin_attach(200);
+    fake_wait(world->loop, world->dones);
+    assert_int_equal(world->exec.err.code, ERR_UNAVAILABLE);
+    world->dones = 0;
+    begin_attach(5000);
+    engine_exec_cancel(&world->exec);
+    for (int i = 0; i < 10; i++)
+        loop_turn(world->loop, 5);
+    assert_int_equal(world->dones, 0);
 }
 
 /* --- the stream ------------------------------------------------------------------------------ */
@@ -495,6 +545,9 @@ int main(void)
         ROW(a_refused_start_is_told),
         ROW(an_engine_that_does_not_start_it_is_given_up),
         ROW(an_exec_can_be_cancelled_in_every_state),
+        ROW(the_first_program_is_attached_to),
+        ROW(a_refused_attach_is_told),
+        ROW(an_engine_that_does_not_attach_is_given_up),
         ROW(bytes_go_both_ways_in_random_pieces),
         ROW(the_end_of_the_input_leaves_the_output_open),
         ROW(the_end_of_the_program_ends_the_stream_after_its_output),
