@@ -164,15 +164,21 @@ static void reset_signals(void)
         (void)sys(rt_sigaction, number, &by_default, NULL, SIGNAL_SET_SIZE);
 }
 
+/* First of all: a SIGTERM that comes before the descriptor is there waits for it. */
+static void block_signals(void)
+{
+    uint64_t all = ~0ull;
+
+    (void)sys(rt_sigprocmask, SIG_SETMASK, &all, NULL, SIGNAL_SET_SIZE);
+}
+
 /* All blocked, none ignored: what is started inherits that and unblocks, nothing more. */
 static void prepare_signals(void)
 {
-    uint64_t all = ~0ull;
     uint64_t watched = 1ull << (SIGCHLD - 1) | 1ull << (SIGTERM - 1);
 
     if (!settings.prepared)
         reset_signals();
-    (void)sys(rt_sigprocmask, SIG_SETMASK, &all, NULL, SIGNAL_SET_SIZE);
     signal_fd = (int)sys(signalfd4, -1, &watched, SIGNAL_SET_SIZE, O_CLOEXEC | O_NONBLOCK);
 }
 
@@ -288,6 +294,7 @@ static int prepare(char **argv, char **environment)
     bool has_key = listener_take_key(environment, &setup);
     bool has_filter = false;
 
+    block_signals();
     if (parse_arguments(argv, &has_filter) < 0 || listener_open() < 0)
         return -1;
     (void)sys(prctl, PR_SET_NAME, "sandglass-init", 0, 0, 0);
