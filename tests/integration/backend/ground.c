@@ -21,14 +21,20 @@
 
 #include <cmocka.h>
 
-enum { WAIT_MS = 15000 };
+/* For an answer, and for the end of a program: one that tries all ways out is a minute's work on a busy machine. */
+enum { WAIT_MS = 15000, PROGRAM_MS = 120000 };
 
 /* An emulated machine is given more time. */
-static int64_t wait_ms(void)
+static int64_t patience(int64_t ms)
 {
     const char *factor = getenv("SANDGLASS_TEST_PATIENCE");
 
-    return WAIT_MS * (factor ? atoi(factor) : 1);
+    return ms * (factor ? atoi(factor) : 1);
+}
+
+static int64_t wait_ms(void)
+{
+    return patience(WAIT_MS);
 }
 
 int64_t ground_now_ms(void)
@@ -372,7 +378,7 @@ struct packet {
     size_t fd_count;
 };
 
-static void receive(int fd, struct packet *packet)
+static void receive_within(int fd, struct packet *packet, int64_t ms)
 {
     char control[CMSG_SPACE(sizeof(int) * PROTOCOL_MAX_FDS)];
     struct iovec part = { .iov_base = packet->bytes, .iov_len = sizeof(packet->bytes) };
@@ -382,8 +388,8 @@ static void receive(int fd, struct packet *packet)
     struct pollfd watch = { .fd = fd, .events = POLLIN };
     struct cmsghdr *header;
 
-    if (poll(&watch, 1, (int)wait_ms()) != 1)
-        fail_msg("init does not answer");
+    if (poll(&watch, 1, (int)patience(ms)) != 1)
+        fail_msg("init says nothing for %d s", (int)(patience(ms) / 1000));
     packet->length = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
     packet->fd_count = 0;
     if (packet->length <= 0)
@@ -393,6 +399,11 @@ static void receive(int fd, struct packet *packet)
         packet->fd_count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(packet->fds, CMSG_DATA(header), packet->fd_count * sizeof(int));
     }
+}
+
+static void receive(int fd, struct packet *packet)
+{
+    receive_within(fd, packet, WAIT_MS);
 }
 
 static struct packet packet;
@@ -488,7 +499,7 @@ static void await_exit(int fd, struct outcome *outcome)
     const struct protocol_end *end;
 
     while (!is_of(PROTOCOL_EXITED) && !is_of(PROTOCOL_RAN))
-        receive(fd, &packet);
+        receive_within(fd, &packet, PROGRAM_MS);
     exited = protocol_exited_decode(packet.bytes, (size_t)packet.length);
     ran = protocol_ran_decode(packet.bytes, (size_t)packet.length);
     assert_true(exited || ran);
