@@ -207,10 +207,15 @@ void sandbox_begin_destroy(struct sandbox *sandbox)
     workflow_start(&sandbox->workflow, sandbox->core->loop, destroy_steps, on_destroy_end);
 }
 
+/* Files that are being packed and a backend that refuses are left to the next daemon. */
 bool sandbox_destroy_is_busy(const struct sandbox *sandbox)
 {
-    return sandbox_asks_backend(sandbox) || workflow_is_at(&sandbox->workflow, record_destroying) ||
-           (workflow_is_running(&sandbox->workflow) && sandbox->workflow.steps != destroy_steps);
+    const struct workflow *workflow = &sandbox->workflow;
+
+    if (workflow_is_at(workflow, pack_files) && sandbox->destruction.packing != PACK_NOTHING)
+        return false;
+    return sandbox_asks_backend(sandbox) ||
+           (workflow_is_running(workflow) && !workflow_is_at(workflow, destroy_at_backend));
 }
 
 static void detach(struct sandbox *sandbox)

@@ -74,6 +74,42 @@ static void stopping_while_it_starts_makes_no_pool(void **state)
     assert_int_equal(pool_ready(world->core->pool), 0);
 }
 
+static void members_of_the_pool_are_gone_before_the_daemon_is(void **state)
+{
+    struct world *world = *state;
+    struct outcome outcome = { 0 };
+
+    world->config.pool_size = 2;
+    world_start(world);
+    world_settle(world);
+    assert_int_equal(pool_ready(world->core->pool), 2);
+    fake_backend_hold(world->backend, FAKE_DESTROY, true);
+    core_stop(world->core, false, 10 * 1000, on_stopped, &outcome);
+    world_advance(world, 500);
+    assert_int_equal(fake_backend_calls(world->backend, FAKE_DESTROY), 2);
+    assert_int_equal(outcome.stopped, 0);
+    fake_backend_hold(world->backend, FAKE_DESTROY, false);
+    world_advance(world, 500);
+    assert_int_equal(outcome.stopped, 1);
+    assert_int_equal(outcome.code, ERR_NONE);
+    assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 0);
+}
+
+static void a_backend_that_refuses_does_not_keep_the_daemon(void **state)
+{
+    struct world *world = *state;
+    struct outcome outcome = { 0 };
+
+    world->config.pool_size = 1;
+    world_start(world);
+    world_settle(world);
+    fake_backend_refuse(world->backend, FAKE_DESTROY, 1, ERR_BACKEND);
+    core_stop(world->core, false, 10 * 1000, on_stopped, &outcome);
+    world_advance(world, 100);
+    assert_int_equal(outcome.stopped, 1);
+    assert_int_equal(fake_store_count(world->store, STORE_SANDBOXES), 1);
+}
+
 static void sessions_of_an_earlier_daemon_end_also_when_they_are_not_known_yet(void **state)
 {
     struct world *world = *state;
@@ -124,6 +160,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(stopping_while_it_starts_makes_no_pool, setup, teardown),
+        cmocka_unit_test_setup_teardown(members_of_the_pool_are_gone_before_the_daemon_is, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_backend_that_refuses_does_not_keep_the_daemon, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(
             sessions_of_an_earlier_daemon_end_also_when_they_are_not_known_yet, setup, teardown),
         cmocka_unit_test_setup_teardown(what_the_store_owes_is_answered_before_the_core_goes, setup,
