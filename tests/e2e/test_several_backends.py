@@ -241,6 +241,13 @@ def test_the_settings_refuse_a_backend_that_does_not_exist(work, settings, field
     assert checked.returncode == 1 and f'{field}: "qemu" is not one of native, direct, docker, gvisor, none' in checked.stderr, checked
 
 
+@pytest.mark.parametrize("backend", ["docker", "gvisor"])
+def test_the_settings_refuse_an_image_that_cannot_exist(work, backend):
+    checked = check(work, {"sandbox": {"backends": [backend]}, "docker": {"image": "Python 3"}})
+    assert checked.returncode == 1 and 'docker.image: "Python 3" is not a reference to an image' in checked.stderr, checked
+    assert check(work, {"docker": {"image": "Python 3"}}).returncode == 0, "no backend would use it"
+
+
 @as_root
 def test_doctor_tries_every_backend_that_a_session_may_name(work):
     report = json.loads(check(work, {"sandbox": BOTH}, "doctor").stdout)

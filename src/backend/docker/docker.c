@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "base/str.h"
 #include "config/config.h"
+#include "wire/image_ref.h"
 #include "wire/json.h"
 
 #include <assert.h>
@@ -524,6 +525,15 @@ struct backend *gvisor_backend_open(const struct backend_options *options, struc
 
 /* --- settings ----------------------------------------------------------------------------------------- */
 
+static int check_image(const struct config *config, struct error *err)
+{
+    struct image_ref ref;
+
+    if (str_is_empty(config->docker.image) || image_ref_parse(&ref, config->docker.image, err) == 0)
+        return 0;
+    return error_wrap(err, "docker.image");
+}
+
 static int check_settings(const struct backend_settings *settings, const char *name,
                           struct error *err)
 {
@@ -531,6 +541,8 @@ static int check_settings(const struct backend_settings *settings, const char *n
 
     if (!config_names_backend(config, name))
         return 0;
+    if (check_image(config, err) < 0)
+        return -1;
     if (str_equal(config->sandbox.backend, name) &&
         config->sandbox.network == CONFIG_NETWORK_OPEN &&
         str_equal(config->docker.network, "none")) {
