@@ -10,7 +10,13 @@
 #include <string.h>
 #include <strings.h>
 
-enum { STALL_US = 60 * 1000 * 1000, LOOK_MS = 1000, MAX_REDIRECTS = 5, MAX_SERVERS = 4 };
+enum {
+    STALL_US = 60 * 1000 * 1000,
+    LOOK_MS = 1000,
+    MAX_REDIRECTS = 5,
+    MAX_SERVERS = 4,
+    MAX_DROPPED = 1024 * 1024,
+};
 
 /* One that was asked; its connection is used again. */
 struct server {
@@ -32,6 +38,7 @@ struct visit {
     struct web_answer answer;
     char *location; /* owned; of a redirect */
     int64_t heard_us;
+    size_t dropped; /* bytes of a body that is not wanted */
     enum { VISIT_RUNNING, VISIT_ENDED, VISIT_ABANDONED } state;
     struct error err;
 };
@@ -131,9 +138,14 @@ static void on_data(struct http_call *call, const uint8_t *data, size_t length)
     struct visit *visit = http_call_user(call);
 
     visit->heard_us = loop_now_us(visit->loop);
-    if (visit->answer.status / 100 == 2 &&
-        visit->request->on_data(visit->request->user, data, length, &visit->err) < 0)
+    if (visit->answer.status / 100 != 2) {
+        /* What it answers is known, and a server may send without end. */
+        visit->dropped += length;
+        if (visit->dropped > MAX_DROPPED)
+            abandon(visit, call);
+    } else if (visit->request->on_data(visit->request->user, data, length, &visit->err) < 0) {
         abandon(visit, call);
+    }
 }
 
 static void on_end(struct http_call *call, const struct error *err)

@@ -1,13 +1,19 @@
 #include "backend/pull/login.h"
 #include "backend/pull/pull.h"
+#include "backend/pull/web.h"
 
 #include "base/macros.h"
 
+#include <netinet/in.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -107,12 +113,58 @@ static void malformed_logins_are_refused(void **state)
     }
 }
 
+/* Says this to the first who connects, and then the same word for ever. */
+static pid_t serve_without_end(const char *head, char url[64])
+{
+    struct sockaddr_in address = { .sin_family = AF_INET,
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t length = sizeof(address);
+    int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    pid_t pid;
+
+    assert_int_equal(bind(server, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(listen(server, 1), 0);
+    assert_int_equal(getsockname(server, (struct sockaddr *)&address, &length), 0);
+    snprintf(url, 64, "http://127.0.0.1:%u/", (unsigned)ntohs(address.sin_port));
+    pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        int fd = accept(server, NULL, NULL);
+
+        while (send(fd, head, strlen(head), MSG_NOSIGNAL) > 0)
+            head = "denied ";
+        _exit(0);
+    }
+    close(server);
+    return pid;
+}
+
+static void a_refusal_without_end_is_not_read_to_its_end(void **state)
+{
+    struct web *web = web_new(true);
+    struct web_request request = { 0 };
+    struct web_answer answer = { 0 };
+    struct error err = { 0 };
+    char url[64];
+    pid_t pid = serve_without_end("HTTP/1.1 403 Forbidden\r\n\r\n", url);
+
+    (void)state;
+    request.url = url;
+    alarm(60);
+    assert_int_equal(web_get(web, &request, &answer, &err), 0);
+    alarm(0);
+    assert_int_equal(answer.status, 403);
+    web_free(web);
+    assert_int_equal(waitpid(pid, NULL, 0), pid); /* nobody listens any more */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_template_is_called_like_its_image),
         cmocka_unit_test(logins_of_docker_are_found_by_the_registry),
         cmocka_unit_test(malformed_logins_are_refused),
+        cmocka_unit_test(a_refusal_without_end_is_not_read_to_its_end),
     };
 
     return cmocka_run_group_tests_name("backend/pull", tests, NULL, NULL);
