@@ -399,6 +399,7 @@ static void a_pump_is_started_without_the_key(void **state)
 
     (void)state;
     fake_engine_habits(world.engine)->sees_no_files = true;
+    fake_engine_habits(world.engine)->attaches_to_nothing = true;
     assert_int_equal(docker_world_create(&world, &spec, &question), ERR_NONE);
     container = docker_world_container(&world, spec.id);
     env = json_object_get(container->request, "Env");
