@@ -56,8 +56,8 @@ static void drop_stray(struct stray *stray)
 
     agent_pipes_close(&stray->pipes);
     if (agent && !stray->has_ended) {
-        log_warn("a process without an execution is killed", kv("session", stray->session_id),
-                 kv("number", stray->number));
+        log_info("killing a process without an execution, such as the last daemon's warm Python",
+                 kv("session", stray->session_id), kv("number", stray->number));
         agent_signal(agent, stray->number, SIGKILL, SCOPE_TREE, &stray->request, on_stray_killed);
         return;
     }
