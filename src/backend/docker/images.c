@@ -9,7 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES_SHOWN = 10, NAMES_MAXIMUM = 4096, SHORT_ID = 12, FIND_MS = 10 * 1000 };
+enum {
+    NAMES_SHOWN = 10,
+    NAMES_MAXIMUM = 4096,
+    WHY_SHOWN = 180,
+    SHORT_ID = 12,
+    FIND_MS = 10 * 1000,
+};
 
 /* docker.image, or the template of the settings where that is no name of the native backend. */
 const char *images_default(const struct docker_backend *docker)
@@ -190,8 +196,9 @@ void images_refuse(const struct docker_backend *docker, const char *name, const 
         buffer_appendf(&known, " and %zu more", images->count - NAMES_SHOWN);
     error_named(
         err, ERR_INVALID, "image_not_found",
-        "unknown template \"%.100s\": the engine has no such image%s%.120s; known images: %s", name,
-        *why ? ": " : "", why, known.length ? buffer_text(&known) : "none");
+        "unknown template \"%.100s\": the engine has no such image%s%.*s%s; known images: %s", name,
+        *why ? ": " : "", WHY_SHOWN, why, strlen(why) > WHY_SHOWN ? "..." : "",
+        known.length ? buffer_text(&known) : "none");
     error_hint(err, "pull or load the image %.100s into the engine%s", name,
                docker->config->docker.pull == PULL_NEVER ? ", or set docker.pull to missing" : "");
     err->retryable = false;

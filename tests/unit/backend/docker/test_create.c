@@ -634,6 +634,25 @@ static void an_image_that_no_registry_has_is_refused_with_the_known_ones(void **
     assert_int_equal(fake_engine_count(world.engine, "POST /images/create"), 0);
 }
 
+static void a_cause_that_is_cut_says_so(void **state)
+{
+    struct question question;
+
+    (void)state;
+    fake_engine_fail(world.engine,
+                     (struct fake_fault){
+                         .requests = REGISTRY,
+                         .status = 404,
+                         .message = "manifest unknown: a registry may say as much as it wants to, "
+                                    "with the address of a mirror, that of a server behind it, and "
+                                    "the words of each of them in the words of the one before, up "
+                                    "to an address such as 192.0.2.155",
+                     });
+    assert_int_equal(find("nope", &question), ERR_INVALID);
+    assert_non_null(strstr(question.op.err.message, "...; known images: "));
+    assert_non_null(strstr(question.op.err.message, "alpine:latest"));
+}
+
 static void an_id_that_the_engine_does_not_know_is_in_no_registry(void **state)
 {
     struct question question;
@@ -689,6 +708,7 @@ int main(void)
         TEST(a_registry_that_refuses_for_now_is_told_as_such),
         TEST(an_image_of_the_engine_is_found_without_its_registry),
         TEST(an_image_that_no_registry_has_is_refused_with_the_known_ones),
+        TEST(a_cause_that_is_cut_says_so),
         TEST(an_id_that_the_engine_does_not_know_is_in_no_registry),
         TEST(an_engine_that_cannot_tell_refuses_no_image),
         TEST(an_engine_that_sees_no_files_gets_init_as_an_archive),
