@@ -51,6 +51,8 @@ def test_sandboxes_of_a_dead_daemon_are_removed(dead):
     expected = sandboxes(dead)
     wait_for(lambda: outcomes(sweep("--dry-run", "--older-than", "0s", "--state", dead.state)[1]) == ["would_remove"] * 2,
              "its launcher is gone too")
+    twice = sweep("--dry-run", "--older-than", "0s", "--state", dead.state, "--state", dead.state)[1]
+    assert outcomes(twice) == ["would_remove"] * 2, "each is reported once"
     assert sandboxes(dead) == expected
     code, found = sweep("--older-than", "0s", "--state", dead.state)
     assert code == 0

@@ -145,7 +145,7 @@ static void sweep_sandboxes(struct sweep *sweep, const char *path, int sandboxes
     struct dirent *entry;
 
     while (stream && (entry = readdir(stream))) {
-        if (id_is_valid(entry->d_name, ID_SANDBOX))
+        if (id_is_valid(entry->d_name, ID_SANDBOX) && !sweep_has_seen(sweep, entry->d_name))
             sweep_sandbox(sweep, &launcher, path, sandboxes, entry->d_name, age_s);
     }
     if (stream)
