@@ -556,6 +556,13 @@ static bool exists(const struct docker_backend *docker, const char *id)
     return docker_has_job(docker, id) || (container && container->phase != CONTAINER_MADE);
 }
 
+/* What an earlier attempt has left is gone soon. */
+static void refuse_second(const struct docker_backend *docker, const char *id, struct error *err)
+{
+    error_set(err, ERR_CONFLICT, "sandbox %s exists already", id);
+    err->retryable = late_is_removing(docker, id);
+}
+
 void docker_create(struct backend *backend, const struct sandbox_spec *spec, struct backend_op *op)
 {
     struct docker_backend *docker = docker_from(backend);
@@ -564,7 +571,7 @@ void docker_create(struct backend *backend, const struct sandbox_spec *spec, str
     const char *image = is_second ? NULL : images_resolve(docker, spec->source.name, &op->err);
 
     if (is_second)
-        error_set(&op->err, ERR_CONFLICT, "sandbox %s exists already", spec->id);
+        refuse_second(docker, spec->id, &op->err);
     create->job.clear = clear;
     timer_init(&create->again, backend->loop, look_again);
     create->spec = *spec;

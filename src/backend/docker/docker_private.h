@@ -182,9 +182,11 @@ void docker_job_ask(struct docker_job *job, enum http_method method, const char 
 
 /* An engine goes on with a create whose client has left, for as long as it takes: the container
  * appears after the sandbox was destroyed, or after the daemon that asked for it was killed. Removes
- * the one with these labels if it was never started, is ours and is of no sandbox that is known. */
+ * the one with these labels if it was never started, is ours and is of no sandbox that is known, when
+ * no job of its sandbox is under way any more. */
 void late_consider(struct docker_backend *docker, const char *engine_id, const json_t *labels);
-void late_fini(struct docker_backend *docker); /* after the jobs */
+bool late_is_removing(const struct docker_backend *docker, const char *id); /* the sandbox's */
+void late_fini(struct docker_backend *docker);                              /* after the jobs */
 
 /* --- images --------------------------------------------------------------------------------- */
 

@@ -8,18 +8,24 @@
 
 #include <stdio.h>
 
+enum { WAIT_US = 200 * 1000 };
+
 /* One that is looked at, then removed. */
 struct late {
     struct list node;
     struct docker_backend *docker; /* borrowed */
     struct engine_call look;
+    struct timer again; /* while a job of the sandbox is under way */
+    bool is_removing;
     struct backend_op op;
     char id[ID_SIZE]; /* of the sandbox */
+    char engine_id[CONTAINER_ID_SIZE];
 };
 
 static void late_free(struct late *late)
 {
     engine_cancel(&late->look);
+    timer_stop(&late->again);
     list_remove(&late->node);
     free(late);
 }
@@ -36,7 +42,8 @@ static void on_removed(struct backend_op *op)
 }
 
 /* Events are told again to the next daemon: most of these containers have been started since. One of a
- * known handle has, and no other is started but by a create under way. */
+ * known handle has, and no other is started but by a create under way. That one finds the name taken,
+ * and the container becomes its own: it must not be removed from under it. */
 static void on_looked(struct engine_call *call)
 {
     struct late *late = container_of(call, struct late, look);
@@ -47,18 +54,44 @@ static void on_looked(struct engine_call *call)
         late_free(late);
         return;
     }
+    if (docker_has_job(late->docker, late->id)) {
+        timer_arm_in(&late->again, WAIT_US);
+        return;
+    }
     log_info("removing a container that came too late", kv("sandbox", late->id));
+    late->is_removing = true;
     docker_destroy(&late->docker->base, late->id, &late->op);
 }
 
-static bool is_being_handled(const struct docker_backend *docker, const char *id)
+static void look(struct late *late)
+{
+    char path[ENGINE_PATH_SIZE];
+
+    snprintf(path, sizeof(path), "/containers/%s/json", late->engine_id);
+    engine_request(late->docker->engine, &late->look, HTTP_GET, path, NULL, NULL, 0,
+                   ENGINE_REQUEST_MS, on_looked);
+}
+
+static void on_again(struct timer *timer)
+{
+    look(container_of(timer, struct late, again));
+}
+
+static const struct late *find(const struct docker_backend *docker, const char *id)
 {
     const struct late *late;
 
     list_for_each (late, &docker->late, node)
         if (str_equal(late->id, id))
-            return true;
-    return false;
+            return late;
+    return NULL;
+}
+
+bool late_is_removing(const struct docker_backend *docker, const char *id)
+{
+    const struct late *late = find(docker, id);
+
+    return late && late->is_removing;
 }
 
 static bool is_ours(const struct docker_backend *docker, const json_t *labels)
@@ -71,21 +104,20 @@ static bool is_ours(const struct docker_backend *docker, const json_t *labels)
 void late_consider(struct docker_backend *docker, const char *engine_id, const json_t *labels)
 {
     const char *id = json_text_at(labels, LABEL_SANDBOX);
-    char path[ENGINE_PATH_SIZE];
     struct late *late;
 
     if (!id_is_valid(id, ID_SANDBOX) || !is_ours(docker, labels) || container_find(docker, id) ||
-        is_being_handled(docker, id))
+        find(docker, id))
         return;
     late = xnew(struct late);
     late->docker = docker;
     late->op.done = on_removed;
     snprintf(late->id, sizeof(late->id), "%s", id);
+    snprintf(late->engine_id, sizeof(late->engine_id), "%s", engine_id);
+    timer_init(&late->again, docker->base.loop, on_again);
     list_init(&late->node);
     list_append(&docker->late, &late->node);
-    snprintf(path, sizeof(path), "/containers/%s/json", engine_id);
-    engine_request(docker->engine, &late->look, HTTP_GET, path, NULL, NULL, 0, ENGINE_REQUEST_MS,
-                   on_looked);
+    look(late);
 }
 
 void late_fini(struct docker_backend *docker)

@@ -594,6 +594,92 @@ static void an_init_that_dies_unnoticed_is_not_taken_for_one_elsewhere(void **st
     assert_reached_by(&question, ",door,");
 }
 
+/* --- containers that come too late --------------------------------------------------------------- */
+
+/* As an engine makes one whose client has left, and the backend learns of it. */
+static struct fake_container *put_late(const struct sandbox_spec *spec)
+{
+    struct fake_container *container;
+    char name[64], labels[1024];
+
+    snprintf(name, sizeof(name), "sandglass-%s", spec->id);
+    snprintf(labels, sizeof(labels),
+             "{\"sandglass.instance\": \"%s\", \"sandglass.backend\": \"docker\","
+             " \"sandglass.state\": \"%s\", \"sandglass.sandbox\": \"%s\"}",
+             world.config.instance, world.state_path, spec->id);
+    container = fake_engine_put(world.engine, name, labels);
+    fake_engine_cut_events(world.engine);
+    return container;
+}
+
+static void hold_next(const char *requests)
+{
+    fake_engine_fail(world.engine, (struct fake_fault){ .requests = requests, .kind = FAULT_HOLD });
+}
+
+/* A create that has failed is tried again, and the first attempt's container comes meanwhile. */
+static void a_late_container_is_left_to_the_create_under_way(void **state)
+{
+    struct sandbox_spec spec = docker_world_spec();
+    struct question question = question_new();
+    struct fake_container *late;
+
+    (void)state;
+    hold_next("GET /containers/*/json");
+    late = put_late(&spec);
+    docker_world_wait(&world, fake_engine_held(world.engine) == 1);
+    hold_next("GET /images/*");
+    backend_create(world.backend, &spec, &question.op);
+    docker_world_wait(&world, fake_engine_held(world.engine) == 2);
+    hold_next("POST /containers/create");
+    fake_engine_release(world.engine);
+    docker_world_wait(&world, fake_engine_held(world.engine) == 1);
+    docker_world_idle(&world, 50);
+    assert_int_equal(fake_engine_count(world.engine, "DELETE *"), 0);
+    fake_container_remove(late);
+    fake_engine_release(world.engine);
+    assert_int_equal(question_wait(&world, &question), ERR_NONE);
+    assert_int_equal(docker_world_connect(&world, spec.id), ERR_NONE);
+    assert_int_equal(docker_world_destroy(&world, spec.id), ERR_NONE);
+}
+
+static void a_late_container_goes_when_the_create_under_way_has_failed(void **state)
+{
+    struct sandbox_spec spec = docker_world_spec();
+    struct question question = question_new();
+
+    (void)state;
+    hold_next("GET /images/*");
+    backend_create(world.backend, &spec, &question.op);
+    docker_world_wait(&world, fake_engine_held(world.engine) == 1);
+    (void)put_late(&spec);
+    docker_world_wait(&world, fake_engine_count(world.engine, "GET /containers/*/json") == 1);
+    fake_engine_fail(world.engine, (struct fake_fault){ .requests = "POST /containers/create",
+                                                        .status = 500,
+                                                        .message = "out of luck" });
+    fake_engine_release(world.engine);
+    assert_int_equal(question_wait(&world, &question), ERR_BACKEND);
+    assert_int_equal(docker_world_destroy(&world, spec.id), ERR_NONE);
+    docker_world_wait(&world, fake_engine_containers(world.engine) == 0);
+}
+
+static void a_create_is_tried_again_while_a_late_container_is_removed(void **state)
+{
+    struct sandbox_spec spec = docker_world_spec();
+    struct question question;
+
+    (void)state;
+    hold_next("DELETE *");
+    (void)put_late(&spec);
+    docker_world_wait(&world, fake_engine_held(world.engine) == 1);
+    assert_int_equal(docker_world_create(&world, &spec, &question), ERR_CONFLICT);
+    assert_true(question.op.err.retryable);
+    fake_engine_release(world.engine);
+    docker_world_wait(&world, fake_engine_containers(world.engine) == 0);
+    docker_world_idle(&world, 20);
+    assert_int_equal(docker_world_create(&world, &spec, &question), ERR_NONE);
+}
+
 /* --- images that are asked for before a session is made ------------------------------------------ */
 
 #define REGISTRY "GET /distribution/*"
@@ -706,6 +792,9 @@ int main(void)
         TEST(an_image_that_cannot_be_pulled_names_the_known_ones),
         TEST(a_pull_into_a_full_disk_is_told_as_such),
         TEST(a_registry_that_refuses_for_now_is_told_as_such),
+        TEST(a_late_container_is_left_to_the_create_under_way),
+        TEST(a_late_container_goes_when_the_create_under_way_has_failed),
+        TEST(a_create_is_tried_again_while_a_late_container_is_removed),
         TEST(an_image_of_the_engine_is_found_without_its_registry),
         TEST(an_image_that_no_registry_has_is_refused_with_the_known_ones),
         TEST(a_cause_that_is_cut_says_so),
