@@ -59,6 +59,7 @@ static void on_looked(struct engine_call *call)
         return;
     }
     log_info("removing a container that came too late", kv("sandbox", late->id));
+    unmade_forget(&late->docker->unmade, late->id); /* an earlier attempt has made it */
     late->is_removing = true;
     docker_destroy(&late->docker->base, late->id, &late->op);
 }

@@ -663,6 +663,22 @@ static void a_late_container_goes_when_the_create_under_way_has_failed(void **st
     docker_world_wait(&world, fake_engine_containers(world.engine) == 0);
 }
 
+/* The last attempt has asked for none: the container is of the one before. */
+static void a_late_container_goes_when_the_last_create_did_not_get_that_far(void **state)
+{
+    struct sandbox_spec spec = docker_world_spec();
+    struct question question;
+
+    (void)state;
+    fake_engine_fail(world.engine, (struct fake_fault){ .requests = "GET /images/*",
+                                                        .status = 500,
+                                                        .message = "out of luck" });
+    assert_int_equal(docker_world_create(&world, &spec, &question), ERR_BACKEND);
+    assert_int_equal(docker_world_destroy(&world, spec.id), ERR_NONE);
+    (void)put_late(&spec);
+    docker_world_wait(&world, fake_engine_containers(world.engine) == 0);
+}
+
 static void a_create_is_tried_again_while_a_late_container_is_removed(void **state)
 {
     struct sandbox_spec spec = docker_world_spec();
@@ -794,6 +810,7 @@ int main(void)
         TEST(a_registry_that_refuses_for_now_is_told_as_such),
         TEST(a_late_container_is_left_to_the_create_under_way),
         TEST(a_late_container_goes_when_the_create_under_way_has_failed),
+        TEST(a_late_container_goes_when_the_last_create_did_not_get_that_far),
         TEST(a_create_is_tried_again_while_a_late_container_is_removed),
         TEST(an_image_of_the_engine_is_found_without_its_registry),
         TEST(an_image_that_no_registry_has_is_refused_with_the_known_ones),
