@@ -280,9 +280,11 @@ static struct find *find_of(struct engine_call *call)
     return container_of(container_of(call, struct docker_job, call), struct find, job);
 }
 
+/* A registry that does not answer may do so the next time. */
 static void refuse_found(const struct find *find, const struct error *err)
 {
     images_refuse(find->job.backend, find->image, err->message, &find->job.op->err);
+    find->job.op->err.retryable = err->code == ERR_BACKEND;
 }
 
 /* An engine that is away or busy says nothing about the image, nor does Podman, which asks no registry
