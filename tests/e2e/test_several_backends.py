@@ -248,6 +248,13 @@ def test_the_settings_refuse_an_image_that_cannot_exist(work, backend):
     assert check(work, {"docker": {"image": "Python 3"}}).returncode == 0, "no backend would use it"
 
 
+@pytest.mark.parametrize("backend", ["docker", "gvisor"])
+def test_the_settings_refuse_to_require_what_no_container_has(work, backend):
+    checked = check(work, {"sandbox": {"backend": backend, "require": ["namespaces", "landlock"]}, "docker": {"image": "python"}})
+    assert checked.returncode == 1 and f'sandbox.require names "landlock", which is not in force with the backend {backend}' in checked.stderr, checked
+    assert "sandbox.require" not in check(work, {"sandbox": {"backend": backend, "require": ["namespaces"]}, "docker": {"image": "python"}}).stderr
+
+
 @as_root
 def test_doctor_tries_every_backend_that_a_session_may_name(work):
     report = json.loads(check(work, {"sandbox": BOTH}, "doctor").stdout)

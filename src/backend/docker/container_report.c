@@ -133,11 +133,11 @@ static const struct wall *find_wall(const char *name)
     return NULL;
 }
 
-static int refuse(const struct docker_backend *docker, const char *name, struct error *err)
+static int refuse(const char *backend, const char *name, struct error *err)
 {
     error_named(err, ERR_BACKEND, "isolation_missing",
                 "sandbox.require names \"%s\", which is not in force with the backend %s", name,
-                docker->base.ops->name);
+                backend);
     err->retryable = false;
     return error_hint(err, "remove it from sandbox.require where its absence is acceptable, or use "
                            "the backend native");
@@ -155,7 +155,20 @@ int container_require(const struct container *container, const json_t *document,
         const struct wall *wall = find_wall(wanted->items[i]);
 
         if (!wall || !wall->holds(&evidence))
-            return refuse(container->docker, wanted->items[i], err);
+            return refuse(container->docker->base.ops->name, wanted->items[i], err);
+    }
+    return 0;
+}
+
+int container_check_required(const struct config *config, const char *backend, struct error *err)
+{
+    const struct config_list *wanted = &config->sandbox.require;
+
+    for (size_t i = 0; i < wanted->count; i++) {
+        const struct wall *wall = find_wall(wanted->items[i]);
+
+        if (!wall || wall->holds == never)
+            return refuse(backend, wanted->items[i], err);
     }
     return 0;
 }

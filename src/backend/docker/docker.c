@@ -543,6 +543,8 @@ static int check_settings(const struct backend_settings *settings, const char *n
         return 0;
     if (check_image(config, err) < 0)
         return -1;
+    if (str_equal(config->sandbox.backend, name) && container_check_required(config, name, err) < 0)
+        return -1;
     if (str_equal(config->sandbox.backend, name) &&
         config->sandbox.network == CONFIG_NETWORK_OPEN &&
         str_equal(config->docker.network, "none")) {

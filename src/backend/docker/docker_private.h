@@ -414,6 +414,9 @@ uint64_t container_disk_bytes(const struct docker_backend *docker,
  * has given this description. */
 int container_require(const struct container *container, const json_t *document, struct error *err);
 
+/* Refuses what sandbox.require names and no container ever has. */
+int container_check_required(const struct config *config, const char *backend, struct error *err);
+
 /* --- init as a file --------------------------------------------------------------------------- */
 
 /* Makes sure that the file for mounts is there, and is of this release. */
