@@ -59,7 +59,7 @@ need_packages() {
 
 build_packages=(
     gcc libc6-dev meson ninja-build pkg-config musl-tools linux-libc-dev
-    libevent-dev libjansson-dev libyaml-dev libsqlite3-dev libseccomp-dev libssl-dev zlib1g-dev
+    libevent-dev libjansson-dev libyaml-dev libsqlite3-dev libhiredis-dev libseccomp-dev libssl-dev zlib1g-dev
 )
 
 # configure DIR [meson options]: sets up a build directory once.

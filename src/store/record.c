@@ -273,6 +273,21 @@ bool record_matches(const struct record_type *type, const void *record, unsigned
     return true;
 }
 
+void record_renew_stamps(const struct record_type *type, char *record, int64_t boot_began_wall_us)
+{
+    for (size_t i = 0; i < type->field_count; i++) {
+        int64_t *boot_us = (int64_t *)(void *)(record + type->fields[i].offset);
+        int64_t wall_us;
+
+        if (type->fields[i].kind != FIELD_BOOT)
+            continue;
+        wall_us = *(int64_t *)(void *)(record + type->fields[i - 1].offset);
+        *boot_us = wall_us ? wall_us - boot_began_wall_us : 0;
+        if (wall_us && !*boot_us)
+            *boot_us = 1;
+    }
+}
+
 void record_deliver(enum store_table table, struct store_query *query, const void *record)
 {
     switch (table) {

@@ -87,6 +87,10 @@ const char *record_text(const struct record_field *field, const void *record);
 bool record_is_text(const struct record_field *field);
 int64_t record_number(const struct record_field *field, const void *record);
 
+/* Boot-clock stamps of another boot, worked out anew from the wall clock. Never 0, which would mean
+ * "not set". */
+void record_renew_stamps(const struct record_type *type, char *record, int64_t boot_began_wall_us);
+
 /* Calls the on_… of the query that belongs to the table. */
 void record_deliver(enum store_table table, struct store_query *query, const void *record);
 

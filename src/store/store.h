@@ -313,18 +313,28 @@ struct store {
 };
 
 struct store_options {
-    struct loop *loop;      /* borrowed */
-    const char *path;       /* sqlite: the database file */
-    const char *sync;       /* "full" (fsync at each commit), "normal", "off" */
-    const char *boot_id;    /* of this boot */
-    const char *instance;   /* recorded in the database; NULL: not */
-    const char *node;       /* the name of this daemon among those that share a store; NULL: none */
+    struct loop *loop;    /* borrowed */
+    const char *path;     /* sqlite: the database file */
+    const char *sync;     /* "full" (fsync at each commit), "normal", "off" */
+    const char *boot_id;  /* of this boot */
+    const char *instance; /* recorded in the database; NULL: not */
+    const char *node;     /* the name of this daemon among those that share a store; NULL: none */
+    struct {
+        const char *url;    /* config/redis_url.h */
+        const char *prefix; /* of all its keys; NULL: "sandglass:" */
+        const char *sync;   /* "none", "replicas:N" or "aof" */
+        const char *ca;     /* PEM file of whom to trust; "" or NULL: as the system does */
+    } redis;
     bool accept_loss;       /* sqlite: go on without what a damaged redo log has lost */
     bool never_on_the_loop; /* sqlite: a thread makes even the shortest writes, as on a slow disk */
 };
 
 struct store *store_open_memory(const struct store_options *options);
 struct store *store_open_sqlite(const struct store_options *options, struct error *err);
+
+/* The node must have a name. Takes it from the process that has it: the commits of that one are
+ * refused from now on. Blocks until the server has answered, for a few seconds at most. */
+struct store *store_open_redis(const struct store_options *options, struct error *err);
 
 /* Commits what is pending and answers every ticket and query, also those that their callbacks add,
  * before it returns. For the end: from now on nothing is answered but by another drain. Objects

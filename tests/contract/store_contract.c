@@ -328,6 +328,53 @@ static void two_sessions_may_have_one_key(void **state)
     assert_int_equal(found.count, 2);
 }
 
+struct late_put {
+    struct store_ticket first, second;
+    struct store *store;
+    struct deferred late;
+    bool done;
+};
+
+static void put_late(struct deferred *deferred)
+{
+    struct late_put *put = container_of(deferred, struct late_put, late);
+    struct session_record record = sample_session(1);
+
+    store_put_session(put->store, &record);
+}
+
+/* Whatever was not part of the commit is lost from now on. */
+static void on_late_put_durable(struct store_ticket *ticket)
+{
+    struct late_put *put = container_of(ticket, struct late_put, second);
+
+    assert_int_equal(ticket->err->code, ERR_NONE);
+    contract->set_failing(put->store, true);
+    put->done = true;
+}
+
+static void on_first_durable(struct store_ticket *ticket)
+{
+    struct late_put *put = container_of(ticket, struct late_put, first);
+
+    store_commit(put->store, &put->second, on_late_put_durable);
+    loop_defer_late(put->store->loop, &put->late, put_late);
+}
+
+static void what_is_put_behind_a_ticket_in_the_same_turn_is_part_of_its_commit(void **state)
+{
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct late_put put = { .store = store_of(state) };
+
+    store_commit(put.store, &put.first, on_first_durable);
+    store_wait(put.store->loop, &put.done);
+    for (unsigned i = 0; i < 5; i++)
+        loop_turn(put.store->loop, 5);
+    contract->set_failing(put.store, false);
+    found_records_ask(&found, put.store, STORE_SESSIONS);
+    assert_int_equal(found.count, 1);
+}
+
 static void a_failed_transaction_is_taken_back_as_a_whole(void **state)
 {
     scoped(found_records_free) struct found_records found = { 0 };
@@ -567,6 +614,7 @@ static void closing_answers_the_claims(void **state)
 
 struct counting_watch {
     struct store_watch watch;
+    bool is_active; /* a store that has to ask a server reports that once */
     unsigned told;
     char last[64];
 };
@@ -575,8 +623,15 @@ static void on_change(struct store_watch *watch, const char *id)
 {
     struct counting_watch *counting = container_of(watch, struct counting_watch, watch);
 
-    counting->told += id != NULL; /* a store may begin with "anything" */
+    counting->is_active = counting->is_active || !id;
+    counting->told += id != NULL;
     snprintf(counting->last, sizeof(counting->last), "%s", id ? id : "");
+}
+
+static void wait_until_active(struct store *store, const struct counting_watch *counting)
+{
+    for (unsigned i = 0; i < 20 && !counting->is_active; i++)
+        loop_turn(store->loop, 10);
 }
 
 static void wait_for_reports(struct store *store, const struct counting_watch *counting,
@@ -598,7 +653,7 @@ static void a_watch_is_told_of_each_change_of_its_documents(void **state)
 
     store_watch_start(store, &all.watch, CLAIM_KIND, NULL, on_change);
     store_watch_start(store, &one.watch, "other", "a", on_change);
-    loop_turn(store->loop, 50); /* where it takes a moment to begin */
+    wait_until_active(store, &one);
     assert_int_equal(claim_and_wait(store, 0, "a", "1", &version), CLAIM_WON);
     wait_for_reports(store, &all, 1);
     assert_string_equal(all.last, "a");
@@ -625,7 +680,7 @@ static void a_watch_is_not_told_of_what_could_not_be_written(void **state)
     struct counting_watch all = { 0 };
 
     store_watch_start(store, &all.watch, CLAIM_KIND, NULL, on_change);
-    loop_turn(store->loop, 50);
+    wait_until_active(store, &all);
     contract->set_failing(store, true);
     assert_int_equal(claim_and_wait(store, 0, "a", "1", NULL), CLAIM_FAILED);
     contract->set_failing(store, false);
@@ -1285,6 +1340,7 @@ int store_contract_run(const struct store_contract *which)
         contract_test(tickets_complete_in_order_and_never_inside_the_call),
         contract_test(a_commit_of_nothing_succeeds),
         contract_test(a_callback_may_put_and_commit_again),
+        contract_test(what_is_put_behind_a_ticket_in_the_same_turn_is_part_of_its_commit),
         contract_test(closing_commits_what_is_pending_and_tells_the_tickets),
         contract_test(two_sessions_may_have_one_key),
         contract_test(a_failed_transaction_is_taken_back_as_a_whole),

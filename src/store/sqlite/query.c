@@ -335,26 +335,6 @@ static bool read_row(struct sqlite_db *db, sqlite3_stmt *row, const struct recor
     return sum_is_right(db, row, type, record);
 }
 
-/* Boot-clock stamps of an earlier boot, worked out anew from the wall clock. Never 0, which would
- * mean "not set". */
-static void renew_stamps(const struct sqlite_question *question, const struct record_type *type,
-                         char *record)
-{
-    int64_t boot_began_wall_us = question->now_wall_us - question->now_boot_us;
-
-    for (size_t i = 0; i < type->field_count; i++) {
-        int64_t *boot_us = (int64_t *)(void *)(record + type->fields[i].offset);
-        int64_t wall_us;
-
-        if (type->fields[i].kind != FIELD_BOOT)
-            continue;
-        wall_us = *(int64_t *)(void *)(record + type->fields[i - 1].offset);
-        *boot_us = wall_us ? wall_us - boot_began_wall_us : 0;
-        if (wall_us && !*boot_us)
-            *boot_us = 1;
-    }
-}
-
 void found_free(struct found *first)
 {
     while (first) {
@@ -568,7 +548,7 @@ static bool take_row(struct sqlite_db *db, struct sqlite_question *question, sql
     if (!read_row(db, row, type, record))
         return false;
     if (type->has_stamps && sqlite3_column_int64(row, boot_column(type)) != db->boot)
-        renew_stamps(question, type, record);
+        record_renew_stamps(type, record, question->now_wall_us - question->now_boot_us);
     found = record_copy(type, record, offsetof(struct found, record));
     found->position = (uint64_t)sqlite3_column_int64(row, order_column(type));
     *answer->end = found;

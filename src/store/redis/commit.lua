@@ -1,0 +1,148 @@
+-- One commit of a node: its changes and claims, or nothing. Values are text.
+--
+-- Keys: node:<node>    hash: epoch, commit (number of the last one), outcomes (of its claims), sequence (of the last event)
+--       at             the last position that was given to a record
+--       <table>:<id>   hash: a record, its position (_at) and the indexes that it is in (_in)
+--       <index>        sorted set of ids, by position or by a time
+local prefix, node, epoch, number, previous, accept, now, body = unpack(ARGV)
+local home = prefix .. 'node:' .. node
+local was = redis.call('HMGET', home, 'epoch', 'commit', 'outcomes')
+local stored, own = tonumber(was[1] or '0'), tonumber(epoch)
+
+-- Another process has the name of this node now.
+if stored > own then
+    return {'fenced', was[1]}
+end
+-- The answer was lost, not the commit.
+if stored == own and was[2] == number then
+    return cmsgpack.unpack(was[3])
+end
+-- The server has forgotten what it acknowledged.
+if accept ~= '1' and (stored < own or was[2] ~= previous) then
+    return {'lost', was[2] or '0'}
+end
+
+-- The first write is one that a server without memory refuses: it refuses none behind that.
+redis.call('HSET', home, 'epoch', epoch)
+
+local changed = {}
+
+local function note(kind, id)
+    if kind == 'd' then
+        changed[#changed + 1] = id
+    end
+end
+
+local function leave(id, packed, kept)
+    if not packed then
+        return
+    end
+    for _, name in ipairs(cmsgpack.unpack(packed)) do
+        if not kept[name] then
+            redis.call('ZREM', prefix .. name, id)
+        end
+    end
+end
+
+local function put(kind, id, at, set, unset, indexes)
+    local key = prefix .. kind .. ':' .. id
+    local old = redis.call('HMGET', key, '_at', '_in')
+    local names, kept = {}, {}
+
+    at = old[1] or (at ~= '' and at) or tostring(redis.call('INCR', prefix .. 'at'))
+    for i = 1, #indexes, 2 do
+        names[#names + 1] = indexes[i]
+        kept[indexes[i]] = true
+    end
+    local packed = cmsgpack.pack(names)
+    if old[2] ~= packed then
+        leave(id, old[2], kept)
+    end
+    for i = 1, #indexes, 2 do
+        if indexes[i + 1] ~= '' then
+            redis.call('ZADD', prefix .. indexes[i], indexes[i + 1], id)
+        elseif old[2] ~= packed then
+            redis.call('ZADD', prefix .. indexes[i], at, id)
+        end
+    end
+    if old[1] and #unset > 0 then
+        redis.call('HDEL', key, unpack(unset))
+    end
+    redis.call('HSET', key, '_at', at, '_in', packed, unpack(set))
+    note(kind, id)
+end
+
+local function forget(kind, id)
+    local key = prefix .. kind .. ':' .. id
+
+    leave(id, redis.call('HGET', key, '_in'), {})
+    redis.call('DEL', key)
+    note(kind, id)
+end
+
+local function forget_session(id)
+    for _, kind in ipairs({'x', 'e'}) do
+        for _, of_session in ipairs(redis.call('ZRANGE', prefix .. kind .. '.session:' .. id, 0, -1)) do
+            forget(kind, of_session)
+        end
+    end
+    forget('s', id)
+end
+
+local outcomes = {'ok'}
+
+-- A document that was put, or has expired, is held by nobody: version 0.
+local function claim(id, expected, set, unset, indexes)
+    local found = redis.call('HMGET', prefix .. 'd:' .. id, 'version', 'json', 'expires_wall_us')
+    local expires = tonumber(found[3] or '0')
+    local version = found[1] or '0'
+
+    if expires > 0 and expires <= tonumber(now) then
+        version = '0'
+    end
+    if version ~= expected then
+        outcomes[#outcomes + 1] = version == '0' and 'none' or 'lost'
+        outcomes[#outcomes + 1] = version
+        outcomes[#outcomes + 1] = found[2] or ''
+        return
+    end
+    if set then
+        put('d', id, '', set, unset, indexes)
+    else
+        forget('d', id)
+    end
+    outcomes[#outcomes + 1] = 'won'
+    outcomes[#outcomes + 1] = ''
+    outcomes[#outcomes + 1] = ''
+end
+
+local has_documents = false
+for _, op in ipairs(cmsgpack.unpack(body)) do
+    local what, kind, id = op[1], op[2], op[3]
+
+    has_documents = has_documents or kind == 'd'
+    if what == 'put' then
+        put(kind, id, op[4], op[5], op[6], op[7])
+        if kind == 'e' and tonumber(op[4]) > tonumber(redis.call('HGET', home, 'sequence') or '0') then
+            redis.call('HSET', home, 'sequence', op[4])
+        end
+    elseif what == 'claim' then
+        claim(id, op[4], op[5], op[6], op[7])
+    elseif kind == 's' then
+        forget_session(id)
+    else
+        forget(kind, id)
+    end
+end
+if has_documents then
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', prefix .. 'd.expiry', '-inf', now, 'LIMIT', 0, 100)) do
+        leave(id, redis.call('HGET', prefix .. 'd:' .. id, '_in'), {})
+        redis.call('ZREM', prefix .. 'd.expiry', id)
+        redis.call('DEL', prefix .. 'd:' .. id)
+    end
+end
+redis.call('HSET', home, 'commit', number, 'outcomes', cmsgpack.pack(outcomes))
+for _, id in ipairs(changed) do
+    redis.call('PUBLISH', prefix .. 'changed', id)
+end
+return outcomes
