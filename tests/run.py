@@ -45,6 +45,9 @@ ANALYZER = ",clang-analyzer-core.*,clang-analyzer-deadcode.*,clang-analyzer-unix
 # What runs a second time with sandboxes that are reached over the bridge; `--relay` runs all of them so.
 OVER_THE_BRIDGE = [f"tests/e2e/test_{name}.py" for name in ("executions", "files", "recovery", "terminal_crash", "chaos", "crowd")]
 
+# What runs a second time with records in Redis instead of SQLite: whatever depends on what is remembered.
+WITH_REDIS = [f"tests/e2e/test_{name}.py" for name in ("sessions", "recovery", "lifecycle")]
+
 # The backends that need a Docker engine, and what runs with each of them; `--docker` and `--gvisor` run all that makes sense there.
 ENGINE_BACKENDS = ("docker", "gvisor")
 WITH_ENGINE = {
@@ -158,7 +161,7 @@ def run_c_tests(tally, name, directory, suites, word):
         print(f"{name} {suite}: {len(tests)} programs, {time.monotonic() - begin:.0f} s", flush=True)
 
 
-def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=False, backend=None):
+def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=False, backend=None, redis=False):
     begin = time.monotonic()
     report = directory / "e2e.xml"
     report.unlink(missing_ok=True)
@@ -167,11 +170,14 @@ def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=Fal
                *(f"--ignore={path}" for path in ONCE if name != "gcc" or relay or backend),
                *(f"--ignore={path}" for path in AT_LENGTH if backend != "docker")]
     # Both backends share their code but for the walls: with sanitizers, and over the bridge, the one that has some is enough.
-    backends = backend or ("direct native" if name == "gcc" and not relay else "native")
+    backends = backend or ("direct native" if name == "gcc" and not relay and not redis else "native")
     environment = {"SANDGLASS_BUILD": str(directory), "SANDGLASS_BACKENDS": backends, **SANITIZER_ENVIRONMENT}
     if relay:
         name += " bridge"
         environment["SANDGLASS_RELAY"] = "1"
+    if redis:
+        name += " redis"
+        environment["SANDGLASS_STORE"] = "redis"
     name += f" {backend}" if backend else ""
     result = run(command, environment)
     if not report.exists():
@@ -313,6 +319,7 @@ def run_tests(tally, name, directory, suites, word):
         run_end_to_end(tally, name, directory, word)
     if name == "gcc":
         run_end_to_end(tally, name, directory, word, OVER_THE_BRIDGE, relay=True)
+        run_end_to_end(tally, name, directory, word, WITH_REDIS, redis=True)
         for backend in ENGINE_BACKENDS:
             run_end_to_end(tally, name, directory, word or part_of(backend), [f"tests/e2e/test_{file}.py" for file in WITH_ENGINE[backend]],
                            backend=backend)

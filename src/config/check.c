@@ -1,5 +1,6 @@
 #include "base/macros.h"
 #include "base/str.h"
+#include "config/redis_url.h"
 #include "config/settings.h"
 
 #include <arpa/inet.h>
@@ -101,6 +102,44 @@ static int check_tls(const struct config *config, struct error *err)
 {
     if (!*config->tls.certificate != !*config->tls.key)
         return error_set(err, ERR_INVALID, "tls.certificate and tls.key must be set together");
+    return 0;
+}
+
+static bool redis_sync_is_known(const char *text)
+{
+    uint64_t count;
+
+    if (!str_starts_with(text, "replicas:"))
+        return str_equal(text, "none") || str_equal(text, "aof");
+    return str_to_u64(text + strlen("replicas:"), &count) == 0 && count > 0 && count < 100;
+}
+
+static int check_store(const struct config *config, struct error *err)
+{
+    scoped(redis_url_fini) struct redis_url url = { 0 };
+
+    if (config->store.kind != STORE_KIND_REDIS)
+        return 0;
+    if (!*config->store.redis.url) {
+        error_set(err, ERR_INVALID, "store.redis.url is needed when store.kind is redis");
+        return error_hint(err, "set it to redis://host:6379/0, or set store.kind to sqlite");
+    }
+    if (redis_url_parse(&url, config->store.redis.url, err) < 0) {
+        error_wrap(err, "store.redis.url");
+        return error_hint(err,
+                          "write redis://[:password@]host:port/db, rediss://…, unix:///path?db=N "
+                          "or redis+sentinel://host:port,host:port/master/db");
+    }
+    if (*config->store.redis.ca && url.scheme != REDIS_TLS)
+        return error_set(err, ERR_INVALID,
+                         "store.redis.ca is for TLS: store.redis.url has to begin with rediss://");
+    if (!redis_sync_is_known(config->store.redis.sync)) {
+        error_set(err, ERR_INVALID, "store.redis.sync: \"%.40s\" is not known",
+                  config->store.redis.sync);
+        return error_hint(err, "write none, replicas:N (such as replicas:1) or aof");
+    }
+    if (!*config->store.redis.prefix)
+        return error_set(err, ERR_INVALID, "store.redis.prefix must not be empty");
     return 0;
 }
 
@@ -244,10 +283,10 @@ int config_check(const struct config *config, struct error *err)
     if (config->exec.output_capture_bytes > config->exec.output_spool_bytes)
         return error_set(err, ERR_INVALID, "exec.output_capture must not exceed exec.output_spool");
     if (check_listen(config, err) < 0 || check_auth(config, err) < 0 ||
-        check_tls(config, err) < 0 || check_sandbox(config, err) < 0 ||
-        check_flavors(config, err) < 0 || check_owners(config, err) < 0 ||
-        check_budget(config, err) < 0 || check_rules(config, err) < 0 ||
-        config_check_docker(config, err) < 0)
+        check_tls(config, err) < 0 || check_store(config, err) < 0 ||
+        check_sandbox(config, err) < 0 || check_flavors(config, err) < 0 ||
+        check_owners(config, err) < 0 || check_budget(config, err) < 0 ||
+        check_rules(config, err) < 0 || config_check_docker(config, err) < 0)
         return -1;
     return 0;
 }

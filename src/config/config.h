@@ -160,6 +160,8 @@ struct config_owners {
     size_t count;
 };
 
+enum config_store { STORE_KIND_SQLITE, STORE_KIND_REDIS };
+
 struct config {
     char *path; /* of the file; NULL without one */
 
@@ -168,7 +170,16 @@ struct config {
     char *runtime_dir;
     char *instance;
     char *user;
-    char *store_sync; /* "full", "normal" or "off" */
+    char *store_sync; /* of sqlite: "full", "normal" or "off" */
+    struct {
+        int kind; /* enum config_store */
+        struct {
+            char *url; /* redis_url.h; has a password */
+            char *prefix;
+            char *sync; /* "none", "replicas:N" or "aof" */
+            char *ca;
+        } redis;
+    } store;
 
     struct {
         int confine; /* enum config_confine */
@@ -414,7 +425,7 @@ const struct config_owner *config_owner_find(const struct config *config, const 
 
 /* The effective settings with their origins: as YAML that reads back, or as one JSON object
  * {KEY: {"value", "origin"}} with durations in seconds and sizes in bytes. The values of
- * sandbox.env.set may be secrets and are not shown. */
+ * sandbox.env.set may be secrets and are not shown, nor is the password of store.redis.url. */
 void config_show(const struct config *config, struct buffer *out, bool json);
 
 /* Every setting with its type, default, range and meaning. */

@@ -1138,12 +1138,54 @@ const struct setting settings[] = {
         .help = "Include the captured output of executions in the audit log.",
     },
     {
+        .key = "store.kind",
+        .type = SETTING_CHOICE,
+        .offset = FIELD(store.kind),
+        .fallback = "sqlite",
+        .choices = CHOICES("sqlite", "redis"),
+        .help = "Where records are kept: in a database in the state directory (sqlite), or in a "
+                "Redis server that several daemons can share (redis).",
+    },
+    {
+        .key = "store.redis.url",
+        .type = SETTING_TEXT,
+        .offset = FIELD(store.redis.url),
+        .fallback = "",
+        .has_password = true,
+        .help = "The Redis server: redis://[:password@]host:port/db, rediss:// for TLS, "
+                "unix:///path?db=N, or redis+sentinel://host:port,host:port/master/db.",
+    },
+    {
+        .key = "store.redis.prefix",
+        .type = SETTING_TEXT,
+        .offset = FIELD(store.redis.prefix),
+        .fallback = "sandglass:",
+        .help = "Beginning of all keys in Redis. Daemons that share records have the same one.",
+    },
+    {
+        .key = "store.redis.sync",
+        .type = SETTING_TEXT,
+        .offset = FIELD(store.redis.sync),
+        .fallback = "none",
+        .help = "What a record that a caller relies on waits for after Redis has acknowledged it: "
+                "nothing (none), N replicas (replicas:N), or the disk of the server (aof).",
+    },
+    {
+        .key = "store.redis.ca",
+        .type = SETTING_PATH,
+        .offset = FIELD(store.redis.ca),
+        .fallback = "",
+        .shown_default = "the authorities that the system trusts",
+        .help = "PEM file of the authorities that may sign the certificate of a rediss:// server.",
+    },
+    {
         .key = "store.sync",
         .type = SETTING_TEXT,
         .offset = FIELD(store_sync),
         .fallback = "full",
         .choices = CHOICES("full", "normal", "off"),
-        .help = "When records are flushed to disk: at each commit (full), now and then (normal), "
+        .help = "With sqlite: when records are flushed to disk: at each commit (full), now and "
+                "then (normal), "
                 "or at the kernel's discretion (off). Only full survives a power failure.",
     },
     {

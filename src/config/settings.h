@@ -95,8 +95,9 @@ struct setting {
     const char *fallback; /* as it would stand in the file */
     double min;           /* in the unit that people write; used when max > min */
     double max;
-    bool zero_is_off; /* 0 is allowed below min */
-    bool required;    /* in items */
+    bool zero_is_off;  /* 0 is allowed below min */
+    bool required;     /* in items */
+    bool has_password; /* a URL: shown without it */
     const char *const
         *choices; /* for CHOICE, and for a TEXT or a LIST of a few words; ends with NULL */
     const struct setting_item *item;

@@ -1,8 +1,10 @@
 #include "base/macros.h"
 #include "base/money.h"
 #include "base/str.h"
+#include "config/redis_url.h"
 #include "config/settings.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct unit {
@@ -155,6 +157,14 @@ static void append_money(struct buffer *out, int64_t amount, bool json)
         buffer_append_text(out, json ? "null" : "unknown");
 }
 
+static void append_shown(const struct setting *setting, const char *text, struct buffer *out,
+                         bool json)
+{
+    scoped(free) char *shown = setting->has_password ? redis_url_shown(text) : NULL;
+
+    append_text(out, shown ? shown : text, json);
+}
+
 void setting_format(const struct setting *setting, const void *base, struct buffer *out, bool json)
 {
     const void *field = (const char *)base + setting->offset;
@@ -162,7 +172,7 @@ void setting_format(const struct setting *setting, const void *base, struct buff
     switch (setting->type) {
     case SETTING_TEXT:
     case SETTING_PATH:
-        append_text(out, *(char *const *)field, json);
+        append_shown(setting, *(char *const *)field, out, json);
         break;
     case SETTING_BOOL:
         buffer_append_text(out, *(const bool *)field ? "true" : "false");

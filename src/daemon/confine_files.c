@@ -3,6 +3,7 @@
 #include "base/macros.h"
 #include "base/scoped.h"
 #include "base/str.h"
+#include "config/redis_url.h"
 #include "daemon/confine_parts.h"
 #include "net/address.h"
 
@@ -208,10 +209,17 @@ static int allow_system(const struct rules *rules)
     return 0;
 }
 
-/* Keys of an issuer are fetched from a place that its answers may move. */
+static bool uses_sentinels(const struct config *config)
+{
+    return config->store.kind == STORE_KIND_REDIS &&
+           str_starts_with(config->store.redis.url, "redis+sentinel://");
+}
+
+/* Keys of an issuer are fetched from a place that its answers may move; sentinels name any port as
+ * that of the master. */
 static bool connects_anywhere(const struct config *config)
 {
-    return *config->auth.jwt.jwks_url;
+    return *config->auth.jwt.jwks_url || uses_sentinels(config);
 }
 
 /* Keys of an issuer are fetched for as long as the daemon runs: names are looked up in files that
@@ -244,6 +252,25 @@ static int allow_engine(const struct rules *rules, const struct config *config)
     if (rules->version < 4 || connects_anywhere(config) || !colon)
         return 0;
     rule.port = (uint64_t)atoi(colon + 1);
+    return landlock_add_port(rules->set, &rule);
+}
+
+/* The server's unix socket needs no rule. */
+static int allow_redis(const struct rules *rules, const struct config *config)
+{
+    scoped(redis_url_fini) struct redis_url url = { 0 };
+    struct landlock_port rule = { .rights = LANDLOCK_CONNECT };
+
+    if (config->store.kind != STORE_KIND_REDIS ||
+        redis_url_parse(&url, config->store.redis.url, NULL) < 0 || url.scheme == REDIS_UNIX)
+        return 0;
+    if (allow_replaced(rules, config->store.redis.ca) < 0 ||
+        allow(rules, "/etc", LANDLOCK_READ) < 0 ||
+        (url.scheme == REDIS_TLS && allow_issuer(rules) < 0))
+        return -1;
+    if (rules->version < 4 || connects_anywhere(config))
+        return 0;
+    rule.port = (uint64_t)atoi(strrchr(url.hosts[0], ':') + 1);
     return landlock_add_port(rules->set, &rule);
 }
 
@@ -287,7 +314,8 @@ static int allow_listener(const struct rules *rules, const char *text)
 static int allow_all(const struct rules *rules, const struct config *config)
 {
     if (allow_system(rules) < 0 || allow_own(rules, config) < 0 ||
-        allow_engine(rules, config) < 0 || (connects_anywhere(config) && allow_issuer(rules) < 0))
+        allow_engine(rules, config) < 0 || allow_redis(rules, config) < 0 ||
+        (connects_anywhere(config) && allow_issuer(rules) < 0))
         return -1;
     for (size_t i = 0; i < config->listen.count; i++)
         if (allow_listener(rules, config->listen.items[i]) < 0)

@@ -331,11 +331,19 @@ static int open_store(struct daemon *daemon, struct error *err)
     scoped(free) char *path = path_join(daemon->config.state_dir, "sandglass.db");
     scoped(free) char *boot_id = read_boot_id();
 
-    daemon->store = store_open_sqlite(&(struct store_options){ .loop = daemon->loop,
-                                                               .path = path,
-                                                               .sync = daemon->config.store_sync,
-                                                               .boot_id = boot_id },
-                                      err);
+    const struct config *config = &daemon->config;
+    const struct store_options options = { .loop = daemon->loop,
+                                           .path = path,
+                                           .sync = config->store_sync,
+                                           .boot_id = boot_id,
+                                           .node = config->instance,
+                                           .redis = { .url = config->store.redis.url,
+                                                      .prefix = config->store.redis.prefix,
+                                                      .sync = config->store.redis.sync,
+                                                      .ca = config->store.redis.ca } };
+
+    daemon->store = config->store.kind == STORE_KIND_REDIS ? store_open_redis(&options, err)
+                                                           : store_open_sqlite(&options, err);
     return daemon->store ? 0 : -1;
 }
 

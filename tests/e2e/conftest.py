@@ -14,6 +14,7 @@ import time
 import pytest
 
 import real_engine
+import real_redis
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("SANDGLASS_BUILD", ROOT / "build-gcc"))
@@ -92,6 +93,7 @@ class Daemon:
         if backend:
             self.settings["sandbox"] = {**self.settings.get("sandbox", {}), "backend": backend}
         self.settings = real_engine.settings_for(backend, self.settings)
+        self.settings = real_redis.settings_for(self.state, self.settings)
         if RELAY:
             self.settings["sandbox"] = {"relay": True, **self.settings.get("sandbox", {})}
         self.environment = environment or {}

@@ -56,6 +56,20 @@ static void without_authentication_only_loopback_is_served(void **state UNUSED)
     assert_accepted("{listen: '0.0.0.0:80', auth: {mode: keys, keys_file: /etc/keys}}");
 }
 
+static void a_store_in_redis_has_an_address(void **state UNUSED)
+{
+    assert_accepted("store: {kind: redis, redis: {url: 'redis://host:1/2', sync: 'replicas:2'}}");
+    assert_accepted("store: {kind: sqlite, redis: {url: nonsense}}");
+    assert_refused("store: {kind: redis}", "store.redis.url is needed");
+    assert_refused("store: {kind: redis, redis: {url: 'host:1'}}", "store.redis.url: it does not");
+    assert_refused("store: {kind: redis, redis: {url: 'redis://h', sync: 'replicas:0'}}",
+                   "store.redis.sync: \"replicas:0\"");
+    assert_refused("store: {kind: redis, redis: {url: 'redis://h', ca: /etc/ca.pem}}",
+                   "store.redis.ca is for TLS");
+    assert_refused("store: {kind: redis, redis: {url: 'redis://h', prefix: ''}}",
+                   "store.redis.prefix");
+}
+
 static void addresses_are_checked(void **state UNUSED)
 {
     assert_refused("listen: nonsense", "neither unix:PATH nor HOST:PORT");
@@ -167,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_defaults_fit_together),
         cmocka_unit_test(without_authentication_only_loopback_is_served),
+        cmocka_unit_test(a_store_in_redis_has_an_address),
         cmocka_unit_test(addresses_are_checked),
         cmocka_unit_test(authentication_needs_its_files),
         cmocka_unit_test(mounts_must_exist_and_have_a_place),
