@@ -6,7 +6,7 @@
 --       <index>        sorted set of ids, by position or by a time
 local prefix, node, epoch, number, previous, accept, now, body = unpack(ARGV)
 local home = prefix .. 'node:' .. node
-local was = redis.call('HMGET', home, 'epoch', 'commit', 'outcomes')
+local was = redis.call('HMGET', home, 'epoch', 'commit', 'outcomes', 'sequence')
 local stored, own = tonumber(was[1] or '0'), tonumber(epoch)
 
 -- Another process has the name of this node now.
@@ -22,10 +22,18 @@ if accept ~= '1' and (stored < own or was[2] ~= previous) then
     return {'lost', was[2] or '0'}
 end
 
--- The first write is one that a server without memory refuses: it refuses none behind that.
-redis.call('HSET', home, 'epoch', epoch)
+local ops = cmsgpack.unpack(body)
+local sequence = tonumber(was[4] or '0')
+for _, op in ipairs(ops) do
+    if op[2] == 'e' and op[4] and tonumber(op[4]) > sequence then
+        sequence = tonumber(op[4])
+    end
+end
 
-local changed = {}
+-- The first write is one that a server without memory refuses: it refuses none behind that.
+redis.call('HSET', home, 'epoch', epoch, 'sequence', string.format('%.0f', sequence))
+
+local changed, outcomes = {}, {'ok'}
 
 local function note(kind, id)
     if kind == 'd' then
@@ -44,10 +52,12 @@ local function leave(id, packed, kept)
     end
 end
 
-local function put(kind, id, at, set, unset, indexes)
+-- An event never changes: nothing is compared with what is there.
+local function put(kind, id, at, set, unset, indexes, old)
     local key = prefix .. kind .. ':' .. id
-    local old = redis.call('HMGET', key, '_at', '_in')
     local names, kept = {}, {}
+
+    old = old or (kind == 'e' and {}) or redis.call('HMGET', key, '_at', '_in')
 
     at = old[1] or (at ~= '' and at) or tostring(redis.call('INCR', prefix .. 'at'))
     for i = 1, #indexes, 2 do
@@ -89,11 +99,9 @@ local function forget_session(id)
     forget('s', id)
 end
 
-local outcomes = {'ok'}
-
 -- A document that was put, or has expired, is held by nobody: version 0.
 local function claim(id, expected, set, unset, indexes)
-    local found = redis.call('HMGET', prefix .. 'd:' .. id, 'version', 'json', 'expires_wall_us')
+    local found = redis.call('HMGET', prefix .. 'd:' .. id, 'version', 'json', 'expires_wall_us', '_at', '_in')
     local expires = tonumber(found[3] or '0')
     local version = found[1] or '0'
 
@@ -107,7 +115,7 @@ local function claim(id, expected, set, unset, indexes)
         return
     end
     if set then
-        put('d', id, '', set, unset, indexes)
+        put('d', id, '', set, unset, indexes, {found[4], found[5]})
     else
         forget('d', id)
     end
@@ -117,15 +125,12 @@ local function claim(id, expected, set, unset, indexes)
 end
 
 local has_documents = false
-for _, op in ipairs(cmsgpack.unpack(body)) do
+for _, op in ipairs(ops) do
     local what, kind, id = op[1], op[2], op[3]
 
     has_documents = has_documents or kind == 'd'
     if what == 'put' then
         put(kind, id, op[4], op[5], op[6], op[7])
-        if kind == 'e' and tonumber(op[4]) > tonumber(redis.call('HGET', home, 'sequence') or '0') then
-            redis.call('HSET', home, 'sequence', op[4])
-        end
     elseif what == 'claim' then
         claim(id, op[4], op[5], op[6], op[7])
     elseif kind == 's' then
@@ -134,13 +139,15 @@ for _, op in ipairs(cmsgpack.unpack(body)) do
         forget(kind, id)
     end
 end
-if has_documents then
+-- Now and then: no query finds them anyway.
+if has_documents and tonumber(number) % 16 == 1 then
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', prefix .. 'd.expiry', '-inf', now, 'LIMIT', 0, 100)) do
         leave(id, redis.call('HGET', prefix .. 'd:' .. id, '_in'), {})
         redis.call('ZREM', prefix .. 'd.expiry', id)
         redis.call('DEL', prefix .. 'd:' .. id)
     end
 end
+-- Behind all that may fail: a commit that has failed has no number.
 redis.call('HSET', home, 'commit', number, 'outcomes', cmsgpack.pack(outcomes))
 for _, id in ipairs(changed) do
     redis.call('PUBLISH', prefix .. 'changed', id)
