@@ -17,4 +17,9 @@ redis_query_script:
     .incbin QUERY_PATH
     .byte 0
 
+    .global redis_sweep_script
+redis_sweep_script:
+    .incbin SWEEP_PATH
+    .byte 0
+
     .section .note.GNU-stack, "", %progbits

@@ -50,6 +50,13 @@ struct redis_syncing {
     struct redis_request request;
 };
 
+/* Looks for sessions that no index has, part by part. */
+struct redis_sweep {
+    struct timer timer;
+    struct redis_request request;
+    char cursor[24];
+};
+
 /* Whether the server can be reached. Successors: first → there ↔ away. */
 enum redis_reach { REACH_FIRST, REACH_THERE, REACH_AWAY };
 
@@ -74,6 +81,7 @@ struct redis_store {
     struct redis_pending pending;
     struct redis_commit commit;
     struct redis_syncing syncing;
+    struct redis_sweep sweep;
     struct list askings; /* struct redis_asking */
     struct log_repeat logged;
 };
@@ -95,6 +103,11 @@ void redis_fail_askings(struct redis_store *store, const struct error *err);
 
 /* The link is gone without having answered: they are asked again from the beginning. */
 void redis_asking_reset(struct redis_store *store);
+
+/* --- sweep.c -------------------------------------------------------------------------------- */
+
+void redis_sweep_start(struct redis_store *store);
+void redis_sweep_stop(struct redis_store *store); /* a zeroed one is fine */
 
 /* --- redis.c -------------------------------------------------------------------------------- */
 

@@ -604,6 +604,7 @@ static void redis_drain(struct store *base)
     int64_t deadline_us = clock_now_us(&clock_system) + DRAIN_US;
     struct error err = { 0 };
 
+    redis_sweep_stop(store);
     redis_link_fini(&store->watcher);
     redis_link_fini(&store->link);
     if (!something_is_left(store))
@@ -707,8 +708,10 @@ struct store *store_open_redis(const struct store_options *options, struct error
     store_init(&store->base, &redis_ops, options);
     assert(!str_is_empty(store->base.node));
     if (set_up(store, options, err) == 0 && redis_acquire(store, err) == 0 &&
-        start_link(store, options->loop, err) == 0)
+        start_link(store, options->loop, err) == 0) {
+        redis_sweep_start(store);
         return &store->base;
+    }
     error_wrap(err, "open the store");
     redis_free(&store->base);
     return NULL;

@@ -7,7 +7,8 @@
 
 #include "store/redis/link.h"
 
-extern const char redis_open_script[], redis_commit_script[], redis_query_script[];
+extern const char redis_open_script[], redis_commit_script[], redis_query_script[],
+    redis_sweep_script[];
 
 enum { SCRIPT_SHA_SIZE = 41, SCRIPT_ARGUMENTS = 16 };
 

@@ -317,6 +317,31 @@ static void an_ended_session_without_a_time_expires(void **state)
     assert_int_equal(found.count, 1);
 }
 
+static void a_session_that_is_in_no_index_is_found_again(void **state)
+{
+    struct redis_place *place = *state;
+    scoped(found_records_free) struct found_records found = { 0 };
+    struct session_record record = sample_session(2);
+    char command[128];
+
+    place->store = redis_place_open(place, (struct store_options){ 0 });
+    assert_int_equal(put_and_wait(place->store, 1), ERR_NONE);
+    record.state = STORE_STATE_ENDED;
+    store_put_session(place->store, &record);
+    assert_int_equal(store_commit_and_wait(place->store), ERR_NONE);
+    (void)redis_server_ask(&place->servers[0],
+                           "DEL sandglass:s.all sandglass:s.live sandglass:s.ended "
+                           "sandglass:s.retention sandglass:s.own:ada@example.org");
+    snprintf(command, sizeof(command), "HDEL sandglass:s:%s retain_until_wall_us", record.id);
+    (void)redis_server_ask(&place->servers[0], command);
+    assert_int_equal(count_sessions(place->store), 0);
+    turn_for(place, 1300);
+    assert_int_equal(count_sessions(place->store), 2);
+    found_records_ask_expired(&found, place->store, clock_wall_us(&clock_system));
+    assert_int_equal(found.count, 1);
+    assert_string_equal(found_session(&found, 0)->id, record.id);
+}
+
 static void a_newer_format_is_refused(void **state)
 {
     struct redis_place *place = *state;
@@ -530,6 +555,7 @@ static const struct CMUnitTest all[] = {
     place_test(a_field_of_a_newer_version_survives_a_put),
     place_test(an_index_entry_without_a_record_is_removed),
     place_test(an_ended_session_without_a_time_expires),
+    place_test(a_session_that_is_in_no_index_is_found_again),
     place_test(a_newer_format_is_refused),
     place_test(events_go_on_where_the_process_before_has_ended),
     place_test(a_password_is_needed_and_never_shown),
