@@ -340,7 +340,8 @@ static int open_store(struct daemon *daemon, struct error *err)
                                            .redis = { .url = config->store.redis.url,
                                                       .prefix = config->store.redis.prefix,
                                                       .sync = config->store.redis.sync,
-                                                      .ca = config->store.redis.ca } };
+                                                      .ca = config->store.redis.ca,
+                                                      .is_sole = true } };
 
     daemon->store = config->store.kind == STORE_KIND_REDIS ? store_open_redis(&options, err)
                                                            : store_open_sqlite(&options, err);

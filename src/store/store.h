@@ -324,6 +324,7 @@ struct store_options {
         const char *prefix; /* of all its keys; NULL: "sandglass:" */
         const char *sync;   /* "none", "replicas:N" or "aof" */
         const char *ca;     /* PEM file of whom to trust; "" or NULL: as the system does */
+        bool is_sole;       /* the records with this prefix are this node's alone */
     } redis;
     bool accept_loss;       /* sqlite: go on without what a damaged redo log has lost */
     bool never_on_the_loop; /* sqlite: a thread makes even the shortest writes, as on a slow disk */

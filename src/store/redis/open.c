@@ -83,7 +83,13 @@ static void on_acquired(struct redis_request *request, const redisReply *reply)
         opening->state = OPENING_DONE;
         return;
     }
-    if (is_array && reply->elements == 2) {
+    if (is_array && reply->elements == 2 && str_equal(reply->element[0]->str, "taken")) {
+        error_named(&opening->err, ERR_INVALID, "store_taken",
+                    "the records with this prefix are those of the instance \"%.64s\"",
+                    reply->element[1]->str);
+        error_hint(&opening->err, "set another store.redis.prefix, or the same instance to go on "
+                                  "with its sessions");
+    } else if (is_array && reply->elements == 2) {
         error_named(&opening->err, ERR_INVALID, "store_newer",
                     "a newer sandglass has used the keys with this prefix (format %s, and this "
                     "program knows " FORMAT ")",
@@ -118,8 +124,9 @@ static void on_ready(struct redis_link *link)
     redis_script_call(&script, link, &opening->acquire,
                       (struct redis_word[]){ REDIS_WORD(store->prefix),
                                              REDIS_WORD(store->base.node), REDIS_WORD(FORMAT),
-                                             REDIS_WORD(store->boot_id) },
-                      4, true);
+                                             REDIS_WORD(store->boot_id),
+                                             REDIS_WORD(store->is_sole ? "1" : "0") },
+                      5, true);
 }
 
 /* A server that is just being started is waited for; one that refuses the password is not. */

@@ -66,6 +66,7 @@ struct redis_store {
     char *prefix;  /* owned */
     char *boot_id; /* owned */
     char *ca;      /* owned */
+    bool is_sole;
     char epoch[24];
     struct redis_script commit_script, query_script;
     struct redis_link link;    /* zeroed while it is drained, and afterwards */

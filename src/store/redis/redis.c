@@ -695,6 +695,7 @@ static int set_up(struct redis_store *store, const struct store_options *options
     store->commit.body = BUFFER_INIT(BODY_MAXIMUM);
     store->prefix = xstrdup(options->redis.prefix ? options->redis.prefix : "sandglass:");
     store->boot_id = xstrdup(options->boot_id ? options->boot_id : "");
+    store->is_sole = options->redis.is_sole;
     store->ca = xstrdup(options->redis.ca ? options->redis.ca : "");
     redis_script_init(&store->commit_script, redis_commit_script);
     redis_script_init(&store->query_script, redis_query_script);

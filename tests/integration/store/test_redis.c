@@ -351,6 +351,22 @@ static void a_newer_format_is_refused(void **state)
     assert_string_equal(place->err.name, "store_newer");
 }
 
+static void the_records_of_a_sole_node_are_refused_to_others(void **state)
+{
+    struct redis_place *place = *state;
+    struct store *first = redis_place_open(place, (struct store_options){ .redis.is_sole = true });
+
+    assert_int_equal(put_and_wait(first, 1), ERR_NONE);
+    assert_null(
+        redis_place_open(place, (struct store_options){ .node = "b", .redis.is_sole = true }));
+    assert_string_equal(place->err.name, "store_taken");
+    assert_non_null(strstr(place->err.message, "\"a\""));
+    assert_int_equal(put_and_wait(first, 2), ERR_NONE); /* nothing has changed for it */
+    store_close(first);
+    place->store = redis_place_open(place, (struct store_options){ .redis.is_sole = true });
+    assert_int_equal(count_sessions(place->store), 2);
+}
+
 static void events_go_on_where_the_process_before_has_ended(void **state)
 {
     struct redis_place *place = *state;
@@ -557,6 +573,7 @@ static const struct CMUnitTest all[] = {
     place_test(an_ended_session_without_a_time_expires),
     place_test(a_session_that_is_in_no_index_is_found_again),
     place_test(a_newer_format_is_refused),
+    place_test(the_records_of_a_sole_node_are_refused_to_others),
     place_test(events_go_on_where_the_process_before_has_ended),
     place_test(a_password_is_needed_and_never_shown),
     place_test(tls_is_verified),
