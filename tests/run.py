@@ -163,7 +163,7 @@ def run_c_tests(tally, name, directory, suites, word):
 
 def run_end_to_end(tally, name, directory, word, paths=("tests/e2e",), relay=False, backend=None, redis=False):
     begin = time.monotonic()
-    report = directory / "e2e.xml"
+    report = directory / f"e2e{'-bridge' * relay}{'-redis' * redis}{f'-{backend}' if backend else ''}.xml"  # with the time of each test
     report.unlink(missing_ok=True)
     command = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(ENGINE_WORKERS if backend else END_TO_END_WORKERS),
                *paths, f"--junit-xml={report}", *(["-k", word] if word else []),
