@@ -16,9 +16,10 @@
 enum { REPAIR_DELAY_US = 1000 * 1000 };
 
 struct repair {
-    struct core *core;     /* borrowed */
-    struct list leftovers; /* struct leftover */
-    struct timer timer;    /* armed since something was lost */
+    struct core *core;      /* borrowed */
+    struct list leftovers;  /* struct leftover */
+    struct timer timer;     /* armed since something was lost */
+    bool lost_acknowledged; /* so was something that the store had acknowledged */
 };
 
 /* The record of a sandbox that is gone, which the store did not forget. */
@@ -50,13 +51,17 @@ static void put_all(struct repair *repair)
         if (!session_is_recorded(session))
             continue;
         session_changed(session);
-        session_key_repair(session);
+        if (repair->lost_acknowledged)
+            session_key_assert(session);
+        else
+            session_key_repair(session);
     }
     for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
         sandbox_repair(sandbox);
     executions_repair(core);
     budgets_repair(core->budgets);
     approvals_repair(core->approvals);
+    repair->lost_acknowledged = false;
     forget_leftovers(repair, true);
 }
 
@@ -69,7 +74,9 @@ static void on_lost(struct store *store, enum store_table table, const char *id)
 {
     struct repair *repair = store->on_lost_data;
 
-    if (table == STORE_SANDBOXES && !map_get(&repair->core->sandboxes_by_id, id)) {
+    if (!*id)
+        repair->lost_acknowledged = true;
+    if (*id && table == STORE_SANDBOXES && !map_get(&repair->core->sandboxes_by_id, id)) {
         struct leftover *leftover = xnew(struct leftover);
 
         snprintf(leftover->id, sizeof(leftover->id), "%s", id);

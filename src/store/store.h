@@ -277,7 +277,8 @@ struct store_counts {
 };
 
 /* A put or forget of a failed transaction; `id` is "kind/id" of a document, the sequence of an
- * event. Comes before the tickets of that transaction. */
+ * event. Comes before the tickets of that transaction. With the id "" the store has lost records of
+ * any table that it had acknowledged, and claims too. */
 typedef void store_lost_fn(struct store *store, enum store_table table, const char *id);
 
 struct store_ops {

@@ -14,6 +14,7 @@
 struct key_claim {
     struct store_claim claim;
     struct session *session; /* borrowed */
+    uint64_t expected;       /* 0: it held nothing before */
 };
 
 /* A key that is claimed by a session that may be gone without having released it. */
@@ -118,33 +119,44 @@ static struct key_claim *ask(struct session *session)
     return asked;
 }
 
-static void on_claimed(struct store_claim *claim)
+static void claim(struct session *session, uint64_t expected);
+
+/* The store has lost the document, and no other session has claimed the key since. */
+static bool is_vanished(const struct key_claim *asked)
 {
-    struct session *session = container_of(claim, struct key_claim, claim)->session;
+    return asked->claim.outcome == CLAIM_LOST && asked->expected && !asked->claim.current;
+}
+
+static void on_claimed(struct store_claim *done)
+{
+    struct session *session = container_of(done, struct key_claim, claim)->session;
     struct session_key *key = &session->identity.claim;
     scoped(free) struct key_claim *asked = steal_ptr(&key->asked);
     enum key_state before = key->state;
 
     assert(before == KEY_ASKED || before == KEY_UNWANTED);
-    key->state = claim->outcome == CLAIM_WON ? KEY_HELD : KEY_NONE;
-    if (claim->outcome == CLAIM_LOST)
-        lose(session, claim->current);
+    key->state = done->outcome == CLAIM_WON ? KEY_HELD : KEY_NONE;
+    if (done->outcome == CLAIM_FAILED && asked->expected) {
+        key->state = KEY_HELD;
+        key->version = asked->expected;
+    }
+    if (is_vanished(asked) && before == KEY_ASKED)
+        claim(session, 0);
+    else if (done->outcome == CLAIM_LOST && !is_vanished(asked))
+        lose(session, done->current);
     if (before == KEY_UNWANTED)
         session_key_release(session);
 }
 
-void session_key_claim(struct session *session)
+static void claim(struct session *session, uint64_t expected)
 {
     struct session_key *key = &session->identity.claim;
-    struct key_claim *asked;
+    struct key_claim *asked = ask(session);
     char json[ID_SIZE + 32];
 
-    if (!session->identity.map_key)
-        return;
-    assert(key->state == KEY_NONE);
-    asked = ask(session);
+    asked->expected = expected;
     snprintf(json, sizeof(json), "{\"session\":\"%s\"}", session->identity.id);
-    store_claim(session->core->parts.store, &asked->claim, 0,
+    store_claim(session->core->parts.store, &asked->claim, expected,
                 &(struct document_record){ .kind = SESSION_KEY_KIND,
                                            .id = session->identity.map_key,
                                            .owner = session->identity.owner,
@@ -152,6 +164,14 @@ void session_key_claim(struct session *session)
                 on_claimed);
     key->state = KEY_ASKED;
     key->version = asked->claim.version;
+}
+
+void session_key_claim(struct session *session)
+{
+    if (!session->identity.map_key)
+        return;
+    assert(session->identity.claim.state == KEY_NONE);
+    claim(session, 0);
 }
 
 /* --- releasing ------------------------------------------------------------------------------ */
@@ -205,6 +225,14 @@ void session_key_repair(struct session *session)
 {
     if (session->identity.claim.state == KEY_NONE)
         session_key_claim(session);
+}
+
+void session_key_assert(struct session *session)
+{
+    if (session->identity.claim.state == KEY_HELD && session->identity.map_key)
+        claim(session, session->identity.claim.version);
+    else
+        session_key_repair(session);
 }
 
 void session_keys_start(struct core *core)

@@ -17,7 +17,7 @@ struct session;
 #define SESSION_KEY_KIND "session-key"
 
 /* Successors: none → asked → held | unwanted | none, unwanted → releasing | none,
- * held → releasing → none | held. */
+ * held → asked | releasing, releasing → none | held. */
 enum key_state {
     KEY_NONE,
     KEY_ASKED,    /* the claim is not answered yet */
@@ -45,3 +45,7 @@ void session_keys_start(struct core *core);
 
 /* A transaction has failed, and the store works again: claims what is not held. */
 void session_key_repair(struct session *session);
+
+/* The store may have lost what it had acknowledged: claims the key once more. When another session
+ * has it meanwhile, this one ends. */
+void session_key_assert(struct session *session);

@@ -162,6 +162,53 @@ static void a_session_that_ends_before_its_claim_is_answered_releases_it(void **
     assert_non_null(world_open(world, &request, &second));
 }
 
+static void on_gone(struct store_claim *claim)
+{
+    assert_int_equal(claim->outcome, CLAIM_WON);
+}
+
+/* As a failover does. */
+static void lose_claim(struct world *world, const struct session *session)
+{
+    struct store_claim claim;
+
+    store_release(world->store, &claim, session->identity.claim.version, SESSION_KEY_KIND,
+                  "ann\nbuild", on_gone);
+    world_settle(world);
+}
+
+static void a_key_that_the_store_has_lost_is_claimed_again(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", "build");
+
+    for (unsigned i = 0; i < 2; i++) {
+        if (i)
+            lose_claim(world, session);
+        world->store->on_lost(world->store, STORE_SESSIONS, "");
+        world_advance(world, 2000);
+        assert_int_equal(session->identity.claim.state, KEY_HELD);
+        assert_int_equal(fake_store_count(world->store, STORE_DOCUMENTS), 1);
+    }
+}
+
+static void a_session_whose_lost_key_another_one_has_taken_ends(void **state)
+{
+    struct world *world = *state;
+    struct session *session = world_open_simple(world, "ann", "build");
+    struct store_claim claim;
+    char id[ID_SIZE];
+
+    memcpy(id, session->identity.id, sizeof(id));
+    lose_claim(world, session);
+    put_elsewhere(world, "ses_elsewhere", "open");
+    claim_elsewhere(world, &claim, SESSION_KEY_KIND, "ann\nbuild",
+                    "{\"session\":\"ses_elsewhere\"}");
+    world->store->on_lost(world->store, STORE_SESSIONS, "");
+    world_advance(world, 2000);
+    assert_null(world_find(world, id));
+}
+
 static void a_release_that_fails_is_made_again_with_the_record_of_the_end(void **state)
 {
     struct world *world = *state;
@@ -186,6 +233,8 @@ int main(void)
         TEST(a_key_is_held_over_a_restart_and_released_by_the_end),
         TEST(a_restored_session_without_a_claim_claims_its_key),
         TEST(a_session_that_ends_before_its_claim_is_answered_releases_it),
+        TEST(a_key_that_the_store_has_lost_is_claimed_again),
+        TEST(a_session_whose_lost_key_another_one_has_taken_ends),
         TEST(a_release_that_fails_is_made_again_with_the_record_of_the_end),
     };
 
