@@ -30,7 +30,7 @@ struct loop;
 
 enum {
     BRIDGE_PATIENCE_MS = 60 * 1000,
-    BRIDGE_MAX_CHANNELS = 1600, /* three for each process that init remembers, and some */
+    BRIDGE_MAX_CHANNELS = 2100, /* three for each of 512 processes, 500 others, and some */
     BRIDGE_WAITING_BYTES = 256 * 1024 * 1024,
 };
 
