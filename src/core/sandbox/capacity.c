@@ -61,7 +61,7 @@ void capacity_free(struct capacity *capacity)
 
 /* --- counting ------------------------------------------------------------------------------ */
 
-static struct sandbox *sandbox_of(struct capacity_slot *slot)
+static struct sandbox *sandbox_of_slot(struct capacity_slot *slot)
 {
     return container_of(slot, struct sandbox, slot);
 }
@@ -147,7 +147,7 @@ static struct sandbox *find_least_recently_used(const struct capacity *capacity,
 
     list_for_each (slot, &capacity->idle, idle) {
         if (!only || slot->owner == only)
-            return sandbox_of(slot);
+            return sandbox_of_slot(slot);
     }
     return NULL;
 }
@@ -245,7 +245,7 @@ static void serve_queue(struct capacity *capacity)
     while (has_burst(capacity) && (slot = find_next(capacity))) {
         leave_queue(capacity, slot);
         hold(capacity, slot);
-        sandbox_on_slot(sandbox_of(slot), NULL);
+        sandbox_on_slot(sandbox_of_slot(slot), NULL);
     }
 }
 

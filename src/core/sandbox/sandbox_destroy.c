@@ -15,11 +15,6 @@
 
 static const struct backoff destroy_backoff_us = { .first = 200 * 1000, .most = 30 * 1000 * 1000 };
 
-static struct sandbox *sandbox_of(struct workflow *workflow)
-{
-    return container_of(workflow, struct sandbox, workflow);
-}
-
 static bool is_recorded(const struct sandbox *sandbox)
 {
     return sandbox->record.state != RECORD_NONE;

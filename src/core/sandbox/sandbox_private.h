@@ -122,6 +122,11 @@ struct sandbox {
     struct deferred rest, release;
 };
 
+static inline struct sandbox *sandbox_of(struct workflow *workflow)
+{
+    return container_of(workflow, struct sandbox, workflow);
+}
+
 /* sandbox.c */
 
 struct backend_op *sandbox_begin_op(struct sandbox *sandbox, backend_done_fn *done);

@@ -18,11 +18,6 @@ void sandbox_start_timeout(struct sandbox *sandbox)
     timer_arm_in(&sandbox->timer, sandbox->core->parts.config->sandbox.start_timeout_ms * 1000);
 }
 
-static struct sandbox *sandbox_of(struct workflow *workflow)
-{
-    return container_of(workflow, struct sandbox, workflow);
-}
-
 static const struct error *failure_or_null(const struct error *err)
 {
     return err->code == ERR_NONE ? NULL : err;

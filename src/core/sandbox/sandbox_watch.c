@@ -257,16 +257,65 @@ static void on_thawed(struct sandbox *sandbox)
     sandbox_adopt(sandbox);
 }
 
-static void on_freeze_done(struct backend_op *op)
+/* A store that fails keeps no session from being paused. */
+static void on_freeze_recorded(struct store_ticket *ticket)
+{
+    struct sandbox *sandbox = container_of(ticket, struct sandbox, record.ticket);
+
+    if (ticket->err->code != ERR_NONE)
+        log_error("freezing could not be recorded; continuing without it",
+                  kv("sandbox", sandbox->id), kv("error", ticket->err->message));
+    workflow_step_done(&sandbox->workflow, NULL);
+}
+
+/* Before it is frozen: the next daemon has to know its own freeze from that of others. The record of one
+ * that is thawed says so when it is. */
+static void record_freeze(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    if (sandbox->state != SANDBOX_FREEZING) {
+        workflow_step_done(workflow, NULL);
+        return;
+    }
+    sandbox_save(sandbox);
+    store_commit_as(sandbox->core->parts.store, &sandbox->record.ticket, STORE_WRITTEN,
+                    on_freeze_recorded);
+}
+
+static void on_frozen_or_thawed(struct backend_op *op)
 {
     struct sandbox *sandbox = sandbox_end_op(op);
-    bool failed = op->err.code != ERR_NONE;
-    struct error err = op->err;
 
-    if (sandbox->state == SANDBOX_DESTROYING)
+    workflow_step_done(&sandbox->workflow, op->err.code == ERR_NONE ? NULL : &op->err);
+}
+
+static void freeze_or_thaw(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+
+    backend_freeze(sandbox->order.backend, sandbox->id, sandbox->state == SANDBOX_FREEZING,
+                   sandbox_begin_op(sandbox, on_frozen_or_thawed));
+}
+
+static const struct workflow_step freeze_steps[] = {
+    { "record that it is frozen", record_freeze },
+    { "freeze or thaw it", freeze_or_thaw },
+    { 0 },
+};
+
+static void on_freeze_end(struct workflow *workflow)
+{
+    struct sandbox *sandbox = sandbox_of(workflow);
+    bool failed = workflow->err;
+    struct error err = failed ? *workflow->err : (struct error){ 0 };
+
+    if (sandbox->state == SANDBOX_DESTROYING) {
+        sandbox_begin_destroy(sandbox);
         return;
-    if (sandbox->state == SANDBOX_CRASHED) {
-        sandbox_find_cause(sandbox);
+    }
+    if (sandbox_has_ended(sandbox)) {
+        sandbox_on_crash(sandbox);
         return;
     }
     error_keep(&sandbox->last_error, failed ? &err : NULL);
@@ -302,7 +351,5 @@ void sandbox_converge(struct sandbox *sandbox)
         return;
     timer_stop(&sandbox->timer);
     sandbox_set_state(sandbox, freeze ? SANDBOX_FREEZING : SANDBOX_THAWING);
-    sandbox_save(sandbox);
-    backend_freeze(sandbox->order.backend, sandbox->id, freeze,
-                   sandbox_begin_op(sandbox, on_freeze_done));
+    workflow_start(&sandbox->workflow, sandbox->core->loop, freeze_steps, on_freeze_end);
 }

@@ -353,7 +353,7 @@ static void a_backend_that_does_not_answer_delays_no_start(void **state)
 
 /* --- pausing, and a kill at any moment of it -------------------------------------------------- */
 
-static void a_sandbox_frozen_by_an_unrecorded_pause_is_thawed(void **state)
+static void a_pause_that_was_not_answered_holds_after_a_restart(void **state)
 {
     struct world *world = *state;
     struct tried tried;
@@ -367,16 +367,38 @@ static void a_sandbox_frozen_by_an_unrecorded_pause_is_thawed(void **state)
     commit_all(world);
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     session_pause(session, NULL, NULL);
+    world_settle(world);
     world_kill(world, true);
     assert_true(fake_backend_is_frozen(world->backend, sandbox));
     fake_backend_hold(world->backend, FAKE_FREEZE, false);
     world_start(world);
     world_settle(world);
     session = world_find(world, id);
-    assert_int_equal(session_state(session), SESSION_OPEN);
+    assert_int_equal(session_state(session), SESSION_PAUSED);
+    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_FROZEN);
+    world_use(world, session, &tried);
+    assert_int_equal(tried.hold.err.code, ERR_NONE);
+    assert_int_equal(tried.hold.generation, 1);
     assert_false(fake_backend_is_frozen(world->backend, sandbox));
-    assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_READY);
-    assert_int_equal(session_generation(session), 1);
+    session_hold_end(&tried.hold);
+}
+
+/* Otherwise the next daemon would take its own freeze for one of others. */
+static void a_sandbox_is_frozen_only_when_that_is_recorded(void **state)
+{
+    struct world *world = *state;
+    struct tried tried;
+    struct session *session = open_used(world, &tried);
+    char sandbox[ID_SIZE];
+
+    memcpy(sandbox, sandbox_id(session_sandbox(session)), sizeof(sandbox));
+    session_hold_end(&tried.hold);
+    commit_all(world);
+    session_pause(session, NULL, NULL);
+    assert_int_equal(fake_backend_calls(world->backend, FAKE_FREEZE), 0);
+    world_kill(world, true);
+    assert_false(fake_backend_is_frozen(world->backend, sandbox));
+    world_start(world);
 }
 
 static void a_recorded_pause_that_did_not_reach_the_kernel_is_made_true(void **state)
@@ -803,7 +825,8 @@ int main(void)
         TEST(a_silent_sandbox_can_be_paused_resumed_and_torn_down),
         TEST(what_a_paused_sandbox_was_asked_fails),
         TEST(a_backend_that_does_not_answer_delays_no_start),
-        TEST(a_sandbox_frozen_by_an_unrecorded_pause_is_thawed),
+        TEST(a_pause_that_was_not_answered_holds_after_a_restart),
+        TEST(a_sandbox_is_frozen_only_when_that_is_recorded),
         TEST(a_recorded_pause_that_did_not_reach_the_kernel_is_made_true),
         TEST(a_session_paused_before_a_restart_is_resumed_when_asked),
         TEST(no_pause_is_said_to_have_worked_that_was_overtaken),

@@ -468,6 +468,7 @@ static void a_replacement_that_had_begun_goes_on_after_a_restart(void **state)
     choose(world, session, "gpu");
     fake_backend_hold(world->backend, FAKE_FREEZE, true);
     session_pause(session, NULL, NULL);
+    world_settle(world); /* it is recorded, and asked of the backend */
     session_resume(session, NULL, NULL);
     approve(world, session, false);
     assert_int_equal(sandbox_state(session_sandbox(session)), SANDBOX_DESTROYING);
