@@ -54,7 +54,7 @@ static char *decode(const char *text, size_t length)
             free(decoded);
             return NULL;
         }
-        decoded[count++] = (char)(hex_of(text[i + 1]) << 4 | hex_of(text[i + 2]));
+        decoded[count++] = (char)(hex_of(text[i + 1]) * 16 + hex_of(text[i + 2]));
         i += 2;
     }
     decoded[count] = '\0';

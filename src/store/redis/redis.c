@@ -272,6 +272,25 @@ static void take_refusal(struct redis_store *store, const redisReply *reply)
     commit_ended(store, NULL, &err);
 }
 
+static bool has_all_outcomes(const struct redis_commit *commit, const redisReply *reply)
+{
+    const struct store_claim *claim;
+    size_t count = 1;
+
+    list_for_each (claim, &commit->claims, node)
+        count += 3;
+    return reply->elements == count;
+}
+
+/* Another script, or a server that is not one: nothing of it is relied on. */
+static void take_nonsense(struct redis_store *store)
+{
+    struct error err = { 0 };
+
+    error_named(&err, ERR_INTERNAL, "store_failed", "redis answers something else than the script");
+    commit_ended(store, NULL, &err);
+}
+
 static void on_committed(struct redis_request *request, const redisReply *reply)
 {
     struct redis_store *store = container_of(request, struct redis_store, commit.request);
@@ -289,14 +308,16 @@ static void on_committed(struct redis_request *request, const redisReply *reply)
         store->commit.by_text = true;
     } else if (reply->type == REDIS_REPLY_ERROR) {
         take_refusal(store, reply);
-    } else if (strcmp(word, "ok") == 0) {
+    } else if (strcmp(word, "ok") == 0 && has_all_outcomes(&store->commit, reply)) {
         store->number++;
         store->commit.by_text = false;
         commit_ended(store, reply, &(struct error){ 0 });
     } else if (strcmp(word, "fenced") == 0) {
         become_fenced(store, reply);
-    } else {
+    } else if (strcmp(word, "lost") == 0) {
         report_loss(store, reply);
+    } else {
+        take_nonsense(store);
     }
     flush_later(store);
 }
