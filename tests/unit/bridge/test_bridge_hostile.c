@@ -137,7 +137,7 @@ static void too_many_descriptors(struct stage *stage)
 
 static void too_many_channels(struct stage *stage)
 {
-    for (uint16_t i = 100; i < 2000; i++) {
+    for (uint16_t i = 100; i < 200 + BRIDGE_MAX_CHANNELS; i++) {
         struct relay_descriptor descriptor = { .channel = i, .kind = RELAY_OUTPUT };
         char packet[64];
         int fds[PROTOCOL_MAX_FDS];
