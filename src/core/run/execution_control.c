@@ -29,14 +29,17 @@ static void on_signalled(struct agent_request *request)
 {
     struct execution_run *run = container_of(request, struct execution_run, signals.request);
 
-    if (run->stop.stage == STOP_SWEEP && !run->signals.count)
+    if (run->stop.stage == STOP_SWEEP && !run->signals.count) {
         execution_begin_end(run->execution, run->stop.as, NULL);
-    else
-        execution_send_signals(run->execution);
+        return;
+    }
+    execution_send_signals(run->execution);
+    execution_changed(run->execution); /* input may go on */
 }
 
 /* Signals are sent one at a time, in order; they wait before the program has started, and while the
- * connection is being made again. */
+ * connection is being made again. Input waits for them: what was written after a signal is read after
+ * it. */
 void execution_send_signals(struct execution *execution)
 {
     struct execution_run *run = execution->run;

@@ -341,6 +341,13 @@ static int check_input(const struct execution *execution, struct error *err)
     return 0;
 }
 
+/* Not started yet, being resized, or about to get a signal. */
+static bool takes_nothing_now(const struct execution_run *run)
+{
+    return run->input.fd < 0 || run->terminal.request.is_open || run->signals.request.is_open ||
+           run->signals.count;
+}
+
 ssize_t execution_write_stdin(struct execution *execution, const void *data, size_t length,
                               struct error *err)
 {
@@ -349,7 +356,7 @@ ssize_t execution_write_stdin(struct execution *execution, const void *data, siz
 
     if (check_input(execution, err) < 0)
         return -1;
-    if (run->input.fd < 0 || run->terminal.request.is_open) /* not started yet, or resized now */
+    if (takes_nothing_now(run))
         return 0;
     count = put(run, data, length);
     if (count >= 0 && run->input.is_buffered && run->input.piped == run->input.kept.length)

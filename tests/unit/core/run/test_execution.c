@@ -854,6 +854,26 @@ static void input_waits_until_the_terminal_has_its_new_size(void **state)
     release(execution);
 }
 
+/* Code for an interpreter that was just interrupted must not be hit by that. */
+static void input_waits_until_signals_before_it_have_arrived(void **state)
+{
+    struct execution *execution = start(
+        &(struct execution_request){ .argv = true_argv, .wants_stdin = true, .timeout_ms = -1 });
+    struct error err = { 0 };
+
+    (void)state;
+    fake_programs_be_slow(true);
+    assert_int_equal(execution_signal(execution, SIGINT, true, &err), 0);
+    assert_int_equal(execution_signal(execution, SIGUSR1, true, &err), 0);
+    assert_int_equal(execution_write_stdin(execution, "x", 1, &err), 0);
+    fake_programs_be_slow(false);
+    world_settle(&world);
+    assert_int_equal(fake_programs_last()->signal_count, 2);
+    assert_int_equal(execution_write_stdin(execution, "x", 1, &err), 1);
+    fake_program_exit(fake_programs_last(), 0);
+    release(execution);
+}
+
 static void a_program_without_input_says_so(void **state)
 {
     struct execution *execution = start_simple();
@@ -1412,6 +1432,7 @@ int main(void)
         TEST(input_is_taken_as_far_as_the_pipe_goes),
         TEST(input_in_the_pipe_of_the_program_has_arrived),
         TEST(input_waits_until_the_terminal_has_its_new_size),
+        TEST(input_waits_until_signals_before_it_have_arrived),
         TEST(a_program_without_input_says_so),
         TEST(a_crashed_sandbox_ends_its_executions_as_crashed_and_keeps_their_output),
         TEST(what_a_dying_init_has_not_read_runs_in_the_next_sandbox),
