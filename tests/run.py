@@ -31,7 +31,7 @@ BUILDS = [
 
 # What does not change with the build: clients and pages that are not ours or not in C, and the launcher, which is linked against another libc.
 ONCE = [f"tests/e2e/test_{name}.py" for name in ("mcp_official", "used_again", "pytest_plugin", "chat_page", "packages", "bench", "daemon_container",
-                                                   "docs_docker", "podman", "docker_walls", "sweep_containers")]
+                                                   "docs_docker", "podman", "docker_walls", "sweep_containers", "engine_rig", "attached")]
 
 # What takes minutes, because engines are killed and started again: `--docker` runs it.
 AT_LENGTH = [f"tests/e2e/test_{name}.py" for name in ("docker_engine_faults", "docker_crowd")]
