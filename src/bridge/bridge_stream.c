@@ -216,7 +216,7 @@ static uint64_t kept_of(const struct channel *channel)
     if (!is_output(channel) || channel->watch.fd < 0)
         return is_output(channel) ? channel->in.kept : channel->in.given;
     if (ioctl(channel->watch.fd, FIONREAD, &unread) < 0)
-        unread = 0;
+        return channel->in.kept; /* nothing is acknowledged that may be unread */
     return channel->in.given - (uint64_t)unread;
 }
 
