@@ -162,12 +162,13 @@ static void on_part(struct redis_request *request, const redisReply *reply)
     } else if (reply && reply->type == REDIS_REPLY_INTEGER) {
         asking->query->total = (uint64_t)reply->integer;
         finish(asking, NULL);
-    } else if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements >= 3) {
+    } else if (redis_reply_has_words(reply, 3)) {
         take_part(asking, reply);
     } else {
         error_named(&err, ERR_UNAVAILABLE, "store_away", "the store cannot be read: %s",
-                    reply && reply->type == REDIS_REPLY_ERROR ? reply->str
-                                                              : "the connection was lost");
+                    !reply                             ? "the connection was lost"
+                    : reply->type == REDIS_REPLY_ERROR ? reply->str
+                                                       : "an answer of another kind");
         err.retryable = true;
         finish(asking, &err);
     }

@@ -232,8 +232,7 @@ static void refuse(struct redis_link *link, const char *what, const redisReply *
 
 static void take_role(struct redis_link *link, const redisReply *reply)
 {
-    const char *role =
-        reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0]->str : NULL;
+    const char *role = redis_reply_has_words(reply, 1) ? reply->element[0]->str : NULL;
 
     if (!str_equal(role, "master")) {
         error_named(&link->err, ERR_UNAVAILABLE, "redis_refused",
@@ -292,7 +291,7 @@ static void on_master(struct redis_request *request, const redisReply *reply)
 
     if (!reply)
         return;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+    if (!redis_reply_has_words(reply, 2)) {
         refuse(link, "the address of the master", reply);
         return;
     }
@@ -499,4 +498,16 @@ void redis_link_fini(struct redis_link *link)
     free(link->target);
     free(link->lookup.target);
     *link = (struct redis_link){ 0 };
+}
+
+/* --- answers -------------------------------------------------------------------------------- */
+
+bool redis_reply_has_words(const redisReply *reply, size_t count)
+{
+    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements < count)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (reply->element[i]->type != REDIS_REPLY_STRING)
+            return false;
+    return true;
 }

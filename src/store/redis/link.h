@@ -116,3 +116,7 @@ struct redis_word {
 /* Only when it is ready, or from on_ready. The words are copied. */
 void redis_link_send(struct redis_link *link, struct redis_request *request,
                      const struct redis_word *words, size_t count);
+
+/* Whether it is an array that begins with so many texts. A server may be another one than it says:
+ * nothing is read from an answer before it was asked here. NULL is fine. */
+bool redis_reply_has_words(const redisReply *reply, size_t count);

@@ -51,7 +51,7 @@ static void on_command(struct redis_request *request, const redisReply *reply)
 
 static void on_policy(struct redis_request *request UNUSED, const redisReply *reply)
 {
-    const char *policy = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2
+    const char *policy = redis_reply_has_words(reply, 2)
                              ? reply->element[1]->str
                              : "noeviction"; /* a server that does not say */
 
@@ -74,22 +74,22 @@ static void take(struct redis_store *store, const redisReply *reply)
 static void on_acquired(struct redis_request *request, const redisReply *reply)
 {
     struct opening *opening = opening_of(request);
-    bool is_array = reply && reply->type == REDIS_REPLY_ARRAY;
+    size_t words = redis_reply_has_words(reply, 4) ? 4 : redis_reply_has_words(reply, 2) ? 2 : 0;
 
     if (!reply || opening->state != OPENING_ASKS)
         return;
-    if (is_array && reply->elements == 4) {
+    if (words == 4) {
         take(opening->store, reply);
         opening->state = OPENING_DONE;
         return;
     }
-    if (is_array && reply->elements == 2 && str_equal(reply->element[0]->str, "taken")) {
+    if (words == 2 && str_equal(reply->element[0]->str, "taken")) {
         error_named(&opening->err, ERR_INVALID, "store_taken",
                     "the records with this prefix are those of the instance \"%.64s\"",
                     reply->element[1]->str);
         error_hint(&opening->err, "set another store.redis.prefix, or the same instance to go on "
                                   "with its sessions");
-    } else if (is_array && reply->elements == 2) {
+    } else if (words == 2) {
         error_named(&opening->err, ERR_INVALID, "store_newer",
                     "a newer sandglass has used the keys with this prefix (format %s, and this "
                     "program knows " FORMAT ")",

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/macros.h"
 #include "base/str.h"
+#include "store/redis/link.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -485,6 +486,8 @@ bool redis_read_record(const redisReply *hash, enum store_table table, const cha
     clear_record(type, record);
     *out_position = 0;
     *out_same_boot = false;
+    if (!redis_reply_has_words(hash, hash->elements))
+        return false;
     for (size_t i = 0; i + 1 < hash->elements; i += 2) {
         const char *name = hash->element[i]->str;
         const char *value = hash->element[i + 1]->str;

@@ -219,7 +219,7 @@ static void become_fenced(struct redis_store *store, const redisReply *reply)
                                "then restart this one");
     log_error("store fenced: nothing that this daemon writes is kept any more",
               kv("node", store->base.node), kv("epoch", store->epoch),
-              kv("epoch_of_other", reply->elements > 1 ? reply->element[1]->str : ""));
+              kv("epoch_of_other", redis_reply_has_words(reply, 2) ? reply->element[1]->str : ""));
     commit_ended(store, NULL, &store->fenced);
     fail_pending(store, &store->fenced);
 }
@@ -229,7 +229,7 @@ static void become_fenced(struct redis_store *store, const redisReply *reply)
 static void report_loss(struct redis_store *store, const redisReply *reply)
 {
     struct error err = { 0 };
-    const char *has = reply->elements > 1 ? reply->element[1]->str : "0";
+    const char *has = redis_reply_has_words(reply, 2) ? reply->element[1]->str : "0";
 
     error_named(&err, ERR_INTERNAL, "store_lost",
                 "redis has lost commits that it had acknowledged");
@@ -279,7 +279,7 @@ static bool has_all_outcomes(const struct redis_commit *commit, const redisReply
 
     list_for_each (claim, &commit->claims, node)
         count += 3;
-    return reply->elements == count;
+    return reply->elements == count && redis_reply_has_words(reply, count);
 }
 
 /* Another script, or a server that is not one: nothing of it is relied on. */
@@ -294,9 +294,7 @@ static void take_nonsense(struct redis_store *store)
 static void on_committed(struct redis_request *request, const redisReply *reply)
 {
     struct redis_store *store = container_of(request, struct redis_store, commit.request);
-    const char *word = reply && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0
-                           ? reply->element[0]->str
-                           : "";
+    const char *word = redis_reply_has_words(reply, 1) ? reply->element[0]->str : "";
 
     assert(store->commit.flight == FLIGHT_SENT);
     if (!reply) {
@@ -521,7 +519,7 @@ static void on_message(struct redis_link *link, const redisReply *reply)
     scoped(free) char *kind = NULL;
     char *slash;
 
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !reply->element[2]->str)
+    if (!redis_reply_has_words(reply, 3))
         return;
     kind = xstrdup(reply->element[2]->str);
     slash = strchr(kind, '/');

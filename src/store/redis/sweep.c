@@ -32,7 +32,7 @@ static void on_swept(struct redis_request *request, const redisReply *reply)
     struct redis_store *store = container_of(request, struct redis_store, sweep.request);
     struct redis_sweep *sweep = &store->sweep;
 
-    if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+    if (!redis_reply_has_words(reply, 2)) {
         timer_arm_in(&sweep->timer, AGAIN_US);
         return;
     }

@@ -351,6 +351,29 @@ static void a_newer_format_is_refused(void **state)
     assert_string_equal(place->err.name, "store_newer");
 }
 
+/* The port of something else, or of a proxy: it says that it is a master, and answers all else with numbers. */
+static void a_server_that_answers_nonsense_is_refused(void **state)
+{
+    static const char nonsense[] =
+        "import socket, sys\n"
+        "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(9)\n"
+        "while True:\n"
+        "    c, _ = s.accept()\n"
+        "    while (data := c.recv(65536)):\n"
+        "        for _ in range(data.count(b'*')):\n"
+        "            c.sendall(b'*1\\r\\n$6\\r\\nmaster\\r\\n' if b'ROLE' in data else b'*4\\r\\n' "
+        "+ 4 * b':1\\r\\n')\n";
+    struct redis_place *place = *state;
+    char path[128], url[160];
+
+    snprintf(path, sizeof(path), "%s/nonsense", place->servers[0].directory);
+    snprintf(url, sizeof(url), "unix://%s", path);
+    redis_place_run(place, (const char *const[]){ "/usr/bin/python3", "-c", nonsense, path, NULL });
+    assert_null(redis_place_open(place, (struct store_options){ .redis.url = url }));
+    assert_string_equal(place->err.name, "store_failed");
+    assert_non_null(strstr(place->err.message, "an answer of another kind"));
+}
+
 static void the_records_of_a_sole_node_are_refused_to_others(void **state)
 {
     struct redis_place *place = *state;
@@ -573,6 +596,7 @@ static const struct CMUnitTest all[] = {
     place_test(an_ended_session_without_a_time_expires),
     place_test(a_session_that_is_in_no_index_is_found_again),
     place_test(a_newer_format_is_refused),
+    place_test(a_server_that_answers_nonsense_is_refused),
     place_test(the_records_of_a_sole_node_are_refused_to_others),
     place_test(events_go_on_where_the_process_before_has_ended),
     place_test(a_password_is_needed_and_never_shown),
