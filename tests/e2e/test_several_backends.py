@@ -261,3 +261,12 @@ def test_doctor_tries_every_backend_that_a_session_may_name(work):
     checks = {row["name"]: row for row in report["checks"]}
     assert checks["backends"]["detail"] == "enabled: native (default), direct; not enabled: docker, gvisor, none"
     assert [checks[name]["status"] for name in ("sandbox", "sandbox: direct")] == ["ok", "ok"]
+
+
+def test_an_execution_that_could_not_start_says_the_remedy(make_daemon, work):
+    daemon = make_daemon(backend="direct", settings={"sandbox": {"backends": ["docker"], "start_timeout": "1s"},
+                                                     "docker": {"host": f"unix://{work}/nowhere.sock", "image": "python"}})
+    session = daemon.api("POST", "/sessions", {"backend": "docker"}, expect=201).json["id"]
+    execution = daemon.api("POST", f"/sessions/{session}/executions", {"argv": ["true"], "background": True}, expect=201).json["id"]
+    ended = daemon.api("GET", f"/sessions/{session}/executions/{execution}?wait=30", expect=200).json
+    assert ended["state"] == "crashed" and "No such file" in ended["error"] and "start it" in ended["error"], ended

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/mask.h"
 #include "core/core.h"
 #include "core/run/execution_private.h"
 #include "core/run/python_zygote.h"
@@ -53,13 +54,17 @@ void execution_hold_lost(struct session_hold *hold)
     execution_leave_sandbox(execution);
 }
 
-/* It never ran, and that is not the program's fault. */
+/* It never ran, and that is not the program's fault. The record has one text for the reason and the
+ * remedy. */
 static void fail_spawn(struct execution *execution, const struct error *err)
 {
-    execution_set_error(execution, err->message);
+    scoped(free) char *message = mask_text(execution_mask(execution), err->message);
+    scoped(free) char *text = *err->hint ? xasprintf("%s; %s", err->message, err->hint) : NULL;
+
+    execution_set_error(execution, text ? text : err->message);
     execution->facts.start_error = *err;
     snprintf(execution->facts.start_error.message, sizeof(execution->facts.start_error.message),
-             "%s", execution->facts.error);
+             "%s", message);
     execution_begin_end(execution, EXECUTION_CRASHED, "not started");
 }
 
