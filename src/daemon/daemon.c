@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "config/config.h"
 #include "core/core.h"
+#include "core/sandbox/sandbox.h"
 #include "daemon/confine.h"
 #include "daemon/place.h"
 #include "daemon/preflight.h"
@@ -110,6 +111,17 @@ static void stop_at_once(struct daemon *daemon, bool destroy)
     leave(daemon, destroy && daemon->core->sandboxes_by_id.count ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
+/* Members of the pool are removed in any case. */
+static size_t count_of_sessions(const struct core *core)
+{
+    const struct sandbox *sandbox;
+    size_t count = 0;
+
+    for (sandbox = sandbox_next(core, NULL); sandbox; sandbox = sandbox_next(core, sandbox))
+        count += sandbox_session(sandbox) != NULL;
+    return count;
+}
+
 static void daemon_stop(struct daemon *daemon, bool destroy)
 {
     switch (daemon->state) {
@@ -127,7 +139,7 @@ static void daemon_stop(struct daemon *daemon, bool destroy)
                      : "stopping: sandboxes continue, and the next daemon takes them over",
              kv("shutdown.policy", destroy ? "destroy" : "keep"),
              kv("sessions", daemon->core->sessions_by_id.count),
-             kv("sandboxes", daemon->core->sandboxes_by_id.count));
+             kv("sandboxes", count_of_sessions(daemon->core)));
     http_server_drain(daemon->server);
     faces_tell_shutdown(daemon->faces, destroy);
     core_stop(daemon->core, destroy, daemon->config.shutdown.timeout_ms, on_core_stopped, daemon);

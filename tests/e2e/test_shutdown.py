@@ -83,3 +83,14 @@ def test_a_signal_while_the_daemon_starts_makes_no_sandboxes(make_daemon, backen
     daemon.settings.update({"shutdown": {"policy": "destroy"}, "pool": {"size": 0}})
     daemon.start()
     assert len(daemon.api("GET", "/sessions", expect=200).json["sessions"]) == 3
+
+
+def test_the_pool_is_not_among_the_sandboxes_that_stay(make_daemon, backend):
+    daemon = make_daemon(backend=backend, settings={"shutdown": {"policy": "keep"}, "pool": {"size": 2}})
+    start_load(daemon, sessions=1)
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(60) == 0
+    told = [json.loads(line) for line in daemon.log().splitlines() if "stopping: sandboxes continue" in line]
+    assert [line["sandboxes"] for line in told] == [1], told
+    daemon.settings["shutdown"] = {"policy": "destroy"}
+    daemon.start()
